@@ -1,0 +1,128 @@
+//! What a manifest says once it is typed: its header and its rows.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::domain::credits::Credits;
+use crate::domain::problem::{Position, Problem};
+use crate::domain::request::{Kind, Request};
+use crate::domain::time::{Millis, Timestamp};
+
+/// One row of a manifest: what is wanted, how often, and under what terms.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Where the row begins.
+    pub position: Position,
+    /// What to generate; absent where the row leaves it to the model or the fields.
+    pub kind: Option<Kind>,
+    /// The generation itself.
+    pub request: Request,
+    /// The job's label and file name.
+    pub id: Option<String>,
+    /// How many variations: as many jobs. At least 1.
+    pub count: u32,
+    /// Higher goes first; 0 unless given.
+    pub priority: Option<i8>,
+    /// When the job is overdue.
+    pub deadline: Option<Deadline>,
+    /// The most this job may cost; lets an unpriced job be sent.
+    pub max_credits: Option<Credits>,
+    /// The pipeline's own columns (`meta.sku`), never sent, handed back in the results.
+    pub meta: Map<String, Value>,
+    /// Where each field stands, by its canonical name (`prompt`, `options.duration`), so that a
+    /// later judge can point at it. Where columns are not known it may be empty.
+    pub places: BTreeMap<String, Position>,
+}
+
+impl Row {
+    /// Where `field` stands, or the row's own place.
+    pub fn place(&self, field: &str) -> Position {
+        self.places.get(field).copied().unwrap_or(self.position)
+    }
+}
+
+/// When a job is overdue: so long after it was first sent, or at an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deadline {
+    /// This long after the first POST (`30m`).
+    After(Millis),
+    /// At this instant (`2026-12-01T08:00:00Z`).
+    At(Timestamp),
+}
+
+/// What becomes of an overdue job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnDeadline {
+    /// Its slot is freed; its task is watched slowly and collected if it succeeds after all.
+    Watch,
+    /// As `watch`, and a new attempt is made, which is paid for anew.
+    Resubmit,
+}
+
+/// What becomes of a batch when a charge differs from its plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnDrift {
+    /// Said in the report.
+    Report,
+    /// Said, and the batch is paused.
+    Pause,
+}
+
+/// The terms of a batch. Absent means: whatever the next source says (flags over manifest over
+/// inbox or schedule over configuration).
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// The most the batch may spend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Credits>,
+    /// Priority of rows that give none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i8>,
+    /// Deadline of rows that give none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
+    /// What becomes of overdue jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_deadline: Option<OnDeadline>,
+    /// What has not been sent by then never is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Deadline>,
+    /// How many attempts (idempotency keys) a job may use. At least 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+    /// One bad row refuses the whole manifest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
+    /// What becomes of the batch when a charge differs from its plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_drift: Option<OnDrift>,
+    /// Layout of the output files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<String>,
+}
+
+/// What a manifest says about all its rows. CSV and JSON Lines say nothing.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Header {
+    /// Name of the batch, where the manifest gives one.
+    pub batch: Option<String>,
+    /// The terms of the batch.
+    pub policy: Policy,
+}
+
+/// What a reader hands out, row by row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ReadRow {
+    /// A row that could be typed.
+    Good(Box<Row>),
+    /// A row that could not, with everything wrong with it. Reading goes on.
+    Bad(Vec<Problem>),
+    /// The rest of the file cannot be read (an unclosed quote, broken JSON, a read error).
+    Unreadable(Problem),
+}

@@ -1,0 +1,11 @@
+//! The pure core: what things are and what is decided about them.
+//!
+//! Nothing here may read a clock, draw a random number, touch a file or a socket, or be `async`.
+//! Time comes in as an argument; effects go out as values.
+
+pub mod credits;
+pub mod manifest;
+pub mod problem;
+pub mod quote;
+pub mod request;
+pub mod time;

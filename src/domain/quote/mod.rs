@@ -1,0 +1,1 @@
+//! The price of a request before it is paid: validated, defaulted and priced as the service would.

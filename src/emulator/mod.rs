@@ -1,0 +1,1 @@
+//! The service of the document, offline, on a loopback port.

@@ -1,0 +1,3 @@
+//! The `callsheet` program.
+
+fn main() {}
