@@ -4,8 +4,14 @@
 //! Time comes in as an argument; effects go out as values.
 
 pub mod credits;
+pub mod ids;
+pub mod job;
+pub mod ledger;
+pub mod lifecycle;
 pub mod manifest;
 pub mod problem;
 pub mod quote;
 pub mod request;
+pub mod retry;
+pub mod task;
 pub mod time;

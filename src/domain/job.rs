@@ -1,0 +1,271 @@
+//! A job: what was asked for (`JobSpec`, fixed) and what became of it so far (`Job`, moved by the
+//! lifecycle alone).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
+use crate::domain::ledger::Movement;
+use crate::domain::manifest::row::Deadline;
+use crate::domain::request::Kind;
+use crate::domain::task::Fault;
+use crate::domain::time::{Timestamp, UtcDay};
+
+/// One wanted generation as it was accepted: validated, defaulted and priced. Never changes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// Its place in the batch.
+    pub seq: Seq,
+    /// Who it is.
+    pub id: JobId,
+    /// The row it is a variation of.
+    pub fingerprint: Fingerprint,
+    /// Which variation of the row, from 1.
+    pub variation: u32,
+    /// What people and file names call it.
+    pub label: String,
+    /// Line of the manifest.
+    pub line: u64,
+    /// What is generated.
+    pub kind: Kind,
+    /// Requested model, where the kind has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The body of the POST.
+    pub body: Map<String, Value>,
+    /// Computed price; absent where the catalog does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Credits>,
+    /// How the price was computed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub formula: String,
+    /// The part of the price that a plan allowance could cover.
+    #[serde(default, skip_serializing_if = "Credits::is_zero_ref")]
+    pub waivable: Credits,
+    /// The most it may cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_credits: Option<Credits>,
+    /// Higher goes first.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: i8,
+    /// When it is overdue, where row or policy say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
+    /// The pipeline's own columns.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub meta: Map<String, Value>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl JobSpec {
+    /// What must be held before it is sent: its price, or for a job without one what its row allows.
+    /// Nothing at all: it must not be sent (money rule 5).
+    pub fn hold(&self) -> Option<Credits> {
+        self.price.or(self.max_credits)
+    }
+}
+
+/// Where a job stands. See [`crate::domain::lifecycle`] for every way in and out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum State {
+    /// Wanted, and nothing is sent under its present key that could have made a task.
+    ///
+    /// In: accepted; a failed attempt that may be repeated; a POST that was answered 401 or 402.
+    /// Out: admission sends it; it is canceled; it expires.
+    /// Stuck: it is *parked*, and the reason (budget, credits, key, pause, disk) says what lifts it.
+    Queued,
+    /// A hold is set aside and a POST is on its way, or about to be.
+    ///
+    /// In: admission. Out: an answer that shows a task or rules one out.
+    /// Stuck: the service does not answer. The same key is sent again, ever more slowly.
+    Submitting {
+        /// Whether an earlier send under this key may have made a task.
+        may_have_run: bool,
+        /// How often it was sent without a usable answer.
+        sends: u32,
+        /// The last unusable answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fault: Option<Fault>,
+    },
+    /// The service has a task for it.
+    ///
+    /// In: an answer with a task. Out: the task's final status.
+    /// Stuck: overdue; it is watched slowly, and nothing is sent again.
+    Running {
+        /// The task.
+        task: TaskId,
+    },
+    /// The task succeeded; its outputs are being downloaded.
+    ///
+    /// In: status `success`. Out: every output is on disk, or downloading was given up.
+    /// Stuck: result links fail. The task is read again for fresh ones.
+    Fetching {
+        /// The task.
+        task: TaskId,
+        /// Its results; empty until the task shows some.
+        urls: Vec<String>,
+    },
+    /// Every output is on disk, checked and synced. Final.
+    Succeeded {
+        /// The task.
+        task: TaskId,
+        /// Its outputs.
+        files: Vec<OutputFile>,
+    },
+    /// No attempt is left, or none would help. Final, until somebody asks for a retry.
+    Failed {
+        /// The last attempt's reason.
+        fault: Fault,
+        /// The last attempt's task.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TaskId>,
+    },
+    /// Dropped by its owner before it was sent. Final.
+    Canceled,
+    /// Its batch's time ran out before it was sent. Final.
+    Expired,
+    /// It may have been charged, and nothing the service offers can tell. Its hold or charge stays
+    /// until a person decides. Final for the program.
+    InDoubt {
+        /// What made it so.
+        fault: Fault,
+        /// The task, where one is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TaskId>,
+    },
+}
+
+impl State {
+    /// The state's name in everything shown.
+    pub fn name(&self) -> &'static str {
+        match self {
+            State::Queued => "queued",
+            State::Submitting { .. } => "submitting",
+            State::Running { .. } => "running",
+            State::Fetching { .. } => "fetching",
+            State::Succeeded { .. } => "succeeded",
+            State::Failed { .. } => "failed",
+            State::Canceled => "canceled",
+            State::Expired => "expired",
+            State::InDoubt { .. } => "in_doubt",
+        }
+    }
+
+    /// Whether the program has nothing more to do for it.
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self,
+            State::Succeeded { .. }
+                | State::Failed { .. }
+                | State::Canceled
+                | State::Expired
+                | State::InDoubt { .. }
+        )
+    }
+
+    /// The task of the present attempt, where one is known.
+    pub fn task(&self) -> Option<&TaskId> {
+        match self {
+            State::Running { task } | State::Fetching { task, .. } | State::Succeeded { task, .. } => {
+                Some(task)
+            }
+            State::Failed { task, .. } | State::InDoubt { task, .. } => task.as_ref(),
+            State::Queued | State::Submitting { .. } | State::Canceled | State::Expired => None,
+        }
+    }
+}
+
+/// One downloaded output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputFile {
+    /// Path, relative to the batch's folder.
+    pub path: String,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// SHA-256 of the content, in hexadecimal.
+    pub sha256: String,
+    /// Media type, by content.
+    pub content_type: String,
+}
+
+/// What is set aside and charged for a job at this moment.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Books {
+    /// Set aside for a POST whose charge is not known yet.
+    pub held: Credits,
+    /// Charged by the present attempt's task.
+    pub charged: Credits,
+    /// Covered by a plan allowance.
+    pub waived: Credits,
+}
+
+/// One line of a job's history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryLine {
+    /// When.
+    pub at: Timestamp,
+    /// Which attempt.
+    pub attempt: Attempt,
+    /// What happened, in plain words.
+    pub what: String,
+    /// The movement it caused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub movement: Option<Movement>,
+}
+
+/// Most lines of history a job keeps; the oldest go first.
+pub const HISTORY_MAX_LINES: usize = 64;
+
+/// What became of a job so far.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Where it stands.
+    #[serde(flatten)]
+    pub state: State,
+    /// The present attempt.
+    pub attempt: Attempt,
+    /// What is set aside and charged.
+    pub books: Books,
+    /// The first POST of the first attempt: deadlines count from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_sent: Option<Timestamp>,
+    /// The UTC day that the present attempt's hold and charge count for: the day of its hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub day: Option<UtcDay>,
+    /// Its deadline passed while it was in flight; its slot is free again.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub overdue: bool,
+    /// The model that ran its task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_model: Option<String>,
+    /// What happened, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<HistoryLine>,
+}
+
+impl Job {
+    /// A job that nothing was done for.
+    pub fn queued() -> Job {
+        Job {
+            state: State::Queued,
+            attempt: Attempt::FIRST,
+            books: Books::default(),
+            first_sent: None,
+            day: None,
+            overdue: false,
+            ran_model: None,
+            history: Vec::new(),
+        }
+    }
+
+    /// Whether it takes up one of the service's slots.
+    pub fn holds_slot(&self) -> bool {
+        !self.overdue && matches!(self.state, State::Submitting { .. } | State::Running { .. })
+    }
+}

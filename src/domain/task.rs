@@ -1,0 +1,131 @@
+//! What the service tells about a task, and what an answer to a request comes to.
+//!
+//! Wire shapes are `crate::api`'s; these are their meaning.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::TaskId;
+use crate::domain::time::Millis;
+
+/// A task's `status` (States and transitions).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskStatus {
+    /// Accepted, not begun.
+    Pending,
+    /// Being made.
+    Processing,
+    /// Final: the results can be downloaded.
+    Success,
+    /// Final: the credits were given back.
+    Failed,
+    /// Final: the credits were given back.
+    Canceled,
+    /// A word this version does not know. Treated as still running, since only the three final
+    /// states are final.
+    Other(String),
+}
+
+impl TaskStatus {
+    /// Reads the wire's word.
+    pub fn from_wire(text: &str) -> TaskStatus {
+        match text {
+            "pending" => TaskStatus::Pending,
+            "processing" => TaskStatus::Processing,
+            "success" => TaskStatus::Success,
+            "failed" => TaskStatus::Failed,
+            "canceled" => TaskStatus::Canceled,
+            other => TaskStatus::Other(other.to_owned()),
+        }
+    }
+}
+
+/// A task as one answer showed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskReading {
+    /// Its id.
+    pub id: TaskId,
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// The model that ran it, which may be another than the one asked for.
+    pub model: Option<String>,
+    /// `costCredits`: charged.
+    pub charged: Credits,
+    /// `waivedCredits`: covered by a plan allowance.
+    pub waived: Credits,
+    /// `taskUrls`: empty until `success`.
+    pub urls: Vec<String>,
+    /// Why it failed, from `taskInfo` or `taskResult`.
+    pub fault: Option<Fault>,
+}
+
+/// Something that went wrong, in the service's words or in ours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// The service's `error.type` or task `errorCode`, or one of our own: `timeout`, `connection`,
+    /// `broken_answer`, `http_502`.
+    pub code: String,
+    /// What it said.
+    pub message: String,
+}
+
+impl Fault {
+    /// A fault with a code and a message.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Fault {
+        Fault { code: code.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.message.is_empty() {
+            f.write_str(&self.code)
+        } else {
+            write!(f, "{}: {}", self.code, self.message)
+        }
+    }
+}
+
+/// What a creating POST came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PostAnswer {
+    /// A task, new or the one this key made before.
+    Task(TaskReading),
+    /// An error that names a task: that task's own record decides (money rule 3).
+    TaskNamed(TaskId, Fault),
+    /// No task, and the same request would be refused again.
+    Refused(Fault),
+    /// 401: no task; nothing works until the key does.
+    Unauthorised(Fault),
+    /// 402: no task; nothing that costs works until the balance does.
+    OutOfCredits(Fault),
+    /// Try again under the same key.
+    Again {
+        /// What happened.
+        fault: Fault,
+        /// How long to wait at least, where the answer says so.
+        wait: Option<Millis>,
+        /// Whether a task may exist all the same: a time-out, a lost connection, a broken answer.
+        may_have_run: bool,
+    },
+}
+
+/// What reading a task came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadAnswer {
+    /// Its record.
+    Task(TaskReading),
+    /// 404: the service does not know it.
+    Missing(Fault),
+    /// 401: nothing works until the key does.
+    Unauthorised(Fault),
+    /// No answer that says anything about the task.
+    Again {
+        /// What happened.
+        fault: Fault,
+        /// How long to wait at least, where the answer says so.
+        wait: Option<Millis>,
+    },
+}
