@@ -6,5 +6,12 @@
 //! 1. [`domain`]: what a job, a hold and a plan are, and every decision about them. No I/O.
 //! 2. [`emulator`]: the service itself, offline. Imports nothing from the other rooms.
 
+pub mod api;
+pub mod clock;
+pub mod config;
 pub mod domain;
 pub mod emulator;
+pub mod engine;
+pub mod failpoint;
+pub mod output;
+pub mod store;

@@ -21,11 +21,6 @@ impl Credits {
         self.0 == 0
     }
 
-    /// [`Credits::is_zero`] for `serde(skip_serializing_if)`.
-    pub fn is_zero_ref(&self) -> bool {
-        self.is_zero()
-    }
-
     /// `self - other`, never below zero.
     pub fn saturating_sub(self, other: Credits) -> Credits {
         Credits(self.0.saturating_sub(other.0))

@@ -278,8 +278,14 @@ mod tests {
         assert_eq!(key("", "spring", None, fox, 1, 2), "cs1-5285cafc073c4946a755709341c27c56-2");
         assert_eq!(key("", "spring", None, fox, 2, 1), "cs1-07518896427e54e71e82cef6eca48a69-1");
         assert_eq!(key("", "spring", Some("hero"), fox, 1, 1), "cs1-6feee9c8ab21c41d16130f6f65141a2a-1");
-        assert_eq!(key("client-a", "spring", Some("hero"), fox, 1, 1), "cs1-def37d6cd0caef1299ca1a0055d55579-1");
-        assert_eq!(key("", "Größe-2", None, r#"{"prompt":"né"}"#, 1, 1), "cs1-e0d9337710e06a594d07487c2a8c2296-1");
+        assert_eq!(
+            key("client-a", "spring", Some("hero"), fox, 1, 1),
+            "cs1-def37d6cd0caef1299ca1a0055d55579-1"
+        );
+        assert_eq!(
+            key("", "Größe-2", None, r#"{"prompt":"né"}"#, 1, 1),
+            "cs1-e0d9337710e06a594d07487c2a8c2296-1"
+        );
     }
 
     #[test]

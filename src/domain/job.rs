@@ -1,4 +1,4 @@
-//! A job: what was asked for (`JobSpec`, fixed) and what became of it so far (`Job`, moved by the
+//! A job: what was asked for (`Order`, fixed) and what became of it so far (`Job`, moved by the
 //! lifecycle alone).
 
 use serde::{Deserialize, Serialize};
@@ -12,19 +12,9 @@ use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::{Timestamp, UtcDay};
 
-/// One wanted generation as it was accepted: validated, defaulted and priced. Never changes.
+/// What is wanted and at what price: validated, defaulted and priced. Never changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct JobSpec {
-    /// Its place in the batch.
-    pub seq: Seq,
-    /// Who it is.
-    pub id: JobId,
-    /// The row it is a variation of.
-    pub fingerprint: Fingerprint,
-    /// Which variation of the row, from 1.
-    pub variation: u32,
-    /// What people and file names call it.
-    pub label: String,
+pub struct Order {
     /// Line of the manifest.
     pub line: u64,
     /// What is generated.
@@ -41,7 +31,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub formula: String,
     /// The part of the price that a plan allowance could cover.
-    #[serde(default, skip_serializing_if = "Credits::is_zero_ref")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub waivable: Credits,
     /// The most it may cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,15 +47,38 @@ pub struct JobSpec {
     pub meta: Map<String, Value>,
 }
 
+/// One wanted generation: an order, and who it is among the jobs of its batch. Never changes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// Its place in the batch.
+    pub seq: Seq,
+    /// Who it is.
+    pub id: JobId,
+    /// The row it is a variation of.
+    pub fingerprint: Fingerprint,
+    /// Which variation of the row, from 1.
+    pub variation: u32,
+    /// What people and file names call it.
+    pub label: String,
+    /// What is wanted.
+    pub order: Order,
+}
+
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-impl JobSpec {
+impl Order {
     /// What must be held before it is sent: its price, or for a job without one what its row allows.
     /// Nothing at all: it must not be sent (money rule 5).
     pub fn hold(&self) -> Option<Credits> {
         self.price.or(self.max_credits)
+    }
+
+    /// The text that describes it: its prompt, or what is to be said.
+    pub fn text(&self) -> &str {
+        let field = |name: &str| self.body.get(name).and_then(Value::as_str);
+        field("prompt").or_else(|| field("text")).unwrap_or_default()
     }
 }
 

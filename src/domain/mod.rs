@@ -3,9 +3,11 @@
 //! Nothing here may read a clock, draw a random number, touch a file or a socket, or be `async`.
 //! Time comes in as an argument; effects go out as values.
 
+pub mod admission;
 pub mod credits;
 pub mod ids;
 pub mod job;
+pub mod label;
 pub mod ledger;
 pub mod lifecycle;
 pub mod manifest;

@@ -1,0 +1,237 @@
+//! What an answer comes to: the one table from HTTP to [`PostAnswer`] and [`ReadAnswer`] (Errors).
+//!
+//! `error.type` decides where the service's own envelope is there; the HTTP status decides for
+//! everything else, since proxies answer too. The wording of messages and hints decides nothing.
+
+use serde_json::Value;
+
+use crate::api::{RawAnswer, wire};
+use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
+use crate::domain::time::Millis;
+
+/// A creating POST was answered.
+pub fn of_post(raw: &RawAnswer) -> PostAnswer {
+    let body = parse(raw);
+    if raw.status == 200 {
+        return match body.as_ref().and_then(|body| body.get("data")).map(wire::task) {
+            Some(Ok(reading)) => PostAnswer::Task(reading),
+            Some(Err(missing)) => again(raw, Fault::new("broken_answer", missing), true),
+            None => again(raw, Fault::new("broken_answer", excerpt(raw)), true),
+        };
+    }
+    let error = body.as_ref().and_then(wire::error);
+    let is_envelope = error.is_some();
+    let (fault, task) = match error {
+        Some(error) => (error.fault, error.task),
+        None => (http_fault(raw), None),
+    };
+    if let Some(task) = task {
+        return PostAnswer::TaskNamed(task, fault);
+    }
+    match raw.status {
+        401 => PostAnswer::Unauthorised(fault),
+        402 => PostAnswer::OutOfCredits(fault),
+        // Turned away before anything was done.
+        429 => again(raw, fault, false),
+        // The content-safety check is away (503 of the Errors table); a proxy's 503 says less.
+        503 if is_envelope => again(raw, fault, false),
+        // These may come from anything on the way, after the service took the request or before.
+        404 if !is_envelope => again(raw, fault, true),
+        408 | 409 | 425 => again(raw, fault, true),
+        400..=499 => PostAnswer::Refused(fault),
+        _ => again(raw, fault, true),
+    }
+}
+
+/// A creating POST was not answered, or not to the end.
+pub fn post_not_answered(error: &reqwest::Error) -> PostAnswer {
+    if error.is_builder() {
+        return PostAnswer::Refused(Fault::new("cannot_send", describe(error)));
+    }
+    // Only a connection that was never made proves that the service has not read the request.
+    PostAnswer::Again { fault: transport_fault(error), wait: None, may_have_run: !error.is_connect() }
+}
+
+/// Reading a task was answered. Nothing but a task object or the service's own 404 says anything
+/// about the task.
+pub fn of_read(raw: &RawAnswer) -> ReadAnswer {
+    let body = parse(raw);
+    if raw.status == 200 {
+        return match body.as_ref().and_then(|body| body.get("data")).map(wire::task) {
+            Some(Ok(reading)) => ReadAnswer::Task(reading),
+            Some(Err(missing)) => read_again(raw, Fault::new("broken_answer", missing)),
+            None => read_again(raw, Fault::new("broken_answer", excerpt(raw))),
+        };
+    }
+    match (raw.status, body.as_ref().and_then(wire::error)) {
+        (401, error) => ReadAnswer::Unauthorised(error.map_or_else(|| http_fault(raw), |error| error.fault)),
+        (404, Some(error)) => ReadAnswer::Missing(error.fault),
+        (_, Some(error)) => read_again(raw, error.fault),
+        (_, None) => read_again(raw, http_fault(raw)),
+    }
+}
+
+/// Reading a task was not answered.
+pub fn read_not_answered(error: &reqwest::Error) -> ReadAnswer {
+    ReadAnswer::Again { fault: transport_fault(error), wait: None }
+}
+
+/// A catalog or the balance was asked for: its `data`.
+pub fn of_question(raw: &RawAnswer) -> Result<Value, Fault> {
+    let body = parse(raw);
+    if raw.status == 200 {
+        let data = body.and_then(|mut body| body.get_mut("data").map(Value::take));
+        return data.ok_or_else(|| Fault::new("broken_answer", excerpt(raw)));
+    }
+    Err(body.as_ref().and_then(wire::error).map_or_else(|| http_fault(raw), |error| error.fault))
+}
+
+/// A transport error in one line, without the URL, which may hold a secret of a result host.
+pub fn describe(error: &reqwest::Error) -> String {
+    let mut text = if error.is_timeout() {
+        "no answer in time".to_owned()
+    } else if error.is_connect() {
+        "no connection".to_owned()
+    } else {
+        "the connection broke".to_owned()
+    };
+    let mut source = std::error::Error::source(error);
+    let mut innermost = None;
+    while let Some(cause) = source {
+        innermost = Some(cause.to_string());
+        source = cause.source();
+    }
+    if let Some(cause) = innermost {
+        text = format!("{text}: {cause}");
+    }
+    text
+}
+
+fn transport_fault(error: &reqwest::Error) -> Fault {
+    Fault::new(if error.is_timeout() { "timeout" } else { "connection" }, describe(error))
+}
+
+fn http_fault(raw: &RawAnswer) -> Fault {
+    Fault::new(format!("http_{}", raw.status), excerpt(raw))
+}
+
+fn parse(raw: &RawAnswer) -> Option<Value> {
+    serde_json::from_slice(&raw.body).ok()
+}
+
+/// The beginning of a body that is no envelope, fit for a message.
+fn excerpt(raw: &RawAnswer) -> String {
+    let text = String::from_utf8_lossy(&raw.body);
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(120).collect();
+    match text.trim() {
+        "" => "empty answer".to_owned(),
+        text => format!("not an answer of the service: {text}"),
+    }
+}
+
+fn again(raw: &RawAnswer, fault: Fault, may_have_run: bool) -> PostAnswer {
+    PostAnswer::Again { fault, wait: retry_after(raw), may_have_run }
+}
+
+fn read_again(raw: &RawAnswer, fault: Fault) -> ReadAnswer {
+    ReadAnswer::Again { fault, wait: retry_after(raw) }
+}
+
+/// `Retry-After` in whole seconds. The form with a date needs a clock that agrees with the
+/// service's; it is left to our own backoff.
+fn retry_after(raw: &RawAnswer) -> Option<Millis> {
+    let seconds: u64 = raw.retry_after.as_deref()?.trim().parse().ok()?;
+    Some(Millis(seconds.saturating_mul(1000)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(status: u16, body: &str) -> RawAnswer {
+        RawAnswer { status, retry_after: None, body: body.as_bytes().to_vec() }
+    }
+
+    fn envelope(kind: &str, task: Option<&str>) -> String {
+        let mut error = serde_json::json!({"type": kind, "hint": "", "docs": "https://docs"});
+        if let Some(task) = task {
+            error["task_id"] = task.into();
+        }
+        serde_json::json!({"code": -1, "message": "m", "error": error}).to_string()
+    }
+
+    fn outcome(status: u16, body: &str) -> String {
+        match of_post(&raw(status, body)) {
+            PostAnswer::Task(reading) => format!("task {} {:?}", reading.id, reading.status),
+            PostAnswer::TaskNamed(task, fault) => format!("read {task} ({})", fault.code),
+            PostAnswer::Refused(fault) => format!("refused ({})", fault.code),
+            PostAnswer::Unauthorised(_) => "park: key".into(),
+            PostAnswer::OutOfCredits(_) => "park: credits".into(),
+            PostAnswer::Again { fault, may_have_run, .. } => {
+                format!("again ({}){}", fault.code, if may_have_run { ", may have run" } else { "" })
+            }
+        }
+    }
+
+    #[test]
+    fn every_row_of_the_errors_table() {
+        let task = r#"{"code":0,"message":"ok","data":{"id":"t1","status":"pending","costCredits":10}}"#;
+        let invalid = envelope("invalid_request", None);
+        let internal = envelope("internal_error", None);
+        for (status, body, expected) in [
+            (200, task, "task t1 Pending"),
+            (200, "<html>", "again (broken_answer), may have run"),
+            (
+                200,
+                r#"{"code":0,"data":{"id":"t1","status":"pending","costCredits":-5}}"#,
+                "again (broken_answer), may have run",
+            ),
+            (400, &invalid, "refused (invalid_request)"),
+            (400, &envelope("content_rejected", None), "refused (content_rejected)"),
+            (400, &envelope("invalid_request", Some("t9")), "read t9 (invalid_request)"),
+            (401, &envelope("unauthorized", None), "park: key"),
+            (402, &envelope("insufficient_credits", None), "park: credits"),
+            (404, &envelope("not_found", None), "refused (not_found)"),
+            (404, "<html>", "again (http_404), may have run"),
+            (405, "", "refused (http_405)"),
+            (429, "", "again (http_429)"),
+            (500, &internal, "again (internal_error), may have run"),
+            (500, &envelope("internal_error", Some("t9")), "read t9 (internal_error)"),
+            (502, "<html>Bad gateway</html>", "again (http_502), may have run"),
+            (503, &internal, "again (internal_error)"),
+            (503, "", "again (http_503), may have run"),
+            (504, "", "again (http_504), may have run"),
+            (307, "", "again (http_307), may have run"),
+            (400, r#"{"code":-1,"message":"shorts studio says no"}"#, "refused (code_-1)"),
+        ] {
+            assert_eq!(outcome(status, body), expected, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn only_a_task_object_or_the_services_own_404_speaks_of_a_task() {
+        let missing = of_read(&raw(404, &envelope("not_found", None)));
+        assert!(matches!(missing, ReadAnswer::Missing(_)));
+        for (status, body) in [(404, "<html>"), (500, ""), (200, "{}"), (402, ""), (200, "{\"data\":{}}")] {
+            assert!(matches!(of_read(&raw(status, body)), ReadAnswer::Again { .. }), "{status} {body}");
+        }
+        assert!(matches!(of_read(&raw(401, "")), ReadAnswer::Unauthorised(_)));
+    }
+
+    #[test]
+    fn a_failed_task_tells_why() {
+        let info =
+            serde_json::json!({"errorCode": "invalid_input", "error": "e", "errorMessage": "too dark"});
+        let task = serde_json::json!({"id": "t1", "status": "failed", "costCredits": 10, "taskInfo": info.to_string()});
+        let body = serde_json::json!({"code": 0, "message": "ok", "data": task}).to_string();
+        let ReadAnswer::Task(reading) = of_read(&raw(200, &body)) else { panic!("no task") };
+        assert_eq!(reading.fault, Some(Fault::new("invalid_input", "too dark")));
+    }
+
+    #[test]
+    fn retry_after_is_honoured() {
+        let asked = RawAnswer { retry_after: Some("7".into()), ..raw(429, "") };
+        let PostAnswer::Again { wait, .. } = of_post(&asked) else { panic!("no wait") };
+        assert_eq!(wait, Some(Millis(7_000)));
+    }
+}

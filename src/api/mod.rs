@@ -1,0 +1,226 @@
+//! The service, seen from our side: the only user of the HTTP client.
+//!
+//! Architecture invariant: nothing here repeats a request. The client follows no redirect, retries
+//! nothing and reconnects for nothing (money rule 4); who may try again, and when, is the engine's
+//! decision. The API key goes to the origin of `base_url` alone (money rule 12): downloads use a
+//! client that has never seen it.
+
+pub mod answer;
+mod download;
+mod wire;
+
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::{Client, Method, RequestBuilder, Response, redirect, retry};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
+use url::Url;
+
+pub use self::download::{DownloadError, Downloads, Opened};
+use crate::domain::credits::Credits;
+use crate::domain::ids::{IdempotencyKey, TaskId};
+use crate::domain::request::Kind;
+use crate::domain::task::{PostAnswer, ReadAnswer};
+
+/// Longest answer that is read, in bytes. A task with thousands of result URLs stays far below.
+const ANSWER_MAX_BYTES: usize = 8 * 1024 * 1024;
+/// Name and version sent with every request.
+const USER_AGENT: &str = concat!("callsheet/", env!("CARGO_PKG_VERSION"));
+
+/// Where the service is and how long to wait for it.
+#[derive(Debug, Clone)]
+pub struct ServiceOptions {
+    /// `{base_url}` of the document.
+    pub base_url: Url,
+    /// Sent as `Authorization: Bearer`; without one only the public endpoints answer.
+    pub api_key: Option<SecretString>,
+    /// For opening a connection.
+    pub connect_timeout: Duration,
+    /// For a whole exchange.
+    pub request_timeout: Duration,
+    /// For a creating call that renders before it answers: music, speech, sound effects.
+    pub render_timeout: Duration,
+}
+
+/// The client cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The key cannot be a header's value.
+    #[error("the API key holds characters that cannot be sent in a header")]
+    Key,
+    /// The HTTP client refused: without certificates, for example.
+    #[error("failed to set up HTTP: {0}")]
+    Http(#[from] reqwest::Error),
+}
+
+/// A question that has no job behind it (catalogs, balance) was not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// 401.
+    #[error("the service refuses the API key: {0}")]
+    Unauthorised(String),
+    /// No connection, no answer in time, or an answer from something else than the service.
+    #[error("{url}: {reason}")]
+    Unreachable {
+        /// What was asked for.
+        url: String,
+        /// What came back.
+        reason: String,
+    },
+}
+
+/// The service at one base address, with one key.
+#[derive(Debug, Clone)]
+pub struct Service {
+    http: Client,
+    options: ServiceOptions,
+}
+
+impl Service {
+    /// Sets up the client; asks nothing yet.
+    pub fn new(options: ServiceOptions) -> Result<Service, ClientError> {
+        let mut headers = HeaderMap::new();
+        if let Some(key) = &options.api_key {
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret()))
+                .map_err(|_| ClientError::Key)?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let http = client(&options).default_headers(headers).build()?;
+        Ok(Service { http, options })
+    }
+
+    /// A client for result URLs, which never carries the key.
+    pub fn downloads(&self) -> Result<Downloads, ClientError> {
+        Ok(Downloads::new(&self.options)?)
+    }
+
+    /// Sends a creating POST, once.
+    pub async fn post(
+        &self,
+        kind: Kind,
+        body: &Map<String, Value>,
+        key: Option<&IdempotencyKey>,
+    ) -> PostAnswer {
+        let timeout =
+            if kind.renders_in_call() { self.options.render_timeout } else { self.options.request_timeout };
+        let mut request = self.request(Method::POST, kind.endpoint()).timeout(timeout).json(body);
+        if let Some(key) = key {
+            request = request.header("Idempotency-Key", key.as_str());
+        }
+        match request.send().await {
+            Err(error) => answer::post_not_answered(&error),
+            Ok(response) => match read_answer(response).await {
+                Err(error) => answer::post_not_answered(&error),
+                Ok(raw) => answer::of_post(&raw),
+            },
+        }
+    }
+
+    /// Reads a task.
+    pub async fn read_task(&self, task: &TaskId) -> ReadAnswer {
+        let request = self.request(Method::GET, &format!("/api/v1/tasks/{}", path_segment(&task.0)));
+        match request.send().await {
+            Err(error) => answer::read_not_answered(&error),
+            Ok(response) => match read_answer(response).await {
+                Err(error) => answer::read_not_answered(&error),
+                Ok(raw) => answer::of_read(&raw),
+            },
+        }
+    }
+
+    /// The balance (`GET /api/v1/credits`).
+    pub async fn credits(&self) -> Result<Credits, ServiceError> {
+        let data = self.ask("/api/v1/credits").await?;
+        let remaining = data.get("remainingCredits").and_then(wire::credits);
+        remaining.ok_or_else(|| self.unreachable("/api/v1/credits", "it answers without remainingCredits"))
+    }
+
+    /// The model catalog of a media type: `video`, `image` or `music`; its `data` as it came.
+    pub async fn models(&self, media: &str) -> Result<Value, ServiceError> {
+        self.ask(&format!("/api/v1/models?type={media}")).await
+    }
+
+    /// The voice catalog; its `data` as it came.
+    pub async fn voices(&self) -> Result<Value, ServiceError> {
+        self.ask("/api/v1/voices").await
+    }
+
+    async fn ask(&self, path: &str) -> Result<Value, ServiceError> {
+        let response = self.request(Method::GET, path).send().await;
+        let raw = match response {
+            Ok(response) => read_answer(response).await,
+            Err(error) => Err(error),
+        };
+        let raw = raw.map_err(|error| self.unreachable(path, &answer::describe(&error)))?;
+        match answer::of_question(&raw) {
+            Ok(data) => Ok(data),
+            Err(fault) if raw.status == 401 => Err(ServiceError::Unauthorised(fault.message)),
+            Err(fault) => Err(self.unreachable(path, &fault.to_string())),
+        }
+    }
+
+    fn unreachable(&self, path: &str, reason: &str) -> ServiceError {
+        ServiceError::Unreachable { url: self.url(path), reason: reason.to_owned() }
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, self.url(path))
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.options.base_url.as_str().trim_end_matches('/'))
+    }
+}
+
+/// What every client of this room has in common.
+fn client(options: &ServiceOptions) -> reqwest::ClientBuilder {
+    let builder = Client::builder()
+        .user_agent(USER_AGENT)
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .connect_timeout(options.connect_timeout)
+        .timeout(options.request_timeout);
+    let is_loopback = match options.base_url.host() {
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    if is_loopback { builder.no_proxy() } else { builder }
+}
+
+/// A task id as one segment of a path, whatever characters it holds.
+fn path_segment(text: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'~' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    text.bytes().map(escape).collect()
+}
+
+/// An answer, read to its end.
+#[derive(Debug, Clone)]
+pub struct RawAnswer {
+    /// HTTP status.
+    pub status: u16,
+    /// `Retry-After`, where there is one.
+    pub retry_after: Option<String>,
+    /// The body, cut off at a bound far above any real answer.
+    pub body: Vec<u8>,
+}
+
+async fn read_answer(mut response: Response) -> reqwest::Result<RawAnswer> {
+    let status = response.status().as_u16();
+    let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+    let retry_after = header.map(str::to_owned);
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        body.extend_from_slice(&chunk);
+        if body.len() > ANSWER_MAX_BYTES {
+            break;
+        }
+    }
+    Ok(RawAnswer { status, retry_after, body })
+}

@@ -1,0 +1,421 @@
+//! The configuration: file, environment and flags, checked once.
+//!
+//! Flag over environment over file over default. An unknown key is an error that names its line and
+//! the nearest key there is.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytesize::ByteSize;
+use secrecy::SecretString;
+use serde::{Deserialize, Deserializer};
+use url::Url;
+
+use crate::domain::credits::Credits;
+use crate::domain::request::Kind;
+use crate::domain::time::Millis;
+use crate::output::layout::{self, Layout};
+
+/// A span of time as people write it: `10s`, `30m`, `24h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(pub Millis);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let span = humantime::parse_duration(&text).map_err(|_| {
+            let text = format!("\"{text}\" is no span of time; write it as 10s, 30m or 24h");
+            serde::de::Error::custom(text)
+        })?;
+        u64::try_from(span.as_millis()).map(|ms| Span(Millis(ms))).map_err(serde::de::Error::custom)
+    }
+}
+
+const fn secs(secs: u64) -> Span {
+    Span(Millis::from_secs(secs))
+}
+
+/// The whole configuration.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The service and how to reach it.
+    pub service: ServiceConfig,
+    /// Where things lie.
+    pub paths: Paths,
+    /// How much at once.
+    pub limits: LimitsConfig,
+    /// How often tasks are read.
+    pub poll: Poll,
+    /// When jobs are overdue.
+    pub deadlines: Deadlines,
+    /// Attempts and waits.
+    pub retry: Retry,
+    /// What may be spent.
+    pub budget: Budget,
+    /// How outputs are stored.
+    pub output: OutputConfig,
+}
+
+/// `[service]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServiceConfig {
+    /// Base address of the service. Without one nothing is sent: it is never guessed.
+    pub base_url: Option<Url>,
+    /// File with the API key.
+    pub api_key_file: Option<PathBuf>,
+    /// Part of every idempotency key: two installations that share an account and batch names, and
+    /// must not share jobs, have different ones.
+    pub key_namespace: String,
+    /// For opening a connection.
+    pub connect_timeout: Span,
+    /// For a whole exchange.
+    pub request_timeout: Span,
+    /// For a creating call that renders before it answers.
+    pub render_timeout: Span,
+}
+
+impl Default for ServiceConfig {
+    fn default() -> ServiceConfig {
+        ServiceConfig {
+            base_url: None,
+            api_key_file: None,
+            key_namespace: String::new(),
+            connect_timeout: secs(10),
+            request_timeout: secs(60),
+            render_timeout: secs(600),
+        }
+    }
+}
+
+/// `[paths]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Paths {
+    /// The state; `state` unless given, `state/emulator` with the emulator.
+    pub state: Option<PathBuf>,
+    /// The outputs; `output` unless given, `output/emulator` with the emulator.
+    pub output: Option<PathBuf>,
+}
+
+/// `[limits]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// Jobs in flight at once.
+    pub in_flight: u32,
+    /// Jobs of a kind in flight at once.
+    pub in_flight_per_kind: BTreeMap<Kind, u32>,
+    /// Jobs whose outputs are downloaded at once.
+    pub downloads: usize,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> LimitsConfig {
+        LimitsConfig { in_flight: 16, in_flight_per_kind: BTreeMap::new(), downloads: 4 }
+    }
+}
+
+/// `[poll]`
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Poll {
+    /// Least time between two readings of a task. The document advises 5 to 10 seconds.
+    pub min: Span,
+    /// Most time between two readings of a task.
+    pub max: Span,
+}
+
+impl Default for Poll {
+    fn default() -> Poll {
+        Poll { min: secs(5), max: secs(10) }
+    }
+}
+
+/// `[deadlines]`
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Deadlines {
+    /// Of videos, and of Shorts Studio.
+    pub video: Span,
+    /// Of images.
+    pub image: Span,
+    /// Of music.
+    pub music: Span,
+    /// Of speech.
+    pub speech: Span,
+    /// Of sound effects.
+    pub sound_effect: Span,
+    /// How long the task of an overdue job is still watched.
+    pub late_window: Span,
+    /// How often it is read then.
+    pub late_poll: Span,
+}
+
+impl Default for Deadlines {
+    fn default() -> Deadlines {
+        Deadlines {
+            video: secs(30 * 60),
+            image: secs(10 * 60),
+            music: secs(15 * 60),
+            speech: secs(10 * 60),
+            sound_effect: secs(10 * 60),
+            late_window: secs(24 * 3600),
+            late_poll: secs(5 * 60),
+        }
+    }
+}
+
+impl Deadlines {
+    /// By kind.
+    pub fn by_kind(&self) -> BTreeMap<Kind, Millis> {
+        BTreeMap::from([
+            (Kind::Video, self.video.0),
+            (Kind::Image, self.image.0),
+            (Kind::Music, self.music.0),
+            (Kind::Speech, self.speech.0),
+            (Kind::SoundEffect, self.sound_effect.0),
+            (Kind::ShortsStudio, self.video.0),
+        ])
+    }
+}
+
+/// `[retry]`
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retry {
+    /// Attempts (idempotency keys) of a job.
+    pub attempts: u32,
+    /// Upper bound of the first wait after a fault.
+    pub base: Span,
+    /// Upper bound of any wait after a fault.
+    pub max: Span,
+}
+
+impl Default for Retry {
+    fn default() -> Retry {
+        Retry { attempts: 3, base: secs(2), max: secs(5 * 60) }
+    }
+}
+
+/// `[budget]`, in credits
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Budget {
+    /// All that this state may ever spend.
+    pub total: Option<Credits>,
+    /// Of a UTC day.
+    pub per_day: Option<Credits>,
+    /// Of a batch that has no budget of its own.
+    pub per_batch: Option<Credits>,
+}
+
+/// `[output]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OutputConfig {
+    /// How output files are called.
+    pub layout: String,
+    /// Largest output that is downloaded.
+    pub max_file: ByteSize,
+}
+
+impl Default for OutputConfig {
+    fn default() -> OutputConfig {
+        OutputConfig { layout: layout::DEFAULT.to_owned(), max_file: ByteSize::gib(8) }
+    }
+}
+
+/// The configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("failed to read {}: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file does not say what it must.
+    #[error("{}:{line}: {message}", .path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong, and what would be accepted.
+        message: String,
+    },
+    /// A value is out of its range.
+    #[error("{key}: {message}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What is wrong, and what would be accepted.
+        message: String,
+    },
+}
+
+/// Where a configuration is looked for when none is named.
+const PLACES: [&str; 2] = ["callsheet.toml", "/etc/callsheet/callsheet.toml"];
+
+impl Config {
+    /// Reads `named`, or the first of the usual places, or nothing.
+    ///
+    /// # Errors
+    /// [`ConfigError`], with line and suggestion.
+    pub fn load(named: Option<&Path>) -> Result<Config, ConfigError> {
+        let usual = || PLACES.iter().map(Path::new).find(|path| path.exists());
+        let Some(path) = named.or_else(usual) else { return Ok(Config::default()) };
+        let text = fs::read_to_string(path)
+            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        Config::parse(&text, path)
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+        let config: Config = toml::from_str(text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start);
+            let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
+            // The message alone: the error's own display would print the line, whatever is in it.
+            ConfigError::Invalid { path: path.to_owned(), line, message: with_suggestion(error.message()) }
+        })?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |key, message: &str| Err(ConfigError::Value { key, message: message.to_owned() });
+        if self.limits.in_flight == 0 {
+            return wrong("limits.in_flight", "found 0; at least 1 is accepted");
+        }
+        if self.limits.downloads == 0 {
+            return wrong("limits.downloads", "found 0; at least 1 is accepted");
+        }
+        if self.poll.min.0 > self.poll.max.0 {
+            return wrong("poll.min", "is longer than poll.max");
+        }
+        if self.poll.min.0.0 == 0 {
+            return wrong("poll.min", "found 0; more than nothing is accepted");
+        }
+        if self.retry.attempts == 0 {
+            return wrong("retry.attempts", "found 0; at least 1 is accepted");
+        }
+        self.layout().map(drop)
+    }
+
+    /// The layout of output files.
+    pub fn layout(&self) -> Result<Layout, ConfigError> {
+        let wrong = |error: layout::BadLayout| ConfigError::Value {
+            key: "output.layout",
+            message: error.to_string(),
+        };
+        Layout::parse(&self.output.layout).map_err(wrong)
+    }
+
+    /// The API key: `environment` (`CALLSHEET_API_KEY`), `service.api_key_file`, or the systemd
+    /// credential `api-key` in `credentials` (`$CREDENTIALS_DIRECTORY`).
+    ///
+    /// # Errors
+    /// When a file that should hold it cannot be read.
+    pub fn api_key(
+        &self,
+        environment: Option<String>,
+        credentials: Option<PathBuf>,
+    ) -> Result<Option<SecretString>, ConfigError> {
+        if let Some(key) = environment.filter(|key| !key.trim().is_empty()) {
+            return Ok(Some(SecretString::from(key.trim())));
+        }
+        let credential = credentials.map(|dir| dir.join("api-key")).filter(|path| path.exists());
+        let Some(path) = self.service.api_key_file.clone().or(credential) else { return Ok(None) };
+        let text = fs::read_to_string(&path).map_err(|source| ConfigError::Unreadable { path, source })?;
+        Ok(Some(SecretString::from(text.trim())))
+    }
+}
+
+/// Adds the nearest known key to a message about an unknown one.
+fn with_suggestion(message: &str) -> String {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let Some(unknown) = quoted.next().filter(|_| message.starts_with("unknown")) else {
+        return message.to_owned();
+    };
+    let nearest =
+        quoted.max_by(|a, b| strsim::jaro_winkler(a, unknown).total_cmp(&strsim::jaro_winkler(b, unknown)));
+    match nearest.filter(|name| strsim::jaro_winkler(name, unknown) > 0.75) {
+        Some(name) => format!("unknown key `{unknown}`: did you mean `{name}`?"),
+        None => message.replace("unknown field", "unknown key"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    fn error(text: &str) -> String {
+        Config::parse(text, Path::new("callsheet.toml")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_empty_file_is_all_defaults() {
+        let config = Config::parse("", Path::new("x")).unwrap();
+        assert_eq!(config.limits.in_flight, 16);
+        assert_eq!(config.poll.min, secs(5));
+        assert!(config.service.base_url.is_none());
+    }
+
+    #[test]
+    fn every_section_is_read() {
+        let text = r#"
+            [service]
+            base_url = "https://media.example"
+            key_namespace = "client-a"
+            render_timeout = "20m"
+            [limits]
+            in_flight_per_kind = { video = 4, sound-effect = 2 }
+            [deadlines]
+            video = "1h 30m"
+            [budget]
+            per_day = 5000
+            [output]
+            max_file = "2GiB"
+        "#;
+        let config = Config::parse(text, Path::new("x")).unwrap();
+        assert_eq!(config.limits.in_flight_per_kind[&Kind::SoundEffect], 2);
+        assert_eq!(config.deadlines.video, secs(5400));
+        assert_eq!(config.budget.per_day, Some(Credits(5000)));
+        assert_eq!(config.output.max_file, ByteSize::gib(2));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line_and_a_suggestion() {
+        assert_eq!(
+            error("[limits]\nin_fligth = 3\n"),
+            "callsheet.toml:2: unknown key `in_fligth`: did you mean `in_flight`?"
+        );
+        assert_eq!(
+            error("[poll]\nmin = \"soon\"\n"),
+            "callsheet.toml:2: \"soon\" is no span of time; write it as 10s, 30m or 24h"
+        );
+        assert_eq!(error("[limits]\nin_flight = 0"), "limits.in_flight: found 0; at least 1 is accepted");
+        assert!(error("[output]\nlayout = \"{job}.{ext}\"").contains("a layout begins with {batch}/"));
+    }
+
+    #[test]
+    fn the_key_comes_from_the_environment_a_file_or_a_credential() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("api-key"), "from-credential\n").unwrap();
+        let config = Config::default();
+        let key = |env: Option<&str>| {
+            let key = config.api_key(env.map(str::to_owned), Some(dir.path().to_owned())).unwrap();
+            key.map(|key| key.expose_secret().to_owned())
+        };
+        assert_eq!(key(Some("from-env")), Some("from-env".into()));
+        assert_eq!(key(None), Some("from-credential".into()));
+        assert_eq!(key(Some("  ")), Some("from-credential".into()));
+    }
+}

@@ -1,0 +1,337 @@
+//! Which waiting jobs may be sent now: slots, budgets and fairness, as one pure decision.
+//!
+//! Architecture invariant: this is the only place that lets a job out of the queue. For each budget,
+//! held + spent <= limit after every admission, because admissions are decided one at a time against
+//! running totals and committed before anything is sent (money rules 1 and 6).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::ledger::Totals;
+use crate::domain::request::Kind;
+
+/// How many jobs may be in flight, and how much may be spent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Jobs in flight at once.
+    pub in_flight: u32,
+    /// Jobs of a kind in flight at once, where a kind has a limit of its own.
+    pub in_flight_per_kind: BTreeMap<Kind, u32>,
+    /// Credits this state may ever spend.
+    pub total: Option<Credits>,
+    /// Credits of one UTC day.
+    pub per_day: Option<Credits>,
+}
+
+/// A waiting job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which job.
+    pub key: JobKey,
+    /// What it generates.
+    pub kind: Kind,
+    /// What must be held for it.
+    pub hold: Credits,
+}
+
+/// A batch with waiting jobs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Which batch.
+    pub batch: BatchNo,
+    /// Its jobs' priority: higher goes first.
+    pub priority: i8,
+    /// The most it may spend.
+    pub budget: Credits,
+    /// What it has spent.
+    pub totals: Totals,
+    /// Its first waiting jobs, in order. More may wait behind them.
+    pub candidates: Vec<Candidate>,
+}
+
+/// Everything admission looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Board {
+    /// The limits in force.
+    pub limits: Limits,
+    /// Jobs in flight, by kind.
+    pub in_flight: BTreeMap<Kind, u32>,
+    /// Totals of the whole state.
+    pub total: Totals,
+    /// Totals of the present UTC day.
+    pub day: Totals,
+    /// Batches with waiting jobs. The order decides who goes first among equal priorities; the
+    /// caller rotates it.
+    pub waiting: Vec<Waiting>,
+}
+
+/// Why a queued job is not sent. Each lifts by itself, or by what its text says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parked {
+    /// The batch's own budget is used up.
+    BatchBudget,
+    /// The day's budget is used up.
+    DayBudget,
+    /// The total budget is used up.
+    TotalBudget,
+    /// The account's balance does not cover it (402).
+    Credits,
+    /// The API key does not work (401).
+    Key,
+}
+
+impl Parked {
+    /// The name in everything machines read.
+    pub fn name(self) -> &'static str {
+        match self {
+            Parked::BatchBudget => "batch_budget",
+            Parked::DayBudget => "day_budget",
+            Parked::TotalBudget => "total_budget",
+            Parked::Credits => "credits",
+            Parked::Key => "key",
+        }
+    }
+
+    /// What it is and what lifts it.
+    pub fn explain(self) -> &'static str {
+        match self {
+            Parked::BatchBudget => "the batch's budget is used up; a higher budget lifts it",
+            Parked::DayBudget => {
+                "the day's budget is used up; UTC midnight or a higher budget.per_day lifts it"
+            }
+            Parked::TotalBudget => "the total budget is used up; a higher budget.total lifts it",
+            Parked::Credits => "the account's balance does not cover the next job; adding credits lifts it",
+            Parked::Key => "the service refuses the API key; a valid key lifts it",
+        }
+    }
+}
+
+/// What was decided.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Admission {
+    /// Jobs to send, in order.
+    pub admitted: Vec<Candidate>,
+    /// Batches none of whose candidates fits a budget, with the budget that the first one met.
+    pub parked: Vec<(BatchNo, Parked)>,
+}
+
+/// Decides which candidates may be sent.
+///
+/// Priorities go first; among equals the batches take turns. A job that does not fit a budget is
+/// passed over, so that a dear one does not starve the cheap ones behind it.
+pub fn admit(board: Board, most: usize) -> Admission {
+    let mut decision = Admission::default();
+    let Board { limits, in_flight, total, day, mut waiting } = board;
+    let mut room = Room { slots: Slots::new(&limits, in_flight), limits: &limits, total, day };
+    // Stable: the caller's order stands among equals.
+    waiting.sort_by_key(|batch| std::cmp::Reverse(batch.priority));
+    let mut queue: Vec<Turn> = waiting.into_iter().map(Turn::new).collect();
+    while let Some(priority) = queue.first().map(|turn| turn.batch.priority) {
+        let equals = queue.iter().take_while(|turn| turn.batch.priority == priority).count();
+        let level: Vec<Turn> = queue.drain(..equals).collect();
+        admit_level(level, &mut room, most, &mut decision);
+    }
+    decision
+}
+
+/// Lets the batches of one priority take turns until none has a job that fits.
+fn admit_level(mut level: Vec<Turn>, room: &mut Room<'_>, most: usize, decision: &mut Admission) {
+    while !level.is_empty() {
+        let mut still = Vec::with_capacity(level.len());
+        for mut turn in level {
+            if decision.admitted.len() >= most {
+                return;
+            }
+            if let Some(candidate) = turn.next_that_fits(room) {
+                decision.admitted.push(candidate);
+                still.push(turn);
+            } else if let Some(parked) = turn.parked.filter(|_| !turn.admitted) {
+                decision.parked.push((turn.batch.batch, parked));
+            }
+        }
+        level = still;
+    }
+}
+
+/// A batch's place in the round.
+struct Turn {
+    batch: Waiting,
+    next: usize,
+    admitted: bool,
+    parked: Option<Parked>,
+}
+
+impl Turn {
+    fn new(batch: Waiting) -> Turn {
+        Turn { batch, next: 0, admitted: false, parked: None }
+    }
+
+    fn next_that_fits(&mut self, room: &mut Room<'_>) -> Option<Candidate> {
+        while let Some(candidate) = self.batch.candidates.get(self.next).copied() {
+            self.next += 1;
+            if !room.slots.free(candidate.kind) {
+                continue;
+            }
+            match room.budget_in_the_way(&self.batch, candidate.hold) {
+                Some(budget) => self.parked = self.parked.or(Some(budget)),
+                None => {
+                    room.take(&mut self.batch, candidate);
+                    self.admitted = true;
+                    return Some(candidate);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// What is left to give out.
+struct Room<'a> {
+    slots: Slots<'a>,
+    limits: &'a Limits,
+    total: Totals,
+    day: Totals,
+}
+
+impl Room<'_> {
+    fn budget_in_the_way(&self, batch: &Waiting, hold: Credits) -> Option<Parked> {
+        let passes = |totals: Totals, limit: Option<Credits>| {
+            limit.is_some_and(|limit| totals.committed() + hold > limit)
+        };
+        if passes(batch.totals, Some(batch.budget)) {
+            Some(Parked::BatchBudget)
+        } else if passes(self.day, self.limits.per_day) {
+            Some(Parked::DayBudget)
+        } else if passes(self.total, self.limits.total) {
+            Some(Parked::TotalBudget)
+        } else {
+            None
+        }
+    }
+
+    fn take(&mut self, batch: &mut Waiting, candidate: Candidate) {
+        self.slots.take(candidate.kind);
+        for totals in [&mut batch.totals, &mut self.day, &mut self.total] {
+            totals.held = totals.held + candidate.hold;
+        }
+    }
+}
+
+struct Slots<'a> {
+    limits: &'a Limits,
+    in_flight: BTreeMap<Kind, u32>,
+}
+
+impl<'a> Slots<'a> {
+    fn new(limits: &'a Limits, in_flight: BTreeMap<Kind, u32>) -> Slots<'a> {
+        Slots { limits, in_flight }
+    }
+
+    fn free(&self, kind: Kind) -> bool {
+        let all: u32 = self.in_flight.values().sum();
+        let of_kind = self.in_flight.get(&kind).copied().unwrap_or_default();
+        let limit_of_kind = self.limits.in_flight_per_kind.get(&kind).copied().unwrap_or(u32::MAX);
+        all < self.limits.in_flight && of_kind < limit_of_kind
+    }
+
+    fn take(&mut self, kind: Kind) {
+        *self.in_flight.entry(kind).or_default() += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::Seq;
+
+    fn candidates(batch: u32, holds: &[u64]) -> Vec<Candidate> {
+        let candidate = |(seq, hold): (u32, &u64)| Candidate {
+            key: JobKey { batch: BatchNo(batch), seq: Seq(seq) },
+            kind: Kind::Video,
+            hold: Credits(*hold),
+        };
+        (0..).zip(holds).map(candidate).collect()
+    }
+
+    fn batch(batch: u32, priority: i8, budget: u64, holds: &[u64]) -> Waiting {
+        let candidates = candidates(batch, holds);
+        Waiting {
+            batch: BatchNo(batch),
+            priority,
+            budget: Credits(budget),
+            totals: Totals::default(),
+            candidates,
+        }
+    }
+
+    fn board(in_flight: u32, waiting: Vec<Waiting>) -> Board {
+        let limits = Limits { in_flight, in_flight_per_kind: BTreeMap::new(), total: None, per_day: None };
+        Board {
+            limits,
+            in_flight: BTreeMap::new(),
+            total: Totals::default(),
+            day: Totals::default(),
+            waiting,
+        }
+    }
+
+    /// `1.0 1.1` for the first two jobs of batch 1; `!2 batch_budget` for a parked batch.
+    fn decide(board: Board) -> String {
+        let decision = admit(board, 1000);
+        let admitted = decision.admitted.iter().map(|c| format!("{}.{}", c.key.batch.0, c.key.seq.0));
+        let parked = decision.parked.iter().map(|(batch, why)| format!("!{} {}", batch.0, why.name()));
+        admitted.chain(parked).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn slots_bound_what_is_in_flight() {
+        assert_eq!(decide(board(2, vec![batch(1, 0, 100, &[1, 1, 1])])), "1.0 1.1");
+        let mut full = board(2, vec![batch(1, 0, 100, &[1])]);
+        full.in_flight = BTreeMap::from([(Kind::Music, 2)]);
+        assert_eq!(decide(full), "");
+    }
+
+    #[test]
+    fn a_kind_may_have_a_limit_of_its_own() {
+        let mut one = board(9, vec![batch(1, 0, 100, &[1, 1])]);
+        one.limits.in_flight_per_kind = BTreeMap::from([(Kind::Video, 1)]);
+        assert_eq!(decide(one), "1.0");
+    }
+
+    #[test]
+    fn batches_take_turns_and_priorities_go_first() {
+        let waiting = vec![batch(1, 0, 9, &[1, 1, 1]), batch(2, 0, 9, &[1]), batch(3, 5, 9, &[1])];
+        assert_eq!(decide(board(4, waiting)), "3.0 1.0 2.0 1.1");
+    }
+
+    #[test]
+    fn no_budget_is_passed_and_cheap_jobs_use_what_is_left() {
+        assert_eq!(decide(board(9, vec![batch(1, 0, 10, &[6, 6, 4, 1])])), "1.0 1.2");
+        assert_eq!(decide(board(9, vec![batch(1, 0, 5, &[6])])), "!1 batch_budget");
+    }
+
+    #[test]
+    fn day_and_total_budgets_cover_all_batches() {
+        let waiting = || vec![batch(1, 0, 100, &[6]), batch(2, 0, 100, &[6])];
+        let mut day = board(9, waiting());
+        day.limits.per_day = Some(Credits(10));
+        assert_eq!(decide(day), "1.0 !2 day_budget");
+        let mut total = board(9, waiting());
+        total.limits.total = Some(Credits(10));
+        total.total.spent = Credits(5);
+        assert_eq!(decide(total), "!1 total_budget !2 total_budget");
+    }
+
+    #[test]
+    fn a_hundred_racing_jobs_never_pass_a_budget() {
+        let mut racing = board(1000, (0..100).map(|n| batch(n, 0, 50, &[7])).collect());
+        racing.limits.per_day = Some(Credits(100));
+        let decision = admit(racing, 1000);
+        assert_eq!(decision.admitted.len(), 14, "14 x 7 = 98");
+        assert_eq!(decision.parked.len(), 86);
+    }
+}

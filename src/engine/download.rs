@@ -1,0 +1,208 @@
+//! From result links to files that are whole, checked, named and on the device.
+
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt;
+
+use crate::api::{DownloadError, Downloads, Opened};
+use crate::domain::job::OutputFile;
+use crate::domain::request::Kind;
+use crate::domain::task::Fault;
+use crate::engine::Outside;
+use crate::engine::conductor::{FetchFault, FetchOrder};
+use crate::output::landing::{Arrival, Part, hex};
+use crate::output::layout::Layout;
+use crate::output::sniff;
+
+/// How often one link is taken up again where it broke off.
+const RESUMES_MAX: u32 = 4;
+/// Pieces are written in this size: larger writes cost four times the processor time (measured).
+const WRITE_BYTES: usize = 64 * 1024;
+/// Most outputs of one task that are believed.
+const OUTPUTS_MAX: usize = 256;
+/// Bytes kept to recognise the content.
+const HEAD_BYTES: usize = 4096;
+
+/// Downloads and lands the outputs of one job.
+#[derive(Debug)]
+pub(super) struct Fetcher<'a> {
+    outside: &'a Outside,
+}
+
+impl<'a> Fetcher<'a> {
+    pub(super) fn new(outside: &'a Outside) -> Fetcher<'a> {
+        Fetcher { outside }
+    }
+
+    pub(super) async fn fetch(&self, order: &FetchOrder) -> Result<Vec<OutputFile>, FetchFault> {
+        // The layout was checked when the batch was accepted.
+        let layout = order.layout.as_deref().and_then(|text| Layout::parse(text).ok());
+        let layout = layout.unwrap_or_else(|| self.outside.layout.clone());
+        if let Some(files) = self.landed_before(order, &layout).await {
+            return Ok(files);
+        }
+        if order.urls.len() > OUTPUTS_MAX {
+            let text = format!("the task lists {} results, more than {OUTPUTS_MAX}", order.urls.len());
+            return Err(FetchFault::Lasting(Fault::new("too_many_outputs", text)));
+        }
+        let mut parts = Vec::with_capacity(order.urls.len());
+        for (index, url) in order.urls.iter().enumerate() {
+            let path = self.outside.landing.part_path(&order.batch, order.spec.id, index + 1);
+            parts.push(self.part(order.spec.order.kind, url, &path).await?);
+        }
+        let (landing, order) = (self.outside.landing.clone(), order.clone());
+        let land = move || {
+            let arrival =
+                Arrival { batch: &order.batch, layout: &layout, spec: &order.spec, job: &order.job };
+            landing.land(arrival, &parts)
+        };
+        blocking(land).await.map_err(|error| FetchFault::Passing(disk_fault(&error)))
+    }
+
+    async fn landed_before(&self, order: &FetchOrder, layout: &Layout) -> Option<Vec<OutputFile>> {
+        let (landing, order, layout) = (self.outside.landing.clone(), order.clone(), layout.clone());
+        let look = move || {
+            let arrival =
+                Arrival { batch: &order.batch, layout: &layout, spec: &order.spec, job: &order.job };
+            landing.landed(arrival)
+        };
+        blocking(look).await
+    }
+
+    /// Downloads one link to its part, taking up a broken transfer where it broke off.
+    async fn part(&self, kind: Kind, url: &str, path: &Path) -> Result<Part, FetchFault> {
+        let mut transfer = Transfer::begin(path, self.outside.max_file_bytes).await?;
+        let mut resumes = 0;
+        loop {
+            match transfer.run(&self.outside.downloads, url).await {
+                Ok(()) => break,
+                Err(Broken::Link(error)) if resumes >= RESUMES_MAX => {
+                    return Err(FetchFault::Stale(error.into()));
+                }
+                Err(Broken::Link(DownloadError::Broken(_))) => resumes += 1,
+                Err(Broken::Link(error)) => return Err(FetchFault::Stale(error.into())),
+                Err(Broken::Here(fault)) => return Err(fault),
+            }
+        }
+        transfer.finish(kind, path).await
+    }
+}
+
+/// Why a transfer stopped.
+enum Broken {
+    Link(DownloadError),
+    Here(FetchFault),
+}
+
+/// One file on its way in.
+struct Transfer {
+    file: File,
+    hasher: Sha256,
+    head: Vec<u8>,
+    buffer: Vec<u8>,
+    bytes: u64,
+    max_bytes: u64,
+    etag: Option<String>,
+    content_type: Option<String>,
+}
+
+impl Transfer {
+    async fn begin(path: &Path, max_bytes: u64) -> Result<Transfer, FetchFault> {
+        let file = File::create(path).await.map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
+        Ok(Transfer {
+            file,
+            hasher: Sha256::new(),
+            head: Vec::new(),
+            buffer: Vec::with_capacity(WRITE_BYTES),
+            bytes: 0,
+            max_bytes,
+            etag: None,
+            content_type: None,
+        })
+    }
+
+    async fn run(&mut self, downloads: &Downloads, url: &str) -> Result<(), Broken> {
+        let mut opened = downloads.open(url, self.bytes, self.etag.as_deref()).await.map_err(Broken::Link)?;
+        if opened.start != self.bytes {
+            self.start_over().await.map_err(Broken::Here)?;
+        }
+        if opened.start > self.bytes {
+            let text = "the result host sent another part than the one asked for".to_owned();
+            return Err(Broken::Link(DownloadError::Broken(text)));
+        }
+        self.etag.clone_from(&opened.etag);
+        self.content_type.clone_from(&opened.content_type);
+        self.refuse_too_large(opened.total.unwrap_or_default()).map_err(Broken::Here)?;
+        self.take(&mut opened).await?;
+        match opened.total {
+            Some(total) if total != self.bytes => {
+                let text = format!("{} of {total} bytes came", self.bytes);
+                Err(Broken::Link(DownloadError::Broken(text)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn take(&mut self, opened: &mut Opened) -> Result<(), Broken> {
+        while let Some(chunk) = opened.chunk().await.map_err(Broken::Link)? {
+            let chunk = chunk.as_ref();
+            self.bytes += chunk.len() as u64;
+            self.refuse_too_large(self.bytes).map_err(Broken::Here)?;
+            let missing = HEAD_BYTES.saturating_sub(self.head.len()).min(chunk.len());
+            self.head.extend_from_slice(&chunk[..missing]);
+            self.hasher.update(chunk);
+            self.buffer.extend_from_slice(chunk);
+            if self.buffer.len() >= WRITE_BYTES {
+                self.write_out().await.map_err(Broken::Here)?;
+            }
+        }
+        self.write_out().await.map_err(Broken::Here)
+    }
+
+    async fn write_out(&mut self) -> Result<(), FetchFault> {
+        let written = self.file.write_all(&self.buffer).await;
+        self.buffer.clear();
+        written.map_err(|error| FetchFault::Passing(disk_fault(&error)))
+    }
+
+    /// The host sent the file from its beginning.
+    async fn start_over(&mut self) -> Result<(), FetchFault> {
+        use tokio::io::AsyncSeekExt;
+        let disk = |error: std::io::Error| FetchFault::Passing(disk_fault(&error));
+        self.file.set_len(0).await.map_err(disk)?;
+        self.file.rewind().await.map_err(disk)?;
+        (self.bytes, self.hasher) = (0, Sha256::new());
+        self.head.clear();
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn refuse_too_large(&self, bytes: u64) -> Result<(), FetchFault> {
+        if bytes <= self.max_bytes {
+            return Ok(());
+        }
+        let text = format!("the result is larger than {} bytes; output.max_file allows more", self.max_bytes);
+        Err(FetchFault::Lasting(Fault::new("too_large", text)))
+    }
+
+    async fn finish(mut self, kind: Kind, path: &Path) -> Result<Part, FetchFault> {
+        let flushed = self.file.flush().await;
+        flushed.map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
+        let media = sniff(kind, &self.head, self.content_type.as_deref());
+        // Another reading of the task may bring another link.
+        let media = media.map_err(|wrong| FetchFault::Stale(Fault::new("not_media", wrong.to_string())))?;
+        let sha256 = hex(&self.hasher.finalize());
+        Ok(Part { path: path.to_owned(), bytes: self.bytes, sha256, media })
+    }
+}
+
+fn disk_fault(error: &std::io::Error) -> Fault {
+    Fault::new("disk", error.to_string())
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}

@@ -1,0 +1,309 @@
+//! The engine: wake -> admit -> commit intent -> effect -> commit outcome.
+//!
+//! [`conductor`] decides; this file is the loop that commits what was decided and only then begins
+//! it. There is one loop and one writer; effects run beside it and report back.
+
+pub mod conductor;
+mod download;
+mod report;
+mod spooled;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc, watch};
+
+pub use self::report::write_results;
+use crate::api::{DownloadError, Downloads, Service};
+use crate::clock::Clock;
+use crate::domain::ids::{BatchName, IdempotencyKey};
+use crate::domain::request::Kind;
+use crate::domain::task::Fault;
+use crate::engine::conductor::{Conductor, ConductorError, Effect, Input, Settings, Standstill, Turn};
+use crate::engine::download::Fetcher;
+use crate::failpoint;
+use crate::output::landing::Landing;
+use crate::output::layout::Layout;
+use crate::store::{BatchRecord, Store, StoreError};
+
+/// Exchanges of one sort that are open at once. More were slower and larger (measured).
+const EXCHANGES_MAX: usize = 64;
+/// How long a stop waits for what is in the air.
+const STOP_GRACE: Duration = Duration::from_secs(30);
+/// Events that may wait for the loop.
+const INBOX_EVENTS: usize = 4096;
+
+/// The engine cannot go on. State is safe; a restart resumes.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The state refuses.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The books do not balance.
+    #[error(transparent)]
+    Conductor(#[from] ConductorError),
+    /// The output folder refuses.
+    #[error("failed to write to {}: {source}", .path.display())]
+    Output {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// How the owner asks the engine to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Go on.
+    No,
+    /// Begin nothing new, finish what is in the air.
+    Soon,
+}
+
+/// Everything that happens outside.
+#[derive(Debug, Clone)]
+pub struct Outside {
+    /// The service.
+    pub service: Service,
+    /// Its results.
+    pub downloads: Downloads,
+    /// The output folder.
+    pub landing: Landing,
+    /// Largest output that is downloaded, in bytes.
+    pub max_file_bytes: u64,
+    /// Layout of batches that have none of their own.
+    pub layout: Layout,
+}
+
+/// The running engine.
+#[derive(Debug)]
+pub struct Engine {
+    store: Arc<Store>,
+    outside: Outside,
+    clock: Clock,
+    conductor: Conductor,
+    events: mpsc::Receiver<Input>,
+    sender: mpsc::Sender<Input>,
+    exchanges: Arc<Semaphore>,
+}
+
+/// What an observer is shown after a turn.
+#[derive(Debug)]
+pub struct Glance<'a> {
+    /// Every batch and job as it stands.
+    pub conductor: &'a Conductor,
+    /// The turn that just ended.
+    pub turn: &'a Turn,
+}
+
+impl Engine {
+    /// Loads the open jobs of the state: a restart is not a special path.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the state cannot be read.
+    pub fn new(
+        store: Arc<Store>,
+        outside: Outside,
+        settings: Settings,
+        clock: Clock,
+    ) -> Result<Engine, StoreError> {
+        let mut conductor = Conductor::new(settings, store.total()?);
+        for batch in store.batches()? {
+            conductor.take_batch(batch);
+        }
+        let now = clock.now();
+        let mut spooled = spooled::Specs::new(&store);
+        for record in store.open_jobs()? {
+            if let Some(day) = record.job.day.filter(|day| !conductor.knows_day(*day)) {
+                conductor.know_day(day, store.day(day)?);
+            }
+            let spec = spooled.spec_at(record.key.batch, record.row_at)?;
+            conductor.take_job(record, spec, now);
+        }
+        let (sender, events) = mpsc::channel(INBOX_EVENTS);
+        let exchanges = Arc::new(Semaphore::new(EXCHANGES_MAX));
+        Ok(Engine { store, outside, clock, conductor, events, sender, exchanges })
+    }
+
+    /// The state the engine works on.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// A batch that was accepted, or that another manifest was accepted into.
+    pub fn take_batch(&mut self, batch: BatchRecord) {
+        self.conductor.take_batch(batch);
+    }
+
+    /// Works until nothing moves any more, or until told to stop and nothing is in the air.
+    /// `observe` sees every turn.
+    ///
+    /// # Errors
+    /// [`EngineError`]; everything acknowledged is safe, and a restart resumes.
+    pub async fn run(
+        &mut self,
+        mut stop: watch::Receiver<Stop>,
+        mut observe: impl FnMut(&Glance<'_>),
+    ) -> Result<Standstill, EngineError> {
+        self.prepare_outputs().await?;
+        let mut inputs = Vec::new();
+        let mut grace: Option<tokio::time::Instant> = None;
+        loop {
+            let turn = self.turn(std::mem::take(&mut inputs)).await?;
+            observe(&Glance { conductor: &self.conductor, turn: &turn });
+            let wake = turn.wake;
+            self.begin(turn.effects).await;
+            if let Some(standstill) = self.conductor.standstill() {
+                return Ok(standstill);
+            }
+            let timer = self.sleep_until(wake);
+            let patience = async move {
+                match grace {
+                    Some(end) => tokio::time::sleep_until(end).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = self.events.recv_many(&mut inputs, Conductor::INPUTS_MAX) => {}
+                () = timer => {}
+                // Keys are durable: what is still in the air is taken up by the next start.
+                () = patience => return Ok(Standstill::Stopped),
+                changed = stop.changed(), if grace.is_none() => {
+                    if changed.is_err() || *stop.borrow() == Stop::Soon {
+                        grace = Some(tokio::time::Instant::now() + STOP_GRACE);
+                        inputs.push(Input::Stop);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Decides and makes durable; the effects are the caller's to begin.
+    async fn turn(&mut self, inputs: Vec<Input>) -> Result<Turn, EngineError> {
+        let now = self.clock.now();
+        let today = now.wall.utc_day();
+        if !self.conductor.knows_day(today) {
+            self.conductor.know_day(today, self.store.day(today)?);
+        }
+        for input in &inputs {
+            match input {
+                Input::Posted(..) => failpoint::hit("posted"),
+                Input::Read(..) => failpoint::hit("read"),
+                _ => {}
+            }
+        }
+        let mut turn = self.conductor.turn(inputs, now)?;
+        if !turn.changes.is_empty() {
+            let changes = std::mem::take(&mut turn.changes);
+            let store = self.store.clone();
+            let (committed, changes) = tokio::task::spawn_blocking(move || (store.commit(&changes), changes))
+                .await
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+            committed?;
+            turn.changes = changes;
+        }
+        if !turn.ended.is_empty() {
+            failpoint::hit("ended");
+        }
+        for effect in &turn.effects {
+            match effect {
+                Effect::Post { .. } => failpoint::hit("admitted"),
+                Effect::Read { .. } => failpoint::hit("task-known"),
+                Effect::Fetch(_) => failpoint::hit("fetching"),
+                Effect::LoadRows { .. } | Effect::AskBalance => {}
+            }
+        }
+        Ok(turn)
+    }
+
+    async fn begin(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            let (sender, outside, store) = (self.sender.clone(), self.outside.clone(), self.store.clone());
+            let exchanges = self.exchanges.clone();
+            tokio::spawn(async move {
+                let input = perform(effect, &outside, &store, &exchanges).await;
+                // The loop may have ended meanwhile; what came back is asked for again by the next.
+                let _ = sender.send(input).await;
+            });
+        }
+    }
+
+    fn sleep_until(&self, wake: Option<crate::domain::time::Tick>) -> impl Future<Output = ()> + use<> {
+        // A deadline is in wall-clock time, which may step: it is looked at now and then.
+        let deadline_check = self.conductor.next_deadline().map(|_| Duration::from_secs(1));
+        let until = wake.map(|tick| self.clock.until(tick));
+        let wait = [until, deadline_check].into_iter().flatten().min();
+        async move {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Makes the folders of all unfinished batches and sweeps what a killed process left in them.
+    async fn prepare_outputs(&self) -> Result<(), EngineError> {
+        let unfinished = self.conductor.batches().filter(|batch| !batch.is_done());
+        let names: Vec<BatchName> = unfinished.map(|batch| batch.name.clone()).collect();
+        let landing = self.outside.landing.clone();
+        let prepare = move || {
+            names.into_iter().try_for_each(|name| {
+                let path = landing.batch_dir(&name);
+                landing.prepare(&name).map_err(|source| EngineError::Output { path, source })
+            })
+        };
+        let done = tokio::task::spawn_blocking(prepare).await;
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    }
+
+    /// Everything in numbers.
+    pub fn conductor(&self) -> &Conductor {
+        &self.conductor
+    }
+}
+
+/// Does one effect and says what it came to.
+async fn perform(effect: Effect, outside: &Outside, store: &Arc<Store>, exchanges: &Semaphore) -> Input {
+    match effect {
+        Effect::Post { key, attempt, spec } => {
+            let idempotency_key = IdempotencyKey::derive(spec.id, attempt);
+            // Shorts Studio honours no key (the document's list of keyed endpoints).
+            let header = (spec.order.kind != Kind::ShortsStudio).then_some(&idempotency_key);
+            let answer = outside.service.post(spec.order.kind, &spec.order.body, header).await;
+            tracing::debug!(job = %spec.label, key = %idempotency_key, ?answer, "posted");
+            Input::Posted(key, attempt, answer)
+        }
+        Effect::Read { key, attempt, task } => {
+            // Closed only when the program ends.
+            let _permit = exchanges.acquire().await;
+            let answer = outside.service.read_task(&task).await;
+            tracing::debug!(%task, ?answer, "read");
+            Input::Read(key, attempt, answer)
+        }
+        Effect::Fetch(order) => {
+            let (key, attempt) = (order.key, order.attempt);
+            Input::Fetched(key, attempt, Fetcher::new(outside).fetch(&order).await)
+        }
+        Effect::LoadRows { batch, from, end, most } => {
+            let store = store.clone();
+            let load = move || spooled::load_rows(&store, batch, from, end, most);
+            match tokio::task::spawn_blocking(load).await {
+                Ok(Ok(rows)) => Input::Rows { batch, from, rows },
+                Ok(Err(damage)) => Input::Unreadable(damage.to_string()),
+                Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+            }
+        }
+        Effect::AskBalance => {
+            let answer = outside.service.credits().await;
+            Input::Balance(answer.map_err(|error| Fault::new("balance", error.to_string())))
+        }
+    }
+}
+
+impl From<DownloadError> for Fault {
+    fn from(error: DownloadError) -> Fault {
+        Fault::new("download", error.to_string())
+    }
+}

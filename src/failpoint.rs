@@ -1,0 +1,50 @@
+//! Places where a test can make the process die as if by `kill -9`.
+//!
+//! `CALLSHEET_FAILPOINT=posted:3` kills the process the third time it comes to `posted`. Builds
+//! without debug assertions, which is what people run, contain none of it.
+
+/// Every name there is, in the order of a job's life.
+pub const NAMES: [&str; 12] = [
+    "accepting",
+    "accepted",
+    "admitted",
+    "posted",
+    "task-known",
+    "read",
+    "fetching",
+    "part-written",
+    "sidecar-written",
+    "landed",
+    "ended",
+    "reporting",
+];
+
+/// Dies here, if this is the place and the time.
+#[cfg(debug_assertions)]
+pub fn hit(name: &'static str) {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static WANTED: OnceLock<Option<(String, u32)>> = OnceLock::new();
+    static HITS: AtomicU32 = AtomicU32::new(0);
+    debug_assert!(NAMES.contains(&name), "{name} is not in the list");
+    let wanted = WANTED.get_or_init(|| {
+        let text = std::env::var("CALLSHEET_FAILPOINT").ok()?;
+        let (name, nth) = text.split_once(':').unwrap_or((&text, "1"));
+        Some((name.to_owned(), nth.parse().ok()?))
+    });
+    if let Some((place, nth)) = wanted
+        && place == name
+        && HITS.fetch_add(1, Ordering::SeqCst) + 1 == *nth
+    {
+        // SIGKILL: no destructor, no flush, no last words.
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Nothing: this build has no failpoints.
+#[cfg(not(debug_assertions))]
+pub fn hit(_name: &'static str) {}

@@ -1,0 +1,433 @@
+//! From downloaded parts to finished files: checked, synced, named, never overwriting anything that
+//! is not ours.
+//!
+//! The order makes every crash harmless: the parts are synced; the sidecar, which names the job and
+//! the hash of each file, is written; the parts are renamed; the folder is synced. A job's final
+//! file is recognised by its sidecar afterwards, so nothing is fetched or paid for twice.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::{BatchName, IdempotencyKey, JobId, TaskId};
+use crate::domain::job::{Job, JobSpec, OutputFile};
+use crate::failpoint;
+use crate::output::Media;
+use crate::output::layout::{self, Layout};
+
+/// What lies beside a job's outputs: enough to tell whose they are and how they came to be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Sidecar {
+    job: JobId,
+    id: String,
+    batch: BatchName,
+    kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    request: Map<String, Value>,
+    task_id: Option<TaskId>,
+    idempotency_key: String,
+    attempt: u32,
+    price_credits: Option<Credits>,
+    charged_credits: Credits,
+    waived_credits: Credits,
+    late: bool,
+    files: Vec<OutputFile>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    meta: Map<String, Value>,
+}
+
+/// One downloaded part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// SHA-256 of its content, in hexadecimal.
+    pub sha256: String,
+    /// What it is.
+    pub media: Media,
+}
+
+/// The output folder.
+#[derive(Debug, Clone)]
+pub struct Landing {
+    root: PathBuf,
+}
+
+/// A job whose outputs are to land.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival<'a> {
+    /// Its batch.
+    pub batch: &'a BatchName,
+    /// How its files are called.
+    pub layout: &'a Layout,
+    /// What was wanted.
+    pub spec: &'a JobSpec,
+    /// What became of it so far.
+    pub job: &'a Job,
+}
+
+/// Whose a name is.
+enum Owner {
+    Nobody,
+    Us,
+    SomebodyElse,
+}
+
+impl Landing {
+    /// Outputs go below `root`.
+    pub fn new(root: &Path) -> Landing {
+        Landing { root: root.to_owned() }
+    }
+
+    /// The folder of a batch.
+    pub fn batch_dir(&self, batch: &BatchName) -> PathBuf {
+        self.root.join(batch.as_str())
+    }
+
+    /// Where output `n` (from 1) of a job is downloaded to.
+    pub fn part_path(&self, batch: &BatchName, job: JobId, n: usize) -> PathBuf {
+        self.batch_dir(batch).join(format!(".{job}-{n}.part"))
+    }
+
+    /// Makes a batch's folder, and sweeps the parts that a killed process left in it.
+    ///
+    /// # Errors
+    /// When the folder cannot be made or written to.
+    pub fn prepare(&self, batch: &BatchName) -> io::Result<()> {
+        let dir = self.batch_dir(batch);
+        fs::create_dir_all(&dir)?;
+        for entry in fs::read_dir(&dir)? {
+            let entry = entry?;
+            if is_part(&entry.file_name().to_string_lossy()) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        // Finds out about a read-only folder before anything is paid for.
+        tempfile::tempfile_in(&dir).map(drop)
+    }
+
+    /// The outputs of a job that landed before: named by its own sidecar, and unchanged since.
+    pub fn landed(&self, arrival: Arrival<'_>) -> Option<Vec<OutputFile>> {
+        let dir = self.batch_dir(arrival.batch);
+        for name in layout::job_names(arrival.spec) {
+            let path = dir.join(arrival.layout.sidecar(arrival.batch, arrival.spec, &name));
+            let Some(sidecar) = read_sidecar(&path).filter(|sidecar| sidecar.job == arrival.spec.id) else {
+                continue;
+            };
+            let is_whole = |file: &OutputFile| {
+                let path = dir.join(&file.path);
+                fs::metadata(&path).is_ok_and(|meta| meta.len() == file.bytes)
+                    && hash_file(&path).is_ok_and(|hash| hash == file.sha256)
+            };
+            if !sidecar.files.is_empty() && sidecar.files.iter().all(is_whole) {
+                return Some(sidecar.files);
+            }
+        }
+        None
+    }
+
+    /// Gives parts their final names. On return they, their sidecar and their names are on the
+    /// device.
+    ///
+    /// # Errors
+    /// I/O errors; the parts may then be landed again.
+    pub fn land(&self, arrival: Arrival<'_>, parts: &[Part]) -> io::Result<Vec<OutputFile>> {
+        for part in parts {
+            File::open(&part.path)?.sync_data()?;
+        }
+        failpoint::hit("part-written");
+        for name in layout::job_names(arrival.spec) {
+            if let Some(files) = self.land_as(&name, arrival, parts)? {
+                return Ok(files);
+            }
+        }
+        let reason = format!("every name for job {} belongs to another file", arrival.spec.label);
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, reason))
+    }
+
+    /// Tries one name; nothing when it is somebody else's.
+    fn land_as(
+        &self,
+        name: &str,
+        arrival: Arrival<'_>,
+        parts: &[Part],
+    ) -> io::Result<Option<Vec<OutputFile>>> {
+        let Arrival { batch, layout, spec, .. } = arrival;
+        let dir = self.batch_dir(batch);
+        let files: Vec<OutputFile> = parts
+            .iter()
+            .enumerate()
+            .map(|(index, part)| OutputFile {
+                path: layout.path(batch, spec, name, index + 1, &part.media.ext),
+                bytes: part.bytes,
+                sha256: part.sha256.clone(),
+                content_type: part.media.content_type.clone(),
+            })
+            .collect();
+        let sidecar_path = dir.join(layout.sidecar(batch, spec, name));
+        let owner = owner(&sidecar_path, &dir, &files, spec.id);
+        if matches!(owner, Owner::SomebodyElse) {
+            return Ok(None);
+        }
+        let folder = sidecar_path.parent().unwrap_or(&dir);
+        fs::create_dir_all(folder)?;
+        write_sidecar(&sidecar_path, &sidecar(arrival, files.clone()))?;
+        failpoint::hit("sidecar-written");
+        for (part, file) in parts.iter().zip(&files) {
+            let target = dir.join(&file.path);
+            let flags =
+                if matches!(owner, Owner::Us) { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+            match rename(&part.path, &target, flags) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    // Somebody put a file there between the look and the rename. Parts renamed
+                    // before it keep their bytes: they are put back.
+                    for (part, file) in parts.iter().zip(&files) {
+                        if !part.path.exists() {
+                            fs::rename(dir.join(&file.path), &part.path)?;
+                        }
+                    }
+                    fs::remove_file(&sidecar_path)?;
+                    return Ok(None);
+                }
+                other => other?,
+            }
+        }
+        File::open(folder)?.sync_all()?;
+        failpoint::hit("landed");
+        Ok(Some(files))
+    }
+}
+
+/// Whether a name was made by [`Landing::part_path`].
+fn is_part(name: &str) -> bool {
+    let Some(middle) = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".part")) else {
+        return false;
+    };
+    middle.split_once('-').is_some_and(|(job, n)| {
+        job.len() == 32 && job.bytes().all(|b| b.is_ascii_hexdigit()) && n.parse::<usize>().is_ok()
+    })
+}
+
+/// Whose the names of a job's outputs are: the sidecar tells, and without one anything that is there
+/// is somebody else's.
+fn owner(sidecar: &Path, dir: &Path, files: &[OutputFile], job: JobId) -> Owner {
+    if sidecar.symlink_metadata().is_ok() {
+        let ours = read_sidecar(sidecar).is_some_and(|found| found.job == job);
+        return if ours { Owner::Us } else { Owner::SomebodyElse };
+    }
+    let is_taken = files.iter().any(|file| dir.join(&file.path).symlink_metadata().is_ok());
+    if is_taken { Owner::SomebodyElse } else { Owner::Nobody }
+}
+
+fn sidecar(arrival: Arrival<'_>, files: Vec<OutputFile>) -> Sidecar {
+    let Arrival { batch, spec, job, .. } = arrival;
+    Sidecar {
+        job: spec.id,
+        id: spec.label.clone(),
+        batch: batch.clone(),
+        kind: spec.order.kind.name().to_owned(),
+        model: job.ran_model.clone().or_else(|| spec.order.model.clone()),
+        request: spec.order.body.clone(),
+        task_id: job.state.task().cloned(),
+        idempotency_key: IdempotencyKey::derive(spec.id, job.attempt).to_string(),
+        attempt: job.attempt.0,
+        price_credits: spec.order.price,
+        charged_credits: job.books.charged,
+        waived_credits: job.books.waived,
+        late: job.overdue,
+        files,
+        meta: spec.order.meta.clone(),
+    }
+}
+
+fn read_sidecar(path: &Path) -> Option<Sidecar> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+fn write_sidecar(path: &Path, sidecar: &Sidecar) -> io::Result<()> {
+    // Called a part, so that nothing takes it for a result and a sweep finds it.
+    let draft = path.with_file_name(format!(".{}-0.part", sidecar.job));
+    let mut file = File::create(&draft)?;
+    serde_json::to_writer_pretty(&file, sidecar)?;
+    file.write_all(b"\n")?;
+    file.sync_data()?;
+    fs::rename(&draft, path)
+}
+
+fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, flags) {
+        // A file system without the flag: the owner was looked up a moment ago.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if !to.exists() => fs::rename(from, to),
+        other => Ok(other?),
+    }
+}
+
+/// SHA-256 of a file, in hexadecimal.
+pub fn hash_file(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hex(&hasher.finalize())),
+            read => hasher.update(&buffer[..read]),
+        }
+    }
+}
+
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{Fingerprint, Seq};
+    use crate::domain::job::{Order, State};
+    use crate::domain::request::Kind;
+
+    struct Bench {
+        dir: tempfile::TempDir,
+        landing: Landing,
+        batch: BatchName,
+        layout: Layout,
+    }
+
+    fn bench() -> Bench {
+        let dir = tempfile::tempdir().unwrap();
+        let (landing, batch) = (Landing::new(dir.path()), "b".parse().unwrap());
+        landing.prepare(&batch).unwrap();
+        Bench { dir, landing, batch, layout: Layout::default() }
+    }
+
+    fn spec(id: u8, label: &str) -> JobSpec {
+        let order = Order {
+            line: 2,
+            kind: Kind::Image,
+            model: None,
+            body: Map::new(),
+            price: Some(Credits(4)),
+            formula: String::new(),
+            waivable: Credits::ZERO,
+            max_credits: None,
+            priority: 0,
+            deadline: None,
+            meta: Map::new(),
+        };
+        let (id, fingerprint) = (JobId([id; 16]), Fingerprint([id; 16]));
+        JobSpec { seq: Seq(0), id, fingerprint, variation: 1, label: label.into(), order }
+    }
+
+    impl Bench {
+        fn job(&self) -> Job {
+            let urls = vec!["http://x/1.png".to_owned()];
+            Job { state: State::Fetching { task: TaskId("t1".into()), urls }, ..Job::queued() }
+        }
+
+        fn part(&self, job: JobId, n: usize, content: &str) -> Part {
+            let path = self.landing.part_path(&self.batch, job, n);
+            fs::write(&path, content).unwrap();
+            let sha256 = hash_file(&path).unwrap();
+            let media = Media { content_type: "image/png".into(), ext: "png".into() };
+            Part { path, bytes: content.len() as u64, sha256, media }
+        }
+
+        fn land(&self, spec: &JobSpec, contents: &[&str]) -> Vec<String> {
+            let parts: Vec<Part> =
+                contents.iter().enumerate().map(|(n, text)| self.part(spec.id, n + 1, text)).collect();
+            let job = self.job();
+            let arrival = Arrival { batch: &self.batch, layout: &self.layout, spec, job: &job };
+            let files = self.landing.land(arrival, &parts).unwrap();
+            assert_eq!(self.landing.landed(arrival), Some(files.clone()));
+            files.into_iter().map(|file| file.path).collect()
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(self.dir.path().join("b")).unwrap();
+            let mut names: Vec<String> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+
+        fn read(&self, name: &str) -> String {
+            fs::read_to_string(self.dir.path().join("b").join(name)).unwrap()
+        }
+    }
+
+    #[test]
+    fn parts_become_files_with_a_sidecar() {
+        let bench = bench();
+        assert_eq!(bench.land(&spec(1, "hero"), &["one", "two"]), ["hero.png", "hero-2.png"]);
+        assert_eq!(bench.names(), ["hero-2.png", "hero.json", "hero.png"]);
+    }
+
+    #[test]
+    fn two_jobs_with_one_name_both_land() {
+        let bench = bench();
+        assert_eq!(bench.land(&spec(1, "hero"), &["one"]), ["hero.png"]);
+        assert_eq!(bench.land(&spec(2, "hero"), &["two"]), ["hero-02020202.png"]);
+        assert_eq!(bench.read("hero.png"), "one");
+    }
+
+    #[test]
+    fn a_foreign_file_is_never_overwritten() {
+        let bench = bench();
+        fs::write(bench.dir.path().join("b/hero-2.png"), "mine").unwrap();
+        assert_eq!(
+            bench.land(&spec(1, "hero"), &["one", "two"]),
+            ["hero-01010101.png", "hero-01010101-2.png"]
+        );
+        assert_eq!(bench.read("hero-2.png"), "mine");
+    }
+
+    #[test]
+    fn a_dangling_link_in_the_way_is_not_followed() {
+        let bench = bench();
+        let outside = bench.dir.path().join("outside");
+        std::os::unix::fs::symlink(&outside, bench.dir.path().join("b/hero.png")).unwrap();
+        assert_eq!(bench.land(&spec(1, "hero"), &["one"]), ["hero-01010101.png"]);
+        assert!(!outside.exists());
+    }
+
+    #[test]
+    fn landing_again_after_a_crash_takes_the_same_name() {
+        let bench = bench();
+        bench.land(&spec(1, "hero"), &["one"]);
+        fs::remove_file(bench.dir.path().join("b/hero.png")).unwrap();
+        assert_eq!(bench.land(&spec(1, "hero"), &["one again"]), ["hero.png"]);
+        assert_eq!(bench.names(), ["hero.json", "hero.png"]);
+    }
+
+    #[test]
+    fn a_changed_file_is_not_taken_for_a_result() {
+        let bench = bench();
+        let spec = spec(1, "hero");
+        bench.land(&spec, &["one"]);
+        fs::write(bench.dir.path().join("b/hero.png"), "eno").unwrap();
+        let job = bench.job();
+        let arrival = Arrival { batch: &bench.batch, layout: &bench.layout, spec: &spec, job: &job };
+        assert_eq!(bench.landing.landed(arrival), None);
+    }
+
+    #[test]
+    fn leftover_parts_are_swept_and_nothing_else() {
+        let bench = bench();
+        bench.part(JobId([1; 16]), 1, "half");
+        for name in [".keep.part", "b.part", ".0101-1.part"] {
+            fs::write(bench.dir.path().join("b").join(name), "").unwrap();
+        }
+        bench.landing.prepare(&bench.batch).unwrap();
+        assert_eq!(bench.names(), [".0101-1.part", ".keep.part", "b.part"]);
+    }
+}

@@ -1,0 +1,267 @@
+//! Names of output files: from a layout and a job to a path that is safe on any file system.
+
+use std::fmt;
+
+use crate::domain::ids::BatchName;
+use crate::domain::job::JobSpec;
+
+/// The layout unless another is asked for.
+pub const DEFAULT: &str = "{batch}/{job}{-n}.{ext}";
+/// Longest file or folder name, in bytes.
+const NAME_MAX_BYTES: usize = 200;
+/// Longest extension that is kept, in bytes.
+const EXT_MAX_BYTES: usize = 10;
+
+/// How output files are called, below the output folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// What follows `{batch}/`.
+    within_batch: String,
+}
+
+/// The text is no layout.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadLayout {
+    /// Every batch has a folder of its own.
+    #[error("a layout begins with {{batch}}/, as in {DEFAULT}")]
+    OutsideBatch,
+    /// A placeholder that does not exist.
+    #[error("{{{0}}} is no placeholder; {{batch}}, {{job}}, {{kind}}, {{model}}, {{-n}} and {{ext}} are")]
+    Placeholder(String),
+    /// Two jobs would get one name.
+    #[error("the file name needs {{job}} and {{-n}}, and ends in .{{ext}}, as in {DEFAULT}")]
+    Ambiguous,
+}
+
+impl Layout {
+    /// Reads a layout.
+    pub fn parse(text: &str) -> Result<Layout, BadLayout> {
+        let within_batch = text.strip_prefix("{batch}/").ok_or(BadLayout::OutsideBatch)?;
+        let mut rest = within_batch;
+        while let Some((_, after)) = rest.split_once('{') {
+            let (name, after) =
+                after.split_once('}').ok_or_else(|| BadLayout::Placeholder(after.to_owned()))?;
+            if !matches!(name, "batch" | "job" | "kind" | "model" | "-n" | "ext") {
+                return Err(BadLayout::Placeholder(name.to_owned()));
+            }
+            rest = after;
+        }
+        let file_name = within_batch.rsplit('/').next().unwrap_or_default();
+        let is_one_to_one = file_name.ends_with(".{ext}")
+            && file_name.contains("{job}")
+            && file_name.contains("{-n}")
+            && !within_batch.contains("{ext}/");
+        if is_one_to_one {
+            Ok(Layout { within_batch: within_batch.to_owned() })
+        } else {
+            Err(BadLayout::Ambiguous)
+        }
+    }
+
+    /// The path, relative to the batch's folder, of a job's output `n` (from 1). `job` is what the
+    /// job is called on disk.
+    pub fn path(&self, batch: &BatchName, spec: &JobSpec, job: &str, n: usize, ext: &str) -> String {
+        let number = if n > 1 { format!("-{n}") } else { String::new() };
+        self.fill(batch, spec, job, &number, ext)
+    }
+
+    /// The path, relative to the batch's folder, of a job's sidecar.
+    pub fn sidecar(&self, batch: &BatchName, spec: &JobSpec, job: &str) -> String {
+        self.fill(batch, spec, job, "", "json")
+    }
+
+    fn fill(&self, batch: &BatchName, spec: &JobSpec, job: &str, number: &str, ext: &str) -> String {
+        let model = spec.order.model.as_deref().unwrap_or("none");
+        let (folders, file) = self.within_batch.rsplit_once('/').unwrap_or(("", &self.within_batch));
+        let fill = |template: &str, job: &str| {
+            template
+                .replace("{batch}", batch.as_str())
+                .replace("{kind}", spec.order.kind.name())
+                .replace("{model}", model)
+                .replace("{-n}", number)
+                .replace("{job}", job)
+        };
+        let ext = safe_ext(ext);
+        let stem = file.strip_suffix(".{ext}").unwrap_or(file);
+        // The job's name gives way, so that number and extension always fit.
+        let around = fill(stem, "").len() + 1 + ext.len();
+        let job = cut(&safe_name(job), NAME_MAX_BYTES.saturating_sub(around)).to_owned();
+        let file_name = format!("{}.{ext}", safe_name(&fill(stem, &job)));
+        let folders = folders.split('/').filter(|folder| !folder.is_empty());
+        let mut path: String = folders
+            .map(|folder| format!("{}/", cut(&safe_name(&fill(folder, &job)), NAME_MAX_BYTES)))
+            .collect();
+        path.push_str(&file_name);
+        path
+    }
+}
+
+impl Default for Layout {
+    fn default() -> Layout {
+        Layout { within_batch: "{job}{-n}.{ext}".to_owned() }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{batch}}/{}", self.within_batch)
+    }
+}
+
+/// What a job is called on disk, best name first: its label, then its label with the beginning of its
+/// identity, then with all of it. The later ones are for names that something else has already.
+pub fn job_names(spec: &JobSpec) -> [String; 3] {
+    let label = safe_name(&spec.label);
+    // Room for the identity, so that cutting a long label never cuts that.
+    let short = cut(&label, NAME_MAX_BYTES - 60).to_owned();
+    let is_long = short.len() < label.len();
+    let with_short_id = format!("{short}-{}", spec.id.short());
+    let with_id = format!("{short}-{}", spec.id);
+    if is_long { [with_short_id.clone(), with_id.clone(), with_id] } else { [label, with_short_id, with_id] }
+}
+
+/// The nearest name that every common file system takes: no separators, no control or invisible
+/// direction characters, no leading dot, no trailing dot or space, no device name.
+fn safe_name(text: &str) -> String {
+    let replaced: String = text
+        .chars()
+        .map(|c| if c.is_control() || "/\\:*?\"<>|".contains(c) || is_invisible(c) { '_' } else { c })
+        .collect();
+    let trimmed = replaced.trim_matches(|c: char| c.is_whitespace()).trim_end_matches(['.', ' ']);
+    let name = match trimmed.strip_prefix('.') {
+        Some(rest) => format!("_{}", rest.replace("..", "__")),
+        None => trimmed.to_owned(),
+    };
+    let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
+    if name.is_empty() {
+        "_".to_owned()
+    } else if is_device(&stem) {
+        format!("_{name}")
+    } else {
+        name
+    }
+}
+
+/// Names that Windows keeps for devices, whatever the extension.
+fn is_device(stem: &str) -> bool {
+    let numbered = |prefix: &str| {
+        stem.strip_prefix(prefix)
+            .is_some_and(|rest| rest.len() == 1 && rest.chars().all(|c| c.is_ascii_digit()))
+    };
+    matches!(stem, "con" | "prn" | "aux" | "nul") || numbered("com") || numbered("lpt")
+}
+
+/// Characters that change how a name looks without being seen.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
+}
+
+fn safe_ext(ext: &str) -> String {
+    let ext: String = ext.chars().filter(char::is_ascii_alphanumeric).take(EXT_MAX_BYTES).collect();
+    if ext.is_empty() { "bin".to_owned() } else { ext.to_ascii_lowercase() }
+}
+
+/// The longest beginning of `text` that is at most `max` bytes long.
+fn cut(text: &str, max: usize) -> &str {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].trim_end_matches(['.', ' '])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Map;
+
+    use super::*;
+    use crate::domain::ids::{Fingerprint, JobId, Seq};
+    use crate::domain::job::Order;
+    use crate::domain::request::Kind;
+
+    fn spec(label: &str) -> JobSpec {
+        let order = Order {
+            line: 2,
+            kind: Kind::Video,
+            model: Some("house-c1".into()),
+            body: Map::new(),
+            price: None,
+            formula: String::new(),
+            waivable: Default::default(),
+            max_credits: None,
+            priority: 0,
+            deadline: None,
+            meta: Map::new(),
+        };
+        let (id, fingerprint) = (JobId([0xab; 16]), Fingerprint([0; 16]));
+        JobSpec { seq: Seq(0), id, fingerprint, variation: 1, label: label.into(), order }
+    }
+
+    fn path(layout: &str, label: &str, n: usize, ext: &str) -> String {
+        let spec = spec(label);
+        let [name, ..] = job_names(&spec);
+        Layout::parse(layout).unwrap().path(&"b".parse().unwrap(), &spec, &name, n, ext)
+    }
+
+    #[test]
+    fn outputs_are_called_after_their_job() {
+        assert_eq!(path(DEFAULT, "hero", 1, "mp4"), "hero.mp4");
+        assert_eq!(path(DEFAULT, "hero", 2, "mp4"), "hero-2.mp4");
+        assert_eq!(
+            path("{batch}/{kind}/{model}/{job}{-n}.{ext}", "hero", 1, "mp4"),
+            "video/house-c1/hero.mp4"
+        );
+    }
+
+    #[test]
+    fn a_hostile_label_stays_in_its_folder() {
+        for (label, expected) in [
+            ("../../etc/passwd", "_/_.._etc_passwd"),
+            ("/etc/passwd", "_etc_passwd.mp4"),
+            ("a\\b:c", "a_b_c.mp4"),
+            ("..", "_.mp4"),
+            (".hidden", "_hidden.mp4"),
+            ("con", "_con.mp4"),
+            ("COM1.old", "_COM1.old.mp4"),
+            ("name. ", "name.mp4"),
+            ("a\u{202E}4pm.exe", "a_4pm.exe.mp4"),
+            ("tab\there\0", "tab_here_.mp4"),
+            ("", "_.mp4"),
+            ("🦊 fox", "🦊 fox.mp4"),
+        ] {
+            let name = path(DEFAULT, label, 1, "mp4");
+            assert!(!name.contains('/') && !name.starts_with('.'), "{label:?} -> {name}");
+            if !expected.contains('/') {
+                assert_eq!(name, expected, "{label:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_labels_are_cut_and_stay_apart() {
+        let name = path(DEFAULT, &"長".repeat(3000), 12, "mp4");
+        assert!(name.len() <= NAME_MAX_BYTES, "{}", name.len());
+        assert!(name.ends_with("-abababab-12.mp4"), "{name}");
+    }
+
+    #[test]
+    fn a_bad_layout_is_refused() {
+        assert_eq!(Layout::parse("{job}{-n}.{ext}"), Err(BadLayout::OutsideBatch));
+        assert_eq!(Layout::parse("{batch}/{jbo}{-n}.{ext}"), Err(BadLayout::Placeholder("jbo".into())));
+        assert_eq!(Layout::parse("{batch}/{kind}.{ext}"), Err(BadLayout::Ambiguous));
+        assert_eq!(Layout::parse("{batch}/{job}.{ext}"), Err(BadLayout::Ambiguous));
+        assert!(Layout::parse("{batch}/{job").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_is_safe(label in any::<String>(), n in 1usize..2000, ext in any::<String>()) {
+            let name = path("{batch}/{kind}/{job}{-n}.{ext}", &label, n, &ext);
+            let (folder, file) = name.split_once('/').unwrap();
+            prop_assert_eq!(folder, "video");
+            prop_assert!(!file.contains('/') && !file.starts_with('.') && file.len() <= NAME_MAX_BYTES, "{}", file);
+            prop_assert!(!file.chars().any(|c| c.is_control() || is_invisible(c)));
+        }
+    }
+}

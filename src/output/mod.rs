@@ -1,0 +1,12 @@
+//! What people find on disk: one folder a batch, outputs named after their jobs, a sidecar beside
+//! each job's outputs, and the results of the whole batch.
+//!
+//! Architecture invariant: a file under its final name is whole, checked and synced. Anything else
+//! is called `.part` and begins with a dot.
+
+pub mod landing;
+pub mod layout;
+pub mod results;
+mod sniff;
+
+pub use self::sniff::{Media, NotMedia, sniff};

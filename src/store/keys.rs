@@ -1,0 +1,73 @@
+//! Keys of the database: a letter for the kind of record, then big-endian numbers, so that records
+//! of a kind lie together and in order.
+
+use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::time::UtcDay;
+
+/// Prefix of batches.
+pub(super) const BATCH: u8 = b'b';
+/// Prefix of open jobs: nothing else lies between them, so they are found without reading what has
+/// ended.
+pub(super) const JOB: u8 = b'j';
+
+pub(super) fn batch(no: BatchNo) -> [u8; 5] {
+    numbered(BATCH, no.0.to_be_bytes())
+}
+
+pub(super) fn outcomes_bytes(no: BatchNo) -> [u8; 5] {
+    numbered(b'o', no.0.to_be_bytes())
+}
+
+/// Days before 1970 do not occur; the sign bit is flipped so that order would hold even for them.
+pub(super) fn day(day: UtcDay) -> [u8; 5] {
+    let sortable = day.0.to_be_bytes();
+    numbered(b'd', [sortable[0] ^ 0x80, sortable[1], sortable[2], sortable[3]])
+}
+
+pub(super) fn job(key: JobKey) -> [u8; 9] {
+    let (batch, seq) = (key.batch.0.to_be_bytes(), key.seq.0.to_be_bytes());
+    [JOB, batch[0], batch[1], batch[2], batch[3], seq[0], seq[1], seq[2], seq[3]]
+}
+
+pub(super) fn total() -> [u8; 1] {
+    *b"t"
+}
+
+pub(super) fn commits() -> [u8; 1] {
+    *b"c"
+}
+
+fn numbered(prefix: u8, number: [u8; 4]) -> [u8; 5] {
+    [prefix, number[0], number[1], number[2], number[3]]
+}
+
+/// A key in words, for messages about damage.
+pub(super) fn describe(key: &[u8]) -> String {
+    let number = |at: usize| -> String {
+        let bytes: Option<[u8; 4]> = key.get(at..at + 4).and_then(|slice| slice.try_into().ok());
+        bytes.map_or_else(|| "?".to_owned(), |bytes| u32::from_be_bytes(bytes).to_string())
+    };
+    match key.first() {
+        Some(&BATCH) => format!("of batch {}", number(1)),
+        Some(&JOB) => format!("of job {} in batch {}", number(5), number(1)),
+        Some(b'o') => format!("of the outcomes of batch {}", number(1)),
+        Some(b'd') => "of a day's totals".to_owned(),
+        Some(b't') => "of the totals".to_owned(),
+        Some(b'c') => "of the commit count".to_owned(),
+        _ => format!("with key {key:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::Seq;
+
+    #[test]
+    fn keys_sort_as_their_numbers_do() {
+        let key = |batch, seq| job(JobKey { batch: BatchNo(batch), seq: Seq(seq) });
+        assert!(key(1, 255) < key(1, 256));
+        assert!(key(1, u32::MAX) < key(2, 0));
+        assert!(day(UtcDay(-1)) < day(UtcDay(0)) && day(UtcDay(0)) < day(UtcDay(1)));
+    }
+}

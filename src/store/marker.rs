@@ -1,0 +1,82 @@
+//! Whose state a folder holds: format version and service, in a file a person can read.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::store::StoreError;
+
+const FILE_NAME: &str = "callsheet-state.json";
+/// Format of the whole directory.
+const FORMAT: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Marker {
+    format: u32,
+    service: String,
+}
+
+/// Refuses a folder that is not ours, before anything is written into it.
+pub(super) fn check_folder(dir: &Path) -> Result<(), StoreError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(StoreError::Io { path: dir.to_owned(), source }),
+    };
+    if dir.join(FILE_NAME).exists() {
+        return Ok(());
+    }
+    for entry in entries {
+        let name = entry.map_err(StoreError::io(dir))?.file_name();
+        let name = name.to_string_lossy();
+        // `lock`: a first start that was cut short. `emulator`: the emulator's own state, which
+        // lies inside the default state folder.
+        if !name.starts_with('.') && name != "lock" && name != "emulator" {
+            return Err(StoreError::Foreign { dir: dir.to_owned(), found: name.into_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the folder belongs to this version and `service`, and writes so when it is new.
+pub(super) fn claim(dir: &Path, service: &str, adopt: bool) -> Result<(), StoreError> {
+    let path = dir.join(FILE_NAME);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return write(dir, service),
+        Err(source) => return Err(StoreError::Io { path, source }),
+    };
+    let marker: Marker = serde_json::from_str(&text).map_err(|error| StoreError::Damaged {
+        dir: dir.to_owned(),
+        what: FILE_NAME.to_owned(),
+        detail: error.to_string(),
+    })?;
+    if marker.format != FORMAT {
+        let dir = dir.to_owned();
+        return Err(StoreError::OtherVersion { dir, found: marker.format, expected: FORMAT });
+    }
+    match marker.service == service {
+        true => Ok(()),
+        false if adopt => write(dir, service),
+        false => Err(StoreError::OtherService {
+            dir: dir.to_owned(),
+            found: marker.service,
+            wanted: service.to_owned(),
+        }),
+    }
+}
+
+fn write(dir: &Path, service: &str) -> Result<(), StoreError> {
+    let path = dir.join(FILE_NAME);
+    let marker = serde_json::json!(Marker { format: FORMAT, service: service.to_owned() });
+    let save = || -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        writeln!(file, "{marker:#}")?;
+        file.as_file().sync_all()?;
+        file.persist(&path).map_err(|error| error.error)?;
+        fs::File::open(dir)?.sync_all()
+    };
+    save().map_err(StoreError::io(&path))
+}

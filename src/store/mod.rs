@@ -1,0 +1,494 @@
+//! Durable state: the only user of sled.
+//!
+//! One directory belongs to one process at a time and to one service:
+//!
+//! ```text
+//! state/
+//!   callsheet-state.json   format version and the service it was begun with
+//!   lock                   held by the process that uses it; names its pid
+//!   db/                    sled: batches, open jobs, totals. Small: what has not begun and what has
+//!                          ended live in the spool
+//!   spool/000001/          rows: what was accepted; outcomes: what became of it
+//!   commits                the number of the last commit, to notice an old database that came back
+//! ```
+//!
+//! Architecture invariant: [`Store::commit`] is the single write path. It returns once everything in
+//! it is on the device; no effect may begin before that. No sled type leaves this room.
+
+pub mod draft;
+mod keys;
+mod lock;
+mod marker;
+mod record;
+pub mod spool;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::{BatchName, BatchNo, JobId, JobKey};
+use crate::domain::job::{Job, State};
+use crate::domain::ledger::Totals;
+use crate::domain::manifest::row::Policy;
+use crate::domain::time::{Timestamp, UtcDay};
+use crate::store::draft::Draft;
+use crate::store::lock::Lock;
+use crate::store::record::Damaged;
+use crate::store::spool::{Appender, Spool};
+
+/// Most job changes that one commit should carry: past this nothing is gained (measured), and a
+/// power cut inside a larger one was seen to leave a database that does not open cleanly.
+pub const COMMIT_MAX_JOBS: usize = 200;
+
+/// Memory that the database may use as its cache, in bytes.
+const CACHE_BYTES: u64 = 32 * 1024 * 1024;
+
+/// The state cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process has it.
+    #[error("{} is in use by process {pid}", .dir.display())]
+    InUse {
+        /// The state directory.
+        dir: PathBuf,
+        /// Who holds it, as the lock file says; `unknown` when it does not.
+        pid: String,
+    },
+    /// The folder holds something else.
+    #[error("{} is not a callsheet state: it holds {found}", .dir.display())]
+    Foreign {
+        /// The folder.
+        dir: PathBuf,
+        /// What lies in it.
+        found: String,
+    },
+    /// Another version wrote it.
+    #[error("{} has state format {found}; this version reads format {expected}", .dir.display())]
+    OtherVersion {
+        /// The state directory.
+        dir: PathBuf,
+        /// Its format.
+        found: u32,
+        /// Ours.
+        expected: u32,
+    },
+    /// It was begun with another service.
+    #[error("{} belongs to {found}, not to {wanted}", .dir.display())]
+    OtherService {
+        /// The state directory.
+        dir: PathBuf,
+        /// The service it was begun with.
+        found: String,
+        /// The service of this run.
+        wanted: String,
+    },
+    /// A record or file in it is not what was written.
+    #[error("{what} in {} is damaged: {detail}", .dir.display())]
+    Damaged {
+        /// The state directory.
+        dir: PathBuf,
+        /// Which part.
+        what: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The file system refused.
+    #[error("{} failed: {source}", .path.display())]
+    Io {
+        /// What was touched.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The database refused.
+    #[error("the database in {} failed: {source}", .dir.display())]
+    Database {
+        /// The state directory.
+        dir: PathBuf,
+        /// Why.
+        source: sled::Error,
+    },
+}
+
+impl StoreError {
+    /// Names the file that an I/O error is about.
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> StoreError + '_ {
+        move |source| StoreError::Io { path: path.to_owned(), source }
+    }
+
+    /// Whether the cause is a full or read-only disk.
+    pub fn is_disk(&self) -> bool {
+        let kind = match self {
+            StoreError::Io { source, .. } => source.kind(),
+            StoreError::Database { source: sled::Error::Io(source), .. } => source.kind(),
+            _ => return false,
+        };
+        matches!(
+            kind,
+            io::ErrorKind::StorageFull
+                | io::ErrorKind::QuotaExceeded
+                | io::ErrorKind::ReadOnlyFilesystem
+                | io::ErrorKind::PermissionDenied
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::AlreadyExists
+        )
+    }
+}
+
+/// A part of a spool whose rows are still to begin, with its cursor. Rows of equal priority that
+/// came in one manifest make one segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Higher goes first.
+    pub priority: i8,
+    /// Byte of the first row that has not begun.
+    pub cursor: u64,
+    /// Byte after the last row.
+    pub end: u64,
+}
+
+/// How many jobs of a batch have ended, and how.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ended {
+    /// Every output on disk.
+    pub succeeded: u32,
+    /// No attempt left.
+    pub failed: u32,
+    /// Dropped before they were sent.
+    pub canceled: u32,
+    /// Out of time before they were sent.
+    pub expired: u32,
+    /// Waiting for a person.
+    pub in_doubt: u32,
+}
+
+impl Ended {
+    /// All that have ended.
+    pub fn all(self) -> u32 {
+        self.succeeded + self.failed + self.canceled + self.expired + self.in_doubt
+    }
+
+    /// Counts one more; a state that is not final counts nowhere.
+    pub fn count(&mut self, state: &State) {
+        match state {
+            State::Succeeded { .. } => self.succeeded += 1,
+            State::Failed { .. } => self.failed += 1,
+            State::Canceled => self.canceled += 1,
+            State::Expired => self.expired += 1,
+            State::InDoubt { .. } => self.in_doubt += 1,
+            State::Queued | State::Submitting { .. } | State::Running { .. } | State::Fetching { .. } => {}
+        }
+    }
+}
+
+/// A batch, without its jobs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BatchRecord {
+    /// Its number.
+    pub no: BatchNo,
+    /// Its name.
+    pub name: BatchName,
+    /// When its first manifest was accepted.
+    pub created: Timestamp,
+    /// Jobs accepted so far.
+    pub rows: u32,
+    /// Committed length of the `rows` file, in bytes.
+    pub spool_bytes: u64,
+    /// What has not begun yet.
+    pub segments: Vec<Segment>,
+    /// Sum of the prices of all accepted jobs.
+    pub planned: Credits,
+    /// The terms, as resolved when the last manifest was accepted.
+    pub policy: Policy,
+    /// Credits.
+    pub totals: Totals,
+    /// Jobs that have ended.
+    pub ended: Ended,
+}
+
+impl BatchRecord {
+    /// A batch that nothing was accepted into.
+    pub fn new(no: BatchNo, name: BatchName, created: Timestamp) -> BatchRecord {
+        BatchRecord {
+            no,
+            name,
+            created,
+            rows: 0,
+            spool_bytes: 0,
+            segments: Vec::new(),
+            planned: Credits::ZERO,
+            policy: Policy::default(),
+            totals: Totals::default(),
+            ended: Ended::default(),
+        }
+    }
+
+    /// The most the batch may spend: its own budget, or what its plan showed (money rule 6).
+    pub fn budget(&self) -> Credits {
+        self.policy.budget.unwrap_or(self.planned)
+    }
+
+    /// Whether every accepted job has ended.
+    pub fn is_done(&self) -> bool {
+        self.ended.all() >= self.rows
+    }
+}
+
+/// A job that has begun. Ended jobs have the same shape, in their batch's `outcomes`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobRecord {
+    /// Where it lives.
+    #[serde(flatten)]
+    pub key: JobKey,
+    /// Who it is.
+    pub id: JobId,
+    /// Byte of its row in the batch's spool.
+    pub row_at: u64,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub job: Job,
+}
+
+/// One part of a commit.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// A job that has begun and has not ended.
+    Open(JobRecord),
+    /// A job that has ended: it leaves the database for its batch's outcomes.
+    End(JobRecord),
+    /// A batch. The last one of a batch in a commit counts.
+    Batch(Box<BatchRecord>),
+    /// Totals of the whole state.
+    Total(Totals),
+    /// Totals of a UTC day.
+    Day(UtcDay, Totals),
+}
+
+/// The state directory of one process.
+#[derive(Debug)]
+pub struct Store {
+    dir: PathBuf,
+    db: sled::Db,
+    /// The database's file, for the `fdatasync` that sled does not do.
+    db_file: File,
+    writer: Mutex<Writer>,
+    _lock: Lock,
+}
+
+/// What the single writer keeps between commits.
+#[derive(Debug)]
+struct Writer {
+    commits: u64,
+    commits_file: File,
+    outcomes: std::collections::HashMap<BatchNo, Appender>,
+}
+
+impl Store {
+    /// Opens the state in `dir`, making it when the folder is empty or missing. `service` is the
+    /// service it belongs to; `adopt` hands an existing state over to it.
+    ///
+    /// # Errors
+    /// [`StoreError`]: in use, another version's, another service's, damaged, or not writable.
+    pub fn open(dir: &Path, service: &str, adopt: bool) -> Result<Store, StoreError> {
+        marker::check_folder(dir)?;
+        std::fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
+        let lock = Lock::take(dir)?;
+        marker::claim(dir, service, adopt)?;
+        sweep_drafts(&dir.join("spool"))?;
+        let database = |source| StoreError::Database { dir: dir.to_owned(), source };
+        let db = sled::Config::new()
+            .path(dir.join("db"))
+            .cache_capacity(CACHE_BYTES)
+            .flush_every_ms(None)
+            .open()
+            .map_err(database)?;
+        let db_path = dir.join("db").join("db");
+        let db_file = File::open(&db_path).map_err(StoreError::io(&db_path))?;
+        let (commits, commits_file) = open_commit_count(dir, &db)?;
+        let writer = Mutex::new(Writer { commits, commits_file, outcomes: Default::default() });
+        Ok(Store { dir: dir.to_owned(), db, db_file, writer, _lock: lock })
+    }
+
+    /// The state directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Every batch, oldest first.
+    pub fn batches(&self) -> Result<Vec<BatchRecord>, StoreError> {
+        self.scan(keys::BATCH)
+    }
+
+    /// Every job that has begun and not ended, in order of batch and manifest.
+    pub fn open_jobs(&self) -> Result<Vec<JobRecord>, StoreError> {
+        self.scan(keys::JOB)
+    }
+
+    /// Totals of the whole state.
+    pub fn total(&self) -> Result<Totals, StoreError> {
+        Ok(self.get(&keys::total())?.unwrap_or_default())
+    }
+
+    /// Totals of a UTC day.
+    pub fn day(&self, day: UtcDay) -> Result<Totals, StoreError> {
+        Ok(self.get(&keys::day(day))?.unwrap_or_default())
+    }
+
+    /// Begins taking a manifest in.
+    pub fn begin_draft(&self) -> Result<Draft, StoreError> {
+        Draft::begin(&self.dir.join("spool"))
+    }
+
+    /// The rows and outcomes of a batch.
+    pub fn spool(&self, batch: BatchNo) -> Spool {
+        Spool::new(self.dir.join("spool").join(format!("{:06}", batch.0)))
+    }
+
+    /// Length of a batch's outcomes, in bytes, as committed: what lies beyond was never
+    /// acknowledged.
+    pub fn outcomes_bytes(&self, batch: BatchNo) -> Result<u64, StoreError> {
+        Ok(self.get(&keys::outcomes_bytes(batch))?.unwrap_or_default())
+    }
+
+    /// Makes `changes` durable, all of them or none: on return they are on the device.
+    ///
+    /// # Errors
+    /// [`StoreError`]. Nothing that the changes announce may then be done, and the store must be
+    /// opened anew before the next commit.
+    pub fn commit(&self, changes: &[Change]) -> Result<(), StoreError> {
+        // A writer that panicked took the process with it, so the lock cannot be poisoned.
+        let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut batch = sled::Batch::default();
+        for change in changes {
+            match change {
+                Change::Open(job) => batch.insert(&keys::job(job.key)[..], record::encode(job)),
+                Change::End(job) => batch.remove(&keys::job(job.key)[..]),
+                Change::Batch(b) => batch.insert(&keys::batch(b.no)[..], record::encode(b)),
+                Change::Total(totals) => batch.insert(&keys::total()[..], record::encode(totals)),
+                Change::Day(day, totals) => batch.insert(&keys::day(*day)[..], record::encode(totals)),
+            }
+        }
+        // Outcomes first: until the database says so, they do not count and their jobs are open.
+        for (no, bytes) in self.append_outcomes(&mut writer, changes)? {
+            batch.insert(&keys::outcomes_bytes(no)[..], record::encode(&bytes));
+        }
+        let commits = writer.commits + 1;
+        batch.insert(&keys::commits()[..], record::encode(&commits));
+        self.write(batch)?;
+        writer.commits = commits;
+        // Not synced: it need only outlive the process, to notice a database that fell behind it.
+        writer.commits_file.write_at(&commits.to_be_bytes(), 0).map_err(StoreError::io(&self.dir))?;
+        Ok(())
+    }
+
+    /// Applies a batch and waits for the device. `flush` alone is not durable: on Linux it ends in
+    /// `sync_file_range` (measured).
+    fn write(&self, batch: sled::Batch) -> Result<(), StoreError> {
+        let database = |source| StoreError::Database { dir: self.dir.clone(), source };
+        self.db.apply_batch(batch).map_err(database)?;
+        self.db.flush().map_err(database)?;
+        self.db_file.sync_data().map_err(StoreError::io(&self.dir))
+    }
+
+    fn append_outcomes(
+        &self,
+        writer: &mut Writer,
+        changes: &[Change],
+    ) -> Result<Vec<(BatchNo, u64)>, StoreError> {
+        let mut touched: Vec<BatchNo> = Vec::new();
+        for change in changes {
+            let Change::End(job) = change else { continue };
+            let no = job.key.batch;
+            if let std::collections::hash_map::Entry::Vacant(free) = writer.outcomes.entry(no) {
+                let committed = self.outcomes_bytes(no)?;
+                free.insert(Appender::open(&self.spool(no).outcomes_path(), committed)?);
+            }
+            if let Some(appender) = writer.outcomes.get_mut(&no) {
+                appender.push(job)?;
+            }
+            if !touched.contains(&no) {
+                touched.push(no);
+            }
+        }
+        let mut lengths = Vec::with_capacity(touched.len());
+        for no in touched {
+            if let Some(appender) = writer.outcomes.get_mut(&no) {
+                lengths.push((no, appender.sync()?));
+            }
+        }
+        Ok(lengths)
+    }
+
+    fn get<T: for<'de> Deserialize<'de>>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
+        let found =
+            self.db.get(key).map_err(|source| StoreError::Database { dir: self.dir.clone(), source })?;
+        found.map(|bytes| record::decode(&bytes).map_err(|damage| self.damaged(key, damage))).transpose()
+    }
+
+    fn scan<T: for<'de> Deserialize<'de>>(&self, prefix: u8) -> Result<Vec<T>, StoreError> {
+        self.db
+            .scan_prefix([prefix])
+            .map(|entry| {
+                let (key, bytes) =
+                    entry.map_err(|source| StoreError::Database { dir: self.dir.clone(), source })?;
+                record::decode(&bytes).map_err(|damage| self.damaged(&key, damage))
+            })
+            .collect()
+    }
+
+    fn damaged(&self, key: &[u8], damage: Damaged) -> StoreError {
+        let what = format!("the record {}", keys::describe(key));
+        StoreError::Damaged { dir: self.dir.clone(), what, detail: damage.to_string() }
+    }
+}
+
+/// Removes the drafts of processes that were killed while they took a manifest in: nothing of them was
+/// acknowledged.
+fn sweep_drafts(spool: &Path) -> Result<(), StoreError> {
+    let entries = match std::fs::read_dir(spool) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(StoreError::io(spool)(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(StoreError::io(spool))?;
+        if entry.file_name().to_string_lossy().starts_with(draft::PREFIX) {
+            std::fs::remove_dir_all(entry.path()).map_err(StoreError::io(&entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the number of the last commit from the database and from beside it. A database that is
+/// behind its own count is an older one that came back: going on with it would forget what was sent.
+fn open_commit_count(dir: &Path, db: &sled::Db) -> Result<(u64, File), StoreError> {
+    let damaged =
+        |detail: String| StoreError::Damaged { dir: dir.to_owned(), what: "the database".to_owned(), detail };
+    let database = |source| StoreError::Database { dir: dir.to_owned(), source };
+    let stored: u64 = match db.get(keys::commits()).map_err(database)? {
+        Some(bytes) => record::decode(&bytes).map_err(|damage| damaged(damage.to_string()))?,
+        None => 0,
+    };
+    let path = dir.join("commits");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&path)
+        .map_err(StoreError::io(&path))?;
+    let mut beside = [0; 8];
+    let read = file.read_at(&mut beside, 0).map_err(StoreError::io(&path))?;
+    let seen = if read == beside.len() { u64::from_be_bytes(beside) } else { 0 };
+    if stored < seen {
+        let detail = format!("it is at commit {stored}, but commit {seen} was acknowledged");
+        return Err(damaged(detail));
+    }
+    Ok((stored, file))
+}

@@ -1,0 +1,206 @@
+//! Append-only files of checksummed JSON lines: a batch's accepted rows, and its outcomes.
+//!
+//! What has not begun and what has ended lies here, so that the database stays as small as what is
+//! in flight. A line is `CRC32 JSON`; its length is committed in the database, and whatever lies
+//! beyond the committed length was never acknowledged.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::store::StoreError;
+
+/// The longest line that is read back, in bytes: far above any row a manifest may have.
+const LINE_MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// Size of read and write buffers, in bytes.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// A batch's folder.
+#[derive(Debug, Clone)]
+pub struct Spool {
+    dir: PathBuf,
+}
+
+impl Spool {
+    pub(super) fn new(dir: PathBuf) -> Spool {
+        Spool { dir }
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Accepted rows, one `JobSpec` a line.
+    pub fn rows_path(&self) -> PathBuf {
+        self.dir.join("rows")
+    }
+
+    /// Ended jobs, one `JobRecord` a line; the last line of a job counts.
+    pub fn outcomes_path(&self) -> PathBuf {
+        self.dir.join("outcomes")
+    }
+}
+
+/// Writes one line.
+fn encode_line<T: Serialize>(value: &T, line: &mut Vec<u8>) -> io::Result<()> {
+    const CHECKSUM_BYTES: usize = 9;
+    line.clear();
+    line.extend_from_slice(&[b' '; CHECKSUM_BYTES]);
+    serde_json::to_writer(&mut *line, value)?;
+    let checksum = crc32fast::hash(&line[CHECKSUM_BYTES..]);
+    write!(&mut line[..CHECKSUM_BYTES], "{checksum:08x} ")?;
+    line.push(b'\n');
+    Ok(())
+}
+
+/// Reads one line; the reason when it is not what was written.
+fn decode_line<T: for<'de> Deserialize<'de>>(line: &[u8]) -> Result<T, String> {
+    let line = line.strip_suffix(b"\n").ok_or("it is cut off")?;
+    let (checksum, json) = line.split_at_checked(9).ok_or("it is too short")?;
+    let expected = format!("{:08x} ", crc32fast::hash(json));
+    if checksum != expected.as_bytes() {
+        return Err("its checksum is wrong".to_owned());
+    }
+    serde_json::from_slice(json).map_err(|error| error.to_string())
+}
+
+/// Appends lines after the committed length; what lay beyond it is cut off first.
+#[derive(Debug)]
+pub struct Appender {
+    path: PathBuf,
+    file: BufWriter<File>,
+    bytes: u64,
+    line: Vec<u8>,
+}
+
+impl Appender {
+    /// Opens `path` to go on after `committed` bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when the file is shorter than what was acknowledged.
+    pub fn open(path: &Path, committed: u64) -> Result<Appender, StoreError> {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let is_new = !path.exists();
+        fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
+        let mut file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(StoreError::io(path))?;
+        let found = file.metadata().map_err(StoreError::io(path))?.len();
+        if found < committed {
+            return Err(StoreError::Damaged {
+                dir: dir.to_owned(),
+                what: path.display().to_string(),
+                detail: format!("it has {found} bytes, but {committed} were acknowledged"),
+            });
+        }
+        file.set_len(committed).and_then(|()| file.seek(SeekFrom::End(0))).map_err(StoreError::io(path))?;
+        if is_new {
+            sync_dir_and_parent(dir).map_err(StoreError::io(dir))?;
+        }
+        let file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        Ok(Appender { path: path.to_owned(), file, bytes: committed, line: Vec::new() })
+    }
+
+    /// Adds a line and returns the byte where it begins.
+    pub fn push<T: Serialize>(&mut self, value: &T) -> Result<u64, StoreError> {
+        let at = self.bytes;
+        encode_line(value, &mut self.line)
+            .and_then(|()| self.file.write_all(&self.line))
+            .map_err(StoreError::io(&self.path))?;
+        self.bytes += self.line.len() as u64;
+        Ok(at)
+    }
+
+    /// The length so far, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Waits until every line is on the device and returns the length.
+    pub fn sync(&mut self) -> Result<u64, StoreError> {
+        self.file
+            .flush()
+            .and_then(|()| self.file.get_ref().sync_data())
+            .map_err(StoreError::io(&self.path))?;
+        Ok(self.bytes)
+    }
+}
+
+/// A new name in a folder, and the folder's own name, are on the device only after this.
+fn sync_dir_and_parent(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()?;
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+        _ => Ok(()),
+    }
+}
+
+/// Reads lines from one byte to another.
+#[derive(Debug)]
+pub struct Lines {
+    path: PathBuf,
+    file: BufReader<File>,
+    at: u64,
+    end: u64,
+    line: Vec<u8>,
+}
+
+impl Lines {
+    /// Reads `path` from byte `start` to byte `end`. A file that does not exist has no lines.
+    pub fn open(path: &Path, start: u64, end: u64) -> Result<Lines, StoreError> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && start == end => File::open("/dev/null"),
+            other => other,
+        };
+        let mut file = file.map_err(StoreError::io(path))?;
+        if start > 0 {
+            file.seek(SeekFrom::Start(start)).map_err(StoreError::io(path))?;
+        }
+        let file = BufReader::with_capacity(BUFFER_BYTES, file);
+        Ok(Lines { path: path.to_owned(), file, at: start, end, line: Vec::new() })
+    }
+
+    /// The next line and the byte where it begins; nothing at the end.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when the line is not what was written.
+    pub fn next<T: for<'de> Deserialize<'de>>(&mut self) -> Result<Option<(u64, T)>, StoreError> {
+        if self.at >= self.end {
+            return Ok(None);
+        }
+        let at = self.at;
+        self.line.clear();
+        let read = (&mut self.file).take(LINE_MAX_BYTES).read_until(b'\n', &mut self.line);
+        self.at += read.map_err(StoreError::io(&self.path))? as u64;
+        let value = decode_line(&self.line).map_err(|detail| StoreError::Damaged {
+            dir: self.path.parent().unwrap_or(Path::new(".")).to_owned(),
+            what: format!("the line at byte {at} of {}", self.path.display()),
+            detail,
+        })?;
+        Ok(Some((at, value)))
+    }
+
+    /// The byte after the last line read.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The line that begins at byte `at`.
+    pub fn line_at<T: for<'de> Deserialize<'de>>(&mut self, at: u64) -> Result<T, StoreError> {
+        self.file.seek(SeekFrom::Start(at)).map_err(StoreError::io(&self.path))?;
+        (self.at, self.end) = (at, u64::MAX);
+        let found = self.next()?;
+        found.map(|(_, value)| value).ok_or_else(|| StoreError::Damaged {
+            dir: self.path.parent().unwrap_or(Path::new(".")).to_owned(),
+            what: format!("the line at byte {at} of {}", self.path.display()),
+            detail: "it is missing".to_owned(),
+        })
+    }
+}
