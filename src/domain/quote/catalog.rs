@@ -25,7 +25,7 @@ pub struct Catalog {
     /// `GET /api/v1/voices`.
     pub voices: Voices,
     /// What could not be read, and where: said by `doctor`, in the way of nothing.
-    pub oddities: Vec<String>,
+    pub oddities: Vec<(CatalogPart, String)>,
 }
 
 /// One of the four answers.
@@ -44,13 +44,15 @@ pub enum CatalogPart {
 impl Catalog {
     /// Reads the `data` of one answer in the place of what that part held.
     pub fn read(&mut self, part: CatalogPart, data: &Value) {
-        let odd = &mut self.oddities;
+        let mut odd = Vec::new();
         match part {
-            CatalogPart::Video => self.video = Listing::read("video", data, odd, VideoModel::read),
-            CatalogPart::Image => self.image = Listing::read("image", data, odd, ImageModel::read),
-            CatalogPart::Music => self.music = Listing::read("music", data, odd, MusicModel::read),
-            CatalogPart::Voices => self.voices = Voices::read(data, odd),
+            CatalogPart::Video => self.video = Listing::read("video", data, &mut odd, VideoModel::read),
+            CatalogPart::Image => self.image = Listing::read("image", data, &mut odd, ImageModel::read),
+            CatalogPart::Music => self.music = Listing::read("music", data, &mut odd, MusicModel::read),
+            CatalogPart::Voices => self.voices = Voices::read(data, &mut odd),
         }
+        self.oddities.retain(|(of, _)| *of != part);
+        self.oddities.extend(odd.into_iter().map(|said| (part, said)));
     }
 
     /// Reads all four answers.

@@ -67,17 +67,36 @@ pub(super) fn check(kind: Kind, request: &Request, remarks: &mut Remarks) {
     }
 }
 
-/// An option of another kind is forwarded, as every unknown one is; the writer should know.
+/// An option of another kind, or a misspelt one, is forwarded as every unknown one is; the writer
+/// should know, since what it was meant to change is not changed.
 fn check_option(kind: Kind, name: &str, value: &Value, remarks: &mut Remarks) {
-    if value.is_null() || documented_options(kind).contains(&name) || renamed(kind, name) {
+    let documented = documented_options(kind);
+    if value.is_null() || documented.contains(&name) || renamed(kind, name) {
         return;
     }
-    let mut others = kinds_of_option(name).peekable();
-    if others.peek().is_some() {
-        let whose = owners(others);
-        let message = format!("is no option of {kind}{whose}; {} is sent as it is, unchecked", found(value));
-        remarks.note(&format!("options.{name}"), message);
+    let whose = owners(kinds_of_option(name));
+    let meant = meant(kind, name).or_else(|| misspelt(name, documented));
+    if whose.is_empty() && meant.is_none() {
+        return;
     }
+    let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));
+    let message =
+        format!("is no option of {kind}{whose}; {} is sent as it is, unchecked{meant}", found(value));
+    remarks.note(&format!("options.{name}"), message);
+}
+
+/// What the length is called where the kind calls it otherwise.
+fn meant(kind: Kind, name: &str) -> Option<&'static str> {
+    match (kind, name) {
+        (Kind::Video, "duration_seconds") => Some("duration"),
+        (Kind::SoundEffect, "duration") => Some("duration_seconds"),
+        _ => None,
+    }
+}
+
+/// The documented option that is a slip of the pen away.
+fn misspelt(name: &str, documented: &'static [&'static str]) -> Option<&'static str> {
+    documented.iter().copied().find(|option| strsim::osa_distance(option, name) <= 2 && name.len() > 3)
 }
 
 /// Options that the service refuses by name: `music` judges them.

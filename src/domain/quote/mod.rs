@@ -67,7 +67,7 @@ pub struct Note {
 }
 
 /// A request that passed: what to send, what it costs, and why.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Quote {
     /// Given, or inferred.
     pub kind: Kind,

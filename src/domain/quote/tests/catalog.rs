@@ -7,6 +7,10 @@ use crate::domain::quote::catalog::Listed;
 use crate::domain::quote::{Catalog, CatalogPart, Rules, quote};
 use crate::domain::request::Kind;
 
+fn said(catalog: &Catalog) -> Vec<&str> {
+    catalog.oddities.iter().map(|(_, said)| said.as_str()).collect()
+}
+
 #[test]
 fn one_broken_entry_never_loses_the_others() {
     let catalog = catalog();
@@ -14,7 +18,7 @@ fn one_broken_entry_never_loses_the_others() {
     assert_eq!((catalog.video.len(), last.id()), (15, "model-half-broken"));
     assert_eq!(last.modes.len(), 1, "its other mode is kept");
     assert_eq!(
-        catalog.oddities,
+        said(&catalog),
         [
             "entry 15 of the video catalog has no id",
             "entry 16 of the video catalog has no id",
@@ -44,6 +48,14 @@ fn the_list_is_the_data_or_in_it() {
 }
 
 #[test]
+fn a_part_that_is_read_again_forgets_what_was_odd() {
+    let mut catalog = catalog();
+    let kept = catalog.image.len();
+    catalog.read(CatalogPart::Video, &json!([{"id": "m", "modes": {}}]));
+    assert_eq!((said(&catalog).len(), catalog.video.len(), catalog.image.len()), (0, 1, kept));
+}
+
+#[test]
 fn unknown_fields_are_carried() {
     assert_eq!(catalog().video.get("house-c1").unwrap().about.raw["badge"], "new");
 }
@@ -54,7 +66,7 @@ fn the_first_of_two_equal_ids_counts() {
     let mut catalog = Catalog::default();
     catalog.read(CatalogPart::Video, &data);
     assert_eq!(catalog.video.get("m").unwrap().label(), Some("one"));
-    assert_eq!(catalog.oddities, ["the video catalog lists m twice"]);
+    assert_eq!(said(&catalog), ["the video catalog lists m twice"]);
 }
 
 #[test]

@@ -288,3 +288,15 @@ fn all_findings_are_reported() {
          options.audio: found true; model-r makes no audio in text-to-video, so false is accepted",
     );
 }
+
+#[test]
+fn a_misspelt_or_misplaced_option_is_said() {
+    judged(
+        "house-c1",
+        json!({"options": {"durration": 15, "duration_seconds": 15, "seed": 4}}),
+        "10 credits: 5 s x 2/s = 10\n\
+         note: options.duration_seconds: is no option of video, but of music or sound-effect; \
+         15 is sent as it is, unchecked; did you mean duration?\n\
+         note: options.durration: is no option of video; 15 is sent as it is, unchecked; did you mean duration?",
+    );
+}
