@@ -116,18 +116,40 @@ fn row() -> impl Strategy<Value = Request> {
 
 /// A request that is likely to pass: only the fields of its kind.
 fn fitting() -> impl Strategy<Value = (Kind, Request)> {
-    (prop::sample::select(MODELS.to_vec()), row(), options()).prop_map(|(model, row, options)| {
-        let kind = match model {
-            "tune-1" => Kind::Music,
-            model if model.starts_with("gi") || model.starts_with("ni") || model.starts_with("x-") => {
-                Kind::Image
-            }
-            _ => Kind::Video,
-        };
-        let prompt = Some("a fox".to_owned());
-        let image_urls = if model == "gi-2" { row.image_urls } else { Vec::new() };
-        (kind, Request { model: Some(model.to_owned()), prompt, image_urls, options, ..Request::default() })
-    })
+    prop_oneof![
+        6 => (prop::sample::select(MODELS.to_vec()), urls(), options()).prop_map(modelled),
+        1 => (0.1..40.0, options()).prop_map(with_source),
+        1 => ("\\PC{1,60}", options()).prop_map(spoken),
+        1 => options().prop_map(|options| {
+            (Kind::SoundEffect, Request { prompt: Some("rain".to_owned()), options, ..Request::default() })
+        }),
+    ]
+}
+
+fn modelled((model, urls, options): (&str, Vec<String>, Map<String, Value>)) -> (Kind, Request) {
+    let image = ["gi", "ni", "x-"].iter().any(|start| model.starts_with(start));
+    let kind = match model {
+        "tune-1" => Kind::Music,
+        _ if image => Kind::Image,
+        _ => Kind::Video,
+    };
+    let image_urls = if model == "gi-2" { urls } else { Vec::new() };
+    let (model, prompt) = (Some(model.to_owned()), Some("a fox".to_owned()));
+    (kind, Request { model, prompt, image_urls, options, ..Request::default() })
+}
+
+/// A video from a source video, whose seconds are billed.
+fn with_source((seconds, mut options): (f64, Map<String, Value>)) -> (Kind, Request) {
+    options.insert("source_video_duration_seconds".to_owned(), json!((seconds * 8.0).ceil() / 8.0));
+    let mut row = request(json!({"model": "model-s-2-0", "prompt": "a fox", "mode": "reference-to-video",
+        "image_urls": ["https://h/i"], "video_urls": ["https://h/v"]}));
+    row.options = options;
+    (Kind::Video, row)
+}
+
+fn spoken((text, options): (String, Map<String, Value>)) -> (Kind, Request) {
+    let (text, voice_id) = (Some(text), Some("v-anna".to_owned()));
+    (Kind::Speech, Request { text, voice_id, options, ..Request::default() })
 }
 
 /// Anything a catalog might hold where a price should be.
