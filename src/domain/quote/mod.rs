@@ -1,1 +1,186 @@
 //! The price of a request before it is paid: validated, defaulted and priced as the service would.
+//!
+//! The service has no price preview. This room is one: catalogs and a request in, and out comes
+//! either everything that is wrong with it or the body to send with its price and formula. Pure: no
+//! clock, no files, no async. Positions, batches and money limits may not come in; the caller
+//! places a [`Finding`] in its manifest.
+//!
+//! Reading order: [`quote`], then one file per kind, then [`catalog`] and [`rules`] (what the
+//! catalog says and what it leaves out), `price` (the price shapes), [`canonical_body`].
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::domain::credits::Credits;
+use crate::domain::request::{Kind, Request};
+
+mod canonical;
+pub mod catalog;
+mod check;
+mod duration;
+pub mod fields;
+mod image;
+mod kind;
+mod listing;
+mod model;
+mod music;
+mod pixels;
+mod price;
+mod pricing_note;
+pub mod rules;
+mod sound_effect;
+mod speech;
+mod table;
+#[cfg(test)]
+mod tests;
+mod video;
+mod video_price;
+mod wire;
+
+pub use canonical::canonical_body;
+pub use catalog::{Catalog, CatalogPart};
+pub use kind::infer_kind;
+pub use price::Prices;
+pub use rules::{Allowance, AllowanceUnit, Rules, RulesExtension};
+
+use price::Priced;
+
+/// Something wrong with a request, without a position: the caller knows where the field stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The field by its canonical name (`prompt`, `options.duration`).
+    pub field: String,
+    /// What was found, and what would be accepted.
+    pub message: String,
+    /// What to do about it, where that is more than the message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// Something worth saying that refuses nothing: clamping, a value that is not read, billed seconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Note {
+    /// The field by its canonical name.
+    pub field: String,
+    /// What will happen.
+    pub message: String,
+}
+
+/// A request that passed: what to send, what it costs, and why.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Quote {
+    /// Given, or inferred.
+    pub kind: Kind,
+    /// The catalog id that was asked for, where the kind has one.
+    pub model: Option<String>,
+    /// The body of the creating POST: defaults that matter for the price spelled out, in the
+    /// catalog's spelling.
+    pub body: Map<String, Value>,
+    /// The full price, before any plan allowance; `None` when it cannot be computed.
+    pub price: Option<Credits>,
+    /// `5 s x 2/s = 10`, or why there is no price.
+    pub formula: String,
+    /// The plan allowance that may cover it, whose remainder the service does not tell.
+    pub waivable: Option<Allowance>,
+    /// What to tell the person who wrote it.
+    pub notes: Vec<Note>,
+}
+
+/// Judges `request` as the service would before it charges, and prices it.
+///
+/// `kind` is what the manifest says; without it the kind is inferred from the model or the fields.
+///
+/// # Errors
+/// Everything that is wrong, not the first thing alone.
+pub fn quote(
+    kind: Option<Kind>,
+    request: &Request,
+    catalog: &Catalog,
+    rules: &Rules,
+) -> Result<Quote, Vec<Finding>> {
+    let kind = match kind {
+        Some(kind) => kind,
+        None => infer_kind(request, catalog, rules).map_err(|finding| vec![finding])?,
+    };
+    let mut remarks = Remarks::default();
+    fields::check(kind, request, &mut remarks);
+    let desk = Desk { request, catalog, rules };
+    let draft = match kind {
+        Kind::Video => video::draft(&desk, &mut remarks),
+        Kind::Image => image::draft(&desk, &mut remarks),
+        Kind::Music => music::draft(&desk, &mut remarks),
+        Kind::Speech => speech::draft(&desk, &mut remarks),
+        Kind::SoundEffect => sound_effect::draft(&desk, &mut remarks),
+        Kind::ShortsStudio => shorts_studio(request),
+    };
+    remarks.seal(kind, draft)
+}
+
+/// Shorts Studio's body and price are not documented: the options are the body, as they are.
+fn shorts_studio(request: &Request) -> Draft {
+    Draft::new(None, request.options.clone(), Priced::unpriced("the service does not document its price"))
+}
+
+/// What every kind's file works from.
+#[derive(Clone, Copy)]
+struct Desk<'a> {
+    request: &'a Request,
+    catalog: &'a Catalog,
+    rules: &'a Rules,
+}
+
+/// A quote whose findings are not yet counted.
+struct Draft {
+    model: Option<String>,
+    body: Map<String, Value>,
+    priced: Priced,
+    waivable: Option<Allowance>,
+}
+
+impl Draft {
+    fn new(model: Option<String>, body: Map<String, Value>, priced: Priced) -> Draft {
+        Draft { model, body, priced, waivable: None }
+    }
+
+    fn waivable(mut self, allowance: Option<Allowance>) -> Draft {
+        self.waivable = allowance;
+        self
+    }
+}
+
+/// What is found on the way. Nothing stops at the first finding.
+#[derive(Debug, Default)]
+struct Remarks {
+    findings: Vec<Finding>,
+    notes: Vec<Note>,
+}
+
+impl Remarks {
+    fn refuse(&mut self, field: &str, message: impl Into<String>) {
+        self.findings.push(Finding { field: field.to_owned(), message: message.into(), hint: None });
+    }
+
+    fn refuse_with(&mut self, field: &str, message: impl Into<String>, hint: impl Into<String>) {
+        let hint = Some(hint.into());
+        self.findings.push(Finding { field: field.to_owned(), message: message.into(), hint });
+    }
+
+    fn note(&mut self, field: &str, message: impl Into<String>) {
+        self.notes.push(Note { field: field.to_owned(), message: message.into() });
+    }
+
+    fn seal(self, kind: Kind, draft: Draft) -> Result<Quote, Vec<Finding>> {
+        if !self.findings.is_empty() {
+            return Err(self.findings);
+        }
+        Ok(Quote {
+            kind,
+            model: draft.model,
+            body: draft.body,
+            price: draft.priced.credits,
+            formula: draft.priced.formula,
+            waivable: draft.waivable,
+            notes: self.notes,
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! Checks that several kinds share, and how values are shown in messages.
+
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::rules::Rules;
+use super::{Finding, Remarks};
+
+/// The prompt as it is sent: trimmed, and not empty.
+pub(super) fn prompt(field: &str, given: Option<&str>, rules: &Rules, remarks: &mut Remarks) -> String {
+    let text = given.unwrap_or_default().trim();
+    match given {
+        None => remarks.refuse(field, "is missing, and the service needs one"),
+        Some(_) if text.is_empty() => remarks.refuse(field, "is empty, and the service needs one"),
+        Some(_) => {}
+    }
+    if let Some(word) = rules.prohibited_in(text) {
+        let message = format!("says \"{word}\": the service refuses such wording, even where it is negated");
+        remarks.note(field, message);
+    }
+    text.to_owned()
+}
+
+/// Addresses that the service can fetch: http or https, with a host.
+pub(super) fn urls(field: &str, urls: &[String], remarks: &mut Remarks) {
+    for (index, text) in urls.iter().enumerate() {
+        if let Some(why) = unfit(text) {
+            let which = if urls.len() == 1 { String::new() } else { format!("address {}: ", index + 1) };
+            let found = shorten(text);
+            let message = format!("{which}\"{found}\" {why}; an address begins with http:// or https://");
+            remarks.refuse(field, message);
+        }
+    }
+}
+
+fn unfit(text: &str) -> Option<String> {
+    if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Some("holds white space".to_owned());
+    }
+    match Url::parse(text) {
+        Err(error) => Some(format!("is not an address ({error})")),
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => {
+            Some(format!("is a {}: address", url.scheme()))
+        }
+        Ok(_) => None,
+    }
+}
+
+/// Options without nulls and empty lists, which mean the same as leaving them out.
+pub(super) fn present(options: &Map<String, Value>) -> Map<String, Value> {
+    let absent = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    let kept = options.iter().filter(|(_, value)| !absent(value));
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// An option that must be true or false.
+pub(super) fn boolean(options: &Map<String, Value>, name: &str, remarks: &mut Remarks) -> Option<bool> {
+    let value = options.get(name)?;
+    let flag = value.as_bool();
+    if flag.is_none() {
+        remarks.refuse(&option(name), format!("found {}; true or false is accepted", found(value)));
+    }
+    flag
+}
+
+/// An option that must be a text.
+pub(super) fn text<'a>(
+    options: &'a Map<String, Value>,
+    name: &str,
+    remarks: &mut Remarks,
+) -> Option<&'a str> {
+    let value = options.get(name)?;
+    let text = value.as_str();
+    if text.is_none() {
+        remarks.refuse(&option(name), format!("found {}; a text is accepted", found(value)));
+    }
+    text
+}
+
+/// An option that must be a JSON number.
+pub(super) fn number(options: &Map<String, Value>, name: &str, remarks: &mut Remarks) -> Option<f64> {
+    let value = options.get(name)?;
+    let number = value.as_f64();
+    if number.is_none() {
+        remarks.refuse(&option(name), format!("found {}; a number is accepted", found(value)));
+    }
+    number
+}
+
+/// An option that must be a JSON number from `least` to `most`.
+pub(super) fn number_within(
+    options: &Map<String, Value>,
+    name: &str,
+    (least, most): (f64, f64),
+    remarks: &mut Remarks,
+) {
+    let Some(value) = options.get(name) else { return };
+    if !value.as_f64().is_some_and(|number| (least..=most).contains(&number)) {
+        let message = format!("found {}; a number from {least} to {most} is accepted", found(value));
+        remarks.refuse(&option(name), message);
+    }
+}
+
+/// Says what a number becomes that the service clamps.
+pub(super) fn clamped(
+    options: &Map<String, Value>,
+    name: &str,
+    (least, most): (f64, f64),
+    remarks: &mut Remarks,
+) {
+    let Some(number) = number(options, name, remarks) else { return };
+    if !(least..=most).contains(&number) {
+        let becomes = number.clamp(least, most);
+        let message = format!("{number} is outside {least} to {most}; the service makes it {becomes}");
+        remarks.note(&option(name), message);
+    }
+}
+
+/// `options.NAME`, as findings and manifests call it.
+pub(super) fn option(name: &str) -> String {
+    format!("options.{name}")
+}
+
+/// A value as it was found, not too long.
+pub(super) fn found(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("\"{}\"", shorten(text)),
+        other => shorten(&other.to_string()),
+    }
+}
+
+/// At most 60 characters.
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// `a`, `a or b`, `a, b or c`.
+pub(super) fn either<S: AsRef<str>>(words: &[S]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    match words.split_last() {
+        None => "nothing".to_owned(),
+        Some((only, [])) => (*only).to_owned(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+    }
+}
+
+/// The candidates nearest to `wanted`, best first, three at most.
+pub(super) fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let wanted = wanted.to_lowercase();
+    let scored = candidates.map(|word| (strsim::jaro_winkler(&wanted, &word.to_lowercase()), word));
+    let mut near: Vec<(f64, &str)> = scored.filter(|(score, _)| *score > 0.85).collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    near.into_iter().take(3).map(|(_, word)| word).collect()
+}
+
+/// A finding about a word that is none of those allowed.
+pub(super) fn not_one_of(field: &str, given: &str, allowed: &[&str]) -> Finding {
+    let near = nearest(given, allowed.iter().copied());
+    let hint = (!near.is_empty()).then(|| format!("did you mean {}?", either(&near)));
+    let message = format!("found \"{}\"; {} is accepted", shorten(given), either(allowed));
+    Finding { field: field.to_owned(), message, hint }
+}

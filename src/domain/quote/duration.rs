@@ -1,0 +1,35 @@
+//! Durations as the service spells them: `8s`, `8` and the number 8 are one (POST videos, `options`).
+
+use std::str::FromStr;
+
+use rust_decimal::Decimal;
+use serde_json::{Number, Value};
+
+/// The seconds a duration means, where it means any: `8s`, `8`, 8, 8.0.
+pub(super) fn seconds(value: &Value) -> Option<Decimal> {
+    match value {
+        Value::Number(number) => decimal(number).filter(|seconds| !seconds.is_sign_negative()),
+        Value::String(text) => seconds_of(text),
+        _ => None,
+    }
+}
+
+/// The seconds that a text means.
+pub(super) fn seconds_of(text: &str) -> Option<Decimal> {
+    let digits = text.trim();
+    let digits = digits.strip_suffix(['s', 'S']).unwrap_or(digits);
+    let plain = digits.starts_with(|c: char| c.is_ascii_digit())
+        && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
+    if plain { Decimal::from_str(digits).ok() } else { None }
+}
+
+/// A JSON number without float error: from its shortest spelling, not from its bits.
+pub(super) fn decimal(number: &Number) -> Option<Decimal> {
+    let text = number.to_string();
+    Decimal::from_str(&text).or_else(|_| Decimal::from_scientific(&text)).ok()
+}
+
+/// `8`, `7.5`: without trailing zeros.
+pub(super) fn plain(value: Decimal) -> String {
+    value.normalize().to_string()
+}

@@ -1,0 +1,125 @@
+//! Which fields and options belong to which kind (the field tables under Endpoints).
+
+use serde_json::Value;
+
+use super::Remarks;
+use super::check::{either, found};
+use crate::domain::request::{Kind, Request};
+
+/// The options that the service documents for a kind.
+pub fn documented_options(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Video => &["duration", "resolution", "aspect_ratio", "audio", "source_video_duration_seconds"],
+        Kind::Image => &["aspect_ratio", "quality", "resolution", "size"],
+        Kind::Music => &["duration_seconds", "instrumental", "style", "title", "lyrics"],
+        Kind::Speech => &["model_id", "speed", "stability", "similarity_boost"],
+        Kind::SoundEffect => &["duration_seconds", "prompt_influence"],
+        Kind::ShortsStudio => &[],
+    }
+}
+
+/// The kinds that document an option.
+pub fn kinds_of_option(name: &str) -> impl Iterator<Item = Kind> {
+    Kind::ALL.into_iter().filter(move |kind| documented_options(*kind).contains(&name))
+}
+
+/// The kinds whose requests have a field outside `options`.
+///
+/// `model` is no field of music's POST; a music row may still name one, which says what kind it is.
+pub fn kinds_of_field(name: &str) -> &'static [Kind] {
+    match name {
+        "model" => &[Kind::Video, Kind::Image, Kind::Music],
+        "prompt" => &[Kind::Video, Kind::Image, Kind::Music, Kind::SoundEffect],
+        "text" | "voice_id" => &[Kind::Speech],
+        "mode" | "video_urls" => &[Kind::Video],
+        "scene" => &[Kind::Image],
+        "image_urls" => &[Kind::Video, Kind::Image],
+        _ => &[],
+    }
+}
+
+/// The fields outside `options` that a request gives.
+pub(super) fn given(request: &Request) -> impl Iterator<Item = &'static str> {
+    let fields = [
+        ("model", request.model.is_some()),
+        ("prompt", request.prompt.is_some()),
+        ("text", request.text.is_some()),
+        ("voice_id", request.voice_id.is_some()),
+        ("mode", request.mode.is_some()),
+        ("scene", request.scene.is_some()),
+        ("image_urls", !request.image_urls.is_empty()),
+        ("video_urls", !request.video_urls.is_empty()),
+    ];
+    fields.into_iter().filter(|(_, present)| *present).map(|(name, _)| name)
+}
+
+/// Refuses fields of other kinds, and says which options the kind has no use for.
+pub(super) fn check(kind: Kind, request: &Request, remarks: &mut Remarks) {
+    for field in given(request).filter(|field| !kinds_of_field(field).contains(&kind)) {
+        remarks.findings.push(super::Finding {
+            field: field.to_owned(),
+            message: format!("is not a field of {kind}{}", owners(kinds_of_field(field).iter().copied())),
+            hint: instead(kind, field).map(str::to_owned),
+        });
+    }
+    if kind != Kind::ShortsStudio {
+        request.options.iter().for_each(|(name, value)| check_option(kind, name, value, remarks));
+    }
+}
+
+/// An option of another kind, or a misspelt one, is forwarded as every unknown one is; the writer
+/// should know, since what it was meant to change is not changed.
+fn check_option(kind: Kind, name: &str, value: &Value, remarks: &mut Remarks) {
+    let documented = documented_options(kind);
+    if value.is_null() || documented.contains(&name) || renamed(kind, name) {
+        return;
+    }
+    let whose = owners(kinds_of_option(name));
+    let meant = meant(kind, name).or_else(|| misspelt(name, documented));
+    if whose.is_empty() && meant.is_none() {
+        return;
+    }
+    let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));
+    let message =
+        format!("is no option of {kind}{whose}; {} is sent as it is, unchecked{meant}", found(value));
+    remarks.note(&format!("options.{name}"), message);
+}
+
+/// What the length is called where the kind calls it otherwise.
+fn meant(kind: Kind, name: &str) -> Option<&'static str> {
+    match (kind, name) {
+        (Kind::Video, "duration_seconds") => Some("duration"),
+        (Kind::SoundEffect, "duration") => Some("duration_seconds"),
+        _ => None,
+    }
+}
+
+/// The documented option that is a slip of the pen away.
+fn misspelt(name: &str, documented: &'static [&'static str]) -> Option<&'static str> {
+    documented.iter().copied().find(|option| strsim::osa_distance(option, name) <= 2 && name.len() > 3)
+}
+
+/// Options that the service refuses by name: `music` judges them.
+fn renamed(kind: Kind, name: &str) -> bool {
+    kind == Kind::Music && super::music::RENAMED.contains(&name)
+}
+
+fn owners(kinds: impl Iterator<Item = Kind>) -> String {
+    let names: Vec<&str> = kinds.map(Kind::name).collect();
+    if names.is_empty() { String::new() } else { format!(", but of {}", either(&names)) }
+}
+
+/// Where the thing meant may go.
+fn instead(kind: Kind, field: &str) -> Option<&'static str> {
+    match (kind, field) {
+        (Kind::ShortsStudio, _) => Some("the whole body of shorts-studio stands under options"),
+        (Kind::Speech, "prompt") => Some("what is said goes into text"),
+        (Kind::Speech, "model") => Some("speech chooses its model with options.model_id"),
+        (Kind::Video | Kind::Image | Kind::Music | Kind::SoundEffect, "text") => {
+            Some("what to make goes into prompt")
+        }
+        (Kind::Image, "mode") => Some("images call it scene"),
+        (Kind::Video, "scene") => Some("videos call it mode"),
+        _ => None,
+    }
+}

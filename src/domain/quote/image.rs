@@ -1,0 +1,238 @@
+//! Images: scene, options, and the two ways in which the service reads them (POST /api/v1/images).
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::canonical::image_scene;
+use super::catalog::{ImageMode, ImageModel};
+use super::check::{either, found, not_one_of, option, text};
+use super::price::{Pick, Priced, Prices, below, settle};
+use super::rules::ExactPixels;
+use super::table::SCENES;
+use super::{Desk, Draft, Remarks, check, model, pixels, wire};
+use crate::domain::request::Kind;
+
+/// Judges, defaults and prices an image.
+pub(super) fn draft(desk: &Desk<'_>, remarks: &mut Remarks) -> Draft {
+    let request = desk.request;
+    let prompt = check::prompt("prompt", request.prompt.as_deref(), desk.rules, remarks);
+    check::urls("image_urls", &request.image_urls, remarks);
+    let mut options = check::present(&request.options);
+    let found_model = model::find(Kind::Image, &desk.catalog.image, desk, remarks);
+    let scene = scene_of(desk, found_model, remarks);
+    let priced = match found_model.map(|model| (model, model.modes.get(scene))) {
+        Some((model, Some(mode))) => Sheet { id: &model.about.id, mode }.settle(desk, &mut options, remarks),
+        _ => Priced::unpriced("the image catalog does not list it"),
+    };
+    let fields = [
+        ("model", request.model.as_deref().map(Value::from)),
+        ("prompt", Some(Value::from(prompt))),
+        ("scene", Some(Value::from(scene))),
+        ("image_urls", wire::list(&request.image_urls)),
+    ];
+    let allowance = request.model.as_deref().and_then(|id| desk.rules.allowance(id, 1));
+    Draft::new(request.model.clone(), wire::body(fields, options), priced).waivable(allowance)
+}
+
+/// The scene, given or by default; findings when it is none, the model lacks it, or images are missing.
+fn scene_of<'a>(desk: &Desk<'a>, model: Option<&ImageModel>, remarks: &mut Remarks) -> &'a str {
+    let scene = image_scene(desk.request);
+    if !SCENES.contains(&scene) {
+        remarks.findings.push(not_one_of("scene", scene, &SCENES));
+        return scene;
+    }
+    if scene == SCENES[1] && desk.request.image_urls.is_empty() {
+        remarks.refuse("image_urls", "is missing; image-to-image needs at least one image");
+    }
+    if scene == SCENES[0] && !desk.request.image_urls.is_empty() {
+        remarks.note("image_urls", "text-to-image has no use for images");
+    }
+    let lacking = model.filter(|model| !model.modes.is_empty() && !model.modes.contains_key(scene));
+    if let Some(model) = lacking {
+        let scenes: Vec<&str> = model.modes.keys().map(String::as_str).collect();
+        let message = format!("{} has no {scene}; {} is accepted", model.about.id, either(&scenes));
+        remarks.refuse("scene", message);
+    }
+    scene
+}
+
+/// A model's scene in the catalog.
+struct Sheet<'a> {
+    id: &'a str,
+    mode: &'a ImageMode,
+}
+
+impl Sheet<'_> {
+    fn settle(&self, desk: &Desk<'_>, options: &mut Map<String, Value>, remarks: &mut Remarks) -> Priced {
+        match self.exact_pixels(desk) {
+            Some(family) => self.settle_exact(&family, options, remarks),
+            None => self.settle_plain(options, remarks),
+        }
+    }
+
+    /// The exact-pixel family: by the rules, or by the price field that only this family has.
+    fn exact_pixels<'r>(&self, desk: &Desk<'r>) -> Option<Cow<'r, ExactPixels>> {
+        let ruled = desk.rules.model(self.id).and_then(|rules| rules.exact_pixels.as_ref());
+        let shown = self.mode.credits_by_resolution_and_aspect_ratio.is_some();
+        ruled.map(Cow::Borrowed).or_else(|| shown.then(|| Cow::Owned(ExactPixels::default())))
+    }
+
+    /// The family refuses what it does not list, and has defaults of its own.
+    fn settle_exact(
+        &self,
+        family: &ExactPixels,
+        options: &mut Map<String, Value>,
+        remarks: &mut Remarks,
+    ) -> Priced {
+        let listed = &self.mode.qualities;
+        let qualities = if listed.is_empty() { &family.qualities } else { listed };
+        let sized = pixels::check(family, options, remarks);
+        let mut choose = |name, list: &[String], exact, default: &String| {
+            let choice = Choice { id: self.id, name, list, exact };
+            let default = Some(default).filter(|_| name == "quality" || !sized);
+            choice.make(options, default, "", remarks)
+        };
+        let quality = choose("quality", qualities, false, &family.default_quality);
+        let resolution = choose("resolution", &family.resolutions, false, &family.default_resolution);
+        let ratio = choose("aspect_ratio", &self.mode.aspect_ratios, true, &family.default_aspect_ratio);
+        if sized {
+            pixels::note_overridden(options, remarks);
+            return self.price(quality.as_deref(), None, None);
+        }
+        self.price(quality.as_deref(), resolution.as_deref(), ratio.as_deref())
+    }
+
+    /// Other models take something else in the place of what they do not list; that is refused here.
+    fn settle_plain(&self, options: &mut Map<String, Value>, remarks: &mut Remarks) -> Priced {
+        if options.contains_key("size") {
+            remarks.refuse("options.size", format!("{} takes no exact pixels, leave it out", self.id));
+        }
+        let asked_as = self.resolution_as_quality(options, remarks);
+        let list = &self.mode.qualities;
+        let default = self.mode.defaults.get("quality").or_else(|| list.first());
+        let becomes =
+            list.first().map_or(String::new(), |first| format!("; the service would make it {first}"));
+        let choice = Choice { id: self.id, name: "quality", list, exact: false };
+        let quality = choice.make_as(asked_as, options, default, &becomes, remarks);
+        let ratios =
+            Choice { id: self.id, name: "aspect_ratio", list: &self.mode.aspect_ratios, exact: true };
+        let ratio = self.mode.defaults.get("aspect_ratio");
+        let becomes = match ratio {
+            Some(default) => format!("; the service would make it {default}"),
+            None => "; the service would use its default instead".to_owned(),
+        };
+        let ratio = ratios.make(options, ratio, &becomes, remarks);
+        self.price(quality.as_deref(), None, ratio.as_deref())
+    }
+
+    /// Without `quality`, `resolution` is read as it: it is sent as what it is read as. Returns the
+    /// field that the writer gave.
+    fn resolution_as_quality(&self, options: &mut Map<String, Value>, remarks: &mut Remarks) -> &'static str {
+        if self.mode.qualities.is_empty() {
+            return "quality";
+        }
+        if options.contains_key("quality") {
+            if options.contains_key("resolution") {
+                remarks.note("options.resolution", format!("{} does not read it beside quality", self.id));
+            }
+            return "quality";
+        }
+        match options.remove("resolution") {
+            Some(value) => {
+                options.insert("quality".to_owned(), value);
+                "resolution"
+            }
+            None => "quality",
+        }
+    }
+
+    /// Image cost: by resolution, aspect ratio and quality, by quality, or one price.
+    fn price(&self, quality: Option<&str>, resolution: Option<&str>, ratio: Option<&str>) -> Priced {
+        let mode = self.mode;
+        if let Some(prices) = &mode.credits_by_resolution_and_aspect_ratio {
+            let levels = [("resolution", resolution), ("aspect ratio", ratio), ("quality", quality)];
+            return settled(prices, &levels);
+        }
+        match (&mode.credits, &mode.credits_per_generation) {
+            (Some(prices), _) => settled(prices, &[("quality", quality)]),
+            (None, Some(price)) => settled(price, &[]),
+            (None, None) => Priced::unpriced("the catalog gives it no price"),
+        }
+    }
+}
+
+/// Follows the levels of a price down; a level that nothing decides must not matter.
+fn settled(prices: &Prices, levels: &[(&'static str, Option<&str>)]) -> Priced {
+    let cell = settle(prices, 0, &|map, depth| match levels.get(depth) {
+        Some((_, Some(key))) => match below(map, key) {
+            Some((key, prices)) => Pick::Key(key, prices),
+            None => Pick::Nothing(format!("the catalog lists no price for {key}")),
+        },
+        Some((what, None)) => Pick::Any(what),
+        None => Pick::Any("price key"),
+    });
+    cell.map_or_else(Priced::unpriced, |cell| Priced::fixed(&cell))
+}
+
+/// One option with a list of allowed values. An empty list lets everything through.
+struct Choice<'a> {
+    id: &'a str,
+    name: &'static str,
+    list: &'a [String],
+    exact: bool,
+}
+
+impl Choice<'_> {
+    fn make(
+        &self,
+        options: &mut Map<String, Value>,
+        default: Option<&String>,
+        becomes: &str,
+        remarks: &mut Remarks,
+    ) -> Option<String> {
+        self.make_as(self.name, options, default, becomes, remarks)
+    }
+
+    /// The value that counts, in `options` as the catalog spells it. `asked_as` is the field that a
+    /// finding blames; `becomes` says what the service would silently do.
+    fn make_as(
+        &self,
+        asked_as: &str,
+        options: &mut Map<String, Value>,
+        default: Option<&String>,
+        becomes: &str,
+        remarks: &mut Remarks,
+    ) -> Option<String> {
+        if !options.contains_key(self.name) {
+            return self.fill(options, default?);
+        }
+        if self.list.is_empty() {
+            return text(options, self.name, remarks).map(str::to_owned);
+        }
+        let given = options.get(self.name)?;
+        let word = given.as_str().unwrap_or_default();
+        let Some(listed) = self.list.iter().find(|listed| self.same(listed, word)).cloned() else {
+            let accepted = either(self.list);
+            let message = format!("found {}; {} takes {accepted}{becomes}", found(given), self.id);
+            remarks.refuse(&option(asked_as), message);
+            return None;
+        };
+        options.insert(self.name.to_owned(), Value::from(listed.as_str()));
+        Some(listed)
+    }
+
+    /// The default: sent along, unless it is one that the list would refuse.
+    fn fill(&self, options: &mut Map<String, Value>, default: &str) -> Option<String> {
+        let listed = self.list.iter().find(|listed| self.same(listed, default)).map(String::as_str);
+        let value = listed.unwrap_or(default);
+        if listed.is_some() || self.list.is_empty() {
+            options.insert(self.name.to_owned(), Value::from(value));
+        }
+        Some(value.to_owned())
+    }
+
+    fn same(&self, listed: &str, word: &str) -> bool {
+        if self.exact { listed == word } else { listed.eq_ignore_ascii_case(word) }
+    }
+}

@@ -1,0 +1,72 @@
+//! The kind of a request that does not say it: by the catalog that lists its model, or by fields
+//! that only one kind has.
+
+use super::catalog::Catalog;
+use super::check::either;
+use super::rules::Rules;
+use super::{Finding, fields};
+use crate::domain::request::{Kind, Request};
+
+/// Infers what a request generates.
+///
+/// The model decides, where exactly one catalog (or the rules) knows it. Otherwise the fields do,
+/// where all that belong to some kinds only leave one kind over.
+///
+/// # Errors
+/// Says what is missing when neither decides, or between which kinds.
+pub fn infer_kind(request: &Request, catalog: &Catalog, rules: &Rules) -> Result<Kind, Finding> {
+    let by_model = kinds_of_model(request, catalog, rules);
+    if let [kind] = by_model.as_slice() {
+        return Ok(*kind);
+    }
+    let among = if by_model.is_empty() { Kind::ALL.to_vec() } else { by_model };
+    let left: Vec<Kind> = among.into_iter().filter(|kind| may_be(*kind, request)).collect();
+    match left.as_slice() {
+        [kind] => Ok(*kind),
+        _ => Err(undecided(&left)),
+    }
+}
+
+fn kinds_of_model(request: &Request, catalog: &Catalog, rules: &Rules) -> Vec<Kind> {
+    let Some(id) = request.model.as_deref() else { return Vec::new() };
+    let listed = [
+        (Kind::Video, catalog.video.get(id).is_some()),
+        (Kind::Image, catalog.image.get(id).is_some()),
+        (Kind::Music, catalog.music.get(id).is_some()),
+    ];
+    let mut kinds: Vec<Kind> = listed.into_iter().filter(|(_, known)| *known).map(|(kind, _)| kind).collect();
+    if kinds.is_empty() {
+        kinds.extend(rules.model(id).and_then(|model| model.kind));
+    }
+    kinds
+}
+
+/// Whether every field and documented option of the request is one of `kind`'s.
+///
+/// Shorts Studio has no field of its own, and no idempotency key: it is never guessed.
+fn may_be(kind: Kind, request: &Request) -> bool {
+    if kind == Kind::ShortsStudio {
+        return false;
+    }
+    let option_fits = |name: &str| {
+        let mut owners = fields::kinds_of_option(name).peekable();
+        owners.peek().is_none() || owners.any(|owner| owner == kind)
+    };
+    let names = request.options.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name);
+    fields::given(request).all(|field| fields::kinds_of_field(field).contains(&kind))
+        && names.into_iter().all(|name| option_fits(name))
+}
+
+fn undecided(left: &[Kind]) -> Finding {
+    let names: Vec<&str> = if left.is_empty() { &Kind::ALL } else { left }.iter().map(|k| k.name()).collect();
+    let why = if left.is_empty() {
+        "the fields belong to no one kind"
+    } else {
+        "the fields fit more than one kind"
+    };
+    Finding {
+        field: "kind".to_owned(),
+        message: format!("is missing, and {why}; {} is accepted", either(&names)),
+        hint: Some("add kind, or a model that one of the catalogs lists".to_owned()),
+    }
+}

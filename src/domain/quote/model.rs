@@ -1,0 +1,77 @@
+//! Finding the model that a request names.
+
+use super::catalog::{Catalog, Listing, Model};
+use super::check::{either, nearest};
+use super::{Desk, Finding, Remarks};
+use crate::domain::request::Kind;
+
+/// The catalog entry of the request's model; findings when there is none to be had.
+pub(super) fn find<'a, M: Model>(
+    kind: Kind,
+    listing: &'a Listing<M>,
+    desk: &Desk<'_>,
+    remarks: &mut Remarks,
+) -> Option<&'a M> {
+    let Some(id) = desk.request.model.as_deref() else {
+        let message = format!("is missing; {} needs a model id of the catalog", article(kind));
+        remarks.refuse_with("model", message, "`callsheet models` lists them");
+        return None;
+    };
+    match listing.get(id) {
+        Some(model) if model.about().coming_soon => {
+            remarks.refuse("model", format!("{id} is announced, and not to be had yet"));
+            Some(model)
+        }
+        Some(model) => Some(model),
+        None => {
+            remarks.findings.extend(absent(kind, listing, id, desk));
+            None
+        }
+    }
+}
+
+/// Why a model is not in its catalog. An empty catalog judges nothing.
+fn absent<M: Model>(kind: Kind, listing: &Listing<M>, id: &str, desk: &Desk<'_>) -> Option<Finding> {
+    let finding = |message, hint| Some(Finding { field: "model".to_owned(), message, hint });
+    if let Some(said) = desk.rules.model(id).and_then(|model| model.withdrawn.as_deref()) {
+        let message = format!("{id} is withdrawn; the service says: {said}");
+        return finding(message, Some("pick another model".to_owned()));
+    }
+    if let Some(other) = other_kind(kind, id, desk.catalog) {
+        let message = format!("{id} is not a model for {kind}, but for {other}");
+        return finding(message, Some(format!("set kind to {other}, or pick a {kind} model")));
+    }
+    if listing.is_empty() {
+        return None;
+    }
+    let hint = suggestion(id, listing);
+    finding(format!("\"{id}\" is not in the {kind} catalog, which lists {}", listing.len()), Some(hint))
+}
+
+fn other_kind(kind: Kind, id: &str, catalog: &Catalog) -> Option<Kind> {
+    let listed = [
+        (Kind::Video, catalog.video.get(id).is_some()),
+        (Kind::Image, catalog.image.get(id).is_some()),
+        (Kind::Music, catalog.music.get(id).is_some()),
+    ];
+    listed.into_iter().find(|(other, known)| *known && *other != kind).map(|(other, _)| other)
+}
+
+/// Ids that are nearly the one given, or whose label is.
+fn suggestion<M: Model>(id: &str, listing: &Listing<M>) -> String {
+    let mut near = nearest(id, listing.iter().map(|model| model.id()));
+    let by_label = listing.iter().filter(|model| model.label().is_some_and(|l| l.eq_ignore_ascii_case(id)));
+    near.extend(by_label.map(|model| model.id()));
+    near.dedup();
+    if near.is_empty() {
+        return "`callsheet models` lists them".to_owned();
+    }
+    format!("did you mean {}?", either(&near))
+}
+
+fn article(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Image => "an image",
+        _ => "a video",
+    }
+}

@@ -1,0 +1,108 @@
+//! Music: the length and its price, and the trap of `style`, `title` and `lyrics` (POST /api/v1/music).
+
+use rust_decimal::Decimal;
+use serde_json::{Map, Value};
+
+use super::catalog::{Catalog, MusicModel};
+use super::check::{boolean, found, number_within, option, text};
+use super::duration::{decimal, plain};
+use super::price::{Priced, Prices};
+use super::{Desk, Draft, Remarks, check, model, wire};
+use crate::domain::request::Kind;
+
+/// Options that the service refuses by name.
+pub(super) const RENAMED: [&str; 2] = ["duration", "music_length_ms"];
+
+const LENGTH: &str = "duration_seconds";
+/// The length of a track that gives none, and the least that one costs.
+const DEFAULT_SECONDS: u32 = 60;
+const LEAST_CREDITS: u32 = 60;
+
+/// Judges, defaults and prices a track.
+pub(super) fn draft(desk: &Desk<'_>, remarks: &mut Remarks) -> Draft {
+    let request = desk.request;
+    let prompt = check::prompt("prompt", request.prompt.as_deref(), desk.rules, remarks);
+    check_model(desk, remarks);
+    let mut options = check::present(&request.options);
+    check_options(&options, remarks);
+    if !options.contains_key(LENGTH) {
+        options.insert(LENGTH.to_owned(), Value::from(DEFAULT_SECONDS));
+    }
+    let priced = price(&options, desk.catalog);
+    let body = wire::body([("prompt", Some(Value::from(prompt)))], options);
+    Draft::new(request.model.clone(), body, priced)
+}
+
+/// A model says that the row is music; the service chooses its own.
+fn check_model(desk: &Desk<'_>, remarks: &mut Remarks) {
+    if desk.request.model.is_some() {
+        let found: Option<&MusicModel> = model::find(Kind::Music, &desk.catalog.music, desk, remarks);
+        if found.is_some() {
+            remarks.note("model", "is not sent: the service takes no model for music");
+        }
+    }
+}
+
+fn check_options(options: &Map<String, Value>, remarks: &mut Remarks) {
+    for name in RENAMED.into_iter().filter(|name| options.contains_key(*name)) {
+        remarks.refuse_with(
+            &option(name),
+            "is not accepted for music",
+            "the length goes into duration_seconds",
+        );
+    }
+    number_within(options, LENGTH, (3.0, 300.0), remarks);
+    let instrumental = boolean(options, "instrumental", remarks) == Some(true);
+    let [style, title, lyrics] = ["style", "title", "lyrics"].map(|name| given(options, name, remarks));
+    if instrumental && lyrics {
+        remarks.note("options.lyrics", "will not be sung: instrumental means no vocals");
+    }
+    for name in [("style", style), ("title", title)].into_iter().filter(|pair| pair.1).map(|pair| pair.0) {
+        if !lyrics {
+            remarks.note(&option(name), format!("with {name} the prompt is sung as lyrics"));
+        }
+    }
+    if lyrics && (style || title) {
+        let which = if style { "style" } else { "title" };
+        let message = format!("stands beside {which}, with which the prompt itself is sung as lyrics");
+        let hint = "put the lyrics into prompt, or leave style and title out";
+        remarks.refuse_with("options.lyrics", message, hint);
+    }
+}
+
+/// Whether a text option says anything.
+fn given(options: &Map<String, Value>, name: &str, remarks: &mut Remarks) -> bool {
+    text(options, name, remarks).is_some_and(|text| !text.trim().is_empty())
+}
+
+/// `max(base, ceil(seconds))` (Rules of music, 3).
+fn price(options: &Map<String, Value>, catalog: &Catalog) -> Priced {
+    let base = match base(catalog) {
+        Ok(base) => base,
+        Err(why) => return Priced::unpriced(why),
+    };
+    let Some(seconds) = options.get(LENGTH).and_then(Value::as_number).and_then(decimal) else {
+        return Priced::unpriced(format!("found {}", options.get(LENGTH).map_or(String::new(), found)));
+    };
+    let formula = format!("the greater of {} and {} s = ", plain(base), plain(seconds));
+    Priced::of(base.max(seconds.ceil()), &formula)
+}
+
+/// The base price: the catalog's, and never under the document's. The service chooses the model, so
+/// a catalog whose models differ gives no base.
+fn base(catalog: &Catalog) -> Result<Decimal, String> {
+    let least = Decimal::from(LEAST_CREDITS);
+    let mut base = None;
+    for listed in catalog.music.iter().filter_map(|model| model.credits.as_ref()) {
+        let Prices::One(price) = listed else {
+            return Err("the base price in the music catalog is not a number".to_owned());
+        };
+        match base {
+            Some(other) if other != *price => {
+                return Err("the music models have different base prices, and the service chooses".to_owned());
+            }
+            _ => base = Some(*price),
+        }
+    }
+    Ok(base.unwrap_or(least).max(least))
+}

@@ -1,0 +1,58 @@
+//! Exact pixel sizes (POST images, `size`).
+
+use serde_json::{Map, Value};
+
+use super::Remarks;
+use super::check::found;
+use super::rules::ExactPixels;
+
+const FIELD: &str = "options.size";
+
+/// Whether a size is given; findings for all that is wrong with it.
+pub(super) fn check(family: &ExactPixels, options: &Map<String, Value>, remarks: &mut Remarks) -> bool {
+    let Some(value) = options.get("size") else { return false };
+    match value.as_str().and_then(sides) {
+        Some((width, height)) => check_sides(family, width, height, remarks),
+        None => remarks.refuse(FIELD, format!("found {}; WIDTHxHEIGHT in pixels is accepted", found(value))),
+    }
+    true
+}
+
+/// Says what a size makes useless.
+pub(super) fn note_overridden(options: &Map<String, Value>, remarks: &mut Remarks) {
+    for name in ["aspect_ratio", "resolution"] {
+        if options.contains_key(name) {
+            remarks.note(&format!("options.{name}"), "is not read beside size");
+        }
+    }
+}
+
+fn sides(text: &str) -> Option<(u64, u64)> {
+    let digits = |side: &str| {
+        let plain = !side.is_empty() && side.bytes().all(|b| b.is_ascii_digit());
+        side.parse().ok().filter(|_| plain)
+    };
+    let (width, height) = text.split_once('x')?;
+    Some((digits(width)?, digits(height)?))
+}
+
+fn check_sides(family: &ExactPixels, width: u64, height: u64, remarks: &mut Remarks) {
+    let size = format!("{width}x{height}");
+    let (longer, shorter) = (width.max(height), width.min(height));
+    let multiple = family.multiple_of;
+    if ![width, height].iter().all(|side| side.is_multiple_of(multiple)) {
+        remarks.refuse(FIELD, format!("found {size}; both sides must be multiples of {multiple}"));
+    }
+    if longer > family.longest_side {
+        remarks.refuse(FIELD, format!("found {size}; a side has {} pixels at most", family.longest_side));
+    }
+    if longer > shorter.saturating_mul(family.ratio_max) {
+        let most = family.ratio_max;
+        remarks.refuse(FIELD, format!("found {size}; one side is at most {most} times the other"));
+    }
+    let pixels = width.saturating_mul(height);
+    if !(family.pixels_min..=family.pixels_max).contains(&pixels) {
+        let (least, most) = (family.pixels_min, family.pixels_max);
+        remarks.refuse(FIELD, format!("found {size}, {pixels} pixels; {least} to {most} are accepted"));
+    }
+}

@@ -1,0 +1,71 @@
+//! Speech: voices, clamped settings, and a price by the character (POST /api/v1/speech).
+
+use rust_decimal::Decimal;
+use serde_json::Value;
+
+use super::catalog::{Listed, Voices};
+use super::check::{clamped, either, nearest, text};
+use super::duration::plain;
+use super::price::Priced;
+use super::{Desk, Draft, Remarks, check, wire};
+
+/// What the document says where the voice catalog does not.
+const CHARACTERS_PER_CREDIT: u32 = 20;
+const MINIMUM_CREDITS: u64 = 1;
+
+/// Judges and prices a speech. What is clamped is said, and sent as it was asked.
+pub(super) fn draft(desk: &Desk<'_>, remarks: &mut Remarks) -> Draft {
+    let request = desk.request;
+    let spoken = check::prompt("text", request.text.as_deref(), desk.rules, remarks);
+    check_voice(desk, remarks);
+    let options = check::present(&request.options);
+    clamped(&options, "speed", (0.25, 4.0), remarks);
+    clamped(&options, "stability", (0.0, 1.0), remarks);
+    clamped(&options, "similarity_boost", (0.0, 1.0), remarks);
+    text(&options, "model_id", remarks);
+    let priced = price(&spoken, &desk.catalog.voices);
+    let voice = request.voice_id.as_deref().map(Value::from);
+    let body = wire::body([("text", Some(Value::from(spoken))), ("voice_id", voice)], options);
+    Draft::new(None, body, priced)
+}
+
+/// A voice of the catalog. An empty catalog judges nothing.
+fn check_voice(desk: &Desk<'_>, remarks: &mut Remarks) {
+    let voices = &desk.catalog.voices.voices;
+    let Some(id) = desk.request.voice_id.as_deref() else {
+        let message = "is missing; speech needs a voice of the catalog";
+        remarks.refuse_with("voice_id", message, "`callsheet voices` lists them");
+        return;
+    };
+    if voices.is_empty() || voices.get(id).is_some() {
+        return;
+    }
+    let named = voices.iter().filter(|voice| voice.label().is_some_and(|name| name.eq_ignore_ascii_case(id)));
+    let mut near: Vec<&str> = named.map(|voice| voice.id()).collect();
+    if near.is_empty() {
+        near = nearest(id, voices.iter().map(|voice| voice.id()));
+    }
+    let message = format!("\"{id}\" is not in the voice catalog, which lists {}", voices.len());
+    let hint = if near.is_empty() {
+        "`callsheet voices` lists them".to_owned()
+    } else {
+        format!("did you mean {}?", either(&near))
+    };
+    remarks.refuse_with("voice_id", message, hint);
+}
+
+/// `max(minimum, ceil(characters / characters per credit))`, on the trimmed text.
+fn price(text: &str, voices: &Voices) -> Priced {
+    let per_credit = voices.characters_per_credit.filter(|count| *count > Decimal::ZERO);
+    let per_credit = per_credit.unwrap_or_else(|| Decimal::from(CHARACTERS_PER_CREDIT));
+    let minimum = Decimal::from(voices.minimum_credits.unwrap_or(MINIMUM_CREDITS));
+    let characters = Decimal::from(text.chars().count());
+    let formula = format!("{characters} characters at {} a credit = ", plain(per_credit));
+    match characters.checked_div(per_credit) {
+        Some(credits) if credits < minimum => {
+            Priced::of(minimum, &format!("{characters} characters cost the minimum of "))
+        }
+        Some(credits) => Priced::of(credits, &formula),
+        None => Priced::unpriced(format!("{formula}more than can be counted")),
+    }
+}

@@ -1,0 +1,362 @@
+//! Videos: mode, inputs, options (POST /api/v1/videos).
+
+use rust_decimal::Decimal;
+use serde_json::{Map, Value};
+
+use super::canonical::video_mode;
+use super::catalog::{VideoMode, VideoModel};
+use super::check::{boolean, either, found, nearest, not_one_of, option};
+use super::duration::{plain, seconds, seconds_of};
+use super::price::Priced;
+use super::pricing_note::{AudioNote, audio_note};
+use super::rules::{Allowance, Bounds, InputLimits, ModelRules};
+use super::table::{VIDEO, VIDEO_MODES};
+use super::video_price::{self, Terms};
+use super::{Desk, Draft, Remarks, check, model, wire};
+use crate::domain::request::Kind;
+
+/// Judges, defaults and prices a video.
+pub(super) fn draft(desk: &Desk<'_>, remarks: &mut Remarks) -> Draft {
+    let request = desk.request;
+    let prompt = check::prompt("prompt", request.prompt.as_deref(), desk.rules, remarks);
+    check::urls("image_urls", &request.image_urls, remarks);
+    check::urls("video_urls", &request.video_urls, remarks);
+    let mut options = check::present(&request.options);
+    let found_model = model::find(Kind::Video, &desk.catalog.video, desk, remarks);
+    let mode = mode_of(desk, found_model, remarks);
+    let job = Job { desk, mode, id: request.model.as_deref().unwrap_or_default() };
+    job.check_inputs(remarks);
+    let source = job.source_seconds(found_model, &options, remarks);
+    let mut waivable = None;
+    let priced = match found_model.map(|model| (model, model.modes.get(mode))) {
+        Some((model, Some(entry))) => {
+            check_prompt_length(model, &prompt, remarks);
+            let terms = job.settle(entry, &mut options, source, remarks);
+            waivable = job.allowance(&terms);
+            let priced = video_price::price(entry, &terms);
+            labelled(priced, model, entry)
+        }
+        _ => Priced::unpriced("the video catalog does not list it"),
+    };
+    let fields = [
+        ("model", request.model.as_deref().map(Value::from)),
+        ("prompt", Some(Value::from(prompt))),
+        ("mode", Some(Value::from(mode))),
+        ("image_urls", wire::list(&request.image_urls)),
+        ("video_urls", wire::list(&request.video_urls)),
+    ];
+    Draft::new(request.model.clone(), wire::body(fields, options), priced).waivable(waivable)
+}
+
+/// The mode, given or by default; a finding when the model has no such mode.
+fn mode_of<'a>(desk: &Desk<'a>, model: Option<&VideoModel>, remarks: &mut Remarks) -> &'a str {
+    let mode = video_mode(desk.request);
+    let Some(model) = model.filter(|model| !model.modes.is_empty()) else {
+        if !VIDEO_MODES.contains(&mode) {
+            remarks.findings.push(not_one_of("mode", mode, &VIDEO_MODES));
+        }
+        return mode;
+    };
+    if !model.modes.contains_key(mode) {
+        let modes: Vec<&str> = model.modes.keys().map(String::as_str).collect();
+        let how = if desk.request.mode.is_some() { "" } else { ", which the inputs imply" };
+        let message = format!("{} has no {mode}{how}; {} is accepted", model.about.id, either(&modes));
+        match nearest(mode, modes.into_iter()).first() {
+            Some(near) if desk.request.mode.is_some() => {
+                remarks.refuse_with("mode", message, format!("did you mean {near}?"));
+            }
+            _ => remarks.refuse("mode", message),
+        }
+    }
+    mode
+}
+
+fn check_prompt_length(model: &VideoModel, prompt: &str, remarks: &mut Remarks) {
+    let Some(most) = model.max_prompt_length else { return };
+    let length = prompt.chars().count();
+    if u64::try_from(length).unwrap_or(u64::MAX) > most {
+        let id = &model.about.id;
+        remarks.refuse("prompt", format!("has {length} characters; {id} takes {most} at most"));
+    }
+}
+
+/// One video: what is asked, and in which mode.
+struct Job<'a> {
+    desk: &'a Desk<'a>,
+    mode: &'a str,
+    id: &'a str,
+}
+
+impl Job<'_> {
+    fn rules(&self) -> Option<&ModelRules> {
+        self.desk.rules.model(self.id)
+    }
+
+    fn limits(&self) -> Option<&InputLimits> {
+        self.desk.rules.inputs(self.id, self.mode)
+    }
+
+    /// Counts of inputs (Input limits). An id without rules is judged by what holds for all models:
+    /// one source video at most, and one where the mode needs it.
+    fn check_inputs(&self, remarks: &mut Remarks) {
+        let needed = u32::from(self.mode == VIDEO);
+        let videos = self.limits().map_or(Bounds { min: needed, max: 1 }, |limits| limits.videos);
+        if let Some(limits) = self.limits() {
+            self.check_count(
+                "image_urls",
+                "image",
+                self.desk.request.image_urls.len(),
+                limits.images,
+                remarks,
+            );
+        }
+        self.check_count("video_urls", "video", self.desk.request.video_urls.len(), videos, remarks);
+    }
+
+    fn check_count(&self, field: &str, what: &str, count: usize, bounds: Bounds, remarks: &mut Remarks) {
+        if bounds.hold(count) {
+            return;
+        }
+        let accepted = match (bounds.min, bounds.max) {
+            (_, 0) => format!("no {what}"),
+            (1, 1) => format!("1 {what}"),
+            (min, max) if min == max => format!("{max} {what}s"),
+            (min, max) => format!("{min} to {max} {what}s"),
+        };
+        let subject = if self.id.is_empty() { "a video" } else { self.id };
+        let message = format!("{count} given; {subject} takes {accepted} in {}", self.mode);
+        match self.fitting_modes() {
+            modes if modes.is_empty() => remarks.refuse(field, message),
+            modes => remarks.refuse_with(field, message, format!("these inputs fit mode {}", either(&modes))),
+        }
+    }
+
+    /// The model's modes that would take the inputs as they are.
+    fn fitting_modes(&self) -> Vec<&str> {
+        let (images, videos) = (self.desk.request.image_urls.len(), self.desk.request.video_urls.len());
+        let modes = self.rules().into_iter().flat_map(|rules| &rules.inputs);
+        modes
+            .filter(|(_, limits)| limits.images.hold(images) && limits.videos.hold(videos))
+            .map(|(mode, _)| mode.as_str())
+            .collect()
+    }
+
+    /// `source_video_duration_seconds`: required where seconds are priced, and within the model's limits.
+    fn source_seconds(
+        &self,
+        model: Option<&VideoModel>,
+        options: &Map<String, Value>,
+        remarks: &mut Remarks,
+    ) -> Option<Decimal> {
+        const NAME: &str = "source_video_duration_seconds";
+        let field = option(NAME);
+        let sent = !self.desk.request.video_urls.is_empty();
+        let per_second = model
+            .and_then(|model| model.modes.get(self.mode))
+            .is_some_and(|mode| mode.credits_per_second.is_some());
+        let required = per_second || self.limits().is_some_and(|limits| limits.source_seconds_required);
+        let Some(value) = options.get(NAME) else {
+            if sent && required {
+                let subject = self.id;
+                remarks.refuse(&field, format!("is missing; {subject} needs the source video's seconds"));
+            }
+            return None;
+        };
+        let given = seconds(value).filter(|seconds| value.is_number() && *seconds > Decimal::ZERO);
+        match given {
+            None => {
+                remarks.refuse(&field, format!("found {}; a number above 0 is accepted", found(value)));
+            }
+            Some(_) if !sent => remarks.note(&field, "is of no use without video_urls"),
+            Some(seconds) => self.check_source_length(&field, seconds, remarks),
+        }
+        given.filter(|_| sent)
+    }
+
+    /// Lengths that the provider refuses, or uses in part (footnotes 2 and 3 of Input limits).
+    fn check_source_length(&self, field: &str, seconds: Decimal, remarks: &mut Remarks) {
+        let (max, used) = self
+            .limits()
+            .map_or((None, None), |limits| (limits.source_seconds_max, limits.source_seconds_used));
+        let found = plain(seconds);
+        match (max, used) {
+            (Some(max), _) if seconds > Decimal::from(max) => {
+                let message = format!("found {found} s; {} takes source videos of at most {max} s", self.id);
+                remarks.refuse_with(field, message, "a longer one fails after it was submitted");
+            }
+            (_, Some(used)) if seconds > Decimal::from(used) => {
+                remarks.note(field, format!("of {found} s the first {used} s are used"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Fills and spells the options, and gathers what the price depends on.
+    fn settle(
+        &self,
+        entry: &VideoMode,
+        options: &mut Map<String, Value>,
+        source: Option<Decimal>,
+        remarks: &mut Remarks,
+    ) -> Terms {
+        let mut choose = |name, list: &Option<Vec<String>>, same: Same| {
+            let default = entry.defaults.get(name).map(String::as_str);
+            let choice = Choice { name, id: self.id, mode: self.mode, list: list.as_deref(), default, same };
+            choice.make(options, remarks)
+        };
+        let resolution = choose("resolution", &entry.resolutions, str::eq_ignore_ascii_case);
+        let duration = choose("duration", &entry.durations, same_seconds);
+        choose("aspect_ratio", &entry.aspect_ratios, |a, b| a == b);
+        self.check_duration_at(entry, resolution.as_deref(), duration.as_deref(), remarks);
+        let audio = self.audio(entry, options, remarks);
+        Terms {
+            seconds: duration.as_deref().and_then(seconds_of),
+            resolution,
+            audio,
+            video_sent: !self.desk.request.video_urls.is_empty(),
+            source_seconds: self.billed_source(source, remarks),
+        }
+    }
+
+    /// `true` only where the mode lets it be switched. Where it decides the price, its absence is
+    /// spelled out as `false`, which every model accepts.
+    fn audio(&self, entry: &VideoMode, options: &mut Map<String, Value>, remarks: &mut Remarks) -> bool {
+        let given = boolean(options, "audio", remarks);
+        if given == Some(true) && !entry.audio_toggle {
+            let message =
+                format!("found true; {} makes no audio in {}, so false is accepted", self.id, self.mode);
+            remarks.refuse("options.audio", message);
+        }
+        let noted = entry.audio_toggle && audio_note(entry.pricing_note.as_deref()) != AudioNote::Silent;
+        if !options.contains_key("audio") && (noted || video_price::by_audio(entry)) {
+            options.insert("audio".to_owned(), Value::Bool(false));
+        }
+        given.unwrap_or(false)
+    }
+
+    /// Some resolutions have fewer durations: by the price matrix, or by the rules (`model-r`).
+    fn check_duration_at(
+        &self,
+        entry: &VideoMode,
+        resolution: Option<&str>,
+        duration: Option<&str>,
+        remarks: &mut Remarks,
+    ) {
+        let (Some(resolution), Some(duration)) = (resolution, duration) else { return };
+        let ruled = self.rules().and_then(|rules| {
+            let at = rules.durations_at.iter().find(|(name, _)| name.eq_ignore_ascii_case(resolution));
+            at.map(|(_, durations)| durations.iter().map(String::as_str).collect())
+        });
+        let lists: [Option<Vec<&str>>; 2] = [ruled, video_price::durations_at(entry, resolution)];
+        for durations in lists.into_iter().flatten() {
+            if !durations.iter().any(|listed| same_seconds(listed, duration)) {
+                let accepted = either(&durations);
+                let id = self.id;
+                let message =
+                    format!("{duration} is not to be had at {resolution}; {id} takes {accepted} there");
+                remarks.refuse("options.duration", message);
+                return;
+            }
+        }
+    }
+
+    /// The source seconds that are billed beside the output's (Video cost).
+    fn billed_source(&self, source: Option<Decimal>, remarks: &mut Remarks) -> Option<Decimal> {
+        let most = Decimal::from(self.rules()?.billed_source_seconds_max?);
+        let source = source?;
+        let billed = source.min(most);
+        let message = format!("of {} s of source video {} s are billed", plain(source), plain(billed));
+        remarks.note("options.source_video_duration_seconds", message);
+        Some(billed)
+    }
+
+    fn allowance(&self, terms: &Terms) -> Option<Allowance> {
+        let units = super::price::round_up(terms.seconds?)?;
+        self.desk.rules.allowance(self.id, units.0)
+    }
+}
+
+/// Whether two spellings are the same value of an option.
+type Same = fn(&str, &str) -> bool;
+
+fn same_seconds(a: &str, b: &str) -> bool {
+    a == b || seconds_of(a).is_some_and(|seconds| seconds_of(b) == Some(seconds))
+}
+
+/// One option with a list of allowed values: `duration`, `resolution` or `aspect_ratio`.
+struct Choice<'a> {
+    name: &'static str,
+    id: &'a str,
+    mode: &'a str,
+    list: Option<&'a [String]>,
+    default: Option<&'a str>,
+    same: Same,
+}
+
+impl Choice<'_> {
+    /// The value that is used and billed; it is left in `options` in the catalog's spelling.
+    fn make(&self, options: &mut Map<String, Value>, remarks: &mut Remarks) -> Option<String> {
+        let Some(given) = options.get(self.name) else { return self.fill(options) };
+        let Some(word) = self.word(given) else {
+            self.refuse(given, remarks);
+            return None;
+        };
+        let Some(list) = self.list else { return Some(word) };
+        let Some(listed) = list.iter().find(|listed| (self.same)(listed, &word)) else {
+            self.refuse(given, remarks);
+            return None;
+        };
+        options.insert(self.name.to_owned(), Value::from(listed.as_str()));
+        Some(listed.clone())
+    }
+
+    /// The default, sent along where the list holds it.
+    fn fill(&self, options: &mut Map<String, Value>) -> Option<String> {
+        let default = self.default?;
+        let listed = self.list.unwrap_or_default().iter().find(|listed| (self.same)(listed, default));
+        if let Some(listed) = listed {
+            options.insert(self.name.to_owned(), Value::from(listed.as_str()));
+        }
+        Some(listed.map_or(default, String::as_str).to_owned())
+    }
+
+    /// A text; for durations also a number.
+    fn word(&self, given: &Value) -> Option<String> {
+        match given {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) if self.name == "duration" => Some(number.to_string()),
+            _ => None,
+        }
+    }
+
+    fn refuse(&self, given: &Value, remarks: &mut Remarks) {
+        let (field, given_text) = (option(self.name), found(given));
+        let Choice { name, id, mode, .. } = self;
+        match self.list {
+            Some([]) => {
+                let message = format!("found {given_text}; {id} takes no {name} in {mode}, leave it out");
+                remarks.refuse(&field, message);
+            }
+            Some(list) => {
+                let message = format!("found {given_text}; {id} takes {} in {mode}", either(list));
+                let near = given.as_str().and_then(|text| list.iter().find(|l| l.eq_ignore_ascii_case(text)));
+                match near {
+                    Some(near) => remarks.refuse_with(&field, message, format!("case counts: {near}")),
+                    None => remarks.refuse(&field, message),
+                }
+            }
+            None => remarks.refuse(&field, format!("found {given_text}; a text is accepted")),
+        }
+    }
+}
+
+/// An unpriced video shows the catalog's display labels, which are no price.
+fn labelled(priced: Priced, model: &VideoModel, entry: &VideoMode) -> Priced {
+    let label = entry.pricing_note.as_deref().or(model.about.credits_label.as_deref());
+    match (priced.credits, label) {
+        (None, Some(label)) => {
+            Priced::unpriced(format!("{}; the catalog's label says \"{label}\"", priced.formula))
+        }
+        _ => priced,
+    }
+}

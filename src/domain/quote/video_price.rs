@@ -1,0 +1,171 @@
+//! What a video costs (Video cost; Price matrix shapes).
+
+use std::collections::BTreeMap;
+
+use rust_decimal::Decimal;
+
+use super::catalog::VideoMode;
+use super::duration::{plain, seconds_of};
+use super::price::{Cell, Pick, Priced, Prices, below, settle};
+use super::pricing_note::{AudioNote, audio_note};
+
+const WITH_AUDIO: &str = "with-audio";
+const WITHOUT_AUDIO: &str = "without-audio";
+const PER_GENERATION: &str = "per_generation";
+
+/// What a price depends on, sent or defaulted.
+pub(super) struct Terms {
+    pub(super) resolution: Option<String>,
+    pub(super) seconds: Option<Decimal>,
+    pub(super) audio: bool,
+    pub(super) video_sent: bool,
+    /// Source seconds that are billed beside the output's.
+    pub(super) source_seconds: Option<Decimal>,
+}
+
+/// The price of a video, by the first of the catalog's fields that applies.
+///
+/// With a source video its own rates go first. Where a matrix and a rate both apply and disagree,
+/// the catalog contradicts itself and there is no price.
+pub(super) fn price(mode: &VideoMode, terms: &Terms) -> Priced {
+    let with_video = mode.credits_per_second_with_video_input.as_ref().filter(|_| terms.video_sent);
+    if let Some(rates) = with_video {
+        return with_audio(per_second(rates, mode, terms), mode, terms);
+    }
+    let matrix = mode.credits.as_ref().map(|matrix| fixed(matrix, mode, terms));
+    let rate = mode.credits_per_second.as_ref().map(|rates| per_second(rates, mode, terms));
+    let base = match (matrix, rate) {
+        (Some(matrix), Some(rate)) => agreeing(matrix, rate),
+        (Some(only), None) | (None, Some(only)) => only,
+        (None, None) => Priced::unpriced("the catalog gives it no price"),
+    };
+    with_audio(base, mode, terms)
+}
+
+/// Whether the matrix has prices with and without audio.
+pub(super) fn by_audio(mode: &VideoMode) -> bool {
+    fn any(prices: &Prices) -> bool {
+        match prices {
+            Prices::By(map) => audio_keys(map) || map.values().any(any),
+            _ => false,
+        }
+    }
+    mode.credits.as_ref().is_some_and(any)
+}
+
+/// The durations that the matrix prices at a resolution, where it lists durations there.
+pub(super) fn durations_at<'a>(mode: &'a VideoMode, resolution: &str) -> Option<Vec<&'a str>> {
+    let (_, Prices::By(row)) = mode.credits.as_ref()?.below(resolution)? else { return None };
+    if !duration_keys(row) {
+        return None;
+    }
+    let mut durations: Vec<&str> = row.keys().map(String::as_str).collect();
+    durations.sort_by_key(|text| seconds_of(text));
+    Some(durations)
+}
+
+fn fixed(matrix: &Prices, mode: &VideoMode, terms: &Terms) -> Priced {
+    match settle(matrix, 0, &|map, _| pick(map, mode, terms)) {
+        Ok(cell) => Priced::fixed(&cell),
+        Err(why) => Priced::unpriced(why),
+    }
+}
+
+/// `ceil(rate x seconds)`, where some models bill source seconds too.
+fn per_second(rates: &Prices, mode: &VideoMode, terms: &Terms) -> Priced {
+    let Cell { price: rate, .. } = match settle(rates, 0, &|map, _| pick(map, mode, terms)) {
+        Ok(cell) => cell,
+        Err(why) => return Priced::unpriced(why),
+    };
+    let Some(output) = terms.seconds else {
+        return Priced::unpriced(format!("{}/s, and no duration is known", plain(rate)));
+    };
+    let billed = output.checked_add(terms.source_seconds.unwrap_or_default());
+    let seconds = match terms.source_seconds {
+        Some(source) => format!("({} s + {} s of source)", plain(output), plain(source)),
+        None => format!("{} s", plain(output)),
+    };
+    let formula = format!("{seconds} x {}/s = ", plain(rate));
+    match billed.and_then(|billed| billed.checked_mul(rate)) {
+        Some(total) => Priced::of(total, &formula),
+        None => Priced::unpriced(format!("{formula}more than can be counted")),
+    }
+}
+
+fn agreeing(matrix: Priced, rate: Priced) -> Priced {
+    match (matrix.credits, rate.credits) {
+        (Some(a), Some(b)) if a != b => Priced::unpriced(format!(
+            "the catalog contradicts itself: {} by its matrix, {} by its rate",
+            matrix.formula, rate.formula
+        )),
+        (Some(_), None) => matrix,
+        _ => rate,
+    }
+}
+
+/// Doubles the price when the note says that audio does, unless the matrix chose by audio already.
+fn with_audio(base: Priced, mode: &VideoMode, terms: &Terms) -> Priced {
+    if !terms.audio || by_audio(mode) {
+        return base;
+    }
+    match audio_note(mode.pricing_note.as_deref()) {
+        AudioNote::Silent => base,
+        AudioNote::Doubles => base.doubled(),
+        AudioNote::Unclear => Priced::unpriced("what the catalog's note says of audio is not understood"),
+    }
+}
+
+/// Decides one level of a matrix by what its keys are.
+fn pick<'a>(map: &'a BTreeMap<String, Prices>, mode: &VideoMode, terms: &Terms) -> Pick<'a> {
+    if audio_keys(map) {
+        return by_key(map, if terms.audio { WITH_AUDIO } else { WITHOUT_AUDIO });
+    }
+    if let (1, Some((key, prices))) = (map.len(), map.get_key_value(PER_GENERATION)) {
+        return Pick::Key(key, prices);
+    }
+    if resolution_keys(map, mode, terms) {
+        return match &terms.resolution {
+            Some(resolution) => by_key(map, resolution),
+            None => Pick::Any("resolution"),
+        };
+    }
+    if duration_keys(map) {
+        return match terms.seconds {
+            Some(seconds) => by_seconds(map, seconds),
+            None => Pick::Any("duration"),
+        };
+    }
+    // What is left is a quality, which no documented option of a video chooses.
+    Pick::Any("quality")
+}
+
+fn by_key<'a>(map: &'a BTreeMap<String, Prices>, key: &str) -> Pick<'a> {
+    match below(map, key) {
+        Some((key, prices)) => Pick::Key(key, prices),
+        None => Pick::Nothing(format!("the catalog lists no price for {key}")),
+    }
+}
+
+fn by_seconds(map: &BTreeMap<String, Prices>, seconds: Decimal) -> Pick<'_> {
+    match map.iter().find(|(key, _)| seconds_of(key) == Some(seconds)) {
+        Some((key, prices)) => Pick::Key(key, prices),
+        None => Pick::Nothing(format!("the catalog lists no price for {} s", plain(seconds))),
+    }
+}
+
+fn audio_keys(map: &BTreeMap<String, Prices>) -> bool {
+    !map.is_empty() && map.keys().all(|key| key == WITH_AUDIO || key == WITHOUT_AUDIO)
+}
+
+fn duration_keys(map: &BTreeMap<String, Prices>) -> bool {
+    !map.is_empty() && map.keys().all(|key| seconds_of(key).is_some())
+}
+
+/// Whether a level is keyed by resolution: it has the chosen one, or one that the mode lists. A mode
+/// that lists none and has one key only (`model-f-3`) needs no choice.
+fn resolution_keys(map: &BTreeMap<String, Prices>, mode: &VideoMode, terms: &Terms) -> bool {
+    let listed = mode.resolutions.as_deref().unwrap_or_default().iter().map(String::as_str);
+    let mut known = listed.chain(terms.resolution.as_deref());
+    let unlisted = mode.resolutions.is_none() && terms.resolution.is_some() && !duration_keys(map);
+    known.any(|resolution| below(map, resolution).is_some()) || unlisted
+}
