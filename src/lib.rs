@@ -13,5 +13,6 @@ pub mod domain;
 pub mod emulator;
 pub mod engine;
 pub mod failpoint;
+pub mod intake;
 pub mod output;
 pub mod store;

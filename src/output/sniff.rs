@@ -2,9 +2,6 @@
 
 use crate::domain::request::Kind;
 
-/// Bytes at the beginning of a file that are looked at.
-pub const SNIFF_BYTES: usize = 4096;
-
 /// What a file turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media {

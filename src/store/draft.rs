@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use crate::domain::ids::Fingerprint;
 use crate::domain::job::Order;
+use crate::domain::problem::Problem;
 use crate::store::StoreError;
 use crate::store::spool::{Appender, Lines};
 
@@ -24,7 +25,7 @@ const PARTITIONS: usize = 256;
 /// Write buffer of a partition, in bytes.
 const PARTITION_BUFFER_BYTES: usize = 4096;
 
-/// A valid row of the manifest.
+/// A row of the manifest that has an identity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DraftRow {
     /// What it wants, whichever variation.
@@ -34,8 +35,20 @@ pub struct DraftRow {
     pub label: Option<String>,
     /// How many variations it wants.
     pub count: u32,
+    /// Its line of the manifest.
+    pub line: u64,
     /// What is wanted.
-    pub order: Order,
+    pub wanted: Wanted,
+}
+
+/// What a row wants, if it is valid.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wanted {
+    /// An order.
+    Order(Box<Order>),
+    /// Nothing that can be sent today. The batch may have it from a day when it was valid.
+    Invalid(Vec<Problem>),
 }
 
 /// What is to become of a row.
@@ -90,13 +103,15 @@ impl Draft {
     /// Adds a row.
     pub fn push(&mut self, row: &DraftRow) -> Result<(), StoreError> {
         self.rows.push(row)?;
-        self.priorities.insert(row.order.priority);
+        if let Wanted::Order(order) = &row.wanted {
+            self.priorities.insert(order.priority);
+        }
         let entry = Entry {
             place: row.fingerprint.0,
             fingerprint: row.fingerprint,
             ordinal: self.row_count,
             count: row.count,
-            line: row.order.line,
+            line: row.line,
         };
         self.partition(&entry)?;
         if let Some(label) = &row.label {

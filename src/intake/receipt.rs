@@ -1,0 +1,94 @@
+//! What became of a manifest, told to its owner.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::BatchName;
+use crate::domain::problem::{Position, Problem};
+use crate::domain::quote::Note;
+
+/// Problems and notes that a receipt lists; the rest are counted.
+pub const LISTED_MAX: usize = 1000;
+
+/// The receipt of one manifest.
+#[derive(Debug, Clone, Serialize)]
+pub struct Receipt {
+    /// The manifest.
+    pub file: PathBuf,
+    /// The batch it belongs to.
+    pub batch: Option<BatchName>,
+    /// Rows that were read.
+    pub rows: u64,
+    /// Jobs that are new.
+    pub new: u32,
+    /// Jobs that the batch has already.
+    pub have: u32,
+    /// Rows that are not valid.
+    pub invalid: u64,
+    /// What the new jobs may cost.
+    pub price: Credits,
+    /// Nothing was accepted, because of `strict` or because the file could not be read.
+    pub refused: bool,
+    /// The file as a whole is wrong.
+    pub file_refused: bool,
+    /// What is wrong, in order of lines; the first thousand.
+    pub problems: Vec<Problem>,
+    /// How many problems there are.
+    pub problems_total: u64,
+    /// What is worth saying and refuses nothing; the first thousand.
+    pub notes: Vec<Problem>,
+}
+
+impl Receipt {
+    pub(super) fn new(file: &Path) -> Receipt {
+        Receipt {
+            file: file.to_owned(),
+            batch: None,
+            rows: 0,
+            new: 0,
+            have: 0,
+            invalid: 0,
+            price: Credits::ZERO,
+            refused: false,
+            file_refused: false,
+            problems: Vec::new(),
+            problems_total: 0,
+            notes: Vec::new(),
+        }
+    }
+
+    pub(super) fn refuse_file(&mut self, problems: Vec<Problem>) {
+        self.file_refused = true;
+        self.list(problems);
+    }
+
+    pub(super) fn refuse_row(&mut self, problems: Vec<Problem>) {
+        self.invalid += 1;
+        self.list(problems);
+    }
+
+    /// What comes after an unreadable place is lost to the reader, so it counts as one invalid row.
+    pub(super) fn refuse_rest(&mut self, problem: Problem) {
+        self.invalid += 1;
+        self.list(vec![problem]);
+    }
+
+    pub(super) fn note(&mut self, position: Position, note: &Note) {
+        if self.notes.len() < LISTED_MAX {
+            self.notes.push(Problem::new(position, note.message.clone()).in_field(note.field.clone()));
+        }
+    }
+
+    fn list(&mut self, problems: Vec<Problem>) {
+        self.problems_total += problems.len() as u64;
+        let room = LISTED_MAX.saturating_sub(self.problems.len());
+        self.problems.extend(problems.into_iter().take(room));
+    }
+
+    /// Whether something in the manifest has to be mended.
+    pub fn has_problems(&self) -> bool {
+        self.problems_total > 0
+    }
+}
