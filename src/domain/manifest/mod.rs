@@ -1,5 +1,137 @@
 //! Manifests: bytes in, typed rows and positioned problems out.
 //!
-//! A reader never stops at the first problem and never lets a bad row take a good one down.
+//! A reader never stops at the first problem and never lets a bad row take a good one down. It takes
+//! a stream and knows no files, no clock and no catalog: whether a model takes a duration, or a kind
+//! takes a field, is for `quote` to judge.
+//!
+//! Reading order: [`row`] says what comes out, [`fields`] which names there are, `typing` what their
+//! values may be; `csv`, `json` and `jsonl` bring the names and values.
 
+use std::io::{Cursor, Read};
+
+use crate::domain::problem::{Position, Problem};
+
+pub mod fields;
+pub mod format;
 pub mod row;
+
+mod csv;
+mod deadline;
+mod heading;
+mod job;
+mod json;
+mod jsonl;
+mod placed;
+mod records;
+mod source;
+#[cfg(test)]
+mod tests;
+mod typing;
+mod wording;
+
+use format::Format;
+use row::{Header, ReadRow};
+use source::Source;
+
+/// Bounds on what a manifest may ask of memory, and of the purse by a slip of the finger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest CSV row or JSON line. A longer one is a bad row; it is never held.
+    pub max_line_bytes: usize,
+    /// Largest JSON document: it is held whole while it is read.
+    pub max_json_bytes: usize,
+    /// Most variations of one row.
+    pub max_count: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { max_line_bytes: 1 << 20, max_json_bytes: 256 << 20, max_count: 1000 }
+    }
+}
+
+/// A manifest that is being read: what it says about all its rows, and the rows as they come.
+///
+/// CSV and JSON Lines are streamed: one row is held at a time. Iteration ends after a
+/// [`ReadRow::Unreadable`]. A manifest without any row is unreadable.
+#[derive(Debug)]
+pub struct Manifest<R> {
+    header: Header,
+    format: Format,
+    rows: Rows<R>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum Rows<R> {
+    Csv(Box<csv::Rows<Source<R>>>),
+    Json(json::Jobs),
+    JsonLines(jsonl::Lines<Source<R>>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    NoRowYet,
+    InRows,
+    Ended,
+}
+
+/// Begins to read a manifest. `file_name` helps to tell the format; the bytes come from `source`.
+///
+/// # Errors
+///
+/// Everything that keeps any row from being read: a file that is empty or not text, columns that are
+/// unknown or stand twice, a document that is not JSON, a broken policy or broken defaults.
+pub fn open<R: Read>(file_name: &str, mut source: R, limits: &Limits) -> Result<Manifest<R>, Vec<Problem>> {
+    let head = source::head(&mut source)
+        .map_err(|error| vec![source::unreadable(Position::line(1), &error)])
+        .map(format::without_mark)?;
+    let format = format::sniff(file_name, &head).map_err(|problem| vec![problem])?;
+    let source = Cursor::new(head).chain(source);
+    let (header, rows) = match format {
+        Format::Csv => (Header::default(), Rows::Csv(Box::new(csv::open(source, limits)?))),
+        Format::JsonLines => (Header::default(), Rows::JsonLines(jsonl::Lines::new(source, limits))),
+        Format::Json => {
+            let (header, jobs) = json::open(source, limits)?;
+            (header, Rows::Json(jobs))
+        }
+    };
+    Ok(Manifest { header, format, rows, state: State::NoRowYet })
+}
+
+impl<R> Manifest<R> {
+    /// What the manifest says about all its rows.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The format it is read in.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+}
+
+impl<R: Read> Iterator for Manifest<R> {
+    type Item = ReadRow;
+
+    fn next(&mut self) -> Option<ReadRow> {
+        if self.state == State::Ended {
+            return None;
+        }
+        let row = match &mut self.rows {
+            Rows::Csv(rows) => rows.next(),
+            Rows::Json(rows) => rows.next(),
+            Rows::JsonLines(rows) => rows.next(),
+        };
+        let row = row.or_else(|| (self.state == State::NoRowYet).then(no_row));
+        self.state = match row {
+            Some(ReadRow::Good(_) | ReadRow::Bad(_)) => State::InRows,
+            Some(ReadRow::Unreadable(_)) | None => State::Ended,
+        };
+        row
+    }
+}
+
+fn no_row() -> ReadRow {
+    ReadRow::Unreadable(Problem::new(Position::line(1), "there is no job in the file, expected at least one"))
+}

@@ -37,6 +37,22 @@ pub struct Row {
 }
 
 impl Row {
+    /// A row that asks for one of nothing yet.
+    pub fn at(position: Position) -> Row {
+        Row {
+            position,
+            kind: None,
+            request: Request::default(),
+            id: None,
+            count: 1,
+            priority: None,
+            deadline: None,
+            max_credits: None,
+            meta: Map::new(),
+            places: BTreeMap::new(),
+        }
+    }
+
     /// Where `field` stands, or the row's own place.
     pub fn place(&self, field: &str) -> Position {
         self.places.get(field).copied().unwrap_or(self.position)

@@ -1,0 +1,251 @@
+//! A CSV manifest: a heading that names the columns, then one job a row, read as a stream.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+
+use ::csv::{Reader, ReaderBuilder, StringRecord};
+
+use crate::domain::problem::{Position, Problem};
+
+use super::Limits;
+use super::fields::{Field, META, OPTIONS, suggestion};
+use super::records::{Record, Records, SEPARATORS};
+use super::row::ReadRow;
+use super::source::not_utf8;
+use super::typing::{Draft, Given};
+use super::wording::{Problems, bytes, quoted, shortened};
+
+/// The jobs of a stream of rows.
+#[derive(Debug)]
+pub(super) struct Rows<R> {
+    records: Records<R>,
+    cells: Cells,
+    columns: Vec<Column>,
+    limits: Limits,
+}
+
+#[derive(Debug)]
+struct Column {
+    field: Field,
+    canonical: String,
+    spelled: String,
+}
+
+/// Reads the heading.
+pub(super) fn open<R: Read>(source: R, limits: &Limits) -> Result<Rows<R>, Vec<Problem>> {
+    let mut records = Records::new(source, limits.max_line_bytes);
+    let (separator, heading) = read_heading(&mut records).map_err(|problem| vec![problem])?;
+    records.separate_at(separator);
+    let mut cells = Cells::new(separator);
+    let names = cells.of(&heading, limits).map_err(|problem| vec![problem])?;
+    let columns = columns(names, &heading)?;
+    Ok(Rows { records, cells, columns, limits: limits.clone() })
+}
+
+/// The first record that is not blank, and the separator it is cut at. A line `sep=;`, which some
+/// spreadsheets put before it, decides the separator.
+fn read_heading<R: Read>(records: &mut Records<R>) -> Result<(u8, Record), Problem> {
+    let mut told = None;
+    while let Some(record) = records.next()? {
+        if let [b's', b'e', b'p', b'=', separator] = record.bytes[..]
+            && SEPARATORS.contains(&separator)
+        {
+            told = Some(separator);
+        } else if !record.bytes.trim_ascii().is_empty() {
+            return Ok(cut(record, told));
+        }
+    }
+    Err(Problem::new(Position::line(1), "there is no heading: the first line names the columns"))
+}
+
+/// The heading, cut at the separator that stands in it most often.
+fn cut(heading: &Record, told: Option<u8>) -> (u8, Record) {
+    let candidates = SEPARATORS.map(|separator| (separator, heading.cut_at(separator)));
+    let chosen = candidates
+        .into_iter()
+        .rev()
+        .max_by_key(|(separator, record)| (told == Some(*separator), record.cells.len()));
+    chosen.unwrap_or_else(|| (b',', heading.cut_at(b',')))
+}
+
+/// The columns by their names, or all that is wrong with them.
+fn columns(names: &StringRecord, heading: &Record) -> Result<Vec<Column>, Vec<Problem>> {
+    let mut columns = Vec::new();
+    let mut problems = Problems::default();
+    let mut seen = BTreeMap::new();
+    let none_known = names.iter().all(|name| Field::column(name.trim()).is_none());
+    for (index, name) in names.iter().take(used(names)).enumerate() {
+        let at = heading.cells.get(index).copied().unwrap_or(heading.at);
+        match column(name.trim(), index, at, &mut seen) {
+            Ok(column) => columns.push(column),
+            Err(problem) if none_known => problems.push(problem.hint("the first line names the columns")),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() { Ok(columns) } else { Err(problems.into_vec()) }
+}
+
+fn column(
+    name: &str,
+    index: usize,
+    at: Position,
+    seen: &mut BTreeMap<String, String>,
+) -> Result<Column, Problem> {
+    if name.is_empty() {
+        return Err(Problem::new(at, format!("column {} has no name", index + 1)));
+    }
+    let field = Field::column(name).ok_or_else(|| unknown_column(name, at))?;
+    let canonical = field.canonical();
+    if let Some(before) = seen.insert(canonical.clone(), name.to_owned()) {
+        let twice = match before == name {
+            true => "the column stands twice; keep one".to_owned(),
+            false => format!("the column {} says the same; keep one", quoted(&before)),
+        };
+        return Err(Problem::new(at, twice).in_field(shortened(name)));
+    }
+    Ok(Column { field, canonical, spelled: name.to_owned() })
+}
+
+fn unknown_column(name: &str, at: Position) -> Problem {
+    let message = match suggestion(name, &[]) {
+        Some(near) => format!("unknown column; did you mean \"{near}\"?"),
+        None => "unknown column".to_owned(),
+    };
+    let name = shortened(name);
+    let hint =
+        format!("\"{OPTIONS}{name}\" would be sent to the service, \"{META}{name}\" kept for the results");
+    Problem::new(at, message).hint(hint).in_field(name)
+}
+
+impl<R: Read> Iterator for Rows<R> {
+    type Item = ReadRow;
+
+    fn next(&mut self) -> Option<ReadRow> {
+        loop {
+            let record = match self.records.next() {
+                Ok(record) => record?,
+                Err(problem) => return Some(ReadRow::Unreadable(problem)),
+            };
+            if record.bytes.trim_ascii().is_empty() && !record.too_long {
+                continue;
+            }
+            let row = match self.cells.of(record, &self.limits) {
+                Ok(cells) if cells.iter().all(|cell| cell.trim().is_empty()) => continue,
+                Ok(cells) => row(cells, record, &self.columns, &self.limits),
+                Err(problem) => ReadRow::Bad(vec![problem]),
+            };
+            return Some(row);
+        }
+    }
+}
+
+/// The job of a row of cells.
+fn row(cells: &StringRecord, record: &Record, columns: &[Column], limits: &Limits) -> ReadRow {
+    if let Some(problem) = ragged(cells, record, columns.len()) {
+        return ReadRow::Bad(vec![problem]);
+    }
+    let mut draft = Draft::new(record.at, None, limits);
+    for (index, (cell, column)) in cells.iter().zip(columns).enumerate() {
+        let cell = cell.trim();
+        if !cell.is_empty() {
+            let at = record.cells.get(index).copied().unwrap_or(record.at);
+            draft.set(&column.field, &column.canonical, &column.spelled, at, Given::Cell(cell));
+        }
+    }
+    draft.finish().map_or_else(ReadRow::Bad, ReadRow::Good)
+}
+
+/// Cells missing or left over. Empty ones left over are a spreadsheet's habit and mean nothing.
+fn ragged(cells: &StringRecord, record: &Record, expected: usize) -> Option<Problem> {
+    let found = used(cells);
+    if cells.len() < expected {
+        let message = format!("found {} cells, expected {expected}, one for each column", cells.len());
+        return Some(Problem::new(record.at, message).hint("an empty cell needs its separator too"));
+    }
+    if found > expected {
+        let at = record.cells.get(expected).copied().unwrap_or(record.at);
+        let message = format!("found {found} cells, expected {expected}, one for each column");
+        return Some(
+            Problem::new(at, message).hint("put a cell that contains the separator in double quotes"),
+        );
+    }
+    None
+}
+
+/// How many cells there are up to the last that is not empty.
+fn used(cells: &StringRecord) -> usize {
+    let filled = cells.iter().enumerate().filter(|(_, cell)| !cell.trim().is_empty());
+    filled.last().map_or(0, |(last, _)| last + 1)
+}
+
+/// Splits records into unquoted cells.
+#[derive(Debug)]
+struct Cells {
+    reader: Reader<Fed>,
+    record: StringRecord,
+}
+
+impl Cells {
+    fn new(separator: u8) -> Cells {
+        let reader = ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .delimiter(separator)
+            .from_reader(Fed::default());
+        Cells { reader, record: StringRecord::new() }
+    }
+
+    /// The cells of `record`, if it can be trusted to be what its writer meant.
+    fn of(&mut self, record: &Record, limits: &Limits) -> Result<&StringRecord, Problem> {
+        whole(record, limits)?;
+        self.reader.get_mut().feed(&record.bytes);
+        match self.reader.read_record(&mut self.record) {
+            Ok(true) if self.record.len() == record.cells.len() => Ok(&self.record),
+            Ok(_) => Err(Problem::new(record.at, "the row cannot be cut into cells")),
+            Err(error) => Err(Problem::new(record.at, format!("the row cannot be read: {error}"))),
+        }
+    }
+}
+
+/// Whether the record is all there and is text.
+fn whole(record: &Record, limits: &Limits) -> Result<(), Problem> {
+    if record.too_long {
+        let message = format!("the row is longer than {}", bytes(limits.max_line_bytes));
+        return Err(
+            Problem::new(record.at, message).hint("a quote that is not closed makes rows run together")
+        );
+    }
+    if let Err(error) = std::str::from_utf8(&record.bytes) {
+        return Err(not_utf8(&record.bytes, error.valid_up_to(), record.at));
+    }
+    if let Some(stray) = record.stray {
+        let closed = format!("{}:{}", stray.at.line, stray.at.column.unwrap_or(1));
+        let message = format!("text follows the closing quote of this cell at {closed}");
+        return Err(Problem::new(stray.opened, message).hint("inside a quoted cell a quote is written twice"));
+    }
+    Ok(())
+}
+
+/// Feeds the csv crate one record at a time.
+#[derive(Debug, Default)]
+struct Fed {
+    bytes: Vec<u8>,
+    read: usize,
+}
+
+impl Fed {
+    fn feed(&mut self, record: &[u8]) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(record);
+        self.bytes.push(b'\n');
+        self.read = 0;
+    }
+}
+
+impl Read for Fed {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let count = self.bytes.get(self.read..).unwrap_or_default().read(room)?;
+        self.read += count;
+        Ok(count)
+    }
+}

@@ -1,0 +1,221 @@
+//! The field names a manifest may use, once.
+//!
+//! The names are the service's own; beside them stand callsheet's terms of a job. Every other room
+//! of the manifest asks this table, so that a CSV column and a JSON key can never mean two things.
+
+use crate::domain::request::Kind::{self, Image, Music, ShortsStudio, SoundEffect, Speech, Video};
+
+use super::wording::nearest;
+
+/// Before the name of an option, documented or not (`options.seed`).
+pub(super) const OPTIONS: &str = "options.";
+/// Before the name of a column of the pipeline's own (`meta.sku`).
+pub(super) const META: &str = "meta.";
+
+/// A name a manifest may use bare.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Known {
+    /// As it is spelled.
+    pub name: &'static str,
+    /// What it is for.
+    pub slot: Slot,
+    /// The kinds of generation the service documents it for; all of them for callsheet's own terms.
+    pub kinds: &'static [Kind],
+}
+
+/// What a known name is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slot {
+    /// The job's label and file name.
+    Id,
+    /// What is generated.
+    Kind,
+    /// How many variations.
+    Count,
+    /// Higher goes first.
+    Priority,
+    /// When the job is overdue.
+    Deadline,
+    /// The most the job may cost.
+    MaxCredits,
+    /// A text of the request's body.
+    Body(BodyText),
+    /// Source images.
+    ImageUrls,
+    /// Source videos.
+    VideoUrls,
+    /// An option the service documents.
+    Option(OptionType),
+}
+
+/// The texts of a request's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the field of that name in `Request`")]
+pub enum BodyText {
+    Model,
+    Prompt,
+    Text,
+    VoiceId,
+    Mode,
+    Scene,
+}
+
+/// What the service accepts as a documented option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptionType {
+    /// Text.
+    Text,
+    /// Text such as `8s`, or a whole number of seconds.
+    Duration,
+    /// `true` or `false`.
+    Flag,
+    /// A JSON number.
+    Number,
+}
+
+const MEDIA: &[Kind] = &[Video, Image];
+const PROMPTED: &[Kind] = &[Video, Image, Music, SoundEffect];
+const TIMED_SOUND: &[Kind] = &[Music, SoundEffect];
+const EVERY: &[Kind] = &[Video, Image, Music, Speech, SoundEffect, ShortsStudio];
+
+const fn known(name: &'static str, slot: Slot, kinds: &'static [Kind]) -> Known {
+    Known { name, slot, kinds }
+}
+
+const fn option(name: &'static str, accepts: OptionType, kinds: &'static [Kind]) -> Known {
+    known(name, Slot::Option(accepts), kinds)
+}
+
+/// Every bare name: the terms of a job, the body of a request, the options the service documents.
+pub static KNOWN: [Known; 31] = [
+    known("id", Slot::Id, EVERY),
+    known("kind", Slot::Kind, EVERY),
+    known("count", Slot::Count, EVERY),
+    known("priority", Slot::Priority, EVERY),
+    known("deadline", Slot::Deadline, EVERY),
+    known("max_credits", Slot::MaxCredits, EVERY),
+    known("model", Slot::Body(BodyText::Model), MEDIA),
+    known("prompt", Slot::Body(BodyText::Prompt), PROMPTED),
+    known("text", Slot::Body(BodyText::Text), &[Speech]),
+    known("voice_id", Slot::Body(BodyText::VoiceId), &[Speech]),
+    known("mode", Slot::Body(BodyText::Mode), &[Video]),
+    known("scene", Slot::Body(BodyText::Scene), &[Image]),
+    known("image_urls", Slot::ImageUrls, MEDIA),
+    known("video_urls", Slot::VideoUrls, &[Video]),
+    option("duration", OptionType::Duration, &[Video]),
+    option("resolution", OptionType::Text, MEDIA),
+    option("aspect_ratio", OptionType::Text, MEDIA),
+    option("audio", OptionType::Flag, &[Video]),
+    option("source_video_duration_seconds", OptionType::Number, &[Video]),
+    option("quality", OptionType::Text, &[Image]),
+    option("size", OptionType::Text, &[Image]),
+    option("duration_seconds", OptionType::Number, TIMED_SOUND),
+    option("instrumental", OptionType::Flag, &[Music]),
+    option("style", OptionType::Text, &[Music]),
+    option("title", OptionType::Text, &[Music]),
+    option("lyrics", OptionType::Text, &[Music]),
+    option("model_id", OptionType::Text, &[Speech]),
+    option("speed", OptionType::Number, &[Speech]),
+    option("stability", OptionType::Number, &[Speech]),
+    option("similarity_boost", OptionType::Number, &[Speech]),
+    option("prompt_influence", OptionType::Number, &[SoundEffect]),
+];
+
+/// What a column or key stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Field {
+    /// A bare name of the table.
+    Known(&'static Known),
+    /// An option the service documents, written under `options`.
+    Documented(&'static Known, OptionType),
+    /// Any other option: forwarded as it is.
+    Forwarded(String),
+    /// A column of the pipeline's own.
+    Meta(String),
+}
+
+impl Field {
+    /// A name that may stand bare.
+    pub(super) fn bare(name: &str) -> Option<Field> {
+        let known = KNOWN.iter().find(|known| known.name == name)?;
+        match known.slot {
+            Slot::Option(accepts) => Some(Field::Documented(known, accepts)),
+            _ => Some(Field::Known(known)),
+        }
+    }
+
+    /// A name under `options`.
+    pub(super) fn option(name: &str) -> Field {
+        match Field::bare(name) {
+            Some(documented @ Field::Documented(..)) => documented,
+            _ => Field::Forwarded(name.to_owned()),
+        }
+    }
+
+    /// A CSV column: a bare name, `options.NAME` or `meta.NAME`.
+    pub(super) fn column(name: &str) -> Option<Field> {
+        let part = |prefix| name.strip_prefix(prefix).filter(|rest: &&str| !rest.trim().is_empty());
+        if let Some(option) = part(OPTIONS) {
+            return Some(Field::option(option));
+        }
+        if let Some(meta) = part(META) {
+            return Some(Field::Meta(meta.to_owned()));
+        }
+        Field::bare(name)
+    }
+
+    /// The one name of the field, however it was spelled: options as `options.duration`.
+    pub(super) fn canonical(&self) -> String {
+        match self {
+            Field::Known(known) => known.name.to_owned(),
+            Field::Documented(known, _) => format!("{OPTIONS}{}", known.name),
+            Field::Forwarded(name) => format!("{OPTIONS}{name}"),
+            Field::Meta(name) => format!("{META}{name}"),
+        }
+    }
+}
+
+/// The bare name that `name` was probably meant to be. `beside` are names that are known where it
+/// stands, next to the table.
+pub(super) fn suggestion(name: &str, beside: &[&'static str]) -> Option<&'static str> {
+    let names = KNOWN.iter().map(|known| known.name).chain(beside.iter().copied());
+    nearest(name.strip_prefix(OPTIONS).unwrap_or(name), names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_stands_twice() {
+        let mut names: Vec<_> = KNOWN.iter().map(|known| known.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), KNOWN.len());
+    }
+
+    #[test]
+    fn a_documented_option_is_one_field_however_it_is_spelled() {
+        let bare = Field::column("duration").unwrap();
+        let under = Field::column("options.duration").unwrap();
+        assert_eq!(bare, under);
+        assert_eq!(bare.canonical(), "options.duration");
+    }
+
+    #[test]
+    fn columns() {
+        let check = |name: &str, expected: Option<&str>| {
+            let found = Field::column(name).map(|field| field.canonical());
+            assert_eq!(found.as_deref(), expected, "{name}");
+        };
+        check("prompt", Some("prompt"));
+        check("options.seed", Some("options.seed"));
+        check("options.prompt", Some("options.prompt"));
+        check("meta.sku", Some("meta.sku"));
+        check("meta.a.b", Some("meta.a.b"));
+        check("meta.", None);
+        check("options.", None);
+        check("seed", None);
+        check("Prompt", None);
+    }
+}

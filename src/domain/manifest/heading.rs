@@ -1,0 +1,195 @@
+//! What a JSON manifest says about all its jobs: batch, policy, defaults.
+
+use serde_json::Value;
+
+use crate::domain::problem::{Position, Problem};
+
+use super::Limits;
+use super::job::{self, Once};
+use super::placed::{Key, Placed, Shape};
+use super::row::{Header, OnDeadline, OnDrift, Policy, Row};
+use super::typing::{self, Given, not_one_of};
+use super::wording::{Complaint, Problems, nearest, shortened};
+
+/// The keys of a manifest that is an object.
+const KEYS: &[&str] = &["batch", "defaults", "policy", "jobs"];
+
+/// The keys of a policy.
+const POLICY: &[&str] =
+    &["budget", "priority", "deadline", "on_deadline", "expires", "attempts", "strict", "on_drift", "layout"];
+
+/// Most attempts a job may use.
+const MOST_ATTEMPTS: u32 = 100;
+
+/// A manifest's heading and the array of its jobs.
+#[derive(Debug)]
+pub(super) struct Heading<'a> {
+    pub header: Header,
+    pub defaults: Option<Box<Row>>,
+    pub jobs: Placed<'a>,
+}
+
+/// Reads `{"batch", "defaults", "policy", "jobs"}`.
+pub(super) fn read<'a>(manifest: Placed<'a>, limits: &Limits) -> Result<Heading<'a>, Vec<Problem>> {
+    let mut reading = Reading {
+        limits,
+        header: Header::default(),
+        defaults: None,
+        jobs: None,
+        problems: Problems::default(),
+    };
+    let mut given = Once::default();
+    let walked = manifest.entries(&mut |key, value| match given.first(key.name.clone(), &key.name, key.at) {
+        Ok(()) => reading.entry(&key, value),
+        Err(problem) => reading.problems.push(problem),
+    });
+    if let Err(problem) = walked {
+        reading.problems.push(problem);
+    }
+    reading.finish(manifest.at)
+}
+
+struct Reading<'a, 'l> {
+    limits: &'l Limits,
+    header: Header,
+    defaults: Option<Box<Row>>,
+    jobs: Option<Placed<'a>>,
+    problems: Problems,
+}
+
+impl<'a> Reading<'a, '_> {
+    fn entry(&mut self, key: &Key, value: Placed<'a>) {
+        match key.name.as_str() {
+            "batch" => self.batch(value),
+            "defaults" => self.defaults(value),
+            "policy" => self.policy(value),
+            "jobs" if value.shape() == Shape::Array => self.jobs = Some(value),
+            "jobs" => self.problems.push(not_a(value, "an array of jobs").in_field("jobs")),
+            _ => self.problems.push(unknown(key, KEYS)),
+        }
+    }
+
+    fn batch(&mut self, value: Placed<'_>) {
+        let name = value.value().and_then(|json| {
+            typing::text(&Given::Json(json)).map_err(|complaint| complaint.of("batch", value.at))
+        });
+        match name {
+            Ok(name) => self.header.batch = name,
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+
+    fn defaults(&mut self, value: Placed<'_>) {
+        match job::read(value, None, self.limits) {
+            Ok(row) if row.id.is_some() => {
+                let problem = Problem::new(row.place("id"), "an id names one job; give it in the job itself");
+                self.problems.push(problem.in_field("defaults.id"));
+            }
+            Ok(row) => self.defaults = Some(row),
+            Err(problems) => {
+                for problem in problems {
+                    self.problems.push(within_defaults(problem));
+                }
+            }
+        }
+    }
+
+    fn policy(&mut self, object: Placed<'_>) {
+        if object.shape() != Shape::Object {
+            return self.problems.push(not_a(object, "an object").in_field("policy"));
+        }
+        let mut given = Once::default();
+        let walked =
+            object.entries(&mut |key, value| match given.first(key.name.clone(), &key.name, key.at) {
+                Ok(()) => self.term(&key, value),
+                Err(problem) => self.problems.push(problem),
+            });
+        if let Err(problem) = walked {
+            self.problems.push(problem);
+        }
+    }
+
+    fn term(&mut self, key: &Key, value: Placed<'_>) {
+        if !POLICY.contains(&key.name.as_str()) {
+            return self.problems.push(unknown(key, POLICY));
+        }
+        let field = format!("policy.{}", key.name);
+        let set = value.value().map_err(|problem| problem.in_field(&field)).and_then(|json| {
+            set_term(&mut self.header.policy, &key.name, json)
+                .map_err(|complaint| complaint.of(&field, value.at))
+        });
+        if let Err(problem) = set {
+            self.problems.push(problem);
+        }
+    }
+
+    fn finish(mut self, at: Position) -> Result<Heading<'a>, Vec<Problem>> {
+        if self.jobs.is_none() && self.problems.is_empty() {
+            let problem = Problem::new(at, "there is no \"jobs\", the array of what is to be made");
+            self.problems.push(problem.hint("a single job is written [{...}]"));
+        }
+        match self.jobs {
+            Some(jobs) if self.problems.is_empty() => {
+                Ok(Heading { header: self.header, defaults: self.defaults, jobs })
+            }
+            _ => Err(self.problems.into_vec()),
+        }
+    }
+}
+
+/// Takes one term of a policy; `null` leaves it to the next source.
+fn set_term(policy: &mut Policy, name: &str, json: Value) -> Result<(), Complaint> {
+    if json.is_null() {
+        return Ok(());
+    }
+    let given = &Given::Json(json);
+    match name {
+        "budget" => policy.budget = typing::credits(given)?,
+        "priority" => policy.priority = typing::priority(given)?,
+        "deadline" => policy.deadline = typing::instant_or_span(given)?,
+        "on_deadline" => policy.on_deadline = choice(given, &ON_DEADLINE)?,
+        "expires" => policy.expires = typing::instant_or_span(given)?,
+        "attempts" => policy.attempts = attempts(given)?,
+        "strict" => policy.strict = typing::flag(given)?,
+        "on_drift" => policy.on_drift = choice(given, &ON_DRIFT)?,
+        _ => policy.layout = typing::text(given)?,
+    }
+    Ok(())
+}
+
+const ON_DEADLINE: [(&str, OnDeadline); 2] =
+    [("watch", OnDeadline::Watch), ("resubmit", OnDeadline::Resubmit)];
+
+const ON_DRIFT: [(&str, OnDrift); 2] = [("report", OnDrift::Report), ("pause", OnDrift::Pause)];
+
+fn choice<T: Copy>(given: &Given<'_>, choices: &[(&str, T)]) -> Result<Option<T>, Complaint> {
+    let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+    let Some(found) = typing::text(given)? else { return Ok(None) };
+    let chosen = choices.iter().find(|(name, _)| *name == found);
+    chosen.map(|(_, choice)| Some(*choice)).ok_or_else(|| Complaint::new(not_one_of(&found, &names)))
+}
+
+fn attempts(given: &Given<'_>) -> Result<Option<u32>, Complaint> {
+    let accepted = format!("a whole number from 1 to {MOST_ATTEMPTS}");
+    typing::whole(given, &accepted, |number| {
+        u32::try_from(number).ok().filter(|attempts| (1..=MOST_ATTEMPTS).contains(attempts))
+    })
+}
+
+fn within_defaults(problem: Problem) -> Problem {
+    let field = problem.field.as_ref().map_or("defaults".to_owned(), |field| format!("defaults.{field}"));
+    problem.in_field(field)
+}
+
+fn not_a(value: Placed<'_>, accepted: &str) -> Problem {
+    Problem::new(value.at, format!("found {}, expected {accepted}", shortened(value.text)))
+}
+
+fn unknown(key: &Key, names: &'static [&'static str]) -> Problem {
+    let accepted = names.join(", ");
+    let message = match nearest(&key.name, names.iter().copied()) {
+        Some(near) => format!("unknown key; did you mean \"{near}\"?"),
+        None => format!("unknown key, expected one of {accepted}"),
+    };
+    Problem::new(key.at, message).in_field(shortened(&key.name))
+}

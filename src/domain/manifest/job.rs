@@ -1,0 +1,115 @@
+//! A job as a JSON object: one row of a JSON array, one line of JSON Lines, or the defaults.
+
+use std::collections::BTreeMap;
+
+use crate::domain::problem::{Position, Problem};
+
+use super::Limits;
+use super::fields::{Field, META, OPTIONS, suggestion};
+use super::placed::{Key, Placed, Shape};
+use super::row::Row;
+use super::typing::{Draft, Given};
+use super::wording::{quoted, shortened};
+
+/// Keys of a job that hold objects.
+const GROUPS: &[&str] = &["options", "meta"];
+
+/// Reads a job under `defaults`: its own fields win, options and meta key by key.
+pub(super) fn read(
+    job: Placed<'_>,
+    defaults: Option<&Row>,
+    limits: &Limits,
+) -> Result<Box<Row>, Vec<Problem>> {
+    if job.shape() != Shape::Object {
+        let found = shortened(job.text.trim());
+        let message = format!("found {found}, expected a job: an object such as {{\"prompt\": \"...\"}}");
+        return Err(vec![Problem::new(job.at, message)]);
+    }
+    let mut reading = Reading { draft: Draft::new(job.at, defaults, limits), given: Once::default() };
+    let walked = job.entries(&mut |key, value| reading.field(&key, value));
+    if let Err(problem) = walked {
+        reading.draft.refuse(problem);
+    }
+    reading.draft.finish()
+}
+
+/// Names that may be given once only, and where they were.
+#[derive(Debug, Default)]
+pub(super) struct Once(BTreeMap<String, Position>);
+
+impl Once {
+    /// Notes that `name` is given at `at`; a problem if it was before.
+    pub(super) fn first(&mut self, name: String, spelled: &str, at: Position) -> Result<(), Problem> {
+        let Some(before) = self.0.get(&name) else {
+            self.0.insert(name, at);
+            return Ok(());
+        };
+        let column = before.column.map(|column| format!(":{column}")).unwrap_or_default();
+        let message = format!("given twice, first at {}{column}; keep one", before.line);
+        Err(Problem::new(at, message).in_field(shortened(spelled)))
+    }
+}
+
+struct Reading<'l> {
+    draft: Draft<'l>,
+    given: Once,
+}
+
+impl Reading<'_> {
+    /// One key of the job.
+    fn field(&mut self, key: &Key, value: Placed<'_>) {
+        match key.name.as_str() {
+            "options" => self.group(key, value, &|name| (Field::option(name), OPTIONS)),
+            "meta" => self.group(key, value, &|name| (Field::Meta(name.to_owned()), META)),
+            name => match Field::bare(name) {
+                Some(field) => self.set(&field, name, key.at, value),
+                None => self.draft.refuse(unknown_key(key, GROUPS)),
+            },
+        }
+    }
+
+    /// The entries of `options` or `meta`.
+    fn group(&mut self, key: &Key, object: Placed<'_>, member: &dyn Fn(&str) -> (Field, &'static str)) {
+        if let Err(problem) = self.given.first(key.name.clone(), &key.name, key.at) {
+            return self.draft.refuse(problem);
+        }
+        if object.text == "null" {
+            return;
+        }
+        if object.shape() != Shape::Object {
+            let message = format!("found {}, expected an object", shortened(object.text));
+            return self.draft.refuse(Problem::new(object.at, message).in_field(&key.name));
+        }
+        let walked = object.entries(&mut |key, value| {
+            let (field, prefix) = member(&key.name);
+            self.set(&field, &format!("{prefix}{}", key.name), key.at, value);
+        });
+        if let Err(problem) = walked {
+            self.draft.refuse(problem);
+        }
+    }
+
+    fn set(&mut self, field: &Field, spelled: &str, key_at: Position, value: Placed<'_>) {
+        let canonical = field.canonical();
+        if let Err(problem) = self.given.first(canonical.clone(), spelled, key_at) {
+            return self.draft.refuse(problem);
+        }
+        match value.value() {
+            Ok(json) => self.draft.set(field, &canonical, spelled, value.at, Given::Json(json)),
+            Err(problem) => self.draft.refuse(problem.in_field(shortened(spelled))),
+        }
+    }
+}
+
+/// A key that is none of the known ones, of which `beside` are not in the table.
+fn unknown_key(key: &Key, beside: &[&'static str]) -> Problem {
+    let message = match suggestion(&key.name, beside) {
+        Some(near) => format!("unknown key; did you mean \"{near}\"?"),
+        None => "unknown key".to_owned(),
+    };
+    let name = quoted(&key.name);
+    let hint = format!(
+        "to send {name} to the service put it inside \"options\", to keep it for the results inside \"meta\""
+    );
+    Problem::new(key.at, message).in_field(shortened(&key.name)).hint(hint)
+}

@@ -1,0 +1,99 @@
+//! A JSON manifest: an array of jobs, or an object that holds one.
+//!
+//! The document is held whole, within [`Limits::max_json_bytes`]; its jobs are typed one at a time.
+//! One that is not JSON to its end is refused before its first job: no part of it can be trusted.
+
+use std::io::Read;
+
+use crate::domain::problem::{Position, Problem};
+
+use super::Limits;
+use super::placed::{Placed, Shape, Walk, next_element, offset_within};
+use super::row::{Header, ReadRow, Row};
+use super::source::{not_utf8, unreadable};
+use super::wording::{bytes, shortened};
+use super::{heading, job};
+
+/// The jobs of a document, in its order.
+#[derive(Debug)]
+pub(super) struct Jobs {
+    document: String,
+    defaults: Option<Box<Row>>,
+    limits: Limits,
+    /// Where to look for the next job, and what line and column that is.
+    offset: usize,
+    at: Position,
+}
+
+/// Reads the document and what it says about all its jobs.
+pub(super) fn open(source: impl Read, limits: &Limits) -> Result<(Header, Jobs), Vec<Problem>> {
+    let document = whole(source, limits.max_json_bytes).map_err(|problem| vec![problem])?;
+    let start = Placed::new(&document, Position::at(1, 1));
+    start.check_syntax().map_err(|problem| vec![about_lines(start, problem)])?;
+    let mut walk = Walk::new(start);
+    let value = document.trim();
+    let manifest = Placed::new(value, walk.to(offset_within(&document, value)));
+    let (header, defaults, jobs) = match manifest.shape() {
+        Shape::Array => (Header::default(), None, manifest),
+        Shape::Object => {
+            let heading = heading::read(manifest, limits)?;
+            (heading.header, heading.defaults, heading.jobs)
+        }
+        Shape::Scalar => return Err(vec![not_a_manifest(manifest)]),
+    };
+    let offset = offset_within(&document, jobs.text) + 1;
+    let at = Position::at(jobs.at.line, jobs.at.column.unwrap_or(1) + 1);
+    Ok((header, Jobs { document, defaults, limits: limits.clone(), offset, at }))
+}
+
+impl Iterator for Jobs {
+    type Item = ReadRow;
+
+    fn next(&mut self) -> Option<ReadRow> {
+        let element = match next_element(&self.document, self.offset) {
+            Ok(element) => element?,
+            Err(error) => {
+                return Some(ReadRow::Unreadable(Problem::new(self.at, format!("not JSON: {error}"))));
+            }
+        };
+        let begins = offset_within(&self.document, element);
+        let mut walk = Walk::resume(&self.document, self.offset, self.at);
+        let placed = Placed::new(element, walk.to(begins));
+        let row = job::read(placed, self.defaults.as_deref(), &self.limits);
+        self.offset = begins + element.len();
+        self.at = walk.to(self.offset);
+        Some(row.map_or_else(ReadRow::Bad, ReadRow::Good))
+    }
+}
+
+/// The whole text, if it is not too large and is text.
+fn whole(source: impl Read, most: usize) -> Result<String, Problem> {
+    let mut read = Vec::new();
+    let over = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    source.take(over).read_to_end(&mut read).map_err(|error| unreadable(Position::line(1), &error))?;
+    if read.len() > most {
+        let message = format!("the document is larger than {}", bytes(most));
+        return Err(Problem::new(Position::line(1), message).hint(
+            "write it as JSON Lines, one job a line, in a file named .jsonl: that is read as a stream",
+        ));
+    }
+    String::from_utf8(read)
+        .map_err(|error| not_utf8(error.as_bytes(), error.utf8_error().valid_up_to(), Position::at(1, 1)))
+}
+
+fn not_a_manifest(found: Placed<'_>) -> Problem {
+    let message =
+        format!("found {}, expected an array of jobs or an object with \"jobs\"", shortened(found.text));
+    Problem::new(found.at, message)
+}
+
+/// A document that is JSON Lines in truth is told its right name.
+fn about_lines(document: Placed<'_>, problem: Problem) -> Problem {
+    let first = document.text.trim_start().lines().next().unwrap_or_default();
+    let object = first.starts_with('{') && Placed::new(first, document.at).check_syntax().is_ok();
+    if object && problem.message.contains("trailing") {
+        problem.hint("one job a line is JSON Lines: name the file .jsonl")
+    } else {
+        problem
+    }
+}

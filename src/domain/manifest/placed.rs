@@ -1,0 +1,321 @@
+//! JSON with places: every key and value knows its line and column.
+//!
+//! A text is walked once per level of nesting, always forwards, so that reading stays linear however
+//! the text is broken into lines. Nothing is collected on the way: a caller sees one entry at a time.
+
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Map, Number, Value};
+
+use crate::domain::problem::{Position, Problem};
+
+use super::wording::{Complaint, quoted, shortened};
+
+/// A JSON text and where it begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placed<'a> {
+    pub text: &'a str,
+    pub at: Position,
+}
+
+/// A key of an object and where it stands.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub name: String,
+    pub at: Position,
+}
+
+/// What a JSON text is, by its first character.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Object,
+    Array,
+    Scalar,
+}
+
+impl<'a> Placed<'a> {
+    /// The whole of a text that begins at `at`.
+    pub(super) fn new(text: &'a str, at: Position) -> Placed<'a> {
+        Placed { text, at }
+    }
+
+    /// What the text is; a `Scalar` may also be no JSON at all.
+    pub(super) fn shape(self) -> Shape {
+        match self.text.trim_start().as_bytes().first() {
+            Some(b'{') => Shape::Object,
+            Some(b'[') => Shape::Array,
+            _ => Shape::Scalar,
+        }
+    }
+
+    /// Whether the whole text is one JSON value, and nothing behind it.
+    pub(super) fn check_syntax(self) -> Result<(), Problem> {
+        serde_json::from_str::<&RawValue>(self.text).map(drop).map_err(|error| self.broken(&error))
+    }
+
+    /// Shows `visit` each entry of the object, in the order of the text.
+    pub(super) fn entries(self, visit: &mut dyn FnMut(Key, Placed<'a>)) -> Result<(), Problem> {
+        let mut reader = serde_json::Deserializer::from_str(self.text);
+        let visitor = Entries { walk: Walk::new(self), visit };
+        reader.deserialize_map(visitor).and_then(|()| reader.end()).map_err(|error| self.broken(&error))
+    }
+
+    /// The text as a value: no key twice, no number that would lose digits.
+    pub(super) fn value(self) -> Result<Value, Problem> {
+        let Strict(value) = serde_json::from_str(self.text).map_err(|error| self.broken(&error))?;
+        if loses_digits(&value, self.text) {
+            let complaint = too_many_digits(self.text);
+            return Err(Problem::new(self.at, complaint.message));
+        }
+        Ok(value)
+    }
+
+    /// The parser's error as a problem at its own place.
+    fn broken(self, error: &serde_json::Error) -> Problem {
+        let at = Walk::new(self).to(offset_of(self.text, error.line(), error.column()));
+        Problem::new(at, reason(error))
+    }
+}
+
+/// A value from a text without places: what a CSV cell holds.
+pub(super) fn value_in_cell(text: &str) -> Result<Value, Complaint> {
+    let read = serde_json::from_str(text);
+    let Strict(value) =
+        read.map_err(|error| Complaint::new(format!("{}: {}", quoted(text), reason(&error))))?;
+    if loses_digits(&value, text) { Err(too_many_digits(text)) } else { Ok(value) }
+}
+
+/// The element of an array that begins at or after `offset`, which is behind the opening bracket, an
+/// element or the comma after one.
+pub(super) fn next_element(array: &str, offset: usize) -> Result<Option<&str>, serde_json::Error> {
+    let rest = array.get(offset..).unwrap_or_default().trim_start();
+    let rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+    if rest.is_empty() || rest.starts_with(']') {
+        return Ok(None);
+    }
+    let element = <&RawValue>::deserialize(&mut serde_json::Deserializer::from_str(rest))?;
+    Ok(Some(element.get()))
+}
+
+/// Where `part`, a slice of `whole`, begins in it.
+pub(super) fn offset_within(whole: &str, part: &str) -> usize {
+    (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize)
+}
+
+/// Follows a text forwards and knows line and column on the way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Walk<'a> {
+    text: &'a str,
+    offset: usize,
+    line: u64,
+    column: u64,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(start: Placed<'a>) -> Walk<'a> {
+        Walk::resume(start.text, 0, start.at)
+    }
+
+    /// Goes on from `offset` in `text`, which stands at `at`.
+    pub(super) fn resume(text: &'a str, offset: usize, at: Position) -> Walk<'a> {
+        Walk { text, offset, line: at.line, column: at.column.unwrap_or(1) }
+    }
+
+    /// The place of the character at `offset`; never goes back.
+    pub(super) fn to(&mut self, offset: usize) -> Position {
+        for character in self.text.get(self.offset..offset).unwrap_or_default().chars() {
+            if character == '\n' {
+                self.line += 1;
+                self.column = 1;
+            } else {
+                self.column += 1;
+            }
+        }
+        self.offset = self.offset.max(offset);
+        Position::at(self.line, self.column)
+    }
+}
+
+/// The parser counts lines and bytes from the start of its text.
+fn offset_of(text: &str, line: usize, column: usize) -> usize {
+    let lines_before = line.saturating_sub(1);
+    let line_start: usize = text.split_inclusive('\n').take(lines_before).map(str::len).sum();
+    let mut offset = (line_start + column.saturating_sub(1)).min(text.len());
+    while !text.is_char_boundary(offset) {
+        offset -= 1;
+    }
+    offset
+}
+
+/// What the parser says, without its own idea of the place.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let said = text.strip_suffix(&place).unwrap_or(&text);
+    match said.strip_prefix(TWICE) {
+        Some(key) => format!("the key {key} is given twice"),
+        None => format!("not JSON: {}", said.replace("EOF", "the text ends")),
+    }
+}
+
+/// Marks the one error that is ours and not the parser's.
+const TWICE: &str = "twice: ";
+
+/// Whether a whole number was read as a fraction because it does not fit.
+fn loses_digits(value: &Value, text: &str) -> bool {
+    let whole = || text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    matches!(value, Value::Number(number) if number.is_f64()) && whole()
+}
+
+fn too_many_digits(text: &str) -> Complaint {
+    let found = shortened(text.trim());
+    Complaint::new(format!("{found} has more digits than a JSON number keeps exactly; write it as text"))
+}
+
+/// Hands the entries of an object on, one by one.
+struct Entries<'a, 'v> {
+    walk: Walk<'a>,
+    visit: &'v mut dyn FnMut(Key, Placed<'a>),
+}
+
+impl<'a> Visitor<'a> for Entries<'a, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some((key, value)) = map.next_entry::<&'a RawValue, &'a RawValue>()? {
+            let name: String = serde_json::from_str(key.get()).map_err(de::Error::custom)?;
+            let text = self.walk.text;
+            let key = Key { name, at: self.walk.to(offset_within(text, key.get())) };
+            let at = self.walk.to(offset_within(text, value.get()));
+            (self.visit)(key, Placed::new(value.get(), at));
+        }
+        Ok(())
+    }
+}
+
+/// A value in which no object gives a key twice, however deep.
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Strict, D::Error> {
+        deserializer.deserialize_any(StrictVisitor).map(Strict)
+    }
+}
+
+struct StrictVisitor;
+
+impl<'de> Visitor<'de> for StrictVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
+        Ok(Value::Bool(flag))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::from(number))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::from(number))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(number).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::String(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Value, E> {
+        Ok(Value::String(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Strict(value)) = list.next_element()? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut values = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if values.contains_key(&key) {
+                return Err(de::Error::custom(format_args!("{TWICE}{}", quoted(&key))));
+            }
+            let Strict(value) = map.next_value()?;
+            values.insert(key, value);
+        }
+        Ok(Value::Object(values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(text: &str) -> Placed<'_> {
+        Placed::new(text, Position::at(1, 1))
+    }
+
+    #[test]
+    fn entries_know_their_places() {
+        let text = "{\"a\": 1,\n  \"ü\" : \"x\", \"b\":\n[2]}";
+        let mut seen = Vec::new();
+        let visited = start(text).entries(&mut |key, value| {
+            let place = |at: Position| format!("{}:{}", at.line, at.column.unwrap());
+            seen.push(format!("{} {} {} {}", key.name, place(key.at), value.text, place(value.at)));
+        });
+        assert_eq!(visited, Ok(()));
+        assert_eq!(seen, ["a 1:2 1 1:7", "ü 2:3 \"x\" 2:9", "b 2:14 [2] 3:1"]);
+    }
+
+    #[test]
+    fn values_are_strict() {
+        let check = |text: &str, expected: Result<&str, &str>| {
+            let found = start(text).value();
+            let shown = found.map(|value| value.to_string()).map_err(|problem| problem.to_string());
+            assert_eq!(shown.as_deref().map_err(String::as_str), expected);
+        };
+        check(r#"{"b":[1,2.5,null],"a":"ü"}"#, Ok(r#"{"a":"ü","b":[1,2.5,null]}"#));
+        check("{\"a\":\n {\"b\":1,\"b\":2}}", Err("2:11: the key \"b\" is given twice"));
+        check(
+            "123456789012345678901234567890",
+            Err(
+                "1:1: 123456789012345678901234567890 has more digits than a JSON number keeps exactly; write it as text",
+            ),
+        );
+        check("1e30", Ok("1e+30"));
+        check("{\"a\":1", Err("1:6: not JSON: the text ends while parsing an object"));
+        check("[1] 2", Err("1:5: not JSON: trailing characters"));
+        check(&"[".repeat(500), Err("1:128: not JSON: recursion limit exceeded"));
+    }
+
+    #[test]
+    fn elements_come_one_by_one() {
+        let text = r#"[ {"a":1} ,2, "x]" ]"#;
+        let mut found = Vec::new();
+        let mut offset = 1;
+        while let Some(element) = next_element(text, offset).unwrap() {
+            found.push(element);
+            offset = offset_within(text, element) + element.len();
+        }
+        assert_eq!(found, [r#"{"a":1}"#, "2", "\"x]\""]);
+    }
+}

@@ -1,0 +1,384 @@
+//! From a name and what was written beside it to a typed field of a row.
+//!
+//! CSV cells and JSON values meet here, so that the same row means the same in every format.
+
+use serde_json::{Map, Number, Value};
+
+use crate::domain::credits::Credits;
+use crate::domain::problem::{Position, Problem};
+use crate::domain::request::{Kind, Request};
+
+use super::fields::{BodyText, Field, OptionType, Slot};
+use super::placed::value_in_cell;
+use super::row::{Deadline, Row};
+use super::wording::{Complaint, Problems, named, nearest, quoted};
+use super::{Limits, deadline};
+
+/// Longest `id`, in characters.
+const ID_CHARS: usize = 200;
+
+/// What a manifest gives for a field.
+#[derive(Debug, Clone)]
+pub(super) enum Given<'a> {
+    /// A CSV cell: trimmed and not empty.
+    Cell(&'a str),
+    /// A JSON value.
+    Json(Value),
+}
+
+impl Given<'_> {
+    /// As a message names it.
+    fn named(&self) -> String {
+        match self {
+            Given::Cell(cell) => quoted(cell),
+            Given::Json(value) => named(value),
+        }
+    }
+}
+
+/// A row on its way: fields come in one by one, problems are kept, and at the end it is one or the
+/// other.
+#[derive(Debug)]
+pub(super) struct Draft<'l> {
+    row: Row,
+    problems: Problems,
+    limits: &'l Limits,
+}
+
+impl<'l> Draft<'l> {
+    /// A row in which nothing is given yet but what the manifest's defaults say.
+    pub(super) fn new(position: Position, defaults: Option<&Row>, limits: &'l Limits) -> Draft<'l> {
+        let row = match defaults {
+            Some(defaults) => Row { position, ..defaults.clone() },
+            None => Row::at(position),
+        };
+        Draft { row, problems: Problems::default(), limits }
+    }
+
+    /// Takes what is given for `field`, whose canonical name is `canonical` and which the manifest
+    /// spells `spelled`.
+    pub(super) fn set(
+        &mut self,
+        field: &Field,
+        canonical: &str,
+        spelled: &str,
+        at: Position,
+        given: Given<'_>,
+    ) {
+        self.row.places.insert(canonical.to_owned(), at);
+        if let Err(complaint) = assign(&mut self.row, field, given, self.limits) {
+            self.refuse(complaint.of(spelled, at));
+        }
+    }
+
+    /// Keeps a problem; the row is bad.
+    pub(super) fn refuse(&mut self, problem: Problem) {
+        self.problems.push(problem);
+    }
+
+    /// The row, or everything wrong with it.
+    pub(super) fn finish(self) -> Result<Box<Row>, Vec<Problem>> {
+        if self.problems.is_empty() { Ok(Box::new(self.row)) } else { Err(self.problems.into_vec()) }
+    }
+}
+
+/// Blank text leaves what is there; `null` takes it away; all else replaces it.
+fn assign(row: &mut Row, field: &Field, given: Given<'_>, limits: &Limits) -> Result<(), Complaint> {
+    if matches!(given, Given::Json(Value::Null)) {
+        clear(row, field);
+        return Ok(());
+    }
+    match field {
+        Field::Known(known) => assign_known(row, known.slot, given, limits),
+        Field::Documented(known, accepts) => {
+            replace(&mut row.request.options, known.name, option(*accepts, &given)?);
+            Ok(())
+        }
+        Field::Forwarded(name) => {
+            replace(&mut row.request.options, name, Some(forwarded(given)?));
+            Ok(())
+        }
+        Field::Meta(name) => {
+            replace(&mut row.meta, name, meta(given)?);
+            Ok(())
+        }
+    }
+}
+
+fn assign_known(row: &mut Row, slot: Slot, given: Given<'_>, limits: &Limits) -> Result<(), Complaint> {
+    match slot {
+        Slot::Id => keep(&mut row.id, id(&given)?),
+        Slot::Kind => keep(&mut row.kind, kind(&given)?),
+        Slot::Count => keep_value(&mut row.count, count(&given, limits.max_count)?),
+        Slot::Priority => keep(&mut row.priority, priority(&given)?),
+        Slot::Deadline => keep(&mut row.deadline, instant_or_span(&given)?),
+        Slot::MaxCredits => keep(&mut row.max_credits, credits(&given)?),
+        Slot::Body(which) => keep(body(&mut row.request, which), text(&given)?),
+        Slot::ImageUrls => keep_value(&mut row.request.image_urls, list(given)?),
+        Slot::VideoUrls => keep_value(&mut row.request.video_urls, list(given)?),
+        Slot::Option(_) => {}
+    }
+    Ok(())
+}
+
+fn clear(row: &mut Row, field: &Field) {
+    match field {
+        Field::Known(known) => match known.slot {
+            Slot::Id => row.id = None,
+            Slot::Kind => row.kind = None,
+            Slot::Count => row.count = 1,
+            Slot::Priority => row.priority = None,
+            Slot::Deadline => row.deadline = None,
+            Slot::MaxCredits => row.max_credits = None,
+            Slot::Body(which) => *body(&mut row.request, which) = None,
+            Slot::ImageUrls => row.request.image_urls.clear(),
+            Slot::VideoUrls => row.request.video_urls.clear(),
+            Slot::Option(_) => {}
+        },
+        Field::Documented(known, _) => drop(row.request.options.remove(known.name)),
+        Field::Forwarded(name) => drop(row.request.options.remove(name)),
+        Field::Meta(name) => drop(row.meta.remove(name)),
+    }
+}
+
+fn body(request: &mut Request, which: BodyText) -> &mut Option<String> {
+    match which {
+        BodyText::Model => &mut request.model,
+        BodyText::Prompt => &mut request.prompt,
+        BodyText::Text => &mut request.text,
+        BodyText::VoiceId => &mut request.voice_id,
+        BodyText::Mode => &mut request.mode,
+        BodyText::Scene => &mut request.scene,
+    }
+}
+
+fn keep<T>(place: &mut Option<T>, found: Option<T>) {
+    if found.is_some() {
+        *place = found;
+    }
+}
+
+fn keep_value<T>(place: &mut T, found: Option<T>) {
+    if let Some(found) = found {
+        *place = found;
+    }
+}
+
+fn replace(map: &mut Map<String, Value>, name: &str, found: Option<Value>) {
+    if let Some(found) = found {
+        map.insert(name.to_owned(), found);
+    }
+}
+
+/// Trimmed; none when nothing is left.
+pub(super) fn text(given: &Given<'_>) -> Result<Option<String>, Complaint> {
+    let found = match given {
+        Given::Cell(cell) => (*cell).to_owned(),
+        Given::Json(Value::String(text)) => text.trim().to_owned(),
+        Given::Json(_) => return Err(Complaint::expected(&given.named(), "text")),
+    };
+    if found.contains('\0') {
+        return Err(Complaint::expected(&quoted(&found), "text without NUL characters"));
+    }
+    Ok(Some(found).filter(|text| !text.is_empty()))
+}
+
+/// A label; a whole number will do as one.
+fn id(given: &Given<'_>) -> Result<Option<String>, Complaint> {
+    let found = match given {
+        Given::Json(Value::Number(number)) if !number.is_f64() => Some(number.to_string()),
+        other => text(other)?,
+    };
+    let Some(found) = found else { return Ok(None) };
+    let length = found.chars().count();
+    if length > ID_CHARS {
+        let found = format!("{length} characters");
+        return Err(Complaint::expected(&found, &format!("an id of at most {ID_CHARS} characters")));
+    }
+    if found.contains(char::is_control) {
+        return Err(Complaint::expected(&quoted(&found), "an id on one line, without control characters"));
+    }
+    Ok(Some(found))
+}
+
+fn kind(given: &Given<'_>) -> Result<Option<Kind>, Complaint> {
+    let Some(found) = text(given)? else { return Ok(None) };
+    found.parse().map(Some).map_err(|_| {
+        let names = Kind::ALL.map(Kind::name);
+        Complaint::new(not_one_of(&found, &names))
+    })
+}
+
+/// `found "vidoe", did you mean "video"? one of ...`
+pub(super) fn not_one_of(found: &str, names: &[&str]) -> String {
+    let accepted = names.join(", ");
+    match nearest(found, names.iter().copied()) {
+        Some(near) => format!("found {}, did you mean \"{near}\"? one of {accepted}", quoted(found)),
+        None => format!("found {}, expected one of {accepted}", quoted(found)),
+    }
+}
+
+fn count(given: &Given<'_>, most: u32) -> Result<Option<u32>, Complaint> {
+    let accepted = format!("a whole number from 1 to {most}");
+    whole(given, &accepted, |number| u32::try_from(number).ok().filter(|count| (1..=most).contains(count)))
+}
+
+pub(super) fn priority(given: &Given<'_>) -> Result<Option<i8>, Complaint> {
+    whole(given, "a whole number from -128 to 127", |number| i8::try_from(number).ok())
+}
+
+pub(super) fn credits(given: &Given<'_>) -> Result<Option<Credits>, Complaint> {
+    whole(given, "a whole number of credits, 0 or more", |number| u64::try_from(number).ok().map(Credits))
+}
+
+pub(super) fn instant_or_span(given: &Given<'_>) -> Result<Option<Deadline>, Complaint> {
+    let found = match given {
+        Given::Json(Value::Number(number)) => Some(number.to_string()),
+        other => text(other)?,
+    };
+    found.map(|found| deadline::parse(&found)).transpose()
+}
+
+/// A whole number that `convert` accepts.
+pub(super) fn whole<T>(
+    given: &Given<'_>,
+    accepted: &str,
+    convert: impl Fn(i128) -> Option<T>,
+) -> Result<Option<T>, Complaint> {
+    let number = whole_number(given).and_then(convert);
+    number.map(Some).ok_or_else(|| Complaint::expected(&given.named(), accepted))
+}
+
+fn whole_number(given: &Given<'_>) -> Option<i128> {
+    match given {
+        Given::Cell(cell) => whole_in_text(cell),
+        Given::Json(Value::Number(number)) => whole_in_text(&number.to_string()),
+        Given::Json(_) => None,
+    }
+}
+
+/// `3`, and `3.0` as spreadsheets and data frames write it.
+fn whole_in_text(text: &str) -> Option<i128> {
+    let digits = match text.split_once('.') {
+        Some((digits, zeros)) if !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0') => digits,
+        Some(_) => return None,
+        None => text,
+    };
+    let starts_like_a_number = digits.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+    digits.parse().ok().filter(|_| starts_like_a_number)
+}
+
+/// `true` or `false`; a spreadsheet's `TRUE` and `FALSE` are the same.
+pub(super) fn flag(given: &Given<'_>) -> Result<Option<bool>, Complaint> {
+    let found = match given {
+        Given::Cell(cell) => flag_in_cell(cell),
+        Given::Json(value) => value.as_bool(),
+    };
+    found.map(Some).ok_or_else(|| Complaint::expected(&given.named(), "true or false"))
+}
+
+fn flag_in_cell(cell: &str) -> Option<bool> {
+    match cell {
+        "true" | "TRUE" => Some(true),
+        "false" | "FALSE" => Some(false),
+        _ => None,
+    }
+}
+
+/// A documented option; none when it is blank.
+fn option(accepts: OptionType, given: &Given<'_>) -> Result<Option<Value>, Complaint> {
+    match accepts {
+        OptionType::Text => Ok(text(given)?.map(Value::String)),
+        OptionType::Duration => duration(given),
+        OptionType::Flag => Ok(flag(given)?.map(Value::Bool)),
+        OptionType::Number => number(given).map(Some),
+    }
+}
+
+/// `8`, `8s`: the service takes both, as a whole number and as text.
+fn duration(given: &Given<'_>) -> Result<Option<Value>, Complaint> {
+    if let Some(seconds) = whole_number(given).and_then(|seconds| u64::try_from(seconds).ok()) {
+        return Ok(Some(Value::from(seconds)));
+    }
+    match given {
+        Given::Json(other) if !other.is_string() => {
+            Err(Complaint::expected(&given.named(), "text such as \"8s\" or a whole number of seconds"))
+        }
+        given => Ok(text(given)?.map(Value::String)),
+    }
+}
+
+/// A JSON number; one without a fraction is whole, so that `5` and `5.0` are the same request.
+fn number(given: &Given<'_>) -> Result<Value, Complaint> {
+    let found = match given {
+        Given::Cell(cell) => serde_json::from_str::<Number>(cell).ok(),
+        Given::Json(Value::Number(number)) => Some(number.clone()),
+        Given::Json(_) => None,
+    };
+    let found = found.ok_or_else(|| Complaint::expected(&given.named(), "a number such as 5 or 0.5"))?;
+    let whole = whole_in_text(&found.to_string()).and_then(|whole| i64::try_from(whole).ok());
+    Ok(whole.map_or(Value::Number(found), Value::from))
+}
+
+/// An option that is not documented. In a CSV cell `true`, `false` and numbers are themselves, what
+/// begins with `[`, `{` or `"` is JSON, and the rest is text.
+fn forwarded(given: Given<'_>) -> Result<Value, Complaint> {
+    let cell = match given {
+        Given::Json(value) => return Ok(value),
+        Given::Cell(cell) => cell,
+    };
+    if let Some(flag) = flag_in_cell(cell) {
+        return Ok(Value::Bool(flag));
+    }
+    if cell.starts_with(['[', '{', '"']) {
+        return value_in_cell(cell)
+            .map_err(|complaint| complaint.hint("text that begins so is written as a JSON string"));
+    }
+    if serde_json::from_str::<Number>(cell).is_ok() {
+        return value_in_cell(cell).or_else(|_| Ok(Value::String(cell.to_owned())));
+    }
+    text(&Given::Cell(cell)).map(|text| text.map_or(Value::Null, Value::String))
+}
+
+/// A CSV cell stays text, whatever it looks like: `007` and `1.10` are keys to join on.
+fn meta(given: Given<'_>) -> Result<Option<Value>, Complaint> {
+    match given {
+        Given::Cell(_) => Ok(text(&given)?.map(Value::String)),
+        Given::Json(value) => Ok(Some(value)),
+    }
+}
+
+/// A list of texts: a JSON array, or one text whose items stand between white space.
+fn list(given: Given<'_>) -> Result<Option<Vec<String>>, Complaint> {
+    let items = match given {
+        Given::Cell(cell) if cell.starts_with('[') => listed(value_in_cell(cell)?)?,
+        Given::Cell(cell) => spaced(cell),
+        Given::Json(Value::String(text)) if text.trim().is_empty() => return Ok(None),
+        Given::Json(Value::String(text)) => spaced(&text),
+        Given::Json(value) => listed(value)?,
+    };
+    for item in &items {
+        let runs_on = item.contains(",http://") || item.contains(",https://");
+        if runs_on || item.ends_with([',', ';']) || item.contains('\0') {
+            return Err(Complaint::expected(
+                &quoted(item),
+                "URLs separated by white space, or a JSON array of texts",
+            ));
+        }
+    }
+    Ok(Some(items))
+}
+
+fn spaced(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn listed(value: Value) -> Result<Vec<String>, Complaint> {
+    let accepted = "a list of texts";
+    let Value::Array(items) = value else { return Err(Complaint::expected(&named(&value), accepted)) };
+    let item = |item: Value| match item {
+        Value::String(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
+        other => Err(Complaint::expected(&format!("{} in a list", named(&other)), accepted)),
+    };
+    items.into_iter().map(item).collect()
+}

@@ -1,0 +1,189 @@
+//! How problems speak: what was found, made fit to print, and the nearest name that is known.
+
+use serde_json::Value;
+
+use crate::domain::problem::{Position, Problem};
+
+/// Found text is shown up to this many characters.
+const SHOWN_CHARS: usize = 60;
+
+/// Of one row, or of one heading, so many problems are told one by one; the rest is counted.
+const TOLD_PROBLEMS: usize = 100;
+
+/// Names longer than this are not compared with the known ones: nobody mistypes at such length.
+const COMPARED_CHARS: usize = 64;
+
+/// Below this likeness (Jaro-Winkler) a name is not what was meant.
+const LIKENESS: f64 = 0.85;
+
+/// What is wrong with one value, before it is known where the value stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Complaint {
+    /// What was found and what would be accepted.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<&'static str>,
+}
+
+impl Complaint {
+    /// `found X, expected Y`.
+    pub(super) fn expected(found: &str, accepted: &str) -> Complaint {
+        Complaint::new(format!("found {found}, expected {accepted}"))
+    }
+
+    pub(super) fn new(message: impl Into<String>) -> Complaint {
+        Complaint { message: message.into(), hint: None }
+    }
+
+    #[must_use]
+    pub(super) fn hint(mut self, hint: &'static str) -> Complaint {
+        self.hint = Some(hint);
+        self
+    }
+
+    /// The complaint as a problem of `field`, which stands at `position`.
+    pub(super) fn of(self, field: &str, position: Position) -> Problem {
+        let problem = Problem::new(position, self.message).in_field(shortened(field));
+        match self.hint {
+            Some(hint) => problem.hint(hint),
+            None => problem,
+        }
+    }
+}
+
+/// The problems of one row or heading: bounded, whatever the bytes say.
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    told: Vec<Problem>,
+    untold: u64,
+}
+
+impl Problems {
+    pub(super) fn push(&mut self, problem: Problem) {
+        if self.told.len() < TOLD_PROBLEMS {
+            self.told.push(problem);
+        } else {
+            self.untold += 1;
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.told.is_empty()
+    }
+
+    /// All of them, in the order of the manifest, the untold ones as a number.
+    pub(super) fn into_vec(mut self) -> Vec<Problem> {
+        self.told.sort_by_key(|problem| problem.position);
+        if let (untold @ 1.., Some(last)) = (self.untold, self.told.last()) {
+            let more = Problem::new(last.position, format!("and {untold} more problems like these"));
+            self.told.push(more);
+        }
+        self.told
+    }
+}
+
+/// `text` in quotes, shortened, with its control characters escaped.
+pub(super) fn quoted(text: &str) -> String {
+    format!("\"{}\"", shortened(text))
+}
+
+/// `text` shortened, with its control characters escaped.
+pub(super) fn shortened(text: &str) -> String {
+    let mut shown = String::new();
+    for (index, character) in text.chars().enumerate() {
+        if index == SHOWN_CHARS {
+            shown.push('…');
+            break;
+        }
+        if character.is_control() {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// A JSON value as a message names it.
+pub(super) fn named(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => quoted(text),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+/// The one of `names` that `found` was probably meant to be.
+pub(super) fn nearest<'n>(found: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    if found.chars().count() > COMPARED_CHARS {
+        return None;
+    }
+    let found = plain(found);
+    let scored = names.into_iter().map(|name| (strsim::jaro_winkler(&found, &plain(name)), name));
+    let best = scored.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    (best.0 >= LIKENESS).then_some(best.1)
+}
+
+/// A name without what people vary: case, and what stands between its words.
+fn plain(name: &str) -> String {
+    let letters = name.chars().filter(|character| !matches!(character, '_' | '-' | ' '));
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+/// A byte count in the largest unit that divides it.
+pub(super) fn bytes(count: usize) -> String {
+    const KIB: usize = 1 << 10;
+    const MIB: usize = 1 << 20;
+    match count {
+        0 => "0 bytes".to_owned(),
+        _ if count.is_multiple_of(MIB) => format!("{} MiB", count / MIB),
+        _ if count.is_multiple_of(KIB) => format!("{} KiB", count / KIB),
+        _ => format!("{count} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn found_text_is_short_and_printable() {
+        assert_eq!(quoted("a\u{7}b\n"), r#""a\u{7}b\n""#);
+        assert_eq!(quoted("Übermut 🎬"), "\"Übermut 🎬\"");
+        assert_eq!(shortened(&"x".repeat(100)).chars().count(), SHOWN_CHARS + 1);
+    }
+
+    #[test]
+    fn a_name_is_guessed_only_when_it_is_near() {
+        let names = ["duration", "image_urls", "voice_id", "duration_seconds"];
+        let check = |found, expected| assert_eq!(nearest(found, names), expected, "{found}");
+        check("durration", Some("duration"));
+        check("Duration", Some("duration"));
+        check("image-url", Some("image_urls"));
+        check("voice", Some("voice_id"));
+        check("durationSeconds", Some("duration_seconds"));
+        check("banana", None);
+        check(&"duration".repeat(100), None);
+    }
+
+    #[test]
+    fn problems_are_bounded() {
+        let mut problems = Problems::default();
+        for line in 0..250 {
+            problems.push(Problem::new(Position::line(line), "bad"));
+        }
+        let told = problems.into_vec();
+        assert_eq!(told.len(), TOLD_PROBLEMS + 1);
+        assert_eq!(told[TOLD_PROBLEMS].message, "and 150 more problems like these");
+    }
+
+    #[test]
+    fn byte_counts_read_well() {
+        assert_eq!(bytes(1 << 20), "1 MiB");
+        assert_eq!(bytes(4096), "4 KiB");
+        assert_eq!(bytes(100), "100 bytes");
+    }
+}
