@@ -7,6 +7,7 @@
 //! 2. [`emulator`]: the service itself, offline. Imports nothing from the other rooms.
 
 pub mod api;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;

@@ -1,3 +1,14 @@
 //! The `callsheet` program.
 
-fn main() {}
+use callsheet::cli;
+use callsheet::cli::exit::Exit;
+
+fn main() -> Exit {
+    // A half-dead process that holds credits is worse than one that restarts and resumes.
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+    cli::main()
+}

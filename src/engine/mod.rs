@@ -8,6 +8,7 @@ mod download;
 mod report;
 mod spooled;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 pub use self::report::write_results;
 use crate::api::{DownloadError, Downloads, Service};
 use crate::clock::Clock;
-use crate::domain::ids::{BatchName, IdempotencyKey};
+use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::engine::conductor::{Conductor, ConductorError, Effect, Input, Settings, Standstill, Turn};
@@ -99,7 +100,8 @@ pub struct Glance<'a> {
 }
 
 impl Engine {
-    /// Loads the open jobs of the state: a restart is not a special path.
+    /// Loads the open jobs of the state: a restart is not a special path. With `only`, no other
+    /// batch is worked on; what others hold and have spent counts all the same.
     ///
     /// # Errors
     /// [`StoreError`] when the state cannot be read.
@@ -108,14 +110,16 @@ impl Engine {
         outside: Outside,
         settings: Settings,
         clock: Clock,
+        only: Option<&BTreeSet<BatchNo>>,
     ) -> Result<Engine, StoreError> {
         let mut conductor = Conductor::new(settings, store.total()?);
-        for batch in store.batches()? {
+        let is_ours = |no: BatchNo| only.is_none_or(|only| only.contains(&no));
+        for batch in store.batches()?.into_iter().filter(|batch| is_ours(batch.no)) {
             conductor.take_batch(batch);
         }
         let now = clock.now();
         let mut spooled = spooled::Specs::new(&store);
-        for record in store.open_jobs()? {
+        for record in store.open_jobs()?.into_iter().filter(|record| is_ours(record.key.batch)) {
             if let Some(day) = record.job.day.filter(|day| !conductor.knows_day(*day)) {
                 conductor.know_day(day, store.day(day)?);
             }

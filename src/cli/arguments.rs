@@ -1,0 +1,120 @@
+//! What can be typed.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use url::Url;
+
+use crate::cli::exit;
+use crate::domain::ids::BatchName;
+
+/// Turns manifests into finished media files, and pays for each once.
+#[derive(Debug, Parser)]
+#[command(name = "callsheet", version, after_help = exit::HELP, subcommand_required = true)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    pub(super) global: Global,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub(super) struct Global {
+    /// Configuration file [default: ./callsheet.toml, then /etc/callsheet/callsheet.toml]
+    #[arg(long, global = true, env = "CALLSHEET_CONFIG", value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Base address of the service
+    #[arg(long, global = true, env = "CALLSHEET_BASE_URL", value_name = "URL")]
+    pub(super) base_url: Option<Url>,
+    /// Where the state lies [default: state]
+    #[arg(long, global = true, env = "CALLSHEET_STATE", value_name = "DIR")]
+    pub(super) state: Option<PathBuf>,
+    /// Where outputs go [default: output]
+    #[arg(long, global = true, env = "CALLSHEET_OUTPUT", value_name = "DIR")]
+    pub(super) output: Option<PathBuf>,
+    /// Data as JSON on stdout
+    #[arg(long, global = true, env = "CALLSHEET_JSON")]
+    pub(super) json: bool,
+    /// What is logged to stderr: error, warn, info, debug or trace
+    #[arg(long, global = true, env = "CALLSHEET_LOG_LEVEL", value_name = "LEVEL")]
+    pub(super) log_level: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Plan manifests, run them to the end with progress, and exit
+    Run(RunCommand),
+    /// The whole service, offline, on a loopback port
+    Emulator(EmulatorCommand),
+}
+
+/// Reads the manifests, makes every row's intent durable, submits, polls, downloads, and leaves one
+/// finished file a row in the output folder. Running the same command again resumes what is not
+/// finished and pays for nothing twice.
+#[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
+pub(super) struct RunCommand {
+    /// Manifests: .csv, .json, .jsonl or .ndjson
+    #[arg(required = true, value_name = "MANIFEST")]
+    pub(super) manifests: Vec<PathBuf>,
+    /// Work offline against the built-in emulator of the service
+    #[arg(long, env = "CALLSHEET_EMULATOR", conflicts_with = "base_url")]
+    pub(super) emulator: bool,
+    /// How much faster than real time the emulator works
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR", requires = "emulator")]
+    pub(super) emulator_speed: f64,
+    /// Name of the batch [default: what the manifest says, or its file name]
+    #[arg(long, env = "CALLSHEET_BATCH", value_name = "NAME")]
+    pub(super) batch: Option<BatchName>,
+    /// The most the batch may spend, in credits [default: what its plan comes to]
+    #[arg(long, env = "CALLSHEET_BUDGET", value_name = "CREDITS")]
+    pub(super) budget: Option<u64>,
+    /// One bad row refuses the whole manifest
+    #[arg(long, env = "CALLSHEET_STRICT")]
+    pub(super) strict: bool,
+    /// Hand a state over that was begun with another service
+    #[arg(long)]
+    pub(super) adopt_state: bool,
+}
+
+/// Serves the service's API for newcomers, pipelines and tests. `callsheet run --emulator` starts one
+/// by itself; this command is for other clients.
+#[derive(Debug, Args)]
+pub(super) struct EmulatorCommand {
+    /// Where the API listens
+    #[arg(long, default_value = "127.0.0.1:8787", value_name = "ADDRESS")]
+    pub(super) listen: SocketAddr,
+    /// Where results are served: another origin than the API's
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    pub(super) media_listen: SocketAddr,
+    /// Credits on the account at the beginning
+    #[arg(long, default_value_t = 10_000)]
+    pub(super) credits: u64,
+    /// Plan of the account
+    #[arg(long, value_enum, default_value_t = PlanName::None)]
+    pub(super) plan: PlanName,
+    /// 1 takes plausible time, 20 is twenty times faster
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
+    pub(super) speed: f64,
+    /// Where account, keys and tasks outlive the process
+    #[arg(long, value_name = "DIR")]
+    pub(super) emulator_state: Option<PathBuf>,
+    /// What goes wrong: calm, flaky-network, storm, or a file
+    #[arg(long, value_name = "PLAN")]
+    pub(super) faults: Option<String>,
+    /// A recorded catalog to serve instead of the built-in one
+    #[arg(long, value_name = "FILE")]
+    pub(super) catalog: Option<PathBuf>,
+    /// Decides ids, jitter and the look of results
+    #[arg(long, default_value_t = 0)]
+    pub(super) seed: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum PlanName {
+    None,
+    Pro,
+    Ultra,
+}

@@ -1,0 +1,131 @@
+//! Errors as people read them: what failed, what to do next, and the exit code.
+
+use anstream::eprintln;
+
+use crate::api::{ClientError, ServiceError};
+use crate::cli::exit::Exit;
+use crate::cli::printable;
+use crate::config::ConfigError;
+use crate::engine::EngineError;
+use crate::intake::IntakeError;
+use crate::intake::catalogs::CatalogError;
+use crate::store::StoreError;
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+pub(super) struct Failure {
+    exit: Exit,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    pub(super) fn new(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure { exit, message: message.into(), hint: None }
+    }
+
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Says it on stderr.
+    pub(super) fn report(self) -> Exit {
+        eprintln!("error: {}", printable(&self.message));
+        if let Some(hint) = self.hint {
+            eprintln!("hint: {}", printable(&hint));
+        }
+        self.exit
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        Failure::new(Exit::Usage, error.to_string())
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        Failure::new(Exit::Usage, error.to_string())
+    }
+}
+
+impl From<ServiceError> for Failure {
+    fn from(error: ServiceError) -> Failure {
+        let message = error.to_string();
+        match error {
+            ServiceError::Unauthorised(_) => {
+                Failure::new(Exit::Unauthorised, message).hint("set CALLSHEET_API_KEY to a valid key")
+            }
+            ServiceError::Unreachable { .. } => Failure::new(Exit::Unreachable, message)
+                .hint("check --base-url and the network; --emulator works offline"),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        let message = error.to_string();
+        match &error {
+            StoreError::InUse { .. } => Failure::new(Exit::Usage, message)
+                .hint("wait for that process to end, or name another state with --state"),
+            StoreError::Foreign { .. } => {
+                Failure::new(Exit::Usage, message).hint("name an empty or missing folder with --state")
+            }
+            StoreError::OtherVersion { .. } => Failure::new(Exit::Usage, message)
+                .hint("use the version that wrote it, or name another state with --state"),
+            StoreError::OtherService { .. } => Failure::new(Exit::Usage, message).hint(
+                "keys and tasks of one service mean nothing to another; name another state with --state, or \
+                 hand this one over with --adopt-state",
+            ),
+            StoreError::Damaged { .. } => Failure::new(Exit::Disk, message).hint(
+                "nothing was sent; move the folder aside and run the manifests again: keys are derived from \
+                 them, so nothing that was paid for is bought again",
+            ),
+            StoreError::Io { .. } | StoreError::Database { .. } if error.is_disk() => {
+                Failure::new(Exit::Disk, message)
+                    .hint("make room or grant the rights; the same command resumes")
+            }
+            StoreError::Io { .. } | StoreError::Database { .. } => Failure::new(Exit::Disk, message),
+        }
+    }
+}
+
+impl From<IntakeError> for Failure {
+    fn from(error: IntakeError) -> Failure {
+        match error {
+            IntakeError::Store(error) => error.into(),
+            IntakeError::Changed { .. } => {
+                Failure::new(Exit::Usage, error.to_string()).hint("run it again once the file is complete")
+            }
+            IntakeError::BatchName(_) => {
+                Failure::new(Exit::Usage, error.to_string()).hint("name the batch with --batch")
+            }
+            IntakeError::Unreadable { .. } | IntakeError::NotAFile { .. } => {
+                Failure::new(Exit::Usage, error.to_string())
+            }
+        }
+    }
+}
+
+impl From<CatalogError> for Failure {
+    fn from(error: CatalogError) -> Failure {
+        match error {
+            CatalogError::Service(error) => error.into(),
+            CatalogError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Failure {
+        match error {
+            EngineError::Store(error) => error.into(),
+            EngineError::Output { .. } => Failure::new(Exit::Disk, error.to_string())
+                .hint("make room or grant the rights, or name another folder with --output; the same command resumes"),
+            EngineError::Conductor(error) => Failure::new(Exit::Disk, error.to_string())
+                .hint("nothing more was sent; keep the state as it is and report this"),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The command line: one file per command, and what they share.
+
+mod arguments;
+mod emulator;
+pub mod exit;
+mod failure;
+mod progress;
+mod run;
+mod service;
+mod summary;
+
+use clap::Parser;
+
+use crate::cli::arguments::{Arguments, Command};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+
+/// Runs the program with the process's arguments and says how it ended.
+pub fn main() -> Exit {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version go to stdout and are no error.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Success };
+        }
+    };
+    init_log(arguments.global.log_level.as_deref());
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::new(Exit::Disk, format!("failed to start: {error}")).report(),
+    };
+    let outcome = runtime.block_on(async {
+        match &arguments.command {
+            Command::Run(command) => run::run(command, &arguments.global).await,
+            Command::Emulator(command) => emulator::run(command).await,
+        }
+    });
+    // Nothing may hold up the end: what is still under way is safe to leave.
+    runtime.shutdown_background();
+    outcome.unwrap_or_else(|failure| failure.report())
+}
+
+/// Logs go to stderr; data alone goes to stdout.
+fn init_log(level: Option<&str>) {
+    let filter = tracing_subscriber::EnvFilter::try_new(level.unwrap_or("warn"))
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+/// Text from outside, fit for a terminal: an escape sequence in a service's message is shown, not
+/// obeyed.
+fn printable(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}

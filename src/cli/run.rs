@@ -1,0 +1,254 @@
+//! `callsheet run`: manifests in, finished files out, exit.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anstream::eprintln;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::api::Service;
+use crate::cli::arguments::{Global, RunCommand};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::progress::Progress;
+use crate::cli::service::{self, Chosen};
+use crate::cli::summary;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::domain::admission::{Limits, Parked};
+use crate::domain::credits::Credits;
+use crate::domain::ids::BatchNo;
+use crate::domain::manifest::row::Policy;
+use crate::domain::quote::{Catalog, Rules};
+use crate::domain::retry::Backoff;
+use crate::domain::time::Millis;
+use crate::engine::conductor::{BatchOverview, Settings, Standstill};
+use crate::engine::{self, Engine, Outside, Stop};
+use crate::failpoint;
+use crate::intake::receipt::Receipt;
+use crate::intake::{self, Terms, catalogs};
+use crate::output::landing::Landing;
+use crate::store::{Change, Store};
+
+/// Between two questions for the balance while the queue is parked.
+const BALANCE_INTERVAL: Millis = Millis::from_secs(60);
+
+pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
+    let clock = Clock::start();
+    let config = service::config(global)?;
+    let chosen = if command.emulator {
+        service::emulated(&config, command.emulator_speed).await?
+    } else {
+        service::configured(&config)?
+    };
+    let outcome = run_against(&chosen, command, global, &config, clock).await;
+    if let Some(emulator) = chosen.emulator {
+        emulator.stop().await;
+    }
+    outcome
+}
+
+async fn run_against(
+    chosen: &Chosen,
+    command: &RunCommand,
+    global: &Global,
+    config: &Config,
+    clock: Clock,
+) -> Result<Exit, Failure> {
+    let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
+    let service = Service::new(chosen.options.clone())?;
+    let catalogs = catalogs::load(&service, &store, &clock).await?;
+    if let Some(reason) = &catalogs.stale_because {
+        eprintln!("warning: using the catalogs of {}: {reason}", catalogs.fetched);
+    }
+    let receipts = accept_all(&store, command, config, &catalogs.catalog, clock)?;
+    if receipts.iter().all(|receipt| receipt.new == 0 && receipt.have == 0) {
+        if global.json {
+            summary::json(&receipts, &[], &chosen.output, Exit::Usage.code());
+        }
+        return Ok(Exit::Usage);
+    }
+    let mut only = BTreeSet::new();
+    for batch in store.batches()? {
+        if receipts.iter().any(|receipt| receipt.batch.as_ref() == Some(&batch.name)) {
+            only.insert(batch.no);
+        }
+    }
+    let outside = Outside {
+        downloads: service.downloads()?,
+        service,
+        landing: Landing::new(&chosen.output),
+        max_file_bytes: config.output.max_file.as_u64(),
+        layout: config.layout()?,
+    };
+    let landing = outside.landing.clone();
+    let mut engine = Engine::new(store.clone(), outside, settings(config), clock, Some(&only))?;
+    let standstill = drive(&mut engine, clock).await?;
+    let overview = engine.conductor().overview();
+    write_all_results(&engine, &store, landing, &only).await?;
+    let exit = exit_of(standstill, &receipts, &overview);
+    say_how_it_ended(standstill, &overview, global, &receipts, chosen, exit);
+    Ok(exit)
+}
+
+/// Takes the manifests in, one after the other. What is good of them is durable afterwards.
+fn accept_all(
+    store: &Store,
+    command: &RunCommand,
+    config: &Config,
+    catalog: &Catalog,
+    clock: Clock,
+) -> Result<Vec<Receipt>, Failure> {
+    let rules = Rules::builtin();
+    let terms = Terms {
+        catalog,
+        rules: &rules,
+        namespace: &config.service.key_namespace,
+        batch: command.batch.clone(),
+        policy: Policy {
+            budget: command.budget.map(Credits),
+            strict: command.strict.then_some(true),
+            ..Policy::default()
+        },
+        default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
+    };
+    let mut receipts = Vec::with_capacity(command.manifests.len());
+    for path in &command.manifests {
+        let accepted = intake::accept(store, path, &terms, clock.now().wall)?;
+        if let Some(batch) = accepted.batch {
+            store.commit(&[Change::Batch(Box::new(batch))])?;
+            failpoint::hit("accepted");
+        }
+        summary::receipt(&accepted.receipt);
+        receipts.push(accepted.receipt);
+    }
+    Ok(receipts)
+}
+
+fn settings(config: &Config) -> Settings {
+    Settings {
+        limits: Limits {
+            in_flight: config.limits.in_flight,
+            in_flight_per_kind: config.limits.in_flight_per_kind.clone(),
+            total: config.budget.total,
+            per_day: config.budget.per_day,
+        },
+        downloads: config.limits.downloads,
+        poll_min: config.poll.min.0,
+        poll_max: config.poll.max.0,
+        deadlines: config.deadlines.by_kind(),
+        late_poll: config.deadlines.late_poll.0,
+        late_window: config.deadlines.late_window.0,
+        attempts: config.retry.attempts,
+        backoff: Backoff { base: config.retry.base.0, max: config.retry.max.0 },
+        balance_interval: BALANCE_INTERVAL,
+        seed: fastrand::u64(..),
+    }
+}
+
+/// Runs the engine with progress, until it stands still or a signal stops it.
+async fn drive(engine: &mut Engine, clock: Clock) -> Result<Standstill, Failure> {
+    let (stop_sender, stop) = watch::channel(Stop::No);
+    let mut progress = Progress::begin(clock);
+    let signals = tokio::spawn(wait_for_signals(stop_sender));
+    let mut said = false;
+    let asked = stop.clone();
+    let outcome = engine
+        .run(stop, |glance| {
+            progress.observe(glance);
+            if !said && *asked.borrow() == Stop::Soon {
+                said = true;
+                progress.say(
+                    "stopping: what is in the air is finished first; press Ctrl-C again to leave at once. \
+                     Both are safe.",
+                );
+            }
+        })
+        .await;
+    signals.abort();
+    progress.end();
+    Ok(outcome?)
+}
+
+/// The first signal stops the run, the second ends the process. Either way everything acknowledged is
+/// on the device.
+async fn wait_for_signals(stop: watch::Sender<Stop>) {
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        // Without handlers the signals keep their usual effect, which is as safe.
+        return std::future::pending().await;
+    };
+    let mut asked = false;
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        if asked {
+            std::process::exit(i32::from(Exit::Interrupted.code()));
+        }
+        asked = true;
+        // The engine may have ended meanwhile.
+        let _ = stop.send(Stop::Soon);
+    }
+}
+
+async fn write_all_results(
+    engine: &Engine,
+    store: &Arc<Store>,
+    landing: Landing,
+    only: &BTreeSet<BatchNo>,
+) -> Result<(), Failure> {
+    for batch in engine.conductor().batches().filter(|batch| only.contains(&batch.no)) {
+        let (store, landing, batch) = (store.clone(), landing.clone(), batch.clone());
+        let write = move || engine::write_results(&store, &landing, &batch);
+        let written = tokio::task::spawn_blocking(write).await;
+        written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+    }
+    Ok(())
+}
+
+fn exit_of(standstill: Standstill, receipts: &[Receipt], batches: &[BatchOverview]) -> Exit {
+    let count = |wanted: &[&str]| -> u32 {
+        let states = batches.iter().flat_map(|batch| &batch.states);
+        states.filter(|(state, _)| wanted.contains(state)).map(|(_, n)| n).sum()
+    };
+    match standstill {
+        Standstill::Stopped => Exit::Interrupted,
+        Standstill::Parked(Parked::Key) => Exit::Unauthorised,
+        Standstill::Parked(_) => Exit::OutOfFunds,
+        Standstill::Overdue => Exit::Unfinished,
+        Standstill::Done if receipts.iter().any(Receipt::has_problems) => Exit::Usage,
+        Standstill::Done if count(&["failed", "canceled", "expired"]) > 0 => Exit::SomeFailed,
+        Standstill::Done if count(&["in_doubt"]) > 0 => Exit::Unfinished,
+        Standstill::Done => Exit::Success,
+    }
+}
+
+fn say_how_it_ended(
+    standstill: Standstill,
+    overview: &[BatchOverview],
+    global: &Global,
+    receipts: &[Receipt],
+    chosen: &Chosen,
+    exit: Exit,
+) {
+    if global.json {
+        summary::json(receipts, overview, &chosen.output, exit.code());
+    } else {
+        summary::table(overview, &chosen.output);
+    }
+    match standstill {
+        Standstill::Done => {}
+        Standstill::Parked(parked) => eprintln!("parked: {}", parked.explain()),
+        Standstill::Overdue => {
+            eprintln!("not finished: what is left is overdue; the same command goes on watching it")
+        }
+        Standstill::Stopped => eprintln!("interrupted: the state is safe; the same command resumes"),
+    }
+    if exit == Exit::SomeFailed || exit == Exit::Unfinished {
+        eprintln!("the reasons stand in results.csv and results.jsonl, in the column error");
+    }
+}
