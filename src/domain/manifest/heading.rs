@@ -36,6 +36,7 @@ pub(super) fn read<'a>(manifest: Placed<'a>, limits: &Limits) -> Result<Heading<
         header: Header::default(),
         defaults: None,
         jobs: None,
+        jobs_given: false,
         problems: Problems::default(),
     };
     let mut given = Once::default();
@@ -54,6 +55,7 @@ struct Reading<'a, 'l> {
     header: Header,
     defaults: Option<Box<Row>>,
     jobs: Option<Placed<'a>>,
+    jobs_given: bool,
     problems: Problems,
 }
 
@@ -63,9 +65,16 @@ impl<'a> Reading<'a, '_> {
             "batch" => self.batch(value),
             "defaults" => self.defaults(value),
             "policy" => self.policy(value),
-            "jobs" if value.shape() == Shape::Array => self.jobs = Some(value),
-            "jobs" => self.problems.push(not_a(value, "an array of jobs").in_field("jobs")),
-            _ => self.problems.push(unknown(key, KEYS)),
+            "jobs" => self.jobs(value),
+            _ => self.problems.push_with(|| unknown(key, KEYS)),
+        }
+    }
+
+    fn jobs(&mut self, value: Placed<'a>) {
+        self.jobs_given = true;
+        match value.shape() {
+            Shape::Array => self.jobs = Some(value),
+            _ => self.problems.push(not_a(value, "an array of jobs").in_field("jobs")),
         }
     }
 
@@ -124,7 +133,7 @@ impl<'a> Reading<'a, '_> {
     }
 
     fn finish(mut self, at: Position) -> Result<Heading<'a>, Vec<Problem>> {
-        if self.jobs.is_none() && self.problems.is_empty() {
+        if !self.jobs_given {
             let problem = Problem::new(at, "there is no \"jobs\", the array of what is to be made");
             self.problems.push(problem.hint("a single job is written [{...}]"));
         }

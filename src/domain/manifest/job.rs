@@ -63,7 +63,7 @@ impl Reading<'_> {
             "meta" => self.group(key, value, &|name| (Field::Meta(name.to_owned()), META)),
             name => match Field::bare(name) {
                 Some(field) => self.set(&field, name, key.at, value),
-                None => self.draft.refuse(unknown_key(key, GROUPS)),
+                None => self.draft.refuse_with(|| unknown_key(key, GROUPS)),
             },
         }
     }

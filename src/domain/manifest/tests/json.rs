@@ -101,6 +101,13 @@ fn every_problem_of_the_heading_is_told() {
 
 #[test]
 fn documents_that_are_no_manifest() {
+    check(
+        r#"{"prompt": "a"}"#,
+        &[
+            r#"refused 1:1: there is no "jobs", the array of what is to be made (hint: a single job is written [{...}])"#,
+            "refused 1:2: prompt: unknown key, expected one of batch, defaults, policy, jobs",
+        ],
+    );
     check("7", &[r#"refused 1:1: found 7, expected an array of jobs or an object with "jobs""#]);
     check(
         "{}",
