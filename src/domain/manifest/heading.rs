@@ -108,24 +108,25 @@ impl<'a> Reading<'a, '_> {
             return self.problems.push(not_a(object, "an object").in_field("policy"));
         }
         let mut given = Once::default();
-        let walked =
-            object.entries(&mut |key, value| match given.first(key.name.clone(), &key.name, key.at) {
-                Ok(()) => self.term(&key, value),
+        let walked = object.entries(&mut |key, value| {
+            let field = format!("policy.{}", key.name);
+            match given.first(key.name.clone(), &field, key.at) {
+                Ok(()) => self.term(&key, &field, value),
                 Err(problem) => self.problems.push(problem),
-            });
+            }
+        });
         if let Err(problem) = walked {
             self.problems.push(problem);
         }
     }
 
-    fn term(&mut self, key: &Key, value: Placed<'_>) {
+    fn term(&mut self, key: &Key, field: &str, value: Placed<'_>) {
         if !POLICY.contains(&key.name.as_str()) {
-            return self.problems.push(unknown(key, POLICY));
+            return self.problems.push_with(|| unknown(key, POLICY).in_field(shortened(field)));
         }
-        let field = format!("policy.{}", key.name);
-        let set = value.value().map_err(|problem| problem.in_field(&field)).and_then(|json| {
+        let set = value.value().map_err(|problem| problem.in_field(field)).and_then(|json| {
             set_term(&mut self.header.policy, &key.name, json)
-                .map_err(|complaint| complaint.of(&field, value.at))
+                .map_err(|complaint| complaint.of(field, value.at))
         });
         if let Err(problem) = set {
             self.problems.push(problem);

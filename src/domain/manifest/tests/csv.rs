@@ -226,7 +226,7 @@ impl std::io::Read for Generated {
     }
 }
 
-/// Measured with optimisation on two cores: 700,000 rows a second, 13 MiB of memory in all.
+/// Measured with optimisation on two cores: 700,000 rows a second, at most 13 MiB for the whole process.
 #[test]
 fn a_million_rows_are_a_stream() {
     let heading = b"id,kind,prompt,aspect_ratio,meta.row\n".to_vec();
