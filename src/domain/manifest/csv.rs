@@ -76,25 +76,26 @@ fn columns(names: &StringRecord, heading: &Record) -> Result<Vec<Column>, Vec<Pr
     let none_known = names.iter().all(|name| Field::column(name.trim()).is_none());
     for (index, name) in names.iter().take(used(names)).enumerate() {
         let at = heading.cells.get(index).copied().unwrap_or(heading.at);
-        match column(name.trim(), index, at, &mut seen) {
+        let name = name.trim();
+        let Some(field) = Field::column(name) else {
+            problems.push_with(|| not_a_column(name, index, at, none_known));
+            continue;
+        };
+        match column(field, name, at, &mut seen) {
             Ok(column) => columns.push(column),
-            Err(problem) if none_known => problems.push(problem.hint("the first line names the columns")),
             Err(problem) => problems.push(problem),
         }
     }
     if problems.is_empty() { Ok(columns) } else { Err(problems.into_vec()) }
 }
 
+/// The column of `field`, if no column before it is the same.
 fn column(
+    field: Field,
     name: &str,
-    index: usize,
     at: Position,
     seen: &mut BTreeMap<String, String>,
 ) -> Result<Column, Problem> {
-    if name.is_empty() {
-        return Err(Problem::new(at, format!("column {} has no name", index + 1)));
-    }
-    let field = Field::column(name).ok_or_else(|| unknown_column(name, at))?;
     let canonical = field.canonical();
     if let Some(before) = seen.insert(canonical.clone(), name.to_owned()) {
         let twice = match before == name {
@@ -104,6 +105,14 @@ fn column(
         return Err(Problem::new(at, twice).in_field(shortened(name)));
     }
     Ok(Column { field, canonical, spelled: name.to_owned() })
+}
+
+fn not_a_column(name: &str, index: usize, at: Position, none_known: bool) -> Problem {
+    if name.is_empty() {
+        return Problem::new(at, format!("column {} has no name", index + 1));
+    }
+    let problem = unknown_column(name, at);
+    if none_known { problem.hint("the first line names the columns") } else { problem }
 }
 
 fn unknown_column(name: &str, at: Position) -> Problem {

@@ -154,7 +154,7 @@ impl Field {
 
     /// A CSV column: a bare name, `options.NAME` or `meta.NAME`.
     pub(super) fn column(name: &str) -> Option<Field> {
-        let part = |prefix| name.strip_prefix(prefix).filter(|rest: &&str| !rest.trim().is_empty());
+        let part = |prefix| name.strip_prefix(prefix).map(str::trim).filter(|rest| !rest.is_empty());
         if let Some(option) = part(OPTIONS) {
             return Some(Field::option(option));
         }

@@ -36,6 +36,7 @@ pub(super) fn read<'a>(manifest: Placed<'a>, limits: &Limits) -> Result<Heading<
         header: Header::default(),
         defaults: None,
         jobs: None,
+        jobs_given: false,
         problems: Problems::default(),
     };
     let mut given = Once::default();
@@ -54,6 +55,7 @@ struct Reading<'a, 'l> {
     header: Header,
     defaults: Option<Box<Row>>,
     jobs: Option<Placed<'a>>,
+    jobs_given: bool,
     problems: Problems,
 }
 
@@ -63,9 +65,16 @@ impl<'a> Reading<'a, '_> {
             "batch" => self.batch(value),
             "defaults" => self.defaults(value),
             "policy" => self.policy(value),
-            "jobs" if value.shape() == Shape::Array => self.jobs = Some(value),
-            "jobs" => self.problems.push(not_a(value, "an array of jobs").in_field("jobs")),
-            _ => self.problems.push(unknown(key, KEYS)),
+            "jobs" => self.jobs(value),
+            _ => self.problems.push_with(|| unknown(key, KEYS)),
+        }
+    }
+
+    fn jobs(&mut self, value: Placed<'a>) {
+        self.jobs_given = true;
+        match value.shape() {
+            Shape::Array => self.jobs = Some(value),
+            _ => self.problems.push(not_a(value, "an array of jobs").in_field("jobs")),
         }
     }
 
@@ -99,24 +108,25 @@ impl<'a> Reading<'a, '_> {
             return self.problems.push(not_a(object, "an object").in_field("policy"));
         }
         let mut given = Once::default();
-        let walked =
-            object.entries(&mut |key, value| match given.first(key.name.clone(), &key.name, key.at) {
-                Ok(()) => self.term(&key, value),
+        let walked = object.entries(&mut |key, value| {
+            let field = format!("policy.{}", key.name);
+            match given.first(key.name.clone(), &field, key.at) {
+                Ok(()) => self.term(&key, &field, value),
                 Err(problem) => self.problems.push(problem),
-            });
+            }
+        });
         if let Err(problem) = walked {
             self.problems.push(problem);
         }
     }
 
-    fn term(&mut self, key: &Key, value: Placed<'_>) {
+    fn term(&mut self, key: &Key, field: &str, value: Placed<'_>) {
         if !POLICY.contains(&key.name.as_str()) {
-            return self.problems.push(unknown(key, POLICY));
+            return self.problems.push_with(|| unknown(key, POLICY).in_field(shortened(field)));
         }
-        let field = format!("policy.{}", key.name);
-        let set = value.value().map_err(|problem| problem.in_field(&field)).and_then(|json| {
+        let set = value.value().map_err(|problem| problem.in_field(field)).and_then(|json| {
             set_term(&mut self.header.policy, &key.name, json)
-                .map_err(|complaint| complaint.of(&field, value.at))
+                .map_err(|complaint| complaint.of(field, value.at))
         });
         if let Err(problem) = set {
             self.problems.push(problem);
@@ -124,7 +134,7 @@ impl<'a> Reading<'a, '_> {
     }
 
     fn finish(mut self, at: Position) -> Result<Heading<'a>, Vec<Problem>> {
-        if self.jobs.is_none() && self.problems.is_empty() {
+        if !self.jobs_given {
             let problem = Problem::new(at, "there is no \"jobs\", the array of what is to be made");
             self.problems.push(problem.hint("a single job is written [{...}]"));
         }

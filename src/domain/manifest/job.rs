@@ -63,7 +63,7 @@ impl Reading<'_> {
             "meta" => self.group(key, value, &|name| (Field::Meta(name.to_owned()), META)),
             name => match Field::bare(name) {
                 Some(field) => self.set(&field, name, key.at, value),
-                None => self.draft.refuse(unknown_key(key, GROUPS)),
+                None => self.draft.refuse_with(|| unknown_key(key, GROUPS)),
             },
         }
     }
@@ -73,14 +73,18 @@ impl Reading<'_> {
         if let Err(problem) = self.given.first(key.name.clone(), &key.name, key.at) {
             return self.draft.refuse(problem);
         }
+        let group = key.name.as_str();
         if object.text == "null" {
             return;
         }
         if object.shape() != Shape::Object {
             let message = format!("found {}, expected an object", shortened(object.text));
-            return self.draft.refuse(Problem::new(object.at, message).in_field(&key.name));
+            return self.draft.refuse(Problem::new(object.at, message).in_field(group));
         }
         let walked = object.entries(&mut |key, value| {
+            if key.name.trim().is_empty() {
+                return self.draft.refuse(Problem::new(key.at, "found an empty name").in_field(group));
+            }
             let (field, prefix) = member(&key.name);
             self.set(&field, &format!("{prefix}{}", key.name), key.at, value);
         });

@@ -91,9 +91,5 @@ fn not_a_manifest(found: Placed<'_>) -> Problem {
 fn about_lines(document: Placed<'_>, problem: Problem) -> Problem {
     let first = document.text.trim_start().lines().next().unwrap_or_default();
     let object = first.starts_with('{') && Placed::new(first, document.at).check_syntax().is_ok();
-    if object && problem.message.contains("trailing") {
-        problem.hint("one job a line is JSON Lines: name the file .jsonl")
-    } else {
-        problem
-    }
+    if object { problem.hint("one job a line is JSON Lines: name the file .jsonl") } else { problem }
 }

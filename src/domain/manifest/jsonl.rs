@@ -82,7 +82,7 @@ impl<R: Read> Lines<R> {
         let placed = Placed::new(text, Walk::new(Placed::new(line, start)).to(offset_within(line, text)));
         let row = placed
             .check_syntax()
-            .map_err(|problem| vec![problem])
+            .map_err(|problem| vec![problem.hint("each line is one whole job object")])
             .and_then(|()| job::read(placed, None, &self.limits));
         Some(row.map_or_else(ReadRow::Bad, ReadRow::Good))
     }

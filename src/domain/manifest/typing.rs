@@ -76,6 +76,11 @@ impl<'l> Draft<'l> {
         self.problems.push(problem);
     }
 
+    /// The same, for a problem that is dear to make.
+    pub(super) fn refuse_with(&mut self, problem: impl FnOnce() -> Problem) {
+        self.problems.push_with(problem);
+    }
+
     /// The row, or everything wrong with it.
     pub(super) fn finish(self) -> Result<Box<Row>, Vec<Problem>> {
         if self.problems.is_empty() { Ok(Box::new(self.row)) } else { Err(self.problems.into_vec()) }

@@ -60,8 +60,14 @@ pub(super) struct Problems {
 
 impl Problems {
     pub(super) fn push(&mut self, problem: Problem) {
+        self.push_with(|| problem);
+    }
+
+    /// Makes the problem only if it will be told: a guess at a name is dear, and a row may have
+    /// more unknown names than anyone reads.
+    pub(super) fn push_with(&mut self, problem: impl FnOnce() -> Problem) {
         if self.told.len() < TOLD_PROBLEMS {
-            self.told.push(problem);
+            self.told.push(problem());
         } else {
             self.untold += 1;
         }

@@ -74,14 +74,14 @@ fn every_problem_of_the_heading_is_told() {
         &[
             r#"refused 1:2: bach: unknown key; did you mean "batch"?"#,
             "refused 1:22: batch: found 2, expected text",
-            r#"refused 2:13: buget: unknown key; did you mean "budget"?"#,
+            r#"refused 2:13: policy.buget: unknown key; did you mean "budget"?"#,
             "refused 2:35: policy.budget: found 1.5, expected a whole number of credits, 0 or more",
             r#"refused 2:55: policy.on_deadline: found "wach", did you mean "watch"? one of watch, resubmit"#,
             "refused 2:75: policy.attempts: found 0, expected a whole number from 1 to 100",
             r#"refused 2:88: policy.strict: found "yes", expected true or false"#,
             r#"refused 2:106: policy.expires: found "3", expected a span such as 30m or 2h 30m, or an instant such as 2026-12-01T08:00:00Z (hint: add the unit: s, m, h or days)"#,
             "refused 2:119: policy.layout: found 1, expected text",
-            "refused 2:122: strict: given twice, first at 2:78; keep one",
+            "refused 2:122: policy.strict: given twice, first at 2:78; keep one",
             "refused 3:35: defaults.count: found 0, expected a whole number from 1 to 1000",
             "refused 4:10: jobs: found {}, expected an array of jobs",
         ],
@@ -101,6 +101,13 @@ fn every_problem_of_the_heading_is_told() {
 
 #[test]
 fn documents_that_are_no_manifest() {
+    check(
+        r#"{"prompt": "a"}"#,
+        &[
+            r#"refused 1:1: there is no "jobs", the array of what is to be made (hint: a single job is written [{...}])"#,
+            "refused 1:2: prompt: unknown key, expected one of batch, defaults, policy, jobs",
+        ],
+    );
     check("7", &[r#"refused 1:1: found 7, expected an array of jobs or an object with "jobs""#]);
     check(
         "{}",
@@ -148,7 +155,8 @@ fn every_problem_of_a_job_is_told_at_its_place() {
   "count": "three", "optoins": {}, "options": {"duration": true, "audio": "true", "seed": 1, "seed": 2},
   "duration": 5, "meta": {"a": {"b": 1, "b": 2}}, "meta": {}, "prompt": "x"},
  {"options": [], "meta": 1, "options.seed": 1},
- {"prompt": "\ud800"}]"#,
+ {"prompt": "\ud800"},
+ {"options": {" ": 1}, "meta": {"": 1}}]"#,
         &[
             r#"bad 1:3: durration: unknown key; did you mean "duration"? (hint: to send "durration" to the service put it inside "options", to keep it for the results inside "meta")"#,
             "bad 1:29: prompt: found 7, expected text",
@@ -165,6 +173,8 @@ fn every_problem_of_a_job_is_told_at_its_place() {
             "bad 4:26: meta: found 1, expected an object",
             r#"bad 4:29: options.seed: unknown key; did you mean "speed"? (hint: to send "options.seed" to the service put it inside "options", to keep it for the results inside "meta")"#,
             "bad 5:20: prompt: not JSON: unexpected end of hex escape",
+            "bad 6:15: options: found an empty name",
+            "bad 6:33: meta: found an empty name",
         ],
     );
 }

@@ -20,11 +20,11 @@ fn a_broken_line_is_bad_alone() {
     check(
         "{\"prompt\":\"a\"\n{\"prompt\":\"b\"} {}\n[1]\n7\nprompt\n{\"prompt\":\"c\"}\n",
         &[
-            "bad 1:13: not JSON: the text ends while parsing an object",
-            "bad 2:16: not JSON: trailing characters",
+            "bad 1:13: not JSON: the text ends while parsing an object (hint: each line is one whole job object)",
+            "bad 2:16: not JSON: trailing characters (hint: each line is one whole job object)",
             r#"bad 3:1: found [1], expected a job: an object such as {"prompt": "..."}"#,
             r#"bad 4:1: found 7, expected a job: an object such as {"prompt": "..."}"#,
-            "bad 5:1: not JSON: expected value",
+            "bad 5:1: not JSON: expected value (hint: each line is one whole job object)",
             r#"6:1 {"prompt":"c"}"#,
         ],
     );
