@@ -1,1 +1,54 @@
-//! The service of the document, offline, on a loopback port.
+//! The service of the document, offline: real HTTP, real credits on an imaginary account, real media.
+//!
+//! For a newcomer's first minute, for a pipeline's own tests, and for ours. This room imports nothing from the
+//! rest of the crate, so that it can disagree with the client.
+//!
+//! [`start`] opens two origins on loopback: the API of the document, and the media that results come from.
+//! Reading order: `tasks` (a task's life), `account`, `validation`, `pricing`, `world` (the state machine that
+//! holds them), `service` (the world behind a lock, with clock and journal), `http`.
+//!
+//! # Beside the document
+//!
+//! The API origin also answers, without a key:
+//!
+//! | call | body | what it does |
+//! |---|---|---|
+//! | `GET /emulator/audit` | | what was charged, refunded, sent twice, polled; `?tasks=false` for the sums alone |
+//! | `GET`, `POST /emulator/faults` | a plan (TOML or JSON), or `{"plan": "storm"}` | what goes wrong; see [`Faults`] |
+//! | `GET`, `POST /emulator/clock` | `{"advance_ms": 5000}` | steps time forwards |
+//! | `GET`, `POST /emulator/account` | `{"credits": 5, "plan": "ultra", "key_valid": false}`, all optional | sets the account |
+//! | `POST /emulator/tasks/{id}` | `{"status": "canceled"}`, `success`, or `failed` with `error_code` and `reason` | ends a running task now |
+//!
+//! # Where the document is silent
+//!
+//! - An old key is answered with its task before the body is looked at, since bodies are not compared.
+//! - A body larger than 1 MiB, or that is not JSON, is 400 `invalid_request`.
+//! - The price of an exact `size` is that of the smallest resolution that holds its pixels and of the nearest
+//!   listed aspect ratio.
+//! - Characters of a text are Unicode scalar values.
+//! - Shorts Studio takes any object, costs 20 credits, and is polled with the `taskId` it answered.
+//! - Synchronous calls that take longer than ten minutes (at speed 1) answer with the task as it is.
+
+mod account;
+mod audit;
+mod catalog;
+mod clock;
+mod errors;
+mod faults;
+mod http;
+mod journal;
+mod media;
+mod openapi;
+mod options;
+mod pricing;
+mod server;
+mod service;
+mod tasks;
+mod validation;
+mod wire;
+mod world;
+
+pub use account::Plan;
+pub use faults::{Faults, READY_PLANS};
+pub use options::{DEFAULT_API_KEY, Options, StartError};
+pub use server::{Emulator, start};

@@ -1,0 +1,145 @@
+//! What the service saw of its clients, so that any client can be judged: charges, refunds, keys sent twice,
+//! foreign bodies under old keys, hasty polls, keys sent to the media origin.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::account::Pool;
+use super::clock::{iso, utc_day};
+use super::tasks::Task;
+use super::world::{Held, World};
+
+/// Sums over the life of the account. Those of charges, refunds, keys and replays survive a restart; polls,
+/// downloads and refusals count from the start of the process.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Totals {
+    pub(crate) tasks: u64,
+    /// Tasks whose creation took credits.
+    pub(crate) charges: u64,
+    pub(crate) charged_credits: u64,
+    pub(crate) waived_credits: u64,
+    /// Refunds of tasks that had taken credits.
+    pub(crate) refunds: u64,
+    pub(crate) refunded_credits: u64,
+    /// Tasks created without an `Idempotency-Key`.
+    pub(crate) without_key: u64,
+    pub(crate) replays: u64,
+    pub(crate) foreign_body_replays: u64,
+    pub(crate) polls: u64,
+    pub(crate) downloads: u64,
+    /// Creating calls refused before a task was made, by HTTP status.
+    pub(crate) refused_400: u64,
+    pub(crate) refused_402: u64,
+    pub(crate) unauthorized: u64,
+    /// Requests to the media origin that carried an `Authorization` header.
+    pub(crate) media_requests_with_key: u64,
+    /// Requests that a fault plan struck.
+    pub(crate) faults_struck: u64,
+}
+
+impl Totals {
+    pub(crate) fn created(&mut self, task: &Task) {
+        self.tasks += 1;
+        self.charges += u64::from(task.charged_credits > 0);
+        self.charged_credits = self.charged_credits.saturating_add(task.charged_credits);
+        self.waived_credits = self.waived_credits.saturating_add(task.waived_credits);
+        self.without_key += u64::from(task.key.is_none());
+    }
+
+    pub(crate) fn refunded(&mut self, credits: u64) {
+        self.refunds += u64::from(credits > 0);
+        self.refunded_credits = self.refunded_credits.saturating_add(credits);
+    }
+
+    pub(crate) fn replayed(&mut self, foreign: bool) {
+        self.replays += 1;
+        self.foreign_body_replays += u64::from(foreign);
+    }
+
+    /// A creating call was refused before a task was made.
+    pub(crate) fn refused(&mut self, status: u16) {
+        match status {
+            400 => self.refused_400 += 1,
+            402 => self.refused_402 += 1,
+            _ => {}
+        }
+    }
+}
+
+/// What was seen of one task.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Watch {
+    replays: u32,
+    foreign: u32,
+    polls: u32,
+    polls_after_end: u32,
+    last_poll_ms: Option<i64>,
+    min_poll_interval_ms: Option<i64>,
+    downloads: u32,
+}
+
+impl Watch {
+    pub(crate) fn replayed(&mut self, foreign: bool) {
+        self.replays = self.replays.saturating_add(1);
+        self.foreign = self.foreign.saturating_add(u32::from(foreign));
+    }
+
+    pub(crate) fn polled(&mut self, now_ms: i64, ended: bool) {
+        self.polls = self.polls.saturating_add(1);
+        self.polls_after_end = self.polls_after_end.saturating_add(u32::from(ended));
+        if let Some(last_ms) = self.last_poll_ms {
+            let gap = now_ms.saturating_sub(last_ms);
+            self.min_poll_interval_ms = Some(self.min_poll_interval_ms.map_or(gap, |least| least.min(gap)));
+        }
+        self.last_poll_ms = Some(now_ms);
+    }
+
+    pub(crate) fn downloaded(&mut self) {
+        self.downloads = self.downloads.saturating_add(1);
+    }
+}
+
+/// The whole report; `with_tasks` adds one entry per task, in the order of creation.
+pub(crate) fn report(world: &World, now_ms: i64, with_tasks: bool) -> Value {
+    let day = utc_day(now_ms);
+    let allowance =
+        |pool: Pool| json!({"used": world.account.used(pool, day), "daily": pool.daily(world.account.plan)});
+    let mut totals = serde_json::to_value(&world.totals).unwrap_or_default();
+    totals["balance"] = json!(world.account.credits);
+    totals["keys"] = json!(world.key_count());
+    let mut report = json!({
+        "now": iso(now_ms),
+        "totals": totals,
+        "account": {
+            "plan": world.account.plan,
+            "key_valid": !world.account.key_revoked,
+            "allowances_today": {"images": allowance(Pool::Images), "house_seconds": allowance(Pool::HouseSeconds)},
+        },
+    });
+    if with_tasks {
+        report["tasks"] = world.held().map(|held| entry(held, now_ms)).collect();
+    }
+    report
+}
+
+fn entry(held: &Held, now_ms: i64) -> Value {
+    let (task, watch) = (&held.task, &held.watch);
+    json!({
+        "id": task.id,
+        "key": task.key,
+        "kind": task.kind,
+        "model": task.model,
+        "prompt": task.prompt,
+        "status": task.status(now_ms),
+        "charges": u64::from(task.charged_credits > 0),
+        "charged_credits": task.charged_credits,
+        "waived_credits": task.waived_credits,
+        "refunds": u64::from(held.refunded && task.charged_credits > 0),
+        "posts": u64::from(watch.replays) + 1,
+        "foreign_body_replays": watch.foreign,
+        "polls": watch.polls,
+        "polls_after_end": watch.polls_after_end,
+        "min_poll_interval_ms": watch.min_poll_interval_ms,
+        "downloads": watch.downloads,
+    })
+}

@@ -1,0 +1,238 @@
+//! Prices, from the catalog and the sent or defaulted values (document: "Video cost", image cost, "Limits").
+//!
+//! All arithmetic is decimal: a rate such as 7.5 times a length such as 4.2 seconds is rounded up once, exactly.
+
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
+
+use super::catalog::{ImageMode, VideoMode};
+
+/// Models that bill the source video's seconds besides the output's.
+const BILLS_SOURCE: [&str; 3] = ["model-s-2-0", "model-s-2-0-fast", "model-s-2-mini"];
+/// At most so many source seconds are billed.
+const SOURCE_SECONDS_BILLED: u64 = 15;
+
+/// The values that decide a video's price.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct VideoAsk<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) duration: Option<&'a str>,
+    pub(crate) resolution: Option<&'a str>,
+    pub(crate) quality: Option<&'a str>,
+    pub(crate) audio: bool,
+    pub(crate) has_video: bool,
+    pub(crate) source_seconds: Option<Decimal>,
+}
+
+/// Why there is no price: the catalog has no cell for the combination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NoPrice;
+
+/// The price of a video in whole credits.
+pub(crate) fn video(mode: &VideoMode, ask: &VideoAsk<'_>) -> Result<u64, NoPrice> {
+    let base = if mode.credits_per_second.is_some() || mode.credits_per_second_with_video_input.is_some() {
+        per_second(mode, ask)?
+    } else {
+        from_matrix(mode, ask)?
+    };
+    let doubled = ask.audio && mode.pricing_note.as_deref().is_some_and(note_doubles);
+    whole(if doubled { base.checked_mul(Decimal::TWO).ok_or(NoPrice)? } else { base })
+}
+
+fn note_doubles(note: &str) -> bool {
+    let note = note.to_lowercase();
+    note.contains("audio") && (note.contains("2x") || note.contains("double"))
+}
+
+fn per_second(mode: &VideoMode, ask: &VideoAsk<'_>) -> Result<Decimal, NoPrice> {
+    let with_video = mode.credits_per_second_with_video_input.as_ref().filter(|_| ask.has_video);
+    let rates = with_video.or(mode.credits_per_second.as_ref()).ok_or(NoPrice)?;
+    let rate = match ask.resolution {
+        Some(resolution) => rates.get(resolution),
+        None => rates.values().next().filter(|_| rates.len() == 1),
+    };
+    let mut seconds = ask.duration.and_then(seconds_of).ok_or(NoPrice)?;
+    if ask.has_video && BILLS_SOURCE.contains(&ask.model) {
+        let source = ask.source_seconds.ok_or(NoPrice)?.min(Decimal::from(SOURCE_SECONDS_BILLED));
+        seconds = seconds.checked_add(source).ok_or(NoPrice)?;
+    }
+    rate.ok_or(NoPrice)?.0.checked_mul(seconds).ok_or(NoPrice)
+}
+
+fn from_matrix(mode: &VideoMode, ask: &VideoAsk<'_>) -> Result<Decimal, NoPrice> {
+    let matrix = mode.credits.as_ref().ok_or(NoPrice)?;
+    let sound = if ask.audio { "with-audio" } else { "without-audio" };
+    if let Some(row) = ask.duration.and_then(|duration| matrix.get(duration)) {
+        return row.get(sound).map(|amount| amount.0).ok_or(NoPrice);
+    }
+    let named = |name: Option<&str>| {
+        let name = name?;
+        matrix.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, row)| row)
+    };
+    // A matrix with one row has one price whatever the row is called: `model-f-3` and `model-s-1-0-pro`.
+    let only = || matrix.values().next().filter(|_| matrix.len() == 1);
+    let row = named(ask.resolution).or_else(|| named(ask.quality)).or_else(only).ok_or(NoPrice)?;
+    let cell = ask.duration.and_then(|duration| row.get(duration)).or_else(|| row.get("per_generation"));
+    cell.map(|amount| amount.0).ok_or(NoPrice)
+}
+
+/// Whether the matrix knows this duration at this resolution (`model-r` has fewer at `1080p`).
+pub(crate) fn durations_at<'a>(mode: &'a VideoMode, resolution: &str) -> Option<Vec<&'a str>> {
+    let row = mode.credits.as_ref()?.get(resolution)?;
+    let listed: Vec<&str> =
+        mode.durations.iter().map(String::as_str).filter(|d| row.contains_key(*d)).collect();
+    (!listed.is_empty()).then_some(listed)
+}
+
+/// The seconds of a catalog duration such as `5s`.
+pub(crate) fn seconds_of(duration: &str) -> Option<Decimal> {
+    duration.trim_end_matches('s').parse().ok()
+}
+
+/// The values that decide an image's price.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ImageAsk<'a> {
+    pub(crate) quality: Option<&'a str>,
+    pub(crate) resolution: Option<&'a str>,
+    pub(crate) aspect_ratio: Option<&'a str>,
+}
+
+/// The price of an image in whole credits.
+pub(crate) fn image(mode: &ImageMode, ask: ImageAsk<'_>) -> Result<u64, NoPrice> {
+    let amount = if let Some(nested) = &mode.credits_by_resolution_and_aspect_ratio {
+        let by_ratio = ask.resolution.and_then(|r| nested.get(r)).ok_or(NoPrice)?;
+        let by_quality = ask.aspect_ratio.and_then(|a| by_ratio.get(a)).ok_or(NoPrice)?;
+        ask.quality.and_then(|q| by_quality.get(q))
+    } else if let Some(credits) = &mode.credits {
+        ask.quality.and_then(|q| credits.get(q))
+    } else {
+        mode.credits_per_generation.as_ref()
+    };
+    whole(amount.ok_or(NoPrice)?.0)
+}
+
+/// Music: `max(60, ceil(duration_seconds))`.
+pub(crate) fn music(duration_seconds: Decimal) -> u64 {
+    whole(duration_seconds).unwrap_or(u64::MAX).max(60)
+}
+
+/// Speech: one credit per 20 characters of the trimmed text, at least one.
+pub(crate) fn speech(characters: usize) -> u64 {
+    u64::try_from(characters.div_ceil(20)).unwrap_or(u64::MAX).max(1)
+}
+
+/// Sound effects: 5 credits each.
+pub(crate) const SOUND_EFFECT: u64 = 5;
+/// Shorts Studio: the document names no price; this is the emulator's.
+pub(crate) const SHORTS_STUDIO: u64 = 20;
+
+fn whole(amount: Decimal) -> Result<u64, NoPrice> {
+    amount.ceil().to_u64().ok_or(NoPrice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::catalog::Catalog;
+
+    fn price(model: &str, mode: &str, ask: VideoAsk<'_>) -> Result<u64, NoPrice> {
+        let catalog = Catalog::built_in().unwrap();
+        video(&catalog.video_model(model).unwrap().modes[mode], &VideoAsk { model, ..ask })
+    }
+
+    fn ask<'a>(duration: &'a str, resolution: &'a str) -> VideoAsk<'a> {
+        VideoAsk { duration: Some(duration), resolution: Some(resolution), ..VideoAsk::default() }
+    }
+
+    #[test]
+    fn credits_per_second_is_the_ceiling_of_rate_times_seconds() {
+        assert_eq!(price("house-c1", "text-to-video", ask("5s", "768P")), Ok(10));
+        assert_eq!(price("model-s-2-mini", "text-to-video", ask("5s", "720p")), Ok(38));
+    }
+
+    #[test]
+    fn a_source_video_has_its_own_rates_and_bills_at_most_15_source_seconds() {
+        let with = |model, seconds: &str, mode, duration, resolution| {
+            let source_seconds = Some(seconds.parse().unwrap());
+            price(model, mode, VideoAsk { has_video: true, source_seconds, ..ask(duration, resolution) })
+        };
+        // 7.9 * (4 + 4.2) = 64.78; 7.9 * (4 + 15) = 150.1; H3 bills its output alone: 3.5 * 5 = 17.5.
+        assert_eq!(with("model-s-2-mini", "4.2", "reference-to-video", "4s", "720p"), Ok(65));
+        assert_eq!(with("model-s-2-mini", "99", "reference-to-video", "4s", "720p"), Ok(151));
+        assert_eq!(with("model-h3", "9", "video-to-video", "5s", "768P"), Ok(18));
+    }
+
+    #[test]
+    fn every_matrix_shape_has_its_price() {
+        assert_eq!(price("model-x-imagine", "text-to-video", ask("10s", "720p")), Ok(45));
+        let fixed = VideoAsk { resolution: Some("4k"), ..VideoAsk::default() };
+        assert_eq!(price("model-v-3-1", "text-to-video", fixed), Ok(285));
+        let k = |audio| VideoAsk { duration: Some("10s"), audio, ..VideoAsk::default() };
+        assert_eq!(price("model-k-2-6", "text-to-video", k(true)), Ok(220));
+        assert_eq!(price("model-k-2-6", "text-to-video", k(false)), Ok(110));
+        assert_eq!(price("model-s-1-0-pro", "text-to-video", ask("5s", "1080p")), Ok(14));
+        let f = VideoAsk { duration: Some("20s"), ..VideoAsk::default() };
+        assert_eq!(price("model-f-3", "frames-to-video", f), Ok(320));
+        assert_eq!(price("model-r", "text-to-video", ask("10s", "1080p")), Err(NoPrice));
+    }
+
+    #[test]
+    fn a_pricing_note_that_says_so_doubles_the_price_with_audio() {
+        let loud = VideoAsk { audio: true, ..ask("12s", "1080p") };
+        assert_eq!(price("model-s-1-5-pro", "text-to-video", loud), Ok(90));
+        assert_eq!(price("model-s-1-5-pro", "text-to-video", ask("12s", "1080p")), Ok(45));
+    }
+
+    #[test]
+    fn music_speech_and_their_edges() {
+        let music_of = |text: &str| music(text.parse().unwrap());
+        assert_eq!((music_of("3"), music_of("60"), music_of("60.01"), music_of("300")), (60, 60, 61, 300));
+        assert_eq!((speech(1), speech(19), speech(20), speech(21), speech(1000)), (1, 1, 1, 2, 50));
+    }
+
+    #[test]
+    fn every_models_prices_stay_inside_the_documents_range() {
+        let range = |label: &str| {
+            let digits =
+                |s: &str| s.chars().filter(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap();
+            let parts: Vec<u64> = label.split('–').map(digits).collect();
+            (parts[0], *parts.last().unwrap(), label.contains("per second"))
+        };
+        let catalog = Catalog::built_in().unwrap();
+        let served = catalog.models(None);
+        for (model, raw) in catalog.video.iter().zip(served["models"].as_array().unwrap()) {
+            let (low, high, rates) = range(raw["credits_label"].as_str().unwrap());
+            let mut seen = Vec::new();
+            for mode in model.modes.values() {
+                let none = vec![None];
+                let some = |list: &Vec<String>| -> Vec<Option<String>> {
+                    if list.is_empty() { none.clone() } else { list.iter().cloned().map(Some).collect() }
+                };
+                for (duration, resolution) in some(&mode.durations)
+                    .into_iter()
+                    .flat_map(|d| some(&mode.resolutions).into_iter().map(move |r| (d.clone(), r)))
+                {
+                    for audio in [false, true] {
+                        let ask = VideoAsk {
+                            model: &model.id,
+                            duration: duration.as_deref(),
+                            resolution: resolution.as_deref(),
+                            audio: audio && mode.audio_toggle,
+                            ..VideoAsk::default()
+                        };
+                        if let Ok(price) = video(mode, &ask) {
+                            let seconds = duration.as_deref().and_then(seconds_of).and_then(|s| s.to_u64());
+                            seen.push(if rates { price / seconds.unwrap() } else { price });
+                        }
+                    }
+                }
+            }
+            assert_eq!(
+                (*seen.iter().min().unwrap(), *seen.iter().max().unwrap()),
+                (low, high),
+                "{}",
+                model.id
+            );
+        }
+    }
+}

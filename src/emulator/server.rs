@@ -1,0 +1,220 @@
+//! Starting and stopping: sockets, state, and the two origins.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::catalog::Catalog;
+use super::clock::{Clock, MANUAL_START_MS};
+use super::faults::{Faults, Weather};
+use super::http;
+use super::journal::{Journal, VERSION};
+use super::options::{Options, StartError};
+use super::service::{Service, Setup};
+use super::wire::{CuttableListener, Line};
+use super::world::{Record, World};
+
+/// How long calls in flight may go on after [`Emulator::stop`].
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A running emulator. Dropping it stops it without waiting for calls in flight.
+#[derive(Debug)]
+pub struct Emulator {
+    service: Arc<Service>,
+    stop: watch::Sender<bool>,
+    servers: Vec<JoinHandle<()>>,
+    stopped: watch::Receiver<usize>,
+}
+
+/// Start the service on the addresses of the options. It runs on the present tokio runtime.
+///
+/// # Errors
+/// When an address, the state directory, the catalog or an option cannot be used.
+pub async fn start(options: Options) -> Result<Emulator, StartError> {
+    if options.speed.is_nan() || options.speed <= 0.0 {
+        return Err(StartError::Option("speed must be a number above 0"));
+    }
+    if options.api_key.is_empty() || !options.api_key.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(StartError::Option("the API key must be visible ASCII characters"));
+    }
+    let api = listen(options.listen).await?;
+    let media = listen(options.media_listen).await?;
+    let setup = Setup {
+        api_key: options.api_key.clone(),
+        base_url: origin(&api, options.listen)?,
+        media_url: origin(&media, options.media_listen)?,
+        speed: options.speed,
+    };
+    let (world, journal, clock) = open_world(&options)?;
+    let service = Arc::new(Service::new(world, journal, clock, setup));
+    tracing::info!(base_url = service.base_url, media_url = service.media_url, "emulator started");
+
+    let stop = watch::Sender::new(false);
+    let running = Arc::new(watch::Sender::new(2_usize));
+    let stopped = running.subscribe();
+    let servers = vec![
+        serve(api, http::api_router(Arc::clone(&service)), &stop, &running),
+        serve(media, http::media_router(Arc::clone(&service)), &stop, &running),
+    ];
+    Ok(Emulator { service, stop, servers, stopped })
+}
+
+impl Emulator {
+    /// The API's address, such as `http://127.0.0.1:8080`.
+    pub fn base_url(&self) -> String {
+        self.service.base_url.clone()
+    }
+
+    /// The address that results come from.
+    pub fn media_url(&self) -> String {
+        self.service.media_url.clone()
+    }
+
+    /// What `GET /emulator/audit` answers.
+    pub fn audit(&self) -> Value {
+        self.service.audit(true)
+    }
+
+    /// Step the clock forwards, manual or not.
+    pub fn advance(&self, by: Duration) {
+        if self.service.advance(by).is_err() {
+            tracing::warn!("the step of the clock could not be written down");
+        }
+    }
+
+    /// Change what goes wrong from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.service.set_faults(faults);
+    }
+
+    /// Wait until the emulator has stopped, for whatever reason.
+    pub async fn wait(&self) {
+        let mut stopped = self.stopped.clone();
+        // An error means that both servers are gone, which is what is waited for.
+        let _ = stopped.wait_for(|running| *running == 0).await;
+    }
+
+    /// Stop: no new connections, a moment for calls in flight, then the end.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        for mut server in std::mem::take(&mut self.servers) {
+            if tokio::time::timeout(STOP_PATIENCE, &mut server).await.is_err() {
+                server.abort();
+            }
+        }
+        self.service.close();
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        for server in &self.servers {
+            server.abort();
+        }
+        self.service.close();
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })
+}
+
+/// The address a client can use: a wildcard becomes loopback.
+fn origin(listener: &TcpListener, address: SocketAddr) -> Result<String, StartError> {
+    let mut bound = listener.local_addr().map_err(|source| StartError::Listen { address, source })?;
+    if bound.ip().is_unspecified() {
+        bound.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    Ok(format!("http://{bound}"))
+}
+
+fn serve(
+    listener: TcpListener,
+    router: axum::Router,
+    stop: &watch::Sender<bool>,
+    running: &Arc<watch::Sender<usize>>,
+) -> JoinHandle<()> {
+    let mut stop = stop.subscribe();
+    let leaving = Leaving(Arc::clone(running));
+    let stopping = async move {
+        // An error means that the emulator was dropped, which is a stop as well.
+        let _ = stop.wait_for(|stopped| *stopped).await;
+    };
+    let service = router.into_make_service_with_connect_info::<Line>();
+    tokio::spawn(async move {
+        let _leaving = leaving;
+        let served = axum::serve(CuttableListener(listener), service).with_graceful_shutdown(stopping).await;
+        if let Err(error) = served {
+            tracing::error!(%error, "an emulator server ended");
+        }
+    })
+}
+
+/// Counts a server out, however it ends.
+struct Leaving(Arc<watch::Sender<usize>>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.send_modify(|running| *running = running.saturating_sub(1));
+    }
+}
+
+fn open_world(options: &Options) -> Result<(World, Option<Journal>, Clock), StartError> {
+    let faults = options.faults.clone().unwrap_or_default();
+    faults.check().map_err(StartError::Faults)?;
+    let weather = Weather::new(faults);
+    let catalog = open_catalog(options)?;
+    let mut base_ms = if options.manual_clock { MANUAL_START_MS } else { 0 };
+    let fresh = Clock::new(options.manual_clock, base_ms);
+    // On a manual clock everything is to be the same each time; else no two accounts share an id.
+    let epoch =
+        if options.manual_clock { 0 } else { u64::try_from(fresh.now_ms()).unwrap_or(0) ^ fastrand::u64(..) };
+    let mut world = World::new(catalog, weather, options.speed, options.seed, epoch);
+
+    let mut journal = match &options.state_dir {
+        Some(dir) => Some(Journal::open(dir, |record| {
+            match record {
+                Record::Opened { clock_base_ms, .. } => base_ms = clock_base_ms,
+                Record::Clock { base_ms: stepped } => base_ms = stepped,
+                _ => {}
+            }
+            world.apply(record);
+        })?),
+        None => None,
+    };
+    if journal.as_ref().is_none_or(Journal::is_empty) {
+        let at_ms = fresh.now_ms();
+        let account = Record::Account {
+            at_ms,
+            credits: Some(options.credits),
+            plan: Some(options.plan),
+            key_revoked: None,
+        };
+        for record in [Record::Opened { version: VERSION, epoch, at_ms, clock_base_ms: base_ms }, account] {
+            if let Some(journal) = &mut journal {
+                let path = options.state_dir.clone().unwrap_or_default();
+                journal.append(&record).map_err(|source| StartError::State { path, source })?;
+            }
+            world.apply(record);
+        }
+    }
+    Ok((world, journal, Clock::new(options.manual_clock, base_ms)))
+}
+
+fn open_catalog(options: &Options) -> Result<Catalog, StartError> {
+    let path = options.catalog.clone();
+    let wrong = |reason: String| StartError::Catalog { path: path.clone(), reason };
+    match &options.catalog {
+        None => Catalog::built_in().map_err(wrong),
+        Some(file) => {
+            let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+            Catalog::recorded(&text).map_err(wrong)
+        }
+    }
+}

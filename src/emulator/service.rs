@@ -1,0 +1,316 @@
+//! The world behind one lock, with its clock and its journal: what the HTTP side calls.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use super::account::Plan;
+use super::clock::Clock;
+use super::errors::ApiError;
+use super::faults::{Call, Effect, Faults, Weather};
+use super::journal::Journal;
+use super::media::{Cache, Subject};
+use super::tasks::{Ending, FirstAnswer, Kind, Status, Task};
+use super::validation;
+use super::world::{Record, World};
+use super::{audit, media};
+
+/// A synchronous call that is not done by then answers with the task as it is (at speed 1).
+const PATIENCE_MS: f64 = 600_000.0;
+/// What a submission to the provider takes (at speed 1).
+const SUBMISSION_MS: f64 = 250.0;
+
+/// The service.
+#[derive(Debug)]
+pub(crate) struct Service {
+    core: Mutex<Core>,
+    pub(crate) clock: Clock,
+    pub(crate) api_key: String,
+    pub(crate) base_url: String,
+    pub(crate) media_url: String,
+    speed: f64,
+    cache: Cache,
+    renderers: Semaphore,
+}
+
+#[derive(Debug)]
+struct Core {
+    world: World,
+    journal: Option<Journal>,
+    /// After this nothing is created any more.
+    closed: bool,
+}
+
+impl Core {
+    /// Write a fact down, then make it true.
+    fn commit(&mut self, record: Record) -> Result<(), ApiError> {
+        if self.closed {
+            return Err(ApiError::internal());
+        }
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.append(&record)
+        {
+            tracing::error!(%error, "the emulator could not write its journal");
+            return Err(ApiError::internal());
+        }
+        self.world.apply(record);
+        Ok(())
+    }
+}
+
+/// Where a service is reached and how it behaves.
+pub(crate) struct Setup {
+    pub(crate) api_key: String,
+    pub(crate) base_url: String,
+    pub(crate) media_url: String,
+    pub(crate) speed: f64,
+}
+
+/// What is served for a result URL.
+pub(crate) enum Artifact {
+    Ready(Box<Subject>),
+    Expired,
+    Missing,
+}
+
+impl Service {
+    pub(crate) fn new(world: World, journal: Option<Journal>, clock: Clock, setup: Setup) -> Self {
+        Self {
+            core: Mutex::new(Core { world, journal, closed: false }),
+            clock,
+            api_key: setup.api_key,
+            base_url: setup.base_url,
+            media_url: setup.media_url,
+            speed: setup.speed,
+            cache: Cache::default(),
+            renderers: Semaphore::new(2),
+        }
+    }
+
+    fn core(&self) -> MutexGuard<'_, Core> {
+        // No panic is possible while it is held; if one were, the state would still be whole.
+        let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        core.world.advance(self.clock.now_ms());
+        core
+    }
+
+    /// Look at the world, brought up to the present.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut World, i64) -> T) -> T {
+        let now_ms = self.clock.now_ms();
+        look(&mut self.core().world, now_ms)
+    }
+
+    /// Let go of the journal: nothing is created any more.
+    pub(crate) fn close(&self) {
+        let mut core = self.core();
+        core.closed = true;
+        core.journal = None;
+    }
+
+    /// Whether a key is the account's.
+    pub(crate) fn authorize(&self, bearer: Option<&str>) -> Result<(), ApiError> {
+        let good = bearer.is_some_and(|key| key == self.api_key);
+        self.look(|world, _| {
+            if good && !world.account.key_revoked {
+                return Ok(());
+            }
+            world.totals.unauthorized += 1;
+            Err(ApiError::unauthorized())
+        })
+    }
+
+    /// What goes wrong with the carrying of a call.
+    pub(crate) fn wire_effects(&self, call: &Call<'_>) -> Vec<Effect> {
+        self.look(|world, _| {
+            let effects = world.weather.on_the_wire(call);
+            if !effects.is_empty() {
+                world.totals.faults_struck += 1;
+                tracing::debug!(?effects, identity = call.identity, "fault");
+            }
+            effects
+        })
+    }
+
+    /// A creating call: an old key gives its old task; else the order is checked, charged and written down.
+    pub(crate) async fn create(
+        &self,
+        kind: Kind,
+        key: Option<&str>,
+        digest: u64,
+        body: &Result<Value, ApiError>,
+    ) -> Result<Value, ApiError> {
+        let (id, answer) = self.take_order(kind, key, digest, body)?;
+        self.wait_for(id, kind, answer).await;
+        match answer {
+            FirstAnswer::Task => self.task_object(id).ok_or_else(ApiError::internal),
+            FirstAnswer::Rejected => Err(ApiError::unsupported_settings(id)),
+            FirstAnswer::Failed => Err(ApiError::failed_after_creation(id)),
+            FirstAnswer::Unknown => Err(ApiError::outcome_unknown(id)),
+            FirstAnswer::ContentRejected => Err(ApiError::content_rejected().with_task(id)),
+        }
+    }
+
+    fn take_order(
+        &self,
+        kind: Kind,
+        key: Option<&str>,
+        digest: u64,
+        body: &Result<Value, ApiError>,
+    ) -> Result<(Uuid, FirstAnswer), ApiError> {
+        let mut core = self.core();
+        let now_ms = self.clock.now_ms();
+        if let Some(id) = key.and_then(|key| core.world.task_of_key(key)) {
+            let foreign = core.world.task(id).is_some_and(|task| task.body_digest != digest);
+            core.commit(Record::Replay { at_ms: now_ms, id, foreign })?;
+            return Ok((id, FirstAnswer::Task));
+        }
+        let created = match body {
+            Ok(body) => validation::order(&core.world.catalog, kind, body)
+                .and_then(|order| core.world.prepare(&order, key, digest, now_ms)),
+            Err(error) => Err(error.clone()),
+        };
+        let task = created.inspect_err(|error| core.world.totals.refused(error.status))?;
+        let created = (task.id, task.first_answer);
+        tracing::debug!(id = %task.id, kind = kind.word(), credits = task.charged_credits, key, "task created");
+        core.commit(Record::Task { task: Box::new(task) })?;
+        Ok(created)
+    }
+
+    /// The part of a creating call that takes time.
+    async fn wait_for(&self, id: Uuid, kind: Kind, answer: FirstAnswer) {
+        let ends_ms = self.look(|world, _| world.task(id).map(|task| task.timing.ends_ms()));
+        let Some(ends_ms) = ends_ms else { return };
+        if kind.is_synchronous() && answer != FirstAnswer::Unknown {
+            let never = self.look(|world, _| world.task(id).is_some_and(|task| task.ending == Ending::Never));
+            let patience_ms = self.clock.now_ms().saturating_add(scaled(PATIENCE_MS, self.speed));
+            self.clock.wait_until(if never { patience_ms } else { ends_ms.min(patience_ms) }).await;
+        } else if !self.clock.is_manual() {
+            let ms = u64::try_from(scaled(SUBMISSION_MS, self.speed)).unwrap_or(0);
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+        }
+    }
+
+    fn task_object(&self, id: Uuid) -> Option<Value> {
+        self.look(|world, now_ms| {
+            let user = world.user();
+            world.task(id).map(|task| task.object(now_ms, user, &self.media_url))
+        })
+    }
+
+    /// `GET /api/v1/tasks/{taskId}`.
+    pub(crate) fn poll(&self, id: &str) -> Result<Value, ApiError> {
+        let id = Uuid::parse_str(id).ok().filter(|_| id.len() == 36);
+        let id = id.ok_or_else(|| ApiError::not_found("task"))?;
+        self.look(|world, now_ms| {
+            world.totals.polls += 1;
+            let user = world.user();
+            let held = world.held_mut(id).ok_or_else(|| ApiError::not_found("task"))?;
+            let status = held.task.status(now_ms);
+            held.watch.polled(now_ms, !matches!(status, Status::Pending | Status::Processing));
+            Ok(held.task.object(now_ms, user, &self.media_url))
+        })
+    }
+
+    /// What is known of a task, for matching fault rules.
+    pub(crate) fn glance(&self, id: Uuid) -> Option<Task> {
+        self.look(|world, _| world.task(id).cloned())
+    }
+
+    /// `data` of `GET /api/v1/credits`.
+    pub(crate) fn balance(&self) -> Value {
+        self.look(|world, _| json!({"remainingCredits": world.account.credits}))
+    }
+
+    /// The result behind a URL.
+    pub(crate) fn result(&self, id: Uuid, index: u16, expires_ms: Option<i64>) -> Artifact {
+        self.look(|world, now_ms| {
+            let Some(held) = world.held_mut(id) else { return Artifact::Missing };
+            if held.task.status(now_ms) != Status::Success || index >= held.task.results.count {
+                return Artifact::Missing;
+            }
+            let must_expire = held.task.results.expire_ms.is_some();
+            if must_expire && expires_ms.is_none_or(|expires_ms| now_ms > expires_ms) {
+                return Artifact::Expired;
+            }
+            held.watch.downloaded();
+            let subject = Subject::of(&held.task, index);
+            world.totals.downloads += 1;
+            Artifact::Ready(Box::new(subject))
+        })
+    }
+
+    /// The bytes of a result, rendered now unless they were lately.
+    pub(crate) async fn render(&self, subject: Subject) -> Option<axum::body::Bytes> {
+        let key = (subject.id, subject.index);
+        if let Some(bytes) = self.cache.get(key) {
+            return Some(bytes);
+        }
+        let _permit = self.renderers.acquire().await.ok()?;
+        if let Some(bytes) = self.cache.get(key) {
+            return Some(bytes);
+        }
+        let rendered = tokio::task::spawn_blocking(move || media::render(&subject)).await;
+        match rendered {
+            Ok(Ok(bytes)) => {
+                let bytes = axum::body::Bytes::from(bytes);
+                self.cache.put(key, bytes.clone());
+                Some(bytes)
+            }
+            Ok(Err(error)) => {
+                tracing::error!(%error, "a result could not be rendered");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// The audit.
+    pub(crate) fn audit(&self, with_tasks: bool) -> Value {
+        self.look(|world, now_ms| audit::report(world, now_ms, with_tasks))
+    }
+
+    /// Set parts of the account.
+    pub(crate) fn set_account(
+        &self,
+        credits: Option<u64>,
+        plan: Option<Plan>,
+        key_revoked: Option<bool>,
+    ) -> Result<(), ApiError> {
+        let at_ms = self.clock.now_ms();
+        self.core().commit(Record::Account { at_ms, credits, plan, key_revoked })
+    }
+
+    /// Step the clock.
+    pub(crate) fn advance(&self, by: Duration) -> Result<(), ApiError> {
+        let mut core = self.core();
+        let base_ms = self.clock.advance(by);
+        core.commit(Record::Clock { base_ms })?;
+        core.world.advance(self.clock.now_ms());
+        Ok(())
+    }
+
+    /// Change the weather.
+    pub(crate) fn set_faults(&self, faults: Faults) {
+        self.look(|world, _| world.weather = Weather::new(faults));
+    }
+
+    /// Decide the end of a running task, now.
+    pub(crate) fn end_task(&self, id: Uuid, ending: Ending) -> Result<(), ApiError> {
+        let mut core = self.core();
+        let at_ms = self.clock.now_ms();
+        let Some(task) = core.world.task(id) else { return Err(ApiError::not_found("task")) };
+        if !matches!(task.status(at_ms), Status::Pending | Status::Processing) {
+            return Err(ApiError::invalid("the task is already final"));
+        }
+        core.commit(Record::Ended { at_ms, id, ending })
+    }
+}
+
+fn scaled(ms: f64, speed: f64) -> i64 {
+    #[expect(clippy::cast_possible_truncation, reason = "bounded on both sides")]
+    let whole = (ms / speed).clamp(0.0, 1e9) as i64;
+    whole
+}

@@ -1,0 +1,486 @@
+//! The service as a state machine: account, keys, tasks and the tally of who did what.
+//!
+//! Pure: time is an argument, and a creation is split in two so that it can be written down in between.
+//! [`World::prepare`] decides and changes nothing that matters; [`World::apply`] makes a [`Record`] true. A
+//! journal that is applied again from the start gives the same world.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::account::{Account, Plan};
+use super::audit::{Totals, Watch};
+use super::catalog::Catalog;
+use super::clock::utc_day;
+use super::errors::ApiError;
+use super::faults::{Afterwards, Call, Effect, Target, Weather};
+use super::tasks::{Ending, ErrorCode, FirstAnswer, Kind, Results, Shape, Task, Timing};
+use super::validation::{Doom, Order};
+
+/// The most tasks the emulator remembers; one more is refused with 500.
+const MOST_TASKS: usize = 2_000_000;
+/// The most text (prompts, options, keys) it remembers.
+const MOST_TEXT_BYTES: usize = 1 << 30;
+
+/// A fact that outlives the process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub(crate) enum Record {
+    /// The first line: who the account is.
+    Opened { version: u32, epoch: u64, at_ms: i64, clock_base_ms: i64 },
+    /// The account was set from outside.
+    Account {
+        at_ms: i64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        credits: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plan: Option<Plan>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key_revoked: Option<bool>,
+    },
+    /// A task was created, its key taken and its price charged.
+    Task { task: Box<Task> },
+    /// A key was sent again.
+    Replay { at_ms: i64, id: Uuid, foreign: bool },
+    /// The end of a running task was decided from outside.
+    Ended { at_ms: i64, id: Uuid, ending: Ending },
+    /// The clock was stepped.
+    Clock { base_ms: i64 },
+}
+
+/// A task with what was seen of it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) task: Task,
+    pub(crate) watch: Watch,
+    pub(crate) refunded: bool,
+}
+
+/// The state of the service.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) catalog: Catalog,
+    pub(crate) account: Account,
+    pub(crate) weather: Weather,
+    pub(crate) totals: Totals,
+    tasks: HashMap<Uuid, Held>,
+    order: Vec<Uuid>,
+    keys: HashMap<Box<str>, Uuid>,
+    /// Refunds to come, soonest first.
+    due: BTreeSet<(i64, Uuid)>,
+    text_bytes: usize,
+    epoch: u64,
+    speed: f64,
+    seed: u64,
+}
+
+impl World {
+    pub(crate) fn new(catalog: Catalog, weather: Weather, speed: f64, seed: u64, epoch: u64) -> Self {
+        Self {
+            catalog,
+            account: Account::default(),
+            weather,
+            totals: Totals::default(),
+            tasks: HashMap::new(),
+            order: Vec::new(),
+            keys: HashMap::new(),
+            due: BTreeSet::new(),
+            text_bytes: 0,
+            epoch,
+            speed,
+            seed,
+        }
+    }
+
+    /// The account's user id.
+    pub(crate) fn user(&self) -> Uuid {
+        self.name("user", 0)
+    }
+
+    /// Let time pass: refunds that are due are made.
+    pub(crate) fn advance(&mut self, now_ms: i64) {
+        while let Some(&(due_ms, id)) = self.due.first() {
+            if due_ms > now_ms {
+                return;
+            }
+            self.due.pop_first();
+            if let Some(held) = self.tasks.get_mut(&id)
+                && !held.refunded
+            {
+                held.refunded = true;
+                self.account.give_back(held.task.charged_credits, held.task.allowance);
+                self.totals.refunded(held.task.charged_credits);
+            }
+        }
+    }
+
+    /// The task that a key created, if it did.
+    pub(crate) fn task_of_key(&self, key: &str) -> Option<Uuid> {
+        self.keys.get(key).copied()
+    }
+
+    pub(crate) fn task(&self, id: Uuid) -> Option<&Task> {
+        self.tasks.get(&id).map(|held| &held.task)
+    }
+
+    pub(crate) fn held_mut(&mut self, id: Uuid) -> Option<&mut Held> {
+        self.tasks.get_mut(&id)
+    }
+
+    /// All tasks in the order of their creation.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Held> {
+        self.order.iter().filter_map(|id| self.tasks.get(id))
+    }
+
+    pub(crate) fn key_count(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Decide on a valid order: the last check (the balance), faults, price cover and timing.
+    pub(crate) fn prepare(
+        &mut self,
+        order: &Order,
+        key: Option<&str>,
+        body_digest: u64,
+        now_ms: i64,
+    ) -> Result<Task, ApiError> {
+        let text = order.prompt.len() + key.map_or(0, str::len) + 1024;
+        if self.tasks.len() >= MOST_TASKS || self.text_bytes.saturating_add(text) > MOST_TEXT_BYTES {
+            return Err(ApiError::internal());
+        }
+        let number = self.order.len();
+        let id = self.name("task", number);
+        let mut fate = self.fate(order, key.unwrap_or(""))?;
+        let cover = self
+            .account
+            .cover(order.price_credits, order.claim, utc_day(now_ms))
+            .ok_or_else(ApiError::insufficient_credits)?;
+        let mut timing = self.timing(order.kind, order.shape, id, now_ms);
+        if fate.at_once {
+            timing = Timing { created_ms: now_ms, pending_ms: 0, render_ms: 0 };
+        }
+        timing.render_ms = timing.render_ms.saturating_add(fate.late_ms);
+        if order.kind.is_synchronous() && fate.first_answer == FirstAnswer::Task {
+            fate.first_answer = answer_of_a_synchronous(&fate.ending);
+        }
+        Ok(Task {
+            id,
+            kind: order.kind,
+            model: fate.model.unwrap_or_else(|| order.model.clone()).into(),
+            scene: order.scene.as_str().into(),
+            prompt: order.prompt.as_str().into(),
+            options: serde_json::to_string(&order.options).unwrap_or_default().into(),
+            timing,
+            ending: fate.ending,
+            shape: order.shape,
+            results: fate.results,
+            charged_credits: cover.charged_credits,
+            waived_credits: cover.waived_credits,
+            allowance: cover.allowance,
+            key: key.map(Into::into),
+            body_digest,
+            first_answer: fate.first_answer,
+        })
+    }
+
+    /// Make a record true.
+    pub(crate) fn apply(&mut self, record: Record) {
+        match record {
+            Record::Opened { epoch, .. } => self.epoch = epoch,
+            Record::Account { at_ms, credits, plan, key_revoked } => {
+                self.advance(at_ms);
+                self.account.credits = credits.unwrap_or(self.account.credits);
+                self.account.plan = plan.unwrap_or(self.account.plan);
+                self.account.key_revoked = key_revoked.unwrap_or(self.account.key_revoked);
+            }
+            Record::Task { task } => self.insert(*task),
+            Record::Replay { id, foreign, .. } => {
+                if let Some(held) = self.tasks.get_mut(&id) {
+                    held.watch.replayed(foreign);
+                    self.totals.replayed(foreign);
+                }
+            }
+            Record::Ended { at_ms, id, ending } => self.end(id, ending, at_ms),
+            Record::Clock { .. } => {}
+        }
+    }
+
+    fn insert(&mut self, task: Task) {
+        self.advance(task.timing.created_ms);
+        if self.tasks.contains_key(&task.id) {
+            return;
+        }
+        self.account.take(task.charged_credits, task.allowance);
+        self.totals.created(&task);
+        if let Some(due_ms) = task.refund_due_ms() {
+            self.due.insert((due_ms, task.id));
+        }
+        if let Some(key) = &task.key {
+            self.keys.insert(key.clone(), task.id);
+        }
+        self.text_bytes +=
+            task.prompt.len() + task.options.len() + 2 * task.key.as_deref().map_or(0, str::len) + 512;
+        let (id, created_ms) = (task.id, task.timing.created_ms);
+        self.order.push(id);
+        self.tasks.insert(id, Held { task, watch: Watch::default(), refunded: false });
+        // A task that failed at submission is refunded in the same moment.
+        self.advance(created_ms);
+    }
+
+    fn end(&mut self, id: Uuid, ending: Ending, at_ms: i64) {
+        let Some(held) = self.tasks.get_mut(&id) else { return };
+        let task = &mut held.task;
+        let is_final = task.ending != Ending::Never && at_ms >= task.timing.ends_ms();
+        if is_final {
+            return;
+        }
+        if let Some(due_ms) = task.refund_due_ms() {
+            self.due.remove(&(due_ms, id));
+        }
+        let lived_ms = at_ms.saturating_sub(task.timing.created_ms).max(0);
+        task.timing.pending_ms = task.timing.pending_ms.min(lived_ms);
+        task.timing.render_ms = lived_ms - task.timing.pending_ms;
+        task.ending = ending;
+        if let Some(due_ms) = task.refund_due_ms() {
+            self.due.insert((due_ms, id));
+        }
+        self.advance(at_ms);
+    }
+
+    /// An id that never comes twice in the life of an account.
+    fn name(&self, what: &str, number: usize) -> Uuid {
+        let text = format!("{what}/{}/{}/{number}", self.seed, self.epoch);
+        Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes())
+    }
+
+    /// Plausible times, divided by the speed. Jitter comes from the task's id.
+    fn timing(&self, kind: Kind, shape: Shape, id: Uuid, now_ms: i64) -> Timing {
+        let (pending_ms, render_ms) = natural_timing(kind, shape);
+        let jitter = fastrand::Rng::with_seed(id.as_u64_pair().0).f64() * 0.6 + 0.7;
+        let scaled = |ms: u32| {
+            let scaled = f64::from(ms) * jitter / self.speed;
+            #[expect(clippy::cast_possible_truncation, reason = "bounded on both sides")]
+            let whole = scaled.clamp(0.0, 1e12) as i64;
+            whole
+        };
+        Timing { created_ms: now_ms, pending_ms: scaled(pending_ms), render_ms: scaled(render_ms) }
+    }
+
+    fn fate(&mut self, order: &Order, key: &str) -> Result<Fate, ApiError> {
+        let model = order.model.split('/').next().unwrap_or("");
+        let call = Call {
+            target: Target::Create,
+            kind: Some(order.kind),
+            model,
+            prompt: &order.prompt,
+            identity: key,
+        };
+        let effects = self.weather.on_a_new_task(&call);
+        let mut fate = Fate::of_order(order);
+        // The earlier rule wins, so it is written last.
+        for effect in effects.into_iter().rev() {
+            fate.bend(effect)?;
+        }
+        Ok(fate)
+    }
+}
+
+/// Pending and render time in milliseconds at speed 1.
+fn natural_timing(kind: Kind, shape: Shape) -> (u32, u32) {
+    let length_ms = shape.length_ms;
+    match kind {
+        Kind::Video | Kind::ShortsStudio => (3_000, 20_000 + length_ms.saturating_mul(4)),
+        Kind::Image => (1_000, 7_000),
+        Kind::Music => (0, 6_000 + length_ms / 20),
+        Kind::Speech => (0, 700 + length_ms / 20),
+        Kind::SoundEffect => (0, 2_500),
+    }
+}
+
+/// What will become of a task.
+struct Fate {
+    ending: Ending,
+    first_answer: FirstAnswer,
+    at_once: bool,
+    late_ms: i64,
+    model: Option<String>,
+    results: Results,
+}
+
+impl Fate {
+    fn of_order(order: &Order) -> Self {
+        let calm = Self {
+            ending: Ending::Success,
+            first_answer: FirstAnswer::Task,
+            at_once: false,
+            late_ms: 0,
+            model: None,
+            results: Results { count: 1, expire_ms: None },
+        };
+        let invalid = |reason: &str| failed(ErrorCode::InvalidInput, reason);
+        match &order.doom {
+            None => calm,
+            Some(Doom::AtSubmission(reason)) => {
+                Self { ending: invalid(reason), first_answer: FirstAnswer::Rejected, at_once: true, ..calm }
+            }
+            Some(Doom::WhileRendering(reason)) => Self { ending: invalid(reason), ..calm },
+        }
+    }
+
+    fn at_once(&mut self, ending: Ending, answer: FirstAnswer) {
+        (self.ending, self.first_answer, self.at_once) = (ending, answer, true);
+    }
+
+    fn bend(&mut self, effect: Effect) -> Result<(), ApiError> {
+        match effect {
+            Effect::SafetyUnavailable {} => return Err(ApiError::safety_check_unavailable()),
+            Effect::ContentRejected { with_task: false } => return Err(ApiError::content_rejected()),
+            Effect::ContentRejected { with_task: true } => {
+                self.at_once(failed(ErrorCode::ContentRejected, ""), FirstAnswer::ContentRejected);
+            }
+            Effect::RejectAtSubmission { reason } => {
+                self.at_once(failed(ErrorCode::InvalidInput, &reason), FirstAnswer::Rejected);
+            }
+            Effect::FailAtSubmission {} => {
+                self.at_once(failed(ErrorCode::ProviderUnavailable, ""), FirstAnswer::Failed);
+            }
+            Effect::UnknownOutcome { ending } => {
+                self.first_answer = FirstAnswer::Unknown;
+                if ending == Afterwards::Failed {
+                    self.ending = failed(ErrorCode::ProviderUnavailable, "");
+                }
+            }
+            Effect::TaskFails { code, reason } => self.ending = failed(code, &reason),
+            Effect::TaskCanceled {} => self.ending = Ending::Canceled,
+            Effect::TaskNever {} => self.ending = Ending::Never,
+            Effect::TaskLate { ms } => {
+                self.late_ms = i64::try_from(ms).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
+            }
+            Effect::OtherModel { model } => self.model = Some(model),
+            Effect::Urls { count } => self.results.count = count,
+            Effect::UrlsExpire { ms } => self.results.expire_ms = Some(i64::from(ms)),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn failed(code: ErrorCode, reason: &str) -> Ending {
+    let reason = if reason.is_empty() { "the settings are not supported" } else { reason };
+    Ending::Failed { code, reason: reason.into() }
+}
+
+/// A synchronous call that ends badly answers with an error that carries the task.
+fn answer_of_a_synchronous(ending: &Ending) -> FirstAnswer {
+    match ending {
+        Ending::Failed { code: ErrorCode::InvalidInput, .. } => FirstAnswer::Rejected,
+        Ending::Failed { code: ErrorCode::ContentRejected, .. } => FirstAnswer::ContentRejected,
+        Ending::Failed { .. } | Ending::Canceled => FirstAnswer::Failed,
+        Ending::Success | Ending::Never => FirstAnswer::Task,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::emulator::faults::Faults;
+    use crate::emulator::validation;
+
+    fn world(faults: &str, credits: u64, plan: Plan) -> World {
+        let weather = Weather::new(Faults::parse(faults).unwrap());
+        let mut world = World::new(Catalog::built_in().unwrap(), weather, 1.0, 1, 1);
+        world.apply(Record::Account {
+            at_ms: 0,
+            credits: Some(credits),
+            plan: Some(plan),
+            key_revoked: None,
+        });
+        world
+    }
+
+    fn create(world: &mut World, key: Option<&str>, now_ms: i64) -> Result<Task, ApiError> {
+        let body = json!({"model": "house-c1", "prompt": "a boat"});
+        let order = validation::order(&world.catalog, Kind::Video, &body).unwrap();
+        let task = world.prepare(&order, key, 0, now_ms)?;
+        world.apply(Record::Task { task: Box::new(task.clone()) });
+        Ok(task)
+    }
+
+    #[test]
+    fn credits_are_deducted_at_creation_and_refunded_at_the_end_of_a_failed_task() {
+        let mut world = world("[[rules]]\neffect = { do = 'task-fails', code = 'busy' }", 100, Plan::None);
+        let task = create(&mut world, Some("k"), 1_000).unwrap();
+        assert_eq!(world.account.credits, 90);
+        world.advance(task.timing.ends_ms() - 1);
+        assert_eq!(world.account.credits, 90);
+        world.advance(task.timing.ends_ms());
+        world.advance(task.timing.ends_ms() + 1);
+        assert_eq!((world.account.credits, world.totals.refunds), (100, 1));
+    }
+
+    #[test]
+    fn a_canceled_task_returns_its_allowance_slot() {
+        let mut world = world("[[rules]]\neffect = { do = 'task-canceled' }", 0, Plan::Ultra);
+        let task = create(&mut world, None, 1_000).unwrap();
+        assert_eq!((task.charged_credits, task.waived_credits), (0, 10));
+        let used = |world: &World| world.account.used(super::super::account::Pool::HouseSeconds, 0);
+        assert_eq!(used(&world), 5);
+        world.advance(task.timing.ends_ms());
+        assert_eq!(used(&world), 0);
+    }
+
+    #[test]
+    fn a_balance_lower_than_the_cost_creates_no_task() {
+        let mut world = world("", 9, Plan::None);
+        assert_eq!(create(&mut world, Some("k"), 0).unwrap_err().status, 402);
+        assert_eq!((world.task_of_key("k"), world.totals.tasks), (None, 0));
+    }
+
+    #[test]
+    fn a_submission_that_fails_is_refunded_at_once() {
+        let mut world = world("[[rules]]\neffect = { do = 'fail-at-submission' }", 100, Plan::None);
+        let task = create(&mut world, Some("k"), 50).unwrap();
+        assert_eq!(task.first_answer, FirstAnswer::Failed);
+        world.advance(50);
+        assert_eq!((world.account.credits, world.totals.charges, world.totals.refunds), (100, 1, 1));
+    }
+
+    #[test]
+    fn a_journal_applied_again_gives_the_same_world() {
+        let mut first = world("[[rules]]\nevery = 2\neffect = { do = 'task-canceled' }", 1_000, Plan::Pro);
+        let mut records = vec![Record::Account {
+            at_ms: 0,
+            credits: Some(1_000),
+            plan: Some(Plan::Pro),
+            key_revoked: None,
+        }];
+        for n in 0..10 {
+            let task = create(&mut first, Some(&format!("k{n}")), n * 30_000).unwrap();
+            records.push(Record::Task { task: Box::new(task) });
+        }
+        let mut second = world("", 0, Plan::None);
+        for record in records {
+            let line = serde_json::to_string(&record).unwrap();
+            second.apply(serde_json::from_str(&line).unwrap());
+        }
+        for world in [&mut first, &mut second] {
+            world.advance(200_000);
+        }
+        assert_eq!(first.account.credits, second.account.credits);
+        assert_eq!(first.totals, second.totals);
+        assert_eq!(first.task_of_key("k3"), second.task_of_key("k3"));
+    }
+
+    #[test]
+    fn ending_a_running_task_by_hand_refunds_it_and_a_final_one_stays() {
+        let mut world = world("", 100, Plan::None);
+        let task = create(&mut world, None, 0).unwrap();
+        world.apply(Record::Ended { at_ms: 10, id: task.id, ending: Ending::Canceled });
+        assert_eq!(world.account.credits, 100);
+        world.apply(Record::Ended { at_ms: 20, id: task.id, ending: Ending::Success });
+        assert_eq!(world.task(task.id).unwrap().ending, Ending::Canceled);
+    }
+}
