@@ -63,7 +63,7 @@ pub(super) struct RunCommand {
     #[arg(long, env = "CALLSHEET_EMULATOR", conflicts_with = "base_url")]
     pub(super) emulator: bool,
     /// How much faster than real time the emulator works
-    #[arg(long, default_value_t = 1.0, value_name = "FACTOR", requires = "emulator")]
+    #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator")]
     pub(super) emulator_speed: f64,
     /// Name of the batch [default: what the manifest says, or its file name]
     #[arg(long, env = "CALLSHEET_BATCH", value_name = "NAME")]

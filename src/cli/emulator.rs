@@ -1,7 +1,5 @@
 //! `callsheet emulator`: the whole service, offline.
 
-use std::path::Path;
-
 use anstream::eprintln;
 
 use crate::cli::arguments::{EmulatorCommand, PlanName};
@@ -48,10 +46,11 @@ pub(super) async fn run(command: &EmulatorCommand) -> Result<Exit, Failure> {
 fn faults(name: &str) -> Result<Faults, Failure> {
     let wrong =
         |error: String| Failure::new(Exit::Usage, format!("failed to read the fault plan {name}: {error}"));
-    if Path::new(name).exists() {
-        return Faults::from_file(Path::new(name)).map_err(|error| wrong(error.to_string()));
+    if let Some(ready) = Faults::named(name) {
+        return Ok(ready);
     }
-    Faults::ready(name).ok_or_else(|| wrong("there is no such file".to_owned()).hint(READY_HINT))
+    let text = std::fs::read_to_string(name).map_err(|error| wrong(error.to_string()).hint(READY_HINT))?;
+    Faults::parse(&text).map_err(wrong)
 }
 
 const READY_HINT: &str = "calm, flaky-network and storm are built in";

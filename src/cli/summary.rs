@@ -85,7 +85,7 @@ pub(super) fn json(receipts: &[Receipt], batches: &[BatchOverview], output: &Pat
 /// Prints a table of the batches, and where their files are.
 pub(super) fn table(batches: &[BatchOverview], output: &Path) {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     table.set_header(["batch", "jobs", "state", "planned", "spent", "refunded", "files"]);
     for batch in batches {
         let states: Vec<String> = batch.states.iter().map(|(state, n)| format!("{n} {state}")).collect();
