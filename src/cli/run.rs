@@ -244,7 +244,7 @@ fn say_how_it_ended(
         Standstill::Done => {}
         Standstill::Parked(parked) => eprintln!("parked: {}", parked.explain()),
         Standstill::Overdue => {
-            eprintln!("not finished: what is left is overdue; the same command goes on watching it")
+            eprintln!("not finished: what is left is overdue; the same command goes on watching it");
         }
         Standstill::Stopped => eprintln!("interrupted: the state is safe; the same command resumes"),
     }

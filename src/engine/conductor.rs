@@ -397,7 +397,7 @@ impl Conductor {
             }
             Input::Unreadable(damage) => Err(ConductorError::Rows(damage)),
             Input::Balance(answer) => {
-                self.balance(answer, now);
+                self.balance(&answer, now);
                 Ok(())
             }
             Input::Stop => {
@@ -544,9 +544,9 @@ impl Conductor {
         }
     }
 
-    fn balance(&mut self, answer: Result<Credits, Fault>, now: Now) {
+    fn balance(&mut self, answer: &Result<Credits, Fault>, now: Now) {
         let Some(gate) = &mut self.gate else { return };
-        let covered = match (&answer, gate.parked) {
+        let covered = match (answer, gate.parked) {
             (Ok(balance), Parked::Credits) => *balance >= gate.need,
             (Ok(_), _) => true,
             (Err(_), _) => false,
@@ -972,13 +972,10 @@ impl Conductor {
         let waits = |desk: &Desk| !desk.window.is_empty() || desk.segment().is_some();
         let queued: BTreeSet<BatchNo> = self.queued_jobs().map(|open| open.record.key.batch).collect();
         let with_queue = self.desks.iter().filter(|(no, desk)| waits(desk) || queued.contains(no));
-        let parked: Vec<Option<Parked>> = with_queue.map(|(_, desk)| desk.parked).collect();
-        match parked.iter().copied().collect::<Option<Vec<Parked>>>() {
-            None => None,
-            Some(parked) => {
-                Some(parked.first().map_or(Standstill::Overdue, |first| Standstill::Parked(*first)))
-            }
-        }
+        let parked = with_queue.map(|(_, desk)| desk.parked);
+        // A batch whose queue is not parked waits for something that will come.
+        let parked: Vec<Parked> = parked.collect::<Option<_>>()?;
+        Some(parked.first().map_or(Standstill::Overdue, |first| Standstill::Parked(*first)))
     }
 
     /// Every batch in numbers, oldest first.

@@ -35,7 +35,7 @@ pub fn write_results(store: &Store, landing: &Landing, batch: &BatchRecord) -> R
     let outcomes_bytes = store.outcomes_bytes(batch.no)?;
     let (mut places, meta_columns) = places_of_rows(store, batch)?;
     let mut outcomes = Lines::open(&spool.outcomes_path(), 0, outcomes_bytes)?;
-    while let Some((at, record)) = outcomes.next::<JobRecord>()? {
+    while let Some((at, record)) = outcomes.next_line::<JobRecord>()? {
         // The last outcome of a job counts: it may have been retried.
         if let Some(places) = places.get_mut(record.key.seq.0 as usize) {
             places.outcome = at;
@@ -68,7 +68,7 @@ fn places_of_rows(store: &Store, batch: &BatchRecord) -> Result<(Vec<Places>, BT
     let mut places = vec![Places { row: NOWHERE, outcome: NOWHERE }; batch.rows as usize];
     let mut meta_columns = BTreeSet::new();
     let mut rows = Lines::open(&store.spool(batch.no).rows_path(), 0, batch.spool_bytes)?;
-    while let Some((at, spec)) = rows.next::<JobSpec>()? {
+    while let Some((at, spec)) = rows.next_line::<JobSpec>()? {
         if let Some(places) = places.get_mut(spec.seq.0 as usize) {
             places.row = at;
         }

@@ -20,7 +20,7 @@ pub(super) fn load_rows(
     let mut lines = Lines::open(&store.spool(batch).rows_path(), from, end)?;
     let mut rows = Vec::with_capacity(most);
     while rows.len() < most
-        && let Some((at, spec)) = lines.next::<JobSpec>()?
+        && let Some((at, spec)) = lines.next_line::<JobSpec>()?
     {
         rows.push(SpooledRow { at, end: lines.at(), spec: Arc::new(spec) });
     }

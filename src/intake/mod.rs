@@ -216,7 +216,7 @@ fn check_layout(policy: &Policy, receipt: &mut Receipt) {
 /// Tells the draft which jobs the batch has.
 fn note_existing(store: &Store, batch: &BatchRecord, draft: &mut Draft) -> Result<(), StoreError> {
     let mut rows = Lines::open(&store.spool(batch.no).rows_path(), 0, batch.spool_bytes)?;
-    while let Some((_, spec)) = rows.next::<JobSpec>()? {
+    while let Some((_, spec)) = rows.next_line::<JobSpec>()? {
         draft.note_existing(spec.fingerprint, spec.variation)?;
     }
     Ok(())
@@ -303,7 +303,7 @@ fn count(judged: &Judged, receipt: &mut Receipt) -> Result<(), StoreError> {
         receipt.refuse_row(vec![Problem::new(Position::line(repeat.line), message).in_field("id")]);
     }
     let mut rows = judged.rows()?;
-    while let Some((row, verdict)) = rows.next()? {
+    while let Some((row, verdict)) = rows.next_row()? {
         let Verdict::Wanted { first, have } = verdict else { continue };
         let known = have.saturating_sub(first - 1).min(row.count);
         receipt.have += known;
@@ -336,7 +336,7 @@ fn spool(
         let start = rows_file.bytes();
         let mut seq = first_seq;
         let mut rows = judged.rows()?;
-        while let Some((row, verdict)) = rows.next()? {
+        while let Some((row, verdict)) = rows.next_row()? {
             let (Verdict::Wanted { first, have }, Wanted::Order(order)) = (verdict, row.wanted) else {
                 continue;
             };

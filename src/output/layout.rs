@@ -117,7 +117,7 @@ pub fn job_names(spec: &JobSpec) -> [String; 3] {
     let is_long = short.len() < label.len();
     let with_short_id = format!("{short}-{}", spec.id.short());
     let with_id = format!("{short}-{}", spec.id);
-    if is_long { [with_short_id.clone(), with_id.clone(), with_id] } else { [label, with_short_id, with_id] }
+    if is_long { [with_short_id, with_id.clone(), with_id] } else { [label, with_short_id, with_id] }
 }
 
 /// The nearest name that every common file system takes: no separators, no control or invisible

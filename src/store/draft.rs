@@ -183,8 +183,8 @@ pub struct JudgedRows<'a> {
 
 impl JudgedRows<'_> {
     /// The next row; nothing at the end.
-    pub fn next(&mut self) -> Result<Option<(DraftRow, Verdict)>, StoreError> {
-        let Some((_, row)) = self.lines.next::<DraftRow>()? else { return Ok(None) };
+    pub fn next_row(&mut self) -> Result<Option<(DraftRow, Verdict)>, StoreError> {
+        let Some((_, row)) = self.lines.next_line::<DraftRow>()? else { return Ok(None) };
         let verdict = match self.verdicts.next() {
             Some(&(first @ 1.., have)) => Verdict::Wanted { first, have },
             _ => Verdict::RepeatedId,

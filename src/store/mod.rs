@@ -454,7 +454,7 @@ impl Store {
     fn get<T: for<'de> Deserialize<'de>>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
         let found =
             self.db.get(key).map_err(|source| StoreError::Database { dir: self.dir.clone(), source })?;
-        found.map(|bytes| record::decode(&bytes).map_err(|damage| self.damaged(key, damage))).transpose()
+        found.map(|bytes| record::decode(&bytes).map_err(|damage| self.damaged(key, &damage))).transpose()
     }
 
     fn scan<T: for<'de> Deserialize<'de>>(&self, prefix: u8) -> Result<Vec<T>, StoreError> {
@@ -463,12 +463,12 @@ impl Store {
             .map(|entry| {
                 let (key, bytes) =
                     entry.map_err(|source| StoreError::Database { dir: self.dir.clone(), source })?;
-                record::decode(&bytes).map_err(|damage| self.damaged(&key, damage))
+                record::decode(&bytes).map_err(|damage| self.damaged(&key, &damage))
             })
             .collect()
     }
 
-    fn damaged(&self, key: &[u8], damage: Damaged) -> StoreError {
+    fn damaged(&self, key: &[u8], damage: &Damaged) -> StoreError {
         let what = format!("the record {}", keys::describe(key));
         StoreError::Damaged { dir: self.dir.clone(), what, detail: damage.to_string() }
     }

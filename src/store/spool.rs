@@ -171,7 +171,7 @@ impl Lines {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when the line is not what was written.
-    pub fn next<T: for<'de> Deserialize<'de>>(&mut self) -> Result<Option<(u64, T)>, StoreError> {
+    pub fn next_line<T: for<'de> Deserialize<'de>>(&mut self) -> Result<Option<(u64, T)>, StoreError> {
         if self.at >= self.end {
             return Ok(None);
         }
@@ -196,7 +196,7 @@ impl Lines {
     pub fn line_at<T: for<'de> Deserialize<'de>>(&mut self, at: u64) -> Result<T, StoreError> {
         self.file.seek(SeekFrom::Start(at)).map_err(StoreError::io(&self.path))?;
         (self.at, self.end) = (at, u64::MAX);
-        let found = self.next()?;
+        let found = self.next_line()?;
         found.map(|(_, value)| value).ok_or_else(|| StoreError::Damaged {
             dir: self.path.parent().unwrap_or(Path::new(".")).to_owned(),
             what: format!("the line at byte {at} of {}", self.path.display()),
