@@ -1,0 +1,164 @@
+//! What came in: answers, downloads, rows and the balance.
+
+use crate::domain::admission::Parked;
+use crate::domain::credits::Credits;
+use crate::domain::ids::{Attempt, BatchNo, JobKey};
+use crate::domain::job::{OutputFile, State};
+use crate::domain::lifecycle::Event;
+use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
+use crate::domain::time::{Millis, Now};
+use crate::engine::conductor::{Conductor, ConductorError, FetchFault, Input, SpooledRow};
+
+/// How often in a row the service may say that it does not know a task before that is believed.
+const MISSING_MAX: u32 = 5;
+/// Downloads of a job that may fail in a row before it is given up until somebody asks again.
+const FETCH_TRIES_MAX: u32 = 8;
+
+impl Conductor {
+    pub(super) fn take_in(&mut self, input: Input, now: Now) -> Result<(), ConductorError> {
+        match input {
+            Input::Posted(key, attempt, answer) => self.posted(key, attempt, answer, now),
+            Input::Read(key, attempt, answer) => self.read(key, attempt, answer, now),
+            Input::Fetched(key, attempt, outcome) => self.fetched(key, attempt, outcome, now),
+            Input::Rows { batch, from, rows } => {
+                self.rows(batch, from, rows);
+                Ok(())
+            }
+            Input::Unreadable(damage) => Err(ConductorError::Rows(damage)),
+            Input::Balance(answer) => {
+                self.balance(&answer, now);
+                Ok(())
+            }
+            Input::Stop => {
+                self.stopping = true;
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn posted(
+        &mut self,
+        key: JobKey,
+        attempt: Attempt,
+        answer: PostAnswer,
+        now: Now,
+    ) -> Result<(), ConductorError> {
+        let Some(faults) = self.effect_ended(key) else { return Ok(()) };
+        let need = self.jobs.get(&key).and_then(|open| open.spec.order.hold()).unwrap_or_default();
+        let wait = match &answer {
+            PostAnswer::Again { wait, .. } => {
+                let wait = self.settings.backoff.wait(faults, self.random.f64(), *wait);
+                self.count_fault(key);
+                wait
+            }
+            PostAnswer::OutOfCredits(_) => {
+                self.shut(Parked::Credits, need, now);
+                Millis(0)
+            }
+            PostAnswer::Unauthorised(_) => {
+                self.shut(Parked::Key, Credits::ZERO, now);
+                Millis(0)
+            }
+            PostAnswer::Task(_) | PostAnswer::TaskNamed(..) | PostAnswer::Refused(_) => {
+                self.reset_faults(key);
+                Millis(0)
+            }
+        };
+        let named = matches!(answer, PostAnswer::TaskNamed(..));
+        self.apply(key, attempt, Event::Posted(answer), now)?;
+        let again_after = if named { Some(Millis(0)) } else { Some(wait).filter(|wait| wait.0 > 0) };
+        self.follow_up(key, again_after, now);
+        Ok(())
+    }
+
+    pub(super) fn read(
+        &mut self,
+        key: JobKey,
+        attempt: Attempt,
+        answer: ReadAnswer,
+        now: Now,
+    ) -> Result<(), ConductorError> {
+        let Some(faults) = self.effect_ended(key) else { return Ok(()) };
+        let wait = match answer {
+            ReadAnswer::Task(reading) => {
+                self.reset_faults(key);
+                self.apply(key, attempt, Event::Read(reading), now)?;
+                None
+            }
+            ReadAnswer::Missing(fault) => {
+                self.count_fault(key);
+                if faults + 1 >= MISSING_MAX {
+                    self.apply(key, attempt, Event::TaskMissing(fault), now)?;
+                }
+                None
+            }
+            ReadAnswer::Unauthorised(_) => {
+                self.shut(Parked::Key, Credits::ZERO, now);
+                Some(self.settings.balance_interval)
+            }
+            ReadAnswer::Again { wait, .. } => {
+                self.count_fault(key);
+                let backoff = self.settings.backoff.wait(faults, self.random.f64(), wait);
+                Some(backoff.max(self.settings.poll_min))
+            }
+        };
+        self.follow_up(key, wait, now);
+        Ok(())
+    }
+
+    pub(super) fn fetched(
+        &mut self,
+        key: JobKey,
+        attempt: Attempt,
+        outcome: Result<Vec<OutputFile>, FetchFault>,
+        now: Now,
+    ) -> Result<(), ConductorError> {
+        self.fetching = self.fetching.saturating_sub(1);
+        let Some(faults) = self.effect_ended(key) else { return Ok(()) };
+        let fault = match outcome {
+            Ok(files) => {
+                self.apply(key, attempt, Event::Fetched(files), now)?;
+                return Ok(());
+            }
+            Err(fault) => fault,
+        };
+        self.count_fault(key);
+        let (fault, lasting, stale) = match fault {
+            FetchFault::Stale(fault) => (fault, false, true),
+            FetchFault::Passing(fault) => (fault, false, false),
+            FetchFault::Lasting(fault) => (fault, true, false),
+        };
+        tracing::warn!(batch = key.batch.0, job = key.seq.0, %fault, "download failed");
+        if lasting || faults + 1 >= FETCH_TRIES_MAX {
+            let fault = Fault::new("download_failed", fault.to_string());
+            self.apply(key, attempt, Event::FetchAbandoned(fault), now)?;
+            return Ok(());
+        }
+        let wait = self.settings.backoff.wait(faults, self.random.f64(), None);
+        if stale {
+            self.read_before_fetching(key);
+        }
+        self.follow_up(key, Some(wait), now);
+        Ok(())
+    }
+
+    /// Forgets a job's links, so that its task is read again for fresh ones.
+    pub(super) fn read_before_fetching(&mut self, key: JobKey) {
+        if let Some(open) = self.jobs.get_mut(&key)
+            && let State::Fetching { urls, .. } = &mut open.record.job.state
+        {
+            urls.clear();
+        }
+    }
+
+    pub(super) fn rows(&mut self, batch: BatchNo, from: u64, rows: Vec<SpooledRow>) {
+        let Some(desk) = self.desks.get_mut(&batch) else { return };
+        desk.loading = false;
+        let Some(index) = desk.segment() else { return };
+        let next = desk.window.back().map_or(desk.record.segments[index].cursor, |row| row.end);
+        // Rows of another segment, or of a place that was passed meanwhile, are read again.
+        if next == from {
+            desk.window.extend(rows);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The gate that a 401 or 402 shuts for the whole queue (money rule 7).
+
+use crate::domain::admission::Parked;
+use crate::domain::credits::Credits;
+use crate::domain::task::Fault;
+use crate::domain::time::Now;
+use crate::engine::conductor::{Conductor, Effect, Gate};
+
+impl Conductor {
+    pub(super) fn shut(&mut self, parked: Parked, need: Credits, now: Now) {
+        // A key that does not work is found first and lifted first: nothing can be asked without it.
+        let keep = self.gate.filter(|gate| gate.parked == Parked::Key && parked == Parked::Credits);
+        if keep.is_none() {
+            let ask_at = Some(now.tick.after(self.settings.balance_interval));
+            self.gate = Some(Gate { parked, need, ask_at });
+        }
+    }
+
+    pub(super) fn balance(&mut self, answer: &Result<Credits, Fault>, now: Now) {
+        let Some(gate) = &mut self.gate else { return };
+        let covered = match (answer, gate.parked) {
+            (Ok(balance), Parked::Credits) => *balance >= gate.need,
+            (Ok(_), _) => true,
+            (Err(_), _) => false,
+        };
+        if covered {
+            self.gate = None;
+        } else {
+            gate.ask_at = Some(now.tick.after(self.settings.balance_interval));
+        }
+    }
+
+    pub(super) fn ask_balance_when_due(&mut self, now: Now) {
+        if let Some(gate) = &mut self.gate
+            && gate.ask_at.is_some_and(|at| at <= now.tick)
+            && !self.stopping
+        {
+            gate.ask_at = None;
+            self.pending.turn.effects.push(Effect::AskBalance);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The lives of jobs: events applied, movements booked, changes noted.
+
+use crate::domain::ids::{Attempt, JobKey};
+use crate::domain::job::State;
+use crate::domain::lifecycle::{self, Event, Terms, Want};
+use crate::domain::request::Kind;
+use crate::domain::time::{Millis, Now};
+use crate::engine::conductor::{Conductor, ConductorError, OpenJob};
+
+impl Conductor {
+    /// Applies an event, books its movements and notes what changed. An event that has no place is
+    /// said and dropped: a late answer for an older attempt, for one.
+    pub(super) fn apply(
+        &mut self,
+        key: JobKey,
+        attempt: Attempt,
+        event: Event,
+        now: Now,
+    ) -> Result<(), ConductorError> {
+        let Some(open) = self.jobs.get_mut(&key) else { return Ok(()) };
+        let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(()) };
+        let attempts = desk.record.policy.attempts.unwrap_or(self.settings.attempts);
+        let terms = Terms { attempts, keyed: open.spec.order.kind != Kind::ShortsStudio };
+        let step = match lifecycle::apply(&open.record.job, attempt, event, terms, now.wall) {
+            Ok(step) => step,
+            Err(illegal) => {
+                tracing::debug!(batch = key.batch.0, job = key.seq.0, %illegal, "event dropped");
+                return Ok(());
+            }
+        };
+        let (was_in_flight, was_queued) = (open.record.job.holds_slot(), is_queued(&open.record.job.state));
+        open.record.job = step.job;
+        let (in_flight, queued) = (open.record.job.holds_slot(), is_queued(&open.record.job.state));
+        let slots = self.slots.entry(open.spec.order.kind).or_default();
+        *slots = *slots + u32::from(in_flight) - u32::from(was_in_flight);
+        self.queued = self.queued + u32::from(queued) - u32::from(was_queued);
+        if !queued {
+            self.candidates.remove(&key);
+        }
+        for movement in step.movements {
+            desk.record.totals.apply(movement)?;
+            self.total.apply(movement)?;
+            self.pending.changed_batches.insert(key.batch);
+            if let Some(day) = step.day {
+                self.days.entry(day).or_default().apply(movement)?;
+                self.pending.changed_days.insert(day);
+            }
+        }
+        self.pending.changed_jobs.insert(key);
+        if open.record.job.state.is_final() {
+            self.end(key);
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(&mut self, key: JobKey) {
+        let Some(open) = self.jobs.remove(&key) else { return };
+        if let Some(due) = open.due {
+            self.timers.remove(&(due, key));
+        }
+        if let Some(at) = open.deadline {
+            self.deadlines.remove(&(at, key));
+        }
+        if let Some(desk) = self.desks.get_mut(&key.batch) {
+            desk.record.ended.count(&open.record.job.state);
+            self.pending.changed_batches.insert(key.batch);
+        }
+        self.pending.changed_jobs.remove(&key);
+        self.pending.ended_jobs.push(open.record.clone());
+        self.pending.turn.ended.push((open.spec, open.record));
+    }
+
+    /// After an answer: when the job wants something next.
+    pub(super) fn follow_up(&mut self, key: JobKey, wait: Option<Millis>, now: Now) {
+        let Some(mut open) = self.jobs.remove(&key) else { return };
+        let usual = match lifecycle::wants(&open.record.job.state) {
+            Want::Read => self.poll_wait(open.record.job.overdue),
+            Want::Admission => self.settings.backoff.wait(
+                open.record.job.attempt.0.saturating_sub(2),
+                self.random.f64(),
+                None,
+            ),
+            Want::Post | Want::Fetch | Want::Nothing => Millis(0),
+        };
+        self.schedule(&mut open, now.tick.after(wait.unwrap_or(usual)));
+        self.watch_deadline(&mut open);
+        self.jobs.insert(key, open);
+    }
+
+    /// Marks a job's effect as over and returns its faults in a row so far; nothing for a job that
+    /// is not open any more.
+    pub(super) fn effect_ended(&mut self, key: JobKey) -> Option<u32> {
+        let open = self.jobs.get_mut(&key)?;
+        open.busy = false;
+        Some(open.faults)
+    }
+
+    pub(super) fn count_fault(&mut self, key: JobKey) {
+        if let Some(open) = self.jobs.get_mut(&key) {
+            open.faults = open.faults.saturating_add(1);
+        }
+    }
+
+    pub(super) fn reset_faults(&mut self, key: JobKey) {
+        if let Some(open) = self.jobs.get_mut(&key) {
+            open.faults = 0;
+        }
+    }
+
+    /// Counts a job that is taken up.
+    pub(super) fn count(&mut self, open: &OpenJob) {
+        if open.record.job.holds_slot() {
+            *self.slots.entry(open.spec.order.kind).or_default() += 1;
+        }
+        self.queued += u32::from(is_queued(&open.record.job.state));
+    }
+}
+
+fn is_queued(state: &State) -> bool {
+    matches!(state, State::Queued)
+}

@@ -1,0 +1,245 @@
+//! The engine without its I/O: what came in, and the time, decide what is to be made durable and
+//! then done.
+//!
+//! [`Conductor::turn`] is the whole of it. It takes everything that happened since the last turn and
+//! returns the changes to commit and the effects to begin once they are durable. It never waits,
+//! reads no clock and touches no file, so the same code runs against a simulated world.
+//!
+//! Memory: the jobs that have begun and not ended, and a short window of rows for each batch. What
+//! has not begun stays in the spool.
+
+mod answers;
+mod gate;
+mod lives;
+mod overview;
+mod queue;
+#[cfg(test)]
+mod tests;
+mod timing;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+pub use self::words::{
+    BatchOverview, ConductorError, Effect, FetchFault, FetchOrder, Input, Settings, SpooledRow, Standstill,
+    Turn,
+};
+use crate::domain::admission::Parked;
+use crate::domain::credits::Credits;
+use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::job::JobSpec;
+use crate::domain::ledger::Totals;
+use crate::domain::lifecycle::{self, Want};
+use crate::domain::request::Kind;
+use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
+use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Change, JobRecord};
+
+/// Most jobs let out of the queue in one turn.
+const ADMIT_MAX: usize = 64;
+
+/// A batch that is being worked on.
+#[derive(Debug)]
+struct Desk {
+    record: BatchRecord,
+    /// The next rows of the present segment.
+    window: VecDeque<SpooledRow>,
+    /// Rows are being read.
+    loading: bool,
+    parked: Option<Parked>,
+}
+
+impl Desk {
+    /// The segment whose rows go next.
+    fn segment(&self) -> Option<usize> {
+        let segments = self.record.segments.iter().enumerate().filter(|(_, s)| s.cursor < s.end);
+        // The first of the highest priority: `max_by_key` would take the last.
+        segments.min_by_key(|(_, s)| std::cmp::Reverse(s.priority)).map(|(index, _)| index)
+    }
+}
+
+/// A job that has begun.
+#[derive(Debug)]
+struct OpenJob {
+    record: JobRecord,
+    spec: Arc<JobSpec>,
+    /// An effect of it is under way.
+    busy: bool,
+    /// When it wants something next.
+    due: Option<Tick>,
+    /// Faults in a row, of whatever is being tried.
+    faults: u32,
+    /// When it is overdue.
+    deadline: Option<Timestamp>,
+}
+
+impl OpenJob {
+    fn new(record: JobRecord, spec: Arc<JobSpec>) -> OpenJob {
+        OpenJob { record, spec, busy: false, due: None, faults: 0, deadline: None }
+    }
+}
+
+/// The gate that a 401 or 402 shuts for the whole queue.
+#[derive(Debug, Clone, Copy)]
+struct Gate {
+    parked: Parked,
+    /// What the balance must cover.
+    need: Credits,
+    /// When the balance is asked for next; nothing while a question is under way.
+    ask_at: Option<Tick>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Conductor {
+    settings: Settings,
+    desks: BTreeMap<BatchNo, Desk>,
+    jobs: HashMap<JobKey, OpenJob>,
+    /// Jobs in flight, by kind.
+    slots: BTreeMap<Kind, u32>,
+    /// Open jobs that are queued.
+    queued: u32,
+    /// Queued jobs whose wait is over, if they had one.
+    candidates: BTreeSet<JobKey>,
+    timers: BTreeSet<(Tick, JobKey)>,
+    deadlines: BTreeSet<(Timestamp, JobKey)>,
+    /// Jobs whose outputs wait for a free download.
+    fetch_queue: VecDeque<JobKey>,
+    fetching: usize,
+    total: Totals,
+    days: BTreeMap<UtcDay, Totals>,
+    gate: Option<Gate>,
+    stopping: bool,
+    /// Which batch was served last, so that equals take turns across turns.
+    last_served: BatchNo,
+    random: fastrand::Rng,
+    pending: Pending,
+}
+
+/// The turn being put together.
+#[derive(Debug, Default)]
+struct Pending {
+    turn: Turn,
+    changed_jobs: BTreeSet<JobKey>,
+    changed_batches: BTreeSet<BatchNo>,
+    changed_days: BTreeSet<UtcDay>,
+    ended_jobs: Vec<JobRecord>,
+}
+
+impl Conductor {
+    /// A conductor with nothing to do.
+    pub fn new(settings: Settings, total: Totals) -> Conductor {
+        let random = fastrand::Rng::with_seed(settings.seed);
+        Conductor {
+            settings,
+            desks: BTreeMap::new(),
+            jobs: HashMap::new(),
+            slots: BTreeMap::new(),
+            queued: 0,
+            candidates: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            fetch_queue: VecDeque::new(),
+            fetching: 0,
+            total,
+            days: BTreeMap::new(),
+            gate: None,
+            stopping: false,
+            last_served: BatchNo(0),
+            random,
+            pending: Pending::default(),
+        }
+    }
+
+    /// Takes up a day's totals as they were stored. Days that are not told are empty.
+    pub fn know_day(&mut self, day: UtcDay, totals: Totals) {
+        self.days.insert(day, totals);
+    }
+
+    /// Whether a day's totals are known.
+    pub fn knows_day(&self, day: UtcDay) -> bool {
+        self.days.contains_key(&day)
+    }
+
+    /// Takes up a batch, or what changed of it by another manifest.
+    pub fn take_batch(&mut self, record: BatchRecord) {
+        match self.desks.entry(record.no) {
+            std::collections::btree_map::Entry::Vacant(free) => {
+                free.insert(Desk { record, window: VecDeque::new(), loading: false, parked: None });
+            }
+            std::collections::btree_map::Entry::Occupied(mut desk) => {
+                let desk = desk.get_mut();
+                let present = std::mem::replace(&mut desk.record, record);
+                desk.record.totals = present.totals;
+                desk.record.ended = present.ended;
+                for (segment, before) in desk.record.segments.iter_mut().zip(present.segments) {
+                    segment.cursor = before.cursor;
+                }
+                // A more urgent segment may have come in: the window is read anew.
+                desk.window.clear();
+            }
+        }
+    }
+
+    /// Takes up a job that had begun before: a restart is not a special path.
+    pub fn take_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
+        let key = record.key;
+        let mut open = OpenJob::new(record, spec);
+        let wait = match lifecycle::wants(&open.record.job.state) {
+            // It may have been read just before the restart.
+            Want::Read => self.poll_wait(open.record.job.overdue),
+            Want::Admission | Want::Post | Want::Fetch | Want::Nothing => Millis(0),
+        };
+        self.schedule(&mut open, now.tick.after(wait));
+        self.watch_deadline(&mut open);
+        self.count(&open);
+        self.jobs.insert(key, open);
+    }
+
+    /// One turn: see the module's documentation.
+    ///
+    /// # Errors
+    /// [`ConductorError`] when the books do not balance; nothing of the turn may then be used.
+    pub fn turn(&mut self, inputs: Vec<Input>, now: Now) -> Result<Turn, ConductorError> {
+        for input in inputs {
+            self.take_in(input, now)?;
+        }
+        self.pass_deadlines(now)?;
+        self.begin_what_is_due(now);
+        self.ask_balance_when_due(now);
+        self.admit(now)?;
+        self.load_rows();
+        Ok(self.close_turn())
+    }
+
+    /// Most inputs a turn should take, so that its commit stays small.
+    pub const INPUTS_MAX: usize = COMMIT_MAX_JOBS - ADMIT_MAX;
+
+    fn close_turn(&mut self) -> Turn {
+        let Pending { mut turn, changed_jobs, changed_batches, changed_days, ended_jobs } =
+            std::mem::take(&mut self.pending);
+        let open = changed_jobs.iter().filter_map(|key| self.jobs.get(key));
+        turn.changes.extend(open.map(|open| Change::Open(open.record.clone())));
+        turn.changes.extend(ended_jobs.into_iter().map(Change::End));
+        let batches = changed_batches.iter().filter_map(|no| self.desks.get(no));
+        turn.changes.extend(batches.map(|desk| Change::Batch(Box::new(desk.record.clone()))));
+        if !changed_days.is_empty() {
+            turn.changes.push(Change::Total(self.total));
+        }
+        let days = changed_days.iter().filter_map(|day| Some((*day, *self.days.get(day)?)));
+        turn.changes.extend(days.map(|(day, totals)| Change::Day(day, totals)));
+        turn.wake = turn.wake.or_else(|| self.wake());
+        turn
+    }
+
+    fn wake(&self) -> Option<Tick> {
+        let timer = self.timers.first().map(|(at, _)| *at);
+        let gate = self.gate.and_then(|gate| gate.ask_at);
+        [timer, gate].into_iter().flatten().min()
+    }
+
+    /// The next deadline, in wall-clock time.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+}

@@ -1,0 +1,142 @@
+//! Out of the queue: candidates for admission, and rows for the windows.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use crate::domain::admission::{self, Board, Candidate, Waiting};
+use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::job::Job;
+use crate::domain::lifecycle::{Event, Want};
+use crate::domain::time::Now;
+use crate::engine::conductor::{ADMIT_MAX, Conductor, ConductorError, Desk, Effect, OpenJob};
+use crate::store::{JobRecord, Segment};
+
+/// Rows of a batch that wait in memory for their turn.
+const WINDOW_ROWS: usize = 64;
+/// Jobs of a batch that were passed over because they fit no budget, or wait for another attempt.
+const PASSED_OVER_MAX: usize = 256;
+
+impl Conductor {
+    pub(super) fn admit(&mut self, now: Now) -> Result<(), ConductorError> {
+        if self.stopping || self.gate.is_some() {
+            return Ok(());
+        }
+        // Outputs that pile up because the disk or the result host is slow hold back new work.
+        let open = self.jobs.len().saturating_sub(self.queued as usize);
+        let backlog = self.settings.limits.in_flight as usize * 2 + self.settings.downloads;
+        if open >= backlog {
+            return Ok(());
+        }
+        let board = self.board(now);
+        if board.waiting.is_empty() {
+            return Ok(());
+        }
+        let decision = admission::admit(board, ADMIT_MAX.min(backlog - open));
+        if decision.admitted.len() >= ADMIT_MAX {
+            self.pending.turn.wake = Some(now.tick);
+        }
+        for desk in self.desks.values_mut() {
+            desk.parked = None;
+        }
+        for (batch, parked) in decision.parked {
+            if let Some(desk) = self.desks.get_mut(&batch) {
+                desk.parked = Some(parked);
+            }
+        }
+        for candidate in decision.admitted {
+            self.last_served = candidate.key.batch;
+            self.send(candidate, now)?;
+        }
+        Ok(())
+    }
+
+    fn board(&self, now: Now) -> Board {
+        let mut passed_over: BTreeMap<BatchNo, Vec<&OpenJob>> = BTreeMap::new();
+        for open in self.candidates.iter().filter_map(|key| self.jobs.get(key)) {
+            passed_over.entry(open.record.key.batch).or_default().push(open);
+        }
+        // Batches after the one served last come first, then the others.
+        let later = self.desks.range((Bound::Excluded(self.last_served), Bound::Unbounded));
+        let waiting = later
+            .chain(self.desks.range(..=self.last_served))
+            .filter_map(|(no, desk)| waiting(desk, &passed_over.remove(no).unwrap_or_default()));
+        let waiting = waiting.collect();
+        let limits = self.settings.limits.clone();
+        let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
+        Board { limits, in_flight: self.slots.clone(), total: self.total, day, waiting }
+    }
+
+    /// Takes a candidate out of the queue and sets its hold aside; its POST leaves once that is
+    /// durable.
+    pub(super) fn send(&mut self, candidate: Candidate, now: Now) -> Result<(), ConductorError> {
+        let key = candidate.key;
+        if !self.jobs.contains_key(&key) {
+            self.begin_rows_up_to(key);
+        }
+        let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt) else { return Ok(()) };
+        let event = Event::Admit { hold: candidate.hold, day: now.wall.utc_day() };
+        self.apply(key, attempt, event, now)?;
+        if let Some(mut open) = self.jobs.remove(&key) {
+            self.watch_deadline(&mut open);
+            self.jobs.insert(key, open);
+        }
+        self.begin(key, Want::Post);
+        Ok(())
+    }
+
+    /// Rows leave the window in order. One that is passed over, because it fits no budget, begins as
+    /// a queued job, so that the cursor can move on.
+    pub(super) fn begin_rows_up_to(&mut self, key: JobKey) {
+        let Some(desk) = self.desks.get_mut(&key.batch) else { return };
+        let Some(index) = desk.segment() else { return };
+        while let Some(row) = desk.window.pop_front() {
+            let row_key = JobKey { batch: key.batch, seq: row.spec.seq };
+            desk.record.segments[index].cursor = row.end;
+            let record = JobRecord { key: row_key, id: row.spec.id, row_at: row.at, job: Job::queued() };
+            let open = OpenJob::new(record, row.spec);
+            self.queued += 1;
+            self.candidates.insert(row_key);
+            self.jobs.insert(row_key, open);
+            self.pending.changed_jobs.insert(row_key);
+            if row_key == key {
+                break;
+            }
+        }
+        self.pending.changed_batches.insert(key.batch);
+    }
+
+    pub(super) fn load_rows(&mut self) {
+        if self.stopping {
+            return;
+        }
+        for (no, desk) in &mut self.desks {
+            if desk.loading || desk.window.len() > WINDOW_ROWS / 2 {
+                continue;
+            }
+            let Some(index) = desk.segment() else { continue };
+            let Segment { cursor, end, .. } = desk.record.segments[index];
+            let from = desk.window.back().map_or(cursor, |row| row.end);
+            if from < end {
+                desk.loading = true;
+                self.pending.turn.effects.push(Effect::LoadRows { batch: *no, from, end, most: WINDOW_ROWS });
+            }
+        }
+    }
+}
+
+/// A batch as admission sees it: jobs that were passed over before, then rows that have not begun.
+fn waiting(desk: &Desk, passed_over: &[&OpenJob]) -> Option<Waiting> {
+    let from_window = passed_over.len() < PASSED_OVER_MAX;
+    let begun = passed_over.iter().map(|open| (open.record.key, &open.spec));
+    let rows = desk.window.iter().filter(|_| from_window);
+    let rows = rows.map(|row| (JobKey { batch: desk.record.no, seq: row.spec.seq }, &row.spec));
+    let candidates: Vec<Candidate> = begun
+        .chain(rows)
+        .filter_map(|(key, spec)| Some(Candidate { key, kind: spec.order.kind, hold: spec.order.hold()? }))
+        .collect();
+    let first =
+        passed_over.first().map(|open| &open.spec).or_else(|| desk.window.front().map(|row| &row.spec));
+    let priority = first?.order.priority;
+    let (batch, budget, totals) = (desk.record.no, desk.record.budget(), desk.record.totals);
+    Some(Waiting { batch, priority, budget, totals, candidates })
+}

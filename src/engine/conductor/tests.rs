@@ -1,0 +1,373 @@
+//! Turns as transcripts: a scripted service and a scripted clock around the conductor.
+
+use serde_json::Map;
+
+use super::*;
+use crate::domain::admission::Limits;
+use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
+use crate::domain::job::{Order, OutputFile, State};
+use crate::domain::retry::Backoff;
+use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
+use crate::store::Segment;
+
+const PRICE: u64 = 10;
+
+/// A conductor with one batch, and what it asked for so far.
+struct Stage {
+    conductor: Conductor,
+    now: Now,
+    specs: Vec<Arc<JobSpec>>,
+    durable: BTreeMap<JobKey, JobRecord>,
+    batch: BatchRecord,
+    ended: Vec<String>,
+}
+
+fn settings() -> Settings {
+    Settings {
+        limits: Limits { in_flight: 16, in_flight_per_kind: BTreeMap::new(), total: None, per_day: None },
+        downloads: 4,
+        poll_min: Millis(5_000),
+        poll_max: Millis(10_000),
+        deadlines: BTreeMap::from([(Kind::Video, Millis::from_secs(1800))]),
+        late_poll: Millis::from_secs(300),
+        late_window: Millis::from_secs(86_400),
+        attempts: 3,
+        backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
+        balance_interval: Millis::from_secs(60),
+        seed: 7,
+    }
+}
+
+fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
+    let order = Order {
+        line: u64::from(seq) + 2,
+        kind,
+        model: None,
+        body: Map::new(),
+        price: Some(Credits(PRICE)),
+        formula: String::new(),
+        waivable: Credits::ZERO,
+        max_credits: None,
+        priority: 0,
+        deadline: None,
+        meta: Map::new(),
+    };
+    let id = JobId(u128::from(seq).to_be_bytes());
+    let (fingerprint, label) = (Fingerprint(id.0), format!("job-{seq}"));
+    Arc::new(JobSpec { seq: Seq(seq), id, fingerprint, variation: 1, label, order })
+}
+
+fn reading(status: &str) -> TaskReading {
+    TaskReading {
+        id: TaskId("t".into()),
+        status: TaskStatus::from_wire(status),
+        model: None,
+        charged: Credits(PRICE),
+        waived: Credits::ZERO,
+        urls: if status == "success" { vec!["http://r/1".into()] } else { vec![] },
+        fault: None,
+    }
+}
+
+fn fault(code: &str) -> Fault {
+    Fault::new(code, "said so")
+}
+
+impl Stage {
+    /// A batch of `rows` videos, each row one byte long in an imagined spool.
+    fn with(rows: u32, settings: Settings) -> Stage {
+        let mut batch = BatchRecord::new(BatchNo(1), "b".parse().unwrap(), Timestamp(0));
+        batch.rows = rows;
+        batch.planned = Credits(PRICE * u64::from(rows));
+        batch.spool_bytes = u64::from(rows);
+        batch.segments.push(Segment { priority: 0, cursor: 0, end: u64::from(rows) });
+        let specs = (0..rows).map(|seq| spec(seq, Kind::Video)).collect();
+        let mut conductor = Conductor::new(settings, Totals::default());
+        conductor.take_batch(batch.clone());
+        let now = Now { wall: Timestamp(1_000_000), tick: Tick(0) };
+        Stage { conductor, now, specs, durable: BTreeMap::new(), batch, ended: Vec::new() }
+    }
+
+    fn of(rows: u32) -> Stage {
+        Stage::with(rows, settings())
+    }
+
+    fn key(seq: u32) -> JobKey {
+        JobKey { batch: BatchNo(1), seq: Seq(seq) }
+    }
+
+    /// One turn; rows are served at once. Answers in short: `post 0#1`, `read 0#1`, `fetch 0#1`.
+    fn turn(&mut self, inputs: Vec<Input>) -> String {
+        let mut inputs = inputs;
+        let mut said = Vec::new();
+        loop {
+            let turn = self.conductor.turn(std::mem::take(&mut inputs), self.now).unwrap();
+            self.commit(&turn.changes);
+            self.ended.extend(
+                turn.ended.iter().map(|(spec, job)| format!("{} {}", spec.label, job.job.state.name())),
+            );
+            for effect in turn.effects {
+                match effect {
+                    Effect::Post { key, attempt, .. } => {
+                        said.push(format!("post {}#{}", key.seq.0, attempt.0))
+                    }
+                    Effect::Read { key, attempt, .. } => {
+                        said.push(format!("read {}#{}", key.seq.0, attempt.0))
+                    }
+                    Effect::Fetch(order) => {
+                        said.push(format!("fetch {}#{}", order.key.seq.0, order.attempt.0))
+                    }
+                    Effect::AskBalance => said.push("balance?".into()),
+                    Effect::LoadRows { batch, from, end, most } => {
+                        let rows = self.rows(from, end, most);
+                        inputs.push(Input::Rows { batch, from, rows });
+                    }
+                }
+            }
+            if inputs.is_empty() {
+                return said.join(", ");
+            }
+        }
+    }
+
+    fn rows(&self, from: u64, end: u64, most: usize) -> Vec<SpooledRow> {
+        let row = |at: u64| {
+            let index = usize::try_from(at).unwrap();
+            SpooledRow { at, end: at + 1, spec: self.specs[index].clone() }
+        };
+        (from..end).take(most).map(row).collect()
+    }
+
+    fn commit(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Open(record) => drop(self.durable.insert(record.key, record.clone())),
+                Change::End(record) => drop(self.durable.remove(&record.key)),
+                Change::Batch(batch) => self.batch = (**batch).clone(),
+                Change::Total(_) | Change::Day(..) => {}
+            }
+        }
+    }
+
+    /// Lets both clocks run.
+    fn pass(&mut self, span: Millis) -> &mut Stage {
+        self.now = Now { wall: self.now.wall.after(span), tick: self.now.tick.after(span) };
+        self
+    }
+
+    fn posted(&mut self, seq: u32, answer: PostAnswer) -> String {
+        let attempt = self.attempt(seq);
+        self.turn(vec![Input::Posted(Stage::key(seq), attempt, answer)])
+    }
+
+    fn read(&mut self, seq: u32, answer: ReadAnswer) -> String {
+        let attempt = self.attempt(seq);
+        self.turn(vec![Input::Read(Stage::key(seq), attempt, answer)])
+    }
+
+    fn attempt(&self, seq: u32) -> Attempt {
+        self.durable[&Stage::key(seq)].job.attempt
+    }
+
+    /// The process dies and starts again with what is durable.
+    fn restart(&mut self) {
+        let mut conductor = Conductor::new(settings(), self.batch.totals);
+        conductor.know_day(self.now.wall.utc_day(), self.batch.totals);
+        conductor.take_batch(self.batch.clone());
+        for record in self.durable.values() {
+            let spec = self.specs[record.key.seq.0 as usize].clone();
+            conductor.take_job(record.clone(), spec, self.now);
+        }
+        self.conductor = conductor;
+    }
+}
+
+fn task(status: &str) -> PostAnswer {
+    PostAnswer::Task(reading(status))
+}
+
+fn lost() -> PostAnswer {
+    PostAnswer::Again { fault: fault("timeout"), wait: None, may_have_run: true }
+}
+
+fn files() -> Vec<OutputFile> {
+    vec![OutputFile { path: "a".into(), bytes: 1, sha256: String::new(), content_type: String::new() }]
+}
+
+#[test]
+fn a_job_runs_from_queue_to_disk() {
+    let mut stage = Stage::of(1);
+    assert_eq!(stage.turn(vec![]), "post 0#1");
+    assert_eq!(stage.batch.totals.held, Credits(10), "the hold is durable before the POST");
+    assert_eq!(stage.posted(0, task("pending")), "");
+    assert_eq!(stage.pass(Millis(4_999)).turn(vec![]), "", "not before the advised interval");
+    assert_eq!(stage.pass(Millis(5_001)).turn(vec![]), "read 0#1");
+    assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+    assert_eq!(stage.conductor.standstill(), None);
+    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    assert_eq!(stage.ended, ["job-0 succeeded"]);
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Done));
+    assert!(stage.durable.is_empty());
+}
+
+#[test]
+fn a_lost_answer_is_sent_again_under_the_same_key_and_later_each_time() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        assert_eq!(stage.posted(0, lost()), "");
+        let before = stage.now.tick;
+        while stage.turn(vec![]).is_empty() {
+            stage.pass(Millis(100));
+        }
+        waits.push(stage.now.tick.since(before));
+    }
+    assert_eq!(stage.attempt(0), Attempt(1));
+    assert!(waits[5] > Millis(10_000) && waits[0] <= Millis(2_100), "{waits:?}");
+}
+
+#[test]
+fn a_restart_goes_on_where_each_job_was() {
+    let mut stage = Stage::of(4);
+    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1, post 2#1, post 3#1");
+    stage.posted(1, task("pending"));
+    stage.posted(2, task("success"));
+    let totals = stage.batch.totals;
+    stage.restart();
+    // Read last at an unknown time, so job 1 waits for the interval.
+    assert_eq!(
+        stage.turn(vec![]),
+        "post 0#1, fetch 2#1, post 3#1".replace("fetch 2#1, post 3#1", "post 3#1, fetch 2#1")
+    );
+    assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 1#1");
+    assert_eq!(stage.batch.totals, totals, "a restart moves no credits");
+}
+
+#[test]
+fn only_what_is_in_flight_and_a_window_are_in_memory() {
+    let mut stage = Stage::of(5_000);
+    stage.turn(vec![]);
+    assert_eq!(stage.conductor.jobs.len(), 16);
+    assert!(stage.conductor.desks[&BatchNo(1)].window.len() <= 128);
+    assert_eq!(stage.durable.len(), 16, "what has not begun costs no record");
+}
+
+#[test]
+fn one_402_stops_every_further_post_until_the_balance_covers_the_next() {
+    let mut stage =
+        Stage::with(3, Settings { limits: Limits { in_flight: 2, ..settings().limits }, ..settings() });
+    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1");
+    assert_eq!(stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "");
+    assert_eq!(stage.posted(1, task("failed")), "", "a free slot sends nothing either");
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Credits)));
+    assert_eq!(stage.pass(Millis(59_000)).turn(vec![]), "");
+    assert_eq!(stage.pass(Millis(1_000)).turn(vec![]), "balance?");
+    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(9)))]), "", "9 do not cover 10");
+    assert_eq!(stage.pass(Millis(60_000)).turn(vec![]), "balance?");
+    let sent = stage.turn(vec![Input::Balance(Ok(Credits(500)))]);
+    assert_eq!(sent, "post 0#1, post 1#2", "the same key for the job that was turned away");
+    assert_eq!(stage.ended, Vec::<String>::new(), "no job failed");
+}
+
+#[test]
+fn a_refused_key_parks_polls_too() {
+    let mut stage = Stage::of(2);
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    stage.posted(1, PostAnswer::Unauthorised(fault("unauthorized")));
+    assert_eq!(stage.pass(Millis(20_000)).turn(vec![]), "");
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Key)));
+    assert_eq!(stage.pass(Millis(40_000)).turn(vec![]), "balance?");
+    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(0)))]), "post 1#1");
+    assert_eq!(stage.pass(Millis(1_000)).turn(vec![]), "read 0#1");
+}
+
+#[test]
+fn an_overdue_job_frees_its_slot_and_is_collected_late() {
+    let mut stage =
+        Stage::with(2, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
+    assert_eq!(stage.turn(vec![]), "post 0#1");
+    stage.posted(0, task("pending"));
+    let said = stage.pass(Millis::from_secs(1800)).turn(vec![]);
+    assert_eq!(said, "read 0#1, post 1#1", "its slot went to the next");
+    stage.read(0, ReadAnswer::Task(reading("processing")));
+    assert_eq!(stage.pass(Millis::from_secs(299)).turn(vec![]), "", "watched slowly");
+    assert_eq!(stage.pass(Millis::from_secs(1)).turn(vec![]), "read 0#1");
+    assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    assert_eq!(stage.ended, ["job-0 succeeded"]);
+}
+
+#[test]
+fn poll_faults_never_create_a_post() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    for _ in 0..20 {
+        stage.pass(Millis::from_secs(301));
+        assert_eq!(stage.turn(vec![]), "read 0#1");
+        assert_eq!(stage.read(0, ReadAnswer::Again { fault: fault("http_502"), wait: None }), "");
+    }
+}
+
+#[test]
+fn a_task_that_the_service_forgot_is_never_called_done() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    for _ in 0..5 {
+        stage.pass(Millis(10_000)).turn(vec![]);
+        stage.read(0, ReadAnswer::Missing(fault("not_found")));
+    }
+    assert_eq!(stage.ended, ["job-0 in_doubt"]);
+    assert_eq!(stage.batch.totals.spent, Credits(10), "its charge stays until a person decides");
+}
+
+#[test]
+fn broken_links_are_renewed_by_reading_the_task() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
+    let stale = Err(FetchFault::Stale(fault("download")));
+    assert_eq!(stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), stale)]), "");
+    assert_eq!(stage.pass(Millis(2_000)).turn(vec![]), "read 0#1");
+    assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+}
+
+#[test]
+fn a_budget_parks_what_does_not_fit() {
+    let mut stage = Stage::of(3);
+    stage.batch.policy.budget = Some(Credits(25));
+    stage.restart();
+    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1");
+    stage.posted(0, task("success"));
+    stage.posted(1, task("success"));
+    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.turn(vec![Input::Fetched(Stage::key(1), Attempt(1), Ok(files()))]);
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::BatchBudget)));
+    assert_eq!(stage.batch.totals.committed(), Credits(20));
+}
+
+#[test]
+fn a_stop_lets_what_is_in_the_air_finish_and_begins_nothing() {
+    let mut stage = Stage::of(20);
+    stage.turn(vec![]);
+    assert_eq!(stage.turn(vec![Input::Stop]), "");
+    for seq in 0..16 {
+        assert_eq!(stage.conductor.standstill(), None);
+        assert_eq!(stage.posted(seq, task("success")), "");
+    }
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Stopped));
+    let fetching = stage.durable.values().filter(|record| matches!(record.job.state, State::Fetching { .. }));
+    assert_eq!(fetching.count(), 16, "what the answers told is durable");
+}
+
+#[test]
+fn clock_steps_move_no_poll() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    stage.now.wall = Timestamp(stage.now.wall.0 - 86_400_000);
+    assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1");
+}

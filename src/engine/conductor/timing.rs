@@ -1,0 +1,154 @@
+//! Alarms: what is due, and what is overdue.
+
+use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::lifecycle::{self, Event, Want};
+use crate::domain::manifest::row::Deadline;
+use crate::domain::retry;
+use crate::domain::task::Fault;
+use crate::domain::time::{Millis, Now, Tick, Timestamp};
+use crate::domain::{admission::Parked, ids::JobKey};
+use crate::engine::conductor::{Conductor, ConductorError, Effect, FetchOrder, OpenJob};
+
+/// How long something waits at the shut gate before it looks again.
+const GATE_RECHECK: Millis = Millis(1_000);
+
+impl Conductor {
+    /// An overdue job gives its slot back; one that was watched long enough is left to a person.
+    pub(super) fn pass_deadlines(&mut self, now: Now) -> Result<(), ConductorError> {
+        while let Some(&(at, key)) = self.deadlines.first().filter(|(at, _)| *at <= now.wall) {
+            self.deadlines.remove(&(at, key));
+            let Some(open) = self.jobs.get_mut(&key) else { continue };
+            open.deadline = None;
+            let (attempt, overdue) = (open.record.job.attempt, open.record.job.overdue);
+            let event = if overdue {
+                let fault = Fault::new("deadline", "its task never ended within the late window");
+                Event::WatchOver(fault)
+            } else {
+                Event::Overdue
+            };
+            self.apply(key, attempt, event, now)?;
+            if let Some(mut open) = self.jobs.remove(&key) {
+                self.watch_deadline(&mut open);
+                self.jobs.insert(key, open);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the alarm for a job's deadline, or for the end of its watch.
+    pub(super) fn watch_deadline(&mut self, open: &mut OpenJob) {
+        let job = &open.record.job;
+        let in_flight = matches!(job.state, State::Submitting { .. } | State::Running { .. });
+        let wanted = if in_flight { self.deadline_of(&open.spec, job) } else { None };
+        if wanted != open.deadline {
+            if let Some(at) = open.deadline {
+                self.deadlines.remove(&(at, open.record.key));
+            }
+            if let Some(at) = wanted {
+                self.deadlines.insert((at, open.record.key));
+            }
+            open.deadline = wanted;
+        }
+    }
+
+    pub(super) fn deadline_of(&self, spec: &JobSpec, job: &Job) -> Option<Timestamp> {
+        let first_sent = job.first_sent?;
+        let deadline = match spec.order.deadline {
+            Some(Deadline::At(at)) => at,
+            Some(Deadline::After(span)) => first_sent.after(span),
+            None => first_sent.after(*self.settings.deadlines.get(&spec.order.kind)?),
+        };
+        match (job.overdue, &job.state) {
+            (false, _) => Some(deadline),
+            // Only a task can be watched to the end of the window.
+            (true, State::Running { .. }) => Some(deadline.after(self.settings.late_window)),
+            (true, _) => None,
+        }
+    }
+
+    pub(super) fn begin_what_is_due(&mut self, now: Now) {
+        // What is in the air finishes after a stop; nothing new begins.
+        if self.stopping {
+            self.timers.clear();
+            return;
+        }
+        while let Some(&(at, key)) = self.timers.first().filter(|(at, _)| *at <= now.tick) {
+            self.timers.remove(&(at, key));
+            let Some(open) = self.jobs.get_mut(&key) else { continue };
+            open.due = None;
+            if open.busy {
+                continue;
+            }
+            match lifecycle::wants(&open.record.job.state) {
+                Want::Admission => {
+                    self.candidates.insert(key);
+                }
+                Want::Nothing => {}
+                Want::Fetch => self.fetch_queue.push_back(key),
+                Want::Post if self.gate.is_some() => self.postpone(key, now),
+                Want::Read if self.key_is_refused() => self.postpone(key, now),
+                want @ (Want::Post | Want::Read) => self.begin(key, want),
+            }
+        }
+        while self.fetching < self.settings.downloads
+            && let Some(key) = self.fetch_queue.pop_front()
+        {
+            self.begin(key, Want::Fetch);
+        }
+    }
+
+    /// Nothing that may charge leaves while the gate is shut, and nothing at all under a refused key.
+    pub(super) fn postpone(&mut self, key: JobKey, now: Now) {
+        if let Some(mut open) = self.jobs.remove(&key) {
+            self.schedule(&mut open, now.tick.after(GATE_RECHECK));
+            self.jobs.insert(key, open);
+        }
+    }
+
+    pub(super) fn key_is_refused(&self) -> bool {
+        self.gate.is_some_and(|gate| gate.parked == Parked::Key)
+    }
+
+    pub(super) fn begin(&mut self, key: JobKey, want: Want) {
+        let Some(open) = self.jobs.get_mut(&key) else { return };
+        let attempt = open.record.job.attempt;
+        let effect = match (want, &open.record.job.state) {
+            (Want::Post, State::Submitting { .. }) => Effect::Post { key, attempt, spec: open.spec.clone() },
+            (Want::Read, State::Running { task } | State::Fetching { task, .. }) => {
+                Effect::Read { key, attempt, task: task.clone() }
+            }
+            (Want::Fetch, State::Fetching { urls, .. }) => {
+                let Some(desk) = self.desks.get(&key.batch) else { return };
+                self.fetching += 1;
+                Effect::Fetch(Box::new(FetchOrder {
+                    key,
+                    attempt,
+                    batch: desk.record.name.clone(),
+                    layout: desk.record.policy.layout.clone(),
+                    spec: open.spec.clone(),
+                    job: open.record.job.clone(),
+                    urls: urls.clone(),
+                }))
+            }
+            _ => return,
+        };
+        open.busy = true;
+        self.pending.turn.effects.push(effect);
+    }
+
+    pub(super) fn schedule(&mut self, open: &mut OpenJob, at: Tick) {
+        if let Some(due) = open.due {
+            self.timers.remove(&(due, open.record.key));
+        }
+        open.due = Some(at);
+        self.timers.insert((at, open.record.key));
+    }
+
+    pub(super) fn poll_wait(&mut self, overdue: bool) -> Millis {
+        if overdue {
+            return self.settings.late_poll;
+        }
+        let (min, max) = (self.settings.poll_min.0, self.settings.poll_max.0);
+        Millis(min + retry::scale(max.saturating_sub(min), self.random.f64()))
+    }
+}

@@ -1,0 +1,201 @@
+//! What goes into the conductor and what comes out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::domain::admission::{Limits, Parked};
+use crate::domain::credits::Credits;
+use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey, TaskId};
+use crate::domain::job::{Job, JobSpec, OutputFile};
+use crate::domain::ledger::{OutOfBalance, Totals};
+use crate::domain::request::Kind;
+use crate::domain::retry::Backoff;
+use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
+use crate::domain::time::{Millis, Tick};
+use crate::store::{Change, JobRecord};
+
+/// Everything that can be tuned.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Slots and budgets.
+    pub limits: Limits,
+    /// Outputs being downloaded at once.
+    pub downloads: usize,
+    /// Least time between two readings of a task.
+    pub poll_min: Millis,
+    /// Most time between two readings of a task.
+    pub poll_max: Millis,
+    /// How long a job of a kind may be in flight before it is overdue.
+    pub deadlines: BTreeMap<Kind, Millis>,
+    /// Between two readings of an overdue task.
+    pub late_poll: Millis,
+    /// How long an overdue task is watched.
+    pub late_window: Millis,
+    /// Attempts of a job whose policy gives no number.
+    pub attempts: u32,
+    /// Waits after faults.
+    pub backoff: Backoff,
+    /// Between two questions for the balance while the queue is parked.
+    pub balance_interval: Millis,
+    /// Seed of all jitter.
+    pub seed: u64,
+}
+
+/// What happened since the last turn.
+#[derive(Debug)]
+pub enum Input {
+    /// A creating POST came to this.
+    Posted(JobKey, Attempt, PostAnswer),
+    /// Reading a task came to this.
+    Read(JobKey, Attempt, ReadAnswer),
+    /// Downloading a job's outputs came to this.
+    Fetched(JobKey, Attempt, Result<Vec<OutputFile>, FetchFault>),
+    /// Rows of a batch, read from its spool from byte `from` on.
+    Rows {
+        /// The batch.
+        batch: BatchNo,
+        /// Where reading began.
+        from: u64,
+        /// The rows.
+        rows: Vec<SpooledRow>,
+    },
+    /// Rows could not be read: they are damaged, and going on could lose jobs silently.
+    Unreadable(String),
+    /// The balance was asked for.
+    Balance(Result<Credits, Fault>),
+    /// Send nothing new from now on.
+    Stop,
+}
+
+/// Why outputs could not be downloaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FetchFault {
+    /// The links may have expired: the task has fresh ones.
+    Stale(Fault),
+    /// It may work later.
+    Passing(Fault),
+    /// It will not work: an output over the size limit, for one.
+    Lasting(Fault),
+}
+
+/// A row as it lies in the spool.
+#[derive(Debug, Clone)]
+pub struct SpooledRow {
+    /// Its first byte.
+    pub at: u64,
+    /// The byte after it.
+    pub end: u64,
+    /// The row.
+    pub spec: Arc<JobSpec>,
+}
+
+/// What is to be done once the turn's changes are durable.
+#[derive(Debug)]
+pub enum Effect {
+    /// Send the creating POST of a job's present attempt.
+    Post {
+        /// Which job.
+        key: JobKey,
+        /// Which attempt.
+        attempt: Attempt,
+        /// What is wanted.
+        spec: Arc<JobSpec>,
+    },
+    /// Read a task.
+    Read {
+        /// Which job.
+        key: JobKey,
+        /// Which attempt.
+        attempt: Attempt,
+        /// Which task.
+        task: TaskId,
+    },
+    /// Download a job's outputs.
+    Fetch(Box<FetchOrder>),
+    /// Read rows of a batch's spool.
+    LoadRows {
+        /// The batch.
+        batch: BatchNo,
+        /// First byte.
+        from: u64,
+        /// Byte after the last row.
+        end: u64,
+        /// How many rows at most.
+        most: usize,
+    },
+    /// Ask for the balance.
+    AskBalance,
+}
+
+/// Everything a download needs to know.
+#[derive(Debug, Clone)]
+pub struct FetchOrder {
+    /// Which job.
+    pub key: JobKey,
+    /// Which attempt.
+    pub attempt: Attempt,
+    /// Name of its batch.
+    pub batch: BatchName,
+    /// Layout of the batch's outputs, where its policy gives one.
+    pub layout: Option<String>,
+    /// What was wanted.
+    pub spec: Arc<JobSpec>,
+    /// What became of it so far.
+    pub job: Job,
+    /// The results.
+    pub urls: Vec<String>,
+}
+
+/// What a turn comes to.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// To be made durable first.
+    pub changes: Vec<Change>,
+    /// To be begun afterwards.
+    pub effects: Vec<Effect>,
+    /// When the next turn is due, if nothing comes in before.
+    pub wake: Option<Tick>,
+    /// Jobs that ended in this turn.
+    pub ended: Vec<(Arc<JobSpec>, JobRecord)>,
+}
+
+/// Why nothing moves any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standstill {
+    /// Every job has ended.
+    Done,
+    /// What is left is parked, and nothing of ours can lift it.
+    Parked(Parked),
+    /// What is left is overdue and only watched.
+    Overdue,
+    /// Told to stop, and nothing is on its way any more.
+    Stopped,
+}
+
+/// A batch in numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchOverview {
+    /// Its name.
+    pub name: BatchName,
+    /// Accepted jobs.
+    pub rows: u32,
+    /// Jobs by state, in the order of a job's life; states without jobs are left out.
+    pub states: Vec<(&'static str, u32)>,
+    /// Sum of the prices.
+    pub planned: Credits,
+    /// Credits.
+    pub totals: Totals,
+    /// What keeps its queued jobs from being sent.
+    pub parked: Option<Parked>,
+}
+
+/// The books do not balance, or a row is missing: going on could cost money.
+#[derive(Debug, thiserror::Error)]
+pub enum ConductorError {
+    /// A movement does not fit an account.
+    #[error(transparent)]
+    Books(#[from] OutOfBalance),
+    /// Accepted rows cannot be read back.
+    #[error("accepted rows cannot be read back: {0}")]
+    Rows(String),
+}
