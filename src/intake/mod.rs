@@ -6,6 +6,8 @@
 
 pub mod catalogs;
 pub mod receipt;
+#[cfg(test)]
+mod tests;
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};

@@ -22,6 +22,8 @@ mod lock;
 mod marker;
 mod record;
 pub mod spool;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::io;

@@ -1,0 +1,184 @@
+//! Manifests at the door, as transcripts of their receipts.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::store::Change;
+
+struct Door {
+    dir: TempDir,
+    store: Store,
+    catalog: Catalog,
+    rules: Rules,
+    strict: bool,
+}
+
+fn door() -> Door {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("state"), "s", false).unwrap();
+    let image = json!([{"id": "flat", "modes": {"text-to-image": {"aspect_ratios": [], "qualities": [], "credits_per_generation": 3}}}]);
+    let catalog = Catalog::of(&json!([]), &image, &json!([]), &Value::Null);
+    Door { dir, store, catalog, rules: Rules::builtin(), strict: false }
+}
+
+impl Door {
+    fn accept(&self, name: &str, text: &str) -> Receipt {
+        let path = self.dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        let terms = Terms {
+            catalog: &self.catalog,
+            rules: &self.rules,
+            namespace: "",
+            batch: None,
+            policy: Policy { strict: Some(self.strict), ..Policy::default() },
+            default_policy: Policy::default(),
+        };
+        let accepted = accept(&self.store, &path, &terms, Timestamp(0)).unwrap();
+        if let Some(batch) = accepted.batch {
+            self.store.commit(&[Change::Batch(Box::new(batch))]).unwrap();
+        }
+        accepted.receipt
+    }
+
+    /// `2 new 1 have 0 invalid 6 credits`
+    fn check(&self, name: &str, text: &str, expected: &str) {
+        let receipt = self.accept(name, text);
+        let said = format!(
+            "{} new {} have {} invalid {}",
+            receipt.new, receipt.have, receipt.invalid, receipt.price
+        );
+        assert_eq!(said, expected, "{:#?}", receipt.problems);
+    }
+
+    fn labels(&self, batch: &str) -> Vec<String> {
+        let batch = self.store.batches().unwrap().into_iter().find(|b| b.name.as_str() == batch).unwrap();
+        let mut rows = Lines::open(&self.store.spool(batch.no).rows_path(), 0, batch.spool_bytes).unwrap();
+        let mut labels = Vec::new();
+        while let Some((_, spec)) = rows.next_line::<JobSpec>().unwrap() {
+            labels.push(format!("{} {}", spec.seq.0, spec.label));
+        }
+        labels
+    }
+}
+
+const HEADER: &str = "id,kind,model,prompt,count,priority\n";
+
+#[test]
+fn the_same_manifest_again_adds_nothing() {
+    let door = door();
+    let text = format!("{HEADER}a,image,flat,fox,,\nb,image,flat,owl,2,\n,image,flat,hen,,\n");
+    door.check("m.csv", &text, "4 new 0 have 0 invalid 12 credits");
+    door.check("m.csv", &text, "0 new 4 have 0 invalid 0 credits");
+}
+
+#[test]
+fn an_edited_manifest_runs_what_is_new_or_changed() {
+    let door = door();
+    door.check(
+        "m.csv",
+        &format!("{HEADER}a,image,flat,fox,,\nb,image,flat,owl,,\n"),
+        "2 new 0 have 0 invalid 6 credits",
+    );
+    let edited = format!("{HEADER}b,image,flat,owl,3,\nc,image,flat,hen,,\na,image,flat,red fox,,\n");
+    door.check("m.csv", &edited, "4 new 1 have 0 invalid 12 credits");
+    assert_eq!(door.labels("m"), ["0 a", "1 b", "2 b-v2", "3 b-v3", "4 c", "5 a"]);
+}
+
+#[test]
+fn row_order_format_and_spelling_make_no_new_job() {
+    let door = door();
+    door.check(
+        "m.csv",
+        &format!("{HEADER}a,image,flat,fox,,\n,image,flat,owl,,\n"),
+        "2 new 0 have 0 invalid 6 credits",
+    );
+    let lines = "{\"prompt\": \" owl \", \"model\": \"flat\"}\n{\"model\": \"flat\", \"prompt\": \"fox\", \"id\": \"a\", \"kind\": \"image\"}\n";
+    door.check("m.jsonl", lines, "0 new 2 have 0 invalid 0 credits");
+}
+
+#[test]
+fn another_batch_is_a_deliberate_new_run() {
+    let door = door();
+    let text = format!("{HEADER}a,image,flat,fox,,\n");
+    door.check("m.csv", &text, "1 new 0 have 0 invalid 3 credits");
+    door.check("n.csv", &text, "1 new 0 have 0 invalid 3 credits");
+    door.check(
+        "o.json",
+        r#"{"batch": "m", "jobs": [{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}]}"#,
+        "0 new 1 have 0 invalid 0 credits",
+    );
+}
+
+#[test]
+fn bad_rows_take_no_good_rows_down() {
+    let door = door();
+    let text =
+        format!("{HEADER}a,image,flat,fox,,\nb,image,nope,owl,,\nc,image,flat,,,\na,image,flat,hen,,\n");
+    let receipt = door.accept("m.csv", &text);
+    let said: Vec<String> = receipt
+        .problems
+        .iter()
+        .map(|p| format!("{} {}", p.position.line, p.field.as_deref().unwrap_or("-")))
+        .collect();
+    assert_eq!((receipt.new, receipt.invalid), (1, 3));
+    assert_eq!(said, ["5 id", "3 model", "4 prompt"]);
+}
+
+#[test]
+fn strict_is_all_or_nothing() {
+    let door = Door { strict: true, ..door() };
+    let receipt = door.accept("m.csv", &format!("{HEADER}a,image,flat,fox,,\nb,image,nope,owl,,\n"));
+    assert!(receipt.refused);
+    assert!(door.store.batches().unwrap().is_empty());
+}
+
+#[test]
+fn priorities_go_first_and_places_follow_the_manifest() {
+    let door = door();
+    door.accept("m.csv", &format!("{HEADER}a,image,flat,fox,,\nb,image,flat,owl,,5\nc,image,flat,hen,,\n"));
+    assert_eq!(door.labels("m"), ["1 b", "0 a", "2 c"]);
+    let batch = &door.store.batches().unwrap()[0];
+    assert_eq!(batch.segments.iter().map(|segment| segment.priority).collect::<Vec<_>>(), [5, 0]);
+}
+
+#[test]
+fn a_withdrawn_model_does_not_take_back_what_was_accepted() {
+    let mut door = door();
+    let text = format!("{HEADER}a,image,flat,fox,,\n");
+    door.check("m.csv", &text, "1 new 0 have 0 invalid 3 credits");
+    let other = json!([{"id": "other", "modes": {}}]);
+    door.catalog = Catalog::of(&json!([]), &other, &json!([]), &Value::Null);
+    door.check("m.csv", &text, "0 new 1 have 0 invalid 0 credits");
+    door.check("n.csv", &text, "0 new 0 have 1 invalid 0 credits");
+}
+
+#[test]
+fn what_cannot_be_priced_needs_a_limit_of_its_own() {
+    let door = door();
+    let header = "id,kind,options.anything,max_credits\n";
+    door.check("m.csv", &format!("{header}a,shorts-studio,1,\n"), "0 new 0 have 1 invalid 0 credits");
+    door.check("m.csv", &format!("{header}a,shorts-studio,1,40\n"), "1 new 0 have 0 invalid 40 credits");
+}
+
+#[test]
+fn a_crash_before_the_commit_leaves_nothing_behind() {
+    let door = door();
+    let path = door.dir.path().join("m.csv");
+    fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
+    let terms = Terms {
+        catalog: &door.catalog,
+        rules: &door.rules,
+        namespace: "",
+        batch: None,
+        policy: Policy::default(),
+        default_policy: Policy::default(),
+    };
+    let lost = accept(&door.store, &path, &terms, Timestamp(0)).unwrap();
+    assert!(lost.batch.is_some());
+    // Never committed: the next accept writes over it.
+    door.check("m.csv", &format!("{HEADER}b,image,flat,owl,,\n"), "1 new 0 have 0 invalid 3 credits");
+    assert_eq!(door.labels("m"), ["0 b"]);
+}

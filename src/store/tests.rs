@@ -1,0 +1,287 @@
+//! The store as its callers meet it.
+
+use std::fs;
+
+use serde_json::{Map, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
+use crate::domain::job::{JobSpec, Order};
+use crate::domain::request::Kind;
+use crate::store::draft::{DraftRow, Verdict, Wanted};
+use crate::store::spool::{Appender, Lines};
+
+const SERVICE: &str = "https://media.example";
+
+fn open(dir: &TempDir) -> Store {
+    Store::open(dir.path(), SERVICE, false).unwrap()
+}
+
+fn refusal(dir: &Path, service: &str) -> String {
+    Store::open(dir, service, false).unwrap_err().to_string().replace(&dir.display().to_string(), "STATE")
+}
+
+fn batch(no: u32, rows: u32) -> BatchRecord {
+    BatchRecord {
+        rows,
+        ..BatchRecord::new(BatchNo(no), format!("batch-{no}").parse().unwrap(), Timestamp(0))
+    }
+}
+
+fn job(batch: u32, seq: u32, state: State) -> JobRecord {
+    let key = JobKey { batch: BatchNo(batch), seq: Seq(seq) };
+    let job = Job { state, attempt: Attempt(1), ..Job::queued() };
+    JobRecord { key, id: JobId([0; 16]), row_at: 0, job }
+}
+
+fn order(line: u64, priority: i8) -> Box<Order> {
+    Box::new(Order {
+        line,
+        kind: Kind::SoundEffect,
+        model: None,
+        body: Map::from_iter([("prompt".to_owned(), json!("a gull"))]),
+        price: Some(Credits(5)),
+        formula: String::new(),
+        waivable: Credits::ZERO,
+        max_credits: None,
+        priority,
+        deadline: None,
+        meta: Map::new(),
+    })
+}
+
+fn running() -> State {
+    State::Running { task: TaskId("t".into()) }
+}
+
+#[test]
+fn what_was_committed_is_there_after_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let totals = Totals { held: Credits(7), ..Totals::default() };
+    let changes = [
+        Change::Batch(Box::new(batch(1, 3))),
+        Change::Open(job(1, 0, State::Queued)),
+        Change::Open(job(1, 1, running())),
+        Change::Total(totals),
+        Change::Day(UtcDay(20_000), totals),
+    ];
+    store.commit(&changes).unwrap();
+    store.commit(&[Change::Open(job(1, 0, running()))]).unwrap();
+    drop(store);
+    let store = open(&dir);
+    assert_eq!(store.batches().unwrap(), [batch(1, 3)]);
+    assert_eq!(store.open_jobs().unwrap(), [job(1, 0, running()), job(1, 1, running())]);
+    assert_eq!(store.total().unwrap(), totals);
+    assert_eq!(store.day(UtcDay(20_000)).unwrap(), totals);
+    assert_eq!(store.day(UtcDay(20_001)).unwrap(), Totals::default());
+}
+
+#[test]
+fn an_ended_job_leaves_the_database_for_the_outcomes() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    store.commit(&[Change::Open(job(1, 0, running())), Change::Open(job(1, 1, running()))]).unwrap();
+    store.commit(&[Change::End(job(1, 0, State::Canceled))]).unwrap();
+    assert_eq!(store.open_jobs().unwrap(), [job(1, 1, running())]);
+    let mut lines =
+        Lines::open(&store.spool(BatchNo(1)).outcomes_path(), 0, store.outcomes_bytes(BatchNo(1)).unwrap())
+            .unwrap();
+    assert_eq!(lines.next_line::<JobRecord>().unwrap().unwrap().1, job(1, 0, State::Canceled));
+    assert!(lines.next_line::<JobRecord>().unwrap().is_none());
+}
+
+#[test]
+fn an_outcome_that_was_never_acknowledged_is_cut_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    store.commit(&[Change::End(job(1, 0, State::Canceled))]).unwrap();
+    let path = store.spool(BatchNo(1)).outcomes_path();
+    let acknowledged = store.outcomes_bytes(BatchNo(1)).unwrap();
+    drop(store);
+    fs::write(&path, [fs::read(&path).unwrap(), b"deadbeef {\"half\": ".to_vec()].concat()).unwrap();
+    let store = open(&dir);
+    store.commit(&[Change::End(job(1, 1, State::Expired))]).unwrap();
+    let mut lines = Lines::open(&path, 0, store.outcomes_bytes(BatchNo(1)).unwrap()).unwrap();
+    let mut states = Vec::new();
+    while let Some((_, record)) = lines.next_line::<JobRecord>().unwrap() {
+        states.push(record.job.state.name());
+    }
+    assert_eq!(states, ["canceled", "expired"]);
+    assert!(acknowledged > 0);
+}
+
+#[test]
+fn a_second_process_is_told_who_has_the_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let _store = open(&dir);
+    assert_eq!(refusal(dir.path(), SERVICE), format!("STATE is in use by process {}", std::process::id()));
+}
+
+#[test]
+fn another_service_is_refused_unless_the_state_is_handed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(&dir));
+    let other = "https://other.example";
+    assert_eq!(
+        refusal(dir.path(), other),
+        "STATE belongs to https://media.example, not to https://other.example"
+    );
+    drop(Store::open(dir.path(), other, true).unwrap());
+    assert!(refusal(dir.path(), SERVICE).contains("belongs to https://other.example"));
+}
+
+#[test]
+fn a_folder_with_something_else_in_it_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("thesis.docx"), "years of work").unwrap();
+    assert_eq!(refusal(dir.path(), SERVICE), "STATE is not a callsheet state: it holds thesis.docx");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_state_of_another_version_is_refused_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(&dir));
+    let marker = dir.path().join("callsheet-state.json");
+    let text = fs::read_to_string(&marker).unwrap().replace("\"format\": 1", "\"format\": 9");
+    fs::write(&marker, &text).unwrap();
+    assert_eq!(refusal(dir.path(), SERVICE), "STATE has state format 9; this version reads format 1");
+    assert_eq!(fs::read_to_string(&marker).unwrap(), text);
+}
+
+#[test]
+fn an_older_database_that_came_back_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    store.commit(&[Change::Open(job(1, 0, State::Queued))]).unwrap();
+    drop(store);
+    let (db, kept) = (dir.path().join("db"), dir.path().join(".kept"));
+    copy_dir(&db, &kept);
+    let store = open(&dir);
+    store.commit(&[Change::Open(job(1, 0, running()))]).unwrap();
+    drop(store);
+    fs::remove_dir_all(&db).unwrap();
+    fs::rename(&kept, &db).unwrap();
+    let refused = refusal(dir.path(), SERVICE);
+    assert!(refused.contains("it is at commit 1, but commit 2 was acknowledged"), "{refused}");
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() { copy_dir(&path, &target) } else { assert!(fs::copy(&path, &target).is_ok()) }
+    }
+}
+
+#[test]
+fn a_damaged_row_is_named_not_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows");
+    let mut appender = Appender::open(&path, 0).unwrap();
+    let places: Vec<u64> = ["one", "two", "three"].iter().map(|text| appender.push(text).unwrap()).collect();
+    let end = appender.sync().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[usize::try_from(places[1]).unwrap() + 11] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let mut lines = Lines::open(&path, 0, end).unwrap();
+    assert_eq!(lines.next_line::<String>().unwrap(), Some((0, "one".to_owned())));
+    let damage = lines.next_line::<String>().unwrap_err().to_string();
+    assert!(damage.contains(&format!("the line at byte {}", places[1])), "{damage}");
+    assert!(damage.contains("its checksum is wrong"), "{damage}");
+}
+
+#[test]
+fn a_file_shorter_than_what_was_acknowledged_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows");
+    fs::write(&path, "short").unwrap();
+    let damage = Appender::open(&path, 100).unwrap_err().to_string();
+    assert!(damage.contains("it has 5 bytes, but 100 were acknowledged"), "{damage}");
+}
+
+/// Rows as `fingerprint:label:count`, with what was decided as `first..=last have N`.
+fn judge(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<String>, Vec<(u64, u64)>) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let mut draft = store.begin_draft().unwrap();
+    for (fingerprint, variation) in existing {
+        draft.note_existing(Fingerprint([*fingerprint; 16]), *variation).unwrap();
+    }
+    for (index, (fingerprint, label, count)) in rows.iter().enumerate() {
+        let line = index as u64 + 2;
+        let wanted = Wanted::Order(order(line, 0));
+        let label = label.map(str::to_owned);
+        draft
+            .push(&DraftRow {
+                fingerprint: Fingerprint([*fingerprint; 16]),
+                label,
+                count: *count,
+                line,
+                wanted,
+            })
+            .unwrap();
+    }
+    let judged = draft.judge().unwrap();
+    let mut said = Vec::new();
+    let mut walk = judged.rows().unwrap();
+    while let Some((row, verdict)) = walk.next_row().unwrap() {
+        said.push(match verdict {
+            Verdict::Wanted { first, have } => format!("{first}..={} have {have}", first + row.count - 1),
+            Verdict::RepeatedId => "repeated".to_owned(),
+        });
+    }
+    (said, judged.repeated.iter().map(|repeat| (repeat.line, repeat.first_line)).collect())
+}
+
+#[test]
+fn rows_that_want_the_same_are_variations() {
+    let (said, _) = judge(&[], &[(1, None, 1), (2, None, 3), (1, None, 2)]);
+    assert_eq!(said, ["1..=1 have 0", "1..=3 have 0", "2..=3 have 0"]);
+}
+
+#[test]
+fn what_the_batch_has_is_known_whatever_the_order() {
+    let (said, _) = judge(&[(1, 1), (1, 2), (2, 1)], &[(2, None, 1), (1, None, 1), (1, None, 2)]);
+    assert_eq!(said, ["1..=1 have 1", "1..=1 have 2", "2..=3 have 2"]);
+}
+
+#[test]
+fn an_id_names_one_row() {
+    let rows = [(1, Some("hero"), 1), (2, Some("fox"), 1), (3, Some("hero"), 1), (1, Some("hero"), 1)];
+    let (said, repeated) = judge(&[], &rows);
+    assert_eq!(said, ["1..=1 have 0", "1..=1 have 0", "repeated", "repeated"]);
+    assert_eq!(repeated, [(4, 2), (5, 2)]);
+}
+
+#[test]
+fn the_draft_of_a_killed_process_is_swept() {
+    let dir = tempfile::tempdir().unwrap();
+    let left = dir.path().join("spool").join("draft-1234");
+    drop(open(&dir));
+    fs::create_dir_all(&left).unwrap();
+    fs::write(left.join("rows"), "half").unwrap();
+    drop(open(&dir));
+    assert!(!left.exists());
+}
+
+#[test]
+fn a_row_reads_back_as_it_was_spooled() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = JobSpec {
+        seq: Seq(3),
+        id: JobId([1; 16]),
+        fingerprint: Fingerprint([2; 16]),
+        variation: 4,
+        label: "gull \u{1F426}\n".into(),
+        order: *order(9, -3),
+    };
+    let mut appender = Appender::open(&dir.path().join("rows"), 0).unwrap();
+    let at = appender.push(&spec).unwrap();
+    appender.sync().unwrap();
+    let mut lines = Lines::open(&dir.path().join("rows"), 0, u64::MAX).unwrap();
+    assert_eq!(lines.line_at::<JobSpec>(at).unwrap(), spec);
+}
