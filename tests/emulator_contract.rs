@@ -517,3 +517,97 @@ async fn a_second_emulator_on_one_state_directory_is_refused() {
     start(options()).await.unwrap().stop().await;
     assert!(Path::new(dir.path()).join("emulator.jsonl").exists());
 }
+
+#[tokio::test]
+async fn the_openapi_description_names_exactly_what_is_served() {
+    let bench = Bench::new(quick()).await;
+    let (_, description) = bench.get("/openapi.json").await;
+    for (path, operations) in description["paths"].as_object().unwrap() {
+        for method in ["GET", "POST", "PUT", "DELETE"] {
+            let described = operations.get(method.to_lowercase()).is_some();
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let response = bench.request(method.clone(), path).send().await.unwrap();
+            assert_eq!(response.status() != 405, described, "{method} {path}");
+            assert!(!described || response.status() != 404, "{method} {path}");
+        }
+    }
+    let yaml = bench.request(Method::GET, "/api/openapi.yaml").send().await.unwrap();
+    assert_eq!(yaml.headers()["content-type"], "application/yaml");
+    assert!(yaml.text().await.unwrap().contains("\n\"openapi\": \"3.1.0\"\n"));
+}
+
+/// A client that does what the document tells it to, in the worst weather that ships.
+#[tokio::test]
+async fn in_a_storm_a_careful_client_pays_once_for_each_success() {
+    let faults = Faults::named("storm");
+    let bench =
+        Bench::new(Options { faults, credits: 100_000, speed: f64::INFINITY, ..Options::default() }).await;
+    let mut succeeded = 0;
+    for job in 0..60 {
+        for attempt in 0..20 {
+            let key = format!("job-{job}-{attempt}");
+            if settle(&bench, &key).await {
+                succeeded += 1;
+                break;
+            }
+        }
+    }
+    bench.emulator.set_faults(Faults::default());
+    let totals = bench.emulator.audit()["totals"].clone();
+    let net = totals["charged_credits"].as_u64().unwrap() - totals["refunded_credits"].as_u64().unwrap();
+    assert_eq!((succeeded, net, bench.balance().await), (60, 600, 99_400));
+    assert!(totals["replays"].as_u64().unwrap() > 0 && totals["faults_struck"].as_u64().unwrap() > 0);
+}
+
+/// Post under one key until the service says what became of it; true when it succeeded.
+async fn settle(bench: &Bench, key: &str) -> bool {
+    for _ in 0..200 {
+        let Ok(answer) = bench.post_with_key("/api/v1/videos", key, &video()).await else { continue };
+        let Ok(body) = answer.json::<Value>().await else { continue };
+        let id = [&body["data"]["id"], &body["error"]["task_id"]].into_iter().find_map(Value::as_str);
+        let Some(id) = id else { continue };
+        loop {
+            let polled =
+                bench.request(Method::GET, &format!("/api/v1/tasks/{id}")).bearer_auth(DEFAULT_API_KEY);
+            let Ok(answer) = polled.send().await else { continue };
+            let Ok(body) = answer.json::<Value>().await else { continue };
+            match body["data"]["status"].as_str() {
+                Some("success") => return true,
+                Some("failed" | "canceled") => return false,
+                _ => {}
+            }
+        }
+    }
+    panic!("{key} was never settled");
+}
+
+/// The death of the process at any moment leaves a prefix of the journal: whatever it is, it opens, and every
+/// key in it is still good.
+#[tokio::test]
+async fn any_prefix_of_the_journal_opens_and_agrees_with_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = "[[rules]]\nevery = 3\neffect = { do = 'task-canceled' }";
+    let bench = Bench::new(Options { state_dir: Some(dir.path().to_owned()), ..faulty(plan) }).await;
+    for n in 0..6 {
+        bench.post_with_key("/api/v1/videos", &format!("key-{n}"), &video()).await.unwrap();
+    }
+    bench.emulator.stop().await;
+    let journal = std::fs::read(dir.path().join("emulator.jsonl")).unwrap();
+    for length in (0..journal.len()).step_by(29) {
+        let cut = tempfile::tempdir().unwrap();
+        std::fs::write(cut.path().join("emulator.jsonl"), &journal[..length]).unwrap();
+        let bench = Bench::new(Options { state_dir: Some(cut.path().to_owned()), ..quick() }).await;
+        bench.emulator.advance(Duration::from_secs(3_600));
+        let audit = bench.emulator.audit();
+        let (totals, tasks) = (&audit["totals"], audit["tasks"].as_array().unwrap());
+        let whole = journal[..length].iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(tasks.len(), whole.saturating_sub(1));
+        let net = totals["charged_credits"].as_u64().unwrap() - totals["refunded_credits"].as_u64().unwrap();
+        assert_eq!(totals["balance"].as_u64().unwrap() + net, 1_000);
+        for task in tasks {
+            let key = task["key"].as_str().unwrap();
+            let (_, body) = json_of(bench.post_with_key("/api/v1/videos", key, &video()).await).await;
+            assert_eq!(body["data"]["id"], task["id"]);
+        }
+    }
+}

@@ -189,20 +189,18 @@ fn open_world(options: &Options) -> Result<(World, Option<Journal>, Clock), Star
         None => None,
     };
     if journal.as_ref().is_none_or(Journal::is_empty) {
-        let at_ms = fresh.now_ms();
-        let account = Record::Account {
-            at_ms,
-            credits: Some(options.credits),
-            plan: Some(options.plan),
-            key_revoked: None,
+        let opened = Record::Opened {
+            version: VERSION,
+            epoch,
+            clock_base_ms: base_ms,
+            credits: options.credits,
+            plan: options.plan,
         };
-        for record in [Record::Opened { version: VERSION, epoch, at_ms, clock_base_ms: base_ms }, account] {
-            if let Some(journal) = &mut journal {
-                let path = options.state_dir.clone().unwrap_or_default();
-                journal.append(&record).map_err(|source| StartError::State { path, source })?;
-            }
-            world.apply(record);
+        if let Some(journal) = &mut journal {
+            let path = options.state_dir.clone().unwrap_or_default();
+            journal.append(&opened).map_err(|source| StartError::State { path, source })?;
         }
+        world.apply(opened);
     }
     Ok((world, journal, Clock::new(options.manual_clock, base_ms)))
 }

@@ -27,8 +27,8 @@ const MOST_TEXT_BYTES: usize = 1 << 30;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub(crate) enum Record {
-    /// The first line: who the account is.
-    Opened { version: u32, epoch: u64, at_ms: i64, clock_base_ms: i64 },
+    /// The first line: who the account is and what it begins with.
+    Opened { version: u32, epoch: u64, clock_base_ms: i64, credits: u64, plan: Plan },
     /// The account was set from outside.
     Account {
         at_ms: i64,
@@ -187,7 +187,11 @@ impl World {
     /// Make a record true.
     pub(crate) fn apply(&mut self, record: Record) {
         match record {
-            Record::Opened { epoch, .. } => self.epoch = epoch,
+            Record::Opened { epoch, credits, plan, .. } => {
+                self.epoch = epoch;
+                self.account.credits = credits;
+                self.account.plan = plan;
+            }
             Record::Account { at_ms, credits, plan, key_revoked } => {
                 self.advance(at_ms);
                 self.account.credits = credits.unwrap_or(self.account.credits);

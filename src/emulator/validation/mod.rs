@@ -141,8 +141,8 @@ impl<'a> Options<'a> {
     fn number(&self, name: &str) -> Result<Option<Decimal>, ApiError> {
         match self.get(name) {
             None => Ok(None),
-            Some(Value::Number(number)) => decimal(number).map(Some).ok_or_else(|| not_a_number(name)),
-            Some(_) => Err(not_a_number(name)),
+            Some(Value::Number(number)) => Ok(Some(decimal(number))),
+            Some(_) => Err(ApiError::invalid(format!("options.{name} must be a number"))),
         }
     }
 
@@ -165,10 +165,6 @@ impl<'a> Options<'a> {
         let sent = self.fields.into_iter().flatten();
         sent.filter(|(_, value)| !value.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect()
     }
-}
-
-fn not_a_number(name: &str) -> ApiError {
-    ApiError::invalid(format!("options.{name} must be a number"))
 }
 
 /// Prohibited-use wording; also caught inside negated sentences.
