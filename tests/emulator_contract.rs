@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use callsheet::emulator::{DEFAULT_API_KEY, Emulator, Faults, Options, Plan, start};
+use callsheet::emulator::{DEFAULT_API_KEY, Emulator, Faults, Options, Plan, READY_PLANS, start};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -516,4 +516,149 @@ async fn a_second_emulator_on_one_state_directory_is_refused() {
     first.stop().await;
     start(options()).await.unwrap().stop().await;
     assert!(Path::new(dir.path()).join("emulator.jsonl").exists());
+}
+
+#[tokio::test]
+async fn the_openapi_description_names_exactly_what_is_served() {
+    let bench = Bench::new(quick()).await;
+    let (_, description) = bench.get("/openapi.json").await;
+    for (path, operations) in description["paths"].as_object().unwrap() {
+        for method in ["GET", "POST", "PUT", "DELETE"] {
+            let described = operations.get(method.to_lowercase()).is_some();
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let response = bench.request(method.clone(), path).send().await.unwrap();
+            assert_eq!(response.status() != 405, described, "{method} {path}");
+            assert!(!described || response.status() != 404, "{method} {path}");
+        }
+    }
+    let yaml = bench.request(Method::GET, "/api/openapi.yaml").send().await.unwrap();
+    assert_eq!(yaml.headers()["content-type"], "application/yaml");
+    assert!(yaml.text().await.unwrap().contains("\n\"openapi\": \"3.1.0\"\n"));
+}
+
+/// A client that does what the document tells it to, in each weather that ships.
+#[tokio::test]
+async fn a_careful_client_pays_once_for_each_success_in_any_weather() {
+    for plan in READY_PLANS {
+        pay_once_for_each_success(plan).await;
+    }
+}
+
+async fn pay_once_for_each_success(plan: &str) {
+    let faults = Some(Faults::load(plan).unwrap());
+    let bench =
+        Bench::new(Options { faults, credits: 100_000, speed: f64::INFINITY, ..Options::default() }).await;
+    let mut succeeded = 0;
+    for job in 0..60 {
+        for attempt in 0..20 {
+            let key = format!("job-{job}-{attempt}");
+            if settle(&bench, &key).await {
+                succeeded += 1;
+                break;
+            }
+        }
+    }
+    bench.emulator.set_faults(Faults::default());
+    let totals = bench.emulator.audit()["totals"].clone();
+    let net = totals["charged_credits"].as_u64().unwrap() - totals["refunded_credits"].as_u64().unwrap();
+    assert_eq!((succeeded, net, bench.balance().await), (60, 600, 99_400));
+    assert_eq!(totals["replays"].as_u64().unwrap() > 0, plan != "calm");
+}
+
+/// Post under one key until the service says what became of it; true when it succeeded.
+async fn settle(bench: &Bench, key: &str) -> bool {
+    for _ in 0..200 {
+        let Ok(answer) = bench.post_with_key("/api/v1/videos", key, &video()).await else { continue };
+        let Ok(body) = answer.json::<Value>().await else { continue };
+        let id = [&body["data"]["id"], &body["error"]["task_id"]].into_iter().find_map(Value::as_str);
+        let Some(id) = id else { continue };
+        loop {
+            let polled =
+                bench.request(Method::GET, &format!("/api/v1/tasks/{id}")).bearer_auth(DEFAULT_API_KEY);
+            let Ok(answer) = polled.send().await else { continue };
+            let Ok(body) = answer.json::<Value>().await else { continue };
+            match body["data"]["status"].as_str() {
+                Some("success") => return true,
+                Some("failed" | "canceled") => return false,
+                _ => {}
+            }
+        }
+    }
+    panic!("{key} was never settled");
+}
+
+/// The death of the process at any moment leaves a prefix of the journal: whatever it is, it opens, and every
+/// key in it is still good.
+#[tokio::test]
+async fn any_prefix_of_the_journal_opens_and_agrees_with_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = "[[rules]]\nevery = 3\neffect = { do = 'task-canceled' }";
+    let bench = Bench::new(Options { state_dir: Some(dir.path().to_owned()), ..faulty(plan) }).await;
+    for n in 0..6 {
+        bench.post_with_key("/api/v1/videos", &format!("key-{n}"), &video()).await.unwrap();
+    }
+    bench.emulator.stop().await;
+    let journal = std::fs::read(dir.path().join("emulator.jsonl")).unwrap();
+    for length in (0..journal.len()).step_by(29) {
+        let cut = tempfile::tempdir().unwrap();
+        std::fs::write(cut.path().join("emulator.jsonl"), &journal[..length]).unwrap();
+        let bench = Bench::new(Options { state_dir: Some(cut.path().to_owned()), ..quick() }).await;
+        bench.emulator.advance(Duration::from_secs(3_600));
+        let audit = bench.emulator.audit();
+        let (totals, tasks) = (&audit["totals"], audit["tasks"].as_array().unwrap());
+        let whole = journal[..length].iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(tasks.len(), whole.saturating_sub(1));
+        let net = totals["charged_credits"].as_u64().unwrap() - totals["refunded_credits"].as_u64().unwrap();
+        assert_eq!(totals["balance"].as_u64().unwrap() + net, 1_000);
+        for task in tasks {
+            let key = task["key"].as_str().unwrap();
+            let (_, body) = json_of(bench.post_with_key("/api/v1/videos", key, &video()).await).await;
+            assert_eq!(body["data"]["id"], task["id"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_audit_tells_a_patient_poller_from_a_hasty_one() {
+    let bench = Bench::new(Options { speed: 1.0, ..standing_still() }).await;
+    let (_, body) = bench.post("/api/v1/videos", &video()).await;
+    let path = format!("/api/v1/tasks/{}", body["data"]["id"].as_str().unwrap());
+    for pause_ms in [0, 5_000, 4_999, 6_000] {
+        bench.emulator.advance(Duration::from_millis(pause_ms));
+        bench.get(&path).await;
+    }
+    let audit = bench.emulator.audit();
+    assert_eq!((&audit["totals"]["polls"], &audit["totals"]["hasty_polls"]), (&json!(4), &json!(1)));
+    assert_eq!(audit["tasks"][0]["min_poll_interval_ms"], 4_999);
+}
+
+#[tokio::test]
+async fn under_a_manual_clock_a_synchronous_call_waits_for_the_step() {
+    let bench = Bench::new(Options { speed: 1.0, ..standing_still() }).await;
+    let body = json!({"prompt": "x"});
+    let call = bench.post("/api/v1/music", &body);
+    let step = async {
+        while bench.emulator.audit()["totals"]["tasks"] == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(bench.emulator.audit()["tasks"][0]["status"], "processing");
+        bench.emulator.advance(Duration::from_secs(60));
+    };
+    let ((status, answer), ()) = tokio::join!(call, step);
+    assert_eq!((status.as_u16(), &answer["data"]["status"]), (200, &json!("success")));
+}
+
+#[tokio::test]
+async fn a_running_task_can_be_ended_by_hand_and_the_key_revoked() {
+    let bench = Bench::new(standing_still()).await;
+    let (_, body) = bench.post("/api/v1/videos", &video()).await;
+    let id = body["data"]["id"].as_str().unwrap();
+    let end = json!({"status": "failed", "error_code": "content_rejected"});
+    assert_eq!(bench.post(&format!("/emulator/tasks/{id}"), &end).await.0, 200);
+    assert_eq!(bench.get(&format!("/api/v1/tasks/{id}")).await.1["data"]["status"], "failed");
+    assert_eq!(bench.post(&format!("/emulator/tasks/{id}"), &end).await.0, 400);
+    assert_eq!(bench.balance().await, 1_000);
+    bench.post("/emulator/account", &json!({"key_valid": false})).await;
+    assert_eq!(bench.get("/api/v1/credits").await.0, 401);
+    assert_eq!(bench.post("/emulator/account", &json!({"key": 1})).await.0, 400);
 }

@@ -26,6 +26,8 @@ pub(crate) struct Totals {
     pub(crate) replays: u64,
     pub(crate) foreign_body_replays: u64,
     pub(crate) polls: u64,
+    /// Polls of a running task sooner after the last one than the advised 5 seconds (scaled by speed).
+    pub(crate) hasty_polls: u64,
     pub(crate) downloads: u64,
     /// Creating calls refused before a task was made, by HTTP status.
     pub(crate) refused_400: u64,
@@ -84,14 +86,18 @@ impl Watch {
         self.foreign = self.foreign.saturating_add(u32::from(foreign));
     }
 
-    pub(crate) fn polled(&mut self, now_ms: i64, ended: bool) {
+    /// A poll; true when it came sooner than advised.
+    pub(crate) fn polled(&mut self, now_ms: i64, running: bool, advised_ms: i64) -> bool {
+        let mut hasty = false;
         self.polls = self.polls.saturating_add(1);
-        self.polls_after_end = self.polls_after_end.saturating_add(u32::from(ended));
+        self.polls_after_end = self.polls_after_end.saturating_add(u32::from(!running));
         if let Some(last_ms) = self.last_poll_ms {
             let gap = now_ms.saturating_sub(last_ms);
+            hasty = running && gap < advised_ms;
             self.min_poll_interval_ms = Some(self.min_poll_interval_ms.map_or(gap, |least| least.min(gap)));
         }
         self.last_poll_ms = Some(now_ms);
+        hasty
     }
 
     pub(crate) fn downloaded(&mut self) {

@@ -24,16 +24,20 @@ pub(crate) struct Amount(pub(crate) Decimal);
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = serde_json::Number::deserialize(deserializer)?;
-        decimal(&number)
-            .map(Self)
-            .ok_or_else(|| serde::de::Error::custom(format!("{number} is not a usable amount")))
+        Ok(Self(decimal(&number)))
     }
 }
 
-/// A JSON number, exactly as written.
-pub(crate) fn decimal(number: &serde_json::Number) -> Option<Decimal> {
+/// A JSON number, exactly as written. What is too large for a decimal is the largest one, what is too small
+/// is 0.
+pub(crate) fn decimal(number: &serde_json::Number) -> Decimal {
     let text = number.to_string();
-    Decimal::from_str(&text).or_else(|_| Decimal::from_scientific(&text)).ok()
+    let exact = Decimal::from_str(&text).or_else(|_| Decimal::from_scientific(&text));
+    exact.unwrap_or_else(|_| match number.as_f64() {
+        Some(number) if number >= 1.0 => Decimal::MAX,
+        Some(number) if number <= -1.0 => Decimal::MIN,
+        _ => Decimal::ZERO,
+    })
 }
 
 /// One mode of a video model.
@@ -319,5 +323,8 @@ mod tests {
     fn amounts_are_read_as_written() {
         let amount: Amount = serde_json::from_str("0.1").unwrap();
         assert_eq!(amount.0.to_string(), "0.1");
+        for (text, bound) in [("1e300", Decimal::MAX), ("-1e300", Decimal::MIN), ("5e-324", Decimal::ZERO)] {
+            assert_eq!(decimal(&serde_json::from_str(text).unwrap()), bound);
+        }
     }
 }

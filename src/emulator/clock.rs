@@ -3,14 +3,14 @@
 //! Service time is milliseconds since 1970 in UTC. On the automatic clock it is wall time plus what was added
 //! by hand; on the manual clock it stands still until it is stepped.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, SecondsFormat};
 use tokio::sync::watch;
 
 /// Where a manual clock begins: 2026-01-01T00:00:00Z.
-pub(crate) const MANUAL_START_MS: i64 = 1_767_225_600_000;
+const MANUAL_START_MS: i64 = 1_767_225_600_000;
 const DAY_MS: i64 = 86_400_000;
 
 /// A clock that can be stepped.
@@ -20,12 +20,28 @@ pub(crate) struct Clock {
     /// Manual: the time itself. Automatic: what is added to wall time.
     base_ms: AtomicI64,
     stepped: watch::Sender<()>,
+    closed: AtomicBool,
 }
 
 impl Clock {
     /// A clock that goes on from `base_ms` (see the field).
     pub(crate) fn new(manual: bool, base_ms: i64) -> Self {
-        Self { manual, base_ms: AtomicI64::new(base_ms), stepped: watch::Sender::new(()) }
+        Self {
+            manual,
+            base_ms: AtomicI64::new(base_ms),
+            stepped: watch::Sender::new(()),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// The base of a clock that nobody has stepped.
+    pub(crate) fn first_base_ms(manual: bool) -> i64 {
+        if manual { MANUAL_START_MS } else { 0 }
+    }
+
+    /// The base of a clock of the other kind that goes on from here. Time does not go back.
+    pub(crate) fn base_for_the_other_kind(&self) -> i64 {
+        if self.manual { self.now_ms().saturating_sub(wall_ms()).max(0) } else { self.now_ms() }
     }
 
     /// The present service time.
@@ -44,12 +60,21 @@ impl Clock {
         after
     }
 
-    /// Wait until service time reaches `target_ms`, however the clock gets there.
+    /// Nobody waits for this clock any more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.stepped.send_replace(());
+    }
+
+    /// Wait until service time reaches `target_ms`, however the clock gets there, or the clock is closed.
     pub(crate) async fn wait_until(&self, target_ms: i64) {
         let mut stepped = self.stepped.subscribe();
         loop {
             let left = target_ms.saturating_sub(self.now_ms());
             let Ok(left @ 1..) = u64::try_from(left) else { return };
+            if self.closed.load(Ordering::SeqCst) {
+                return;
+            }
             if self.manual {
                 if stepped.changed().await.is_err() {
                     return;
@@ -90,6 +115,16 @@ pub(crate) fn iso(ms: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_kind_of_clock_goes_on_from_the_same_time() {
+        let manual = Clock::new(true, wall_ms() + 90_000);
+        let automatic = Clock::new(false, manual.base_for_the_other_kind());
+        assert!((automatic.now_ms() - manual.now_ms()).abs() < 10_000);
+        let again = Clock::new(true, automatic.base_for_the_other_kind());
+        assert!((again.now_ms() - automatic.now_ms()).abs() < 10_000);
+        assert_eq!(Clock::new(true, MANUAL_START_MS).base_for_the_other_kind(), 0);
+    }
 
     #[test]
     fn a_manual_clock_moves_only_by_hand_and_days_are_utc() {

@@ -26,6 +26,8 @@
 //! - The price of an exact `size` is that of the smallest resolution that holds its pixels and of the nearest
 //!   listed aspect ratio.
 //! - Characters of a text are Unicode scalar values.
+//! - The older endpoints under `/api/ai` have no documented shape and are 404.
+//! - `costCredits` keeps the price of a refunded task: it is what was deducted.
 //! - Shorts Studio takes any object, costs 20 credits, and is polled with the `taskId` it answered.
 //! - Synchronous calls that take longer than ten minutes (at speed 1) answer with the task as it is.
 

@@ -26,7 +26,7 @@ pub struct Options {
     pub speed: f64,
     /// Where account, keys and tasks outlive the process; nowhere when absent.
     pub state_dir: Option<PathBuf>,
-    /// What goes wrong; nothing when absent.
+    /// What goes wrong; nothing when absent. Not kept in `state_dir`, and neither are its counters.
     pub faults: Option<Faults>,
     /// A recorded catalog to serve instead of the built-in one.
     pub catalog: Option<PathBuf>,

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::catalog::Catalog;
-use super::clock::{Clock, MANUAL_START_MS};
+use super::clock::Clock;
 use super::faults::{Faults, Weather};
 use super::http;
 use super::journal::{Journal, VERSION};
@@ -170,41 +170,60 @@ fn open_world(options: &Options) -> Result<(World, Option<Journal>, Clock), Star
     faults.check().map_err(StartError::Faults)?;
     let weather = Weather::new(faults);
     let catalog = open_catalog(options)?;
-    let mut base_ms = if options.manual_clock { MANUAL_START_MS } else { 0 };
-    let fresh = Clock::new(options.manual_clock, base_ms);
+    let start_ms = Clock::new(options.manual_clock, Clock::first_base_ms(options.manual_clock)).now_ms();
     // On a manual clock everything is to be the same each time; else no two accounts share an id.
     let epoch =
-        if options.manual_clock { 0 } else { u64::try_from(fresh.now_ms()).unwrap_or(0) ^ fastrand::u64(..) };
+        if options.manual_clock { 0 } else { u64::try_from(start_ms).unwrap_or(0) ^ fastrand::u64(..) };
     let mut world = World::new(catalog, weather, options.speed, options.seed, epoch);
-
-    let mut journal = match &options.state_dir {
-        Some(dir) => Some(Journal::open(dir, |record| {
-            match record {
-                Record::Opened { clock_base_ms, .. } => base_ms = clock_base_ms,
-                Record::Clock { base_ms: stepped } => base_ms = stepped,
-                _ => {}
-            }
-            world.apply(record);
-        })?),
-        None => None,
+    let Some(dir) = &options.state_dir else {
+        world.apply(opened(options, epoch));
+        return Ok((
+            world,
+            None,
+            Clock::new(options.manual_clock, Clock::first_base_ms(options.manual_clock)),
+        ));
     };
-    if journal.as_ref().is_none_or(Journal::is_empty) {
-        let at_ms = fresh.now_ms();
-        let account = Record::Account {
-            at_ms,
-            credits: Some(options.credits),
-            plan: Some(options.plan),
-            key_revoked: None,
-        };
-        for record in [Record::Opened { version: VERSION, epoch, at_ms, clock_base_ms: base_ms }, account] {
-            if let Some(journal) = &mut journal {
-                let path = options.state_dir.clone().unwrap_or_default();
-                journal.append(&record).map_err(|source| StartError::State { path, source })?;
+
+    let mut last = None;
+    let mut journal = Journal::open(dir, |record| {
+        match record {
+            Record::Opened { manual_clock, .. } => {
+                last = Some((manual_clock, Clock::first_base_ms(manual_clock)));
             }
-            world.apply(record);
+            Record::Clock { manual, base_ms } => last = Some((manual, base_ms)),
+            _ => {}
         }
+        world.apply(record);
+    })?;
+    let mut write = |record: Record, world: &mut World| {
+        let failed = |source| StartError::State { path: dir.clone(), source };
+        journal.append(&record).map_err(failed)?;
+        world.apply(record);
+        Ok(())
+    };
+    let base_ms = match last {
+        None => {
+            write(opened(options, epoch), &mut world)?;
+            Clock::first_base_ms(options.manual_clock)
+        }
+        Some((manual, base_ms)) if manual == options.manual_clock => base_ms,
+        Some((manual, base_ms)) => {
+            let base_ms = Clock::new(manual, base_ms).base_for_the_other_kind();
+            write(Record::Clock { manual: options.manual_clock, base_ms }, &mut world)?;
+            base_ms
+        }
+    };
+    Ok((world, Some(journal), Clock::new(options.manual_clock, base_ms)))
+}
+
+fn opened(options: &Options, epoch: u64) -> Record {
+    Record::Opened {
+        version: VERSION,
+        epoch,
+        manual_clock: options.manual_clock,
+        credits: options.credits,
+        plan: options.plan,
     }
-    Ok((world, journal, Clock::new(options.manual_clock, base_ms)))
 }
 
 fn open_catalog(options: &Options) -> Result<Catalog, StartError> {

@@ -20,6 +20,8 @@ use super::{audit, media};
 
 /// A synchronous call that is not done by then answers with the task as it is (at speed 1).
 const PATIENCE_MS: f64 = 600_000.0;
+/// The shortest advised interval between two polls of a task (at speed 1).
+const ADVISED_POLL_MS: f64 = 5_000.0;
 /// What a submission to the provider takes (at speed 1).
 const SUBMISSION_MS: f64 = 250.0;
 
@@ -103,11 +105,12 @@ impl Service {
         look(&mut self.core().world, now_ms)
     }
 
-    /// Let go of the journal: nothing is created any more.
+    /// Let go of the journal: nothing is created any more, and nobody waits for time to pass.
     pub(crate) fn close(&self) {
         let mut core = self.core();
         core.closed = true;
         core.journal = None;
+        self.clock.close();
     }
 
     /// Whether a key is the account's.
@@ -209,8 +212,11 @@ impl Service {
             let user = world.user();
             let held = world.held_mut(id).ok_or_else(|| ApiError::not_found("task"))?;
             let status = held.task.status(now_ms);
-            held.watch.polled(now_ms, !matches!(status, Status::Pending | Status::Processing));
-            Ok(held.task.object(now_ms, user, &self.media_url))
+            let running = matches!(status, Status::Pending | Status::Processing);
+            let hasty = held.watch.polled(now_ms, running, scaled(ADVISED_POLL_MS, self.speed));
+            let object = held.task.object(now_ms, user, &self.media_url);
+            world.totals.hasty_polls += u64::from(hasty);
+            Ok(object)
         })
     }
 
@@ -287,7 +293,7 @@ impl Service {
     pub(crate) fn advance(&self, by: Duration) -> Result<(), ApiError> {
         let mut core = self.core();
         let base_ms = self.clock.advance(by);
-        core.commit(Record::Clock { base_ms })?;
+        core.commit(Record::Clock { manual: self.clock.is_manual(), base_ms })?;
         core.world.advance(self.clock.now_ms());
         Ok(())
     }

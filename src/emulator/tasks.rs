@@ -348,6 +348,20 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_task_object_has_the_fields_of_the_document_and_no_others() {
+        let object = sample(Ending::Success).object(2_000, Uuid::nil(), "http://m");
+        let mut documented =
+            "id userId mediaType model prompt options status createdAt updatedAt deletedAt taskId \
+            taskInfo taskResult taskUrls costCredits waivedCredits fairUseKey scene visibility creditId"
+                .split_whitespace()
+                .collect::<Vec<_>>();
+        documented.sort_unstable();
+        let mut fields = object.as_object().unwrap().keys().collect::<Vec<_>>();
+        fields.sort_unstable();
+        assert_eq!(fields, documented);
+    }
+
+    #[test]
     fn only_invalid_input_shows_the_providers_reason() {
         let says = |code| {
             let task = sample(Ending::Failed { code, reason: "seven fingers".into() });

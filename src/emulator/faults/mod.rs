@@ -1,49 +1,6 @@
 //! Faults on demand: a plan of rules, each saying when it strikes and what goes wrong.
 //!
-//! A plan is TOML or JSON, with a `seed` and a list of `rules`; the first field of each rule narrows, the last
-//! one acts:
-//!
-//! ```toml
-//! seed = 7
-//!
-//! [[rules]]
-//! on = "create"            # create, poll, download, credits, catalog, any (the default)
-//! kind = "video"           # only calls of this kind
-//! model = "house-c1"       # only this model
-//! contains = "boat"        # only prompts that contain this
-//! per = "call"             # count over all calls, or per "task": over the calls of one key or task
-//! skip = 0                 # let so many matching calls pass first
-//! every = 1                # then strike at every n-th
-//! times = 1                # at most so often (per task when per = "task")
-//! probability = 1.0        # and then only so often, by the seed
-//! effect = { do = "drop", when = "after" }
-//! ```
-//!
-//! What an effect may `do`:
-//!
-//! | `do` | fields | what happens |
-//! |---|---|---|
-//! | `drop` | `when` = `before`, `after`, `mid-body` | the connection dies before the call is processed, after it, or halfway through the answer |
-//! | `delay` | `ms`, `when` = `before`, `after` | the call is processed late, or answered late |
-//! | `answer` | `status`, `body` = `error`, `html`, `broken-json`, `empty`, `retry_after_s`, `location`, `when` | a foreign answer instead of (`before`) or in spite of (`after`) the call |
-//! | `reject-at-submission` | `reason` | 400 with a task that failed and was refunded |
-//! | `fail-at-submission` | | 500 with a task that failed and was refunded |
-//! | `unknown-outcome` | `ending` | 500 with a task that goes on, to success or to `failed` |
-//! | `content-rejected` | `with_task` | 400 `content_rejected` |
-//! | `safety-unavailable` | | 503 before anything was charged |
-//! | `task-fails` | `code`, `reason` | the task ends `failed` with this `errorCode` |
-//! | `task-canceled`, `task-never` | | the task ends `canceled`, or never |
-//! | `task-late` | `ms` | the task takes so much longer (not scaled by speed) |
-//! | `other-model` | `model` | the task says that this model ran |
-//! | `urls` | `count` | so many result URLs, 0 to 1000 |
-//! | `urls-expire` | `ms` | result URLs work so long after the task was read, then answer 403 |
-//! | `slow-download` | `bytes_per_second` | a trickle |
-//! | `truncated-download` | `keep_percent` | the connection dies after this part of the file |
-//! | `short-download` | `keep_percent` | a file that is complete by its headers and too short |
-//! | `empty-download`, `html-download` | | 200 with nothing, or with a page |
-//! | `redirected-download` | `location` | 302 (to the same file when no location is given) |
-//!
-//! Rules of one plan may strike together; of two that contradict each other the earlier wins.
+//! The format is described where a user finds it, at [`Faults`].
 
 use std::collections::HashMap;
 
@@ -56,7 +13,9 @@ pub const READY_PLANS: [&str; 3] = ["calm", "flaky-network", "storm"];
 /// Identities remembered per rule; beyond it the oldest knowledge is dropped.
 const MOST_IDENTITIES: usize = 100_000;
 
-/// A fault plan, validated. See the module's own page for the format.
+/// A fault plan, validated.
+///
+#[doc = include_str!("plans.md")]
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Faults {
@@ -87,6 +46,16 @@ impl Faults {
         };
         plan.check()?;
         Ok(plan)
+    }
+
+    /// A ready plan by its name, or else the plan in a file. The error says what is wrong and where.
+    pub fn load(name_or_path: &str) -> Result<Self, String> {
+        if let Some(plan) = Self::named(name_or_path) {
+            return Ok(plan);
+        }
+        let text = std::fs::read_to_string(name_or_path)
+            .map_err(|error| format!("{name_or_path}: {error} (ready plans: {})", READY_PLANS.join(", ")))?;
+        Self::parse(&text).map_err(|error| format!("{name_or_path}: {error}"))
     }
 
     /// Check what the types cannot say. Plans made by [`Faults::parse`] have passed it.

@@ -113,7 +113,8 @@ impl Arrival {
         Self { key, body, digest }
     }
 
-    fn text(&self, names: [&str; 2]) -> &str {
+    /// The first of these fields that is a string.
+    fn text(&self, names: &[&str]) -> &str {
         let Ok(body) = &self.body else { return "" };
         names.iter().find_map(|name| body.get(name)?.as_str()).unwrap_or("")
     }
@@ -124,9 +125,9 @@ impl Arrival {
         Call {
             target: Target::Create,
             kind: Some(kind),
-            model: self.text(["model", "model"]),
-            prompt: self.text(["prompt", "text"]),
-            identity: key.unwrap_or_else(|| self.text(["prompt", "text"])),
+            model: self.text(&["model"]),
+            prompt: self.text(&["prompt", "text"]),
+            identity: key.unwrap_or_else(|| self.text(&["prompt", "text"])),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A small picture in memory, with text on it.
 
-use embedded_graphics::mono_font::iso_8859_1::{FONT_6X10, FONT_8X13_BOLD};
+use embedded_graphics::mono_font::iso_8859_1::{FONT_6X10, FONT_8X13_BOLD, FONT_10X20};
 use embedded_graphics::mono_font::{MonoFont, MonoTextStyle};
 use embedded_graphics::pixelcolor::Rgb888;
 use embedded_graphics::prelude::*;
@@ -109,12 +109,13 @@ pub(super) fn portrait(subject: &Subject, size: (u32, u32)) -> Canvas {
     let dim = Rgb888::new(205, 205, 205);
     canvas.line((6, 6), &subject.model, &FONT_6X10, accent(seed));
     canvas.line((6, 18), &subject.options, &FONT_6X10, dim);
-    let columns = usize::try_from(width.saturating_sub(12) / 8).unwrap_or(1).max(1);
-    let rows = usize::try_from(height.saturating_sub(52) / 14).unwrap_or(0);
-    let mut y = 34;
-    for text in wrap(&subject.prompt, columns).into_iter().take(rows) {
-        canvas.line((6, y), &text, &FONT_8X13_BOLD, bright);
-        y += 14;
+    let font = if width >= 400 && height >= 200 { &FONT_10X20 } else { &FONT_8X13_BOLD };
+    let Size { width: letter, height: line } = font.character_size;
+    let columns = usize::try_from(width.saturating_sub(12) / letter).unwrap_or(1).max(1);
+    let rows = usize::try_from(height.saturating_sub(52) / (line + 1)).unwrap_or(0);
+    for (n, text) in (0..).zip(wrap(&subject.prompt, columns).into_iter().take(rows)) {
+        let y = i32::try_from(line + 1).unwrap_or(14) * n + 34;
+        canvas.line((6, y), &text, font, bright);
     }
     let bottom = i32::try_from(height).unwrap_or(64) - 14;
     let id = if width < 240 { subject.id.simple().to_string() } else { subject.id.to_string() };

@@ -141,8 +141,8 @@ impl<'a> Options<'a> {
     fn number(&self, name: &str) -> Result<Option<Decimal>, ApiError> {
         match self.get(name) {
             None => Ok(None),
-            Some(Value::Number(number)) => decimal(number).map(Some).ok_or_else(|| not_a_number(name)),
-            Some(_) => Err(not_a_number(name)),
+            Some(Value::Number(number)) => Ok(Some(decimal(number))),
+            Some(_) => Err(ApiError::invalid(format!("options.{name} must be a number"))),
         }
     }
 
@@ -165,10 +165,6 @@ impl<'a> Options<'a> {
         let sent = self.fields.into_iter().flatten();
         sent.filter(|(_, value)| !value.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect()
     }
-}
-
-fn not_a_number(name: &str) -> ApiError {
-    ApiError::invalid(format!("options.{name} must be a number"))
 }
 
 /// Prohibited-use wording; also caught inside negated sentences.
@@ -213,4 +209,125 @@ fn millis(seconds: Decimal) -> u32 {
 /// A number as it goes back into JSON.
 fn json_number(number: Decimal) -> Value {
     serde_json::from_str(&number.normalize().to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn word() -> impl Strategy<Value = Value> {
+        let words = [
+            "house-c1",
+            "model-h3",
+            "model-s-2-mini",
+            "model-r",
+            "model-k-2-6",
+            "model-g-omni",
+            "model-f-3",
+            "gi-2",
+            "gi-2-5",
+            "fi-open",
+            "aria",
+            "text-to-video",
+            "video-to-video",
+            "reference-to-video",
+            "image-to-image",
+            "720p",
+            "1080P",
+            "4K",
+            "5s",
+            "10",
+            "16:9",
+            "1024x1024",
+            "9999999999x16",
+            "Max",
+            "https://a.b/c",
+            "ftp://a",
+            "http://",
+            "",
+            " ",
+            "deepfake",
+            "a boat",
+            "\u{0}\u{FEFF}é",
+        ];
+        proptest::sample::select(words.to_vec()).prop_map(Value::from)
+    }
+
+    fn scalar() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            6 => word(),
+            1 => any::<f64>().prop_map(Value::from),
+            1 => any::<i64>().prop_map(Value::from),
+            1 => (0_u64..40).prop_map(Value::from),
+            1 => any::<bool>().prop_map(Value::from),
+            1 => Just(Value::Null),
+            1 => ".{0,12}".prop_map(Value::from),
+        ]
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            4 => scalar(),
+            1 => prop::collection::vec(scalar(), 0..4).prop_map(Value::from),
+            1 => Just(json!({})),
+        ]
+    }
+
+    fn fields(names: &'static [&'static str]) -> impl Strategy<Value = Map<String, Value>> {
+        let name = proptest::sample::select(names.to_vec()).prop_map(str::to_owned);
+        prop::collection::btree_map(name, any_value(), 0..6).prop_map(|map| map.into_iter().collect())
+    }
+
+    fn body() -> impl Strategy<Value = Value> {
+        let options = fields(&[
+            "duration",
+            "resolution",
+            "aspect_ratio",
+            "audio",
+            "quality",
+            "size",
+            "duration_seconds",
+            "speed",
+            "source_video_duration_seconds",
+            "model_id",
+            "prompt_influence",
+        ]);
+        let rest =
+            fields(&["mode", "scene", "image_urls", "video_urls", "prompt", "text", "model", "voice_id"]);
+        (word(), rest, options).prop_map(|(model, mut body, options)| {
+            for (name, value) in
+                [("model", model), ("prompt", json!("x")), ("text", json!("x")), ("voice_id", json!("aria"))]
+            {
+                body.entry(name).or_insert(value);
+            }
+            body.insert(String::from("options"), Value::Object(options));
+            Value::Object(body)
+        })
+    }
+
+    static CATALOG: std::sync::LazyLock<Catalog> = std::sync::LazyLock::new(|| Catalog::built_in().unwrap());
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_body_makes_the_service_panic_and_every_refusal_is_a_documented_400(body in body()) {
+            for kind in [Kind::Video, Kind::Image, Kind::Music, Kind::Speech, Kind::SoundEffect, Kind::ShortsStudio] {
+                match order(&CATALOG, kind, &body) {
+                    Ok(order) => {
+                        prop_assert!((1..=10_000).contains(&order.price_credits), "{:?}", order);
+                        prop_assert!(order.shape.length_ms <= 300_000 && order.shape.ratio.0 > 0);
+                        prop_assert!(order.options.contains_key("mode"));
+                    }
+                    Err(error) => {
+                        prop_assert_eq!(error.status, 400);
+                        prop_assert!(["invalid_request", "content_rejected"].contains(&error.kind));
+                    }
+                }
+            }
+        }
+    }
 }
