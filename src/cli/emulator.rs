@@ -44,13 +44,8 @@ pub(super) async fn run(command: &EmulatorCommand) -> Result<Exit, Failure> {
 
 /// A ready plan by its name, or one from a file.
 fn faults(name: &str) -> Result<Faults, Failure> {
-    let wrong =
-        |error: String| Failure::new(Exit::Usage, format!("failed to read the fault plan {name}: {error}"));
-    if let Some(ready) = Faults::named(name) {
-        return Ok(ready);
-    }
-    let text = std::fs::read_to_string(name).map_err(|error| wrong(error.to_string()).hint(READY_HINT))?;
-    Faults::parse(&text).map_err(wrong)
+    Faults::load(name).map_err(|error| {
+        let message = format!("failed to read the fault plan {name}: {error}");
+        Failure::new(Exit::Usage, message).hint("calm, flaky-network and storm are built in")
+    })
 }
-
-const READY_HINT: &str = "calm, flaky-network and storm are built in";
