@@ -53,6 +53,8 @@ pub enum Event {
     Expire,
     /// Its owner wants another attempt.
     Retry,
+    /// Its owner wants its outputs downloaded again.
+    FetchAgain,
 }
 
 impl Event {
@@ -69,6 +71,7 @@ impl Event {
             Event::Cancel => "cancel",
             Event::Expire => "expire",
             Event::Retry => "retry",
+            Event::FetchAgain => "fetch again",
         }
     }
 }
@@ -201,6 +204,16 @@ pub fn apply(
                 return Err(misplaced);
             }
             change.next_attempt("another attempt was asked for");
+        }
+
+        (State::Succeeded { task, .. } | State::Failed { task: Some(task), .. }, Event::FetchAgain) => {
+            // A task that failed gave its charge back and has no outputs.
+            let is_paid = job.books != Books::default() || matches!(job.state, State::Succeeded { .. });
+            if !is_paid {
+                return Err(misplaced);
+            }
+            let fetching = State::Fetching { task: task.clone(), urls: Vec::new() };
+            change.end(fetching, "its outputs are downloaded again");
         }
 
         (

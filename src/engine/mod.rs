@@ -3,11 +3,13 @@
 //! [`conductor`] decides; this file is the loop that commits what was decided and only then begins
 //! it. There is one loop and one writer; effects run beside it and report back.
 
+pub mod by_hand;
 pub mod conductor;
 mod download;
 mod rate;
 mod report;
 mod spooled;
+pub mod walk;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -145,6 +147,11 @@ impl Engine {
     /// The state the engine works on.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// Sends no creating POST, whatever is wanted.
+    pub fn hold_back(&mut self) {
+        self.conductor.hold_back();
     }
 
     /// A batch that was accepted, or that another manifest was accepted into.

@@ -40,6 +40,24 @@ pub(super) fn check_folder(dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The service that the state in a folder belongs to; nothing when there is no state.
+pub(super) fn service_of(dir: &Path) -> Result<Option<String>, StoreError> {
+    let path = dir.join(FILE_NAME);
+    match fs::read_to_string(&path) {
+        Ok(text) => read(dir, &text).map(|marker| Some(marker.service)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StoreError::Io { path, source }),
+    }
+}
+
+fn read(dir: &Path, text: &str) -> Result<Marker, StoreError> {
+    serde_json::from_str(text).map_err(|error| StoreError::Damaged {
+        dir: dir.to_owned(),
+        what: FILE_NAME.to_owned(),
+        detail: error.to_string(),
+    })
+}
+
 /// Checks that the folder belongs to this version and `service`, and writes so when it is new.
 pub(super) fn claim(dir: &Path, service: &str, adopt: bool) -> Result<(), StoreError> {
     let path = dir.join(FILE_NAME);
@@ -48,11 +66,7 @@ pub(super) fn claim(dir: &Path, service: &str, adopt: bool) -> Result<(), StoreE
         Err(error) if error.kind() == io::ErrorKind::NotFound => return write(dir, service),
         Err(source) => return Err(StoreError::Io { path, source }),
     };
-    let marker: Marker = serde_json::from_str(&text).map_err(|error| StoreError::Damaged {
-        dir: dir.to_owned(),
-        what: FILE_NAME.to_owned(),
-        detail: error.to_string(),
-    })?;
+    let marker = read(dir, &text)?;
     if marker.format != FORMAT {
         let dir = dir.to_owned();
         return Err(StoreError::OtherVersion { dir, found: marker.format, expected: FORMAT });

@@ -73,6 +73,12 @@ pub enum StoreError {
         /// What lies in it.
         found: String,
     },
+    /// There is none.
+    #[error("there is no state in {}", .dir.display())]
+    Missing {
+        /// The folder.
+        dir: PathBuf,
+    },
     /// Another version wrote it.
     #[error("{} has state format {found}; this version reads format {expected}", .dir.display())]
     OtherVersion {
@@ -180,6 +186,21 @@ impl Ended {
         self.succeeded + self.failed + self.canceled + self.expired + self.in_doubt
     }
 
+    /// Counts one less: the job was taken up again.
+    pub fn reopen(&mut self, state: &State) {
+        let count = match state {
+            State::Succeeded { .. } => &mut self.succeeded,
+            State::Failed { .. } => &mut self.failed,
+            State::Canceled => &mut self.canceled,
+            State::Expired => &mut self.expired,
+            State::InDoubt { .. } => &mut self.in_doubt,
+            State::Queued | State::Submitting { .. } | State::Running { .. } | State::Fetching { .. } => {
+                return;
+            }
+        };
+        *count = count.saturating_sub(1);
+    }
+
     /// Counts one more; a state that is not final counts nowhere.
     pub fn count(&mut self, state: &State) {
         match state {
@@ -216,6 +237,9 @@ pub struct BatchRecord {
     pub totals: Totals,
     /// Jobs that have ended.
     pub ended: Ended,
+    /// Its owner canceled it: what is not sent yet never is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub canceled: bool,
     /// Why nothing of it is sent, when it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
@@ -256,6 +280,7 @@ impl BatchRecord {
             policy: Policy::default(),
             totals: Totals::default(),
             ended: Ended::default(),
+            canceled: false,
             paused: None,
             rejections: 0,
         }
@@ -345,6 +370,18 @@ impl Store {
         let (commits, commits_file) = open_commit_count(dir, &db)?;
         let writer = Mutex::new(Writer { commits, commits_file, outcomes: Default::default() });
         Ok(Store { dir: dir.to_owned(), db, db_file, writer, _lock: lock })
+    }
+
+    /// Opens the state in `dir` whichever service it belongs to, to look at it or to change what is
+    /// wanted. Nothing is made when there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`]; [`StoreError::Missing`] when there is no state.
+    pub fn open_existing(dir: &Path) -> Result<Store, StoreError> {
+        match marker::service_of(dir)? {
+            Some(service) => Store::open(dir, &service, false),
+            None => Err(StoreError::Missing { dir: dir.to_owned() }),
+        }
     }
 
     /// The state directory.

@@ -25,6 +25,7 @@ impl Conductor {
         }
         let moving = |open: &OpenJob| match lifecycle::wants(&open.record.job.state) {
             // One that waits for its next attempt.
+            Want::Admission | Want::Post if self.held_back => false,
             Want::Admission => open.due.is_some() && self.gate.is_none(),
             Want::Nothing => false,
             Want::Post => self.gate.is_none() && !open.record.job.overdue,
@@ -33,6 +34,9 @@ impl Conductor {
         };
         if self.jobs.values().any(moving) {
             return None;
+        }
+        if self.held_back {
+            return Some(Standstill::Done);
         }
         if self.disk_is_low {
             return Some(Standstill::Parked(Parked::Disk));
