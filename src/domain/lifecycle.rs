@@ -75,7 +75,7 @@ impl Event {
 pub struct Terms {
     /// How many attempts (keys) it may use.
     pub attempts: u32,
-    /// Whether its endpoint honours idempotency keys. Shorts Studio does not (money rule 11).
+    /// Whether its endpoint honours idempotency keys: see [`Kind::is_keyed`].
     pub keyed: bool,
 }
 
@@ -256,6 +256,13 @@ impl Change {
             }
             PostAnswer::Again { fault, may_have_run: this_one, .. } if this_one && !terms.keyed => {
                 self.doubt(fault, None);
+            }
+            // Without a key, a POST is on its way exactly as long as the job is submitting: a restart
+            // that finds it so cannot tell what became of it, and must not send it again.
+            PostAnswer::Again { fault, .. } if !terms.keyed => {
+                let what = format!("not taken: {fault}");
+                self.release();
+                self.end(State::Queued, &what);
             }
             PostAnswer::Again { fault, may_have_run: this_one, .. } => {
                 if sends == 0 {
@@ -586,7 +593,7 @@ mod tests {
              posted: in_doubt#1 10/0
              retry: \"retry\" cannot happen to a job that is in_doubt",
         );
-        check(KEYLESS, vec![admit(10), again(false)], "admit: submitting#1 10/0\nposted: submitting#1 10/0");
+        check(KEYLESS, vec![admit(10), again(false)], "admit: submitting#1 10/0\nposted: queued#1 0/0");
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl Conductor {
             self.take_in(input, now)?;
         }
         self.pass_deadlines(now)?;
-        self.begin_what_is_due(now);
+        self.begin_what_is_due(now)?;
         self.ask_balance_when_due(now);
         self.admit(now)?;
         self.load_rows();
