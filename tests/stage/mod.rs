@@ -126,6 +126,11 @@ impl Stage {
         self.emulator.set_faults(Faults::named(plan).unwrap_or_else(|| Faults::parse(plan).unwrap()));
     }
 
+    /// Lets the service's time pass.
+    pub fn advance(&self, by: Duration) {
+        self.emulator.advance(by);
+    }
+
     /// Sets credits, plan or the key's validity, as `POST /emulator/account` takes them.
     pub fn account(&self, change: &Value) {
         let url = format!("{}/emulator/account", self.emulator.base_url());
@@ -139,10 +144,13 @@ impl Stage {
         self.account(&json!({ "credits": credits }));
     }
 
-    /// Text of the client with this stage's folder and addresses named `STAGE` and `SERVICE`.
+    /// Text of the client with this stage's folder and addresses named `STAGE` and `SERVICE`, without
+    /// the spaces that fill up the lines of a table.
     pub fn plain(&self, text: &str) -> String {
-        text.replace(&self.dir.path().display().to_string(), "STAGE")
-            .replace(&self.emulator.base_url(), "SERVICE")
+        let text = text
+            .replace(&self.dir.path().display().to_string(), "STAGE")
+            .replace(&self.emulator.base_url(), "SERVICE");
+        text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
     }
 }
 
