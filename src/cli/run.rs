@@ -257,6 +257,6 @@ fn say_how_it_ended(
         Standstill::Stopped => eprintln!("interrupted: the state is safe; the same command resumes"),
     }
     if exit == Exit::SomeFailed || exit == Exit::Unfinished {
-        eprintln!("the reasons stand in results.csv and results.jsonl, in the column error");
+        eprintln!("the reasons stand in results.csv (error_code, error_message) and results.jsonl (error)");
     }
 }

@@ -81,7 +81,7 @@ impl Event {
 pub struct Terms {
     /// How many attempts (keys) it may use.
     pub attempts: u32,
-    /// Whether its endpoint honours idempotency keys. Shorts Studio does not (money rule 11).
+    /// Whether its endpoint honours idempotency keys: see [`Kind::is_keyed`].
     pub keyed: bool,
 }
 
@@ -272,6 +272,13 @@ impl Change {
             }
             PostAnswer::Again { fault, may_have_run: this_one, .. } if this_one && !terms.keyed => {
                 self.doubt(fault, None);
+            }
+            // Without a key, a POST is on its way exactly as long as the job is submitting: a restart
+            // that finds it so cannot tell what became of it, and must not send it again.
+            PostAnswer::Again { fault, .. } if !terms.keyed => {
+                let what = format!("not taken: {fault}");
+                self.release();
+                self.end(State::Queued, &what);
             }
             PostAnswer::Again { fault, may_have_run: this_one, .. } => {
                 if sends == 0 {

@@ -23,7 +23,6 @@ pub use self::report::write_results;
 use crate::api::{DownloadError, Downloads, Service};
 use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
-use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::conductor::{Conductor, ConductorError, Effect, Input, Settings, Standstill, Turn};
@@ -305,8 +304,7 @@ async fn perform(effect: Effect, outside: &Outside, store: &Arc<Store>, exchange
         Effect::Post { key, attempt, spec } => {
             outside.submits.wait().await;
             let idempotency_key = IdempotencyKey::derive(spec.id, attempt);
-            // Shorts Studio honours no key (the document's list of keyed endpoints).
-            let header = (spec.order.kind != Kind::ShortsStudio).then_some(&idempotency_key);
+            let header = spec.order.kind.is_keyed().then_some(&idempotency_key);
             let answer = outside.service.post(spec.order.kind, &spec.order.body, header).await;
             tracing::debug!(job = %spec.label, key = %idempotency_key, ?answer, "posted");
             Input::Posted(key, attempt, answer)

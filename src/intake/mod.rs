@@ -83,7 +83,7 @@ pub enum IntakeError {
 pub struct Accepted {
     /// What to tell its owner.
     pub receipt: Receipt,
-    /// The batch as it is with it: to be committed. Nothing when there is nothing new.
+    /// The batch as it is with it: to be committed. Nothing when neither jobs nor terms are new.
     pub batch: Option<BatchRecord>,
 }
 
@@ -143,9 +143,12 @@ pub fn accept(
     let judged = draft.judge()?;
     count(&judged, &mut receipt)?;
     let refused = policy.strict == Some(true) && receipt.invalid > 0 || receipt.file_refused;
+    receipt.refused = refused;
     if refused || receipt.new == 0 {
-        receipt.refused = refused;
-        return Ok(Accepted { receipt, batch: None });
+        // The same jobs on other terms: a higher budget lets go on what the lower one parked.
+        let on_other_terms = !refused && receipt.have > 0 && batch.policy != policy;
+        let batch = on_other_terms.then(|| BatchRecord { policy, ..batch });
+        return Ok(Accepted { receipt, batch });
     }
     let batch = spool(store, batch, policy, &judged)?;
     Ok(Accepted { receipt, batch: Some(batch) })

@@ -210,7 +210,7 @@ fn shorts_studio_is_sent_once() {
          posted: in_doubt#1 10/0
          retry: \"retry\" cannot happen to a job that is in_doubt",
     );
-    check(KEYLESS, vec![admit(10), again(false)], "admit: submitting#1 10/0\nposted: submitting#1 10/0");
+    check(KEYLESS, vec![admit(10), again(false)], "admit: submitting#1 10/0\nposted: queued#1 0/0");
 }
 
 #[test]

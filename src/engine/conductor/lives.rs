@@ -3,7 +3,6 @@
 use crate::domain::ids::{Attempt, JobKey};
 use crate::domain::job::State;
 use crate::domain::lifecycle::{self, Event, Terms, Want};
-use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now};
 use crate::engine::conductor::{Conductor, ConductorError, OpenJob};
 use crate::store::{BatchRecord, Pause};
@@ -21,7 +20,7 @@ impl Conductor {
         let Some(open) = self.jobs.get_mut(&key) else { return Ok(()) };
         let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(()) };
         let attempts = desk.record.policy.attempts.unwrap_or(self.settings.attempts);
-        let terms = Terms { attempts, keyed: open.spec.order.kind != Kind::ShortsStudio };
+        let terms = Terms { attempts, keyed: open.spec.order.kind.is_keyed() };
         let step = match lifecycle::apply(&open.record.job, attempt, event, terms, now.wall) {
             Ok(step) => step,
             Err(illegal) => {

@@ -250,7 +250,7 @@ impl Conductor {
         }
         self.pass_deadlines(now)?;
         self.drop_unsent(now)?;
-        self.begin_what_is_due(now);
+        self.begin_what_is_due(now)?;
         self.ask_balance_when_due(now);
         self.admit(now)?;
         self.load_rows();

@@ -253,6 +253,29 @@ fn a_restart_goes_on_where_each_job_was() {
 }
 
 #[test]
+fn a_post_without_a_key_is_not_sent_again_after_a_restart() {
+    let mut stage = Stage::of(1);
+    stage.specs[0] = spec(0, Kind::ShortsStudio);
+    assert_eq!(stage.turn(vec![]), "post 0#1");
+    stage.restart();
+    assert_eq!(stage.turn(vec![]), "");
+    assert_eq!(stage.ended, ["job-0 in_doubt"]);
+    assert_eq!(stage.batch.totals.held, Credits(10), "its hold stays until a person decides");
+}
+
+#[test]
+fn a_post_without_a_key_that_surely_made_no_task_is_queued_again() {
+    let mut stage = Stage::of(1);
+    stage.specs[0] = spec(0, Kind::ShortsStudio);
+    stage.turn(vec![]);
+    let refused = PostAnswer::Again { fault: fault("http_429"), wait: None, may_have_run: false };
+    assert_eq!(stage.posted(0, refused), "");
+    assert_eq!(stage.batch.totals.held, Credits(0));
+    stage.restart();
+    assert_eq!(stage.pass(Millis(2_000)).turn(vec![]), "post 0#1");
+}
+
+#[test]
 fn only_what_is_in_flight_and_a_window_are_in_memory() {
     let mut stage = Stage::of(5_000);
     stage.turn(vec![]);

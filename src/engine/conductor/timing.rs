@@ -5,7 +5,7 @@ use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, Want};
 use crate::domain::manifest::row::Deadline;
-use crate::domain::task::Fault;
+use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::conductor::{Conductor, ConductorError, Desk, Effect, FetchOrder, OpenJob};
 
@@ -66,11 +66,11 @@ impl Conductor {
         }
     }
 
-    pub(super) fn begin_what_is_due(&mut self, now: Now) {
+    pub(super) fn begin_what_is_due(&mut self, now: Now) -> Result<(), ConductorError> {
         // What is in the air finishes after a stop; nothing new begins.
         if self.stopping {
             self.timers.clear();
-            return;
+            return Ok(());
         }
         while let Some(&(at, key)) = self.timers.first().filter(|(at, _)| *at <= now.tick) {
             self.timers.remove(&(at, key));
@@ -86,6 +86,7 @@ impl Conductor {
                 Want::Nothing => {}
                 Want::Fetch => self.fetch_queue.push_back(key),
                 Want::Post if self.held_back => {}
+                Want::Post if !open.spec.order.kind.is_keyed() => self.lose_track(key, now)?,
                 Want::Post if self.gate.is_some() => self.postpone(key, now),
                 Want::Read if self.key_is_refused() => self.postpone(key, now),
                 want @ (Want::Post | Want::Read) => self.begin(key, want),
@@ -97,6 +98,16 @@ impl Conductor {
         {
             self.begin(key, Want::Fetch);
         }
+        Ok(())
+    }
+
+    /// A POST without a key leaves straight from admission. One that is still to be sent was on its way
+    /// when an earlier process ended: it may have made a task, and sending it again may make another.
+    fn lose_track(&mut self, key: JobKey, now: Now) -> Result<(), ConductorError> {
+        let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt) else { return Ok(()) };
+        let fault = Fault::new("interrupted", "the program ended while the request was on its way");
+        let unknown = PostAnswer::Again { fault, wait: None, may_have_run: true };
+        self.apply(key, attempt, Event::Posted(unknown), now)
     }
 
     /// Nothing that may charge leaves while the gate is shut, and nothing at all under a refused key.
