@@ -74,7 +74,7 @@ const IMPURE: &[(&str, &str)] = &[
 ];
 
 /// Longest room file, in lines: past this, is it one room?
-const FILE_MAX_LINES: usize = 1100;
+const FILE_MAX_LINES: usize = 700;
 
 struct Ban {
     what: &'static str,

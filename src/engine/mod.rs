@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
+use crate::domain::time::{Millis, Tick};
 use crate::engine::conductor::{Conductor, ConductorError, Effect, Input, Settings, Standstill, Turn};
 use crate::engine::download::Fetcher;
 use crate::failpoint;
@@ -31,7 +32,7 @@ use crate::store::{BatchRecord, Store, StoreError};
 /// Exchanges of one sort that are open at once. More were slower and larger (measured).
 const EXCHANGES_MAX: usize = 64;
 /// How long a stop waits for what is in the air.
-const STOP_GRACE: Duration = Duration::from_secs(30);
+const STOP_GRACE: Millis = Millis::from_secs(30);
 /// Events that may wait for the loop.
 const INBOX_EVENTS: usize = 4096;
 
@@ -153,7 +154,7 @@ impl Engine {
     ) -> Result<Standstill, EngineError> {
         self.prepare_outputs().await?;
         let mut inputs = Vec::new();
-        let mut grace: Option<tokio::time::Instant> = None;
+        let mut grace: Option<Tick> = None;
         loop {
             let turn = self.turn(std::mem::take(&mut inputs)).await?;
             observe(&Glance { conductor: &self.conductor, turn: &turn });
@@ -163,12 +164,7 @@ impl Engine {
                 return Ok(standstill);
             }
             let timer = self.sleep_until(wake);
-            let patience = async move {
-                match grace {
-                    Some(end) => tokio::time::sleep_until(end).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let patience = sleep(grace.map(|end| self.clock.until(end)));
             tokio::select! {
                 _ = self.events.recv_many(&mut inputs, Conductor::INPUTS_MAX) => {}
                 () = timer => {}
@@ -176,7 +172,7 @@ impl Engine {
                 () = patience => return Ok(Standstill::Stopped),
                 changed = stop.changed(), if grace.is_none() => {
                     if changed.is_err() || *stop.borrow() == Stop::Soon {
-                        grace = Some(tokio::time::Instant::now() + STOP_GRACE);
+                        grace = Some(self.clock.now().tick.after(STOP_GRACE));
                         inputs.push(Input::Stop);
                     }
                 }
@@ -234,17 +230,12 @@ impl Engine {
         }
     }
 
-    fn sleep_until(&self, wake: Option<crate::domain::time::Tick>) -> impl Future<Output = ()> + use<> {
+    fn sleep_until(&self, wake: Option<Tick>) -> impl Future<Output = ()> + use<> {
         // A deadline is in wall-clock time, which may step: it is looked at now and then.
         let deadline_check = self.conductor.next_deadline().map(|_| Duration::from_secs(1));
         let until = wake.map(|tick| self.clock.until(tick));
         let wait = [until, deadline_check].into_iter().flatten().min();
-        async move {
-            match wait {
-                Some(wait) => tokio::time::sleep(wait).await,
-                None => std::future::pending().await,
-            }
-        }
+        sleep(wait)
     }
 
     /// Makes the folders of all unfinished batches and sweeps what a killed process left in them.
@@ -265,6 +256,14 @@ impl Engine {
     /// Everything in numbers.
     pub fn conductor(&self) -> &Conductor {
         &self.conductor
+    }
+}
+
+/// Sleeps so long; for ever without a span.
+async fn sleep(span: Option<Duration>) {
+    match span {
+        Some(span) => tokio::time::sleep(span).await,
+        None => std::future::pending().await,
     }
 }
 

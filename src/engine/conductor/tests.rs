@@ -109,13 +109,13 @@ impl Stage {
             for effect in turn.effects {
                 match effect {
                     Effect::Post { key, attempt, .. } => {
-                        said.push(format!("post {}#{}", key.seq.0, attempt.0))
+                        said.push(format!("post {}#{}", key.seq.0, attempt.0));
                     }
                     Effect::Read { key, attempt, .. } => {
-                        said.push(format!("read {}#{}", key.seq.0, attempt.0))
+                        said.push(format!("read {}#{}", key.seq.0, attempt.0));
                     }
                     Effect::Fetch(order) => {
-                        said.push(format!("fetch {}#{}", order.key.seq.0, order.attempt.0))
+                        said.push(format!("fetch {}#{}", order.key.seq.0, order.attempt.0));
                     }
                     Effect::AskBalance => said.push("balance?".into()),
                     Effect::LoadRows { batch, from, end, most } => {

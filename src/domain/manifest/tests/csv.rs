@@ -1,3 +1,5 @@
+//! CSV, read as transcripts.
+
 use crate::domain::manifest::{Limits, open, row::ReadRow};
 use crate::domain::problem::Position;
 

@@ -1,3 +1,5 @@
+//! JSON documents, read as transcripts.
+
 use crate::domain::credits::Credits;
 use crate::domain::manifest::open;
 use crate::domain::manifest::row::{Deadline, Header, OnDeadline, OnDrift, Policy, ReadRow};

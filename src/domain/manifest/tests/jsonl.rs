@@ -1,3 +1,5 @@
+//! JSON Lines, read as transcripts.
+
 use crate::domain::manifest::{open, row::ReadRow};
 
 use super::{limits, transcript};

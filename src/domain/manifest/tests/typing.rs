@@ -1,3 +1,5 @@
+//! Cells and values becoming fields.
+
 use serde_json::json;
 
 use super::transcript;
