@@ -60,7 +60,7 @@ pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
 
 /// Why a task failed: `taskInfo` or `taskResult`, JSON text with `errorCode`, `error` and
 /// `errorMessage`.
-fn task_fault(data: &Value) -> Option<Fault> {
+pub(super) fn task_fault(data: &Value) -> Option<Fault> {
     let from = |name: &str| {
         let object: Value = serde_json::from_str(data.get(name)?.as_str()?).ok()?;
         let code = text(&object, "errorCode")?;
@@ -70,6 +70,6 @@ fn task_fault(data: &Value) -> Option<Fault> {
     from("taskInfo").or_else(|| from("taskResult"))
 }
 
-fn text(object: &Value, name: &str) -> Option<String> {
+pub(super) fn text(object: &Value, name: &str) -> Option<String> {
     object.get(name).and_then(Value::as_str).map(str::to_owned)
 }

@@ -46,6 +46,16 @@ pub(super) struct Global {
 pub(super) enum Command {
     /// Plan manifests, run them to the end with progress, and exit
     Run(RunCommand),
+    /// Show what manifests would do and cost; send nothing that charges
+    Plan(PlanCommand),
+    /// List models with their modes, limits and prices
+    Models(ModelsCommand),
+    /// List voices
+    Voices(VoicesCommand),
+    /// Show the balance of the account
+    Credits(CreditsCommand),
+    /// Print the JSON Schema of manifests
+    Schema,
     /// The whole service, offline, on a loopback port
     Emulator(EmulatorCommand),
 }
@@ -65,18 +75,96 @@ pub(super) struct RunCommand {
     /// How much faster than real time the emulator works
     #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator")]
     pub(super) emulator_speed: f64,
+    #[command(flatten)]
+    pub(super) terms: TermArguments,
+    /// Hand a state over that was begun with another service
+    #[arg(long)]
+    pub(super) adopt_state: bool,
+}
+
+/// The terms of a batch, over what its manifest and the configuration say.
+#[derive(Debug, Args)]
+pub(super) struct TermArguments {
     /// Name of the batch [default: what the manifest says, or its file name]
     #[arg(long, env = "CALLSHEET_BATCH", value_name = "NAME")]
     pub(super) batch: Option<BatchName>,
     /// The most the batch may spend, in credits [default: what its plan comes to]
     #[arg(long, env = "CALLSHEET_BUDGET", value_name = "CREDITS")]
     pub(super) budget: Option<u64>,
+    /// The most one job may cost: a row that costs more, or cannot be priced, is not valid
+    #[arg(long, env = "CALLSHEET_MAX_CREDITS", value_name = "CREDITS")]
+    pub(super) max_credits: Option<u64>,
     /// One bad row refuses the whole manifest
     #[arg(long, env = "CALLSHEET_STRICT")]
     pub(super) strict: bool,
-    /// Hand a state over that was begun with another service
+}
+
+/// Validates every row as the service would, fills its defaults, and prices it from the catalogs in
+/// force. Reads the state and does not change it, so it works beside a running process; without the
+/// service it works from the catalogs kept last.
+#[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
+pub(super) struct PlanCommand {
+    /// Manifests: .csv, .json, .jsonl or .ndjson
+    #[arg(required = true, value_name = "MANIFEST")]
+    pub(super) manifests: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) source: SourceArguments,
+    #[command(flatten)]
+    pub(super) terms: TermArguments,
+    /// List every row, however many there are
     #[arg(long)]
-    pub(super) adopt_state: bool,
+    pub(super) rows: bool,
+}
+
+/// Whom a command asks that sends nothing that charges.
+#[derive(Debug, Args)]
+pub(super) struct SourceArguments {
+    /// Ask the built-in emulator of the service
+    #[arg(long, env = "CALLSHEET_EMULATOR", conflicts_with = "base_url")]
+    pub(super) emulator: bool,
+}
+
+/// Lists what a manifest may ask for. With --json: the catalogs as the service gave them, which
+/// `callsheet emulator --catalog FILE` serves again.
+#[derive(Debug, Args)]
+pub(super) struct ModelsCommand {
+    /// Only those whose id, label, vendor or mode holds this
+    #[arg(value_name = "FILTER")]
+    pub(super) filter: Option<String>,
+    /// Only models of this type
+    #[arg(long = "type", value_enum, value_name = "TYPE")]
+    pub(super) media: Option<MediaType>,
+    #[command(flatten)]
+    pub(super) source: SourceArguments,
+}
+
+/// Lists voices for speech.
+#[derive(Debug, Args)]
+pub(super) struct VoicesCommand {
+    /// Only those in whose id, name or description this occurs
+    #[arg(value_name = "FILTER")]
+    pub(super) filter: Option<String>,
+    /// Only voices that speak this language
+    #[arg(long, value_name = "LANGUAGE")]
+    pub(super) language: Option<String>,
+    #[command(flatten)]
+    pub(super) source: SourceArguments,
+}
+
+/// Shows the balance, which all keys of the account, its web app and its other clients share.
+#[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
+pub(super) struct CreditsCommand {
+    #[command(flatten)]
+    pub(super) source: SourceArguments,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum MediaType {
+    Video,
+    Image,
+    Music,
 }
 
 /// Serves the service's API for newcomers, pipelines and tests. `callsheet run --emulator` starts one

@@ -115,6 +115,8 @@ impl From<CatalogError> for Failure {
     fn from(error: CatalogError) -> Failure {
         match error {
             CatalogError::Service(error) => error.into(),
+            CatalogError::NoService => Failure::new(Exit::Usage, error.to_string())
+                .hint("give --base-url URL once, or --emulator; the catalogs are kept for later"),
             CatalogError::Store(error) => error.into(),
         }
     }

@@ -1,13 +1,18 @@
 //! The command line: one file per command, and what they share.
 
 mod arguments;
+mod credits;
 mod emulator;
 pub mod exit;
 mod failure;
+mod models;
+mod plan;
 mod progress;
 mod run;
+mod schema;
 mod service;
 mod summary;
+mod voices;
 
 use clap::Parser;
 
@@ -33,6 +38,11 @@ pub fn main() -> Exit {
     let outcome = runtime.block_on(async {
         match &arguments.command {
             Command::Run(command) => run::run(command, &arguments.global).await,
+            Command::Plan(command) => plan::run(command, &arguments.global).await,
+            Command::Models(command) => models::run(command, &arguments.global).await,
+            Command::Voices(command) => voices::run(command, &arguments.global).await,
+            Command::Credits(command) => credits::run(command, &arguments.global).await,
+            Command::Schema => schema::run(),
             Command::Emulator(command) => emulator::run(command).await,
         }
     });
@@ -47,6 +57,16 @@ fn init_log(level: Option<&str>) {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
+}
+
+/// What came of writing data to stdout. A reader that has seen enough and went away is no error.
+fn written(outcome: std::io::Result<()>) -> Result<(), Failure> {
+    match outcome {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Disk, format!("failed to write to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Text from outside, fit for a terminal: an escape sequence in a service's message is shown, not

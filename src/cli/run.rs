@@ -20,7 +20,7 @@ use crate::domain::admission::{Limits, Parked};
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
 use crate::domain::manifest::row::Policy;
-use crate::domain::quote::{Catalog, Rules};
+use crate::domain::quote::Catalog;
 use crate::domain::retry::Backoff;
 use crate::domain::time::Millis;
 use crate::engine::conductor::{BatchOverview, Settings, Standstill};
@@ -58,10 +58,8 @@ async fn run_against(
 ) -> Result<Exit, Failure> {
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let service = Service::new(chosen.options.clone())?;
-    let catalogs = catalogs::load(&service, &store, &clock).await?;
-    if let Some(reason) = &catalogs.stale_because {
-        eprintln!("warning: using the catalogs of {}: {reason}", catalogs.fetched);
-    }
+    let catalogs = catalogs::load(Some((&service, &chosen.identity)), &chosen.state, &clock).await?;
+    service::warn_of_age(&catalogs, &clock);
     let receipts = accept_all(&store, command, config, &catalogs.catalog, clock)?;
     if receipts.iter().all(|receipt| receipt.new == 0 && receipt.have == 0) {
         if global.json {
@@ -103,18 +101,20 @@ fn accept_all(
     catalog: &Catalog,
     clock: Clock,
 ) -> Result<Vec<Receipt>, Failure> {
-    let rules = Rules::builtin();
+    let rules = config.rules()?;
     let terms = Terms {
         catalog,
         rules: &rules,
         namespace: &config.service.key_namespace,
-        batch: command.batch.clone(),
+        batch: command.terms.batch.clone(),
         policy: Policy {
-            budget: command.budget.map(Credits),
-            strict: command.strict.then_some(true),
+            budget: command.terms.budget.map(Credits),
+            strict: command.terms.strict.then_some(true),
             ..Policy::default()
         },
         default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
+        max_credits: command.terms.max_credits.map(Credits),
+        plan: config.service.plan,
     };
     let mut receipts = Vec::with_capacity(command.manifests.len());
     for path in &command.manifests {

@@ -15,17 +15,8 @@ const SHOWN_MAX: usize = 20;
 
 /// Says what was read in a manifest.
 pub(super) fn receipt(receipt: &Receipt) {
+    problems(receipt);
     let file = receipt.file.display();
-    for problem in receipt.problems.iter().take(SHOWN_MAX) {
-        eprintln!("{file}:{}", printable(&problem.to_string()));
-    }
-    let more = receipt.problems_total.saturating_sub(receipt.problems.len().min(SHOWN_MAX) as u64);
-    if more > 0 {
-        eprintln!("{file}: and {more} more problems");
-    }
-    for note in receipt.notes.iter().take(SHOWN_MAX) {
-        eprintln!("{file}:{} (note)", printable(&note.to_string()));
-    }
     if let Some(batch) = &receipt.batch {
         let mut parts = vec![format!("{} new ({})", receipt.new, receipt.price)];
         if receipt.have > 0 {
@@ -36,6 +27,21 @@ pub(super) fn receipt(receipt: &Receipt) {
         }
         let refused = if receipt.refused { "; nothing was accepted" } else { "" };
         eprintln!("{file}: batch {batch}: {}{refused}", parts.join(", "));
+    }
+}
+
+/// Says what is wrong with a manifest, and what is worth saying.
+pub(super) fn problems(receipt: &Receipt) {
+    let file = receipt.file.display();
+    for problem in receipt.problems.iter().take(SHOWN_MAX) {
+        eprintln!("{file}:{}", printable(&problem.to_string()));
+    }
+    let more = receipt.problems_total.saturating_sub(receipt.problems.len().min(SHOWN_MAX) as u64);
+    if more > 0 {
+        eprintln!("{file}: and {more} more problems");
+    }
+    for note in receipt.notes.iter().take(SHOWN_MAX) {
+        eprintln!("{file}:{} (note)", printable(&note.to_string()));
     }
 }
 

@@ -35,6 +35,8 @@ impl Door {
             batch: None,
             policy: Policy { strict: Some(self.strict), ..Policy::default() },
             default_policy: Policy::default(),
+            max_credits: None,
+            plan: AccountPlan::Unknown,
         };
         let accepted = accept(&self.store, &path, &terms, Timestamp(0)).unwrap();
         if let Some(batch) = accepted.batch {
@@ -175,6 +177,8 @@ fn a_crash_before_the_commit_leaves_nothing_behind() {
         batch: None,
         policy: Policy::default(),
         default_policy: Policy::default(),
+        max_credits: None,
+        plan: AccountPlan::Unknown,
     };
     let lost = accept(&door.store, &path, &terms, Timestamp(0)).unwrap();
     assert!(lost.batch.is_some());

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::StoreError;
+use crate::store::{StoreError, catalogs};
 
 const FILE_NAME: &str = "callsheet-state.json";
 /// Format of the whole directory.
@@ -31,46 +31,25 @@ pub(super) fn check_folder(dir: &Path) -> Result<(), StoreError> {
     for entry in entries {
         let name = entry.map_err(StoreError::io(dir))?.file_name();
         let name = name.to_string_lossy();
-        // `lock`: a first start that was cut short. `emulator`: the emulator's own state, which
-        // lies inside the default state folder.
-        if !name.starts_with('.') && name != "lock" && name != "emulator" {
+        // `lock`: a first start that was cut short. `catalogs.json`: a plan was here before any run.
+        // `emulator` and `emulator-service`: the emulator's own states, which lie inside the default
+        // state folder.
+        let ours = ["lock", catalogs::FILE_NAME, "emulator", "emulator-service"];
+        if !name.starts_with('.') && !ours.contains(&&*name) {
             return Err(StoreError::Foreign { dir: dir.to_owned(), found: name.into_owned() });
         }
     }
     Ok(())
 }
 
-/// The service that the state in a folder belongs to; nothing when there is no state.
-pub(super) fn service_of(dir: &Path) -> Result<Option<String>, StoreError> {
-    let path = dir.join(FILE_NAME);
-    match fs::read_to_string(&path) {
-        Ok(text) => read(dir, &text).map(|marker| Some(marker.service)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(StoreError::Io { path, source }),
-    }
-}
-
-fn read(dir: &Path, text: &str) -> Result<Marker, StoreError> {
-    serde_json::from_str(text).map_err(|error| StoreError::Damaged {
-        dir: dir.to_owned(),
-        what: FILE_NAME.to_owned(),
-        detail: error.to_string(),
-    })
+/// The service that a state was begun with; nothing where there is no state.
+pub(super) fn service(dir: &Path) -> Result<Option<String>, StoreError> {
+    Ok(read(dir)?.map(|marker| marker.service))
 }
 
 /// Checks that the folder belongs to this version and `service`, and writes so when it is new.
 pub(super) fn claim(dir: &Path, service: &str, adopt: bool) -> Result<(), StoreError> {
-    let path = dir.join(FILE_NAME);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return write(dir, service),
-        Err(source) => return Err(StoreError::Io { path, source }),
-    };
-    let marker = read(dir, &text)?;
-    if marker.format != FORMAT {
-        let dir = dir.to_owned();
-        return Err(StoreError::OtherVersion { dir, found: marker.format, expected: FORMAT });
-    }
+    let Some(marker) = read(dir)? else { return write(dir, service) };
     match marker.service == service {
         true => Ok(()),
         false if adopt => write(dir, service),
@@ -80,6 +59,25 @@ pub(super) fn claim(dir: &Path, service: &str, adopt: bool) -> Result<(), StoreE
             wanted: service.to_owned(),
         }),
     }
+}
+
+fn read(dir: &Path) -> Result<Option<Marker>, StoreError> {
+    let path = dir.join(FILE_NAME);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(StoreError::Io { path, source }),
+    };
+    let marker: Marker = serde_json::from_str(&text).map_err(|error| StoreError::Damaged {
+        dir: dir.to_owned(),
+        what: FILE_NAME.to_owned(),
+        detail: error.to_string(),
+    })?;
+    if marker.format != FORMAT {
+        let dir = dir.to_owned();
+        return Err(StoreError::OtherVersion { dir, found: marker.format, expected: FORMAT });
+    }
+    Ok(Some(marker))
 }
 
 fn write(dir: &Path, service: &str) -> Result<(), StoreError> {

@@ -9,17 +9,19 @@
 //!   db/                    sled: batches, open jobs, totals. Small: what has not begun and what has
 //!                          ended live in the spool
 //!   spool/000001/          rows: what was accepted; outcomes: what became of it
-//!   catalogs.json          the service's catalogs as last seen
+//!   catalogs.json          the service's catalogs as last seen; a plan keeps them, too
 //!   commits                the number of the last commit, to notice an old database that came back
 //! ```
 //!
 //! Architecture invariant: [`Store::commit`] is the single write path. It returns once everything in
 //! it is on the device; no effect may begin before that. No sled type leaves this room.
 
+pub mod catalogs;
 pub mod draft;
 mod keys;
 mod lock;
 mod marker;
+pub mod peek;
 mod record;
 pub mod spool;
 #[cfg(test)]
@@ -32,7 +34,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobId, JobKey};
@@ -49,8 +50,6 @@ use crate::store::spool::{Appender, Spool};
 /// power cut inside a larger one was seen to leave a database that does not open cleanly.
 pub const COMMIT_MAX_JOBS: usize = 200;
 
-/// File of the catalogs.
-const CATALOGS: &str = "catalogs.json";
 /// Memory that the database may use as its cache, in bytes.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
 
@@ -378,7 +377,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`]; [`StoreError::Missing`] when there is no state.
     pub fn open_existing(dir: &Path) -> Result<Store, StoreError> {
-        match marker::service_of(dir)? {
+        match marker::service(dir)? {
             Some(service) => Store::open(dir, &service, false),
             None => Err(StoreError::Missing { dir: dir.to_owned() }),
         }
@@ -423,28 +422,6 @@ impl Store {
     /// acknowledged.
     pub fn outcomes_bytes(&self, batch: BatchNo) -> Result<u64, StoreError> {
         Ok(self.get(&keys::outcomes_bytes(batch))?.unwrap_or_default())
-    }
-
-    /// The catalogs as they were last seen, and when; nothing when there are none, or none that can
-    /// be read.
-    pub fn kept_catalogs(&self) -> Result<Option<(Timestamp, Value)>, StoreError> {
-        let path = self.dir.join(CATALOGS);
-        match std::fs::read(&path) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StoreError::io(&path)(error)),
-        }
-    }
-
-    /// Keeps catalogs for the time when the service does not answer.
-    pub fn keep_catalogs(&self, fetched: Timestamp, raw: &Value) -> Result<(), StoreError> {
-        let path = self.dir.join(CATALOGS);
-        let save = || -> io::Result<()> {
-            let file = tempfile::NamedTempFile::new_in(&self.dir)?;
-            serde_json::to_writer(&file, &(fetched, raw))?;
-            file.persist(&path).map(drop).map_err(|error| error.error)
-        };
-        save().map_err(StoreError::io(&path))
     }
 
     /// Makes `changes` durable, all of them or none: on return they are on the device.

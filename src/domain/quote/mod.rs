@@ -41,7 +41,7 @@ pub use canonical::canonical_body;
 pub use catalog::{Catalog, CatalogPart};
 pub use kind::infer_kind;
 pub use price::Prices;
-pub use rules::{Allowance, AllowanceUnit, Rules, RulesExtension};
+pub use rules::{AccountPlan, Allowance, AllowanceUnit, Rules, RulesExtension};
 
 use price::Priced;
 

@@ -128,7 +128,7 @@ impl Conductor {
         let effect = match (want, &open.record.job.state) {
             (Want::Post, State::Submitting { .. }) => Effect::Post { key, attempt, spec: open.spec.clone() },
             (Want::Read, State::Running { task } | State::Fetching { task, .. }) => {
-                Effect::Read { key, attempt, task: task.clone() }
+                Effect::Read { key, attempt, task: task.clone(), spec: open.spec.clone() }
             }
             (Want::Fetch, State::Fetching { urls, .. }) => {
                 let Some(desk) = self.desks.get(&key.batch) else { return };
