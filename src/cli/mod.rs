@@ -33,7 +33,7 @@ pub fn main() -> Exit {
     let outcome = runtime.block_on(async {
         match &arguments.command {
             Command::Run(command) => run::run(command, &arguments.global).await,
-            Command::Emulator(command) => emulator::run(command).await,
+            Command::Emulator(command) => emulator::run(command, &arguments.global).await,
         }
     });
     // Nothing may hold up the end: what is still under way is safe to leave.
