@@ -43,7 +43,7 @@ pub fn main() -> Exit {
             Command::Voices(command) => voices::run(command, &arguments.global).await,
             Command::Credits(command) => credits::run(command, &arguments.global).await,
             Command::Schema => schema::run(),
-            Command::Emulator(command) => emulator::run(command).await,
+            Command::Emulator(command) => emulator::run(command, &arguments.global).await,
         }
     });
     // Nothing may hold up the end: what is still under way is safe to leave.

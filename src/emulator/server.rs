@@ -16,7 +16,7 @@ use super::http;
 use super::journal::{Journal, VERSION};
 use super::options::{Options, StartError};
 use super::service::{Service, Setup};
-use super::wire::{CuttableListener, Line};
+use super::wire::{CuttableListener, Line, MOST_CONNECTIONS};
 use super::world::{Record, World};
 
 /// How long calls in flight may go on after [`Emulator::stop`].
@@ -102,8 +102,9 @@ impl Emulator {
     /// Stop: no new connections, a moment for calls in flight, then the end.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
+        let deadline = tokio::time::Instant::now() + STOP_PATIENCE;
         for mut server in std::mem::take(&mut self.servers) {
-            if tokio::time::timeout(STOP_PATIENCE, &mut server).await.is_err() {
+            if tokio::time::timeout_at(deadline, &mut server).await.is_err() {
                 server.abort();
             }
         }
@@ -149,7 +150,8 @@ fn serve(
     let service = router.into_make_service_with_connect_info::<Line>();
     tokio::spawn(async move {
         let _leaving = leaving;
-        let served = axum::serve(CuttableListener(listener), service).with_graceful_shutdown(stopping).await;
+        let listener = CuttableListener::new(listener, MOST_CONNECTIONS);
+        let served = axum::serve(listener, service).with_graceful_shutdown(stopping).await;
         if let Err(error) = served {
             tracing::error!(%error, "an emulator server ended");
         }
