@@ -21,7 +21,7 @@ pub(super) struct Arguments {
 }
 
 /// What every command takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct Global {
     /// Configuration file [default: ./callsheet.toml, then /etc/callsheet/callsheet.toml]
     #[arg(long, global = true, env = "CALLSHEET_CONFIG", value_name = "FILE")]
@@ -49,6 +49,24 @@ pub(super) enum Command {
     Run(RunCommand),
     /// Show what manifests would do and cost; send nothing that charges
     Plan(PlanCommand),
+    /// Show every batch in numbers
+    Status(BatchArgument),
+    /// List jobs
+    Jobs(JobsCommand),
+    /// Tell a job's whole story, and what comes next
+    Explain(JobArgument),
+    /// Send nothing more of a batch; what is at the service goes on
+    Pause(BatchArgument),
+    /// Lift a pause
+    Resume(BatchArgument),
+    /// Drop what is not sent yet; what is at the service cannot be recalled
+    Cancel(BatchNameArgument),
+    /// Queue failed jobs again, under new keys
+    Retry(NameArgument),
+    /// Fetch outputs again, free of charge
+    Download(DownloadCommand),
+    /// List every hold, charge and refund
+    Ledger(LedgerCommand),
     /// List models with their modes, limits and prices
     Models(ModelsCommand),
     /// List voices
@@ -81,6 +99,72 @@ pub(super) struct RunCommand {
     /// Hand a state over that was begun with another service
     #[arg(long)]
     pub(super) adopt_state: bool,
+}
+
+/// A batch, or all of them.
+#[derive(Debug, Args)]
+pub(super) struct BatchArgument {
+    /// Name of the batch [default: all]
+    #[arg(value_name = "BATCH")]
+    pub(super) batch: Option<BatchName>,
+}
+
+/// A batch.
+#[derive(Debug, Args)]
+pub(super) struct BatchNameArgument {
+    /// Name of the batch
+    #[arg(value_name = "BATCH")]
+    pub(super) batch: BatchName,
+}
+
+/// A job.
+#[derive(Debug, Args)]
+pub(super) struct JobArgument {
+    /// Its label, BATCH/LABEL, or the beginning of its identity
+    #[arg(value_name = "JOB")]
+    pub(super) job: String,
+}
+
+/// A batch or a job.
+#[derive(Debug, Args)]
+pub(super) struct NameArgument {
+    /// Name of a batch, or of a job: its label, BATCH/LABEL, or the beginning of its identity
+    #[arg(value_name = "BATCH|JOB")]
+    pub(super) name: String,
+}
+
+/// Lists jobs in manifest order. With --json one object a line, as in results.jsonl.
+///
+/// `--state failed`, or another state's name, lists only such jobs; the state's folder is then named by
+/// CALLSHEET_STATE or the configuration.
+#[derive(Debug, Args)]
+pub(super) struct JobsCommand {
+    /// Name of the batch [default: all]
+    #[arg(value_name = "BATCH")]
+    pub(super) batch: Option<BatchName>,
+}
+
+/// Reads the tasks of what is paid for and downloads what is not on disk as it was. Sends no creating
+/// request.
+#[derive(Debug, Args)]
+pub(super) struct DownloadCommand {
+    /// Name of a batch, or of a job: its label, BATCH/LABEL, or the beginning of its identity
+    #[arg(value_name = "BATCH|JOB")]
+    pub(super) name: String,
+    /// From the built-in emulator of the service
+    #[arg(long, env = "CALLSHEET_EMULATOR", conflicts_with = "base_url")]
+    pub(super) emulator: bool,
+}
+
+/// Lists movements job by job, in manifest order. Held, charged and waived add up to the books.
+#[derive(Debug, Args)]
+pub(super) struct LedgerCommand {
+    /// Name of the batch [default: all]
+    #[arg(value_name = "BATCH")]
+    pub(super) batch: Option<BatchName>,
+    /// As CSV, for a spreadsheet
+    #[arg(long)]
+    pub(super) csv: bool,
 }
 
 /// The terms of a batch, over what its manifest and the configuration say.

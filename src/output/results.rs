@@ -75,6 +75,13 @@ impl<'a> ResultLine<'a> {
     }
 }
 
+impl ResultLine<'_> {
+    /// What went wrong, where something did.
+    pub fn error(&self) -> Option<&Fault> {
+        self.error
+    }
+}
+
 const CSV_COLUMNS: [&str; 18] = [
     "id",
     "batch",

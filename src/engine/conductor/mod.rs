@@ -21,6 +21,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+pub use self::overview::batch_overview;
 pub use self::words::{
     BatchOverview, ConductorError, Effect, FetchFault, FetchOrder, Input, Settings, SpooledRow, Standstill,
     Turn,
