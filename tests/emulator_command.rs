@@ -37,6 +37,18 @@ async fn one_line_says_that_it_is_ready_and_where() {
     assert!(err.contains(&emulator.base_url) && err.contains("curl"), "{err}");
 }
 
+#[tokio::test]
+async fn results_are_named_by_the_address_that_clients_reach() {
+    let arguments = ["--media-url", "http://emulator.test:8788/", "--speed", "inf"];
+    let emulator = Running::start(&arguments);
+    assert_eq!(emulator.ready["media_url"], "http://emulator.test:8788");
+    let client = Client::builder().no_proxy().build().unwrap();
+    let call = client.post(format!("{}/api/v1/sound-effects", emulator.base_url)).bearer_auth("emulator-key");
+    let task: Value = call.json(&json!({"prompt": "x"})).send().await.unwrap().json().await.unwrap();
+    let url = task["data"]["taskUrls"][0].as_str().unwrap();
+    assert!(url.starts_with("http://emulator.test:8788/media/"), "{url}");
+}
+
 #[test]
 fn terminate_and_interrupt_end_it_with_exit_code_0() {
     for signal in [Signal::TERM, Signal::INT] {
@@ -86,6 +98,7 @@ fn what_it_cannot_use_is_named_before_it_starts() {
         (["--api-key", "two words"], "the API key must be visible ASCII characters"),
         (["--faults", "hurricane"], "hint: --faults takes calm, flaky-network, storm, or a file"),
         (["--faults", plan.to_str().unwrap()], "explode"),
+        (["--media-url", "http://emulator/path"], "must be an http(s) origin"),
         (["--catalog", "/nonexistent.json"], "cannot serve the catalog /nonexistent.json"),
     ] {
         let (code, said) = refused(&[&["--listen", "127.0.0.1:0"], &arguments[..]].concat());

@@ -255,7 +255,11 @@ pub(super) enum MediaType {
 /// Serves the service's API with an imaginary account and real, small media, for newcomers, pipelines and
 /// tests. `callsheet run --emulator` starts one by itself; this command is for other clients.
 #[derive(Debug, Args)]
-#[command(after_help = EMULATOR_EXAMPLE, after_long_help = EMULATOR_HELP)]
+#[command(
+    next_help_heading = "Emulator options",
+    after_help = EMULATOR_EXAMPLE,
+    after_long_help = EMULATOR_HELP
+)]
 pub(super) struct EmulatorCommand {
     /// Where the API listens; port 0 takes a free one
     #[arg(long, env = "CALLSHEET_EMULATOR_LISTEN", default_value = "127.0.0.1:8787", value_name = "ADDRESS")]
@@ -268,8 +272,11 @@ pub(super) struct EmulatorCommand {
         value_name = "ADDRESS"
     )]
     pub(super) media_listen: SocketAddr,
+    /// Address that results are named by, where clients do not reach the one above (a container's, say)
+    #[arg(long, env = "CALLSHEET_EMULATOR_MEDIA_URL", value_name = "URL")]
+    pub(super) media_url: Option<Url>,
     /// The one API key that is valid. It guards nothing: never use a real one
-    #[arg(long, env = "CALLSHEET_EMULATOR_API_KEY", default_value = DEFAULT_API_KEY, value_name = "KEY")]
+    #[arg(long, env = "CALLSHEET_EMULATOR_API_KEY", hide_env_values = true, default_value = DEFAULT_API_KEY, value_name = "KEY")]
     pub(super) api_key: String,
     /// Credits on the account at the beginning
     #[arg(long, env = "CALLSHEET_EMULATOR_CREDITS", default_value_t = 10_000)]
@@ -311,7 +318,7 @@ Example:
   curl http://127.0.0.1:8787/api/v1/videos -H 'Authorization: Bearer emulator-key' \\
     -H 'Idempotency-Key: boat-1' -d '{\"model\": \"house-c1\", \"prompt\": \"a small boat\"}'
 
-`--help` says more: fault plans, the control endpoints, exit codes.";
+`--help` says more: fault plans, the control endpoints, use in scripts.";
 
 const EMULATOR_HELP: &str = "\
 Example:
@@ -326,7 +333,7 @@ Example:
 
 Fault plans (--faults):
   calm           nothing goes wrong
-  flaky-network  connections drop, answers are late, downloads are cut; the service is well
+  flaky-network  connections drop, proxies answer, downloads are cut; the service is well
   storm          everything that the service's document allows to go wrong, and some more
   FILE           your own; a rule says when it strikes and what it does:
                    [[rules]]
@@ -344,7 +351,8 @@ Control endpoints, on the API's address, without a key:
 For scripts: with --json one line on stdout says when it is ready, and where:
   {\"api_key\":\"emulator-key\",\"base_url\":\"http://127.0.0.1:8787\",\"media_url\":\"http://127.0.0.1:40123\"}
 
-SIGTERM and SIGINT end it with exit code 0. docs/emulator.md has transcripts of every kind of call.";
+SIGTERM and SIGINT end it with exit code 0; a port that is taken, or a wrong option, is 2.
+docs/emulator.md has transcripts of every kind of call.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum PlanName {

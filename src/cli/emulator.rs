@@ -33,6 +33,7 @@ fn options(command: &EmulatorCommand) -> Result<emulator::Options, Failure> {
     Ok(emulator::Options {
         listen: command.listen,
         media_listen: command.media_listen,
+        media_url: command.media_url.clone(),
         api_key: command.api_key.clone(),
         credits: command.credits,
         plan: match command.plan {

@@ -42,12 +42,20 @@ pub async fn start(options: Options) -> Result<Emulator, StartError> {
     if options.api_key.is_empty() || !options.api_key.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(StartError::Option("the API key must be visible ASCII characters"));
     }
+    if options.media_url.as_ref().is_some_and(|url| !is_origin(url)) {
+        return Err(StartError::Option(
+            "the media URL must be an http(s) origin, such as http://emulator:8788",
+        ));
+    }
     let api = listen(options.listen).await?;
     let media = listen(options.media_listen).await?;
     let setup = Setup {
         api_key: options.api_key.clone(),
         base_url: origin(&api, options.listen)?,
-        media_url: origin(&media, options.media_listen)?,
+        media_url: match &options.media_url {
+            Some(url) => url.as_str().trim_end_matches('/').to_owned(),
+            None => origin(&media, options.media_listen)?,
+        },
         speed: options.speed,
     };
     let (world, journal, clock) = open_world(&options)?;
@@ -124,6 +132,12 @@ impl Drop for Emulator {
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
     TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })
+}
+
+/// Whether a URL is a scheme and a host, and nothing after them.
+fn is_origin(url: &url::Url) -> bool {
+    let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+    matches!(url.scheme(), "http" | "https") && url.has_host() && url.username().is_empty() && bare
 }
 
 /// The address a client can use: a wildcard becomes loopback.
