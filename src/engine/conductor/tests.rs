@@ -62,6 +62,7 @@ fn reading(status: &str) -> TaskReading {
         id: TaskId("t".into()),
         status: TaskStatus::from_wire(status),
         model: None,
+        options: None,
         charged: Credits(PRICE),
         waived: Credits::ZERO,
         urls: if status == "success" { vec!["http://r/1".into()] } else { vec![] },
