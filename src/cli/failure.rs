@@ -70,6 +70,8 @@ impl From<StoreError> for Failure {
         match &error {
             StoreError::InUse { .. } => Failure::new(Exit::Usage, message)
                 .hint("wait for that process to end, or name another state with --state"),
+            StoreError::Missing { .. } => Failure::new(Exit::Usage, message)
+                .hint("name the state with --state; runs with --emulator keep theirs in state/emulator"),
             StoreError::Foreign { .. } => {
                 Failure::new(Exit::Usage, message).hint("name an empty or missing folder with --state")
             }

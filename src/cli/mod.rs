@@ -55,7 +55,8 @@ pub fn main() -> Exit {
 fn init_log(level: Option<&str>) {
     let filter = tracing_subscriber::EnvFilter::try_new(level.unwrap_or("warn"))
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
 }
 
 /// What came of writing data to stdout. A reader that has seen enough and went away is no error.

@@ -88,7 +88,8 @@ impl Order {
 pub enum State {
     /// Wanted, and nothing is sent under its present key that could have made a task.
     ///
-    /// In: accepted; a failed attempt that may be repeated; a POST that was answered 401 or 402.
+    /// In: accepted; a failed attempt that may be repeated; a POST that was answered 401 or 402, or,
+    /// where there is no key, one that surely made no task.
     /// Out: admission sends it; it is canceled; it expires.
     /// Stuck: it is *parked*, and the reason (budget, credits, key, pause, disk) says what lifts it.
     Queued,

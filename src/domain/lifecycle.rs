@@ -53,6 +53,8 @@ pub enum Event {
     Expire,
     /// Its owner wants another attempt.
     Retry,
+    /// Its owner wants its outputs downloaded again.
+    FetchAgain,
 }
 
 impl Event {
@@ -69,6 +71,7 @@ impl Event {
             Event::Cancel => "cancel",
             Event::Expire => "expire",
             Event::Retry => "retry",
+            Event::FetchAgain => "fetch again",
         }
     }
 }
@@ -78,7 +81,7 @@ impl Event {
 pub struct Terms {
     /// How many attempts (keys) it may use.
     pub attempts: u32,
-    /// Whether its endpoint honours idempotency keys. Shorts Studio does not (money rule 11).
+    /// Whether its endpoint honours idempotency keys: see [`Kind::is_keyed`].
     pub keyed: bool,
 }
 
@@ -203,6 +206,16 @@ pub fn apply(
             change.next_attempt("another attempt was asked for");
         }
 
+        (State::Succeeded { task, .. } | State::Failed { task: Some(task), .. }, Event::FetchAgain) => {
+            // A task that failed gave its charge back and has no outputs.
+            let is_paid = job.books != Books::default() || matches!(job.state, State::Succeeded { .. });
+            if !is_paid {
+                return Err(misplaced);
+            }
+            let fetching = State::Fetching { task: task.clone(), urls: Vec::new() };
+            change.end(fetching, "its outputs are downloaded again");
+        }
+
         (
             State::Queued
             | State::Submitting { .. }
@@ -259,6 +272,13 @@ impl Change {
             }
             PostAnswer::Again { fault, may_have_run: this_one, .. } if this_one && !terms.keyed => {
                 self.doubt(fault, None);
+            }
+            // Without a key, a POST is on its way exactly as long as the job is submitting: a restart
+            // that finds it so cannot tell what became of it, and must not send it again.
+            PostAnswer::Again { fault, .. } if !terms.keyed => {
+                let what = format!("not taken: {fault}");
+                self.release();
+                self.end(State::Queued, &what);
             }
             PostAnswer::Again { fault, may_have_run: this_one, .. } => {
                 if sends == 0 {

@@ -57,6 +57,12 @@ impl Kind {
     pub fn renders_in_call(self) -> bool {
         matches!(self, Kind::Music | Kind::Speech | Kind::SoundEffect)
     }
+
+    /// Whether the endpoint honours idempotency keys. Shorts Studio does not (money rule 11): its POST
+    /// leaves at most once.
+    pub fn is_keyed(self) -> bool {
+        self != Kind::ShortsStudio
+    }
 }
 
 impl fmt::Display for Kind {

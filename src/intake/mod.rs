@@ -84,7 +84,7 @@ pub enum IntakeError {
 pub struct Accepted {
     /// What to tell its owner.
     pub receipt: Receipt,
-    /// The batch as it is with it: to be committed. Nothing when there is nothing new.
+    /// The batch as it is with it: to be committed. Nothing when neither jobs nor terms are new.
     pub batch: Option<BatchRecord>,
 }
 
@@ -109,6 +109,11 @@ pub fn accept(
     match batch {
         Some(batch) if !is_refused && judgement.receipt.new > 0 => {
             let batch = spool(store, batch, judgement.policy, &judgement.judged)?;
+            Ok(Accepted { receipt: judgement.receipt, batch: Some(batch) })
+        }
+        // The same jobs on other terms: a higher budget lets go on what the lower one parked.
+        Some(batch) if !is_refused && judgement.receipt.have > 0 && batch.policy != judgement.policy => {
+            let batch = BatchRecord { policy: judgement.policy, ..batch };
             Ok(Accepted { receipt: judgement.receipt, batch: Some(batch) })
         }
         _ => Ok(Accepted { receipt: judgement.receipt, batch: None }),

@@ -72,6 +72,12 @@ pub enum StoreError {
         /// What lies in it.
         found: String,
     },
+    /// There is none.
+    #[error("there is no state in {}", .dir.display())]
+    Missing {
+        /// The folder.
+        dir: PathBuf,
+    },
     /// Another version wrote it.
     #[error("{} has state format {found}; this version reads format {expected}", .dir.display())]
     OtherVersion {
@@ -179,6 +185,21 @@ impl Ended {
         self.succeeded + self.failed + self.canceled + self.expired + self.in_doubt
     }
 
+    /// Counts one less: the job was taken up again.
+    pub fn reopen(&mut self, state: &State) {
+        let count = match state {
+            State::Succeeded { .. } => &mut self.succeeded,
+            State::Failed { .. } => &mut self.failed,
+            State::Canceled => &mut self.canceled,
+            State::Expired => &mut self.expired,
+            State::InDoubt { .. } => &mut self.in_doubt,
+            State::Queued | State::Submitting { .. } | State::Running { .. } | State::Fetching { .. } => {
+                return;
+            }
+        };
+        *count = count.saturating_sub(1);
+    }
+
     /// Counts one more; a state that is not final counts nowhere.
     pub fn count(&mut self, state: &State) {
         match state {
@@ -215,6 +236,33 @@ pub struct BatchRecord {
     pub totals: Totals,
     /// Jobs that have ended.
     pub ended: Ended,
+    /// Its owner canceled it: what is not sent yet never is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub canceled: bool,
+    /// Why nothing of it is sent, when it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+    /// Prompts that were rejected one after the other.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rejections: u32,
+}
+
+/// Why a batch is paused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pause {
+    /// Its owner said so.
+    Owner,
+    /// Too many prompts in a row were rejected: the next would probably be, too.
+    Rejections,
+    /// A charge differed from its plan, and its policy says to stop then.
+    Drift,
+}
+
+// The signature is serde's.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl BatchRecord {
@@ -231,6 +279,9 @@ impl BatchRecord {
             policy: Policy::default(),
             totals: Totals::default(),
             ended: Ended::default(),
+            canceled: false,
+            paused: None,
+            rejections: 0,
         }
     }
 
@@ -318,6 +369,18 @@ impl Store {
         let (commits, commits_file) = open_commit_count(dir, &db)?;
         let writer = Mutex::new(Writer { commits, commits_file, outcomes: Default::default() });
         Ok(Store { dir: dir.to_owned(), db, db_file, writer, _lock: lock })
+    }
+
+    /// Opens the state in `dir` whichever service it belongs to, to look at it or to change what is
+    /// wanted. Nothing is made when there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`]; [`StoreError::Missing`] when there is no state.
+    pub fn open_existing(dir: &Path) -> Result<Store, StoreError> {
+        match marker::service(dir)? {
+            Some(service) => Store::open(dir, &service, false),
+            None => Err(StoreError::Missing { dir: dir.to_owned() }),
+        }
     }
 
     /// The state directory.

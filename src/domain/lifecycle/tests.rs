@@ -211,7 +211,7 @@ fn shorts_studio_is_sent_once() {
          posted: in_doubt#1 10/0
          retry: \"retry\" cannot happen to a job that is in_doubt",
     );
-    check(KEYLESS, vec![admit(10), again(false)], "admit: submitting#1 10/0\nposted: submitting#1 10/0");
+    check(KEYLESS, vec![admit(10), again(false)], "admit: submitting#1 10/0\nposted: queued#1 0/0");
 }
 
 #[test]
@@ -244,6 +244,37 @@ fn what_was_paid_for_is_downloaded_again_not_bought_again() {
          posted: fetching#1 0/10
          fetch abandoned: failed#1 0/10
          retry: \"retry\" cannot happen to a job that is failed",
+    );
+}
+
+#[test]
+fn outputs_can_be_downloaded_again_and_again() {
+    check(
+        TERMS,
+        vec![
+            admit(10),
+            task("success", 10),
+            Event::FetchAbandoned(fault()),
+            Event::FetchAgain,
+            read("success", 10),
+            Event::Fetched(vec![file()]),
+            Event::FetchAgain,
+        ],
+        "admit: submitting#1 10/0
+         posted: fetching#1 0/10
+         fetch abandoned: failed#1 0/10
+         fetch again: fetching#1 0/10
+         read: fetching#1 0/10
+         fetched: succeeded#1 0/10
+         fetch again: fetching#1 0/10",
+    );
+    check(
+        TERMS,
+        vec![admit(10), task("pending", 10), Event::Read(failed("invalid_input")), Event::FetchAgain],
+        "admit: submitting#1 10/0
+         posted: running#1 0/10
+         read: failed#1 0/0
+         fetch again: \"fetch again\" cannot happen to a job that is failed",
     );
 }
 
@@ -299,6 +330,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Cancel),
         1 => Just(Event::Expire),
         1 => Just(Event::Retry),
+        1 => Just(Event::FetchAgain),
     ]
 }
 

@@ -1,13 +1,13 @@
 //! Alarms: what is due, and what is overdue.
 
+use crate::domain::admission::Parked;
+use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, Want};
 use crate::domain::manifest::row::Deadline;
-use crate::domain::retry;
-use crate::domain::task::Fault;
+use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
-use crate::domain::{admission::Parked, ids::JobKey};
-use crate::engine::conductor::{Conductor, ConductorError, Effect, FetchOrder, OpenJob};
+use crate::engine::conductor::{Conductor, ConductorError, Desk, Effect, FetchOrder, OpenJob};
 
 /// How long something waits at the shut gate before it looks again.
 const GATE_RECHECK: Millis = Millis(1_000);
@@ -66,11 +66,11 @@ impl Conductor {
         }
     }
 
-    pub(super) fn begin_what_is_due(&mut self, now: Now) {
+    pub(super) fn begin_what_is_due(&mut self, now: Now) -> Result<(), ConductorError> {
         // What is in the air finishes after a stop; nothing new begins.
         if self.stopping {
             self.timers.clear();
-            return;
+            return Ok(());
         }
         while let Some(&(at, key)) = self.timers.first().filter(|(at, _)| *at <= now.tick) {
             self.timers.remove(&(at, key));
@@ -85,16 +85,29 @@ impl Conductor {
                 }
                 Want::Nothing => {}
                 Want::Fetch => self.fetch_queue.push_back(key),
+                Want::Post if self.held_back => {}
+                Want::Post if !open.spec.order.kind.is_keyed() => self.lose_track(key, now)?,
                 Want::Post if self.gate.is_some() => self.postpone(key, now),
                 Want::Read if self.key_is_refused() => self.postpone(key, now),
                 want @ (Want::Post | Want::Read) => self.begin(key, want),
             }
         }
         while self.fetching < self.settings.downloads
+            && !self.disk_is_low
             && let Some(key) = self.fetch_queue.pop_front()
         {
             self.begin(key, Want::Fetch);
         }
+        Ok(())
+    }
+
+    /// A POST without a key leaves straight from admission. One that is still to be sent was on its way
+    /// when an earlier process ended: it may have made a task, and sending it again may make another.
+    fn lose_track(&mut self, key: JobKey, now: Now) -> Result<(), ConductorError> {
+        let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt) else { return Ok(()) };
+        let fault = Fault::new("interrupted", "the program ended while the request was on its way");
+        let unknown = PostAnswer::Again { fault, wait: None, may_have_run: true };
+        self.apply(key, attempt, Event::Posted(unknown), now)
     }
 
     /// Nothing that may charge leaves while the gate is shut, and nothing at all under a refused key.
@@ -144,11 +157,50 @@ impl Conductor {
         self.timers.insert((at, open.record.key));
     }
 
-    pub(super) fn poll_wait(&mut self, overdue: bool) -> Millis {
-        if overdue {
+    /// The wait before a job's task is read (again).
+    pub(super) fn poll_wait(&mut self, open: &OpenJob, now: Now) -> Millis {
+        if open.record.job.overdue {
             return self.settings.late_poll;
         }
-        let (min, max) = (self.settings.poll_min.0, self.settings.poll_max.0);
-        Millis(min + retry::scale(max.saturating_sub(min), self.random.f64()))
+        let elapsed = open.task_since.map(|since| now.tick.since(since));
+        let first = elapsed == Some(Millis(0));
+        let (min, max, draw) = (self.settings.poll_min, self.settings.poll_max, self.random.f64());
+        self.pace.wait(pace_name(&open.spec), elapsed, first, min, max, draw)
     }
+
+    /// What was not sent before its batch expired, or was canceled, never is.
+    pub(super) fn drop_unsent(&mut self, now: Now) -> Result<(), ConductorError> {
+        if self.stopping {
+            return Ok(());
+        }
+        let reason = |desk: &Desk| match desk.expires() {
+            _ if desk.record.canceled => Some(Event::Cancel),
+            Some(at) if at <= now.wall => Some(Event::Expire),
+            _ => None,
+        };
+        let dropped: Vec<(BatchNo, Event)> =
+            self.desks.iter().filter_map(|(no, desk)| Some((*no, reason(desk)?))).collect();
+        for (no, event) in dropped {
+            let last = self.desks.get(&no).and_then(|desk| desk.window.back()).map(|row| row.spec.seq);
+            if let Some(seq) = last {
+                self.begin_rows_up_to(JobKey { batch: no, seq });
+            }
+            let range = JobKey { batch: no, seq: Seq(0) }..=JobKey { batch: no, seq: Seq(u32::MAX) };
+            let queued: Vec<JobKey> = self.candidates.range(range).copied().collect();
+            for key in queued {
+                let Some(job) = self.jobs.get(&key).map(|open| &open.record.job) else { continue };
+                // One that waits for another attempt does not expire; its owner may still cancel it.
+                if event == Event::Cancel || job.first_sent.is_none() {
+                    let attempt = job.attempt;
+                    self.apply(key, attempt, event.clone(), now)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name under which a job's pace is learned.
+pub(super) fn pace_name(spec: &JobSpec) -> &str {
+    spec.order.model.as_deref().unwrap_or(spec.order.kind.name())
 }

@@ -1,0 +1,155 @@
+//! What a batch left on disk: whole files, complete results, nothing half done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::Stage;
+
+/// The folder of a batch.
+#[derive(Debug)]
+pub struct Harvest {
+    dir: PathBuf,
+    /// The lines of `results.jsonl`.
+    pub lines: Vec<Value>,
+}
+
+impl Harvest {
+    /// Reads what a batch left in the default output folder.
+    #[track_caller]
+    pub fn of(stage: &Stage, batch: &str) -> Harvest {
+        Harvest::in_dir(stage.path("output").join(batch))
+    }
+
+    #[track_caller]
+    pub fn in_dir(dir: PathBuf) -> Harvest {
+        let text = fs::read_to_string(dir.join("results.jsonl"))
+            .unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        Harvest { dir, lines }
+    }
+
+    /// A column of `results.jsonl`, as text.
+    pub fn column(&self, name: &str) -> Vec<String> {
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        self.lines.iter().map(|line| text(&line[name])).collect()
+    }
+
+    /// Every job succeeded, in this order, and all that was paid for is whole and in its place.
+    #[track_caller]
+    pub fn is_complete(&self, ids: &[String]) {
+        assert_eq!(self.column("id"), ids, "results.jsonl lists every job in manifest order");
+        assert_eq!(self.column("state"), vec!["succeeded"; ids.len()], "{:#?}", self.lines);
+        assert_eq!(self.csv_column("id"), ids, "results.csv lists every job in manifest order");
+        let hashes: Vec<String> = self.files().into_iter().map(|file| file.sha256).collect();
+        assert_eq!(self.csv_column("sha256"), hashes);
+        for file in self.files() {
+            file.is_whole(&self.dir);
+        }
+        self.holds_nothing_else();
+    }
+
+    /// The service's charges are those of the results, job by job.
+    #[track_caller]
+    pub fn agrees_with(&self, audit: &super::books::Audit) {
+        let here: BTreeMap<String, u64> = self
+            .lines
+            .iter()
+            .map(|line| {
+                (line["task_id"].as_str().unwrap().to_owned(), line["charged_credits"].as_u64().unwrap())
+            })
+            .collect();
+        let there = audit.tasks.iter().map(|task| (task.id.clone(), task.charged_credits)).collect();
+        assert_eq!(here, there, "tasks and charges, here and at the service");
+    }
+
+    /// Everything that lies in the folder, in order, with the folders in it.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(&self.dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn files(&self) -> Vec<File> {
+        let files = self.lines.iter().flat_map(|line| line["files"].as_array().unwrap());
+        files.map(|file| serde_json::from_value(file.clone()).unwrap()).collect()
+    }
+
+    fn csv_column(&self, name: &str) -> Vec<String> {
+        let mut reader = csv::Reader::from_path(self.dir.join("results.csv")).unwrap();
+        let index = reader.headers().unwrap().iter().position(|header| header == name).unwrap();
+        reader.records().map(|record| record.unwrap()[index].to_owned()).collect()
+    }
+
+    /// Outputs, a sidecar for each job, the results: no part, no draft, no orphan.
+    #[track_caller]
+    fn holds_nothing_else(&self) {
+        let mut expected: BTreeSet<String> = self.files().into_iter().map(|file| file.path).collect();
+        for file in self.files() {
+            expected.insert(Path::new(&file.path).with_extension("json").display().to_string());
+        }
+        expected.extend(["results.csv", "results.jsonl"].map(str::to_owned));
+        assert_eq!(self.names(), expected.into_iter().collect::<Vec<_>>());
+    }
+}
+
+/// An output, as the results tell of it.
+#[derive(Debug, serde::Deserialize)]
+struct File {
+    path: String,
+    bytes: u64,
+    sha256: String,
+    content_type: String,
+}
+
+impl File {
+    #[track_caller]
+    fn is_whole(&self, dir: &Path) {
+        let bytes = fs::read(dir.join(&self.path)).unwrap_or_else(|error| panic!("{}: {error}", self.path));
+        assert_eq!(bytes.len() as u64, self.bytes, "{}", self.path);
+        let sha256: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(sha256, self.sha256, "{}", self.path);
+        opens(&bytes, &self.content_type).unwrap_or_else(|error| panic!("{}: {error}", self.path));
+    }
+}
+
+/// Reads media to its end, as a player would.
+fn opens(bytes: &[u8], content_type: &str) -> Result<(), String> {
+    match content_type {
+        "image/png" => {
+            let mut reader = png::Decoder::new(Cursor::new(bytes)).read_info().map_err(|e| e.to_string())?;
+            let mut pixels = vec![0; reader.output_buffer_size().ok_or("the picture is too large")?];
+            reader.next_frame(&mut pixels).map(drop).map_err(|e| e.to_string())
+        }
+        "audio/wav" | "audio/x-wav" => {
+            let mut reader = hound::WavReader::new(Cursor::new(bytes)).map_err(|e| e.to_string())?;
+            reader.samples::<i16>().try_for_each(|sample| sample.map(drop)).map_err(|e| e.to_string())
+        }
+        "video/mp4" => boxes(bytes),
+        other => Err(format!("{other} is no kind of media that the service makes")),
+    }
+}
+
+/// Walks the boxes of an MP4 file, which must fill it exactly.
+fn boxes(bytes: &[u8]) -> Result<(), String> {
+    let mut names = Vec::new();
+    let mut rest = bytes;
+    while let Some((head, _)) = rest.split_at_checked(8) {
+        let length = u32::from_be_bytes(head[..4].try_into().unwrap()) as usize;
+        names.push(String::from_utf8_lossy(&head[4..]).into_owned());
+        rest = rest.get(length.max(8)..).ok_or(format!("the box {:?} is cut off", names.last()))?;
+    }
+    let has = |name: &str| names.iter().any(|found| found == name);
+    if rest.is_empty() && has("ftyp") && has("moov") && has("mdat") {
+        Ok(())
+    } else {
+        Err(format!("the boxes are {names:?}, then {} bytes", rest.len()))
+    }
+}

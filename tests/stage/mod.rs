@@ -1,0 +1,180 @@
+//! A stage for the whole program: a folder of its own, a cleared environment, a configuration with short
+//! waits, and the service, played by the emulator in the test's own process, so that it outlives every
+//! client that is killed.
+//!
+//! `process` runs the client, `books` reads what the service saw, `harvest` what lies on disk.
+#![allow(dead_code, unreachable_pub, reason = "every test program uses another part of the stage")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on should stop and say why"
+)]
+
+pub mod books;
+pub mod harvest;
+pub mod process;
+pub mod scripts;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use callsheet::emulator::{self, DEFAULT_API_KEY, Emulator, Faults, Options};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use self::books::Audit;
+use self::process::{Outcome, Running};
+
+/// Longest wait for anything: a test that waits for it has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at something that is waited for.
+const GLANCE: Duration = Duration::from_millis(3);
+
+/// See the module's documentation.
+pub struct Stage {
+    // Dropped in this order: the service before the runtime that it runs on.
+    emulator: Emulator,
+    runtime: Runtime,
+    dir: TempDir,
+}
+
+impl Stage {
+    /// A service that works fast and an account that can pay for everything.
+    pub fn new() -> Stage {
+        Stage::with(Options::default())
+    }
+
+    /// A service whose tasks take about a 25th of a second, with options of its own.
+    pub fn with(options: Options) -> Stage {
+        let speed = if options.speed > 1.0 { options.speed } else { 1_000.0 };
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let emulator = runtime.block_on(emulator::start(Options { speed, ..options })).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let stage = Stage { emulator, runtime, dir };
+        stage.configure("");
+        stage
+    }
+
+    /// A service with `credits` on the account.
+    pub fn with_credits(credits: u64) -> Stage {
+        Stage::with(Options { credits, ..Options::default() })
+    }
+
+    /// A service where things go wrong as `plan` (TOML) says.
+    pub fn with_faults(plan: &str) -> Stage {
+        let stage = Stage::new();
+        stage.faults(plan);
+        stage
+    }
+
+    /// Writes the configuration: short waits, then `more`, which may open further sections.
+    pub fn configure(&self, more: &str) {
+        let service = self.emulator.base_url();
+        let text = format!(
+            "[service]\nbase_url = \"{service}\"\n\
+             [poll]\nmin = \"20ms\"\nmax = \"40ms\"\n\
+             [retry]\nbase = \"10ms\"\nmax = \"100ms\"\n\
+             {more}\n"
+        );
+        self.write("callsheet.toml", &text);
+    }
+
+    /// A path inside the stage's folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes a file, and the folders above it.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// The client, ready to start: nothing of the caller's environment, the stage's folder, the
+    /// right key.
+    pub fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_callsheet"));
+        command.args(arguments).current_dir(&self.dir).env_clear().env("CALLSHEET_API_KEY", DEFAULT_API_KEY);
+        command
+    }
+
+    /// Runs the client to its end.
+    pub fn run<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Outcome {
+        self.start(arguments).end()
+    }
+
+    /// Starts the client.
+    pub fn start<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Running {
+        Running::start(self.command(arguments))
+    }
+
+    /// What the service saw so far.
+    pub fn audit(&self) -> Audit {
+        Audit::read(&self.emulator)
+    }
+
+    /// Changes what goes wrong from now on; nothing does with an empty plan.
+    pub fn faults(&self, plan: &str) {
+        self.emulator.set_faults(Faults::named(plan).unwrap_or_else(|| Faults::parse(plan).unwrap()));
+    }
+
+    /// Lets the service's time pass.
+    pub fn advance(&self, by: Duration) {
+        self.emulator.advance(by);
+    }
+
+    /// Sets credits, plan or the key's validity, as `POST /emulator/account` takes them.
+    pub fn account(&self, change: &Value) {
+        let url = format!("{}/emulator/account", self.emulator.base_url());
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let answer = self.runtime.block_on(http.post(url).json(change).send()).unwrap();
+        assert!(answer.status().is_success(), "{answer:?}");
+    }
+
+    /// Sets the credits on the account.
+    pub fn credits(&self, credits: u64) {
+        self.account(&json!({ "credits": credits }));
+    }
+
+    /// Text of the client with this stage's folder and addresses named `STAGE` and `SERVICE`, without
+    /// the spaces that fill up the lines of a table.
+    pub fn plain(&self, text: &str) -> String {
+        let text = text
+            .replace(&self.dir.path().display().to_string(), "STAGE")
+            .replace(&self.emulator.base_url(), "SERVICE");
+        text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// An emulator's own state, read by one that has taken its place.
+pub fn audit_of_state(dir: &Path) -> Audit {
+    let runtime = Runtime::new().unwrap();
+    let options = Options { state_dir: Some(dir.to_owned()), ..Options::default() };
+    let emulator = runtime.block_on(emulator::start(options)).unwrap();
+    Audit::read(&emulator)
+}
+
+/// Looks again and again until there is something to see.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(began.elapsed() < PATIENCE, "waited for {what}, in vain");
+        std::thread::sleep(GLANCE);
+    }
+}
+
+/// Looks again and again until something holds.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    eventually(what, || holds().then_some(()));
+}
