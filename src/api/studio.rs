@@ -82,6 +82,7 @@ fn reading(raw: &RawAnswer, known: Option<&TaskId>, set_aside: Credits) -> Resul
         id,
         status,
         model: wire::text(object, "model"),
+        options: None,
         charged: credits("costCredits").unwrap_or(set_aside),
         waived: credits("waivedCredits").unwrap_or_default(),
         urls,

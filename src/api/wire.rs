@@ -1,7 +1,7 @@
 //! Envelopes and objects as they stand on the wire. Unknown fields are ignored, and a field that is
 //! missing or of another type spoils its object alone.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
@@ -51,11 +51,21 @@ pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
         id: TaskId(id),
         status: TaskStatus::from_wire(&status),
         model: text(data, "model"),
+        options: options(data),
         charged,
         waived,
         urls: urls.filter_map(Value::as_str).map(str::to_owned).collect(),
         fault: task_fault(data),
     })
+}
+
+/// `options`: JSON text, as the document has it, or the object itself.
+fn options(data: &Value) -> Option<Map<String, Value>> {
+    match data.get("options")? {
+        Value::String(text) => serde_json::from_str(text).ok(),
+        Value::Object(options) => Some(options.clone()),
+        _ => None,
+    }
 }
 
 /// Why a task failed: `taskInfo` or `taskResult`, JSON text with `errorCode`, `error` and

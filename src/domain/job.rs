@@ -271,6 +271,9 @@ pub struct Job {
     /// The model that ran its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_model: Option<String>,
+    /// The options its task was priced with, defaults filled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_options: Option<Map<String, Value>>,
     /// What happened, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryLine>,
@@ -287,6 +290,7 @@ impl Job {
             day: None,
             overdue: false,
             ran_model: None,
+            ran_options: None,
             history: Vec::new(),
         }
     }

@@ -304,6 +304,9 @@ impl Change {
         if reading.model.is_some() {
             self.job.ran_model.clone_from(&reading.model);
         }
+        if reading.options.is_some() {
+            self.job.ran_options.clone_from(&reading.options);
+        }
         match reading.status {
             TaskStatus::Pending | TaskStatus::Processing | TaskStatus::Other(_) => {
                 self.settle(&reading);
@@ -370,6 +373,7 @@ impl Change {
         self.end(State::Queued, why);
         self.job.attempt = self.job.attempt.next();
         self.job.ran_model = None;
+        self.job.ran_options = None;
     }
 
     fn doubt(&mut self, fault: Fault, task: Option<TaskId>) {

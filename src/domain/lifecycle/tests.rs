@@ -19,6 +19,7 @@ fn reading(status: &str, charged: u64) -> TaskReading {
         id: TaskId("t1".into()),
         status: TaskStatus::from_wire(status),
         model: Some("house-c1/text-to-video".into()),
+        options: None,
         charged: Credits(charged),
         waived: Credits::ZERO,
         urls: if status == "success" { vec!["http://x/1.mp4".into()] } else { vec![] },
