@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use bytesize::ByteSize;
@@ -109,13 +110,29 @@ pub struct LimitsConfig {
     pub in_flight: u32,
     /// Jobs of a kind in flight at once.
     pub in_flight_per_kind: BTreeMap<Kind, u32>,
+    /// Creating POSTs a second.
+    pub submits_per_second: Option<NonZeroU32>,
+    /// Readings of tasks a second.
+    pub polls_per_second: Option<NonZeroU32>,
     /// Jobs whose outputs are downloaded at once.
     pub downloads: usize,
+    /// Whether the number of jobs in flight follows what the service takes, up to `in_flight`.
+    pub adaptive: bool,
+    /// Rejected prompts in a row that pause a batch.
+    pub rejections: u32,
 }
 
 impl Default for LimitsConfig {
     fn default() -> LimitsConfig {
-        LimitsConfig { in_flight: 16, in_flight_per_kind: BTreeMap::new(), downloads: 4 }
+        LimitsConfig {
+            in_flight: 16,
+            in_flight_per_kind: BTreeMap::new(),
+            submits_per_second: None,
+            polls_per_second: None,
+            downloads: 4,
+            adaptive: true,
+            rejections: 5,
+        }
     }
 }
 
@@ -209,6 +226,8 @@ pub struct Budget {
     pub total: Option<Credits>,
     /// Of a UTC day.
     pub per_day: Option<Credits>,
+    /// What must stay on the account.
+    pub keep: Option<Credits>,
     /// Of a batch that has no budget of its own.
     pub per_batch: Option<Credits>,
 }
@@ -221,11 +240,17 @@ pub struct OutputConfig {
     pub layout: String,
     /// Largest output that is downloaded.
     pub max_file: ByteSize,
+    /// Room that must stay free on the output disk.
+    pub min_free: ByteSize,
 }
 
 impl Default for OutputConfig {
     fn default() -> OutputConfig {
-        OutputConfig { layout: layout::DEFAULT.to_owned(), max_file: ByteSize::gib(8) }
+        OutputConfig {
+            layout: layout::DEFAULT.to_owned(),
+            max_file: ByteSize::gib(8),
+            min_free: ByteSize::gib(1),
+        }
     }
 }
 
@@ -294,6 +319,9 @@ impl Config {
         }
         if self.limits.downloads == 0 {
             return wrong("limits.downloads", "found 0; at least 1 is accepted");
+        }
+        if self.limits.rejections == 0 {
+            return wrong("limits.rejections", "found 0; at least 1 is accepted");
         }
         if self.poll.min.0 > self.poll.max.0 {
             return wrong("poll.min", "is longer than poll.max");

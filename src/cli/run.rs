@@ -24,7 +24,7 @@ use crate::domain::quote::{Catalog, Rules};
 use crate::domain::retry::Backoff;
 use crate::domain::time::Millis;
 use crate::engine::conductor::{BatchOverview, Settings, Standstill};
-use crate::engine::{self, Engine, Outside, Stop};
+use crate::engine::{self, Engine, Outside, RateLimit, Stop};
 use crate::failpoint;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Terms, catalogs};
@@ -80,6 +80,9 @@ async fn run_against(
         service,
         landing: Landing::new(&chosen.output),
         max_file_bytes: config.output.max_file.as_u64(),
+        min_free_bytes: config.output.min_free.as_u64(),
+        submits: RateLimit::per_second(config.limits.submits_per_second),
+        polls: RateLimit::per_second(config.limits.polls_per_second),
         layout: config.layout()?,
     };
     let landing = outside.landing.clone();
@@ -133,7 +136,10 @@ fn settings(config: &Config) -> Settings {
             in_flight_per_kind: config.limits.in_flight_per_kind.clone(),
             total: config.budget.total,
             per_day: config.budget.per_day,
+            keep: config.budget.keep,
         },
+        adaptive: config.limits.adaptive,
+        rejections: config.limits.rejections,
         downloads: config.limits.downloads,
         poll_min: config.poll.min.0,
         poll_max: config.poll.max.0,
@@ -218,6 +224,8 @@ fn exit_of(standstill: Standstill, receipts: &[Receipt], batches: &[BatchOvervie
     match standstill {
         Standstill::Stopped => Exit::Interrupted,
         Standstill::Parked(Parked::Key) => Exit::Unauthorised,
+        Standstill::Parked(Parked::Disk) => Exit::Disk,
+        Standstill::Parked(Parked::Paused) => Exit::Unfinished,
         Standstill::Parked(_) => Exit::OutOfFunds,
         Standstill::Overdue => Exit::Unfinished,
         Standstill::Done if receipts.iter().any(Receipt::has_problems) => Exit::Usage,

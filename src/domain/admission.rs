@@ -24,6 +24,8 @@ pub struct Limits {
     pub total: Option<Credits>,
     /// Credits of one UTC day.
     pub per_day: Option<Credits>,
+    /// Credits that must stay on the account.
+    pub keep: Option<Credits>,
 }
 
 /// A waiting job.
@@ -63,6 +65,8 @@ pub struct Board {
     pub total: Totals,
     /// Totals of the present UTC day.
     pub day: Totals,
+    /// The balance less everything held, where it is known. It must be when `keep` is limited.
+    pub balance: Option<Credits>,
     /// Batches with waiting jobs. The order decides who goes first among equal priorities; the
     /// caller rotates it.
     pub waiting: Vec<Waiting>,
@@ -78,10 +82,16 @@ pub enum Parked {
     DayBudget,
     /// The total budget is used up.
     TotalBudget,
+    /// The balance would fall below what must stay on the account.
+    Keep,
     /// The account's balance does not cover it (402).
     Credits,
     /// The API key does not work (401).
     Key,
+    /// The batch is paused: by its owner, by rejected prompts in a row, or by a charge that differs.
+    Paused,
+    /// The output disk has too little room.
+    Disk,
 }
 
 impl Parked {
@@ -91,8 +101,11 @@ impl Parked {
             Parked::BatchBudget => "batch_budget",
             Parked::DayBudget => "day_budget",
             Parked::TotalBudget => "total_budget",
+            Parked::Keep => "keep",
             Parked::Credits => "credits",
             Parked::Key => "key",
+            Parked::Paused => "paused",
+            Parked::Disk => "disk",
         }
     }
 
@@ -104,8 +117,13 @@ impl Parked {
                 "the day's budget is used up; UTC midnight or a higher budget.per_day lifts it"
             }
             Parked::TotalBudget => "the total budget is used up; a higher budget.total lifts it",
+            Parked::Keep => {
+                "the balance would fall below budget.keep; adding credits or a lower budget.keep lifts it"
+            }
             Parked::Credits => "the account's balance does not cover the next job; adding credits lifts it",
             Parked::Key => "the service refuses the API key; a valid key lifts it",
+            Parked::Paused => "the batch is paused; callsheet resume BATCH lifts it",
+            Parked::Disk => "the output disk has less room than output.min_free; making room lifts it",
         }
     }
 }
@@ -125,8 +143,8 @@ pub struct Admission {
 /// passed over, so that a dear one does not starve the cheap ones behind it.
 pub fn admit(board: Board, most: usize) -> Admission {
     let mut decision = Admission::default();
-    let Board { limits, in_flight, total, day, mut waiting } = board;
-    let mut room = Room { slots: Slots::new(&limits, in_flight), limits: &limits, total, day };
+    let Board { limits, in_flight, total, day, balance, mut waiting } = board;
+    let mut room = Room { slots: Slots::new(&limits, in_flight), limits: &limits, total, day, balance };
     // Stable: the caller's order stands among equals.
     waiting.sort_by_key(|batch| std::cmp::Reverse(batch.priority));
     let mut queue: Vec<Turn> = waiting.into_iter().map(Turn::new).collect();
@@ -195,6 +213,7 @@ struct Room<'a> {
     limits: &'a Limits,
     total: Totals,
     day: Totals,
+    balance: Option<Credits>,
 }
 
 impl Room<'_> {
@@ -208,6 +227,8 @@ impl Room<'_> {
             Some(Parked::DayBudget)
         } else if passes(self.total, self.limits.total) {
             Some(Parked::TotalBudget)
+        } else if self.limits.keep.is_some_and(|keep| keep + hold > self.balance.unwrap_or_default()) {
+            Some(Parked::Keep)
         } else {
             None
         }
@@ -218,6 +239,7 @@ impl Room<'_> {
         for totals in [&mut batch.totals, &mut self.day, &mut self.total] {
             totals.held = totals.held + candidate.hold;
         }
+        self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.hold));
     }
 }
 
@@ -269,14 +291,10 @@ mod tests {
     }
 
     fn board(in_flight: u32, waiting: Vec<Waiting>) -> Board {
-        let limits = Limits { in_flight, in_flight_per_kind: BTreeMap::new(), total: None, per_day: None };
-        Board {
-            limits,
-            in_flight: BTreeMap::new(),
-            total: Totals::default(),
-            day: Totals::default(),
-            waiting,
-        }
+        let limits =
+            Limits { in_flight, in_flight_per_kind: BTreeMap::new(), total: None, per_day: None, keep: None };
+        let (total, day) = (Totals::default(), Totals::default());
+        Board { limits, in_flight: BTreeMap::new(), total, day, balance: None, waiting }
     }
 
     /// `1.0 1.1` for the first two jobs of batch 1; `!2 batch_budget` for a parked batch.
@@ -324,6 +342,15 @@ mod tests {
         total.limits.total = Some(Credits(10));
         total.total.spent = Credits(5);
         assert_eq!(decide(total), "!1 total_budget !2 total_budget");
+    }
+
+    #[test]
+    fn what_must_stay_on_the_account_stays() {
+        let mut keep = board(9, vec![batch(1, 0, 100, &[6, 6, 3])]);
+        keep.limits.keep = Some(Credits(10));
+        assert_eq!(decide(keep.clone()), "!1 keep", "nothing is sent before the balance is known");
+        keep.balance = Some(Credits(20));
+        assert_eq!(decide(keep), "1.0 1.2");
     }
 
     #[test]

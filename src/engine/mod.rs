@@ -5,6 +5,7 @@
 
 pub mod conductor;
 mod download;
+mod rate;
 mod report;
 mod spooled;
 
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, watch};
 
+pub use self::rate::RateLimit;
 pub use self::report::write_results;
 use crate::api::{DownloadError, Downloads, Service};
 use crate::clock::Clock;
@@ -32,6 +34,8 @@ use crate::store::{BatchRecord, Store, StoreError};
 const EXCHANGES_MAX: usize = 64;
 /// How long a stop waits for what is in the air.
 const STOP_GRACE: Millis = Millis::from_secs(30);
+/// Between two looks at the output disk.
+const DISK_INTERVAL: Duration = Duration::from_secs(5);
 /// Events that may wait for the loop.
 const INBOX_EVENTS: usize = 4096;
 
@@ -74,6 +78,12 @@ pub struct Outside {
     pub landing: Landing,
     /// Largest output that is downloaded, in bytes.
     pub max_file_bytes: u64,
+    /// Room that must stay free on the output disk, in bytes.
+    pub min_free_bytes: u64,
+    /// How fast creating POSTs may leave.
+    pub submits: RateLimit,
+    /// How fast tasks may be read.
+    pub polls: RateLimit,
     /// Layout of batches that have none of their own.
     pub layout: Layout,
 }
@@ -153,6 +163,8 @@ impl Engine {
     ) -> Result<Standstill, EngineError> {
         self.prepare_outputs().await?;
         let mut inputs = Vec::new();
+        let mut disk_checks = tokio::time::interval(DISK_INTERVAL);
+        let mut disk_was_low = false;
         let mut grace: Option<Tick> = None;
         loop {
             let turn = self.turn(std::mem::take(&mut inputs)).await?;
@@ -167,6 +179,13 @@ impl Engine {
             tokio::select! {
                 _ = self.events.recv_many(&mut inputs, Conductor::INPUTS_MAX) => {}
                 () = timer => {}
+                _ = disk_checks.tick() => {
+                    let is_low = self.disk_is_low();
+                    if is_low != disk_was_low {
+                        disk_was_low = is_low;
+                        inputs.push(Input::DiskIsLow(is_low));
+                    }
+                }
                 // Keys are durable: what is still in the air is taken up by the next start.
                 () = patience => return Ok(Standstill::Stopped),
                 changed = stop.changed(), if grace.is_none() => {
@@ -229,9 +248,15 @@ impl Engine {
         }
     }
 
+    /// Whether the output disk has less room than it must keep. One that cannot be asked is left to
+    /// the write that fails.
+    fn disk_is_low(&self) -> bool {
+        self.outside.landing.free_bytes().is_some_and(|free| free < self.outside.min_free_bytes)
+    }
+
     fn sleep_until(&self, wake: Option<Tick>) -> impl Future<Output = ()> + use<> {
         // A deadline is in wall-clock time, which may step: it is looked at now and then.
-        let deadline_check = self.conductor.next_deadline().map(|_| Duration::from_secs(1));
+        let deadline_check = self.conductor.watches_the_calendar().then_some(Duration::from_secs(1));
         let until = wake.map(|tick| self.clock.until(tick));
         let wait = [until, deadline_check].into_iter().flatten().min();
         sleep(wait)
@@ -270,6 +295,7 @@ async fn sleep(span: Option<Duration>) {
 async fn perform(effect: Effect, outside: &Outside, store: &Arc<Store>, exchanges: &Semaphore) -> Input {
     match effect {
         Effect::Post { key, attempt, spec } => {
+            outside.submits.wait().await;
             let idempotency_key = IdempotencyKey::derive(spec.id, attempt);
             let header = spec.order.kind.is_keyed().then_some(&idempotency_key);
             let answer = outside.service.post(spec.order.kind, &spec.order.body, header).await;
@@ -279,6 +305,7 @@ async fn perform(effect: Effect, outside: &Outside, store: &Arc<Store>, exchange
         Effect::Read { key, attempt, task } => {
             // Closed only when the program ends.
             let _permit = exchanges.acquire().await;
+            outside.polls.wait().await;
             let answer = outside.service.read_task(&task).await;
             tracing::debug!(%task, ?answer, "read");
             Input::Read(key, attempt, answer)

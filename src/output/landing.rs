@@ -115,6 +115,12 @@ impl Landing {
         tempfile::tempfile_in(&dir).map(drop)
     }
 
+    /// Room on the disk of the output folder, in bytes, for those who are not root.
+    pub fn free_bytes(&self) -> Option<u64> {
+        let stat = rustix::fs::statvfs(&self.root).ok()?;
+        Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
     /// The outputs of a job that landed before: named by its own sidecar, and unchanged since.
     pub fn landed(&self, arrival: Arrival<'_>) -> Option<Vec<OutputFile>> {
         let dir = self.batch_dir(arrival.batch);

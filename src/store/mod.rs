@@ -216,6 +216,30 @@ pub struct BatchRecord {
     pub totals: Totals,
     /// Jobs that have ended.
     pub ended: Ended,
+    /// Why nothing of it is sent, when it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+    /// Prompts that were rejected one after the other.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rejections: u32,
+}
+
+/// Why a batch is paused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pause {
+    /// Its owner said so.
+    Owner,
+    /// Too many prompts in a row were rejected: the next would probably be, too.
+    Rejections,
+    /// A charge differed from its plan, and its policy says to stop then.
+    Drift,
+}
+
+// The signature is serde's.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl BatchRecord {
@@ -232,6 +256,8 @@ impl BatchRecord {
             policy: Policy::default(),
             totals: Totals::default(),
             ended: Ended::default(),
+            paused: None,
+            rejections: 0,
         }
     }
 

@@ -5,8 +5,9 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchNo, JobKey};
 use crate::domain::job::{OutputFile, State};
 use crate::domain::lifecycle::Event;
-use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
+use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
+use crate::engine::conductor::timing::pace_name;
 use crate::engine::conductor::{Conductor, ConductorError, FetchFault, Input, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed.
@@ -29,6 +30,10 @@ impl Conductor {
                 self.balance(&answer, now);
                 Ok(())
             }
+            Input::DiskIsLow(is_low) => {
+                self.disk_is_low = is_low;
+                Ok(())
+            }
             Input::Stop => {
                 self.stopping = true;
                 Ok(())
@@ -46,7 +51,10 @@ impl Conductor {
         let Some(faults) = self.effect_ended(key) else { return Ok(()) };
         let need = self.jobs.get(&key).and_then(|open| open.spec.order.hold()).unwrap_or_default();
         let wait = match &answer {
-            PostAnswer::Again { wait, .. } => {
+            PostAnswer::Again { fault, wait, .. } => {
+                if fault.code == "http_429" || fault.code == "rate_limited" {
+                    self.throttle.refused(now.tick, *wait);
+                }
                 let wait = self.settings.backoff.wait(faults, self.random.f64(), *wait);
                 self.count_fault(key);
                 wait
@@ -60,11 +68,15 @@ impl Conductor {
                 Millis(0)
             }
             PostAnswer::Task(_) | PostAnswer::TaskNamed(..) | PostAnswer::Refused(_) => {
+                self.throttle.taken();
                 self.reset_faults(key);
                 Millis(0)
             }
         };
         let named = matches!(answer, PostAnswer::TaskNamed(..));
+        if let PostAnswer::Task(reading) = &answer {
+            self.learn(key, reading, now);
+        }
         self.apply(key, attempt, Event::Posted(answer), now)?;
         let again_after = if named { Some(Millis(0)) } else { Some(wait).filter(|wait| wait.0 > 0) };
         self.follow_up(key, again_after, now);
@@ -82,6 +94,7 @@ impl Conductor {
         let wait = match answer {
             ReadAnswer::Task(reading) => {
                 self.reset_faults(key);
+                self.learn(key, &reading, now);
                 self.apply(key, attempt, Event::Read(reading), now)?;
                 None
             }
@@ -140,6 +153,24 @@ impl Conductor {
         }
         self.follow_up(key, Some(wait), now);
         Ok(())
+    }
+
+    /// Takes from a task's record what it says about the model's pace and about crowding.
+    fn learn(&mut self, key: JobKey, reading: &TaskReading, now: Now) {
+        let Some(open) = self.jobs.get_mut(&key) else { return };
+        let since = *open.task_since.get_or_insert(now.tick);
+        let took = now.tick.since(since);
+        let running = matches!(open.record.job.state, State::Running { .. });
+        if reading.status == TaskStatus::Success && running && took.0 > 0 {
+            self.pace.learn(pace_name(&open.spec), took);
+        }
+        let code = reading.fault.as_ref().map(|fault| fault.code.as_str());
+        if matches!(code, Some("rate_limited" | "busy")) {
+            self.throttle.refused(now.tick, None);
+        }
+        if matches!(reading.status, TaskStatus::Failed | TaskStatus::Canceled) {
+            open.task_since = None;
+        }
     }
 
     /// Forgets a job's links, so that its task is read again for fresh ones.

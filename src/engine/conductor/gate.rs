@@ -17,6 +17,12 @@ impl Conductor {
     }
 
     pub(super) fn balance(&mut self, answer: &Result<Credits, Fault>, now: Now) {
+        self.asking_balance = false;
+        if self.settings.limits.keep.is_some() {
+            self.balance_due = Some(now.tick.after(self.settings.balance_interval));
+            // What is held may be charged already or not: taken off twice at worst, never forgotten.
+            self.balance = answer.as_ref().ok().map(|balance| balance.saturating_sub(self.total.held));
+        }
         let Some(gate) = &mut self.gate else { return };
         let covered = match (answer, gate.parked) {
             (Ok(balance), Parked::Credits) => *balance >= gate.need,
@@ -36,6 +42,11 @@ impl Conductor {
             && !self.stopping
         {
             gate.ask_at = None;
+            self.pending.turn.effects.push(Effect::AskBalance);
+        }
+        if self.balance_due.is_some_and(|at| at <= now.tick) && !self.stopping {
+            self.balance_due = None;
+            self.asking_balance = true;
             self.pending.turn.effects.push(Effect::AskBalance);
         }
     }

@@ -5,6 +5,7 @@ use crate::domain::job::State;
 use crate::domain::lifecycle::{self, Event, Terms, Want};
 use crate::domain::time::{Millis, Now};
 use crate::engine::conductor::{Conductor, ConductorError, OpenJob};
+use crate::store::{BatchRecord, Pause};
 
 impl Conductor {
     /// Applies an event, books its movements and notes what changed. An event that has no place is
@@ -62,6 +63,7 @@ impl Conductor {
         }
         if let Some(desk) = self.desks.get_mut(&key.batch) {
             desk.record.ended.count(&open.record.job.state);
+            count_rejections(&mut desk.record, &open.record.job.state, self.settings.rejections);
             self.pending.changed_batches.insert(key.batch);
         }
         self.pending.changed_jobs.remove(&key);
@@ -73,7 +75,7 @@ impl Conductor {
     pub(super) fn follow_up(&mut self, key: JobKey, wait: Option<Millis>, now: Now) {
         let Some(mut open) = self.jobs.remove(&key) else { return };
         let usual = match lifecycle::wants(&open.record.job.state) {
-            Want::Read => self.poll_wait(open.record.job.overdue),
+            Want::Read => self.poll_wait(&open, now),
             Want::Admission => self.settings.backoff.wait(
                 open.record.job.attempt.0.saturating_sub(2),
                 self.random.f64(),
@@ -112,6 +114,18 @@ impl Conductor {
             *self.slots.entry(open.spec.order.kind).or_default() += 1;
         }
         self.queued += u32::from(is_queued(&open.record.job.state));
+    }
+}
+
+/// A run of rejected prompts pauses the batch: the next ones would probably be rejected too.
+fn count_rejections(batch: &mut BatchRecord, ended: &State, most: u32) {
+    match ended {
+        State::Failed { fault, .. } if fault.code == "content_rejected" => batch.rejections += 1,
+        State::Succeeded { .. } => batch.rejections = 0,
+        _ => return,
+    }
+    if batch.rejections >= most && batch.paused.is_none() {
+        batch.paused = Some(Pause::Rejections);
     }
 }
 

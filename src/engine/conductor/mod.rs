@@ -31,7 +31,10 @@ use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
+use crate::domain::manifest::row::Deadline;
+use crate::domain::pace::Pace;
 use crate::domain::request::Kind;
+use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Change, JobRecord};
 
@@ -50,6 +53,14 @@ struct Desk {
 }
 
 impl Desk {
+    /// When what is not sent yet expires.
+    fn expires(&self) -> Option<Timestamp> {
+        match self.record.policy.expires? {
+            Deadline::At(at) => Some(at),
+            Deadline::After(span) => Some(self.record.created.after(span)),
+        }
+    }
+
     /// The segment whose rows go next.
     fn segment(&self) -> Option<usize> {
         let segments = self.record.segments.iter().enumerate().filter(|(_, s)| s.cursor < s.end);
@@ -71,11 +82,13 @@ struct OpenJob {
     faults: u32,
     /// When it is overdue.
     deadline: Option<Timestamp>,
+    /// When its present task was first seen by this process.
+    task_since: Option<Tick>,
 }
 
 impl OpenJob {
     fn new(record: JobRecord, spec: Arc<JobSpec>) -> OpenJob {
-        OpenJob { record, spec, busy: false, due: None, faults: 0, deadline: None }
+        OpenJob { record, spec, busy: false, due: None, faults: 0, deadline: None, task_since: None }
     }
 }
 
@@ -109,6 +122,17 @@ pub struct Conductor {
     total: Totals,
     days: BTreeMap<UtcDay, Totals>,
     gate: Option<Gate>,
+    throttle: Throttle,
+    /// When a wait that the service asked for is over.
+    crowded_until: Option<Tick>,
+    pace: Pace,
+    disk_is_low: bool,
+    /// The balance less everything that was held when it was asked for or has been since.
+    balance: Option<Credits>,
+    /// A question for the balance is under way.
+    asking_balance: bool,
+    /// When the balance is asked for next, where `keep` needs it.
+    balance_due: Option<Tick>,
     stopping: bool,
     /// Which batch was served last, so that equals take turns across turns.
     last_served: BatchNo,
@@ -131,6 +155,13 @@ impl Conductor {
     pub fn new(settings: Settings, total: Totals) -> Conductor {
         let random = fastrand::Rng::with_seed(settings.seed);
         Conductor {
+            throttle: Throttle::new(settings.limits.in_flight, settings.adaptive),
+            crowded_until: None,
+            pace: Pace::default(),
+            disk_is_low: false,
+            balance: None,
+            asking_balance: false,
+            balance_due: settings.limits.keep.map(|_| Tick(0)),
             settings,
             desks: BTreeMap::new(),
             jobs: HashMap::new(),
@@ -187,7 +218,7 @@ impl Conductor {
         let mut open = OpenJob::new(record, spec);
         let wait = match lifecycle::wants(&open.record.job.state) {
             // It may have been read just before the restart.
-            Want::Read => self.poll_wait(open.record.job.overdue),
+            Want::Read => self.poll_wait(&open, now),
             Want::Admission | Want::Post | Want::Fetch | Want::Nothing => Millis(0),
         };
         self.schedule(&mut open, now.tick.after(wait));
@@ -205,6 +236,7 @@ impl Conductor {
             self.take_in(input, now)?;
         }
         self.pass_deadlines(now)?;
+        self.expire(now)?;
         self.begin_what_is_due(now)?;
         self.ask_balance_when_due(now);
         self.admit(now)?;
@@ -235,11 +267,16 @@ impl Conductor {
     fn wake(&self) -> Option<Tick> {
         let timer = self.timers.first().map(|(at, _)| *at);
         let gate = self.gate.and_then(|gate| gate.ask_at);
-        [timer, gate].into_iter().flatten().min()
+        [timer, gate, self.crowded_until, self.balance_due].into_iter().flatten().min()
     }
 
-    /// The next deadline, in wall-clock time.
-    pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.deadlines.first().map(|(at, _)| *at)
+    /// Whether something waits for an instant of the calendar: a deadline, an expiry, or midnight. The
+    /// wall clock may step, so it is looked at now and then rather than slept towards.
+    pub fn watches_the_calendar(&self) -> bool {
+        let waits = |desk: &Desk| {
+            desk.parked == Some(Parked::DayBudget)
+                || desk.record.policy.expires.is_some() && !desk.record.is_done()
+        };
+        !self.deadlines.is_empty() || self.desks.values().any(waits)
     }
 }

@@ -14,7 +14,7 @@ impl Conductor {
     /// Why nothing will move by itself any more; nothing while something will.
     pub fn standstill(&self) -> Option<Standstill> {
         let busy = self.jobs.values().any(|open| open.busy);
-        if busy || self.desks.values().any(|desk| desk.loading) {
+        if busy || self.asking_balance || self.desks.values().any(|desk| desk.loading) {
             return None;
         }
         if self.stopping {
@@ -29,10 +29,13 @@ impl Conductor {
             Want::Nothing => false,
             Want::Post => self.gate.is_none() && !open.record.job.overdue,
             Want::Read => !self.key_is_refused() && !open.record.job.overdue,
-            Want::Fetch => true,
+            Want::Fetch => !self.disk_is_low,
         };
         if self.jobs.values().any(moving) {
             return None;
+        }
+        if self.disk_is_low {
+            return Some(Standstill::Parked(Parked::Disk));
         }
         if let Some(gate) = self.gate {
             return Some(Standstill::Parked(gate.parked));
@@ -80,6 +83,11 @@ impl Conductor {
     /// Every open job as it stands.
     pub fn open_jobs(&self) -> impl Iterator<Item = &JobRecord> {
         self.jobs.values().map(|open| &open.record)
+    }
+
+    /// How many jobs may be in flight, as learned so far.
+    pub fn present_limit(&self) -> u32 {
+        self.throttle.present()
     }
 
     /// Totals of the whole state.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::domain::admission::{self, Board, Candidate, Waiting};
+use crate::domain::admission::{self, Board, Candidate, Parked, Waiting};
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::Job;
 use crate::domain::lifecycle::{Event, Want};
@@ -21,6 +21,14 @@ impl Conductor {
         if self.stopping || self.gate.is_some() {
             return Ok(());
         }
+        for desk in self.desks.values_mut() {
+            desk.parked = desk.record.paused.map(|_| Parked::Paused);
+        }
+        if self.disk_is_low {
+            self.desks.values_mut().for_each(|desk| desk.parked = Some(Parked::Disk));
+            return Ok(());
+        }
+        self.crowded_until = self.throttle.wait_until().filter(|until| now.tick < *until);
         // Outputs that pile up because the disk or the result host is slow hold back new work.
         let open = self.jobs.len().saturating_sub(self.queued as usize);
         let backlog = self.settings.limits.in_flight as usize * 2 + self.settings.downloads;
@@ -35,9 +43,6 @@ impl Conductor {
         if decision.admitted.len() >= ADMIT_MAX {
             self.pending.turn.wake = Some(now.tick);
         }
-        for desk in self.desks.values_mut() {
-            desk.parked = None;
-        }
         for (batch, parked) in decision.parked {
             if let Some(desk) = self.desks.get_mut(&batch) {
                 desk.parked = Some(parked);
@@ -45,6 +50,7 @@ impl Conductor {
         }
         for candidate in decision.admitted {
             self.last_served = candidate.key.batch;
+            self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.hold));
             self.send(candidate, now)?;
         }
         Ok(())
@@ -59,11 +65,20 @@ impl Conductor {
         let later = self.desks.range((Bound::Excluded(self.last_served), Bound::Unbounded));
         let waiting = later
             .chain(self.desks.range(..=self.last_served))
+            .filter(|(_, desk)| desk.record.paused.is_none())
             .filter_map(|(no, desk)| waiting(desk, &passed_over.remove(no).unwrap_or_default()));
         let waiting = waiting.collect();
-        let limits = self.settings.limits.clone();
+        let mut limits = self.settings.limits.clone();
+        limits.in_flight = self.throttle.slots(now.tick);
         let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
-        Board { limits, in_flight: self.slots.clone(), total: self.total, day, waiting }
+        Board {
+            limits,
+            in_flight: self.slots.clone(),
+            total: self.total,
+            day,
+            balance: self.balance,
+            waiting,
+        }
     }
 
     /// Takes a candidate out of the queue and sets its hold aside; its POST leaves once that is

@@ -24,7 +24,15 @@ struct Stage {
 
 fn settings() -> Settings {
     Settings {
-        limits: Limits { in_flight: 16, in_flight_per_kind: BTreeMap::new(), total: None, per_day: None },
+        limits: Limits {
+            in_flight: 16,
+            in_flight_per_kind: BTreeMap::new(),
+            total: None,
+            per_day: None,
+            keep: None,
+        },
+        adaptive: true,
+        rejections: 3,
         downloads: 4,
         poll_min: Millis(5_000),
         poll_max: Millis(10_000),
@@ -109,13 +117,13 @@ impl Stage {
             for effect in turn.effects {
                 match effect {
                     Effect::Post { key, attempt, .. } => {
-                        said.push(format!("post {}#{}", key.seq.0, attempt.0))
+                        said.push(format!("post {}#{}", key.seq.0, attempt.0));
                     }
                     Effect::Read { key, attempt, .. } => {
-                        said.push(format!("read {}#{}", key.seq.0, attempt.0))
+                        said.push(format!("read {}#{}", key.seq.0, attempt.0));
                     }
                     Effect::Fetch(order) => {
-                        said.push(format!("fetch {}#{}", order.key.seq.0, order.attempt.0))
+                        said.push(format!("fetch {}#{}", order.key.seq.0, order.attempt.0));
                     }
                     Effect::AskBalance => said.push("balance?".into()),
                     Effect::LoadRows { batch, from, end, most } => {
@@ -393,4 +401,81 @@ fn clock_steps_move_no_poll() {
     stage.posted(0, task("pending"));
     stage.now.wall = Timestamp(stage.now.wall.0 - 86_400_000);
     assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1");
+}
+
+#[test]
+fn a_429_halves_what_is_in_flight_and_is_waited_out() {
+    let mut stage = Stage::of(100);
+    stage.turn(vec![]);
+    let crowded =
+        || PostAnswer::Again { fault: fault("http_429"), wait: Some(Millis(7_000)), may_have_run: false };
+    for seq in 0..16 {
+        assert_eq!(stage.posted(seq, crowded()), "");
+    }
+    assert_eq!(stage.conductor.present_limit(), 8);
+    let again = stage.pass(Millis(7_000)).turn(vec![]);
+    assert!(again.starts_with("post 0#1"), "{again}");
+    for seq in 0..16 {
+        assert_eq!(stage.posted(seq, task("pending")), "", "16 are in flight, and 8 to 10 may be");
+    }
+    assert_eq!(stage.conductor.present_limit(), 9, "a round of answers gave one slot back");
+}
+
+#[test]
+fn rejected_prompts_in_a_row_pause_the_batch() {
+    let mut stage =
+        Stage::with(9, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
+    let rejected = || PostAnswer::Refused(fault("content_rejected"));
+    assert_eq!(stage.turn(vec![]), "post 0#1");
+    assert_eq!(stage.posted(0, rejected()), "post 1#1");
+    assert_eq!(stage.posted(1, task("success")), "fetch 1#1, post 2#1");
+    assert_eq!(stage.turn(vec![Input::Fetched(Stage::key(1), Attempt(1), Ok(files()))]), "");
+    assert_eq!(stage.posted(2, rejected()), "post 3#1");
+    assert_eq!(stage.posted(3, rejected()), "post 4#1");
+    assert_eq!(stage.posted(4, rejected()), "", "three in a row");
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Paused)));
+    assert_eq!(stage.batch.paused, Some(crate::store::Pause::Rejections));
+}
+
+#[test]
+fn what_is_not_sent_in_time_expires() {
+    let mut stage =
+        Stage::with(200, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
+    stage.batch.policy.expires = Some(crate::domain::manifest::row::Deadline::At(Timestamp(2_000_000)));
+    stage.conductor.take_batch(stage.batch.clone());
+    assert_eq!(stage.turn(vec![]), "post 0#1");
+    stage.posted(0, task("pending"));
+    stage.pass(Millis(1_000_000)).turn(vec![]);
+    assert_eq!(stage.ended.len(), 199);
+    assert!(stage.ended.iter().all(|line| line.ends_with("expired")));
+    assert_eq!(stage.conductor.standstill(), None, "what was sent goes on");
+}
+
+#[test]
+fn nothing_is_sent_before_the_balance_is_known_to_leave_enough() {
+    let keep = Limits { keep: Some(Credits(100)), ..settings().limits };
+    let mut stage = Stage::with(5, Settings { limits: keep, ..settings() });
+    assert_eq!(stage.turn(vec![]), "balance?");
+    assert_eq!(stage.conductor.standstill(), None);
+    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(125)))]), "post 0#1, post 1#1");
+}
+
+#[test]
+fn a_full_disk_parks_and_goes_on_when_there_is_room() {
+    let mut stage = Stage::of(2);
+    assert_eq!(stage.turn(vec![Input::DiskIsLow(true)]), "");
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Disk)));
+    assert_eq!(stage.turn(vec![Input::DiskIsLow(false)]), "post 0#1, post 1#1");
+}
+
+#[test]
+fn a_day_budget_resumes_at_midnight() {
+    let day = Limits { per_day: Some(Credits(10)), ..settings().limits };
+    let mut stage = Stage::with(2, Settings { limits: day, ..settings() });
+    assert_eq!(stage.turn(vec![]), "post 0#1");
+    stage.posted(0, task("success"));
+    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::DayBudget)));
+    assert!(stage.conductor.watches_the_calendar());
+    assert_eq!(stage.pass(Millis(86_400_000)).turn(vec![]), "post 1#1");
 }

@@ -1,13 +1,13 @@
 //! Alarms: what is due, and what is overdue.
 
+use crate::domain::admission::Parked;
+use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, Want};
 use crate::domain::manifest::row::Deadline;
-use crate::domain::retry;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
-use crate::domain::{admission::Parked, ids::JobKey};
-use crate::engine::conductor::{Conductor, ConductorError, Effect, FetchOrder, OpenJob};
+use crate::engine::conductor::{Conductor, ConductorError, Desk, Effect, FetchOrder, OpenJob};
 
 /// How long something waits at the shut gate before it looks again.
 const GATE_RECHECK: Millis = Millis(1_000);
@@ -92,6 +92,7 @@ impl Conductor {
             }
         }
         while self.fetching < self.settings.downloads
+            && !self.disk_is_low
             && let Some(key) = self.fetch_queue.pop_front()
         {
             self.begin(key, Want::Fetch);
@@ -155,11 +156,46 @@ impl Conductor {
         self.timers.insert((at, open.record.key));
     }
 
-    pub(super) fn poll_wait(&mut self, overdue: bool) -> Millis {
-        if overdue {
+    /// The wait before a job's task is read (again).
+    pub(super) fn poll_wait(&mut self, open: &OpenJob, now: Now) -> Millis {
+        if open.record.job.overdue {
             return self.settings.late_poll;
         }
-        let (min, max) = (self.settings.poll_min.0, self.settings.poll_max.0);
-        Millis(min + retry::scale(max.saturating_sub(min), self.random.f64()))
+        let elapsed = open.task_since.map(|since| now.tick.since(since));
+        let first = elapsed == Some(Millis(0));
+        let (min, max, draw) = (self.settings.poll_min, self.settings.poll_max, self.random.f64());
+        self.pace.wait(pace_name(&open.spec), elapsed, first, min, max, draw)
     }
+
+    /// What was not sent before its batch expired never is.
+    pub(super) fn expire(&mut self, now: Now) -> Result<(), ConductorError> {
+        if self.stopping {
+            return Ok(());
+        }
+        let is_over = |desk: &Desk| desk.expires().is_some_and(|at| at <= now.wall);
+        let over: Vec<BatchNo> =
+            self.desks.iter().filter(|(_, desk)| is_over(desk)).map(|(no, _)| *no).collect();
+        for no in over {
+            let last = self.desks.get(&no).and_then(|desk| desk.window.back()).map(|row| row.spec.seq);
+            if let Some(seq) = last {
+                self.begin_rows_up_to(JobKey { batch: no, seq });
+            }
+            let range = JobKey { batch: no, seq: Seq(0) }..=JobKey { batch: no, seq: Seq(u32::MAX) };
+            let unsent: Vec<JobKey> = self.candidates.range(range).copied().collect();
+            for key in unsent {
+                let Some(open) = self.jobs.get(&key) else { continue };
+                // One that waits for another attempt has been sent, and goes on as its policy says.
+                if open.record.job.first_sent.is_none() {
+                    let attempt = open.record.job.attempt;
+                    self.apply(key, attempt, Event::Expire, now)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name under which a job's pace is learned.
+pub(super) fn pace_name(spec: &JobSpec) -> &str {
+    spec.order.model.as_deref().unwrap_or(spec.order.kind.name())
 }

@@ -19,6 +19,10 @@ use crate::store::{Change, JobRecord};
 pub struct Settings {
     /// Slots and budgets.
     pub limits: Limits,
+    /// Whether the number of jobs in flight follows what the service takes.
+    pub adaptive: bool,
+    /// Rejected prompts in a row that pause a batch.
+    pub rejections: u32,
     /// Outputs being downloaded at once.
     pub downloads: usize,
     /// Least time between two readings of a task.
@@ -63,6 +67,8 @@ pub enum Input {
     Unreadable(String),
     /// The balance was asked for.
     Balance(Result<Credits, Fault>),
+    /// Whether the output disk has less room than it must keep.
+    DiskIsLow(bool),
     /// Send nothing new from now on.
     Stop,
 }

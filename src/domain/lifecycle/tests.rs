@@ -1,0 +1,327 @@
+//! Lives as transcripts, and what holds for every life.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::ledger::Totals;
+use crate::domain::time::Millis;
+
+const TERMS: Terms = Terms { attempts: 3, keyed: true };
+const KEYLESS: Terms = Terms { attempts: 3, keyed: false };
+const DAY: UtcDay = UtcDay(20_000);
+
+fn admit(hold: u64) -> Event {
+    Event::Admit { hold: Credits(hold), day: DAY }
+}
+
+fn reading(status: &str, charged: u64) -> TaskReading {
+    TaskReading {
+        id: TaskId("t1".into()),
+        status: TaskStatus::from_wire(status),
+        model: Some("house-c1/text-to-video".into()),
+        charged: Credits(charged),
+        waived: Credits::ZERO,
+        urls: if status == "success" { vec!["http://x/1.mp4".into()] } else { vec![] },
+        fault: None,
+    }
+}
+
+fn failed(code: &str) -> TaskReading {
+    TaskReading { fault: Some(Fault::new(code, "said so")), ..reading("failed", 10) }
+}
+
+fn task(status: &str, charged: u64) -> Event {
+    Event::Posted(PostAnswer::Task(reading(status, charged)))
+}
+
+fn read(status: &str, charged: u64) -> Event {
+    Event::Read(reading(status, charged))
+}
+
+fn again(may_have_run: bool) -> Event {
+    let fault = Fault::new("timeout", "no answer within 60s");
+    Event::Posted(PostAnswer::Again { fault, wait: None, may_have_run })
+}
+
+fn fault() -> Fault {
+    Fault::new("insufficient_credits", "insufficient credits")
+}
+
+fn file() -> OutputFile {
+    let content_type = "video/mp4".to_owned();
+    OutputFile { path: "a.mp4".into(), bytes: 1, sha256: "00".into(), content_type }
+}
+
+/// Runs the events one after the other, each addressed to the present attempt, and writes a
+/// line for each: `state#attempt held/charged`.
+fn transcript(terms: Terms, events: Vec<Event>) -> String {
+    let mut job = Job::queued();
+    let mut lines = Vec::new();
+    for event in events {
+        let name = event.name();
+        lines.push(match apply(&job, job.attempt, event, terms, Timestamp(0)) {
+            Ok(step) => {
+                job = step.job;
+                let Books { held, charged, .. } = job.books;
+                format!("{name}: {}#{} {}/{}", job.state.name(), job.attempt.0, held.0, charged.0)
+            }
+            Err(illegal) => format!("{name}: {illegal}"),
+        });
+    }
+    lines.join("\n")
+}
+
+fn check(terms: Terms, events: Vec<Event>, expected: &str) {
+    let expected: Vec<&str> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    assert_eq!(transcript(terms, events), expected.join("\n"));
+}
+
+#[test]
+fn a_video_is_made() {
+    check(
+        TERMS,
+        vec![
+            admit(10),
+            task("pending", 10),
+            read("processing", 10),
+            read("success", 10),
+            Event::Fetched(vec![file()]),
+        ],
+        "admit: submitting#1 10/0
+         posted: running#1 0/10
+         read: running#1 0/10
+         read: fetching#1 0/10
+         fetched: succeeded#1 0/10",
+    );
+}
+
+#[test]
+fn speech_is_finished_within_the_call() {
+    check(
+        TERMS,
+        vec![admit(1), task("success", 1), Event::Fetched(vec![file()])],
+        "admit: submitting#1 1/0
+         posted: fetching#1 0/1
+         fetched: succeeded#1 0/1",
+    );
+}
+
+#[test]
+fn an_unknown_outcome_keeps_the_hold_and_the_key() {
+    check(
+        TERMS,
+        vec![admit(10), again(true), again(false), task("processing", 10)],
+        "admit: submitting#1 10/0
+         posted: submitting#1 10/0
+         posted: submitting#1 10/0
+         posted: running#1 0/10",
+    );
+}
+
+#[test]
+fn a_failed_task_is_refunded_and_tried_under_a_new_key() {
+    let busy = || Event::Read(failed("busy"));
+    check(
+        TERMS,
+        vec![
+            admit(10),
+            task("pending", 10),
+            busy(),
+            admit(10),
+            task("pending", 10),
+            busy(),
+            admit(10),
+            task("pending", 10),
+            busy(),
+        ],
+        "admit: submitting#1 10/0
+         posted: running#1 0/10
+         read: queued#2 0/0
+         admit: submitting#2 10/0
+         posted: running#2 0/10
+         read: queued#3 0/0
+         admit: submitting#3 10/0
+         posted: running#3 0/10
+         read: failed#3 0/0",
+    );
+}
+
+#[test]
+fn rejected_content_is_never_sent_again() {
+    let refused = PostAnswer::Refused(Fault::new("content_rejected", "safety"));
+    check(
+        TERMS,
+        vec![admit(10), Event::Posted(refused), admit(10)],
+        "admit: submitting#1 10/0
+         posted: failed#1 0/0
+         admit: \"admit\" cannot happen to a job that is failed",
+    );
+    check(
+        TERMS,
+        vec![admit(10), task("pending", 10), Event::Read(failed("content_rejected"))],
+        "admit: submitting#1 10/0
+         posted: running#1 0/10
+         read: failed#1 0/0",
+    );
+}
+
+#[test]
+fn an_error_that_names_a_task_is_decided_by_that_task() {
+    let named = || Event::Posted(PostAnswer::TaskNamed(TaskId("t1".into()), fault()));
+    check(
+        TERMS,
+        vec![admit(10), named(), Event::Read(failed("provider_unavailable")), admit(10)],
+        "admit: submitting#1 10/0
+         posted: running#1 10/0
+         read: queued#2 0/0
+         admit: submitting#2 10/0",
+    );
+    check(
+        TERMS,
+        vec![admit(10), named(), read("processing", 10), read("success", 10)],
+        "admit: submitting#1 10/0
+         posted: running#1 10/0
+         read: running#1 0/10
+         read: fetching#1 0/10",
+    );
+}
+
+#[test]
+fn low_funds_and_a_bad_key_fail_no_job() {
+    for answer in [PostAnswer::OutOfCredits(fault()), PostAnswer::Unauthorised(fault())] {
+        check(
+            TERMS,
+            vec![admit(10), Event::Posted(answer.clone()), admit(10), again(true), Event::Posted(answer)],
+            "admit: submitting#1 10/0
+             posted: queued#1 0/0
+             admit: submitting#1 10/0
+             posted: submitting#1 10/0
+             posted: submitting#1 10/0",
+        );
+    }
+}
+
+#[test]
+fn shorts_studio_is_sent_once() {
+    check(
+        KEYLESS,
+        vec![admit(10), again(true), Event::Retry],
+        "admit: submitting#1 10/0
+         posted: in_doubt#1 10/0
+         retry: \"retry\" cannot happen to a job that is in_doubt",
+    );
+    check(KEYLESS, vec![admit(10), again(false)], "admit: submitting#1 10/0\nposted: queued#1 0/0");
+}
+
+#[test]
+fn a_late_success_is_collected_and_an_overdue_job_gets_no_new_attempt() {
+    check(
+        TERMS,
+        vec![admit(10), task("pending", 10), Event::Overdue, read("success", 10), Event::Fetched(vec![])],
+        "admit: submitting#1 10/0
+         posted: running#1 0/10
+         overdue: running#1 0/10
+         read: fetching#1 0/10
+         fetched: succeeded#1 0/10",
+    );
+    check(
+        TERMS,
+        vec![admit(10), task("pending", 10), Event::Overdue, Event::Read(failed("busy"))],
+        "admit: submitting#1 10/0
+         posted: running#1 0/10
+         overdue: running#1 0/10
+         read: failed#1 0/0",
+    );
+}
+
+#[test]
+fn what_was_paid_for_is_downloaded_again_not_bought_again() {
+    check(
+        TERMS,
+        vec![admit(10), task("success", 10), Event::FetchAbandoned(fault()), Event::Retry],
+        "admit: submitting#1 10/0
+         posted: fetching#1 0/10
+         fetch abandoned: failed#1 0/10
+         retry: \"retry\" cannot happen to a job that is failed",
+    );
+}
+
+#[test]
+fn a_late_answer_for_an_older_attempt_is_refused() {
+    let mut job = Job::queued();
+    for event in [admit(10), task("pending", 10), Event::Read(failed("busy"))] {
+        job = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap().job;
+    }
+    let late = apply(&job, Attempt(1), read("success", 10), TERMS, Timestamp(0)).unwrap_err();
+    assert_eq!(late.to_string(), "\"read\" is for attempt 1, the job is at attempt 2");
+}
+
+#[test]
+fn history_is_bounded() {
+    let mut job = Job::queued();
+    for charged in 0..200 {
+        let event = if charged == 0 {
+            admit(10)
+        } else if charged == 1 {
+            task("pending", 1)
+        } else {
+            read("pending", charged)
+        };
+        job = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap().job;
+    }
+    assert_eq!(job.history.len(), HISTORY_MAX_LINES);
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let status = prop_oneof![
+        Just("pending"),
+        Just("processing"),
+        Just("success"),
+        Just("failed"),
+        Just("canceled"),
+        Just("new-word")
+    ];
+    let any_reading = (status, 0u64..30).prop_map(|(status, charged)| reading(status, charged));
+    prop_oneof![
+        4 => (0u64..20).prop_map(admit),
+        2 => any_reading.clone().prop_map(|r| Event::Posted(PostAnswer::Task(r))),
+        1 => Just(Event::Posted(PostAnswer::TaskNamed(TaskId("t1".into()), fault()))),
+        1 => Just(Event::Posted(PostAnswer::Refused(fault()))),
+        1 => Just(Event::Posted(PostAnswer::OutOfCredits(fault()))),
+        1 => any::<bool>().prop_map(again),
+        6 => any_reading.prop_map(Event::Read),
+        1 => Just(Event::TaskMissing(fault())),
+        1 => Just(Event::Overdue),
+        1 => Just(Event::WatchOver(fault())),
+        2 => Just(Event::Fetched(vec![file()])),
+        1 => Just(Event::FetchAbandoned(fault())),
+        1 => Just(Event::Cancel),
+        1 => Just(Event::Expire),
+        1 => Just(Event::Retry),
+    ]
+}
+
+proptest! {
+    /// Whatever happens, the movements add up to the job's own books, a job that is queued or
+    /// ended without a charge holds nothing, and an attempt number never goes back.
+    #[test]
+    fn books_and_movements_agree(events in prop::collection::vec(any_event(), 0..60), keyed in any::<bool>()) {
+        let terms = Terms { attempts: 3, keyed };
+        let (mut job, mut totals, mut at) = (Job::queued(), Totals::default(), Timestamp(0));
+        for event in events {
+            at = at.after(Millis(1));
+            let Ok(step) = apply(&job, job.attempt, event, terms, at) else { continue };
+            prop_assert!(step.job.attempt >= job.attempt);
+            for movement in step.movements {
+                totals.apply(movement).unwrap();
+            }
+            job = step.job;
+            prop_assert_eq!(totals.held, job.books.held);
+            prop_assert_eq!(totals.spent, job.books.charged);
+            let empty = matches!(job.state, State::Queued | State::Canceled | State::Expired);
+            prop_assert!(!empty || job.books == Books::default(), "{:?}", job);
+            let may_hold = matches!(job.state, State::Submitting { .. } | State::Running { .. } | State::InDoubt { .. });
+            prop_assert!(may_hold || job.books.held.is_zero(), "{:?}", job);
+        }
+    }
+}

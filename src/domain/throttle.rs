@@ -1,0 +1,123 @@
+//! Finding the account's rate limit without being told: additive increase, multiplicative decrease.
+//!
+//! The service's document names no limits. A 429, or a task that fails as `rate_limited` or `busy`,
+//! says that there is one; answers without it say that there is room.
+
+use crate::domain::time::{Millis, Tick};
+
+/// Refusals that come within this span after a decrease belong to the same crowding.
+const COOL_DOWN: Millis = Millis::from_secs(5);
+/// The longest wait that the service can ask of the whole queue.
+const WAIT_MAX: Millis = Millis::from_secs(300);
+/// Parts of a slot in which the limit is counted.
+const PARTS: u64 = 1_000;
+
+/// How many jobs may be in flight, as learned so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Throttle {
+    /// The configured limit, in slots.
+    ceiling: u32,
+    /// The present limit, in parts of a slot.
+    parts: u64,
+    adaptive: bool,
+    decreased: Option<Tick>,
+    wait_until: Option<Tick>,
+}
+
+impl Throttle {
+    /// Begins at the configured limit, which it never passes. One that is not adaptive stays there,
+    /// but honours a wait that the service asks for.
+    pub fn new(ceiling: u32, adaptive: bool) -> Throttle {
+        let parts = u64::from(ceiling) * PARTS;
+        Throttle { ceiling, parts, adaptive, decreased: None, wait_until: None }
+    }
+
+    /// Slots there are at this moment.
+    pub fn slots(&self, now: Tick) -> u32 {
+        if self.wait_until.is_some_and(|until| now < until) { 0 } else { self.present() }
+    }
+
+    /// The limit as learned, whatever wait is in force.
+    pub fn present(&self) -> u32 {
+        u32::try_from(self.parts / PARTS).unwrap_or(self.ceiling).clamp(1, self.ceiling)
+    }
+
+    /// When the wait that the service asked for is over.
+    pub fn wait_until(&self) -> Option<Tick> {
+        self.wait_until
+    }
+
+    /// The service took a request: one slot more for each whole round of them.
+    pub fn taken(&mut self) {
+        let step = PARTS / u64::from(self.present());
+        self.parts = (self.parts + step).min(u64::from(self.ceiling) * PARTS);
+    }
+
+    /// The service said that it is too much.
+    pub fn refused(&mut self, now: Tick, wait: Option<Millis>) {
+        if let Some(wait) = wait {
+            let until = now.after(wait.min(WAIT_MAX));
+            self.wait_until = self.wait_until.max(Some(until));
+        }
+        let same_crowd = self.decreased.is_some_and(|at| now.since(at) < COOL_DOWN);
+        if self.adaptive && !same_crowd {
+            self.parts = (self.parts / 2).max(PARTS);
+            self.decreased = Some(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_crowd_halves_once_and_a_round_of_answers_gives_one_slot_back() {
+        let mut throttle = Throttle::new(16, true);
+        for _ in 0..10 {
+            throttle.refused(Tick(1_000), None);
+        }
+        assert_eq!(throttle.present(), 8);
+        (0..8).for_each(|_| throttle.taken());
+        assert_eq!(throttle.present(), 9);
+        throttle.refused(Tick(6_000), None);
+        assert_eq!(throttle.present(), 4);
+    }
+
+    #[test]
+    fn it_never_stops_altogether_and_never_passes_the_ceiling() {
+        let mut throttle = Throttle::new(4, true);
+        (0..20).for_each(|n| throttle.refused(Tick(n * 10_000), None));
+        assert_eq!(throttle.present(), 1);
+        (0..500).for_each(|_| throttle.taken());
+        assert_eq!(throttle.present(), 4);
+    }
+
+    #[test]
+    fn a_wait_that_is_asked_for_is_kept() {
+        let mut throttle = Throttle::new(4, false);
+        throttle.refused(Tick(0), Some(Millis(7_000)));
+        throttle.refused(Tick(10), Some(Millis(1_000)));
+        assert_eq!((throttle.slots(Tick(6_999)), throttle.slots(Tick(7_000))), (0, 4));
+        throttle.refused(Tick(8_000), Some(Millis(u64::MAX)));
+        assert_eq!(throttle.slots(Tick(308_000)), 4, "not for ever");
+    }
+
+    /// A service that takes 5 at once: the limit settles around that, far below the ceiling.
+    #[test]
+    fn it_finds_a_limit_that_nobody_told() {
+        let mut throttle = Throttle::new(64, true);
+        let mut seen = Vec::new();
+        for second in 0..300u64 {
+            let now = Tick(second * 1_000);
+            let sent = throttle.slots(now);
+            (0..sent.min(5)).for_each(|_| throttle.taken());
+            if sent > 5 {
+                throttle.refused(now, None);
+            }
+            seen.push(throttle.present());
+        }
+        let settled = &seen[100..];
+        assert!(settled.iter().all(|slots| (2..=12).contains(slots)), "{settled:?}");
+    }
+}
