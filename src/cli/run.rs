@@ -7,7 +7,7 @@ use anstream::eprintln;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::api::Service;
+use crate::api::{Service, ServiceError};
 use crate::cli::arguments::{Global, RunCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
@@ -33,6 +33,8 @@ use crate::store::{Change, Store};
 
 /// Between two questions for the balance while the queue is parked.
 const BALANCE_INTERVAL: Millis = Millis::from_secs(60);
+/// How often the service is looked for before a run is given up.
+const REACH_TRIES: u32 = 3;
 
 pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
@@ -86,7 +88,12 @@ async fn run_against(
         layout: config.layout()?,
     };
     let landing = outside.landing.clone();
-    let mut engine = Engine::new(store.clone(), outside, settings(config), clock, Some(&only))?;
+    let settings = settings(config);
+    let (service, backoff) = (outside.service.clone(), settings.backoff);
+    let mut engine = Engine::new(store.clone(), outside, settings, clock, Some(&only))?;
+    if engine.conductor().batches().any(|batch| !batch.is_done()) {
+        reach(&service, backoff).await?;
+    }
     let standstill = drive(&mut engine, clock).await?;
     let overview = engine.conductor().overview();
     write_all_results(&engine, &store, landing, &only).await?;
@@ -150,6 +157,23 @@ fn settings(config: &Config) -> Settings {
         backoff: Backoff { base: config.retry.base.0, max: config.retry.max.0 },
         balance_interval: BALANCE_INTERVAL,
         seed: fastrand::u64(..),
+    }
+}
+
+/// Asks for the balance before anything is sent. Once a run is under way it outlasts any outage; one that
+/// cannot even begin tells whoever waits for it at once.
+async fn reach(service: &Service, backoff: Backoff) -> Result<(), ServiceError> {
+    let mut tried = 0;
+    loop {
+        match service.credits().await {
+            Ok(_) => return Ok(()),
+            Err(ServiceError::Unreachable { .. }) if tried + 1 < REACH_TRIES => {
+                let wait = backoff.wait(tried, fastrand::f64(), None);
+                tokio::time::sleep(std::time::Duration::from_millis(wait.0)).await;
+                tried += 1;
+            }
+            Err(error) => return Err(error),
+        }
     }
 }
 
