@@ -8,5 +8,7 @@ pub mod landing;
 pub mod layout;
 pub mod results;
 mod sniff;
+mod whole;
 
 pub use self::sniff::{Media, NotMedia, sniff};
+pub use self::whole::is_cut_off;
