@@ -7,7 +7,7 @@ use anstream::eprintln;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::api::Service;
+use crate::api::{Service, ServiceError};
 use crate::cli::arguments::{Global, RunCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
@@ -22,6 +22,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::Catalog;
+use crate::domain::retry::Backoff;
 use crate::engine::conductor::{BatchOverview, Standstill};
 use crate::engine::{self, Engine, Stop};
 use crate::failpoint;
@@ -29,6 +30,9 @@ use crate::intake::receipt::Receipt;
 use crate::intake::{self, Terms, catalogs};
 use crate::output::landing::Landing;
 use crate::store::{Change, Store};
+
+/// How often the service is looked for before a run is given up.
+const REACH_TRIES: u32 = 3;
 
 pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
@@ -71,7 +75,12 @@ async fn run_against(
     }
     let outside = wiring::outside(chosen, config)?;
     let landing = outside.landing.clone();
-    let mut engine = Engine::new(store.clone(), outside, wiring::settings(config), clock, Some(&only))?;
+    let settings = wiring::settings(config);
+    let (service, backoff) = (outside.service.clone(), settings.backoff);
+    let mut engine = Engine::new(store.clone(), outside, settings, clock, Some(&only))?;
+    if engine.conductor().batches().any(|batch| !batch.is_done()) {
+        reach(&service, backoff).await?;
+    }
     let standstill = drive(&mut engine, clock).await?;
     let overview = engine.conductor().overview();
     write_all_results(&engine, &store, landing, &only).await?;
@@ -114,6 +123,23 @@ fn accept_all(
         receipts.push(accepted.receipt);
     }
     Ok(receipts)
+}
+
+/// Asks for the balance before anything is sent. Once a run is under way it outlasts any outage; one that
+/// cannot even begin tells whoever waits for it at once.
+async fn reach(service: &Service, backoff: Backoff) -> Result<(), ServiceError> {
+    let mut tried = 0;
+    loop {
+        match service.credits().await {
+            Ok(_) => return Ok(()),
+            Err(ServiceError::Unreachable { .. }) if tried + 1 < REACH_TRIES => {
+                let wait = backoff.wait(tried, fastrand::f64(), None);
+                tokio::time::sleep(std::time::Duration::from_millis(wait.0)).await;
+                tried += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Runs the engine with progress, until it stands still or a signal stops it.

@@ -368,6 +368,41 @@ fn broken_links_are_renewed_by_reading_the_task() {
 }
 
 #[test]
+fn fresh_links_that_never_work_are_given_up() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
+    let mut fetches = 1;
+    while stage.ended.is_empty() {
+        let stale = Err(FetchFault::Stale(fault("not_media")));
+        stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), stale)]);
+        if stage.pass(Millis::from_secs(300)).turn(vec![]) == "read 0#1" {
+            assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+            fetches += 1;
+        }
+        assert!(fetches < 100, "it never ends");
+    }
+    assert_eq!((stage.ended.join(""), fetches), ("job-0 failed".to_owned(), 8));
+    assert_eq!(stage.batch.totals.spent, Credits(10), "it was paid for");
+}
+
+#[test]
+fn a_success_without_results_is_given_up() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    let nothing = || ReadAnswer::Task(TaskReading { urls: vec![], ..reading("success") });
+    let mut reads = 0;
+    while stage.ended.is_empty() {
+        assert!(reads < 100, "it never ends");
+        assert_eq!(stage.pass(Millis::from_secs(300)).turn(vec![]), "read 0#1");
+        assert_eq!(stage.read(0, nothing()), "");
+        reads += 1;
+    }
+    assert_eq!((stage.ended.join(""), reads), ("job-0 failed".to_owned(), 8));
+}
+
+#[test]
 fn a_budget_parks_what_does_not_fit() {
     let mut stage = Stage::of(3);
     stage.batch.policy.budget = Some(Credits(25));
