@@ -5,6 +5,7 @@ mod stage;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::path::Path;
 
 use insta::assert_snapshot;
 
@@ -237,7 +238,7 @@ fn a_manifest_that_changes_while_it_is_read_is_not_taken_in() {
     let rows: String = scripts::manifest("image", 200_000);
     let path = stage.write("batch.csv", rows);
     let running = stage.start(["run", "batch.csv"]);
-    stage::until("the client to be reading", || stage.path("state/spool").exists());
+    stage::until("rows to have been read", || has_draft_rows(&stage.path("state/spool")));
     File::options().append(true).open(path).unwrap().write_all(b"late,image,gi-2,a gull,,,,\n").unwrap();
     let outcome = running.end().exited(2);
     assert_snapshot!(stage.plain(&outcome.stderr), @r"
@@ -246,6 +247,13 @@ fn a_manifest_that_changes_while_it_is_read_is_not_taken_in() {
     ");
     is_unheard_of(&stage);
     assert_eq!(std::fs::read_dir(stage.path("state/spool")).unwrap().count(), 0, "no draft is left");
+}
+
+/// Whether a draft holds rows already: the manifest is open and being read.
+fn has_draft_rows(spool: &Path) -> bool {
+    let drafts = std::fs::read_dir(spool).into_iter().flatten().flatten();
+    let mut rows = drafts.filter_map(|draft| std::fs::metadata(draft.path().join("rows")).ok());
+    rows.any(|rows| rows.len() > 0)
 }
 
 // ---- folders that will not do ----

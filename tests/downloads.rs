@@ -74,7 +74,7 @@ fn a_host_that_serves_nothing_but_pages_leaves_no_file() {
     stage.write("batch.csv", scripts::manifest("image", 2));
     stage.run(RUN).exited(1);
     let harvest = Harvest::of(&stage, "batch");
-    assert_eq!(harvest.names(), ["results.csv", "results.jsonl"]);
+    assert_eq!(harvest.names(), ["report.json", "results.csv", "results.jsonl"]);
     assert_eq!(harvest.column("state"), ["failed", "failed"]);
     for line in &harvest.lines {
         assert_eq!(line["error"]["code"], "download_failed");

@@ -95,7 +95,7 @@ impl Harvest {
         for file in self.files() {
             expected.insert(Path::new(&file.path).with_extension("json").display().to_string());
         }
-        expected.extend(["results.csv", "results.jsonl"].map(str::to_owned));
+        expected.extend(["report.json", "results.csv", "results.jsonl"].map(str::to_owned));
         assert_eq!(self.names(), expected.into_iter().collect::<Vec<_>>());
     }
 }
