@@ -7,32 +7,32 @@ use anstream::eprintln;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::api::Service;
+use crate::api::{Service, ServiceError};
 use crate::cli::arguments::{Global, RunCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::progress::Progress;
 use crate::cli::service::{self, Chosen};
 use crate::cli::summary;
+use crate::cli::wiring;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::domain::admission::{Limits, Parked};
+use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::Catalog;
 use crate::domain::retry::Backoff;
-use crate::domain::time::Millis;
-use crate::engine::conductor::{BatchOverview, Settings, Standstill};
-use crate::engine::{self, Engine, Outside, RateLimit, Stop};
+use crate::engine::conductor::{BatchOverview, Standstill};
+use crate::engine::{self, Engine, Stop};
 use crate::failpoint;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Terms, catalogs};
 use crate::output::landing::Landing;
 use crate::store::{Change, Store};
 
-/// Between two questions for the balance while the queue is parked.
-const BALANCE_INTERVAL: Millis = Millis::from_secs(60);
+/// How often the service is looked for before a run is given up.
+const REACH_TRIES: u32 = 3;
 
 pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
@@ -73,18 +73,14 @@ async fn run_against(
             only.insert(batch.no);
         }
     }
-    let outside = Outside {
-        downloads: service.downloads()?,
-        service,
-        landing: Landing::new(&chosen.output),
-        max_file_bytes: config.output.max_file.as_u64(),
-        min_free_bytes: config.output.min_free.as_u64(),
-        submits: RateLimit::per_second(config.limits.submits_per_second),
-        polls: RateLimit::per_second(config.limits.polls_per_second),
-        layout: config.layout()?,
-    };
+    let outside = wiring::outside(chosen, config)?;
     let landing = outside.landing.clone();
-    let mut engine = Engine::new(store.clone(), outside, settings(config), clock, Some(&only))?;
+    let settings = wiring::settings(config);
+    let (service, backoff) = (outside.service.clone(), settings.backoff);
+    let mut engine = Engine::new(store.clone(), outside, settings, clock, Some(&only))?;
+    if engine.conductor().batches().any(|batch| !batch.is_done()) {
+        reach(&service, backoff).await?;
+    }
     let standstill = drive(&mut engine, clock).await?;
     let overview = engine.conductor().overview();
     write_all_results(&engine, &store, landing, &only).await?;
@@ -129,27 +125,20 @@ fn accept_all(
     Ok(receipts)
 }
 
-fn settings(config: &Config) -> Settings {
-    Settings {
-        limits: Limits {
-            in_flight: config.limits.in_flight,
-            in_flight_per_kind: config.limits.in_flight_per_kind.clone(),
-            total: config.budget.total,
-            per_day: config.budget.per_day,
-            keep: config.budget.keep,
-        },
-        adaptive: config.limits.adaptive,
-        rejections: config.limits.rejections,
-        downloads: config.limits.downloads,
-        poll_min: config.poll.min.0,
-        poll_max: config.poll.max.0,
-        deadlines: config.deadlines.by_kind(),
-        late_poll: config.deadlines.late_poll.0,
-        late_window: config.deadlines.late_window.0,
-        attempts: config.retry.attempts,
-        backoff: Backoff { base: config.retry.base.0, max: config.retry.max.0 },
-        balance_interval: BALANCE_INTERVAL,
-        seed: fastrand::u64(..),
+/// Asks for the balance before anything is sent. Once a run is under way it outlasts any outage; one that
+/// cannot even begin tells whoever waits for it at once.
+async fn reach(service: &Service, backoff: Backoff) -> Result<(), ServiceError> {
+    let mut tried = 0;
+    loop {
+        match service.credits().await {
+            Ok(_) => return Ok(()),
+            Err(ServiceError::Unreachable { .. }) if tried + 1 < REACH_TRIES => {
+                let wait = backoff.wait(tried, fastrand::f64(), None);
+                tokio::time::sleep(std::time::Duration::from_millis(wait.0)).await;
+                tried += 1;
+            }
+            Err(error) => return Err(error),
+        }
     }
 }
 

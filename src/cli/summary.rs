@@ -88,6 +88,27 @@ pub(super) fn json(receipts: &[Receipt], batches: &[BatchOverview], output: &Pat
     }
 }
 
+/// Prints a table of the batches as they stand.
+pub(super) fn states(batches: &[BatchOverview]) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["batch", "jobs", "state", "planned", "held", "spent", "refunded", "parked by"]);
+    for batch in batches {
+        let states: Vec<String> = batch.states.iter().map(|(state, n)| format!("{n} {state}")).collect();
+        table.add_row([
+            batch.name.to_string(),
+            batch.rows.to_string(),
+            states.join(", "),
+            batch.planned.0.to_string(),
+            batch.totals.held.0.to_string(),
+            batch.totals.spent.0.to_string(),
+            batch.totals.refunded.0.to_string(),
+            batch.parked.map(crate::domain::admission::Parked::name).unwrap_or_default().to_owned(),
+        ]);
+    }
+    println!("{table}");
+}
+
 /// Prints a table of the batches, and where their files are.
 pub(super) fn table(batches: &[BatchOverview], output: &Path) {
     let mut table = Table::new();

@@ -155,6 +155,19 @@ pub enum State {
 }
 
 impl State {
+    /// The names of all states, in the order of a job's life.
+    pub const NAMES: [&str; 9] = [
+        "queued",
+        "submitting",
+        "running",
+        "fetching",
+        "succeeded",
+        "failed",
+        "canceled",
+        "expired",
+        "in_doubt",
+    ];
+
     /// The state's name in everything shown.
     pub fn name(&self) -> &'static str {
         match self {

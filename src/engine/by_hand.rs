@@ -124,7 +124,7 @@ pub fn retry(
             Again::Paid => outcome.paid.push(spec.label),
             Again::Yes(job) => {
                 batch.ended.reopen(&record.job.state);
-                reopened.push(Change::Open(JobRecord { job, ..record }));
+                reopened.push(Change::Open(JobRecord { job: *job, ..record }));
                 outcome.queued += 1;
             }
         }
@@ -202,7 +202,7 @@ enum Again {
     No,
     Hopeless,
     Paid,
-    Yes(Job),
+    Yes(Box<Job>),
 }
 
 fn again(spec: &JobSpec, record: &JobRecord, clock: Clock) -> Again {
@@ -214,7 +214,7 @@ fn again(spec: &JobSpec, record: &JobRecord, clock: Clock) -> Again {
     let terms = Terms { attempts: u32::MAX, keyed: spec.order.kind != Kind::ShortsStudio };
     let attempt = record.job.attempt;
     match lifecycle::apply(&record.job, attempt, Event::Retry, terms, clock.now().wall) {
-        Ok(step) => Again::Yes(step.job),
+        Ok(step) => Again::Yes(Box::new(step.job)),
         Err(IllegalEvent::Misplaced { .. }) if matches!(record.job.state, State::Failed { .. }) => {
             Again::Paid
         }

@@ -1,6 +1,6 @@
 //! From result links to files that are whole, checked, named and on the device.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use tokio::fs::File;
@@ -14,7 +14,7 @@ use crate::engine::Outside;
 use crate::engine::conductor::{FetchFault, FetchOrder};
 use crate::output::landing::{Arrival, Part, hex};
 use crate::output::layout::Layout;
-use crate::output::sniff;
+use crate::output::{is_cut_off, sniff};
 
 /// How often one link is taken up again where it broke off.
 const RESUMES_MAX: u32 = 4;
@@ -47,11 +47,13 @@ impl<'a> Fetcher<'a> {
             let text = format!("the task lists {} results, more than {OUTPUTS_MAX}", order.urls.len());
             return Err(FetchFault::Lasting(Fault::new("too_many_outputs", text)));
         }
-        let mut parts = Vec::with_capacity(order.urls.len());
-        for (index, url) in order.urls.iter().enumerate() {
-            let path = self.outside.landing.part_path(&order.batch, order.spec.id, index + 1);
-            parts.push(self.part(order.spec.order.kind, url, &path).await?);
-        }
+        let parts = match self.parts(order).await {
+            Ok(parts) => parts,
+            Err(fault) => {
+                self.sweep(order).await;
+                return Err(fault);
+            }
+        };
         let (landing, order) = (self.outside.landing.clone(), order.clone());
         let land = move || {
             let arrival =
@@ -59,6 +61,27 @@ impl<'a> Fetcher<'a> {
             landing.land(arrival, &parts)
         };
         blocking(land).await.map_err(|error| FetchFault::Passing(disk_fault(&error)))
+    }
+
+    async fn parts(&self, order: &FetchOrder) -> Result<Vec<Part>, FetchFault> {
+        let mut parts = Vec::with_capacity(order.urls.len());
+        for (index, url) in order.urls.iter().enumerate() {
+            let path = self.part_path(order, index);
+            parts.push(self.part(order.spec.order.kind, url, &path).await?);
+        }
+        Ok(parts)
+    }
+
+    /// Removes what came of a download that failed: the next one begins anew, and there may be none.
+    async fn sweep(&self, order: &FetchOrder) {
+        for index in 0..order.urls.len() {
+            // One that never came is not there, and one that stays is swept by the next run.
+            let _ = tokio::fs::remove_file(self.part_path(order, index)).await;
+        }
+    }
+
+    fn part_path(&self, order: &FetchOrder, index: usize) -> PathBuf {
+        self.outside.landing.part_path(&order.batch, order.spec.id, index + 1)
     }
 
     async fn landed_before(&self, order: &FetchOrder, layout: &Layout) -> Option<Vec<OutputFile>> {
@@ -193,6 +216,12 @@ impl Transfer {
         let media = sniff(kind, &self.head, self.content_type.as_deref());
         // Another reading of the task may bring another link.
         let media = media.map_err(|wrong| FetchFault::Stale(Fault::new("not_media", wrong.to_string())))?;
+        let (place, content_type) = (path.to_owned(), media.content_type.clone());
+        let cut_off = blocking(move || is_cut_off(&place, &content_type)).await;
+        if cut_off.map_err(|error| FetchFault::Passing(disk_fault(&error)))? {
+            let text = format!("the result ends too early, after {} bytes", self.bytes);
+            return Err(FetchFault::Stale(Fault::new("cut_off", text)));
+        }
         let sha256 = hex(&self.hasher.finalize());
         Ok(Part { path: path.to_owned(), bytes: self.bytes, sha256, media })
     }

@@ -9,5 +9,7 @@ pub mod layout;
 pub mod report;
 pub mod results;
 mod sniff;
+mod whole;
 
 pub use self::sniff::{Media, NotMedia, sniff};
+pub use self::whole::is_cut_off;

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::domain::credits::Credits;
+use crate::domain::drift;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::ledger::{Movement, Totals};
@@ -59,8 +60,8 @@ pub struct Report {
     failed: Vec<Listed>,
     in_doubt: Vec<Listed>,
     late: Vec<Listed>,
-    /// Jobs whose charge differs from their plan.
-    price_differs: Vec<Listed>,
+    /// Jobs that were charged or made otherwise than planned.
+    drift: Vec<Listed>,
 }
 
 impl Report {
@@ -74,7 +75,7 @@ impl Report {
             failed: Vec::new(),
             in_doubt: Vec::new(),
             late: Vec::new(),
-            price_differs: Vec::new(),
+            drift: Vec::new(),
         }
     }
 
@@ -94,10 +95,8 @@ impl Report {
         if is_late(job) {
             list(&mut self.late, spec, "finished after its deadline".to_owned());
         }
-        let paid = job.books.charged + job.books.waived;
-        let has_paid = matches!(job.state, State::Succeeded { .. } | State::Fetching { .. });
-        if let Some(price) = spec.order.price.filter(|price| has_paid && *price != paid) {
-            list(&mut self.price_differs, spec, format!("planned {}, charged {}", price.0, paid.0));
+        for drift in drift::of(&spec.order, job) {
+            list(&mut self.drift, spec, drift.to_string());
         }
     }
 

@@ -78,6 +78,13 @@ impl<'a> ResultLine<'a> {
     }
 }
 
+impl ResultLine<'_> {
+    /// What went wrong, where something did.
+    pub fn error(&self) -> Option<&Fault> {
+        self.error
+    }
+}
+
 const CSV_COLUMNS: [&str; 19] = [
     "id",
     "batch",

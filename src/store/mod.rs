@@ -109,7 +109,7 @@ pub enum StoreError {
         detail: String,
     },
     /// The file system refused.
-    #[error("{} failed: {source}", .path.display())]
+    #[error("failed to use {}: {source}", .path.display())]
     Io {
         /// What was touched.
         path: PathBuf,

@@ -96,6 +96,10 @@ impl Conductor {
                 self.reset_faults(key);
                 self.learn(key, &reading, now);
                 self.apply(key, attempt, Event::Read(reading), now)?;
+                if self.has_no_results(key) {
+                    let fault = Fault::new("no_results", "the task succeeded and lists no result");
+                    return self.fetch_failed(key, attempt, FetchFault::Stale(fault), now);
+                }
                 None
             }
             ReadAnswer::Missing(fault) => {
@@ -127,15 +131,25 @@ impl Conductor {
         now: Now,
     ) -> Result<(), ConductorError> {
         self.fetching = self.fetching.saturating_sub(1);
-        let Some(faults) = self.effect_ended(key) else { return Ok(()) };
-        let fault = match outcome {
-            Ok(files) => {
-                self.apply(key, attempt, Event::Fetched(files), now)?;
-                return Ok(());
-            }
-            Err(fault) => fault,
-        };
-        self.count_fault(key);
+        if self.effect_ended(key).is_none() {
+            return Ok(());
+        }
+        match outcome {
+            Ok(files) => self.apply(key, attempt, Event::Fetched(files), now),
+            Err(fault) => self.fetch_failed(key, attempt, fault, now),
+        }
+    }
+
+    fn fetch_failed(
+        &mut self,
+        key: JobKey,
+        attempt: Attempt,
+        fault: FetchFault,
+        now: Now,
+    ) -> Result<(), ConductorError> {
+        let Some(open) = self.jobs.get_mut(&key) else { return Ok(()) };
+        let faults = open.fetch_faults;
+        open.fetch_faults = faults.saturating_add(1);
         let (fault, lasting, stale) = match fault {
             FetchFault::Stale(fault) => (fault, false, true),
             FetchFault::Passing(fault) => (fault, false, false),
@@ -171,6 +185,12 @@ impl Conductor {
         if matches!(reading.status, TaskStatus::Failed | TaskStatus::Canceled) {
             open.task_since = None;
         }
+    }
+
+    /// Whether a job's task has succeeded and shows nothing to download.
+    fn has_no_results(&self, key: JobKey) -> bool {
+        let state = self.jobs.get(&key).map(|open| &open.record.job.state);
+        matches!(state, Some(State::Fetching { urls, .. }) if urls.is_empty())
     }
 
     /// Forgets a job's links, so that its task is read again for fresh ones.

@@ -21,6 +21,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+pub use self::overview::batch_overview;
 pub use self::words::{
     BatchOverview, ConductorError, Effect, FetchFault, FetchOrder, Input, Settings, SpooledRow, Standstill,
     Turn,
@@ -80,6 +81,8 @@ struct OpenJob {
     due: Option<Tick>,
     /// Faults in a row, of whatever is being tried.
     faults: u32,
+    /// Downloads in a row that failed; fresh links alone are no progress.
+    fetch_faults: u32,
     /// When it is overdue.
     deadline: Option<Timestamp>,
     /// When its present task was first seen by this process.
@@ -88,7 +91,16 @@ struct OpenJob {
 
 impl OpenJob {
     fn new(record: JobRecord, spec: Arc<JobSpec>) -> OpenJob {
-        OpenJob { record, spec, busy: false, due: None, faults: 0, deadline: None, task_since: None }
+        OpenJob {
+            record,
+            spec,
+            busy: false,
+            due: None,
+            faults: 0,
+            fetch_faults: 0,
+            deadline: None,
+            task_since: None,
+        }
     }
 }
 

@@ -368,6 +368,41 @@ fn broken_links_are_renewed_by_reading_the_task() {
 }
 
 #[test]
+fn fresh_links_that_never_work_are_given_up() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
+    let mut fetches = 1;
+    while stage.ended.is_empty() {
+        let stale = Err(FetchFault::Stale(fault("not_media")));
+        stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), stale)]);
+        if stage.pass(Millis::from_secs(300)).turn(vec![]) == "read 0#1" {
+            assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+            fetches += 1;
+        }
+        assert!(fetches < 100, "it never ends");
+    }
+    assert_eq!((stage.ended.join(""), fetches), ("job-0 failed".to_owned(), 8));
+    assert_eq!(stage.batch.totals.spent, Credits(10), "it was paid for");
+}
+
+#[test]
+fn a_success_without_results_is_given_up() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    let nothing = || ReadAnswer::Task(TaskReading { urls: vec![], ..reading("success") });
+    let mut reads = 0;
+    while stage.ended.is_empty() {
+        assert!(reads < 100, "it never ends");
+        assert_eq!(stage.pass(Millis::from_secs(300)).turn(vec![]), "read 0#1");
+        assert_eq!(stage.read(0, nothing()), "");
+        reads += 1;
+    }
+    assert_eq!((stage.ended.join(""), reads), ("job-0 failed".to_owned(), 8));
+}
+
+#[test]
 fn a_budget_parks_what_does_not_fit() {
     let mut stage = Stage::of(3);
     stage.batch.policy.budget = Some(Credits(25));
@@ -479,4 +514,19 @@ fn a_day_budget_resumes_at_midnight() {
     assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::DayBudget)));
     assert!(stage.conductor.watches_the_calendar());
     assert_eq!(stage.pass(Millis(86_400_000)).turn(vec![]), "post 1#1");
+}
+
+#[test]
+fn a_charge_that_differs_pauses_the_batch_when_its_policy_says_so() {
+    let mut stage =
+        Stage::with(3, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
+    stage.batch.policy.on_drift = Some(crate::domain::manifest::row::OnDrift::Pause);
+    stage.batch.policy.budget = Some(Credits(100));
+    stage.conductor.take_batch(stage.batch.clone());
+    assert_eq!(stage.turn(vec![]), "post 0#1");
+    let dear = TaskReading { charged: Credits(PRICE * 2), ..reading("success") };
+    assert_eq!(stage.posted(0, PostAnswer::Task(dear)), "fetch 0#1", "what is paid for is collected");
+    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    assert_eq!(stage.batch.paused, Some(crate::store::Pause::Drift));
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Paused)));
 }

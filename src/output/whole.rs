@@ -1,0 +1,131 @@
+//! Whether a downloaded file is all there, as far as its own structure tells.
+//!
+//! A host may serve the beginning of a file under headers that agree with it. Only what a file says of
+//! itself shows that: nothing is refused on mere suspicion, since it was paid for.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// Parts of a file that are looked at; one with more is taken as it is.
+const PARTS_MAX: usize = 100_000;
+
+/// Whether the file says itself that more should follow.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn is_cut_off(path: &Path, content_type: &str) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let found = match content_type {
+        "image/png" => png(&mut file, length),
+        "audio/wav" | "audio/x-wav" | "image/webp" => riff(&mut file, length),
+        "video/mp4" | "video/quicktime" | "audio/mp4" | "audio/m4a" | "audio/x-m4a" => mp4(&mut file, length),
+        _ => Ok(false),
+    };
+    match found {
+        // It ends within a part's heading.
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(true),
+        other => other,
+    }
+}
+
+/// Chunks up to `IEND`, each with its length, a name and a checksum.
+fn png(file: &mut File, length: u64) -> io::Result<bool> {
+    const SIGNATURE_BYTES: u64 = 8;
+    let mut at = SIGNATURE_BYTES;
+    for _ in 0..PARTS_MAX {
+        let [size, name] = words_at(file, at)?;
+        at += u64::from(u32::from_be_bytes(size)) + 12;
+        if at > length {
+            return Ok(true);
+        }
+        if name == *b"IEND" {
+            return Ok(false);
+        }
+    }
+    Ok(false)
+}
+
+/// `RIFF` and the length of all that follows.
+fn riff(file: &mut File, length: u64) -> io::Result<bool> {
+    /// What writers put there that do not know the length yet lies at or above this.
+    const UNKNOWN: u32 = 0x7fff_0000;
+    let [_, size] = words_at(file, 0)?;
+    let size = u32::from_le_bytes(size);
+    Ok(size < UNKNOWN && u64::from(size) + 8 > length)
+}
+
+/// Boxes, each with its length and a name, among them the index that no player can do without.
+fn mp4(file: &mut File, length: u64) -> io::Result<bool> {
+    let mut at = 0;
+    let mut has_index = false;
+    for _ in 0..PARTS_MAX {
+        let [size, name] = words_at(file, at)?;
+        has_index |= name == *b"moov" || name == *b"moof";
+        let size = match u32::from_be_bytes(size) {
+            // To the end of the file.
+            0 => length - at,
+            1 => {
+                let [high, low] = words_at(file, at + 8)?;
+                u64::from(u32::from_be_bytes(high)) << 32 | u64::from(u32::from_be_bytes(low))
+            }
+            size => u64::from(size),
+        };
+        // No box is that small: whatever this is, it is not for us to judge.
+        if size < 8 {
+            return Ok(false);
+        }
+        at = at.saturating_add(size);
+        if at >= length {
+            return Ok(at > length || !has_index);
+        }
+    }
+    Ok(false)
+}
+
+/// Two words of four bytes.
+fn words_at(file: &mut File, at: u64) -> io::Result<[[u8; 4]; 2]> {
+    let mut words = [[0; 4]; 2];
+    file.seek(SeekFrom::Start(at))?;
+    for word in &mut words {
+        file.read_exact(word)?;
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\x02IDATxxCRC_\0\0\0\0IENDCRC_";
+    const WAV: &[u8] = b"RIFF\x0c\0\0\0WAVEdata\0\0\0\0";
+    const MP4: &[u8] = b"\0\0\0\x0cftypisom\0\0\0\x01mdat\0\0\0\0\0\0\0\x12xx\0\0\0\x08moov";
+
+    fn check(content_type: &str, bytes: &[u8]) -> bool {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, bytes).unwrap();
+        is_cut_off(&path, content_type).unwrap()
+    }
+
+    #[test]
+    fn whole_files_are_whole_and_cut_ones_are_cut_wherever_the_cut_is() {
+        for (content_type, whole) in [("image/png", PNG), ("audio/x-wav", WAV), ("video/mp4", MP4)] {
+            assert!(!check(content_type, whole), "{content_type}");
+            for length in 0..whole.len() {
+                assert!(check(content_type, &whole[..length]), "{content_type} cut at {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_tells_nothing_is_left_alone() {
+        assert!(!check("audio/mpeg", b"\xff\xfb"));
+        assert!(!check("audio/x-wav", b"RIFF\xff\xff\xff\xffWAVEdata"), "a length that nobody knew");
+        assert!(!check("video/mp4", b"\0\0\0\x08moov\0\0\0\0mdat and on to the end"));
+        assert!(!check("video/mp4", b"\0\0\0\x03what"));
+        let with_a_tail = [PNG, b"and more"].concat();
+        assert!(!check("image/png", &with_a_tail));
+    }
+}
