@@ -40,7 +40,8 @@ async fn a_run_as_planned_has_no_drift() {
 async fn another_model_is_told() {
     let faults = "[[rules]]\neffect = { do = \"other-model\", model = \"house-understudy\" }\n";
     let line = result_of(faults).await;
-    let expected = json!([{"field": "model", "planned": "house-c1", "actual": "house-understudy"}]);
+    let expected =
+        json!([{"field": "model", "planned": "house-c1", "actual": "house-understudy/text-to-video"}]);
     assert_eq!(line["drift"], expected);
-    assert_eq!(line["model"], "house-understudy");
+    assert_eq!(line["model"], "house-understudy/text-to-video");
 }
