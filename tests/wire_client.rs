@@ -18,10 +18,11 @@ const NOT_KNOWABLE: [&str; 2] = ["prohibited wording", "prohibited wording comes
 
 /// Accepted by the service and refused by the plan, on purpose: it would silently make something else,
 /// or fail after it was charged.
-const REFUSED_FOR_SAFETY: [&str; 3] = [
+const REFUSED_FOR_SAFETY: [&str; 4] = [
     "others replace an unrecognised quality",
     "others replace an unrecognised aspect ratio",
     "a source longer than model-g-omni takes fails at the provider and is refunded",
+    "a source longer than model-g-omni-video takes fails at the provider and is refunded",
 ];
 
 /// Accepted without a price: nothing in the document says what exact pixels cost.

@@ -2,8 +2,11 @@
 //!
 //! Accepted rows lie in append-only files of checksummed lines, and each carries the fingerprint
 //! that names its batch, too. So what a state has can be read beside the process that holds it, and
-//! nothing is locked, recovered or changed by looking. A last line that is cut off is being written
-//! at this moment, or was never acknowledged.
+//! nothing is locked, recovered or changed by looking.
+//!
+//! What the database acknowledged is not known from outside. A last line that is cut off is being
+//! written at this moment, or was left by a process that was killed, and does not count; whole rows
+//! that such a process left unacknowledged do count until the next run takes them up again.
 
 use std::fs;
 use std::io;

@@ -42,8 +42,14 @@ fn unfit(text: &str) -> Option<String> {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => {
             Some(format!("is a {}: address", url.scheme()))
         }
+        // The parser mends what the service does not: `https:example.com`.
+        Ok(_) if !has_slashes(text) => Some("has no // after its scheme".to_owned()),
         Ok(_) => None,
     }
+}
+
+fn has_slashes(text: &str) -> bool {
+    text.split_once(':').is_some_and(|(_, rest)| rest.starts_with("//"))
 }
 
 /// Options without nulls and empty lists, which mean the same as leaving them out.

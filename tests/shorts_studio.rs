@@ -1,0 +1,65 @@
+//! Shorts Studio from manifest to file: polled where it is polled, and sent once whatever happens.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::process::Command;
+
+use callsheet::emulator::{self, Faults};
+use serde_json::{Value, json};
+
+/// Runs one job, twice, against an emulator with these faults: exit codes, the line of the results, and
+/// the credits that are gone.
+async fn run_twice(faults: &str) -> (Vec<i32>, Value, u64) {
+    const CREDITS: u64 = 1000;
+    let dir = tempfile::tempdir().unwrap();
+    let job =
+        json!([{"id": "short", "kind": "shorts-studio", "max_credits": 100, "options": {"taskId": "t"}}]);
+    fs::write(dir.path().join("m.json"), job.to_string()).unwrap();
+    fs::write(dir.path().join("callsheet.toml"), "[poll]\nmin = \"50ms\"\nmax = \"100ms\"\n").unwrap();
+    let options = emulator::Options {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        speed: 200.0,
+        credits: CREDITS,
+        faults: Some(Faults::parse(faults).unwrap()),
+        ..emulator::Options::default()
+    };
+    let service = emulator::start(options).await.unwrap();
+    let call = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_callsheet"));
+        command.args(arguments).args(["--base-url", &service.base_url()]).current_dir(dir.path());
+        command.env_clear().env("CALLSHEET_API_KEY", emulator::DEFAULT_API_KEY);
+        tokio::task::spawn_blocking(move || command.output().unwrap())
+    };
+    let mut codes = Vec::new();
+    for _ in 0..2 {
+        codes.push(call(&["run", "m.json"]).await.unwrap().status.code().unwrap());
+    }
+    let balance = call(&["credits", "--json"]).await.unwrap().stdout;
+    let balance: Value = serde_json::from_slice(&balance).unwrap();
+    service.stop().await;
+    let line = fs::read_to_string(dir.path().join("output/m/results.jsonl")).unwrap();
+    let gone = CREDITS - balance["balance_credits"].as_u64().unwrap();
+    (codes, serde_json::from_str(&line).unwrap(), gone)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_is_made_and_its_charge_is_known() {
+    let (codes, line, gone) = run_twice("").await;
+    assert_eq!(codes, [0, 0]);
+    assert_eq!((&line["state"], &line["charged_credits"]), (&json!("succeeded"), &json!(gone)));
+    assert_eq!(line["files"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_outcome_waits_for_a_person_and_is_not_sent_again() {
+    let faults = "[[rules]]\non = \"create\"\neffect = { do = \"drop\", when = \"after\" }\n";
+    let (codes, line, gone) = run_twice(faults).await;
+    assert_eq!(codes, [7, 7]);
+    assert_eq!(line["state"], "in_doubt");
+    assert_eq!(line["attempts"], 1);
+    // The service took the one request that it never answered.
+    assert!((1..=100).contains(&gone), "{gone}");
+    let once = run_twice("").await.2;
+    assert_eq!(gone, once, "charged once");
+}
