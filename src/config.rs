@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use crate::domain::credits::Credits;
+use crate::domain::quote::{AccountPlan, Finding, Rules, RulesExtension};
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 use crate::output::layout::{self, Layout};
@@ -58,6 +59,8 @@ pub struct Config {
     pub budget: Budget,
     /// How outputs are stored.
     pub output: OutputConfig,
+    /// What the service's document says of models and its catalogs do not, for more model ids.
+    pub rules: RulesExtension,
 }
 
 /// `[service]`
@@ -68,6 +71,8 @@ pub struct ServiceConfig {
     pub base_url: Option<Url>,
     /// File with the API key.
     pub api_key_file: Option<PathBuf>,
+    /// The account's plan: decides which allowances a plan of manifests shows.
+    pub plan: AccountPlan,
     /// Part of every idempotency key: two installations that share an account and batch names, and
     /// must not share jobs, have different ones.
     pub key_namespace: String,
@@ -84,6 +89,7 @@ impl Default for ServiceConfig {
         ServiceConfig {
             base_url: None,
             api_key_file: None,
+            plan: AccountPlan::Unknown,
             key_namespace: String::new(),
             connect_timeout: secs(10),
             request_timeout: secs(60),
@@ -275,6 +281,9 @@ pub enum ConfigError {
         /// What is wrong, and what would be accepted.
         message: String,
     },
+    /// `[rules]` contradicts itself.
+    #[error("{}", listed(.0))]
+    Rules(Vec<Finding>),
     /// A value is out of its range.
     #[error("{key}: {message}")]
     Value {
@@ -283,6 +292,12 @@ pub enum ConfigError {
         /// What is wrong, and what would be accepted.
         message: String,
     },
+}
+
+/// `rules.models.a.like: ...; rules.models.b.inputs: ...`
+fn listed(findings: &[Finding]) -> String {
+    let each = findings.iter().map(|finding| format!("rules.{}: {}", finding.field, finding.message));
+    each.collect::<Vec<_>>().join("; ")
 }
 
 /// Where a configuration is looked for when none is named.
@@ -332,7 +347,16 @@ impl Config {
         if self.retry.attempts == 0 {
             return wrong("retry.attempts", "found 0; at least 1 is accepted");
         }
-        self.layout().map(drop)
+        self.layout()?;
+        self.rules().map(drop)
+    }
+
+    /// The rules of all models: the document's, and those of `[rules]` beside or in place of them.
+    ///
+    /// # Errors
+    /// A `like` that names no built-in id, and limits that nothing can satisfy.
+    pub fn rules(&self) -> Result<Rules, ConfigError> {
+        Rules::builtin().extended(self.rules.clone()).map_err(ConfigError::Rules)
     }
 
     /// The layout of output files.
@@ -431,6 +455,42 @@ mod tests {
         );
         assert_eq!(error("[limits]\nin_flight = 0"), "limits.in_flight: found 0; at least 1 is accepted");
         assert!(error("[output]\nlayout = \"{job}.{ext}\"").contains("a layout begins with {batch}/"));
+    }
+
+    #[test]
+    fn real_model_ids_borrow_the_rules_of_the_documents_stand_ins() {
+        let text = r#"
+            [service]
+            plan = "ultra"
+            [rules]
+            prohibited = ["lookalike"]
+            [rules.models."vendor/real-1"]
+            like = "model-s-2-0"
+            inputs.image-to-video = { images = [1, 4] }
+        "#;
+        let config = Config::parse(text, Path::new("x")).unwrap();
+        assert_eq!(config.service.plan, AccountPlan::Ultra);
+        let rules = config.rules().unwrap();
+        let model = rules.model("vendor/real-1").unwrap();
+        assert_eq!(model.billed_source_seconds_max, Some(15));
+        assert_eq!(model.inputs["image-to-video"].images.max, 4);
+        assert_eq!(model.inputs["frames-to-video"].images.min, 2);
+    }
+
+    #[test]
+    fn rules_that_make_no_sense_are_named() {
+        assert_eq!(
+            error(
+                "[rules.models.a]\nlike = \"b\"\n[rules.models.c.inputs.image-to-video]\nimages = [2, 1]\n"
+            ),
+            "rules.models.a.like: \"b\" is not a model id of the built-in table; \
+             rules.models.c.inputs.image-to-video.images: [2, 1] holds no number; the lesser comes first"
+        );
+        assert_eq!(
+            error("[rules.models.a]\nlkie = \"model-r\"\n"),
+            "callsheet.toml:2: unknown key `lkie`: did you mean `like`?"
+        );
+        assert!(error("[service]\nplan = \"gold\"\n").contains("expected one of `none`, `pro`, `ultra`"));
     }
 
     #[test]

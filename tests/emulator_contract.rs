@@ -1,86 +1,14 @@
 //! The emulator, spoken to over real HTTP, against the service's document.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
-use std::path::Path;
+mod emulator_bench;
+
 use std::time::Duration;
 
-use callsheet::emulator::{DEFAULT_API_KEY, Emulator, Faults, Options, Plan, READY_PLANS, start};
-use reqwest::{Client, Method, Response, StatusCode};
+use callsheet::emulator::{DEFAULT_API_KEY, Options, Plan};
+use emulator_bench::{Bench, json_of, quick, standing_still, video};
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-
-/// An emulator and a client with its key.
-struct Bench {
-    emulator: Emulator,
-    client: Client,
-}
-
-fn quick() -> Options {
-    Options { speed: 10_000.0, credits: 1_000, ..Options::default() }
-}
-
-fn standing_still() -> Options {
-    Options { manual_clock: true, ..quick() }
-}
-
-fn faulty(plan: &str) -> Options {
-    Options { faults: Some(Faults::parse(plan).unwrap()), ..quick() }
-}
-
-impl Bench {
-    async fn new(options: Options) -> Self {
-        let client = Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .build()
-            .unwrap();
-        Self { emulator: start(options).await.unwrap(), client }
-    }
-
-    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.client.request(method, format!("{}{path}", self.emulator.base_url()))
-    }
-
-    async fn post_with_key(&self, path: &str, key: &str, body: &Value) -> reqwest::Result<Response> {
-        let request = self.request(Method::POST, path).bearer_auth(DEFAULT_API_KEY);
-        request.header("Idempotency-Key", key).json(body).send().await
-    }
-
-    async fn post(&self, path: &str, body: &Value) -> (StatusCode, Value) {
-        let response =
-            self.request(Method::POST, path).bearer_auth(DEFAULT_API_KEY).json(body).send().await.unwrap();
-        (response.status(), response.json().await.unwrap())
-    }
-
-    async fn get(&self, path: &str) -> (StatusCode, Value) {
-        let response = self.request(Method::GET, path).bearer_auth(DEFAULT_API_KEY).send().await.unwrap();
-        (response.status(), response.json().await.unwrap())
-    }
-
-    async fn finished(&self, id: &Value) -> Value {
-        for _ in 0..2_000 {
-            let (_, body) = self.get(&format!("/api/v1/tasks/{}", id.as_str().unwrap())).await;
-            if !["pending", "processing"].contains(&body["data"]["status"].as_str().unwrap()) {
-                return body["data"].clone();
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-        panic!("task {id} did not finish");
-    }
-
-    async fn balance(&self) -> u64 {
-        self.get("/api/v1/credits").await.1["data"]["remainingCredits"].as_u64().unwrap()
-    }
-}
-
-fn video() -> Value {
-    json!({"model": "house-c1", "prompt": "a boat"})
-}
-
-async fn json_of(response: reqwest::Result<Response>) -> (StatusCode, Value) {
-    let response = response.unwrap();
-    (response.status(), response.json().await.unwrap())
-}
 
 #[tokio::test]
 async fn a_video_is_created_polled_and_downloaded_from_another_origin() {
@@ -278,43 +206,6 @@ async fn allowances_cover_a_day_and_begin_again_with_the_next() {
 }
 
 #[tokio::test]
-async fn everything_survives_a_restart_on_another_port() {
-    let dir = tempfile::tempdir().unwrap();
-    let options = || Options { state_dir: Some(dir.path().to_owned()), ..standing_still() };
-    let bench = Bench::new(options()).await;
-    let (_, body) = json_of(bench.post_with_key("/api/v1/videos", "k", &video()).await).await;
-    let id = body["data"]["id"].clone();
-    bench.emulator.advance(Duration::from_secs(1));
-    let old_media = bench.emulator.media_url();
-    bench.emulator.stop().await;
-
-    let bench = Bench::new(options()).await;
-    let (_, again) = json_of(bench.post_with_key("/api/v1/videos", "k", &video()).await).await;
-    assert_eq!((&again["data"]["id"], bench.balance().await), (&id, 990));
-    bench.emulator.advance(Duration::from_secs(100));
-    let task = bench.finished(&id).await;
-    let url = task["taskUrls"][0].as_str().unwrap();
-    assert!(url.starts_with(&bench.emulator.media_url()) && !url.starts_with(&old_media));
-    assert_eq!(bench.client.get(url).send().await.unwrap().status(), 200);
-    let audit = bench.emulator.audit();
-    assert_eq!((&audit["totals"]["tasks"], &audit["totals"]["replays"]), (&json!(1), &json!(1)));
-}
-
-#[tokio::test]
-async fn a_creation_is_on_disk_before_its_answer() {
-    let dir = tempfile::tempdir().unwrap();
-    let bench = Bench::new(Options { state_dir: Some(dir.path().to_owned()), ..quick() }).await;
-    for n in 0..5 {
-        let (_, body) =
-            json_of(bench.post_with_key("/api/v1/videos", &format!("key-{n}"), &video()).await).await;
-        let journal = std::fs::read_to_string(dir.path().join("emulator.jsonl")).unwrap();
-        assert!(
-            journal.contains(body["data"]["id"].as_str().unwrap()) && journal.contains(&format!("key-{n}"))
-        );
-    }
-}
-
-#[tokio::test]
 async fn media_have_ranges_and_etags_and_refuse_keys() {
     let bench = Bench::new(quick()).await;
     let (_, body) = bench.post("/api/v1/images", &json!({"model": "gi-2", "prompt": "x"})).await;
@@ -390,108 +281,6 @@ async fn any_bytes_are_answered_with_a_documented_error_and_never_charged() {
 }
 
 #[tokio::test]
-async fn a_connection_dropped_after_processing_keeps_its_task_and_the_key_finds_it() {
-    let plan = "[[rules]]\non = 'create'\ntimes = 1\neffect = { do = 'drop', when = 'after' }";
-    let bench = Bench::new(faulty(plan)).await;
-    assert!(bench.post_with_key("/api/v1/videos", "k", &video()).await.is_err());
-    let (status, body) = json_of(bench.post_with_key("/api/v1/videos", "k", &video()).await).await;
-    assert_eq!((status.as_u16(), bench.balance().await), (200, 990));
-    bench.finished(&body["data"]["id"]).await;
-}
-
-#[tokio::test]
-async fn a_connection_dropped_before_processing_creates_nothing() {
-    let plan = "[[rules]]\non = 'create'\neffect = { do = 'drop', when = 'before' }";
-    let bench = Bench::new(faulty(plan)).await;
-    assert!(bench.post_with_key("/api/v1/videos", "k", &video()).await.is_err());
-    assert_eq!((bench.balance().await, &bench.emulator.audit()["totals"]["tasks"]), (1_000, &json!(0)));
-}
-
-#[tokio::test]
-async fn a_client_that_gives_up_is_charged_all_the_same() {
-    let plan = "[[rules]]\non = 'create'\ntimes = 1\neffect = { do = 'delay', ms = 400, when = 'after' }";
-    let bench = Bench::new(faulty(plan)).await;
-    let request = bench.request(Method::POST, "/api/v1/videos").bearer_auth(DEFAULT_API_KEY);
-    let sent = request
-        .header("Idempotency-Key", "k")
-        .json(&video())
-        .timeout(Duration::from_millis(100))
-        .send()
-        .await;
-    assert!(sent.unwrap_err().is_timeout());
-    let (_, body) = json_of(bench.post_with_key("/api/v1/videos", "k", &video()).await).await;
-    assert_eq!((&body["data"]["costCredits"], bench.balance().await), (&json!(10), 990));
-}
-
-#[tokio::test]
-async fn foreign_answers_come_with_the_asked_status_and_body() {
-    let bench = Bench::new(quick()).await;
-    for (effect, status, starts) in [
-        (json!({"do": "answer", "status": 429, "retry_after_s": 7}), 429, "{\"code\":-1"),
-        (json!({"do": "answer", "status": 502, "body": "html"}), 502, "<!doctype"),
-        (json!({"do": "answer", "status": 200, "body": "broken-json"}), 200, "{\"code\": 0"),
-        (json!({"do": "answer", "status": 401}), 401, "{\"code\":-1001"),
-    ] {
-        bench.post("/emulator/faults", &json!({"rules": [{"on": "poll", "effect": effect}]})).await;
-        let response = bench.request(Method::GET, "/api/v1/tasks/x").send().await.unwrap();
-        assert_eq!(response.status(), status);
-        if status == 429 {
-            assert_eq!(response.headers()["retry-after"], "7");
-        }
-        assert!(response.text().await.unwrap().starts_with(starts));
-    }
-}
-
-#[tokio::test]
-async fn submissions_that_fail_carry_their_task() {
-    let bench = Bench::new(quick()).await;
-    for (effect, status, kind, ends) in [
-        (json!({"do": "fail-at-submission"}), 500, "internal_error", "failed"),
-        (json!({"do": "unknown-outcome"}), 500, "internal_error", "success"),
-        (json!({"do": "unknown-outcome", "ending": "failed"}), 500, "internal_error", "failed"),
-        (json!({"do": "reject-at-submission", "reason": "no"}), 400, "invalid_request", "failed"),
-        (json!({"do": "content-rejected", "with_task": true}), 400, "content_rejected", "failed"),
-    ] {
-        bench.post("/emulator/faults", &json!({"rules": [{"effect": effect}]})).await;
-        let (answered, body) = bench.post("/api/v1/videos", &video()).await;
-        assert_eq!((answered.as_u16(), &body["error"]["type"]), (status, &json!(kind)));
-        assert_eq!(bench.finished(&body["error"]["task_id"]).await["status"], ends);
-    }
-    assert_eq!(bench.balance().await, 990);
-}
-
-#[tokio::test]
-async fn downloads_can_be_truncated_empty_html_redirected_and_expired() {
-    let bench = Bench::new(quick()).await;
-    let (_, body) = bench.post("/api/v1/images", &json!({"model": "gi-2", "prompt": "x"})).await;
-    let url = bench.finished(&body["data"]["id"]).await["taskUrls"][0].as_str().unwrap().to_owned();
-    let fetch = async |effect: Value| {
-        bench.post("/emulator/faults", &json!({"rules": [{"on": "download", "effect": effect}]})).await;
-        bench.client.get(&url).send().await.unwrap()
-    };
-    let cut = fetch(json!({"do": "truncated-download", "keep_percent": 50})).await;
-    assert!(cut.content_length().unwrap() > 0 && cut.bytes().await.is_err());
-    let short = fetch(json!({"do": "short-download", "keep_percent": 50})).await;
-    assert!(!short.bytes().await.unwrap().is_empty());
-    assert!(fetch(json!({"do": "empty-download"})).await.bytes().await.unwrap().is_empty());
-    assert_eq!(fetch(json!({"do": "html-download"})).await.headers()["content-type"], "text/html");
-    let moved = fetch(json!({"do": "redirected-download"})).await;
-    assert_eq!(moved.status(), 302);
-    let there = format!("{}{}", bench.emulator.media_url(), moved.headers()["location"].to_str().unwrap());
-    assert_eq!(bench.client.get(there).send().await.unwrap().status(), 200);
-
-    bench.post("/emulator/faults", &json!({"rules": [{"effect": {"do": "urls-expire", "ms": 1000}}]})).await;
-    let (_, body) = bench.post("/api/v1/images", &json!({"model": "gi-2", "prompt": "x"})).await;
-    let task = bench.finished(&body["data"]["id"]).await;
-    let url = task["taskUrls"][0].as_str().unwrap();
-    assert_eq!(bench.client.get(url).send().await.unwrap().status(), 200);
-    bench.emulator.advance(Duration::from_secs(2));
-    assert_eq!(bench.client.get(url).send().await.unwrap().status(), 403);
-    let renewed = bench.finished(&task["id"]).await["taskUrls"][0].as_str().unwrap().to_owned();
-    assert_eq!(bench.client.get(renewed).send().await.unwrap().status(), 200);
-}
-
-#[tokio::test]
 async fn shorts_studio_is_202_while_it_runs_and_its_errors_are_bare() {
     let bench = Bench::new(standing_still()).await;
     let bare = bench.request(Method::POST, "/api/v1/shorts-studio").json(&json!({})).send().await.unwrap();
@@ -505,17 +294,6 @@ async fn shorts_studio_is_202_while_it_runs_and_its_errors_are_bare() {
     bench.emulator.advance(Duration::from_secs(600));
     let (status, body) = bench.get(&path).await;
     assert_eq!((status.as_u16(), &body["data"]["status"]), (200, &json!("success")));
-}
-
-#[tokio::test]
-async fn a_second_emulator_on_one_state_directory_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let options = || Options { state_dir: Some(dir.path().to_owned()), ..quick() };
-    let first = start(options()).await.unwrap();
-    assert!(start(options()).await.is_err());
-    first.stop().await;
-    start(options()).await.unwrap().stop().await;
-    assert!(Path::new(dir.path()).join("emulator.jsonl").exists());
 }
 
 #[tokio::test]
@@ -534,131 +312,4 @@ async fn the_openapi_description_names_exactly_what_is_served() {
     let yaml = bench.request(Method::GET, "/api/openapi.yaml").send().await.unwrap();
     assert_eq!(yaml.headers()["content-type"], "application/yaml");
     assert!(yaml.text().await.unwrap().contains("\n\"openapi\": \"3.1.0\"\n"));
-}
-
-/// A client that does what the document tells it to, in each weather that ships.
-#[tokio::test]
-async fn a_careful_client_pays_once_for_each_success_in_any_weather() {
-    for plan in READY_PLANS {
-        pay_once_for_each_success(plan).await;
-    }
-}
-
-async fn pay_once_for_each_success(plan: &str) {
-    let faults = Some(Faults::load(plan).unwrap());
-    let bench =
-        Bench::new(Options { faults, credits: 100_000, speed: f64::INFINITY, ..Options::default() }).await;
-    let mut succeeded = 0;
-    for job in 0..60 {
-        for attempt in 0..20 {
-            let key = format!("job-{job}-{attempt}");
-            if settle(&bench, &key).await {
-                succeeded += 1;
-                break;
-            }
-        }
-    }
-    bench.emulator.set_faults(Faults::default());
-    let totals = bench.emulator.audit()["totals"].clone();
-    let net = totals["charged_credits"].as_u64().unwrap() - totals["refunded_credits"].as_u64().unwrap();
-    assert_eq!((succeeded, net, bench.balance().await), (60, 600, 99_400));
-    assert_eq!(totals["replays"].as_u64().unwrap() > 0, plan != "calm");
-}
-
-/// Post under one key until the service says what became of it; true when it succeeded.
-async fn settle(bench: &Bench, key: &str) -> bool {
-    for _ in 0..200 {
-        let Ok(answer) = bench.post_with_key("/api/v1/videos", key, &video()).await else { continue };
-        let Ok(body) = answer.json::<Value>().await else { continue };
-        let id = [&body["data"]["id"], &body["error"]["task_id"]].into_iter().find_map(Value::as_str);
-        let Some(id) = id else { continue };
-        loop {
-            let polled =
-                bench.request(Method::GET, &format!("/api/v1/tasks/{id}")).bearer_auth(DEFAULT_API_KEY);
-            let Ok(answer) = polled.send().await else { continue };
-            let Ok(body) = answer.json::<Value>().await else { continue };
-            match body["data"]["status"].as_str() {
-                Some("success") => return true,
-                Some("failed" | "canceled") => return false,
-                _ => {}
-            }
-        }
-    }
-    panic!("{key} was never settled");
-}
-
-/// The death of the process at any moment leaves a prefix of the journal: whatever it is, it opens, and every
-/// key in it is still good.
-#[tokio::test]
-async fn any_prefix_of_the_journal_opens_and_agrees_with_itself() {
-    let dir = tempfile::tempdir().unwrap();
-    let plan = "[[rules]]\nevery = 3\neffect = { do = 'task-canceled' }";
-    let bench = Bench::new(Options { state_dir: Some(dir.path().to_owned()), ..faulty(plan) }).await;
-    for n in 0..6 {
-        bench.post_with_key("/api/v1/videos", &format!("key-{n}"), &video()).await.unwrap();
-    }
-    bench.emulator.stop().await;
-    let journal = std::fs::read(dir.path().join("emulator.jsonl")).unwrap();
-    for length in (0..journal.len()).step_by(29) {
-        let cut = tempfile::tempdir().unwrap();
-        std::fs::write(cut.path().join("emulator.jsonl"), &journal[..length]).unwrap();
-        let bench = Bench::new(Options { state_dir: Some(cut.path().to_owned()), ..quick() }).await;
-        bench.emulator.advance(Duration::from_secs(3_600));
-        let audit = bench.emulator.audit();
-        let (totals, tasks) = (&audit["totals"], audit["tasks"].as_array().unwrap());
-        let whole = journal[..length].iter().filter(|byte| **byte == b'\n').count();
-        assert_eq!(tasks.len(), whole.saturating_sub(1));
-        let net = totals["charged_credits"].as_u64().unwrap() - totals["refunded_credits"].as_u64().unwrap();
-        assert_eq!(totals["balance"].as_u64().unwrap() + net, 1_000);
-        for task in tasks {
-            let key = task["key"].as_str().unwrap();
-            let (_, body) = json_of(bench.post_with_key("/api/v1/videos", key, &video()).await).await;
-            assert_eq!(body["data"]["id"], task["id"]);
-        }
-    }
-}
-
-#[tokio::test]
-async fn the_audit_tells_a_patient_poller_from_a_hasty_one() {
-    let bench = Bench::new(Options { speed: 1.0, ..standing_still() }).await;
-    let (_, body) = bench.post("/api/v1/videos", &video()).await;
-    let path = format!("/api/v1/tasks/{}", body["data"]["id"].as_str().unwrap());
-    for pause_ms in [0, 5_000, 4_999, 6_000] {
-        bench.emulator.advance(Duration::from_millis(pause_ms));
-        bench.get(&path).await;
-    }
-    let audit = bench.emulator.audit();
-    assert_eq!((&audit["totals"]["polls"], &audit["totals"]["hasty_polls"]), (&json!(4), &json!(1)));
-    assert_eq!(audit["tasks"][0]["min_poll_interval_ms"], 4_999);
-}
-
-#[tokio::test]
-async fn under_a_manual_clock_a_synchronous_call_waits_for_the_step() {
-    let bench = Bench::new(Options { speed: 1.0, ..standing_still() }).await;
-    let body = json!({"prompt": "x"});
-    let call = bench.post("/api/v1/music", &body);
-    let step = async {
-        while bench.emulator.audit()["totals"]["tasks"] == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        assert_eq!(bench.emulator.audit()["tasks"][0]["status"], "processing");
-        bench.emulator.advance(Duration::from_secs(60));
-    };
-    let ((status, answer), ()) = tokio::join!(call, step);
-    assert_eq!((status.as_u16(), &answer["data"]["status"]), (200, &json!("success")));
-}
-
-#[tokio::test]
-async fn a_running_task_can_be_ended_by_hand_and_the_key_revoked() {
-    let bench = Bench::new(standing_still()).await;
-    let (_, body) = bench.post("/api/v1/videos", &video()).await;
-    let id = body["data"]["id"].as_str().unwrap();
-    let end = json!({"status": "failed", "error_code": "content_rejected"});
-    assert_eq!(bench.post(&format!("/emulator/tasks/{id}"), &end).await.0, 200);
-    assert_eq!(bench.get(&format!("/api/v1/tasks/{id}")).await.1["data"]["status"], "failed");
-    assert_eq!(bench.post(&format!("/emulator/tasks/{id}"), &end).await.0, 400);
-    assert_eq!(bench.balance().await, 1_000);
-    bench.post("/emulator/account", &json!({"key_valid": false})).await;
-    assert_eq!(bench.get("/api/v1/credits").await.0, 401);
-    assert_eq!(bench.post("/emulator/account", &json!({"key": 1})).await.0, 400);
 }

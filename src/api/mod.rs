@@ -7,6 +7,7 @@
 
 pub mod answer;
 mod download;
+pub mod studio;
 mod wire;
 
 use std::time::Duration;
@@ -14,12 +15,13 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Response, redirect, retry};
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use url::Url;
 
 pub use self::download::{DownloadError, Downloads, Opened};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{IdempotencyKey, TaskId};
+use crate::domain::job::Order;
 use crate::domain::request::Kind;
 use crate::domain::task::{PostAnswer, ReadAnswer};
 
@@ -97,36 +99,32 @@ impl Service {
     }
 
     /// Sends a creating POST, once.
-    pub async fn post(
-        &self,
-        kind: Kind,
-        body: &Map<String, Value>,
-        key: Option<&IdempotencyKey>,
-    ) -> PostAnswer {
+    pub async fn post(&self, order: &Order, key: Option<&IdempotencyKey>) -> PostAnswer {
+        let kind = order.kind;
         let timeout =
             if kind.renders_in_call() { self.options.render_timeout } else { self.options.request_timeout };
-        let mut request = self.request(Method::POST, kind.endpoint()).timeout(timeout).json(body);
+        let mut request = self.request(Method::POST, kind.endpoint()).timeout(timeout).json(&order.body);
         if let Some(key) = key {
             request = request.header("Idempotency-Key", key.as_str());
         }
-        match request.send().await {
+        match exchange(request).await {
             Err(error) => answer::post_not_answered(&error),
-            Ok(response) => match read_answer(response).await {
-                Err(error) => answer::post_not_answered(&error),
-                Ok(raw) => answer::of_post(&raw),
-            },
+            Ok(raw) if kind == Kind::ShortsStudio => studio::of_post(&raw, order.hold().unwrap_or_default()),
+            Ok(raw) => answer::of_post(&raw),
         }
     }
 
-    /// Reads a task.
-    pub async fn read_task(&self, task: &TaskId) -> ReadAnswer {
-        let request = self.request(Method::GET, &format!("/api/v1/tasks/{}", path_segment(&task.0)));
-        match request.send().await {
+    /// Reads the task that an order was given to.
+    pub async fn read_task(&self, order: &Order, task: &TaskId) -> ReadAnswer {
+        let is_studio = order.kind == Kind::ShortsStudio;
+        let path = match is_studio {
+            true => studio::poll_path(task),
+            false => format!("/api/v1/tasks/{}", path_segment(&task.0)),
+        };
+        match exchange(self.request(Method::GET, &path)).await {
             Err(error) => answer::read_not_answered(&error),
-            Ok(response) => match read_answer(response).await {
-                Err(error) => answer::read_not_answered(&error),
-                Ok(raw) => answer::of_read(&raw),
-            },
+            Ok(raw) if is_studio => studio::of_read(&raw, task, order.hold().unwrap_or_default()),
+            Ok(raw) => answer::of_read(&raw),
         }
     }
 
@@ -148,11 +146,7 @@ impl Service {
     }
 
     async fn ask(&self, path: &str) -> Result<Value, ServiceError> {
-        let response = self.request(Method::GET, path).send().await;
-        let raw = match response {
-            Ok(response) => read_answer(response).await,
-            Err(error) => Err(error),
-        };
+        let raw = exchange(self.request(Method::GET, path)).await;
         let raw = raw.map_err(|error| self.unreachable(path, &answer::describe(&error)))?;
         match answer::of_question(&raw) {
             Ok(data) => Ok(data),
@@ -209,6 +203,11 @@ pub struct RawAnswer {
     pub retry_after: Option<String>,
     /// The body, cut off at a bound far above any real answer.
     pub body: Vec<u8>,
+}
+
+/// Sends a request, once, and reads the answer to its end.
+async fn exchange(request: RequestBuilder) -> reqwest::Result<RawAnswer> {
+    read_answer(request.send().await?).await
 }
 
 async fn read_answer(mut response: Response) -> reqwest::Result<RawAnswer> {

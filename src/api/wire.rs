@@ -1,7 +1,7 @@
 //! Envelopes and objects as they stand on the wire. Unknown fields are ignored, and a field that is
 //! missing or of another type spoils its object alone.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
@@ -51,6 +51,7 @@ pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
         id: TaskId(id),
         status: TaskStatus::from_wire(&status),
         model: text(data, "model"),
+        options: options(data),
         charged,
         waived,
         urls: urls.filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -58,9 +59,18 @@ pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
     })
 }
 
+/// `options`: JSON text, as the document has it, or the object itself.
+fn options(data: &Value) -> Option<Map<String, Value>> {
+    match data.get("options")? {
+        Value::String(text) => serde_json::from_str(text).ok(),
+        Value::Object(options) => Some(options.clone()),
+        _ => None,
+    }
+}
+
 /// Why a task failed: `taskInfo` or `taskResult`, JSON text with `errorCode`, `error` and
 /// `errorMessage`.
-fn task_fault(data: &Value) -> Option<Fault> {
+pub(super) fn task_fault(data: &Value) -> Option<Fault> {
     let from = |name: &str| {
         let object: Value = serde_json::from_str(data.get(name)?.as_str()?).ok()?;
         let code = text(&object, "errorCode")?;
@@ -70,6 +80,6 @@ fn task_fault(data: &Value) -> Option<Fault> {
     from("taskInfo").or_else(|| from("taskResult"))
 }
 
-fn text(object: &Value, name: &str) -> Option<String> {
+pub(super) fn text(object: &Value, name: &str) -> Option<String> {
     object.get(name).and_then(Value::as_str).map(str::to_owned)
 }

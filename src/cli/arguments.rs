@@ -8,6 +8,7 @@ use url::Url;
 
 use crate::cli::exit;
 use crate::domain::ids::BatchName;
+use crate::emulator::DEFAULT_API_KEY;
 
 /// Turns manifests into finished media files, and pays for each once.
 #[derive(Debug, Parser)]
@@ -20,7 +21,7 @@ pub(super) struct Arguments {
 }
 
 /// What every command takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct Global {
     /// Configuration file [default: ./callsheet.toml, then /etc/callsheet/callsheet.toml]
     #[arg(long, global = true, env = "CALLSHEET_CONFIG", value_name = "FILE")]
@@ -46,6 +47,34 @@ pub(super) struct Global {
 pub(super) enum Command {
     /// Plan manifests, run them to the end with progress, and exit
     Run(RunCommand),
+    /// Show what manifests would do and cost; send nothing that charges
+    Plan(PlanCommand),
+    /// Show every batch in numbers
+    Status(BatchArgument),
+    /// List jobs
+    Jobs(JobsCommand),
+    /// Tell a job's whole story, and what comes next
+    Explain(JobArgument),
+    /// Send nothing more of a batch; what is at the service goes on
+    Pause(BatchArgument),
+    /// Lift a pause
+    Resume(BatchArgument),
+    /// Drop what is not sent yet; what is at the service cannot be recalled
+    Cancel(BatchNameArgument),
+    /// Queue failed jobs again, under new keys
+    Retry(NameArgument),
+    /// Fetch outputs again, free of charge
+    Download(DownloadCommand),
+    /// List every hold, charge and refund
+    Ledger(LedgerCommand),
+    /// List models with their modes, limits and prices
+    Models(ModelsCommand),
+    /// List voices
+    Voices(VoicesCommand),
+    /// Show the balance of the account
+    Credits(CreditsCommand),
+    /// Print the JSON Schema of manifests
+    Schema,
     /// The whole service, offline, on a loopback port
     Emulator(EmulatorCommand),
 }
@@ -65,56 +94,272 @@ pub(super) struct RunCommand {
     /// How much faster than real time the emulator works
     #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator")]
     pub(super) emulator_speed: f64,
+    #[command(flatten)]
+    pub(super) terms: TermArguments,
+    /// Hand a state over that was begun with another service
+    #[arg(long)]
+    pub(super) adopt_state: bool,
+}
+
+/// A batch, or all of them.
+#[derive(Debug, Args)]
+pub(super) struct BatchArgument {
+    /// Name of the batch [default: all]
+    #[arg(value_name = "BATCH")]
+    pub(super) batch: Option<BatchName>,
+}
+
+/// A batch.
+#[derive(Debug, Args)]
+pub(super) struct BatchNameArgument {
+    /// Name of the batch
+    #[arg(value_name = "BATCH")]
+    pub(super) batch: BatchName,
+}
+
+/// A job.
+#[derive(Debug, Args)]
+pub(super) struct JobArgument {
+    /// Its label, BATCH/LABEL, or the beginning of its identity
+    #[arg(value_name = "JOB")]
+    pub(super) job: String,
+}
+
+/// A batch or a job.
+#[derive(Debug, Args)]
+pub(super) struct NameArgument {
+    /// Name of a batch, or of a job: its label, BATCH/LABEL, or the beginning of its identity
+    #[arg(value_name = "BATCH|JOB")]
+    pub(super) name: String,
+}
+
+/// Lists jobs in manifest order. With --json one object a line, as in results.jsonl.
+///
+/// `--state failed`, or another state's name, lists only such jobs; the state's folder is then named by
+/// CALLSHEET_STATE or the configuration.
+#[derive(Debug, Args)]
+pub(super) struct JobsCommand {
+    /// Name of the batch [default: all]
+    #[arg(value_name = "BATCH")]
+    pub(super) batch: Option<BatchName>,
+}
+
+/// Reads the tasks of what is paid for and downloads what is not on disk as it was. Sends no creating
+/// request.
+#[derive(Debug, Args)]
+pub(super) struct DownloadCommand {
+    /// Name of a batch, or of a job: its label, BATCH/LABEL, or the beginning of its identity
+    #[arg(value_name = "BATCH|JOB")]
+    pub(super) name: String,
+    /// From the built-in emulator of the service
+    #[arg(long, env = "CALLSHEET_EMULATOR", conflicts_with = "base_url")]
+    pub(super) emulator: bool,
+}
+
+/// Lists movements job by job, in manifest order. Held, charged and waived add up to the books.
+#[derive(Debug, Args)]
+pub(super) struct LedgerCommand {
+    /// Name of the batch [default: all]
+    #[arg(value_name = "BATCH")]
+    pub(super) batch: Option<BatchName>,
+    /// As CSV, for a spreadsheet
+    #[arg(long)]
+    pub(super) csv: bool,
+}
+
+/// The terms of a batch, over what its manifest and the configuration say.
+#[derive(Debug, Args)]
+pub(super) struct TermArguments {
     /// Name of the batch [default: what the manifest says, or its file name]
     #[arg(long, env = "CALLSHEET_BATCH", value_name = "NAME")]
     pub(super) batch: Option<BatchName>,
     /// The most the batch may spend, in credits [default: what its plan comes to]
     #[arg(long, env = "CALLSHEET_BUDGET", value_name = "CREDITS")]
     pub(super) budget: Option<u64>,
+    /// The most one job may cost: a row that costs more, or cannot be priced, is not valid
+    #[arg(long, env = "CALLSHEET_MAX_CREDITS", value_name = "CREDITS")]
+    pub(super) max_credits: Option<u64>,
     /// One bad row refuses the whole manifest
     #[arg(long, env = "CALLSHEET_STRICT")]
     pub(super) strict: bool,
-    /// Hand a state over that was begun with another service
-    #[arg(long)]
-    pub(super) adopt_state: bool,
 }
 
-/// Serves the service's API for newcomers, pipelines and tests. `callsheet run --emulator` starts one
-/// by itself; this command is for other clients.
+/// Validates every row as the service would, fills its defaults, and prices it from the catalogs in
+/// force. Reads the state and does not change it, so it works beside a running process; without the
+/// service it works from the catalogs kept last.
 #[derive(Debug, Args)]
-pub(super) struct EmulatorCommand {
-    /// Where the API listens
-    #[arg(long, default_value = "127.0.0.1:8787", value_name = "ADDRESS")]
-    pub(super) listen: SocketAddr,
-    /// Where results are served: another origin than the API's
-    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
-    pub(super) media_listen: SocketAddr,
-    /// Credits on the account at the beginning
-    #[arg(long, default_value_t = 10_000)]
-    pub(super) credits: u64,
-    /// Plan of the account
-    #[arg(long, value_enum, default_value_t = PlanName::None)]
-    pub(super) plan: PlanName,
-    /// 1 takes plausible time, 20 is twenty times faster
-    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
-    pub(super) speed: f64,
-    /// Where account, keys and tasks outlive the process
-    #[arg(long, value_name = "DIR")]
-    pub(super) emulator_state: Option<PathBuf>,
-    /// What goes wrong: calm, flaky-network, storm, or a file
-    #[arg(long, value_name = "PLAN")]
-    pub(super) faults: Option<String>,
-    /// A recorded catalog to serve instead of the built-in one
-    #[arg(long, value_name = "FILE")]
-    pub(super) catalog: Option<PathBuf>,
-    /// Decides ids, jitter and the look of results
-    #[arg(long, default_value_t = 0)]
-    pub(super) seed: u64,
+#[command(after_help = exit::HELP)]
+pub(super) struct PlanCommand {
+    /// Manifests: .csv, .json, .jsonl or .ndjson
+    #[arg(required = true, value_name = "MANIFEST")]
+    pub(super) manifests: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) source: SourceArguments,
+    #[command(flatten)]
+    pub(super) terms: TermArguments,
+    /// List every row, however many there are
+    #[arg(long)]
+    pub(super) rows: bool,
+}
+
+/// Whom a command asks that sends nothing that charges.
+#[derive(Debug, Args)]
+pub(super) struct SourceArguments {
+    /// Ask the built-in emulator of the service
+    #[arg(long, env = "CALLSHEET_EMULATOR", conflicts_with = "base_url")]
+    pub(super) emulator: bool,
+}
+
+/// Lists what a manifest may ask for. With --json: the catalogs as the service gave them, which
+/// `callsheet emulator --catalog FILE` serves again.
+#[derive(Debug, Args)]
+pub(super) struct ModelsCommand {
+    /// Only those whose id, label, vendor or mode holds this
+    #[arg(value_name = "FILTER")]
+    pub(super) filter: Option<String>,
+    /// Only models of this type
+    #[arg(long = "type", value_enum, value_name = "TYPE")]
+    pub(super) media: Option<MediaType>,
+    #[command(flatten)]
+    pub(super) source: SourceArguments,
+}
+
+/// Lists voices for speech.
+#[derive(Debug, Args)]
+pub(super) struct VoicesCommand {
+    /// Only those in whose id, name or description this occurs
+    #[arg(value_name = "FILTER")]
+    pub(super) filter: Option<String>,
+    /// Only voices that speak this language
+    #[arg(long, value_name = "LANGUAGE")]
+    pub(super) language: Option<String>,
+    #[command(flatten)]
+    pub(super) source: SourceArguments,
+}
+
+/// Shows the balance, which all keys of the account, its web app and its other clients share.
+#[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
+pub(super) struct CreditsCommand {
+    #[command(flatten)]
+    pub(super) source: SourceArguments,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum MediaType {
+    Video,
+    Image,
+    Music,
+}
+
+/// Serves the service's API with an imaginary account and real, small media, for newcomers, pipelines and
+/// tests. `callsheet run --emulator` starts one by itself; this command is for other clients.
+#[derive(Debug, Args)]
+#[command(
+    next_help_heading = "Emulator options",
+    after_help = EMULATOR_EXAMPLE,
+    after_long_help = EMULATOR_HELP
+)]
+pub(super) struct EmulatorCommand {
+    /// Where the API listens; port 0 takes a free one
+    #[arg(long, env = "CALLSHEET_EMULATOR_LISTEN", default_value = "127.0.0.1:8787", value_name = "ADDRESS")]
+    pub(super) listen: SocketAddr,
+    /// Where results are served: another origin than the API's
+    #[arg(
+        long,
+        env = "CALLSHEET_EMULATOR_MEDIA_LISTEN",
+        default_value = "127.0.0.1:0",
+        value_name = "ADDRESS"
+    )]
+    pub(super) media_listen: SocketAddr,
+    /// Address that results are named by, where clients do not reach the one above (a container's, say)
+    #[arg(long, env = "CALLSHEET_EMULATOR_MEDIA_URL", value_name = "URL")]
+    pub(super) media_url: Option<Url>,
+    /// The one API key that is valid. It guards nothing: never use a real one
+    #[arg(long, env = "CALLSHEET_EMULATOR_API_KEY", hide_env_values = true, default_value = DEFAULT_API_KEY, value_name = "KEY")]
+    pub(super) api_key: String,
+    /// Credits on the account at the beginning
+    #[arg(long, env = "CALLSHEET_EMULATOR_CREDITS", default_value_t = 10_000)]
+    pub(super) credits: u64,
+    /// Plan of the account, which decides its daily allowances
+    #[arg(long, env = "CALLSHEET_EMULATOR_PLAN", value_enum, default_value_t = PlanName::None)]
+    pub(super) plan: PlanName,
+    /// How much faster than real time: 1 takes plausible time, 20 a twentieth of it, inf none
+    #[arg(long, env = "CALLSHEET_EMULATOR_SPEED", default_value_t = 1.0, value_name = "FACTOR", value_parser = speed)]
+    pub(super) speed: f64,
+    /// Where account, keys and tasks outlive the process [default: they do not]
+    #[arg(long, env = "CALLSHEET_EMULATOR_STATE", value_name = "DIR")]
+    pub(super) emulator_state: Option<PathBuf>,
+    /// What goes wrong: calm, flaky-network, storm, or a TOML or JSON file [default: nothing]
+    #[arg(long, env = "CALLSHEET_EMULATOR_FAULTS", value_name = "NAME|FILE")]
+    pub(super) faults: Option<String>,
+    /// Recorded catalogs to serve instead of the built-in ones
+    #[arg(long, env = "CALLSHEET_EMULATOR_CATALOG", value_name = "FILE")]
+    pub(super) catalog: Option<PathBuf>,
+    /// Decides ids, jitter and the look of results
+    #[arg(long, env = "CALLSHEET_EMULATOR_SEED", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Time stands still until POST /emulator/clock steps it
+    #[arg(long, env = "CALLSHEET_EMULATOR_MANUAL_CLOCK")]
+    pub(super) manual_clock: bool,
+}
+
+/// A factor that time can be divided by.
+fn speed(text: &str) -> Result<f64, String> {
+    text.parse::<f64>()
+        .ok()
+        .filter(|factor| *factor > 0.0)
+        .ok_or_else(|| String::from("a factor is a number above 0, such as 20, or inf"))
+}
+
+const EMULATOR_EXAMPLE: &str = "\
+Example:
+  callsheet emulator --speed 20 &
+  curl http://127.0.0.1:8787/api/v1/videos -H 'Authorization: Bearer emulator-key' \\
+    -H 'Idempotency-Key: boat-1' -d '{\"model\": \"house-c1\", \"prompt\": \"a small boat\"}'
+
+`--help` says more: fault plans, the control endpoints, use in scripts.";
+
+const EMULATOR_HELP: &str = "\
+Example:
+  callsheet emulator --speed 20 &
+
+  # Create a video. The same Idempotency-Key again gives the same task and charges nothing.
+  curl http://127.0.0.1:8787/api/v1/videos -H 'Authorization: Bearer emulator-key' \\
+    -H 'Idempotency-Key: boat-1' -d '{\"model\": \"house-c1\", \"prompt\": \"a small boat\"}'
+
+  # Poll it by the id of the answer, until `status` is final; download what `taskUrls` names.
+  curl http://127.0.0.1:8787/api/v1/tasks/ID -H 'Authorization: Bearer emulator-key'
+
+Fault plans (--faults):
+  calm           nothing goes wrong
+  flaky-network  connections drop, proxies answer, downloads are cut; the service is well
+  storm          everything that the service's document allows to go wrong, and some more
+  FILE           your own; a rule says when it strikes and what it does:
+                   [[rules]]
+                   on = \"create\"
+                   every = 3
+                   effect = { do = \"drop\", when = \"after\" }
+
+Control endpoints, on the API's address, without a key:
+  GET  /emulator/audit        what was charged, refunded, sent twice, polled too often
+  POST /emulator/faults       {\"plan\": \"storm\"}, or a plan
+  POST /emulator/clock        {\"advance_ms\": 60000}
+  POST /emulator/account      {\"credits\": 5, \"plan\": \"ultra\", \"key_valid\": false}
+  POST /emulator/tasks/ID     {\"status\": \"canceled\"}, success, or failed with error_code and reason
+
+For scripts: with --json one line on stdout says when it is ready, and where:
+  {\"api_key\":\"emulator-key\",\"base_url\":\"http://127.0.0.1:8787\",\"media_url\":\"http://127.0.0.1:40123\"}
+
+SIGTERM and SIGINT end it with exit code 0; a port that is taken, or a wrong option, is 2.
+docs/emulator.md has transcripts of every kind of call.";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum PlanName {
+    /// No allowances
     None,
+    /// 25 images a day
     Pro,
+    /// 100 images and 300 seconds of house-c1 a day
     Ultra,
 }

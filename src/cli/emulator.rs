@@ -1,17 +1,40 @@
 //! `callsheet emulator`: the whole service, offline.
 
-use anstream::eprintln;
+use std::io::{self, Write};
 
-use crate::cli::arguments::{EmulatorCommand, PlanName};
+use anstream::eprintln;
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::arguments::{EmulatorCommand, Global, PlanName};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::emulator::{self, DEFAULT_API_KEY, Faults, Plan};
+use crate::emulator::{self, Emulator, Faults, Plan, StartError};
 
-pub(super) async fn run(command: &EmulatorCommand) -> Result<Exit, Failure> {
-    let faults = command.faults.as_deref().map(faults).transpose()?;
-    let options = emulator::Options {
+pub(super) async fn run(command: &EmulatorCommand, global: &Global) -> Result<Exit, Failure> {
+    // From here on a signal is an orderly end, however early it comes.
+    let mut ends = Ends::new()?;
+    let running = emulator::start(options(command)?).await.map_err(|error| explain(&error, command))?;
+    introduce(&running, &command.api_key);
+    if global.json {
+        announce(&running, &command.api_key)
+            .map_err(|error| Failure::new(Exit::Disk, format!("failed to write to stdout: {error}")))?;
+    }
+    tokio::select! {
+        () = running.wait() => return Err(Failure::new(Exit::Unreachable, "the emulator ended by itself")),
+        () = ends.wait() => {}
+    }
+    running.stop().await;
+    eprintln!("the emulator has ended");
+    Ok(Exit::Success)
+}
+
+fn options(command: &EmulatorCommand) -> Result<emulator::Options, Failure> {
+    Ok(emulator::Options {
         listen: command.listen,
         media_listen: command.media_listen,
+        media_url: command.media_url.clone(),
+        api_key: command.api_key.clone(),
         credits: command.credits,
         plan: match command.plan {
             PlanName::None => Plan::None,
@@ -20,32 +43,97 @@ pub(super) async fn run(command: &EmulatorCommand) -> Result<Exit, Failure> {
         },
         speed: command.speed,
         state_dir: command.emulator_state.clone(),
-        faults,
+        faults: command.faults.as_deref().map(faults).transpose()?,
         catalog: command.catalog.clone(),
         seed: command.seed,
-        ..emulator::Options::default()
-    };
-    let failed = |error: emulator::StartError| Failure::new(Exit::Usage, format!("failed to start: {error}"));
-    let running = emulator::start(options).await.map_err(failed)?;
-    eprintln!("the emulator listens on {}", running.base_url());
-    eprintln!("  results come from {}", running.media_url());
-    eprintln!("  the API key is {DEFAULT_API_KEY}");
-    eprintln!(
-        "try it: CALLSHEET_API_KEY={DEFAULT_API_KEY} callsheet run MANIFEST --base-url {}",
-        running.base_url()
-    );
-    tokio::select! {
-        () = running.wait() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
-    running.stop().await;
-    Ok(Exit::Success)
+        manual_clock: command.manual_clock,
+    })
 }
 
 /// A ready plan by its name, or one from a file.
 fn faults(name: &str) -> Result<Faults, Failure> {
     Faults::load(name).map_err(|error| {
-        let message = format!("failed to read the fault plan {name}: {error}");
-        Failure::new(Exit::Usage, message).hint("calm, flaky-network and storm are built in")
+        Failure::new(Exit::Usage, format!("failed to read the fault plan: {error}"))
+            .hint("--faults takes calm, flaky-network, storm, or a file; --help shows one")
     })
+}
+
+/// The signals that end it.
+struct Ends {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Ends {
+    fn new() -> Result<Ends, Failure> {
+        let listen = |kind| {
+            signal(kind)
+                .map_err(|error| Failure::new(Exit::Disk, format!("failed to listen for signals: {error}")))
+        };
+        Ok(Ends { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// For people.
+fn introduce(running: &Emulator, api_key: &str) {
+    let base_url = running.base_url();
+    eprintln!("the emulator listens on {base_url}");
+    eprintln!("  results come from {}", running.media_url());
+    eprintln!("  the API key is {api_key}");
+    eprintln!("try it:");
+    eprintln!("  curl {base_url}/api/v1/credits -H 'Authorization: Bearer {api_key}'");
+    eprintln!("  CALLSHEET_API_KEY={api_key} callsheet run MANIFEST --base-url {base_url}");
+    eprintln!("the audit is at {base_url}/emulator/audit; Ctrl-C ends it");
+}
+
+/// For scripts: one line, once it is ready.
+fn announce(running: &Emulator, api_key: &str) -> io::Result<()> {
+    let ready = json!({"base_url": running.base_url(), "media_url": running.media_url(), "api_key": api_key});
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{ready}")?;
+    stdout.flush()
+}
+
+/// Why it did not start, and what to do about it.
+fn explain(error: &StartError, command: &EmulatorCommand) -> Failure {
+    let exit = match error {
+        StartError::State { .. } | StartError::Journal { .. } => Exit::Disk,
+        _ => Exit::Usage,
+    };
+    let hint = match error {
+        StartError::Listen { address, source } => {
+            let flag = if *address == command.listen { "--listen" } else { "--media-listen" };
+            let free = std::net::SocketAddr::new(address.ip(), 0);
+            Some(if source.kind() == io::ErrorKind::AddrInUse {
+                format!(
+                    "something listens there already; name another address with {flag}, or {flag} {free} for a free port"
+                )
+            } else {
+                format!("name an address of this machine with {flag}")
+            })
+        }
+        StartError::StateInUse { .. } => {
+            Some(String::from("end that emulator, or name another folder with --emulator-state"))
+        }
+        StartError::Journal { .. } => {
+            Some(String::from("move the folder aside, or name another one with --emulator-state"))
+        }
+        StartError::Catalog { .. } => Some(String::from(
+            "a recorded catalog is an object with any of video, image, music and voices, each as the service \
+             answered it",
+        )),
+        _ => None,
+    };
+    let failure = Failure::new(exit, format!("failed to start: {error}"));
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }

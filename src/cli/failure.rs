@@ -70,6 +70,8 @@ impl From<StoreError> for Failure {
         match &error {
             StoreError::InUse { .. } => Failure::new(Exit::Usage, message)
                 .hint("wait for that process to end, or name another state with --state"),
+            StoreError::Missing { .. } => Failure::new(Exit::Usage, message)
+                .hint("name the state with --state; runs with --emulator keep theirs in state/emulator"),
             StoreError::Foreign { .. } => {
                 Failure::new(Exit::Usage, message).hint("name an empty or missing folder with --state")
             }
@@ -113,6 +115,8 @@ impl From<CatalogError> for Failure {
     fn from(error: CatalogError) -> Failure {
         match error {
             CatalogError::Service(error) => error.into(),
+            CatalogError::NoService => Failure::new(Exit::Usage, error.to_string())
+                .hint("give --base-url URL once, or --emulator; the catalogs are kept for later"),
             CatalogError::Store(error) => error.into(),
         }
     }

@@ -1,13 +1,28 @@
 //! The command line: one file per command, and what they share.
 
 mod arguments;
+mod cancel;
+mod credits;
+mod download;
 mod emulator;
 pub mod exit;
+mod explain;
 mod failure;
+mod jobs;
+mod ledger;
+mod models;
+mod pause;
+mod plan;
 mod progress;
+mod retry;
 mod run;
+mod schema;
 mod service;
+mod state;
+mod status;
 mod summary;
+mod voices;
+mod wiring;
 
 use clap::Parser;
 
@@ -33,7 +48,21 @@ pub fn main() -> Exit {
     let outcome = runtime.block_on(async {
         match &arguments.command {
             Command::Run(command) => run::run(command, &arguments.global).await,
-            Command::Emulator(command) => emulator::run(command).await,
+            Command::Plan(command) => plan::run(command, &arguments.global).await,
+            Command::Status(command) => status::run(command, &arguments.global),
+            Command::Jobs(command) => jobs::run(command, &arguments.global),
+            Command::Explain(command) => explain::run(command, &arguments.global),
+            Command::Pause(command) => pause::pause(command, &arguments.global),
+            Command::Resume(command) => pause::resume(command, &arguments.global),
+            Command::Cancel(command) => cancel::run(command, &arguments.global),
+            Command::Retry(command) => retry::run(command, &arguments.global),
+            Command::Download(command) => download::run(command, &arguments.global).await,
+            Command::Ledger(command) => ledger::run(command, &arguments.global),
+            Command::Models(command) => models::run(command, &arguments.global).await,
+            Command::Voices(command) => voices::run(command, &arguments.global).await,
+            Command::Credits(command) => credits::run(command, &arguments.global).await,
+            Command::Schema => schema::run(),
+            Command::Emulator(command) => emulator::run(command, &arguments.global).await,
         }
     });
     // Nothing may hold up the end: what is still under way is safe to leave.
@@ -47,6 +76,16 @@ fn init_log(level: Option<&str>) {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
+}
+
+/// What came of writing data to stdout. A reader that has seen enough and went away is no error.
+fn written(outcome: std::io::Result<()>) -> Result<(), Failure> {
+    match outcome {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Disk, format!("failed to write to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Text from outside, fit for a terminal: an escape sequence in a service's message is shown, not

@@ -14,25 +14,23 @@ use crate::cli::failure::Failure;
 use crate::cli::progress::Progress;
 use crate::cli::service::{self, Chosen};
 use crate::cli::summary;
+use crate::cli::wiring;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::domain::admission::{Limits, Parked};
+use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
 use crate::domain::manifest::row::Policy;
-use crate::domain::quote::{Catalog, Rules};
+use crate::domain::quote::Catalog;
 use crate::domain::retry::Backoff;
-use crate::domain::time::Millis;
-use crate::engine::conductor::{BatchOverview, Settings, Standstill};
-use crate::engine::{self, Engine, Outside, RateLimit, Stop};
+use crate::engine::conductor::{BatchOverview, Standstill};
+use crate::engine::{self, Engine, Stop};
 use crate::failpoint;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Terms, catalogs};
 use crate::output::landing::Landing;
 use crate::store::{Change, Store};
 
-/// Between two questions for the balance while the queue is parked.
-const BALANCE_INTERVAL: Millis = Millis::from_secs(60);
 /// How often the service is looked for before a run is given up.
 const REACH_TRIES: u32 = 3;
 
@@ -60,10 +58,8 @@ async fn run_against(
 ) -> Result<Exit, Failure> {
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let service = Service::new(chosen.options.clone())?;
-    let catalogs = catalogs::load(&service, &store, &clock).await?;
-    if let Some(reason) = &catalogs.stale_because {
-        eprintln!("warning: using the catalogs of {}: {reason}", catalogs.fetched);
-    }
+    let catalogs = catalogs::load(Some((&service, &chosen.identity)), &chosen.state, &clock).await?;
+    service::warn_of_age(&catalogs, &clock);
     let receipts = accept_all(&store, command, config, &catalogs.catalog, clock)?;
     if receipts.iter().all(|receipt| receipt.new == 0 && receipt.have == 0) {
         if global.json {
@@ -77,18 +73,9 @@ async fn run_against(
             only.insert(batch.no);
         }
     }
-    let outside = Outside {
-        downloads: service.downloads()?,
-        service,
-        landing: Landing::new(&chosen.output),
-        max_file_bytes: config.output.max_file.as_u64(),
-        min_free_bytes: config.output.min_free.as_u64(),
-        submits: RateLimit::per_second(config.limits.submits_per_second),
-        polls: RateLimit::per_second(config.limits.polls_per_second),
-        layout: config.layout()?,
-    };
+    let outside = wiring::outside(chosen, config)?;
     let landing = outside.landing.clone();
-    let settings = settings(config);
+    let settings = wiring::settings(config);
     let (service, backoff) = (outside.service.clone(), settings.backoff);
     let mut engine = Engine::new(store.clone(), outside, settings, clock, Some(&only))?;
     if engine.conductor().batches().any(|batch| !batch.is_done()) {
@@ -110,18 +97,20 @@ fn accept_all(
     catalog: &Catalog,
     clock: Clock,
 ) -> Result<Vec<Receipt>, Failure> {
-    let rules = Rules::builtin();
+    let rules = config.rules()?;
     let terms = Terms {
         catalog,
         rules: &rules,
         namespace: &config.service.key_namespace,
-        batch: command.batch.clone(),
+        batch: command.terms.batch.clone(),
         policy: Policy {
-            budget: command.budget.map(Credits),
-            strict: command.strict.then_some(true),
+            budget: command.terms.budget.map(Credits),
+            strict: command.terms.strict.then_some(true),
             ..Policy::default()
         },
         default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
+        max_credits: command.terms.max_credits.map(Credits),
+        plan: config.service.plan,
     };
     let mut receipts = Vec::with_capacity(command.manifests.len());
     for path in &command.manifests {
@@ -134,30 +123,6 @@ fn accept_all(
         receipts.push(accepted.receipt);
     }
     Ok(receipts)
-}
-
-fn settings(config: &Config) -> Settings {
-    Settings {
-        limits: Limits {
-            in_flight: config.limits.in_flight,
-            in_flight_per_kind: config.limits.in_flight_per_kind.clone(),
-            total: config.budget.total,
-            per_day: config.budget.per_day,
-            keep: config.budget.keep,
-        },
-        adaptive: config.limits.adaptive,
-        rejections: config.limits.rejections,
-        downloads: config.limits.downloads,
-        poll_min: config.poll.min.0,
-        poll_max: config.poll.max.0,
-        deadlines: config.deadlines.by_kind(),
-        late_poll: config.deadlines.late_poll.0,
-        late_window: config.deadlines.late_window.0,
-        attempts: config.retry.attempts,
-        backoff: Backoff { base: config.retry.base.0, max: config.retry.max.0 },
-        balance_interval: BALANCE_INTERVAL,
-        seed: fastrand::u64(..),
-    }
 }
 
 /// Asks for the balance before anything is sent. Once a run is under way it outlasts any outage; one that

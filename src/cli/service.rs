@@ -2,19 +2,29 @@
 
 use std::path::{Path, PathBuf};
 
+use anstream::eprintln;
 use secrecy::SecretString;
 
-use crate::api::ServiceOptions;
-use crate::cli::arguments::Global;
+use crate::api::{Service, ServiceOptions};
+use crate::cli::arguments::{Global, SourceArguments};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::printable;
+use crate::clock::Clock;
 use crate::config::Config;
+use crate::domain::time::Millis;
 use crate::emulator::{self, DEFAULT_API_KEY, Emulator};
+use crate::intake::catalogs::{self, CatalogError, Catalogs};
 
 /// What a state that was begun with the emulator says it belongs to.
 const EMULATOR_IDENTITY: &str = "the emulator";
 /// Credits on the emulator's account.
 const EMULATOR_CREDITS: u64 = 1_000_000_000;
+
+/// Where the state lies unless told otherwise.
+const STATE: &str = "state";
+/// Where it lies with the emulator.
+const EMULATOR_STATE: &str = "state/emulator";
 
 /// The service of a command.
 pub(super) struct Chosen {
@@ -44,15 +54,16 @@ pub(super) fn config(global: &Global) -> Result<Config, Failure> {
 
 /// The emulator, started for this command.
 pub(super) async fn emulated(config: &Config, speed: f64) -> Result<Chosen, Failure> {
-    let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from("state/emulator"));
-    let output = config.paths.output.clone().unwrap_or_else(|| PathBuf::from("output/emulator"));
+    let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(EMULATOR_STATE));
     // Beside the client's own state, so that a resumed run meets the tasks it left.
-    let options = emulator::Options {
-        speed,
-        credits: EMULATOR_CREDITS,
-        state_dir: Some(beside(&state)),
-        ..emulator::Options::default()
-    };
+    emulated_with(config, speed, Some(beside(&state))).await
+}
+
+async fn emulated_with(config: &Config, speed: f64, state_dir: Option<PathBuf>) -> Result<Chosen, Failure> {
+    let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(EMULATOR_STATE));
+    let output = config.paths.output.clone().unwrap_or_else(|| PathBuf::from("output/emulator"));
+    let options =
+        emulator::Options { speed, credits: EMULATOR_CREDITS, state_dir, ..emulator::Options::default() };
     let running = emulator::start(options)
         .await
         .map_err(|error| Failure::new(Exit::Disk, format!("failed to start the emulator: {error}")))?;
@@ -71,34 +82,124 @@ fn beside(state: &Path) -> PathBuf {
     state.with_file_name(name)
 }
 
-/// The configured service. It is never guessed.
+/// The configured service with its key. It is never guessed.
 pub(super) fn configured(config: &Config) -> Result<Chosen, Failure> {
-    let Some(base_url) = config.service.base_url.clone() else {
-        return Err(Failure::new(Exit::Usage, "no service is configured").hint(
-            "try it offline with --emulator; or give --base-url URL and CALLSHEET_API_KEY, or service.base_url \
-             in callsheet.toml",
-        ));
-    };
+    let Some(chosen) = named(config)? else { return Err(not_configured()) };
+    if chosen.options.api_key.is_none() {
+        return Err(no_key());
+    }
+    Ok(chosen)
+}
+
+pub(super) fn not_configured() -> Failure {
+    Failure::new(Exit::Usage, "no service is configured").hint(
+        "try it offline with --emulator; or give --base-url URL and CALLSHEET_API_KEY, or service.base_url in \
+         callsheet.toml",
+    )
+}
+
+pub(super) fn no_key() -> Failure {
+    Failure::new(Exit::Unauthorised, "no API key is given")
+        .hint("set CALLSHEET_API_KEY, or service.api_key_file in callsheet.toml")
+}
+
+/// The configured service, if there is one; its key, if there is one.
+fn named(config: &Config) -> Result<Option<Chosen>, Failure> {
+    let Some(base_url) = config.service.base_url.clone() else { return Ok(None) };
     if !matches!(base_url.scheme(), "http" | "https") || base_url.cannot_be_a_base() {
         let message = format!("{base_url} is not an http(s) address");
         return Err(Failure::new(Exit::Usage, message).hint("give the service's base address in --base-url"));
     }
     let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
     let key = config.api_key(std::env::var("CALLSHEET_API_KEY").ok(), credentials)?;
-    let Some(key) = key else {
-        return Err(Failure::new(Exit::Unauthorised, "no API key is given")
-            .hint("set CALLSHEET_API_KEY, or service.api_key_file in callsheet.toml"));
-    };
     let identity = base_url.as_str().trim_end_matches('/').to_owned();
-    let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from("state"));
+    let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(STATE));
     let output = config.paths.output.clone().unwrap_or_else(|| PathBuf::from("output"));
-    Ok(Chosen {
-        options: service_options(config, base_url, Some(key)),
-        identity,
-        state,
-        output,
-        emulator: None,
-    })
+    let options = service_options(config, base_url, key);
+    Ok(Some(Chosen { options, identity, state, output, emulator: None }))
+}
+
+/// Whom a command asks that sends nothing that charges: the service, or nobody, and then what was
+/// kept from an earlier time must do.
+pub(super) struct Asked {
+    /// With the name that its state belongs to.
+    pub(super) service: Option<(Service, String)>,
+    /// Whether there is a key, without which only the catalogs answer.
+    pub(super) has_key: bool,
+    pub(super) state: PathBuf,
+    emulator: Option<Emulator>,
+}
+
+impl Asked {
+    /// The service as [`catalogs::load`] takes it.
+    pub(super) fn service(&self) -> Option<(&Service, &str)> {
+        self.service.as_ref().map(|(service, identity)| (service, identity.as_str()))
+    }
+
+    /// The catalogs in force; says so when they are old.
+    pub(super) async fn catalogs(&self, clock: &Clock) -> Result<Catalogs, Failure> {
+        let loaded = catalogs::load(self.service(), &self.state, clock).await;
+        let catalogs = match loaded {
+            Err(CatalogError::NoService) => return Err(not_configured()),
+            other => other?,
+        };
+        warn_of_age(&catalogs, clock);
+        Ok(catalogs)
+    }
+
+    /// Stops what was started for it.
+    pub(super) async fn end(self) {
+        if let Some(emulator) = self.emulator {
+            emulator.stop().await;
+        }
+    }
+}
+
+/// Finds out whom to ask.
+pub(super) async fn asked(config: &Config, source: &SourceArguments) -> Result<Asked, Failure> {
+    let chosen = if source.emulator { Some(emulated_to_ask(config).await?) } else { named(config)? };
+    let Some(chosen) = chosen else {
+        let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(STATE));
+        return Ok(Asked { service: None, has_key: false, state, emulator: None });
+    };
+    let has_key = chosen.options.api_key.is_some();
+    let service = Service::new(chosen.options)?;
+    let (state, emulator) = (chosen.state, chosen.emulator);
+    Ok(Asked { service: Some((service, chosen.identity)), has_key, state, emulator })
+}
+
+/// The emulator for a command that only asks: with the account that earlier runs left, where there is
+/// one and nobody is using it, and else with a new one that leaves no trace.
+async fn emulated_to_ask(config: &Config) -> Result<Chosen, Failure> {
+    let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(EMULATOR_STATE));
+    let kept = beside(&state);
+    if kept.is_dir()
+        && let Ok(chosen) = emulated_with(config, 1.0, Some(kept)).await
+    {
+        return Ok(chosen);
+    }
+    emulated_with(config, 1.0, None).await
+}
+
+/// Says when the catalogs are older than they should be, and why.
+pub(super) fn warn_of_age(catalogs: &Catalogs, clock: &Clock) {
+    if let Some(reason) = &catalogs.stale_because {
+        let age = clock.now().wall.since(catalogs.fetched);
+        let (at, age, reason) = (catalogs.fetched, age_in_words(age), printable(reason));
+        eprintln!("warning: using the catalogs of {at}, which are {age} old: {reason}");
+    }
+}
+
+/// `3 hours`, `2 days`: the largest unit is enough.
+fn age_in_words(age: Millis) -> String {
+    let seconds = age.0 / 1000;
+    let (n, unit) = match seconds {
+        0..60 => (seconds, "second"),
+        60..3600 => (seconds / 60, "minute"),
+        3600..172_800 => (seconds / 3600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
 }
 
 fn service_options(config: &Config, base_url: url::Url, api_key: Option<SecretString>) -> ServiceOptions {

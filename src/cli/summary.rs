@@ -15,17 +15,8 @@ const SHOWN_MAX: usize = 20;
 
 /// Says what was read in a manifest.
 pub(super) fn receipt(receipt: &Receipt) {
+    problems(receipt);
     let file = receipt.file.display();
-    for problem in receipt.problems.iter().take(SHOWN_MAX) {
-        eprintln!("{file}:{}", printable(&problem.to_string()));
-    }
-    let more = receipt.problems_total.saturating_sub(receipt.problems.len().min(SHOWN_MAX) as u64);
-    if more > 0 {
-        eprintln!("{file}: and {more} more problems");
-    }
-    for note in receipt.notes.iter().take(SHOWN_MAX) {
-        eprintln!("{file}:{} (note)", printable(&note.to_string()));
-    }
     if let Some(batch) = &receipt.batch {
         let mut parts = vec![format!("{} new ({})", receipt.new, receipt.price)];
         if receipt.have > 0 {
@@ -36,6 +27,21 @@ pub(super) fn receipt(receipt: &Receipt) {
         }
         let refused = if receipt.refused { "; nothing was accepted" } else { "" };
         eprintln!("{file}: batch {batch}: {}{refused}", parts.join(", "));
+    }
+}
+
+/// Says what is wrong with a manifest, and what is worth saying.
+pub(super) fn problems(receipt: &Receipt) {
+    let file = receipt.file.display();
+    for problem in receipt.problems.iter().take(SHOWN_MAX) {
+        eprintln!("{file}:{}", printable(&problem.to_string()));
+    }
+    let more = receipt.problems_total.saturating_sub(receipt.problems.len().min(SHOWN_MAX) as u64);
+    if more > 0 {
+        eprintln!("{file}: and {more} more problems");
+    }
+    for note in receipt.notes.iter().take(SHOWN_MAX) {
+        eprintln!("{file}:{} (note)", printable(&note.to_string()));
     }
 }
 
@@ -80,6 +86,27 @@ pub(super) fn json(receipts: &[Receipt], batches: &[BatchOverview], output: &Pat
         Ok(text) => println!("{text}"),
         Err(error) => eprintln!("error: failed to print the report: {error}"),
     }
+}
+
+/// Prints a table of the batches as they stand.
+pub(super) fn states(batches: &[BatchOverview]) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["batch", "jobs", "state", "planned", "held", "spent", "refunded", "parked by"]);
+    for batch in batches {
+        let states: Vec<String> = batch.states.iter().map(|(state, n)| format!("{n} {state}")).collect();
+        table.add_row([
+            batch.name.to_string(),
+            batch.rows.to_string(),
+            states.join(", "),
+            batch.planned.0.to_string(),
+            batch.totals.held.0.to_string(),
+            batch.totals.spent.0.to_string(),
+            batch.totals.refunded.0.to_string(),
+            batch.parked.map(crate::domain::admission::Parked::name).unwrap_or_default().to_owned(),
+        ]);
+    }
+    println!("{table}");
 }
 
 /// Prints a table of the batches, and where their files are.

@@ -155,6 +155,19 @@ pub enum State {
 }
 
 impl State {
+    /// The names of all states, in the order of a job's life.
+    pub const NAMES: [&str; 9] = [
+        "queued",
+        "submitting",
+        "running",
+        "fetching",
+        "succeeded",
+        "failed",
+        "canceled",
+        "expired",
+        "in_doubt",
+    ];
+
     /// The state's name in everything shown.
     pub fn name(&self) -> &'static str {
         match self {
@@ -258,6 +271,9 @@ pub struct Job {
     /// The model that ran its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_model: Option<String>,
+    /// The options its task was priced with, defaults filled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_options: Option<Map<String, Value>>,
     /// What happened, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryLine>,
@@ -274,6 +290,7 @@ impl Job {
             day: None,
             overdue: false,
             ran_model: None,
+            ran_options: None,
             history: Vec::new(),
         }
     }

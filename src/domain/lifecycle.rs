@@ -53,6 +53,8 @@ pub enum Event {
     Expire,
     /// Its owner wants another attempt.
     Retry,
+    /// Its owner wants its outputs downloaded again.
+    FetchAgain,
 }
 
 impl Event {
@@ -69,6 +71,7 @@ impl Event {
             Event::Cancel => "cancel",
             Event::Expire => "expire",
             Event::Retry => "retry",
+            Event::FetchAgain => "fetch again",
         }
     }
 }
@@ -203,6 +206,16 @@ pub fn apply(
             change.next_attempt("another attempt was asked for");
         }
 
+        (State::Succeeded { task, .. } | State::Failed { task: Some(task), .. }, Event::FetchAgain) => {
+            // A task that failed gave its charge back and has no outputs.
+            let is_paid = job.books != Books::default() || matches!(job.state, State::Succeeded { .. });
+            if !is_paid {
+                return Err(misplaced);
+            }
+            let fetching = State::Fetching { task: task.clone(), urls: Vec::new() };
+            change.end(fetching, "its outputs are downloaded again");
+        }
+
         (
             State::Queued
             | State::Submitting { .. }
@@ -291,6 +304,9 @@ impl Change {
         if reading.model.is_some() {
             self.job.ran_model.clone_from(&reading.model);
         }
+        if reading.options.is_some() {
+            self.job.ran_options.clone_from(&reading.options);
+        }
         match reading.status {
             TaskStatus::Pending | TaskStatus::Processing | TaskStatus::Other(_) => {
                 self.settle(&reading);
@@ -357,6 +373,7 @@ impl Change {
         self.end(State::Queued, why);
         self.job.attempt = self.job.attempt.next();
         self.job.ran_model = None;
+        self.job.ran_options = None;
     }
 
     fn doubt(&mut self, fault: Fault, task: Option<TaskId>) {

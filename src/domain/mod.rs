@@ -5,6 +5,7 @@
 
 pub mod admission;
 pub mod credits;
+pub mod drift;
 pub mod ids;
 pub mod job;
 pub mod label;

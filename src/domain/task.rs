@@ -5,6 +5,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
@@ -51,6 +52,8 @@ pub struct TaskReading {
     pub status: TaskStatus,
     /// The model that ran it, which may be another than the one asked for.
     pub model: Option<String>,
+    /// `options`: those it was priced with, defaults filled.
+    pub options: Option<Map<String, Value>>,
     /// `costCredits`: charged.
     pub charged: Credits,
     /// `waivedCredits`: covered by a plan allowance.

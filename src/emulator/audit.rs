@@ -1,7 +1,7 @@
 //! What the service saw of its clients, so that any client can be judged: charges, refunds, keys sent twice,
 //! foreign bodies under old keys, hasty polls, keys sent to the media origin.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::account::Pool;
@@ -105,27 +105,46 @@ impl Watch {
     }
 }
 
-/// The whole report; `with_tasks` adds one entry per task, in the order of creation.
-pub(crate) fn report(world: &World, now_ms: i64, with_tasks: bool) -> Value {
+/// The whole report. It is written straight from the world: with many tasks it is large.
+#[derive(Serialize)]
+pub(crate) struct Report<'a> {
+    account: Value,
+    now: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tasks: Option<Tasks<'a>>,
+    totals: Value,
+}
+
+/// One entry per task, in the order of creation.
+struct Tasks<'a> {
+    world: &'a World,
+    now_ms: i64,
+}
+
+impl Serialize for Tasks<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.world.held().map(|held| entry(held, self.now_ms)))
+    }
+}
+
+/// What was seen up to now, with or without an entry per task.
+pub(crate) fn report(world: &World, now_ms: i64, with_tasks: bool) -> Report<'_> {
     let day = utc_day(now_ms);
     let allowance =
         |pool: Pool| json!({"used": world.account.used(pool, day), "daily": pool.daily(world.account.plan)});
     let mut totals = serde_json::to_value(&world.totals).unwrap_or_default();
     totals["balance"] = json!(world.account.credits);
     totals["keys"] = json!(world.key_count());
-    let mut report = json!({
-        "now": iso(now_ms),
-        "totals": totals,
-        "account": {
+    Report {
+        now: iso(now_ms),
+        totals,
+        account: json!({
             "plan": world.account.plan,
             "key_valid": !world.account.key_revoked,
             "allowances_today": {"images": allowance(Pool::Images), "house_seconds": allowance(Pool::HouseSeconds)},
-        },
-    });
-    if with_tasks {
-        report["tasks"] = world.held().map(|held| entry(held, now_ms)).collect();
+        }),
+        tasks: with_tasks.then_some(Tasks { world, now_ms }),
     }
-    report
 }
 
 fn entry(held: &Held, now_ms: i64) -> Value {

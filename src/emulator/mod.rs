@@ -4,8 +4,8 @@
 //! rest of the crate, so that it can disagree with the client.
 //!
 //! [`start`] opens two origins on loopback: the API of the document, and the media that results come from.
-//! Reading order: `tasks` (a task's life), `account`, `validation`, `pricing`, `world` (the state machine that
-//! holds them), `service` (the world behind a lock, with clock and journal), `http`.
+//! Reading order: `tasks` (a task's life), `fate` (what will become of it), `account`, `validation`, `pricing`,
+//! `world` (the state machine that holds them), `service` (the world behind a lock, with clock and journal), `http`.
 //!
 //! # Beside the document
 //!
@@ -25,7 +25,11 @@
 //! - A body larger than 1 MiB, or that is not JSON, is 400 `invalid_request`.
 //! - The price of an exact `size` is that of the smallest resolution that holds its pixels and of the nearest
 //!   listed aspect ratio.
+//! - A picture of an exact `size` has that size in pixels; all others have their aspect ratio and 512 pixels on
+//!   the longest side.
 //! - Characters of a text are Unicode scalar values.
+//! - Two `Idempotency-Key` headers on one call are an invalid key.
+//! - Each origin has at most 1024 connections at once; the next one waits until another ends.
 //! - The older endpoints under `/api/ai` have no documented shape and are 404.
 //! - `costCredits` keeps the price of a refunded task: it is what was deducted.
 //! - Shorts Studio takes any object, costs 20 credits, and is polled with the `taskId` it answered.
@@ -36,6 +40,7 @@ mod audit;
 mod catalog;
 mod clock;
 mod errors;
+mod fate;
 mod faults;
 mod http;
 mod journal;

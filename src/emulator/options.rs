@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use url::Url;
+
 use super::account::Plan;
 use super::faults::Faults;
 
@@ -16,6 +18,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Where results are served; another origin than the API's.
     pub media_listen: SocketAddr,
+    /// The address that results are named by, where clients do not reach `media_listen` as it is.
+    pub media_url: Option<Url>,
     /// The one valid API key.
     pub api_key: String,
     /// The balance at the beginning, in credits. A balance found in `state_dir` wins.
@@ -43,6 +47,7 @@ impl Default for Options {
         Self {
             listen: loopback,
             media_listen: loopback,
+            media_url: None,
             api_key: DEFAULT_API_KEY.to_owned(),
             credits: 10_000,
             plan: Plan::None,

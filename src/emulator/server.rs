@@ -16,7 +16,7 @@ use super::http;
 use super::journal::{Journal, VERSION};
 use super::options::{Options, StartError};
 use super::service::{Service, Setup};
-use super::wire::{CuttableListener, Line};
+use super::wire::{CuttableListener, Line, MOST_CONNECTIONS};
 use super::world::{Record, World};
 
 /// How long calls in flight may go on after [`Emulator::stop`].
@@ -42,12 +42,20 @@ pub async fn start(options: Options) -> Result<Emulator, StartError> {
     if options.api_key.is_empty() || !options.api_key.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(StartError::Option("the API key must be visible ASCII characters"));
     }
+    if options.media_url.as_ref().is_some_and(|url| !is_origin(url)) {
+        return Err(StartError::Option(
+            "the media URL must be an http(s) origin, such as http://emulator:8788",
+        ));
+    }
     let api = listen(options.listen).await?;
     let media = listen(options.media_listen).await?;
     let setup = Setup {
         api_key: options.api_key.clone(),
         base_url: origin(&api, options.listen)?,
-        media_url: origin(&media, options.media_listen)?,
+        media_url: match &options.media_url {
+            Some(url) => url.as_str().trim_end_matches('/').to_owned(),
+            None => origin(&media, options.media_listen)?,
+        },
         speed: options.speed,
     };
     let (world, journal, clock) = open_world(&options)?;
@@ -102,8 +110,9 @@ impl Emulator {
     /// Stop: no new connections, a moment for calls in flight, then the end.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
+        let deadline = tokio::time::Instant::now() + STOP_PATIENCE;
         for mut server in std::mem::take(&mut self.servers) {
-            if tokio::time::timeout(STOP_PATIENCE, &mut server).await.is_err() {
+            if tokio::time::timeout_at(deadline, &mut server).await.is_err() {
                 server.abort();
             }
         }
@@ -123,6 +132,12 @@ impl Drop for Emulator {
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
     TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })
+}
+
+/// Whether a URL is a scheme and a host, and nothing after them.
+fn is_origin(url: &url::Url) -> bool {
+    let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+    matches!(url.scheme(), "http" | "https") && url.has_host() && url.username().is_empty() && bare
 }
 
 /// The address a client can use: a wildcard becomes loopback.
@@ -149,7 +164,8 @@ fn serve(
     let service = router.into_make_service_with_connect_info::<Line>();
     tokio::spawn(async move {
         let _leaving = leaving;
-        let served = axum::serve(CuttableListener(listener), service).with_graceful_shutdown(stopping).await;
+        let listener = CuttableListener::new(listener, MOST_CONNECTIONS);
+        let served = axum::serve(listener, service).with_graceful_shutdown(stopping).await;
         if let Err(error) = served {
             tracing::error!(%error, "an emulator server ended");
         }

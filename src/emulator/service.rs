@@ -275,7 +275,16 @@ impl Service {
 
     /// The audit.
     pub(crate) fn audit(&self, with_tasks: bool) -> Value {
-        self.look(|world, now_ms| audit::report(world, now_ms, with_tasks))
+        self.look(|world, now_ms| {
+            serde_json::to_value(audit::report(world, now_ms, with_tasks)).unwrap_or_default()
+        })
+    }
+
+    /// The audit as JSON text.
+    pub(crate) fn audit_text(&self, with_tasks: bool) -> String {
+        self.look(|world, now_ms| {
+            serde_json::to_string(&audit::report(world, now_ms, with_tasks)).unwrap_or_default()
+        })
     }
 
     /// Set parts of the account.

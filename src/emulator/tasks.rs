@@ -140,6 +140,9 @@ impl Timing {
 pub(crate) struct Shape {
     /// Width to height of pictures.
     pub(crate) ratio: (u32, u32),
+    /// The exact width and height in pixels, when they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pixels: Option<(u32, u32)>,
     /// Length of video and sound.
     pub(crate) length_ms: u32,
 }
@@ -315,7 +318,7 @@ pub(crate) mod tests {
             options: "{}".into(),
             timing: Timing { created_ms: 1_000, pending_ms: 10, render_ms: 20 },
             ending,
-            shape: Shape { ratio: (16, 9), length_ms: 1_000 },
+            shape: Shape { ratio: (16, 9), pixels: None, length_ms: 1_000 },
             results: Results { count: 1, expire_ms: None },
             charged_credits: 10,
             waived_credits: 0,

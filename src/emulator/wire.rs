@@ -1,5 +1,5 @@
 //! The listening side of a connection, with a switch that cuts it: a fault plan may end a connection without a
-//! single byte of an answer.
+//! single byte of an answer. Connections are counted: beyond the limit the next one waits for another to end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,6 +13,7 @@ use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A handle on one connection.
 #[derive(Debug, Clone, Default)]
@@ -27,21 +28,36 @@ impl Line {
     }
 }
 
+/// The most connections that are open at once, per origin.
+pub(crate) const MOST_CONNECTIONS: usize = 1024;
+
 /// A TCP listener whose connections can be cut.
 #[derive(Debug)]
-pub(crate) struct CuttableListener(pub(crate) TcpListener);
+pub(crate) struct CuttableListener {
+    listener: TcpListener,
+    free: Arc<Semaphore>,
+}
+
+impl CuttableListener {
+    /// At most so many connections at once.
+    pub(crate) fn new(listener: TcpListener, most: usize) -> Self {
+        Self { listener, free: Arc::new(Semaphore::new(most)) }
+    }
+}
 
 impl Listener for CuttableListener {
     type Io = CuttableStream;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        // The semaphore is never closed; without a permit a connection would merely not be counted.
+        let permit = Arc::clone(&self.free).acquire_owned().await.ok();
         loop {
-            match self.0.accept().await {
+            match self.listener.accept().await {
                 Ok((stream, peer)) => {
                     // Small answers should leave at once; a socket that cannot do that still works.
                     let _ = stream.set_nodelay(true);
-                    return (CuttableStream { stream, line: Line::default() }, peer);
+                    return (CuttableStream { stream, line: Line::default(), _permit: permit }, peer);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not accept a connection");
@@ -52,7 +68,7 @@ impl Listener for CuttableListener {
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.0.local_addr()
+        self.listener.local_addr()
     }
 }
 
@@ -67,6 +83,8 @@ impl Connected<IncomingStream<'_, CuttableListener>> for Line {
 pub(crate) struct CuttableStream {
     stream: TcpStream,
     line: Line,
+    /// Counts the connection as long as it lives.
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl CuttableStream {
@@ -111,5 +129,27 @@ impl AsyncWrite for CuttableStream {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_connection_too_many_waits_until_another_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut listener = CuttableListener::new(listener, 2);
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            clients.push(TcpStream::connect(address).await.unwrap());
+        }
+        let first = listener.accept().await;
+        let _second = listener.accept().await;
+        let soon = Duration::from_millis(50);
+        assert!(tokio::time::timeout(soon, listener.accept()).await.is_err());
+        drop(first);
+        listener.accept().await;
     }
 }

@@ -14,9 +14,10 @@ use super::audit::{Totals, Watch};
 use super::catalog::Catalog;
 use super::clock::utc_day;
 use super::errors::ApiError;
-use super::faults::{Afterwards, Call, Effect, Target, Weather};
-use super::tasks::{Ending, ErrorCode, FirstAnswer, Kind, Results, Shape, Task, Timing};
-use super::validation::{Doom, Order};
+use super::fate::{self, Fate};
+use super::faults::Weather;
+use super::tasks::{Ending, FirstAnswer, Kind, Shape, Task, Timing};
+use super::validation::Order;
 
 /// The most tasks the emulator remembers; one more is refused with 500.
 const MOST_TASKS: usize = 2_000_000;
@@ -151,7 +152,7 @@ impl World {
         }
         let number = self.order.len();
         let id = self.name("task", number);
-        let mut fate = self.fate(order, key.unwrap_or(""))?;
+        let mut fate = Fate::decide(&mut self.weather, order, key.unwrap_or(""))?;
         let cover = self
             .account
             .cover(order.price_credits, order.claim, utc_day(now_ms))
@@ -162,12 +163,12 @@ impl World {
         }
         timing.render_ms = timing.render_ms.saturating_add(fate.late_ms);
         if order.kind.is_synchronous() && fate.first_answer == FirstAnswer::Task {
-            fate.first_answer = answer_of_a_synchronous(&fate.ending);
+            fate.first_answer = fate::answer_of_a_synchronous(&fate.ending);
         }
         Ok(Task {
             id,
             kind: order.kind,
-            model: fate.model.unwrap_or_else(|| order.model.clone()).into(),
+            model: fate.model.into(),
             scene: order.scene.as_str().into(),
             prompt: order.prompt.as_str().into(),
             options: serde_json::to_string(&order.options).unwrap_or_default().into(),
@@ -260,7 +261,7 @@ impl World {
 
     /// Plausible times, divided by the speed. Jitter comes from the task's id.
     fn timing(&self, kind: Kind, shape: Shape, id: Uuid, now_ms: i64) -> Timing {
-        let (pending_ms, render_ms) = natural_timing(kind, shape);
+        let (pending_ms, render_ms) = fate::natural_timing(kind, shape);
         let jitter = fastrand::Rng::with_seed(id.as_u64_pair().0).f64() * 0.6 + 0.7;
         let scaled = |ms: u32| {
             let scaled = f64::from(ms) * jitter / self.speed;
@@ -269,121 +270,6 @@ impl World {
             whole
         };
         Timing { created_ms: now_ms, pending_ms: scaled(pending_ms), render_ms: scaled(render_ms) }
-    }
-
-    fn fate(&mut self, order: &Order, key: &str) -> Result<Fate, ApiError> {
-        let model = order.model.split('/').next().unwrap_or("");
-        let call = Call {
-            target: Target::Create,
-            kind: Some(order.kind),
-            model,
-            prompt: &order.prompt,
-            identity: key,
-        };
-        let effects = self.weather.on_a_new_task(&call);
-        let mut fate = Fate::of_order(order);
-        // The earlier rule wins, so it is written last. Speech has no safety check to be away.
-        let documented =
-            |effect: &Effect| order.kind != Kind::Speech || !matches!(effect, Effect::SafetyUnavailable {});
-        for effect in effects.into_iter().rev().filter(documented) {
-            fate.bend(effect)?;
-        }
-        Ok(fate)
-    }
-}
-
-/// Pending and render time in milliseconds at speed 1.
-fn natural_timing(kind: Kind, shape: Shape) -> (u32, u32) {
-    let length_ms = shape.length_ms;
-    match kind {
-        Kind::Video | Kind::ShortsStudio => (3_000, 20_000 + length_ms.saturating_mul(4)),
-        Kind::Image => (1_000, 7_000),
-        Kind::Music => (0, 6_000 + length_ms / 20),
-        Kind::Speech => (0, 700 + length_ms / 20),
-        Kind::SoundEffect => (0, 2_500),
-    }
-}
-
-/// What will become of a task.
-struct Fate {
-    ending: Ending,
-    first_answer: FirstAnswer,
-    at_once: bool,
-    late_ms: i64,
-    model: Option<String>,
-    results: Results,
-}
-
-impl Fate {
-    fn of_order(order: &Order) -> Self {
-        let calm = Self {
-            ending: Ending::Success,
-            first_answer: FirstAnswer::Task,
-            at_once: false,
-            late_ms: 0,
-            model: None,
-            results: Results { count: 1, expire_ms: None },
-        };
-        let invalid = |reason: &str| failed(ErrorCode::InvalidInput, reason);
-        match &order.doom {
-            None => calm,
-            Some(Doom::AtSubmission(reason)) => {
-                Self { ending: invalid(reason), first_answer: FirstAnswer::Rejected, at_once: true, ..calm }
-            }
-            Some(Doom::WhileRendering(reason)) => Self { ending: invalid(reason), ..calm },
-        }
-    }
-
-    fn at_once(&mut self, ending: Ending, answer: FirstAnswer) {
-        (self.ending, self.first_answer, self.at_once) = (ending, answer, true);
-    }
-
-    fn bend(&mut self, effect: Effect) -> Result<(), ApiError> {
-        match effect {
-            Effect::SafetyUnavailable {} => return Err(ApiError::safety_check_unavailable()),
-            Effect::ContentRejected { with_task: false } => return Err(ApiError::content_rejected()),
-            Effect::ContentRejected { with_task: true } => {
-                self.at_once(failed(ErrorCode::ContentRejected, ""), FirstAnswer::ContentRejected);
-            }
-            Effect::RejectAtSubmission { reason } => {
-                self.at_once(failed(ErrorCode::InvalidInput, &reason), FirstAnswer::Rejected);
-            }
-            Effect::FailAtSubmission {} => {
-                self.at_once(failed(ErrorCode::ProviderUnavailable, ""), FirstAnswer::Failed);
-            }
-            Effect::UnknownOutcome { ending } => {
-                self.first_answer = FirstAnswer::Unknown;
-                if ending == Afterwards::Failed {
-                    self.ending = failed(ErrorCode::ProviderUnavailable, "");
-                }
-            }
-            Effect::TaskFails { code, reason } => self.ending = failed(code, &reason),
-            Effect::TaskCanceled {} => self.ending = Ending::Canceled,
-            Effect::TaskNever {} => self.ending = Ending::Never,
-            Effect::TaskLate { ms } => {
-                self.late_ms = i64::try_from(ms).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
-            }
-            Effect::OtherModel { model } => self.model = Some(model),
-            Effect::Urls { count } => self.results.count = count,
-            Effect::UrlsExpire { ms } => self.results.expire_ms = Some(i64::from(ms)),
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-fn failed(code: ErrorCode, reason: &str) -> Ending {
-    let reason = if reason.is_empty() { "the settings are not supported" } else { reason };
-    Ending::Failed { code, reason: reason.into() }
-}
-
-/// A synchronous call that ends badly answers with an error that carries the task.
-fn answer_of_a_synchronous(ending: &Ending) -> FirstAnswer {
-    match ending {
-        Ending::Failed { code: ErrorCode::InvalidInput, .. } => FirstAnswer::Rejected,
-        Ending::Failed { code: ErrorCode::ContentRejected, .. } => FirstAnswer::ContentRejected,
-        Ending::Failed { .. } | Ending::Canceled => FirstAnswer::Failed,
-        Ending::Success | Ending::Never => FirstAnswer::Task,
     }
 }
 

@@ -3,11 +3,13 @@
 //! [`conductor`] decides; this file is the loop that commits what was decided and only then begins
 //! it. There is one loop and one writer; effects run beside it and report back.
 
+pub mod by_hand;
 pub mod conductor;
 mod download;
 mod rate;
 mod report;
 mod spooled;
+pub mod walk;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -144,6 +146,11 @@ impl Engine {
     /// The state the engine works on.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// Sends no creating POST, whatever is wanted.
+    pub fn hold_back(&mut self) {
+        self.conductor.hold_back();
     }
 
     /// A batch that was accepted, or that another manifest was accepted into.
@@ -298,15 +305,15 @@ async fn perform(effect: Effect, outside: &Outside, store: &Arc<Store>, exchange
             outside.submits.wait().await;
             let idempotency_key = IdempotencyKey::derive(spec.id, attempt);
             let header = spec.order.kind.is_keyed().then_some(&idempotency_key);
-            let answer = outside.service.post(spec.order.kind, &spec.order.body, header).await;
+            let answer = outside.service.post(&spec.order, header).await;
             tracing::debug!(job = %spec.label, key = %idempotency_key, ?answer, "posted");
             Input::Posted(key, attempt, answer)
         }
-        Effect::Read { key, attempt, task } => {
+        Effect::Read { key, attempt, task, spec } => {
             // Closed only when the program ends.
             let _permit = exchanges.acquire().await;
             outside.polls.wait().await;
-            let answer = outside.service.read_task(&task).await;
+            let answer = outside.service.read_task(&spec.order, &task).await;
             tracing::debug!(%task, ?answer, "read");
             Input::Read(key, attempt, answer)
         }

@@ -69,12 +69,6 @@ impl Receipt {
         self.list(problems);
     }
 
-    /// What comes after an unreadable place is lost to the reader, so it counts as one invalid row.
-    pub(super) fn refuse_rest(&mut self, problem: Problem) {
-        self.invalid += 1;
-        self.list(vec![problem]);
-    }
-
     pub(super) fn note(&mut self, position: Position, note: &Note) {
         if self.notes.len() < LISTED_MAX {
             self.notes.push(Problem::new(position, note.message.clone()).in_field(note.field.clone()));

@@ -35,6 +35,8 @@ impl Door {
             batch: None,
             policy: Policy { strict: Some(self.strict), ..Policy::default() },
             default_policy: Policy::default(),
+            max_credits: None,
+            plan: AccountPlan::Unknown,
         };
         let accepted = accept(&self.store, &path, &terms, Timestamp(0)).unwrap();
         if let Some(batch) = accepted.batch {
@@ -124,7 +126,7 @@ fn bad_rows_take_no_good_rows_down() {
         .map(|p| format!("{} {}", p.position.line, p.field.as_deref().unwrap_or("-")))
         .collect();
     assert_eq!((receipt.new, receipt.invalid), (1, 3));
-    assert_eq!(said, ["5 id", "3 model", "4 prompt"]);
+    assert_eq!(said, ["3 model", "4 prompt", "5 id"]);
 }
 
 #[test]
@@ -175,6 +177,8 @@ fn a_crash_before_the_commit_leaves_nothing_behind() {
         batch: None,
         policy: Policy::default(),
         default_policy: Policy::default(),
+        max_credits: None,
+        plan: AccountPlan::Unknown,
     };
     let lost = accept(&door.store, &path, &terms, Timestamp(0)).unwrap();
     assert!(lost.batch.is_some());

@@ -6,6 +6,7 @@
 
 pub mod landing;
 pub mod layout;
+pub mod report;
 pub mod results;
 mod sniff;
 mod whole;

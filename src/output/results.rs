@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
+use crate::domain::drift::{self, Drift};
 use crate::domain::ids::{BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::task::Fault;
@@ -35,6 +36,7 @@ pub struct ResultLine<'a> {
     job: String,
     first_sent: Option<String>,
     ended: Option<String>,
+    drift: Vec<Drift>,
 }
 
 impl<'a> ResultLine<'a> {
@@ -71,11 +73,19 @@ impl<'a> ResultLine<'a> {
             job: spec.id.to_string(),
             first_sent: job.first_sent.map(show),
             ended: ended.map(|line| show(line.at)),
+            drift: drift::of(&spec.order, job),
         }
     }
 }
 
-const CSV_COLUMNS: [&str; 18] = [
+impl ResultLine<'_> {
+    /// What went wrong, where something did.
+    pub fn error(&self) -> Option<&Fault> {
+        self.error
+    }
+}
+
+const CSV_COLUMNS: [&str; 19] = [
     "id",
     "batch",
     "state",
@@ -94,6 +104,7 @@ const CSV_COLUMNS: [&str; 18] = [
     "error_message",
     "kind",
     "line",
+    "drift",
 ];
 
 /// Writes `results.jsonl` and `results.csv` of a batch, side by side.
@@ -144,6 +155,7 @@ impl ResultsWriter {
             text(line.error.map(|fault| fault.message.as_str())),
             line.kind.to_owned(),
             line.line.to_string(),
+            line.drift.iter().map(Drift::to_string).collect::<Vec<_>>().join("; "),
         ];
         let meta = self.meta_columns.iter().map(|name| line.meta.get(name).map(cell).unwrap_or_default());
         Ok(self.csv.write_record(fixed.into_iter().chain(meta))?)

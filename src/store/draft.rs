@@ -25,10 +25,10 @@ const PARTITIONS: usize = 256;
 /// Write buffer of a partition, in bytes.
 const PARTITION_BUFFER_BYTES: usize = 4096;
 
-/// A row of the manifest that has an identity.
+/// A row of the manifest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DraftRow {
-    /// What it wants, whichever variation.
+    /// What it wants, whichever variation; nothing that counts for a row that could not be read.
     pub fingerprint: Fingerprint,
     /// Its `id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,8 +37,22 @@ pub struct DraftRow {
     pub count: u32,
     /// Its line of the manifest.
     pub line: u64,
+    /// The plan allowance that each variation would draw from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draws: Option<Draw>,
     /// What is wanted.
     pub wanted: Wanted,
+}
+
+/// A part of a daily plan allowance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Draw {
+    /// Which allowance: models with the same pool draw from the same one.
+    pub pool: String,
+    /// How much of it one variation needs.
+    pub units: u64,
+    /// How much there is a UTC day.
+    pub per_day: u64,
 }
 
 /// What a row wants, if it is valid.
@@ -62,7 +76,12 @@ pub enum Verdict {
         have: u32,
     },
     /// An earlier row of the manifest has the same `id`.
-    RepeatedId,
+    RepeatedId {
+        /// The line of that row.
+        first_line: u64,
+    },
+    /// It could not be read far enough to tell what it wants.
+    Unread,
 }
 
 /// An `id` that two rows have.
@@ -85,6 +104,11 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// Begins a draft apart from any state: for a plan, of which nothing is kept.
+    pub fn apart() -> Result<Draft, StoreError> {
+        Draft::begin(&std::env::temp_dir())
+    }
+
     /// Begins a draft in the spool folder.
     pub(super) fn begin(spool: &Path) -> Result<Draft, StoreError> {
         std::fs::create_dir_all(spool).map_err(StoreError::io(spool))?;
@@ -117,6 +141,15 @@ impl Draft {
         if let Some(label) = &row.label {
             self.partition(&Entry { place: label_place(label), count: LABEL, ..entry })?;
         }
+        self.row_count += 1;
+        Ok(())
+    }
+
+    /// Adds a row that could not be read far enough to tell what it wants, in its place.
+    pub fn push_unread(&mut self, line: u64, problems: Vec<Problem>) -> Result<(), StoreError> {
+        let wanted = Wanted::Invalid(problems);
+        let fingerprint = Fingerprint([0; 16]);
+        self.rows.push(&DraftRow { fingerprint, label: None, count: 1, line, draws: None, wanted })?;
         self.row_count += 1;
         Ok(())
     }
@@ -158,7 +191,8 @@ impl Draft {
 pub struct Judged {
     dir: TempDir,
     rows_bytes: u64,
-    /// First variation and last existing one; `(0, 0)` for a repeated id.
+    /// First variation and last existing one; `(0, EXISTING)` for a repeated id, `(0, 0)` for a row
+    /// that could not be read.
     verdicts: Vec<(u32, u32)>,
     /// Rows whose `id` an earlier row has, in order of lines.
     pub repeated: Vec<RepeatedId>,
@@ -170,7 +204,7 @@ impl Judged {
     /// The rows, in manifest order.
     pub fn rows(&self) -> Result<JudgedRows<'_>, StoreError> {
         let lines = Lines::open(&self.dir.path().join("rows"), 0, self.rows_bytes)?;
-        Ok(JudgedRows { lines, verdicts: self.verdicts.iter() })
+        Ok(JudgedRows { lines, verdicts: self.verdicts.iter(), repeated: &self.repeated })
     }
 }
 
@@ -179,6 +213,7 @@ impl Judged {
 pub struct JudgedRows<'a> {
     lines: Lines,
     verdicts: std::slice::Iter<'a, (u32, u32)>,
+    repeated: &'a [RepeatedId],
 }
 
 impl JudgedRows<'_> {
@@ -187,9 +222,15 @@ impl JudgedRows<'_> {
         let Some((_, row)) = self.lines.next_line::<DraftRow>()? else { return Ok(None) };
         let verdict = match self.verdicts.next() {
             Some(&(first @ 1.., have)) => Verdict::Wanted { first, have },
-            _ => Verdict::RepeatedId,
+            Some(&(0, EXISTING)) => Verdict::RepeatedId { first_line: self.first_line(row.line) },
+            _ => Verdict::Unread,
         };
         Ok(Some((row, verdict)))
+    }
+
+    fn first_line(&self, line: u64) -> u64 {
+        let found = self.repeated.binary_search_by_key(&line, |repeat| repeat.line);
+        found.ok().and_then(|index| self.repeated.get(index)).map_or(line, |repeat| repeat.first_line)
     }
 }
 

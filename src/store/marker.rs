@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::StoreError;
+use crate::store::{StoreError, catalogs};
 
 const FILE_NAME: &str = "callsheet-state.json";
 /// Format of the whole directory.
@@ -31,21 +31,41 @@ pub(super) fn check_folder(dir: &Path) -> Result<(), StoreError> {
     for entry in entries {
         let name = entry.map_err(StoreError::io(dir))?.file_name();
         let name = name.to_string_lossy();
-        // `lock`: a first start that was cut short. `emulator`: the emulator's own state, which
-        // lies inside the default state folder.
-        if !name.starts_with('.') && name != "lock" && name != "emulator" {
+        // `lock`: a first start that was cut short. `catalogs.json`: a plan was here before any run.
+        // `emulator` and `emulator-service`: the emulator's own states, which lie inside the default
+        // state folder.
+        let ours = ["lock", catalogs::FILE_NAME, "emulator", "emulator-service"];
+        if !name.starts_with('.') && !ours.contains(&&*name) {
             return Err(StoreError::Foreign { dir: dir.to_owned(), found: name.into_owned() });
         }
     }
     Ok(())
 }
 
+/// The service that a state was begun with; nothing where there is no state.
+pub(super) fn service(dir: &Path) -> Result<Option<String>, StoreError> {
+    Ok(read(dir)?.map(|marker| marker.service))
+}
+
 /// Checks that the folder belongs to this version and `service`, and writes so when it is new.
 pub(super) fn claim(dir: &Path, service: &str, adopt: bool) -> Result<(), StoreError> {
+    let Some(marker) = read(dir)? else { return write(dir, service) };
+    match marker.service == service {
+        true => Ok(()),
+        false if adopt => write(dir, service),
+        false => Err(StoreError::OtherService {
+            dir: dir.to_owned(),
+            found: marker.service,
+            wanted: service.to_owned(),
+        }),
+    }
+}
+
+fn read(dir: &Path) -> Result<Option<Marker>, StoreError> {
     let path = dir.join(FILE_NAME);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return write(dir, service),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(StoreError::Io { path, source }),
     };
     let marker: Marker = serde_json::from_str(&text).map_err(|error| StoreError::Damaged {
@@ -57,15 +77,7 @@ pub(super) fn claim(dir: &Path, service: &str, adopt: bool) -> Result<(), StoreE
         let dir = dir.to_owned();
         return Err(StoreError::OtherVersion { dir, found: marker.format, expected: FORMAT });
     }
-    match marker.service == service {
-        true => Ok(()),
-        false if adopt => write(dir, service),
-        false => Err(StoreError::OtherService {
-            dir: dir.to_owned(),
-            found: marker.service,
-            wanted: service.to_owned(),
-        }),
-    }
+    Ok(Some(marker))
 }
 
 fn write(dir: &Path, service: &str) -> Result<(), StoreError> {

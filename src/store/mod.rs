@@ -9,17 +9,19 @@
 //!   db/                    sled: batches, open jobs, totals. Small: what has not begun and what has
 //!                          ended live in the spool
 //!   spool/000001/          rows: what was accepted; outcomes: what became of it
-//!   catalogs.json          the service's catalogs as last seen
+//!   catalogs.json          the service's catalogs as last seen; a plan keeps them, too
 //!   commits                the number of the last commit, to notice an old database that came back
 //! ```
 //!
 //! Architecture invariant: [`Store::commit`] is the single write path. It returns once everything in
 //! it is on the device; no effect may begin before that. No sled type leaves this room.
 
+pub mod catalogs;
 pub mod draft;
 mod keys;
 mod lock;
 mod marker;
+pub mod peek;
 mod record;
 pub mod spool;
 #[cfg(test)]
@@ -32,7 +34,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobId, JobKey};
@@ -49,8 +50,6 @@ use crate::store::spool::{Appender, Spool};
 /// power cut inside a larger one was seen to leave a database that does not open cleanly.
 pub const COMMIT_MAX_JOBS: usize = 200;
 
-/// File of the catalogs.
-const CATALOGS: &str = "catalogs.json";
 /// Memory that the database may use as its cache, in bytes.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
 
@@ -72,6 +71,12 @@ pub enum StoreError {
         dir: PathBuf,
         /// What lies in it.
         found: String,
+    },
+    /// There is none.
+    #[error("there is no state in {}", .dir.display())]
+    Missing {
+        /// The folder.
+        dir: PathBuf,
     },
     /// Another version wrote it.
     #[error("{} has state format {found}; this version reads format {expected}", .dir.display())]
@@ -180,6 +185,21 @@ impl Ended {
         self.succeeded + self.failed + self.canceled + self.expired + self.in_doubt
     }
 
+    /// Counts one less: the job was taken up again.
+    pub fn reopen(&mut self, state: &State) {
+        let count = match state {
+            State::Succeeded { .. } => &mut self.succeeded,
+            State::Failed { .. } => &mut self.failed,
+            State::Canceled => &mut self.canceled,
+            State::Expired => &mut self.expired,
+            State::InDoubt { .. } => &mut self.in_doubt,
+            State::Queued | State::Submitting { .. } | State::Running { .. } | State::Fetching { .. } => {
+                return;
+            }
+        };
+        *count = count.saturating_sub(1);
+    }
+
     /// Counts one more; a state that is not final counts nowhere.
     pub fn count(&mut self, state: &State) {
         match state {
@@ -216,6 +236,9 @@ pub struct BatchRecord {
     pub totals: Totals,
     /// Jobs that have ended.
     pub ended: Ended,
+    /// Its owner canceled it: what is not sent yet never is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub canceled: bool,
     /// Why nothing of it is sent, when it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
@@ -256,6 +279,7 @@ impl BatchRecord {
             policy: Policy::default(),
             totals: Totals::default(),
             ended: Ended::default(),
+            canceled: false,
             paused: None,
             rejections: 0,
         }
@@ -347,6 +371,18 @@ impl Store {
         Ok(Store { dir: dir.to_owned(), db, db_file, writer, _lock: lock })
     }
 
+    /// Opens the state in `dir` whichever service it belongs to, to look at it or to change what is
+    /// wanted. Nothing is made when there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`]; [`StoreError::Missing`] when there is no state.
+    pub fn open_existing(dir: &Path) -> Result<Store, StoreError> {
+        match marker::service(dir)? {
+            Some(service) => Store::open(dir, &service, false),
+            None => Err(StoreError::Missing { dir: dir.to_owned() }),
+        }
+    }
+
     /// The state directory.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -386,28 +422,6 @@ impl Store {
     /// acknowledged.
     pub fn outcomes_bytes(&self, batch: BatchNo) -> Result<u64, StoreError> {
         Ok(self.get(&keys::outcomes_bytes(batch))?.unwrap_or_default())
-    }
-
-    /// The catalogs as they were last seen, and when; nothing when there are none, or none that can
-    /// be read.
-    pub fn kept_catalogs(&self) -> Result<Option<(Timestamp, Value)>, StoreError> {
-        let path = self.dir.join(CATALOGS);
-        match std::fs::read(&path) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StoreError::io(&path)(error)),
-        }
-    }
-
-    /// Keeps catalogs for the time when the service does not answer.
-    pub fn keep_catalogs(&self, fetched: Timestamp, raw: &Value) -> Result<(), StoreError> {
-        let path = self.dir.join(CATALOGS);
-        let save = || -> io::Result<()> {
-            let file = tempfile::NamedTempFile::new_in(&self.dir)?;
-            serde_json::to_writer(&file, &(fetched, raw))?;
-            file.persist(&path).map(drop).map_err(|error| error.error)
-        };
-        save().map_err(StoreError::io(&path))
     }
 
     /// Makes `changes` durable, all of them or none: on return they are on the device.

@@ -221,6 +221,7 @@ fn judge(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<Strin
                 label,
                 count: *count,
                 line,
+                draws: None,
                 wanted,
             })
             .unwrap();
@@ -231,7 +232,8 @@ fn judge(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<Strin
     while let Some((row, verdict)) = walk.next_row().unwrap() {
         said.push(match verdict {
             Verdict::Wanted { first, have } => format!("{first}..={} have {have}", first + row.count - 1),
-            Verdict::RepeatedId => "repeated".to_owned(),
+            Verdict::RepeatedId { first_line } => format!("as line {first_line}"),
+            Verdict::Unread => "unread".to_owned(),
         });
     }
     (said, judged.repeated.iter().map(|repeat| (repeat.line, repeat.first_line)).collect())
@@ -253,7 +255,7 @@ fn what_the_batch_has_is_known_whatever_the_order() {
 fn an_id_names_one_row() {
     let rows = [(1, Some("hero"), 1), (2, Some("fox"), 1), (3, Some("hero"), 1), (1, Some("hero"), 1)];
     let (said, repeated) = judge(&[], &rows);
-    assert_eq!(said, ["1..=1 have 0", "1..=1 have 0", "repeated", "repeated"]);
+    assert_eq!(said, ["1..=1 have 0", "1..=1 have 0", "as line 2", "as line 2"]);
     assert_eq!(repeated, [(4, 2), (5, 2)]);
 }
 

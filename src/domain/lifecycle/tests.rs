@@ -19,6 +19,7 @@ fn reading(status: &str, charged: u64) -> TaskReading {
         id: TaskId("t1".into()),
         status: TaskStatus::from_wire(status),
         model: Some("house-c1/text-to-video".into()),
+        options: None,
         charged: Credits(charged),
         waived: Credits::ZERO,
         urls: if status == "success" { vec!["http://x/1.mp4".into()] } else { vec![] },
@@ -247,6 +248,37 @@ fn what_was_paid_for_is_downloaded_again_not_bought_again() {
 }
 
 #[test]
+fn outputs_can_be_downloaded_again_and_again() {
+    check(
+        TERMS,
+        vec![
+            admit(10),
+            task("success", 10),
+            Event::FetchAbandoned(fault()),
+            Event::FetchAgain,
+            read("success", 10),
+            Event::Fetched(vec![file()]),
+            Event::FetchAgain,
+        ],
+        "admit: submitting#1 10/0
+         posted: fetching#1 0/10
+         fetch abandoned: failed#1 0/10
+         fetch again: fetching#1 0/10
+         read: fetching#1 0/10
+         fetched: succeeded#1 0/10
+         fetch again: fetching#1 0/10",
+    );
+    check(
+        TERMS,
+        vec![admit(10), task("pending", 10), Event::Read(failed("invalid_input")), Event::FetchAgain],
+        "admit: submitting#1 10/0
+         posted: running#1 0/10
+         read: failed#1 0/0
+         fetch again: \"fetch again\" cannot happen to a job that is failed",
+    );
+}
+
+#[test]
 fn a_late_answer_for_an_older_attempt_is_refused() {
     let mut job = Job::queued();
     for event in [admit(10), task("pending", 10), Event::Read(failed("busy"))] {
@@ -298,6 +330,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Cancel),
         1 => Just(Event::Expire),
         1 => Just(Event::Retry),
+        1 => Just(Event::FetchAgain),
     ]
 }
 

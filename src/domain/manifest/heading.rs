@@ -19,7 +19,7 @@ const POLICY: &[&str] =
     &["budget", "priority", "deadline", "on_deadline", "expires", "attempts", "strict", "on_drift", "layout"];
 
 /// Most attempts a job may use.
-const MOST_ATTEMPTS: u32 = 100;
+pub(super) const MOST_ATTEMPTS: u32 = 100;
 
 /// A manifest's heading and the array of its jobs.
 #[derive(Debug)]
@@ -167,10 +167,10 @@ fn set_term(policy: &mut Policy, name: &str, json: Value) -> Result<(), Complain
     Ok(())
 }
 
-const ON_DEADLINE: [(&str, OnDeadline); 2] =
+pub(super) const ON_DEADLINE: [(&str, OnDeadline); 2] =
     [("watch", OnDeadline::Watch), ("resubmit", OnDeadline::Resubmit)];
 
-const ON_DRIFT: [(&str, OnDrift); 2] = [("report", OnDrift::Report), ("pause", OnDrift::Pause)];
+pub(super) const ON_DRIFT: [(&str, OnDrift); 2] = [("report", OnDrift::Report), ("pause", OnDrift::Pause)];
 
 fn choice<T: Copy>(given: &Given<'_>, choices: &[(&str, T)]) -> Result<Option<T>, Complaint> {
     let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();

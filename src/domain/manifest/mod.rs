@@ -14,6 +14,7 @@ use crate::domain::problem::{Position, Problem};
 pub mod fields;
 pub mod format;
 pub mod row;
+pub mod schema;
 
 mod csv;
 mod deadline;

@@ -15,7 +15,7 @@ use super::wording::{Complaint, Problems, named, nearest, quoted};
 use super::{Limits, deadline};
 
 /// Longest `id`, in characters.
-const ID_CHARS: usize = 200;
+pub(super) const ID_CHARS: usize = 200;
 
 /// What a manifest gives for a field.
 #[derive(Debug, Clone)]

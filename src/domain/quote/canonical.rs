@@ -71,7 +71,7 @@ fn canonical_options(kind: Kind, request: &Request) -> Map<String, Value> {
     options.map(|(name, value)| (name.clone(), canonical_option(kind, &name, value))).collect()
 }
 
-fn canonical_option(kind: Kind, name: &str, value: Value) -> Value {
+pub(super) fn canonical_option(kind: Kind, name: &str, value: Value) -> Value {
     match (kind, name) {
         (Kind::Video, "duration") => match seconds(&value) {
             Some(seconds) => Value::from(format!("{}s", plain(seconds))),

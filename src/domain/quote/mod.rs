@@ -41,9 +41,20 @@ pub use canonical::canonical_body;
 pub use catalog::{Catalog, CatalogPart};
 pub use kind::infer_kind;
 pub use price::Prices;
-pub use rules::{Allowance, AllowanceUnit, Rules, RulesExtension};
+pub use rules::{AccountPlan, Allowance, AllowanceUnit, Rules, RulesExtension};
 
 use price::Priced;
+
+/// What the service makes of an option that is outside its range, where it moves it unasked.
+pub fn clamped_setting(kind: Kind, name: &str, value: &Value) -> Option<Value> {
+    if kind == Kind::Speech { speech::clamped_setting(name, value) } else { None }
+}
+
+/// Whether two spellings of an option mean the same to the service.
+pub fn same_option(kind: Kind, name: &str, one: &Value, other: &Value) -> bool {
+    let canonical = |value: &Value| canonical::canonical_option(kind, name, value.clone());
+    canonical(one) == canonical(other)
+}
 
 /// Something wrong with a request, without a position: the caller knows where the field stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

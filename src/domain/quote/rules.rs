@@ -165,6 +165,33 @@ pub struct AllowanceRule {
     pub ultra_per_day: u64,
 }
 
+/// The plan of the account, as far as it is told.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccountPlan {
+    /// Nobody said: what is shown is the most that there could be.
+    #[default]
+    #[serde(skip)]
+    Unknown,
+    /// No plan, and so no allowance.
+    None,
+    /// Pro.
+    Pro,
+    /// Ultra.
+    Ultra,
+}
+
+impl AllowanceRule {
+    /// Units per UTC day on that plan.
+    pub fn per_day(&self, plan: AccountPlan) -> u64 {
+        match plan {
+            AccountPlan::None => 0,
+            AccountPlan::Pro => self.pro_per_day,
+            AccountPlan::Ultra | AccountPlan::Unknown => self.ultra_per_day,
+        }
+    }
+}
+
 /// The allowance that may cover one request. It covers all of it or nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Allowance {

@@ -13,15 +13,26 @@ use super::{Desk, Draft, Remarks, check, wire};
 const CHARACTERS_PER_CREDIT: u32 = 20;
 const MINIMUM_CREDITS: u64 = 1;
 
+/// Settings that the service moves into their range, unasked.
+const CLAMPED: [(&str, (f64, f64)); 3] =
+    [("speed", (0.25, 4.0)), ("stability", (0.0, 1.0)), ("similarity_boost", (0.0, 1.0))];
+
+/// What the service makes of a setting that is outside its range.
+pub(super) fn clamped_setting(name: &str, value: &Value) -> Option<Value> {
+    let (_, (least, most)) = CLAMPED.into_iter().find(|(clamped, _)| *clamped == name)?;
+    let number = value.as_f64().filter(|number| !(least..=most).contains(number))?;
+    Some(Value::from(number.clamp(least, most)))
+}
+
 /// Judges and prices a speech. What is clamped is said, and sent as it was asked.
 pub(super) fn draft(desk: &Desk<'_>, remarks: &mut Remarks) -> Draft {
     let request = desk.request;
     let spoken = check::prompt("text", request.text.as_deref(), desk.rules, remarks);
     check_voice(desk, remarks);
     let options = check::present(&request.options);
-    clamped(&options, "speed", (0.25, 4.0), remarks);
-    clamped(&options, "stability", (0.0, 1.0), remarks);
-    clamped(&options, "similarity_boost", (0.0, 1.0), remarks);
+    for (name, range) in CLAMPED {
+        clamped(&options, name, range, remarks);
+    }
     text(&options, "model_id", remarks);
     let priced = price(&spoken, &desk.catalog.voices);
     let voice = request.voice_id.as_deref().map(Value::from);

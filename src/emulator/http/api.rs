@@ -66,10 +66,13 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// A well-formed idempotency key, none, or the documented error.
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
-    let Some(value) = headers.get(KEY_HEADER) else { return Ok(None) };
+    let mut values = headers.get_all(KEY_HEADER).iter();
+    let Some(value) = values.next() else { return Ok(None) };
     let key = value.to_str().unwrap_or("");
     let good = (1..=200).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic());
-    if good { Ok(Some(key.to_owned())) } else { Err(ApiError::invalid(KEY_RULE)) }
+    // Sent twice, it stands for one value with a comma and a space in it.
+    let alone = values.next().is_none();
+    if good && alone { Ok(Some(key.to_owned())) } else { Err(ApiError::invalid(KEY_RULE)) }
 }
 
 async fn read_body(body: Body) -> Result<Bytes, ApiError> {
@@ -299,6 +302,10 @@ mod tests {
         for bad in [&b""[..], b"a b", b"a\tb", "é".as_bytes(), &[b'k'; 201]] {
             assert_eq!(key(bad), Err(KEY_RULE.into()));
         }
+        let mut twice = HeaderMap::new();
+        twice.append(KEY_HEADER, HeaderValue::from_static("a"));
+        twice.append(KEY_HEADER, HeaderValue::from_static("b"));
+        assert!(idempotency_key(&twice).is_err());
     }
 
     #[test]

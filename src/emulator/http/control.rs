@@ -45,7 +45,7 @@ fn done(result: Result<Value, ApiError>) -> Response {
 
 async fn audit(State(service): Shared, uri: Uri) -> Response {
     let with_tasks = reply::word(&uri, "tasks").as_deref() != Some("false");
-    reply::json(200, &service.audit(with_tasks))
+    reply::plain(200, "application/json", service.audit_text(with_tasks))
 }
 
 async fn faults(State(service): Shared) -> Response {

@@ -98,7 +98,7 @@ async fn preview(
         id: Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()),
         index: 0,
         kind: Kind::Speech,
-        shape: Shape { ratio: (1, 1), length_ms: 2_500 },
+        shape: Shape { ratio: (1, 1), pixels: None, length_ms: 2_500 },
         model: String::new(),
         prompt: String::new(),
         options: String::new(),

@@ -129,7 +129,7 @@ mod tests {
             id: Uuid::from_u128(n),
             index: 0,
             kind,
-            shape: Shape { ratio: (16, 9), length_ms: 2_000 },
+            shape: Shape { ratio: (16, 9), pixels: None, length_ms: 2_000 },
             model: "house-c1/text-to-video".into(),
             prompt: "a small boat, in the wind \u{1F6A4} über".into(),
             options: "768P 16:9 2s".into(),

@@ -174,7 +174,7 @@ fn finish(
         options: filled,
         price_credits,
         claim: ALLOWANCE_MODELS.contains(&id).then_some((Pool::Images, 1)),
-        shape: Shape { ratio, length_ms: 0 },
+        shape: Shape { ratio, pixels: chosen.size, length_ms: 0 },
         doom: None,
     }
 }

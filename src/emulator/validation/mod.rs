@@ -6,6 +6,7 @@
 mod image;
 mod sound;
 mod video;
+mod video_options;
 
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
@@ -179,8 +180,13 @@ fn refuse_prohibited(text: &str) -> Result<(), ApiError> {
 
 /// URLs the service can fetch without a key.
 fn require_http_urls(name: &str, urls: &[&str]) -> Result<(), ApiError> {
+    let starts =
+        |text: &str, with: &str| text.get(..with.len()).is_some_and(|s| s.eq_ignore_ascii_case(with));
     let valid = |text: &&str| {
-        url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        // The parser alone would forgive `http:host` and `http:/host`.
+        let text = text.trim();
+        (starts(text, "http://") || starts(text, "https://"))
+            && url::Url::parse(text).is_ok_and(|url| url.has_host())
     };
     if urls.iter().all(valid) {
         Ok(())

@@ -118,7 +118,7 @@ pub(super) fn shorts_studio(body: &Body<'_>) -> Order {
     Order {
         model: String::from("shorts-studio"),
         price_credits: pricing::SHORTS_STUDIO,
-        shape: Shape { ratio: (9, 16), length_ms: millis(Decimal::from(length)) },
+        shape: Shape { ratio: (9, 16), pixels: None, length_ms: millis(Decimal::from(length)) },
         ..order(Kind::ShortsStudio, "shorts-studio", prompt, Decimal::from(length), body.fields.clone())
     }
 }
@@ -139,7 +139,7 @@ fn order(kind: Kind, scene: &str, prompt: &str, seconds: Decimal, mut options: M
         options,
         price_credits: 0,
         claim: None,
-        shape: Shape { ratio: (1, 1), length_ms: millis(seconds) },
+        shape: Shape { ratio: (1, 1), pixels: None, length_ms: millis(seconds) },
         doom: None,
     }
 }

@@ -4,13 +4,14 @@ use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::Value;
 
+use super::video_options::{Chosen, Subject, choose};
 use super::{
     Body, Doom, Options, Order, json_number, millis, ratio_of, refuse_prohibited, require_http_urls,
 };
 use crate::emulator::account::Pool;
 use crate::emulator::catalog::{Catalog, InputLimits, VideoMode, VideoModel};
 use crate::emulator::errors::ApiError;
-use crate::emulator::pricing::{self, VideoAsk};
+use crate::emulator::pricing;
 use crate::emulator::tasks::{Kind, Shape};
 
 const MODES: [&str; 5] =
@@ -24,11 +25,12 @@ const FIXED_SECONDS: u64 = 8;
 /// The model of the Ultra allowance.
 const HOUSE: &str = "house-c1";
 
-struct Ask<'a> {
-    prompt: &'a str,
-    images: Vec<&'a str>,
-    videos: Vec<&'a str>,
-    options: Options<'a>,
+/// The fields of a request.
+pub(super) struct Ask<'a> {
+    pub(super) prompt: &'a str,
+    pub(super) images: Vec<&'a str>,
+    pub(super) videos: Vec<&'a str>,
+    pub(super) options: Options<'a>,
 }
 
 pub(super) fn order(catalog: &Catalog, body: &Body<'_>) -> Result<Order, ApiError> {
@@ -86,18 +88,6 @@ fn check_prompt_length(model: &VideoModel, prompt: &str) -> Result<(), ApiError>
     }
 }
 
-/// Who is speaking in an error message.
-struct Subject<'a> {
-    model: &'a str,
-    mode: &'a str,
-}
-
-impl Subject<'_> {
-    fn refuse(&self, what: impl AsRef<str>) -> ApiError {
-        ApiError::invalid(format!("{} {} {}", self.model, self.mode, what.as_ref()))
-    }
-}
-
 fn check_inputs(
     subject: &Subject<'_>,
     limits: InputLimits,
@@ -142,103 +132,6 @@ fn supported_inputs(limits: InputLimits) -> String {
     inputs.join(", ")
 }
 
-/// The values that are priced and sent, in catalog spelling.
-struct Chosen {
-    duration: Option<String>,
-    resolution: Option<String>,
-    aspect_ratio: Option<String>,
-    audio: Option<bool>,
-    source_seconds: Option<Decimal>,
-    price_credits: u64,
-}
-
-fn choose(subject: &Subject<'_>, mode: &VideoMode, ask: &Ask<'_>) -> Result<Chosen, ApiError> {
-    let resolution = choose_resolution(subject, mode, ask)?;
-    let duration = choose_duration(subject, mode, ask, resolution.as_deref())?;
-    let aspect_ratio = choose_aspect_ratio(subject, mode, ask)?;
-    let audio = ask.options.boolean("audio")?;
-    if audio == Some(true) && !mode.audio_toggle {
-        return Err(subject.refuse("supports audio false, got true"));
-    }
-    let source_seconds = ask.options.number("source_video_duration_seconds")?;
-    let priced = VideoAsk {
-        model: subject.model,
-        duration: duration.as_deref(),
-        resolution: resolution.as_deref(),
-        quality: ask.options.get("quality").and_then(Value::as_str),
-        audio: audio == Some(true),
-        has_video: !ask.videos.is_empty(),
-        source_seconds,
-    };
-    let price_credits = pricing::video(mode, &priced)
-        .map_err(|_| subject.refuse("has no price for these options; pick other catalog values"))?;
-    Ok(Chosen { duration, resolution, aspect_ratio, audio, source_seconds, price_credits })
-}
-
-fn default_of(mode: &VideoMode, name: &str) -> Option<String> {
-    mode.defaults.get(name).and_then(Value::as_str).map(str::to_owned)
-}
-
-/// A value the mode has no list for must not be sent.
-fn refuse_unlisted(subject: &Subject<'_>, name: &str, list: &[String]) -> Result<(), ApiError> {
-    if list.is_empty() { Err(subject.refuse(format!("does not accept {name}"))) } else { Ok(()) }
-}
-
-fn choose_resolution(
-    subject: &Subject<'_>,
-    mode: &VideoMode,
-    ask: &Ask<'_>,
-) -> Result<Option<String>, ApiError> {
-    let Some(asked) = ask.options.text("resolution")? else { return Ok(default_of(mode, "resolution")) };
-    refuse_unlisted(subject, "resolution", &mode.resolutions)?;
-    let listed = mode.resolutions.iter().find(|listed| listed.eq_ignore_ascii_case(asked));
-    let supported = mode.resolutions.join("|");
-    listed
-        .cloned()
-        .map(Some)
-        .ok_or_else(|| subject.refuse(format!("supports resolution {supported}, got {asked}")))
-}
-
-fn choose_duration(
-    subject: &Subject<'_>,
-    mode: &VideoMode,
-    ask: &Ask<'_>,
-    resolution: Option<&str>,
-) -> Result<Option<String>, ApiError> {
-    let asked = match ask.options.get("duration") {
-        None => None,
-        Some(Value::String(text)) => Some(text.trim().to_owned()),
-        Some(Value::Number(number)) if number.is_u64() => Some(number.to_string()),
-        Some(_) => return Err(ApiError::invalid("options.duration must be a string or an integer")),
-    };
-    if asked.is_some() {
-        refuse_unlisted(subject, "duration", &mode.durations)?;
-    }
-    let Some(wanted) = asked.or_else(|| default_of(mode, "duration")) else { return Ok(None) };
-    let allowed = resolution
-        .and_then(|resolution| pricing::durations_at(mode, resolution))
-        .unwrap_or_else(|| mode.durations.iter().map(String::as_str).collect());
-    let bare = |text: &str| text.strip_suffix('s').unwrap_or(text).to_owned();
-    if let Some(listed) = allowed.iter().find(|listed| bare(listed) == bare(&wanted)) {
-        return Ok(Some((*listed).to_owned()));
-    }
-    let place = resolution.map(|resolution| format!(" at {resolution}")).unwrap_or_default();
-    Err(subject.refuse(format!("supports duration {}{place}, got {wanted}", allowed.join("|"))))
-}
-
-fn choose_aspect_ratio(
-    subject: &Subject<'_>,
-    mode: &VideoMode,
-    ask: &Ask<'_>,
-) -> Result<Option<String>, ApiError> {
-    let Some(asked) = ask.options.text("aspect_ratio")? else { return Ok(default_of(mode, "aspect_ratio")) };
-    refuse_unlisted(subject, "aspect_ratio", &mode.aspect_ratios)?;
-    if mode.aspect_ratios.iter().any(|listed| listed == asked) {
-        return Ok(Some(asked.to_owned()));
-    }
-    Err(subject.refuse(format!("supports aspect_ratio {}, got {asked}", mode.aspect_ratios.join("|"))))
-}
-
 fn finish(model: &VideoModel, mode: &str, ask: &Ask<'_>, chosen: Chosen) -> Order {
     let seconds = chosen.duration.as_deref().and_then(pricing::seconds_of);
     let claim = seconds
@@ -247,6 +140,7 @@ fn finish(model: &VideoModel, mode: &str, ask: &Ask<'_>, chosen: Chosen) -> Orde
         .map(|seconds| (Pool::HouseSeconds, seconds));
     let shape = Shape {
         ratio: ratio_of(chosen.aspect_ratio.as_deref(), (16, 9)),
+        pixels: None,
         length_ms: millis(seconds.unwrap_or(Decimal::from(FIXED_SECONDS))),
     };
     let mut options = ask.options.to_map();
@@ -335,7 +229,7 @@ mod tests {
 
     #[test]
     fn duration_may_be_8s_or_8_or_the_integer_and_resolution_ignores_case() {
-        for duration in [json!("8s"), json!("8"), json!(8)] {
+        for duration in [json!("8s"), json!("8"), json!(8), json!(8.0)] {
             let body = json!({"model": "house-c1", "prompt": "x", "options": {"duration": duration, "resolution": "768p"}});
             let order = ok(&body);
             assert_eq!(

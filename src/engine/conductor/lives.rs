@@ -1,5 +1,6 @@
 //! The lives of jobs: events applied, movements booked, changes noted.
 
+use crate::domain::drift;
 use crate::domain::ids::{Attempt, JobKey};
 use crate::domain::job::State;
 use crate::domain::lifecycle::{self, Event, Terms, Want};
@@ -47,6 +48,11 @@ impl Conductor {
             }
         }
         self.pending.changed_jobs.insert(key);
+        let drifted = drift::of(&open.spec.order, &open.record.job);
+        if drift::pauses(desk.record.policy.on_drift, &drifted) && desk.record.paused.is_none() {
+            desk.record.paused = Some(Pause::Drift);
+            self.pending.changed_batches.insert(key.batch);
+        }
         if open.record.job.state.is_final() {
             self.end(key);
         }

@@ -21,6 +21,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+pub use self::overview::batch_overview;
 pub use self::words::{
     BatchOverview, ConductorError, Effect, FetchFault, FetchOrder, Input, Settings, SpooledRow, Standstill,
     Turn,
@@ -145,6 +146,8 @@ pub struct Conductor {
     /// When the balance is asked for next, where `keep` needs it.
     balance_due: Option<Tick>,
     stopping: bool,
+    /// No creating POST is sent, whatever is wanted.
+    held_back: bool,
     /// Which batch was served last, so that equals take turns across turns.
     last_served: BatchNo,
     random: fastrand::Rng,
@@ -187,6 +190,7 @@ impl Conductor {
             days: BTreeMap::new(),
             gate: None,
             stopping: false,
+            held_back: false,
             last_served: BatchNo(0),
             random,
             pending: Pending::default(),
@@ -201,6 +205,11 @@ impl Conductor {
     /// Whether a day's totals are known.
     pub fn knows_day(&self, day: UtcDay) -> bool {
         self.days.contains_key(&day)
+    }
+
+    /// Sends no creating POST from now on, whatever is wanted.
+    pub fn hold_back(&mut self) {
+        self.held_back = true;
     }
 
     /// Takes up a batch, or what changed of it by another manifest.
@@ -227,12 +236,17 @@ impl Conductor {
     pub fn take_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
         let key = record.key;
         let mut open = OpenJob::new(record, spec);
-        let wait = match lifecycle::wants(&open.record.job.state) {
+        let want = lifecycle::wants(&open.record.job.state);
+        let wait = match want {
             // It may have been read just before the restart.
             Want::Read => self.poll_wait(&open, now),
             Want::Admission | Want::Post | Want::Fetch | Want::Nothing => Millis(0),
         };
-        self.schedule(&mut open, now.tick.after(wait));
+        if want == Want::Admission {
+            self.candidates.insert(key);
+        } else {
+            self.schedule(&mut open, now.tick.after(wait));
+        }
         self.watch_deadline(&mut open);
         self.count(&open);
         self.jobs.insert(key, open);
@@ -247,7 +261,7 @@ impl Conductor {
             self.take_in(input, now)?;
         }
         self.pass_deadlines(now)?;
-        self.expire(now)?;
+        self.drop_unsent(now)?;
         self.begin_what_is_due(now)?;
         self.ask_balance_when_due(now);
         self.admit(now)?;

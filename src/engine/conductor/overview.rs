@@ -25,6 +25,7 @@ impl Conductor {
         }
         let moving = |open: &OpenJob| match lifecycle::wants(&open.record.job.state) {
             // One that waits for its next attempt.
+            Want::Admission | Want::Post if self.held_back => false,
             Want::Admission => open.due.is_some() && self.gate.is_none(),
             Want::Nothing => false,
             Want::Post => self.gate.is_none() && !open.record.job.overdue,
@@ -33,6 +34,9 @@ impl Conductor {
         };
         if self.jobs.values().any(moving) {
             return None;
+        }
+        if self.held_back {
+            return Some(Standstill::Done);
         }
         if self.disk_is_low {
             return Some(Standstill::Parked(Parked::Disk));
@@ -56,16 +60,14 @@ impl Conductor {
 
     /// Every batch in numbers, oldest first.
     pub fn overview(&self) -> Vec<BatchOverview> {
-        let mut open: BTreeMap<BatchNo, BTreeMap<&'static str, u32>> = BTreeMap::new();
+        let mut open: BTreeMap<BatchNo, Vec<&'static str>> = BTreeMap::new();
         for job in self.jobs.values() {
-            let states = open.entry(job.record.key.batch).or_default();
-            *states.entry(job.record.job.state.name()).or_default() += 1;
+            open.entry(job.record.key.batch).or_default().push(job.record.job.state.name());
         }
         let gate = self.gate.map(|gate| gate.parked);
         let overview = |(no, desk): (&BatchNo, &Desk)| {
-            let states = open.remove(no).unwrap_or_default();
-            let parked = gate.or(desk.parked);
-            batch_overview(&desk.record, states, parked)
+            let overview = batch_overview(&desk.record, open.remove(no).unwrap_or_default().into_iter());
+            BatchOverview { parked: gate.or(desk.parked).or(overview.parked), ..overview }
         };
         self.desks.iter().map(overview).collect()
     }
@@ -96,12 +98,12 @@ impl Conductor {
     }
 }
 
-fn batch_overview(
-    record: &BatchRecord,
-    mut open: BTreeMap<&'static str, u32>,
-    parked: Option<Parked>,
-) -> BatchOverview {
+/// A batch in numbers, from its record and the states of its open jobs.
+pub fn batch_overview(record: &BatchRecord, states: impl Iterator<Item = &'static str>) -> BatchOverview {
+    let mut open: BTreeMap<&'static str, u32> = BTreeMap::new();
+    states.for_each(|state| *open.entry(state).or_default() += 1);
     let begun: u32 = open.values().sum();
+    let parked = record.paused.map(|_| Parked::Paused);
     let not_begun = record.rows.saturating_sub(begun + record.ended.all());
     *open.entry("queued").or_default() += not_begun;
     let ended = record.ended;

@@ -18,7 +18,7 @@ const PASSED_OVER_MAX: usize = 256;
 
 impl Conductor {
     pub(super) fn admit(&mut self, now: Now) -> Result<(), ConductorError> {
-        if self.stopping || self.gate.is_some() {
+        if self.stopping || self.held_back || self.gate.is_some() {
             return Ok(());
         }
         for desk in self.desks.values_mut() {

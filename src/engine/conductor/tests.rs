@@ -70,6 +70,7 @@ fn reading(status: &str) -> TaskReading {
         id: TaskId("t".into()),
         status: TaskStatus::from_wire(status),
         model: None,
+        options: None,
         charged: Credits(PRICE),
         waived: Credits::ZERO,
         urls: if status == "success" { vec!["http://r/1".into()] } else { vec![] },
@@ -513,4 +514,19 @@ fn a_day_budget_resumes_at_midnight() {
     assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::DayBudget)));
     assert!(stage.conductor.watches_the_calendar());
     assert_eq!(stage.pass(Millis(86_400_000)).turn(vec![]), "post 1#1");
+}
+
+#[test]
+fn a_charge_that_differs_pauses_the_batch_when_its_policy_says_so() {
+    let mut stage =
+        Stage::with(3, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
+    stage.batch.policy.on_drift = Some(crate::domain::manifest::row::OnDrift::Pause);
+    stage.batch.policy.budget = Some(Credits(100));
+    stage.conductor.take_batch(stage.batch.clone());
+    assert_eq!(stage.turn(vec![]), "post 0#1");
+    let dear = TaskReading { charged: Credits(PRICE * 2), ..reading("success") };
+    assert_eq!(stage.posted(0, PostAnswer::Task(dear)), "fetch 0#1", "what is paid for is collected");
+    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    assert_eq!(stage.batch.paused, Some(crate::store::Pause::Drift));
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Paused)));
 }

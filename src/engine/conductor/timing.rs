@@ -85,6 +85,7 @@ impl Conductor {
                 }
                 Want::Nothing => {}
                 Want::Fetch => self.fetch_queue.push_back(key),
+                Want::Post if self.held_back => {}
                 Want::Post if !open.spec.order.kind.is_keyed() => self.lose_track(key, now)?,
                 Want::Post if self.gate.is_some() => self.postpone(key, now),
                 Want::Read if self.key_is_refused() => self.postpone(key, now),
@@ -127,7 +128,7 @@ impl Conductor {
         let effect = match (want, &open.record.job.state) {
             (Want::Post, State::Submitting { .. }) => Effect::Post { key, attempt, spec: open.spec.clone() },
             (Want::Read, State::Running { task } | State::Fetching { task, .. }) => {
-                Effect::Read { key, attempt, task: task.clone() }
+                Effect::Read { key, attempt, task: task.clone(), spec: open.spec.clone() }
             }
             (Want::Fetch, State::Fetching { urls, .. }) => {
                 let Some(desk) = self.desks.get(&key.batch) else { return };
@@ -167,27 +168,31 @@ impl Conductor {
         self.pace.wait(pace_name(&open.spec), elapsed, first, min, max, draw)
     }
 
-    /// What was not sent before its batch expired never is.
-    pub(super) fn expire(&mut self, now: Now) -> Result<(), ConductorError> {
+    /// What was not sent before its batch expired, or was canceled, never is.
+    pub(super) fn drop_unsent(&mut self, now: Now) -> Result<(), ConductorError> {
         if self.stopping {
             return Ok(());
         }
-        let is_over = |desk: &Desk| desk.expires().is_some_and(|at| at <= now.wall);
-        let over: Vec<BatchNo> =
-            self.desks.iter().filter(|(_, desk)| is_over(desk)).map(|(no, _)| *no).collect();
-        for no in over {
+        let reason = |desk: &Desk| match desk.expires() {
+            _ if desk.record.canceled => Some(Event::Cancel),
+            Some(at) if at <= now.wall => Some(Event::Expire),
+            _ => None,
+        };
+        let dropped: Vec<(BatchNo, Event)> =
+            self.desks.iter().filter_map(|(no, desk)| Some((*no, reason(desk)?))).collect();
+        for (no, event) in dropped {
             let last = self.desks.get(&no).and_then(|desk| desk.window.back()).map(|row| row.spec.seq);
             if let Some(seq) = last {
                 self.begin_rows_up_to(JobKey { batch: no, seq });
             }
             let range = JobKey { batch: no, seq: Seq(0) }..=JobKey { batch: no, seq: Seq(u32::MAX) };
-            let unsent: Vec<JobKey> = self.candidates.range(range).copied().collect();
-            for key in unsent {
-                let Some(open) = self.jobs.get(&key) else { continue };
-                // One that waits for another attempt has been sent, and goes on as its policy says.
-                if open.record.job.first_sent.is_none() {
-                    let attempt = open.record.job.attempt;
-                    self.apply(key, attempt, Event::Expire, now)?;
+            let queued: Vec<JobKey> = self.candidates.range(range).copied().collect();
+            for key in queued {
+                let Some(job) = self.jobs.get(&key).map(|open| &open.record.job) else { continue };
+                // One that waits for another attempt does not expire; its owner may still cancel it.
+                if event == Event::Cancel || job.first_sent.is_none() {
+                    let attempt = job.attempt;
+                    self.apply(key, attempt, event.clone(), now)?;
                 }
             }
         }

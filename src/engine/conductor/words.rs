@@ -115,6 +115,8 @@ pub enum Effect {
         attempt: Attempt,
         /// Which task.
         task: TaskId,
+        /// What was wanted: Shorts Studio's tasks are read elsewhere than all others.
+        spec: Arc<JobSpec>,
     },
     /// Download a job's outputs.
     Fetch(Box<FetchOrder>),

@@ -1,0 +1,210 @@
+//! Shorts Studio, whose bodies the document does not show.
+//!
+//! Known: its POST takes a body as it is and no idempotency key; a running task is answered with 202;
+//! it is polled by `taskId` or `requestId`; its errors carry `code` and `message` alone.
+//!
+//! Assumed, and nothing more: a success shows, in `data` or bare, an object with `id`, `taskId` or
+//! `requestId`; where it shows `status`, `costCredits` and `waivedCredits` they are those of the task
+//! object; results stand in `taskUrls`, `urls`, `url` or in `taskResult.output`. What shows no id
+//! leaves the outcome unknown, and an unknown outcome is never sent again. Until an answer says what
+//! was charged, what was set aside counts as spent.
+
+use serde_json::Value;
+
+use crate::api::{RawAnswer, answer, path_segment, wire};
+use crate::domain::credits::Credits;
+use crate::domain::ids::TaskId;
+use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
+
+/// Before the id of a task that is known by its `requestId` alone.
+const REQUEST: &str = "request:";
+
+/// Path and query that read a task.
+pub(super) fn poll_path(task: &TaskId) -> String {
+    let (name, id) = match task.0.strip_prefix(REQUEST) {
+        Some(request) => ("requestId", request),
+        None => ("taskId", task.0.as_str()),
+    };
+    format!("/api/v1/shorts-studio?{name}={}", path_segment(id))
+}
+
+/// The POST was answered. `set_aside` is what counts as charged until an answer says what was.
+pub fn of_post(raw: &RawAnswer, set_aside: Credits) -> PostAnswer {
+    if !is_success(raw) {
+        return match answer::of_post(raw) {
+            // Without a key, only a request that was turned away unread may be sent again.
+            PostAnswer::Again { fault, wait, .. } => {
+                PostAnswer::Again { fault, wait, may_have_run: raw.status != 429 }
+            }
+            other => other,
+        };
+    }
+    match reading(raw, None, set_aside) {
+        Ok(reading) => PostAnswer::Task(reading),
+        Err(why) => {
+            PostAnswer::Again { fault: Fault::new("broken_answer", why), wait: None, may_have_run: true }
+        }
+    }
+}
+
+/// Reading the task was answered.
+pub fn of_read(raw: &RawAnswer, task: &TaskId, set_aside: Credits) -> ReadAnswer {
+    if !is_success(raw) {
+        return answer::of_read(raw);
+    }
+    match reading(raw, Some(task), set_aside) {
+        Ok(reading) => ReadAnswer::Task(reading),
+        Err(why) => ReadAnswer::Again { fault: Fault::new("broken_answer", why), wait: None },
+    }
+}
+
+fn is_success(raw: &RawAnswer) -> bool {
+    (200..300).contains(&raw.status)
+}
+
+fn reading(raw: &RawAnswer, known: Option<&TaskId>, set_aside: Credits) -> Result<TaskReading, &'static str> {
+    let body: Value = serde_json::from_slice(&raw.body).map_err(|_| "the answer is not JSON")?;
+    if body.get("code").and_then(Value::as_i64).is_some_and(|code| code != 0) {
+        return Err("the answer is an error and a success at once");
+    }
+    let places = [body.pointer("/data/task"), body.get("data"), body.get("task"), Some(&body)];
+    let objects = || places.into_iter().flatten().filter(|place| place.is_object());
+    let named = objects().find_map(|object| Some((object, id_in(object)?)));
+    let (object, id) = match (named, known) {
+        (Some(named), _) => named,
+        (None, Some(known)) => (objects().next().unwrap_or(&body), known.clone()),
+        (None, None) => return Err("the answer shows no task"),
+    };
+    let urls = urls_in(object);
+    let status = status(raw, object, &urls, known.is_some())?;
+    let credits = |name: &str| object.get(name).and_then(wire::credits);
+    Ok(TaskReading {
+        id,
+        status,
+        model: wire::text(object, "model"),
+        options: None,
+        charged: credits("costCredits").unwrap_or(set_aside),
+        waived: credits("waivedCredits").unwrap_or_default(),
+        urls,
+        fault: wire::task_fault(object),
+    })
+}
+
+fn id_in(object: &Value) -> Option<TaskId> {
+    let given = |name: &str| wire::text(object, name).filter(|id| !id.is_empty());
+    let task = given("taskId").or_else(|| given("id"));
+    task.or_else(|| given("requestId").map(|id| format!("{REQUEST}{id}"))).map(TaskId)
+}
+
+/// By the word that the answer shows; without a known one, 202 is running, and 200 to a poll is
+/// success only where results stand beside it.
+fn status(
+    raw: &RawAnswer,
+    object: &Value,
+    urls: &[String],
+    is_poll: bool,
+) -> Result<TaskStatus, &'static str> {
+    match wire::text(object, "status").map(|word| TaskStatus::from_wire(&word)) {
+        Some(status) if !matches!(status, TaskStatus::Other(_)) => Ok(status),
+        _ if raw.status == 202 => Ok(TaskStatus::Processing),
+        _ if !urls.is_empty() => Ok(TaskStatus::Success),
+        _ if is_poll => Err("the answer shows neither a status nor results"),
+        _ => Ok(TaskStatus::Pending),
+    }
+}
+
+fn urls_in(object: &Value) -> Vec<String> {
+    let result: Option<Value> =
+        wire::text(object, "taskResult").and_then(|text| serde_json::from_str(&text).ok());
+    let output = result.as_ref().and_then(|result| result.get("output"));
+    let lists = [object.get("taskUrls"), object.get("urls"), object.get("url"), output];
+    let texts = |value: &Value| -> Vec<String> {
+        match value {
+            Value::String(url) => vec![url.clone()],
+            Value::Array(items) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            _ => Vec::new(),
+        }
+    };
+    lists.into_iter().flatten().map(texts).find(|urls| !urls.is_empty()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(status: u16, body: &str) -> RawAnswer {
+        RawAnswer { status, retry_after: None, body: body.as_bytes().to_vec() }
+    }
+
+    fn said(reading: &TaskReading) -> String {
+        format!("{} {:?} {} {:?}", reading.id, reading.status, reading.charged.0, reading.urls)
+    }
+
+    fn post(status: u16, body: &str) -> String {
+        match of_post(&raw(status, body), Credits(40)) {
+            PostAnswer::Task(reading) => said(&reading),
+            PostAnswer::Again { may_have_run, .. } => format!("again, may have run: {may_have_run}"),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_task_is_found_wherever_it_may_stand() {
+        for (status, body, expected) in [
+            (
+                202,
+                r#"{"code":0,"data":{"taskId":"t","status":"pending","costCredits":25}}"#,
+                "t Pending 25 []",
+            ),
+            (202, r#"{"code":0,"data":{"task":{"id":"t"}}}"#, "t Processing 40 []"),
+            (200, r#"{"requestId":"r"}"#, "request:r Pending 40 []"),
+            (200, r#"{"code":0,"data":{"id":"t","urls":["http://x/1"]}}"#, "t Success 40 [\"http://x/1\"]"),
+        ] {
+            assert_eq!(post(status, body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_outcome_is_never_sent_again() {
+        for (status, body) in [
+            (200, "<html>"),
+            (200, r#"{"code":0,"data":{}}"#),
+            (200, r#"{"code":-1,"message":"no","id":"t"}"#),
+            (500, r#"{"code":-1,"message":"broken"}"#),
+            (503, r#"{"code":-1,"message":"away"}"#),
+            (502, ""),
+        ] {
+            assert_eq!(post(status, body), "again, may have run: true", "{status} {body}");
+        }
+        assert_eq!(post(429, ""), "again, may have run: false");
+    }
+
+    #[test]
+    fn errors_carry_a_code_and_a_message_alone() {
+        let refused = of_post(&raw(400, r#"{"code":-1,"message":"no segments"}"#), Credits(40));
+        assert_eq!(refused, PostAnswer::Refused(Fault::new("code_-1", "no segments")));
+        let poor = of_post(&raw(402, r#"{"code":-1002,"message":"too dear"}"#), Credits(40));
+        assert!(matches!(poor, PostAnswer::OutOfCredits(_)));
+        let missing = of_read(&raw(404, r#"{"code":-1,"message":"no"}"#), &TaskId("t".into()), Credits(1));
+        assert!(matches!(missing, ReadAnswer::Missing(_)));
+    }
+
+    #[test]
+    fn polling_goes_on_while_the_answer_is_202_and_success_shows_results() {
+        let task = TaskId("t".into());
+        let poll = |status, body: &str| match of_read(&raw(status, body), &task, Credits(40)) {
+            ReadAnswer::Task(reading) => said(&reading),
+            _ => "again".to_owned(),
+        };
+        assert_eq!(poll(202, "{}"), "t Processing 40 []");
+        assert_eq!(poll(200, "{}"), "again");
+        assert_eq!(poll(200, r#"{"status":"success","url":"http://x/1"}"#), "t Success 40 [\"http://x/1\"]");
+        assert_eq!(poll(200, r#"{"data":{"status":"failed","costCredits":0}}"#), "t Failed 0 []");
+    }
+
+    #[test]
+    fn a_task_is_polled_by_what_is_known_of_it() {
+        assert_eq!(poll_path(&TaskId("a b".into())), "/api/v1/shorts-studio?taskId=a%20b");
+        assert_eq!(poll_path(&TaskId("request:r".into())), "/api/v1/shorts-studio?requestId=r");
+    }
+}

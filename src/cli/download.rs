@@ -1,0 +1,55 @@
+//! `callsheet download`: outputs once more, without a creating POST.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anstream::eprintln;
+use tokio::sync::watch;
+
+use crate::cli::arguments::{DownloadCommand, Global};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::service::{self, Chosen};
+use crate::cli::state::{self, Named};
+use crate::cli::wiring;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::engine::{self, Engine, Stop, by_hand};
+use crate::store::Store;
+
+pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Exit, Failure> {
+    let config = service::config(global)?;
+    let chosen =
+        if command.emulator { service::emulated(&config, 1.0).await? } else { service::configured(&config)? };
+    let outcome = fetch(&chosen, command, &config).await;
+    if let Some(emulator) = chosen.emulator {
+        emulator.stop().await;
+    }
+    outcome
+}
+
+async fn fetch(chosen: &Chosen, command: &DownloadCommand, config: &Config) -> Result<Exit, Failure> {
+    let clock = Clock::start();
+    let store = Arc::new(Store::open(&chosen.state, &chosen.identity, false)?);
+    let (batch, label) = match state::named(&store, &command.name)? {
+        Named::Batch(batch) => (batch, None),
+        Named::Job(batch, spec) => (batch, Some(spec.label)),
+    };
+    let outside = wiring::outside(chosen, config)?;
+    let landing = outside.landing.clone();
+    let wanted = by_hand::fetch_again(&store, &landing, &outside.layout, &batch, label.as_deref(), clock)?;
+    if wanted == 0 {
+        eprintln!("{}: everything that is paid for is on disk, whole", batch.name);
+        return Ok(Exit::Success);
+    }
+    let only = BTreeSet::from([batch.no]);
+    let mut engine = Engine::new(store.clone(), outside, wiring::settings(config), clock, Some(&only))?;
+    engine.hold_back();
+    let (_keep, stop) = watch::channel(Stop::No);
+    engine.run(stop, |_| {}).await?;
+    let batch = engine.conductor().batch(batch.no).cloned().unwrap_or(batch);
+    engine::write_results(&store, &landing, &batch)?;
+    let open = engine.conductor().open_jobs().count();
+    eprintln!("{}: {wanted} downloaded again into {}", batch.name, landing.batch_dir(&batch.name).display());
+    Ok(if batch.ended.failed > 0 || open > 0 { Exit::SomeFailed } else { Exit::Success })
+}

@@ -1,0 +1,192 @@
+//! A plan as one JSON object: its rows as they come, then what they add up to. Scripts rely on the
+//! names: fields may be added, not renamed.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::cli::plan::entry::{Entry, Verdict};
+use crate::cli::plan::totals::Totals;
+use crate::cli::plan::{Sheet, shown};
+use crate::domain::credits::Credits;
+use crate::domain::problem::Problem;
+
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    file: String,
+    line: u64,
+    id: Option<&'a str>,
+    batch: Option<&'a str>,
+    verdict: &'static str,
+    kind: Option<&'static str>,
+    model: Option<&'a str>,
+    price_credits: Option<Credits>,
+    max_credits: Option<Credits>,
+    waivable_credits: Credits,
+    formula: Option<&'a str>,
+    problems: Vec<RowProblem<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct RowProblem<'a> {
+    field: Option<&'a str>,
+    message: &'a str,
+    hint: Option<&'a str>,
+    line: u64,
+    column: Option<u64>,
+}
+
+impl<'a> RowProblem<'a> {
+    fn of(problem: &'a Problem) -> RowProblem<'a> {
+        RowProblem {
+            field: problem.field.as_deref(),
+            message: &problem.message,
+            hint: problem.hint.as_deref(),
+            line: problem.position.line,
+            column: problem.position.column,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Tail<'a> {
+    total_credits: Credits,
+    waivable_credits: Credits,
+    balance_credits: Option<Credits>,
+    jobs: Jobs,
+    unpriced: Unpriced,
+    batches: Vec<Batch<'a>>,
+    groups: Vec<Group<'a>>,
+    files: Vec<File<'a>>,
+    catalog: Catalog<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct Jobs {
+    new: u64,
+    have: u64,
+    invalid: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Unpriced {
+    jobs: u64,
+    max_credits: Credits,
+}
+
+#[derive(Debug, Serialize)]
+struct Batch<'a> {
+    name: &'a str,
+    total_credits: Credits,
+    budget_credits: Option<Credits>,
+}
+
+#[derive(Debug, Serialize)]
+struct Group<'a> {
+    batch: Option<&'a str>,
+    kind: Option<&'static str>,
+    model: Option<&'a str>,
+    new: u64,
+    have: u64,
+    total_credits: Credits,
+    waivable_credits: Credits,
+}
+
+#[derive(Debug, Serialize)]
+struct File<'a> {
+    file: String,
+    batch: Option<&'a str>,
+    /// Nothing of it would be taken in.
+    refused: bool,
+    notes: Vec<RowProblem<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Catalog<'a> {
+    fetched: String,
+    stale_because: Option<&'a str>,
+}
+
+/// Writes the object.
+pub(super) struct Writer<'w, W> {
+    out: &'w mut W,
+    rows: u64,
+}
+
+impl<'w, W: Write> Writer<'w, W> {
+    pub(super) fn begin(out: &'w mut W) -> io::Result<Writer<'w, W>> {
+        out.write_all(b"{\"rows\":[")?;
+        Ok(Writer { out, rows: 0 })
+    }
+
+    /// Adds a row.
+    pub(super) fn entry(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+        self.out.write_all(if self.rows == 0 { b"\n" } else { b",\n" })?;
+        self.rows += 1;
+        let order = entry.order;
+        let waivable = order.map(|order| order.waivable).filter(|_| entry.verdict == Verdict::New);
+        serde_json::to_writer(
+            &mut *self.out,
+            &Row {
+                file: shown(entry.file),
+                line: entry.line,
+                id: entry.id,
+                batch: entry.batch.map(|batch| batch.as_str()),
+                verdict: entry.verdict.name(),
+                kind: order.map(|order| order.kind.name()),
+                model: order.and_then(|order| order.model.as_deref()),
+                price_credits: order.and_then(|order| order.price),
+                max_credits: order.and_then(|order| order.max_credits),
+                waivable_credits: waivable.unwrap_or_default(),
+                formula: order.map(|order| order.formula.as_str()),
+                problems: entry.problems.iter().map(RowProblem::of).collect(),
+            },
+        )
+        .map_err(io::Error::from)
+    }
+
+    /// Adds what the rows come to.
+    pub(super) fn finish(self, sheet: &Sheet, totals: &Totals) -> io::Result<()> {
+        let tail = serde_json::to_string_pretty(&tail(sheet, totals))?;
+        // The object was begun with its rows.
+        writeln!(self.out, "\n],{}", tail.trim_start_matches('{'))?;
+        self.out.flush()
+    }
+}
+
+fn tail<'a>(sheet: &'a Sheet, totals: &'a Totals) -> Tail<'a> {
+    let batches = totals.batches.iter().map(|(name, batch)| Batch {
+        name: name.as_str(),
+        total_credits: batch.credits,
+        budget_credits: batch.budget,
+    });
+    let groups = totals.groups.iter().map(|((batch, what), group)| Group {
+        batch: batch.as_ref().map(|batch| batch.as_str()),
+        kind: what.as_ref().map(|(kind, _)| kind.name()),
+        model: what.as_ref().and_then(|(_, model)| model.as_deref()),
+        new: group.new,
+        have: group.have,
+        total_credits: group.credits,
+        waivable_credits: group.waivable,
+    });
+    let files = sheet.judgements.iter().map(|judgement| File {
+        file: shown(&judgement.receipt.file),
+        batch: judgement.receipt.batch.as_ref().map(|batch| batch.as_str()),
+        refused: judgement.is_refused(),
+        notes: judgement.receipt.notes.iter().map(RowProblem::of).collect(),
+    });
+    Tail {
+        total_credits: totals.credits,
+        waivable_credits: totals.waivable,
+        balance_credits: sheet.balance,
+        jobs: Jobs { new: totals.new, have: totals.have, invalid: totals.invalid },
+        unpriced: Unpriced { jobs: totals.unpriced.0, max_credits: totals.unpriced.1 },
+        batches: batches.collect(),
+        groups: groups.collect(),
+        files: files.collect(),
+        catalog: Catalog {
+            fetched: sheet.catalogs.fetched.to_string(),
+            stale_because: sheet.catalogs.stale_because.as_deref(),
+        },
+    }
+}

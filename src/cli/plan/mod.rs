@@ -1,0 +1,174 @@
+//! `callsheet plan`: what manifests would do and cost, row by row, before anything is sent.
+//!
+//! The rows lie in drafts on disk and are walked one by one, so a million of them fit. The state is
+//! looked at from outside and not opened: a plan changes nothing in it, and works beside a running
+//! process.
+
+mod entry;
+mod json;
+mod text;
+mod totals;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anstream::eprintln;
+
+use crate::api::ServiceError;
+use crate::cli::arguments::{Global, PlanCommand};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::plan::entry::Entry;
+use crate::cli::plan::totals::Totals;
+use crate::cli::service::{self, Asked};
+use crate::cli::{printable, summary, written};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::domain::credits::Credits;
+use crate::domain::manifest::row::Policy;
+use crate::domain::quote::{AccountPlan, Catalog};
+use crate::intake::catalogs::Catalogs;
+use crate::intake::{self, Judgement, Terms};
+use crate::store::StoreError;
+use crate::store::draft::Draft;
+use crate::store::peek::Peek;
+
+pub(super) async fn run(command: &PlanCommand, global: &Global) -> Result<Exit, Failure> {
+    let clock = Clock::start();
+    let config = service::config(global)?;
+    let asked = service::asked(&config, &command.source).await?;
+    let outcome = plan(&asked, command, global, &config, clock).await;
+    asked.end().await;
+    outcome
+}
+
+async fn plan(
+    asked: &Asked,
+    command: &PlanCommand,
+    global: &Global,
+    config: &Config,
+    clock: Clock,
+) -> Result<Exit, Failure> {
+    let peek = Peek::at(&asked.state)?;
+    if let Some((_, identity)) = asked.service() {
+        peek.belongs_to(identity)?;
+    }
+    let catalogs = asked.catalogs(&clock).await?;
+    let balance = balance(asked).await;
+    let judgements = judge_all(&peek, command, config, &catalogs.catalog)?;
+    let sheet = Sheet { judgements, balance, catalogs, plan: config.service.plan };
+    let mut out = io::BufWriter::new(anstream::stdout().lock());
+    if global.json {
+        written(sheet.write_json(&mut out))?;
+    } else {
+        for judgement in &sheet.judgements {
+            summary::problems(&judgement.receipt);
+        }
+        written(sheet.write_text(&mut out, command.rows))?;
+    }
+    let is_clean = sheet.judgements.iter().all(|judgement| !judgement.receipt.has_problems());
+    Ok(if is_clean { Exit::Success } else { Exit::Usage })
+}
+
+/// The balance, where it can be asked for. Not knowing it stops no plan.
+async fn balance(asked: &Asked) -> Option<Credits> {
+    let (service, _) = asked.service()?;
+    if !asked.has_key {
+        return None;
+    }
+    match service.credits().await {
+        Ok(balance) => Some(balance),
+        Err(error) => {
+            let what = match &error {
+                ServiceError::Unauthorised(_) => "the balance is not known".to_owned(),
+                ServiceError::Unreachable { .. } => "the balance cannot be asked for".to_owned(),
+            };
+            eprintln!("warning: {what}: {}", printable(&error.to_string()));
+            None
+        }
+    }
+}
+
+/// Judges the manifests one after the other: what one of them would add, the next finds there.
+fn judge_all(
+    peek: &Peek,
+    command: &PlanCommand,
+    config: &Config,
+    catalog: &Catalog,
+) -> Result<Vec<Judgement>, Failure> {
+    let rules = config.rules()?;
+    let terms = Terms {
+        catalog,
+        rules: &rules,
+        namespace: &config.service.key_namespace,
+        batch: command.terms.batch.clone(),
+        policy: Policy {
+            budget: command.terms.budget.map(Credits),
+            strict: command.terms.strict.then_some(true),
+            ..Policy::default()
+        },
+        default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
+        max_credits: command.terms.max_credits.map(Credits),
+        plan: config.service.plan,
+    };
+    let mut judgements: Vec<Judgement> = Vec::with_capacity(command.manifests.len());
+    for path in &command.manifests {
+        let judgement = intake::judge(Draft::apart()?, path, &terms, |_, draft| {
+            peek.accepted(|fingerprint, variation| draft.note_existing(fingerprint, variation))?;
+            judgements.iter().try_for_each(|earlier| earlier.note_in(draft))?;
+            Ok(())
+        })?;
+        judgements.push(judgement);
+    }
+    Ok(judgements)
+}
+
+/// Everything that a plan shows.
+struct Sheet {
+    judgements: Vec<Judgement>,
+    balance: Option<Credits>,
+    catalogs: Catalogs,
+    plan: AccountPlan,
+}
+
+impl Sheet {
+    fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut writer = json::Writer::begin(out)?;
+        let totals = self.walk(|entry| writer.entry(entry))?;
+        writer.finish(self, &totals)
+    }
+
+    fn write_text(&self, out: &mut impl Write, all_rows: bool) -> io::Result<()> {
+        let mut rows = text::Rows::new(all_rows);
+        let totals = self.walk(|entry| rows.entry(out, entry))?;
+        rows.finish(out)?;
+        text::totals(out, self, &totals)
+    }
+
+    /// Walks every job and invalid row of every manifest, adding up on the way.
+    fn walk(&self, mut see: impl FnMut(&Entry<'_>) -> io::Result<()>) -> io::Result<Totals> {
+        let mut totals = Totals::default();
+        for judgement in &self.judgements {
+            totals.begin(judgement);
+            let file = judgement.receipt.file.as_path();
+            let batch = judgement.receipt.batch.as_ref();
+            let mut rows = judgement.rows().map_err(other)?;
+            while let Some(row) = rows.next_row().map_err(other)? {
+                entry::each(file, batch, &row, |entry| {
+                    totals.add(entry);
+                    see(entry)
+                })?;
+            }
+        }
+        Ok(totals)
+    }
+}
+
+fn other(error: StoreError) -> io::Error {
+    io::Error::other(error)
+}
+
+/// A path as people and scripts are shown it.
+fn shown(file: &Path) -> String {
+    file.display().to_string()
+}

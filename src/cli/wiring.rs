@@ -1,0 +1,55 @@
+//! From the configuration to a running engine.
+
+use crate::api::Service;
+use crate::cli::failure::Failure;
+use crate::cli::service::Chosen;
+use crate::config::Config;
+use crate::domain::admission::Limits;
+use crate::domain::retry::Backoff;
+use crate::domain::time::Millis;
+use crate::engine::conductor::Settings;
+use crate::engine::{Outside, RateLimit};
+use crate::output::landing::Landing;
+
+/// Between two questions for the balance while the queue is parked.
+const BALANCE_INTERVAL: Millis = Millis::from_secs(60);
+
+/// What the conductor is told.
+pub(super) fn settings(config: &Config) -> Settings {
+    Settings {
+        limits: Limits {
+            in_flight: config.limits.in_flight,
+            in_flight_per_kind: config.limits.in_flight_per_kind.clone(),
+            total: config.budget.total,
+            per_day: config.budget.per_day,
+            keep: config.budget.keep,
+        },
+        adaptive: config.limits.adaptive,
+        rejections: config.limits.rejections,
+        downloads: config.limits.downloads,
+        poll_min: config.poll.min.0,
+        poll_max: config.poll.max.0,
+        deadlines: config.deadlines.by_kind(),
+        late_poll: config.deadlines.late_poll.0,
+        late_window: config.deadlines.late_window.0,
+        attempts: config.retry.attempts,
+        backoff: Backoff { base: config.retry.base.0, max: config.retry.max.0 },
+        balance_interval: BALANCE_INTERVAL,
+        seed: fastrand::u64(..),
+    }
+}
+
+/// What the engine reaches outside.
+pub(super) fn outside(chosen: &Chosen, config: &Config) -> Result<Outside, Failure> {
+    let service = Service::new(chosen.options.clone())?;
+    Ok(Outside {
+        downloads: service.downloads()?,
+        service,
+        landing: Landing::new(&chosen.output),
+        max_file_bytes: config.output.max_file.as_u64(),
+        min_free_bytes: config.output.min_free.as_u64(),
+        submits: RateLimit::per_second(config.limits.submits_per_second),
+        polls: RateLimit::per_second(config.limits.polls_per_second),
+        layout: config.layout()?,
+    })
+}

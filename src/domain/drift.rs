@@ -1,0 +1,207 @@
+//! Drift: where what was charged and made differs from what was planned (money rule 10).
+//!
+//! Judged from the task's record alone, and only where it says something: what it leaves out is no
+//! difference. What to do about it is `policy.on_drift`'s.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::domain::job::{Job, Order, State};
+use crate::domain::manifest::row::OnDrift;
+use crate::domain::quote::{clamped_setting, same_option};
+use crate::domain::request::Kind;
+
+/// One difference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Drift {
+    /// `price_credits`, `model`, `mode`, `scene` or `options.NAME`.
+    pub field: String,
+    /// As planned.
+    pub planned: Value,
+    /// As it was.
+    pub actual: Value,
+}
+
+/// `price_credits: planned 10, was 20`
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        write!(f, "{}: planned {}, was {}", self.field, show(&self.planned), show(&self.actual))
+    }
+}
+
+/// Whether a batch is to be paused for the drift of one of its jobs.
+pub fn pauses(policy: Option<OnDrift>, drift: &[Drift]) -> bool {
+    policy == Some(OnDrift::Pause) && !drift.is_empty()
+}
+
+/// Everything in which a job's task differs from its order. Worth asking from the moment its charge is
+/// settled, and again when it ends.
+pub fn of(order: &Order, job: &Job) -> Vec<Drift> {
+    let mut found = Vec::new();
+    found.extend(price(order, job));
+    found.extend(model(order, job.ran_model.as_deref()));
+    found.extend(job.ran_options.iter().flat_map(|ran| options(order, ran)));
+    found
+}
+
+/// Charged and waived together are the full price (Task object). A failed task's charge was given
+/// back, and an unsettled one is not known.
+fn price(order: &Order, job: &Job) -> Option<Drift> {
+    let is_charged =
+        matches!(job.state, State::Running { .. } | State::Fetching { .. } | State::Succeeded { .. });
+    let planned = order.price?;
+    let actual = job.books.charged + job.books.waived;
+    let differs = is_charged && job.books.held.is_zero() && planned != actual;
+    differs.then(|| drift("price_credits", planned.0, actual.0))
+}
+
+/// A video's model is shown as `<model_id>/<mode>`. Speech names its model among its options, and the
+/// other kinds choose none.
+fn model(order: &Order, ran: Option<&str>) -> Option<Drift> {
+    let ran = ran.filter(|ran| !ran.is_empty())?;
+    let option = || order.body.get("options")?.get("model_id")?.as_str();
+    let planned = match order.kind {
+        Kind::Video | Kind::Image => order.model.as_deref(),
+        Kind::Speech => option(),
+        Kind::Music | Kind::SoundEffect | Kind::ShortsStudio => None,
+    }?;
+    let rest = ran.strip_prefix(planned);
+    let is_same = rest == Some("") || (order.kind == Kind::Video && mode_is_planned(order, rest));
+    (!is_same).then(|| drift("model", planned, ran))
+}
+
+fn mode_is_planned(order: &Order, rest: Option<&str>) -> bool {
+    let mode = rest.and_then(|rest| rest.strip_prefix('/'));
+    mode.is_some()
+        && (mode == order.body.get("mode").and_then(Value::as_str) || !order.body.contains_key("mode"))
+}
+
+/// The options that both sides name, and the mode, which the record keeps among them.
+fn options(order: &Order, ran: &Map<String, Value>) -> Vec<Drift> {
+    if order.kind == Kind::ShortsStudio {
+        return Vec::new();
+    }
+    let planned = order.body.get("options").and_then(Value::as_object).into_iter().flatten();
+    let differing = planned.filter_map(|(name, planned)| {
+        let actual = ran.get(name)?;
+        let expected = clamped_setting(order.kind, name, planned).unwrap_or_else(|| planned.clone());
+        let differs = !same_option(order.kind, name, &expected, actual);
+        differs.then(|| drift(&format!("options.{name}"), expected, actual.clone()))
+    });
+    let mut found: Vec<Drift> = differing.collect();
+    let mode = ["mode", "scene"].into_iter().find_map(|name| Some((name, order.body.get(name)?)));
+    if let (Some((name, planned)), Some(actual)) = (mode, ran.get("mode"))
+        && planned != actual
+    {
+        found.push(drift(name, planned.clone(), actual.clone()));
+    }
+    found
+}
+
+fn drift(field: &str, planned: impl Into<Value>, actual: impl Into<Value>) -> Drift {
+    Drift { field: field.to_owned(), planned: planned.into(), actual: actual.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::credits::Credits;
+    use crate::domain::ids::TaskId;
+    use crate::domain::job::Books;
+
+    fn order(kind: Kind, model: Option<&str>, price: Option<u64>, body: Value) -> Order {
+        let Value::Object(body) = body else { panic!("a body is an object") };
+        let order = json!({"line": 2, "kind": kind, "model": model, "price": price, "body": body});
+        serde_json::from_value(order).unwrap()
+    }
+
+    fn video() -> Order {
+        let options = json!({"duration": "5s", "resolution": "768P", "audio": false});
+        let body = json!({"model": "house-c1", "mode": "text-to-video", "options": options});
+        order(Kind::Video, Some("house-c1"), Some(10), body)
+    }
+
+    fn ran(model: &str, charged: u64, waived: u64, options: &Value) -> Job {
+        let books = Books { charged: Credits(charged), waived: Credits(waived), ..Books::default() };
+        Job {
+            state: State::Running { task: TaskId("t".into()) },
+            books,
+            ran_model: Some(model.to_owned()),
+            ran_options: options.as_object().cloned(),
+            ..Job::queued()
+        }
+    }
+
+    #[track_caller]
+    fn check(order: &Order, job: &Job, expected: &[&str]) {
+        let found: Vec<String> = of(order, job).iter().map(Drift::to_string).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_charge_as_planned_is_no_drift_whoever_pays_it() {
+        let options = json!({"duration": 5, "resolution": "768p", "audio": false, "mode": "text-to-video"});
+        check(&video(), &ran("house-c1/text-to-video", 10, 0, &options), &[]);
+        check(&video(), &ran("house-c1", 0, 10, &json!({})), &[]);
+    }
+
+    #[test]
+    fn every_difference_is_told() {
+        let options = json!({"duration": "10s", "resolution": "768P", "mode": "image-to-video"});
+        check(
+            &video(),
+            &ran("house-turbo/text-to-video", 20, 0, &options),
+            &[
+                "price_credits: planned 10, was 20",
+                "model: planned house-c1, was house-turbo/text-to-video",
+                "options.duration: planned 5s, was 10s",
+                "mode: planned text-to-video, was image-to-video",
+            ],
+        );
+        check(
+            &video(),
+            &ran("house-c1/image-to-video", 10, 0, &json!({})),
+            &["model: planned house-c1, was house-c1/image-to-video"],
+        );
+    }
+
+    #[test]
+    fn what_the_record_leaves_out_and_what_was_given_back_is_no_drift() {
+        let mut job = ran("house-c1", 0, 0, &json!(null));
+        job.state = State::Canceled;
+        check(&video(), &job, &[]);
+        job.state = State::Running { task: TaskId("t".into()) };
+        job.books.held = Credits(10);
+        check(&video(), &job, &[]);
+        let unpriced = order(Kind::ShortsStudio, None, None, json!({"any": 1}));
+        check(&unpriced, &ran("studio", 40, 0, &json!({"any": 2})), &[]);
+    }
+
+    #[test]
+    fn what_the_plan_said_would_be_clamped_is_no_drift() {
+        let options = json!({"speed": 9, "stability": 0.5, "model_id": "voice-a"});
+        let speech =
+            order(Kind::Speech, None, Some(1), json!({"text": "x", "voice_id": "v", "options": options}));
+        let filled = json!({"speed": 4.0, "stability": 0.5, "mode": "text-to-speech"});
+        check(&speech, &ran("voice-a", 1, 0, &filled), &[]);
+        check(
+            &speech,
+            &ran("voice-b", 1, 0, &json!({"speed": 2})),
+            &["model: planned voice-a, was voice-b", "options.speed: planned 4.0, was 2"],
+        );
+    }
+
+    #[test]
+    fn only_a_policy_that_says_so_pauses() {
+        let found = [drift("model", "a", "b")];
+        assert!(pauses(Some(OnDrift::Pause), &found));
+        assert!(!pauses(Some(OnDrift::Pause), &[]));
+        assert!(!pauses(Some(OnDrift::Report), &found));
+        assert!(!pauses(None, &found));
+    }
+}

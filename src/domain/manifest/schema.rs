@@ -1,0 +1,193 @@
+//! The JSON Schema of manifests, made from the same tables that the reader asks: a name or type that
+//! the reader learns is in the schema, too.
+//!
+//! A schema knows no catalog: models, voices and values are for `plan` to judge.
+
+use serde_json::{Map, Value, json};
+
+use super::Limits;
+use super::fields::{KNOWN, Known, OptionType, Slot};
+use super::heading::{MOST_ATTEMPTS, ON_DEADLINE, ON_DRIFT};
+use super::typing::ID_CHARS;
+use crate::domain::request::Kind;
+
+/// The schema of a JSON manifest: an array of jobs, or an object that holds one. A line of JSON Lines
+/// is one `#/$defs/job`.
+pub fn manifest() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "callsheet manifest",
+        "description": "A list of wanted generations: an array of jobs, or an object that says more about all of them.",
+        "oneOf": [
+            {"$ref": "#/$defs/jobs"},
+            {
+                "type": "object",
+                "required": ["jobs"],
+                "additionalProperties": false,
+                "properties": {
+                    "batch": text("Name of the batch. Without one it is the file's name."),
+                    "defaults": {"$ref": "#/$defs/defaults"},
+                    "policy": {"$ref": "#/$defs/policy"},
+                    "jobs": {"$ref": "#/$defs/jobs"},
+                },
+            },
+        ],
+        "$defs": {
+            "jobs": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/job"}},
+            "job": job(true),
+            "defaults": job(false),
+            "policy": policy(),
+            "options": options(),
+        },
+    })
+}
+
+/// A job, or what all jobs have in common; an id names one job only.
+fn job(with_id: bool) -> Value {
+    let known = KNOWN.iter().filter(|known| with_id || known.slot != Slot::Id);
+    let mut properties: Map<String, Value> =
+        known.map(|known| (known.name.to_owned(), field(known))).collect();
+    properties.insert("options".to_owned(), json!({"$ref": "#/$defs/options"}));
+    properties.insert(
+        "meta".to_owned(),
+        json!({
+            "type": ["object", "null"],
+            "description": "The pipeline's own columns: never sent, handed back in the results.",
+            "propertyNames": {"pattern": NOT_BLANK},
+        }),
+    );
+    json!({"type": "object", "additionalProperties": false, "properties": properties})
+}
+
+/// A name or text that is more than white space.
+const NOT_BLANK: &str = r"\S";
+
+fn options() -> Value {
+    let properties: Map<String, Value> = KNOWN
+        .iter()
+        .filter(|known| matches!(known.slot, Slot::Option(_)))
+        .map(|known| (known.name.to_owned(), field(known)))
+        .collect();
+    json!({
+        "type": ["object", "null"],
+        "description": "The service's options. Those it does not document are forwarded as they are.",
+        "properties": properties,
+        "propertyNames": {"pattern": NOT_BLANK},
+    })
+}
+
+fn field(known: &Known) -> Value {
+    let mut schema = match known.slot {
+        Slot::Id => json!({
+            "type": ["string", "integer", "null"],
+            "maxLength": ID_CHARS,
+            "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$",
+        }),
+        Slot::Kind => kind(),
+        Slot::Count => whole(1, i64::from(Limits::default().max_count)),
+        Slot::Priority => whole(i64::from(i8::MIN), i64::from(i8::MAX)),
+        Slot::Deadline => span(),
+        Slot::MaxCredits => credits(),
+        Slot::Body(_) => json!({"type": ["string", "null"]}),
+        Slot::ImageUrls | Slot::VideoUrls => urls(),
+        Slot::Option(OptionType::Text) => json!({"type": ["string", "null"]}),
+        Slot::Option(OptionType::Duration) => json!({
+            "anyOf": [{"type": ["string", "null"]}, {"type": "integer", "minimum": 0}],
+        }),
+        Slot::Option(OptionType::Flag) => json!({"type": ["boolean", "null"]}),
+        Slot::Option(OptionType::Number) => json!({"type": ["number", "null"]}),
+    };
+    if let Some(fields) = schema.as_object_mut() {
+        fields.insert("description".to_owned(), describe(known).into());
+    }
+    schema
+}
+
+/// What a field is for, and of which kinds.
+fn describe(known: &Known) -> String {
+    let what = match known.name {
+        "id" => "The job's label and the name of its files.",
+        "kind" => "What is generated. May be left out where the model or the fields decide it.",
+        "count" => "How many variations: as many jobs.",
+        "priority" => "Higher goes first.",
+        "deadline" => "When the job is overdue: a span (30m) after it was first sent, or an instant.",
+        "max_credits" => "The most the job may cost. Needed where it cannot be priced.",
+        "model" => "A catalog id; `callsheet models` lists them.",
+        "prompt" => "What to make.",
+        "text" => "What to say.",
+        "voice_id" => "Whose voice says it; `callsheet voices` lists them.",
+        "mode" => "Video mode; by default the inputs decide it.",
+        "scene" => "Image scene; by default the inputs decide it.",
+        "image_urls" => "Source images: http(s) addresses, as a list or with white space between them.",
+        "video_urls" => "Source video: an http(s) address.",
+        "duration" => "Seconds of video: 8, or \"8s\".",
+        "audio" => "Whether the video has sound.",
+        "source_video_duration_seconds" => "Seconds of the source video.",
+        "size" => "Exact pixels, such as 1024x1536, for models that take them.",
+        "duration_seconds" => "Seconds of sound.",
+        "instrumental" => "No vocals.",
+        "style" | "title" => "With it the prompt is taken as lyrics.",
+        _ => "An option of the service.",
+    };
+    let kinds: Vec<&str> = known.kinds.iter().map(|kind| kind.name()).collect();
+    if known.kinds.len() == Kind::ALL.len() {
+        what.to_owned()
+    } else {
+        format!("{what} For {}.", kinds.join(", "))
+    }
+}
+
+fn policy() -> Value {
+    let choice = |names: Vec<&str>| nullable_enum(&names);
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "description": "The terms of the batch. Flags overrule them.",
+        "properties": {
+            "budget": credits(),
+            "priority": whole(i64::from(i8::MIN), i64::from(i8::MAX)),
+            "deadline": span(),
+            "on_deadline": choice(ON_DEADLINE.iter().map(|(name, _)| *name).collect()),
+            "expires": span(),
+            "attempts": whole(1, i64::from(MOST_ATTEMPTS)),
+            "strict": {"type": ["boolean", "null"]},
+            "on_drift": choice(ON_DRIFT.iter().map(|(name, _)| *name).collect()),
+            "layout": text("How output files are called, such as {batch}/{job}{-n}.{ext}."),
+        },
+    })
+}
+
+fn text(description: &str) -> Value {
+    json!({"type": ["string", "null"], "description": description})
+}
+
+fn kind() -> Value {
+    nullable_enum(&Kind::ALL.map(Kind::name))
+}
+
+/// One of the names; blank and null leave it open.
+fn nullable_enum(names: &[&str]) -> Value {
+    let mut values: Vec<Value> = names.iter().map(|name| Value::from(*name)).collect();
+    values.extend([Value::from(""), Value::Null]);
+    json!({"enum": values})
+}
+
+fn whole(least: i64, most: i64) -> Value {
+    json!({"type": ["integer", "null"], "minimum": least, "maximum": most})
+}
+
+fn credits() -> Value {
+    json!({"type": ["integer", "null"], "minimum": 0})
+}
+
+/// The grammar of spans and instants is the reader's; here only their shape is.
+fn span() -> Value {
+    json!({"type": ["string", "null"], "pattern": "^(\\s*$|\\s*[0-9])"})
+}
+
+fn urls() -> Value {
+    json!({"anyOf": [
+        {"type": ["string", "null"]},
+        {"type": "array", "items": {"type": "string", "pattern": NOT_BLANK}},
+    ]})
+}

@@ -1,0 +1,160 @@
+//! What will become of a task: settled when it is created, from the order itself and the fault plan.
+
+use super::errors::ApiError;
+use super::faults::{Afterwards, Call, Effect, Target, Weather};
+use super::tasks::{Ending, ErrorCode, FirstAnswer, Kind, Results, Shape};
+use super::validation::{Doom, Order};
+
+/// What will become of a task.
+pub(crate) struct Fate {
+    pub(crate) ending: Ending,
+    pub(crate) first_answer: FirstAnswer,
+    /// It ends in the moment of its creation.
+    pub(crate) at_once: bool,
+    /// It takes so much longer than it would.
+    pub(crate) late_ms: i64,
+    /// The model that runs it, as the task shows it.
+    pub(crate) model: String,
+    pub(crate) results: Results,
+}
+
+impl Fate {
+    /// The fate of an order under the rules that strike it, or the error that comes before a task.
+    pub(crate) fn decide(weather: &mut Weather, order: &Order, key: &str) -> Result<Self, ApiError> {
+        let model = order.model.split('/').next().unwrap_or("");
+        let call = Call {
+            target: Target::Create,
+            kind: Some(order.kind),
+            model,
+            prompt: &order.prompt,
+            identity: key,
+        };
+        let effects = weather.on_a_new_task(&call);
+        let mut fate = Self::of_order(order);
+        // The earlier rule wins, so it is written last. Speech has no safety check to be away.
+        let documented =
+            |effect: &Effect| order.kind != Kind::Speech || !matches!(effect, Effect::SafetyUnavailable {});
+        for effect in effects.into_iter().rev().filter(documented) {
+            fate.bend(effect, order)?;
+        }
+        Ok(fate)
+    }
+
+    fn of_order(order: &Order) -> Self {
+        let calm = Self {
+            ending: Ending::Success,
+            first_answer: FirstAnswer::Task,
+            at_once: false,
+            late_ms: 0,
+            model: order.model.clone(),
+            results: Results { count: 1, expire_ms: None },
+        };
+        let invalid = |reason: &str| failed(ErrorCode::InvalidInput, reason);
+        match &order.doom {
+            None => calm,
+            Some(Doom::AtSubmission(reason)) => {
+                Self { ending: invalid(reason), first_answer: FirstAnswer::Rejected, at_once: true, ..calm }
+            }
+            Some(Doom::WhileRendering(reason)) => Self { ending: invalid(reason), ..calm },
+        }
+    }
+
+    fn at_once(&mut self, ending: Ending, answer: FirstAnswer) {
+        (self.ending, self.first_answer, self.at_once) = (ending, answer, true);
+    }
+
+    fn bend(&mut self, effect: Effect, order: &Order) -> Result<(), ApiError> {
+        match effect {
+            Effect::SafetyUnavailable {} => return Err(ApiError::safety_check_unavailable()),
+            Effect::ContentRejected { with_task: false } => return Err(ApiError::content_rejected()),
+            Effect::ContentRejected { with_task: true } => {
+                self.at_once(failed(ErrorCode::ContentRejected, ""), FirstAnswer::ContentRejected);
+            }
+            Effect::RejectAtSubmission { reason } => {
+                self.at_once(failed(ErrorCode::InvalidInput, &reason), FirstAnswer::Rejected);
+            }
+            Effect::FailAtSubmission {} => {
+                self.at_once(failed(ErrorCode::ProviderUnavailable, ""), FirstAnswer::Failed);
+            }
+            Effect::UnknownOutcome { ending } => {
+                self.first_answer = FirstAnswer::Unknown;
+                if ending == Afterwards::Failed {
+                    self.ending = failed(ErrorCode::ProviderUnavailable, "");
+                }
+            }
+            Effect::TaskFails { code, reason } => self.ending = failed(code, &reason),
+            Effect::TaskCanceled {} => self.ending = Ending::Canceled,
+            Effect::TaskNever {} => self.ending = Ending::Never,
+            Effect::TaskLate { ms } => {
+                self.late_ms = i64::try_from(ms).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
+            }
+            // A video's model is shown with its mode, whichever model it is.
+            Effect::OtherModel { model } if order.kind == Kind::Video && !model.contains('/') => {
+                self.model = format!("{model}/{}", order.scene);
+            }
+            Effect::OtherModel { model } => self.model = model,
+            Effect::Urls { count } => self.results.count = count,
+            Effect::UrlsExpire { ms } => self.results.expire_ms = Some(i64::from(ms)),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn failed(code: ErrorCode, reason: &str) -> Ending {
+    let reason = if reason.is_empty() { "the settings are not supported" } else { reason };
+    Ending::Failed { code, reason: reason.into() }
+}
+
+/// A synchronous call that ends badly answers with an error that carries the task.
+pub(crate) fn answer_of_a_synchronous(ending: &Ending) -> FirstAnswer {
+    match ending {
+        Ending::Failed { code: ErrorCode::InvalidInput, .. } => FirstAnswer::Rejected,
+        Ending::Failed { code: ErrorCode::ContentRejected, .. } => FirstAnswer::ContentRejected,
+        Ending::Failed { .. } | Ending::Canceled => FirstAnswer::Failed,
+        Ending::Success | Ending::Never => FirstAnswer::Task,
+    }
+}
+
+/// Pending and render time in milliseconds at speed 1.
+pub(crate) fn natural_timing(kind: Kind, shape: Shape) -> (u32, u32) {
+    let length_ms = shape.length_ms;
+    match kind {
+        Kind::Video | Kind::ShortsStudio => (3_000, 20_000 + length_ms.saturating_mul(4)),
+        Kind::Image => (1_000, 7_000),
+        Kind::Music => (0, 6_000 + length_ms / 20),
+        Kind::Speech => (0, 700 + length_ms / 20),
+        Kind::SoundEffect => (0, 2_500),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::emulator::catalog::Catalog;
+    use crate::emulator::faults::Faults;
+    use crate::emulator::validation;
+
+    fn fate(effect: &str, kind: Kind, body: &Value) -> Fate {
+        let plan = Faults::parse(&format!("[[rules]]\neffect = {effect}")).unwrap();
+        let order = validation::order(&Catalog::built_in().unwrap(), kind, body).unwrap();
+        Fate::decide(&mut Weather::new(plan), &order, "k").unwrap()
+    }
+
+    #[test]
+    fn another_model_that_ran_a_video_is_shown_with_the_mode() {
+        let effect = "{ do = 'other-model', model = 'understudy' }";
+        let video = json!({"model": "house-c1", "prompt": "x"});
+        assert_eq!(fate(effect, Kind::Video, &video).model, "understudy/text-to-video");
+        let image = json!({"model": "gi-2", "prompt": "x"});
+        assert_eq!(fate(effect, Kind::Image, &image).model, "understudy");
+    }
+
+    #[test]
+    fn speech_has_no_safety_check_to_be_away() {
+        let body = json!({"text": "x", "voice_id": "aria"});
+        assert_eq!(fate("{ do = 'safety-unavailable' }", Kind::Speech, &body).ending, Ending::Success);
+    }
+}

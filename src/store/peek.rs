@@ -1,0 +1,103 @@
+//! A state seen from outside: what a plan may know without opening it.
+//!
+//! Accepted rows lie in append-only files of checksummed lines, and each carries the fingerprint
+//! that names its batch, too. So what a state has can be read beside the process that holds it, and
+//! nothing is locked, recovered or changed by looking. A last line that is cut off is being written
+//! at this moment, or was never acknowledged.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::domain::ids::Fingerprint;
+use crate::store::spool::{Lines, Spool};
+use crate::store::{StoreError, marker};
+
+/// A state that is looked at and not opened.
+#[derive(Debug, Clone)]
+pub struct Peek {
+    dir: PathBuf,
+    service: Option<String>,
+}
+
+/// The part of an accepted row that tells which job it is.
+#[derive(Deserialize)]
+struct Accepted {
+    fingerprint: Fingerprint,
+    variation: u32,
+}
+
+impl Peek {
+    /// Looks at the state in `dir`. A folder that is missing or empty is a state without jobs.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the folder holds something else, or another version's state.
+    pub fn at(dir: &Path) -> Result<Peek, StoreError> {
+        marker::check_folder(dir)?;
+        Ok(Peek { dir: dir.to_owned(), service: marker::service(dir)? })
+    }
+
+    /// Refuses a state that belongs to another service, as opening it would.
+    ///
+    /// # Errors
+    /// [`StoreError::OtherService`].
+    pub fn belongs_to(&self, wanted: &str) -> Result<(), StoreError> {
+        match &self.service {
+            Some(found) if found != wanted => Err(StoreError::OtherService {
+                dir: self.dir.clone(),
+                found: found.clone(),
+                wanted: wanted.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells of every variation of every row that was accepted, whichever its batch.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a line in the middle of a file is not what was written.
+    pub fn accepted(
+        &self,
+        mut tell: impl FnMut(Fingerprint, u32) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for dir in self.batch_dirs()? {
+            let path = Spool::new(dir).rows_path();
+            let bytes = match fs::metadata(&path) {
+                Ok(meta) => meta.len(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(StoreError::io(&path)(error)),
+            };
+            let mut rows = Lines::open(&path, 0, bytes)?;
+            loop {
+                match rows.next_line::<Accepted>() {
+                    Ok(Some((_, row))) => tell(row.fingerprint, row.variation)?,
+                    Ok(None) => break,
+                    Err(StoreError::Damaged { .. }) if rows.at() >= bytes => break,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The folders of all batches.
+    fn batch_dirs(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let spool = self.dir.join("spool");
+        let entries = match fs::read_dir(&spool) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(StoreError::io(&spool)(error)),
+        };
+        let mut dirs = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(StoreError::io(&spool))?;
+            if entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()) {
+                dirs.push(entry.path());
+            }
+        }
+        dirs.sort();
+        Ok(dirs)
+    }
+}
