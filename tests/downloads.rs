@@ -52,18 +52,23 @@ fn a_redirect_is_followed_without_the_key() {
     assert_eq!(stage.audit().totals.media_requests_with_key, 0);
 }
 
+/// One slow download at a time: the links of the others expire while they wait for their turn.
 #[test]
 fn links_that_expire_are_read_anew() {
     let stage = Stage::new();
-    stage.faults("[[rules]]\neffect = { do = 'urls-expire', ms = 1 }\n[[rules]]\non = 'download'\nper = 'task'\ntimes = 1\neffect = { do = 'delay', ms = 20 }");
-    let (manifest, ids) = scripts::of_all_kinds(1);
-    stage.write("batch.csv", manifest);
-    let running = stage.start(RUN);
-    stage::until("a link to have expired", || stage.audit().totals.downloads > 0);
-    stage.faults("calm");
-    running.end().exited(0);
-    stage.audit().each_paid_once(ids.len());
-    Harvest::of(&stage, "batch").is_complete(&ids);
+    stage.configure("[limits]\ndownloads = 1");
+    let expiring = "[[rules]]\neffect = { do = 'urls-expire', ms = 400 }\n";
+    let slow = "[[rules]]\non = 'download'\nper = 'task'\ntimes = 1\neffect = { do = 'delay', ms = 600 }";
+    stage.faults(&format!("{expiring}{slow}"));
+    stage.write("batch.csv", scripts::manifest("image", 3));
+    let outcome = stage.run(RUN).exited(0);
+    assert!(
+        outcome.stderr.contains("the result host answered 403"),
+        "a link had expired: {}",
+        outcome.stderr
+    );
+    stage.audit().each_paid_once(3);
+    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 3));
 }
 
 /// A host that never gets it right: the job fails, its charge is told, its results are never a page.
