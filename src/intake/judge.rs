@@ -1,9 +1,7 @@
 //! What a manifest comes to, row by row, before any of it counts: the one path that planning and
 //! accepting share, so that a plan can never differ from what a run does.
 
-use std::fs::{self, File};
-use std::io::{self, BufReader};
-use std::os::unix::fs::MetadataExt;
+use std::io::BufReader;
 use std::path::Path;
 
 use crate::domain::credits::Credits;
@@ -16,7 +14,7 @@ use crate::domain::problem::{Position, Problem};
 use crate::domain::quote::{self, AccountPlan, Allowance, Quote};
 use crate::failpoint;
 use crate::intake::receipt::Receipt;
-use crate::intake::{IntakeError, Terms};
+use crate::intake::{IntakeError, Terms, source};
 use crate::output::layout::Layout;
 use crate::store::StoreError;
 use crate::store::draft::{Draft, DraftRow, Draw, Judged, JudgedRows, Verdict, Wanted};
@@ -167,7 +165,7 @@ pub fn judge(
     terms: &Terms<'_>,
     note_existing: impl FnOnce(&BatchName, &mut Draft) -> Result<(), IntakeError>,
 ) -> Result<Judgement, IntakeError> {
-    let (file, fingerprint) = open(path)?;
+    let (file, identity) = source::open(path)?;
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut receipt = Receipt::new(path);
     let source = BufReader::with_capacity(64 * 1024, file);
@@ -194,9 +192,7 @@ pub fn judge(
             Judge::Unread(line, problems) => draft.push_unread(line, problems)?,
         }
     }
-    if fingerprint != Identity::of(&fs::metadata(path).map_err(unreadable(path))?) {
-        return Err(IntakeError::Changed { path: path.to_owned() });
-    }
+    identity.check(path)?;
     failpoint::hit("accepting");
     let mut judgement = Judgement { receipt, policy, judged: draft.judge()? };
     count(&mut judgement)?;
@@ -209,35 +205,6 @@ fn refuse_file(problems: Vec<Problem>, receipt: &mut Receipt, draft: &mut Draft)
     draft.push_unread(line, problems.clone())?;
     receipt.refuse_file(problems);
     Ok(())
-}
-
-/// What shows that a file is still the one that was opened.
-#[derive(Debug, PartialEq, Eq)]
-struct Identity {
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-}
-
-impl Identity {
-    fn of(meta: &fs::Metadata) -> Identity {
-        Identity { inode: meta.ino(), bytes: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()) }
-    }
-}
-
-fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> IntakeError + '_ {
-    move |source| IntakeError::Unreadable { path: path.to_owned(), source }
-}
-
-fn open(path: &Path) -> Result<(File, Identity), IntakeError> {
-    // Looked at first: opening a pipe that nobody writes to would wait for ever.
-    let meta = fs::metadata(path).map_err(unreadable(path))?;
-    if !meta.is_file() {
-        return Err(IntakeError::NotAFile { path: path.to_owned() });
-    }
-    let file = File::open(path).map_err(unreadable(path))?;
-    let meta = file.metadata().map_err(unreadable(path))?;
-    Ok((file, Identity::of(&meta)))
 }
 
 fn batch_name(path: &Path, header: &Header, terms: &Terms<'_>) -> Result<BatchName, BadBatchName> {
