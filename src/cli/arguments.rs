@@ -276,7 +276,7 @@ pub(super) struct EmulatorCommand {
     #[arg(long, env = "CALLSHEET_EMULATOR_MEDIA_URL", value_name = "URL")]
     pub(super) media_url: Option<Url>,
     /// The one API key that is valid. It guards nothing: never use a real one
-    #[arg(long, env = "CALLSHEET_EMULATOR_API_KEY", hide_env_values = true, default_value = DEFAULT_API_KEY, value_name = "KEY")]
+    #[arg(long, env = "CALLSHEET_EMULATOR_API_KEY",  = true, default_value = DEFAULT_API_KEY, value_name = "KEY")]
     pub(super) api_key: String,
     /// Credits on the account at the beginning
     #[arg(long, env = "CALLSHEET_EMULATOR_CREDITS", default_value_t = 10_000)]

@@ -18,16 +18,14 @@ use crate::cli::wiring;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::admission::Parked;
-use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
-use crate::domain::manifest::row::Policy;
 use crate::domain::quote::Catalog;
 use crate::domain::retry::Backoff;
 use crate::engine::conductor::{BatchOverview, Standstill};
 use crate::engine::{self, Engine, Stop};
 use crate::failpoint;
 use crate::intake::receipt::Receipt;
-use crate::intake::{self, Terms, catalogs};
+use crate::intake::{self, catalogs};
 use crate::output::landing::Landing;
 use crate::store::{Change, Store};
 
@@ -98,20 +96,7 @@ fn accept_all(
     clock: Clock,
 ) -> Result<Vec<Receipt>, Failure> {
     let rules = config.rules()?;
-    let terms = Terms {
-        catalog,
-        rules: &rules,
-        namespace: &config.service.key_namespace,
-        batch: command.terms.batch.clone(),
-        policy: Policy {
-            budget: command.terms.budget.map(Credits),
-            strict: command.terms.strict.then_some(true),
-            ..Policy::default()
-        },
-        default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
-        max_credits: command.terms.max_credits.map(Credits),
-        plan: config.service.plan,
-    };
+    let terms = wiring::terms(&command.terms, config, catalog, &rules);
     let mut receipts = Vec::with_capacity(command.manifests.len());
     for path in &command.manifests {
         let accepted = intake::accept(store, path, &terms, clock.now().wall)?;
@@ -235,7 +220,7 @@ fn say_how_it_ended(
     if global.json {
         summary::json(receipts, overview, &chosen.output, exit.code());
     } else {
-        summary::table(overview, &chosen.output);
+        summary::files(overview, &chosen.output);
     }
     match standstill {
         Standstill::Done => {}

@@ -7,6 +7,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use crate::cli::printable;
+use crate::domain::admission::Parked;
 use crate::engine::conductor::BatchOverview;
 use crate::intake::receipt::Receipt;
 
@@ -79,7 +80,7 @@ pub(super) fn json(receipts: &[Receipt], batches: &[BatchOverview], output: &Pat
         charged_credits: batch.totals.spent.0,
         waived_credits: batch.totals.waived.0,
         refunded_credits: batch.totals.refunded.0,
-        parked_by: batch.parked.map(crate::domain::admission::Parked::name),
+        parked_by: batch.parked.map(Parked::name),
     });
     let report = RunReport { receipts, batches: batches.collect(), exit_code };
     match serde_json::to_string_pretty(&report) {
@@ -90,41 +91,38 @@ pub(super) fn json(receipts: &[Receipt], batches: &[BatchOverview], output: &Pat
 
 /// Prints a table of the batches as they stand.
 pub(super) fn states(batches: &[BatchOverview]) {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["batch", "jobs", "state", "planned", "held", "spent", "refunded", "parked by"]);
-    for batch in batches {
-        let states: Vec<String> = batch.states.iter().map(|(state, n)| format!("{n} {state}")).collect();
-        table.add_row([
-            batch.name.to_string(),
-            batch.rows.to_string(),
-            states.join(", "),
-            batch.planned.0.to_string(),
-            batch.totals.held.0.to_string(),
-            batch.totals.spent.0.to_string(),
-            batch.totals.refunded.0.to_string(),
-            batch.parked.map(crate::domain::admission::Parked::name).unwrap_or_default().to_owned(),
-        ]);
-    }
-    println!("{table}");
+    table_of(batches, ["held", "parked by"], |batch| {
+        let parked = batch.parked.map(Parked::name).unwrap_or_default();
+        [batch.totals.held.0.to_string(), parked.to_owned()]
+    });
 }
 
 /// Prints a table of the batches, and where their files are.
-pub(super) fn table(batches: &[BatchOverview], output: &Path) {
+pub(super) fn files(batches: &[BatchOverview], output: &Path) {
+    let folder = |batch: &BatchOverview| output.join(batch.name.as_str()).display().to_string();
+    table_of(batches, ["files"], |batch| [folder(batch)]);
+}
+
+/// A table of the batches with the columns that every one has, and `more`.
+fn table_of<const N: usize>(
+    batches: &[BatchOverview],
+    more: [&str; N],
+    cells: impl Fn(&BatchOverview) -> [String; N],
+) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["batch", "jobs", "state", "planned", "spent", "refunded", "files"]);
+    table.set_header(["batch", "jobs", "state", "planned", "spent", "refunded"].into_iter().chain(more));
     for batch in batches {
         let states: Vec<String> = batch.states.iter().map(|(state, n)| format!("{n} {state}")).collect();
-        table.add_row([
+        let usual = [
             batch.name.to_string(),
             batch.rows.to_string(),
             states.join(", "),
             batch.planned.0.to_string(),
             batch.totals.spent.0.to_string(),
             batch.totals.refunded.0.to_string(),
-            output.join(batch.name.as_str()).display().to_string(),
-        ]);
+        ];
+        table.add_row(usual.into_iter().chain(cells(batch)));
     }
     println!("{table}");
 }

@@ -1,14 +1,19 @@
 //! From the configuration to a running engine.
 
 use crate::api::Service;
+use crate::cli::arguments::TermArguments;
 use crate::cli::failure::Failure;
 use crate::cli::service::Chosen;
 use crate::config::Config;
 use crate::domain::admission::Limits;
+use crate::domain::credits::Credits;
+use crate::domain::manifest::row::Policy;
+use crate::domain::quote::{Catalog, Rules};
 use crate::domain::retry::Backoff;
 use crate::domain::time::Millis;
 use crate::engine::conductor::Settings;
 use crate::engine::{Outside, RateLimit};
+use crate::intake::Terms;
 use crate::output::landing::Landing;
 
 /// Between two questions for the balance while the queue is parked.
@@ -52,4 +57,27 @@ pub(super) fn outside(chosen: &Chosen, config: &Config) -> Result<Outside, Failu
         polls: RateLimit::per_second(config.limits.polls_per_second),
         layout: config.layout()?,
     })
+}
+
+/// The terms that a manifest comes in on: flags over manifest over configuration.
+pub(super) fn terms<'a>(
+    flags: &TermArguments,
+    config: &'a Config,
+    catalog: &'a Catalog,
+    rules: &'a Rules,
+) -> Terms<'a> {
+    Terms {
+        catalog,
+        rules,
+        namespace: &config.service.key_namespace,
+        batch: flags.batch.clone(),
+        policy: Policy {
+            budget: flags.budget.map(Credits),
+            strict: flags.strict.then_some(true),
+            ..Policy::default()
+        },
+        default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
+        max_credits: flags.max_credits.map(Credits),
+        plan: config.service.plan,
+    }
 }

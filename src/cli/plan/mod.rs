@@ -21,14 +21,13 @@ use crate::cli::failure::Failure;
 use crate::cli::plan::entry::Entry;
 use crate::cli::plan::totals::Totals;
 use crate::cli::service::{self, Asked};
-use crate::cli::{printable, summary, written};
+use crate::cli::{printable, summary, wiring, written};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::credits::Credits;
-use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{AccountPlan, Catalog};
 use crate::intake::catalogs::Catalogs;
-use crate::intake::{self, Judgement, Terms};
+use crate::intake::{self, Judgement};
 use crate::store::StoreError;
 use crate::store::draft::Draft;
 use crate::store::peek::Peek;
@@ -97,20 +96,7 @@ fn judge_all(
     catalog: &Catalog,
 ) -> Result<Vec<Judgement>, Failure> {
     let rules = config.rules()?;
-    let terms = Terms {
-        catalog,
-        rules: &rules,
-        namespace: &config.service.key_namespace,
-        batch: command.terms.batch.clone(),
-        policy: Policy {
-            budget: command.terms.budget.map(Credits),
-            strict: command.terms.strict.then_some(true),
-            ..Policy::default()
-        },
-        default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
-        max_credits: command.terms.max_credits.map(Credits),
-        plan: config.service.plan,
-    };
+    let terms = wiring::terms(&command.terms, config, catalog, &rules);
     let mut judgements: Vec<Judgement> = Vec::with_capacity(command.manifests.len());
     for path in &command.manifests {
         let judgement = intake::judge(Draft::apart()?, path, &terms, |_, draft| {
