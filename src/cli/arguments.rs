@@ -24,22 +24,22 @@ pub(super) struct Arguments {
 #[derive(Debug, Clone, Args)]
 pub(super) struct Global {
     /// Configuration file [default: ./callsheet.toml, then /etc/callsheet/callsheet.toml]
-    #[arg(long, global = true, env = "CALLSHEET_CONFIG", value_name = "FILE")]
+    #[arg(long, global = true, env = "CALLSHEET_CONFIG", hide_env_values = true, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     /// Base address of the service
-    #[arg(long, global = true, env = "CALLSHEET_BASE_URL", value_name = "URL")]
+    #[arg(long, global = true, env = "CALLSHEET_BASE_URL", hide_env_values = true, value_name = "URL")]
     pub(super) base_url: Option<Url>,
     /// Where the state lies [default: state]
-    #[arg(long, global = true, env = "CALLSHEET_STATE", value_name = "DIR")]
+    #[arg(long, global = true, env = "CALLSHEET_STATE", hide_env_values = true, value_name = "DIR")]
     pub(super) state: Option<PathBuf>,
     /// Where outputs go [default: output]
-    #[arg(long, global = true, env = "CALLSHEET_OUTPUT", value_name = "DIR")]
+    #[arg(long, global = true, env = "CALLSHEET_OUTPUT", hide_env_values = true, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
     /// Data as JSON on stdout
-    #[arg(long, global = true, env = "CALLSHEET_JSON")]
+    #[arg(long, global = true, env = "CALLSHEET_JSON", hide_env_values = true)]
     pub(super) json: bool,
     /// What is logged to stderr: error, warn, info, debug or trace
-    #[arg(long, global = true, env = "CALLSHEET_LOG_LEVEL", value_name = "LEVEL")]
+    #[arg(long, global = true, env = "CALLSHEET_LOG_LEVEL", hide_env_values = true, value_name = "LEVEL")]
     pub(super) log_level: Option<String>,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct RunCommand {
     #[arg(required = true, value_name = "MANIFEST")]
     pub(super) manifests: Vec<PathBuf>,
     /// Work offline against the built-in emulator of the service
-    #[arg(long, env = "CALLSHEET_EMULATOR", conflicts_with = "base_url")]
+    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url")]
     pub(super) emulator: bool,
     /// How much faster than real time the emulator works
     #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator")]
@@ -152,7 +152,7 @@ pub(super) struct DownloadCommand {
     #[arg(value_name = "BATCH|JOB")]
     pub(super) name: String,
     /// From the built-in emulator of the service
-    #[arg(long, env = "CALLSHEET_EMULATOR", conflicts_with = "base_url")]
+    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url")]
     pub(super) emulator: bool,
 }
 
@@ -171,16 +171,16 @@ pub(super) struct LedgerCommand {
 #[derive(Debug, Args)]
 pub(super) struct TermArguments {
     /// Name of the batch [default: what the manifest says, or its file name]
-    #[arg(long, env = "CALLSHEET_BATCH", value_name = "NAME")]
+    #[arg(long, env = "CALLSHEET_BATCH", hide_env_values = true, value_name = "NAME")]
     pub(super) batch: Option<BatchName>,
     /// The most the batch may spend, in credits [default: what its plan comes to]
-    #[arg(long, env = "CALLSHEET_BUDGET", value_name = "CREDITS")]
+    #[arg(long, env = "CALLSHEET_BUDGET", hide_env_values = true, value_name = "CREDITS")]
     pub(super) budget: Option<u64>,
     /// The most one job may cost: a row that costs more, or cannot be priced, is not valid
-    #[arg(long, env = "CALLSHEET_MAX_CREDITS", value_name = "CREDITS")]
+    #[arg(long, env = "CALLSHEET_MAX_CREDITS", hide_env_values = true, value_name = "CREDITS")]
     pub(super) max_credits: Option<u64>,
     /// One bad row refuses the whole manifest
-    #[arg(long, env = "CALLSHEET_STRICT")]
+    #[arg(long, env = "CALLSHEET_STRICT", hide_env_values = true)]
     pub(super) strict: bool,
 }
 
@@ -206,7 +206,7 @@ pub(super) struct PlanCommand {
 #[derive(Debug, Args)]
 pub(super) struct SourceArguments {
     /// Ask the built-in emulator of the service
-    #[arg(long, env = "CALLSHEET_EMULATOR", conflicts_with = "base_url")]
+    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url")]
     pub(super) emulator: bool,
 }
 
@@ -262,45 +262,52 @@ pub(super) enum MediaType {
 )]
 pub(super) struct EmulatorCommand {
     /// Where the API listens; port 0 takes a free one
-    #[arg(long, env = "CALLSHEET_EMULATOR_LISTEN", default_value = "127.0.0.1:8787", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        env = "CALLSHEET_EMULATOR_LISTEN",
+        hide_env_values = true,
+        default_value = "127.0.0.1:8787",
+        value_name = "ADDRESS"
+    )]
     pub(super) listen: SocketAddr,
     /// Where results are served: another origin than the API's
     #[arg(
         long,
         env = "CALLSHEET_EMULATOR_MEDIA_LISTEN",
+        hide_env_values = true,
         default_value = "127.0.0.1:0",
         value_name = "ADDRESS"
     )]
     pub(super) media_listen: SocketAddr,
     /// Address that results are named by, where clients do not reach the one above (a container's, say)
-    #[arg(long, env = "CALLSHEET_EMULATOR_MEDIA_URL", value_name = "URL")]
+    #[arg(long, env = "CALLSHEET_EMULATOR_MEDIA_URL", hide_env_values = true, value_name = "URL")]
     pub(super) media_url: Option<Url>,
     /// The one API key that is valid. It guards nothing: never use a real one
-    #[arg(long, env = "CALLSHEET_EMULATOR_API_KEY",  = true, default_value = DEFAULT_API_KEY, value_name = "KEY")]
+    #[arg(long, env = "CALLSHEET_EMULATOR_API_KEY", hide_env_values = true, default_value = DEFAULT_API_KEY, value_name = "KEY")]
     pub(super) api_key: String,
     /// Credits on the account at the beginning
-    #[arg(long, env = "CALLSHEET_EMULATOR_CREDITS", default_value_t = 10_000)]
+    #[arg(long, env = "CALLSHEET_EMULATOR_CREDITS", hide_env_values = true, default_value_t = 10_000)]
     pub(super) credits: u64,
     /// Plan of the account, which decides its daily allowances
-    #[arg(long, env = "CALLSHEET_EMULATOR_PLAN", value_enum, default_value_t = PlanName::None)]
+    #[arg(long, env = "CALLSHEET_EMULATOR_PLAN", hide_env_values = true, value_enum, default_value_t = PlanName::None)]
     pub(super) plan: PlanName,
     /// How much faster than real time: 1 takes plausible time, 20 a twentieth of it, inf none
-    #[arg(long, env = "CALLSHEET_EMULATOR_SPEED", default_value_t = 1.0, value_name = "FACTOR", value_parser = speed)]
+    #[arg(long, env = "CALLSHEET_EMULATOR_SPEED", hide_env_values = true, default_value_t = 1.0, value_name = "FACTOR", value_parser = speed)]
     pub(super) speed: f64,
     /// Where account, keys and tasks outlive the process [default: they do not]
-    #[arg(long, env = "CALLSHEET_EMULATOR_STATE", value_name = "DIR")]
+    #[arg(long, env = "CALLSHEET_EMULATOR_STATE", hide_env_values = true, value_name = "DIR")]
     pub(super) emulator_state: Option<PathBuf>,
     /// What goes wrong: calm, flaky-network, storm, or a TOML or JSON file [default: nothing]
-    #[arg(long, env = "CALLSHEET_EMULATOR_FAULTS", value_name = "NAME|FILE")]
+    #[arg(long, env = "CALLSHEET_EMULATOR_FAULTS", hide_env_values = true, value_name = "NAME|FILE")]
     pub(super) faults: Option<String>,
     /// Recorded catalogs to serve instead of the built-in ones
-    #[arg(long, env = "CALLSHEET_EMULATOR_CATALOG", value_name = "FILE")]
+    #[arg(long, env = "CALLSHEET_EMULATOR_CATALOG", hide_env_values = true, value_name = "FILE")]
     pub(super) catalog: Option<PathBuf>,
     /// Decides ids, jitter and the look of results
-    #[arg(long, env = "CALLSHEET_EMULATOR_SEED", default_value_t = 0)]
+    #[arg(long, env = "CALLSHEET_EMULATOR_SEED", hide_env_values = true, default_value_t = 0)]
     pub(super) seed: u64,
     /// Time stands still until POST /emulator/clock steps it
-    #[arg(long, env = "CALLSHEET_EMULATOR_MANUAL_CLOCK")]
+    #[arg(long, env = "CALLSHEET_EMULATOR_MANUAL_CLOCK", hide_env_values = true)]
     pub(super) manual_clock: bool,
 }
 
