@@ -186,7 +186,9 @@ impl Landing {
         }
         let folder = sidecar_path.parent().unwrap_or(&dir);
         fs::create_dir_all(folder)?;
-        write_sidecar(&sidecar_path, &sidecar(arrival, files.clone()))?;
+        // Called a part, so that nothing takes it for a result and a sweep finds it.
+        let draft = self.part_path(batch, spec.id, 0);
+        write_sidecar(&draft, &sidecar_path, &sidecar(arrival, files.clone()))?;
         failpoint::hit("sidecar-written");
         for (part, file) in parts.iter().zip(&files) {
             let target = dir.join(&file.path);
@@ -259,14 +261,12 @@ fn read_sidecar(path: &Path) -> Option<Sidecar> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-fn write_sidecar(path: &Path, sidecar: &Sidecar) -> io::Result<()> {
-    // Called a part, so that nothing takes it for a result and a sweep finds it.
-    let draft = path.with_file_name(format!(".{}-0.part", sidecar.job));
-    let mut file = File::create(&draft)?;
+fn write_sidecar(draft: &Path, path: &Path, sidecar: &Sidecar) -> io::Result<()> {
+    let mut file = File::create(draft)?;
     serde_json::to_writer_pretty(&file, sidecar)?;
     file.write_all(b"\n")?;
     file.sync_data()?;
-    fs::rename(&draft, path)
+    fs::rename(draft, path)
 }
 
 fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {

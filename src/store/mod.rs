@@ -366,6 +366,7 @@ impl Store {
             .map_err(database)?;
         let db_path = dir.join("db").join("db");
         let db_file = File::open(&db_path).map_err(StoreError::io(&db_path))?;
+        sync_folders(dir)?;
         let (commits, commits_file) = open_commit_count(dir, &db)?;
         let writer = Mutex::new(Writer { commits, commits_file, outcomes: Default::default() });
         Ok(Store { dir: dir.to_owned(), db, db_file, writer, _lock: lock })
@@ -514,6 +515,16 @@ impl Store {
         let what = format!("the record {}", keys::describe(key));
         StoreError::Damaged { dir: self.dir.clone(), what, detail: damage.to_string() }
     }
+}
+
+/// Makes the names of a new state's folders as durable as what will be written in them.
+fn sync_folders(dir: &Path) -> Result<(), StoreError> {
+    let spool = dir.join("spool");
+    std::fs::create_dir_all(&spool).map_err(StoreError::io(&spool))?;
+    for folder in [&spool, &dir.join("db"), dir] {
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(StoreError::io(folder))?;
+    }
+    Ok(())
 }
 
 /// Removes the drafts of processes that were killed while they took a manifest in: nothing of them was
