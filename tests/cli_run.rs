@@ -111,7 +111,6 @@ fn an_edited_manifest_runs_what_is_new_or_changed() {
     stage.run(["run", "batch.csv"]).exited(0).says("2 new (16 credits), 2 already there");
     let audit = stage.audit();
     audit.each_paid_once(5);
-    // Both are sent at once, so either may come first.
     let mut sent: Vec<&str> = audit.tasks[3..].iter().map(|task| task.prompt.as_str()).collect();
     sent.sort_unstable();
     assert_eq!(sent, ["a harbour image-4", "a lighthouse"]);

@@ -2,7 +2,7 @@
 
 mod stage;
 
-use self::stage::harvest::Harvest;
+use self::stage::harvest::{Harvest, OF_THE_BATCH};
 use self::stage::{Stage, scripts};
 
 const RUN: [&str; 2] = ["run", "batch.csv"];
@@ -52,23 +52,17 @@ fn a_redirect_is_followed_without_the_key() {
     assert_eq!(stage.audit().totals.media_requests_with_key, 0);
 }
 
-/// One slow download at a time: the links of the others expire while they wait for their turn.
 #[test]
 fn links_that_expire_are_read_anew() {
     let stage = Stage::new();
-    stage.configure("[limits]\ndownloads = 1");
-    let expiring = "[[rules]]\neffect = { do = 'urls-expire', ms = 400 }\n";
-    let slow = "[[rules]]\non = 'download'\nper = 'task'\ntimes = 1\neffect = { do = 'delay', ms = 600 }";
-    stage.faults(&format!("{expiring}{slow}"));
-    stage.write("batch.csv", scripts::manifest("image", 3));
-    let outcome = stage.run(RUN).exited(0);
-    assert!(
-        outcome.stderr.contains("the result host answered 403"),
-        "a link had expired: {}",
-        outcome.stderr
-    );
-    stage.audit().each_paid_once(3);
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 3));
+    let late = "[[rules]]\neffect = { do = 'urls-expire', ms = 300 }\n\
+                [[rules]]\non = 'download'\nper = 'task'\ntimes = 1\neffect = { do = 'delay', ms = 400 }";
+    stage.faults(late);
+    let (manifest, ids) = scripts::of_all_kinds(1);
+    stage.write("batch.csv", manifest);
+    stage.run(RUN).exited(0).says("answered 403");
+    stage.audit().each_paid_once(ids.len());
+    Harvest::of(&stage, "batch").is_complete(&ids);
 }
 
 /// A host that never gets it right: the job fails, its charge is told, its results are never a page.
@@ -79,7 +73,7 @@ fn a_host_that_serves_nothing_but_pages_leaves_no_file() {
     stage.write("batch.csv", scripts::manifest("image", 2));
     stage.run(RUN).exited(1);
     let harvest = Harvest::of(&stage, "batch");
-    assert_eq!(harvest.names(), ["report.json", "results.csv", "results.jsonl"]);
+    assert_eq!(harvest.names(), OF_THE_BATCH);
     assert_eq!(harvest.column("state"), ["failed", "failed"]);
     for line in &harvest.lines {
         assert_eq!(line["error"]["code"], "download_failed");

@@ -10,6 +10,9 @@ use sha2::{Digest, Sha256};
 
 use super::Stage;
 
+/// What lies beside the outputs once a run has ended.
+pub const OF_THE_BATCH: [&str; 3] = ["report.json", "results.csv", "results.jsonl"];
+
 /// The folder of a batch.
 #[derive(Debug)]
 pub struct Harvest {
@@ -95,7 +98,7 @@ impl Harvest {
         for file in self.files() {
             expected.insert(Path::new(&file.path).with_extension("json").display().to_string());
         }
-        expected.extend(["report.json", "results.csv", "results.jsonl"].map(str::to_owned));
+        expected.extend(OF_THE_BATCH.map(str::to_owned));
         assert_eq!(self.names(), expected.into_iter().collect::<Vec<_>>());
     }
 }
