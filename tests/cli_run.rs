@@ -263,7 +263,8 @@ fn failed_jobs_are_told_with_their_reasons_and_take_no_other_down() {
     let outcome = stage.run(["run", "batch.csv"]).exited(1);
     assert_snapshot!(stage.plain(&outcome.stderr), @r"
     batch.csv: batch batch: 3 new (24 credits)
-    the reasons stand in results.csv (error_code, error_message) and results.jsonl (error)
+    batch/image-2 (line 3): content_rejected: input content was rejected by safety filters (change the content; do not retry it unchanged)
+    all reasons stand in results.csv (error_code, error_message) and results.jsonl (error)
     ");
     let harvest = Harvest::of(&stage, "batch");
     assert_eq!(harvest.column("state"), ["succeeded", "failed", "succeeded"]);

@@ -11,6 +11,7 @@ use crate::api::{Service, ServiceError};
 use crate::cli::arguments::{Global, RunCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::printable;
 use crate::cli::progress::Progress;
 use crate::cli::service::{self, Chosen};
 use crate::cli::summary;
@@ -29,6 +30,8 @@ use crate::intake::{self, catalogs};
 use crate::output::landing::Landing;
 use crate::store::{Change, Store};
 
+/// Failed jobs that are named on the terminal; the results name all.
+const TROUBLED_SHOWN: usize = 5;
 /// How often the service is looked for before a run is given up.
 const REACH_TRIES: u32 = 3;
 
@@ -175,6 +178,7 @@ async fn wait_for_signals(stop: watch::Sender<Stop>) {
     }
 }
 
+/// Writes the results of the run's batches, and names the first jobs that failed.
 async fn write_all_results(
     engine: &Engine,
     store: &Arc<Store>,
@@ -183,9 +187,13 @@ async fn write_all_results(
 ) -> Result<(), Failure> {
     for batch in engine.conductor().batches().filter(|batch| only.contains(&batch.no)) {
         let (store, landing, batch) = (store.clone(), landing.clone(), batch.clone());
+        let name = batch.name.clone();
         let write = move || engine::write_results(&store, &landing, &batch);
         let written = tokio::task::spawn_blocking(write).await;
-        written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        let report = written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        for (id, line, reason) in report.troubled().take(TROUBLED_SHOWN) {
+            eprintln!("{name}/{} (line {line}): {}", printable(id), printable(reason));
+        }
     }
     Ok(())
 }
@@ -231,6 +239,6 @@ fn say_how_it_ended(
         Standstill::Stopped => eprintln!("interrupted: the state is safe; the same command resumes"),
     }
     if exit == Exit::SomeFailed || exit == Exit::Unfinished {
-        eprintln!("the reasons stand in results.csv (error_code, error_message) and results.jsonl (error)");
+        eprintln!("all reasons stand in results.csv (error_code, error_message) and results.jsonl (error)");
     }
 }

@@ -265,9 +265,7 @@ impl Change {
                 if may_have_run {
                     self.job.state = State::Submitting { may_have_run, sends, fault: Some(fault) };
                 } else {
-                    let what = format!("not taken: {fault}");
-                    self.release();
-                    self.end(State::Queued, &what);
+                    self.not_taken(&fault);
                 }
             }
             PostAnswer::Again { fault, may_have_run: this_one, .. } if this_one && !terms.keyed => {
@@ -275,11 +273,7 @@ impl Change {
             }
             // Without a key, a POST is on its way exactly as long as the job is submitting: a restart
             // that finds it so cannot tell what became of it, and must not send it again.
-            PostAnswer::Again { fault, .. } if !terms.keyed => {
-                let what = format!("not taken: {fault}");
-                self.release();
-                self.end(State::Queued, &what);
-            }
+            PostAnswer::Again { fault, .. } if !terms.keyed => self.not_taken(&fault),
             PostAnswer::Again { fault, may_have_run: this_one, .. } => {
                 if sends == 0 {
                     self.note(&format!("no usable answer, the same key is sent again: {fault}"), None);
@@ -290,6 +284,16 @@ impl Change {
                     fault: Some(fault),
                 };
             }
+        }
+    }
+
+    /// Back to the queue under the same key: the service surely has nothing of it.
+    fn not_taken(&mut self, fault: &Fault) {
+        self.release();
+        self.end(State::Queued, &format!("not taken: {fault}"));
+        if self.job.attempt == Attempt::FIRST {
+            // Its deadline counts from the POST that is taken, which may be days from now.
+            self.job.first_sent = None;
         }
     }
 

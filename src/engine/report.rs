@@ -9,11 +9,11 @@ use crate::output::results::{ResultLine, ResultsWriter};
 use crate::store::{BatchRecord, Store};
 
 /// Writes `results.jsonl`, `results.csv` and `report.json` of a batch. Jobs that have not ended are
-/// listed as they stand.
+/// listed as they stand. Returns the report.
 ///
 /// # Errors
 /// [`EngineError`] when the state cannot be read or the folder not written to.
-pub fn write_results(store: &Store, landing: &Landing, batch: &BatchRecord) -> Result<(), EngineError> {
+pub fn write_results(store: &Store, landing: &Landing, batch: &BatchRecord) -> Result<Report, EngineError> {
     let dir = landing.batch_dir(&batch.name);
     let output = |source| EngineError::Output { path: dir.clone(), source };
     let mut walk = Walk::begin(store, batch)?;
@@ -26,5 +26,6 @@ pub fn write_results(store: &Store, landing: &Landing, batch: &BatchRecord) -> R
     }
     failpoint::hit("reporting");
     writer.finish().map_err(output)?;
-    report.write(&dir).map_err(output)
+    report.write(&dir).map_err(output)?;
+    Ok(report)
 }

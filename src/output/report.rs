@@ -100,9 +100,10 @@ impl Report {
         }
     }
 
-    /// The sums over all jobs.
-    pub fn total(&self) -> &Sums {
-        &self.total
+    /// Jobs that failed or are in doubt, with their lines and reasons; of each the first thousand.
+    pub fn troubled(&self) -> impl Iterator<Item = (&str, u64, &str)> {
+        let listed = self.failed.iter().chain(&self.in_doubt);
+        listed.map(|job| (job.id.as_str(), job.line, job.reason.as_str()))
     }
 
     /// Writes `report.json` into the batch's folder; it appears once it is complete.

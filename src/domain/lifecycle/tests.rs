@@ -203,6 +203,15 @@ fn low_funds_and_a_bad_key_fail_no_job() {
 }
 
 #[test]
+fn a_deadline_counts_from_the_post_that_is_taken() {
+    let step = |job: &Job, event, at| apply(job, job.attempt, event, TERMS, Timestamp(at)).unwrap().job;
+    let turned_away = step(&Job::queued(), admit(10), 1_000);
+    let turned_away = step(&turned_away, Event::Posted(PostAnswer::OutOfCredits(fault())), 2_000);
+    assert_eq!(turned_away.first_sent, None, "nothing of it was taken");
+    assert_eq!(step(&turned_away, admit(10), 9_000).first_sent, Some(Timestamp(9_000)));
+}
+
+#[test]
 fn shorts_studio_is_sent_once() {
     check(
         KEYLESS,

@@ -17,19 +17,20 @@ impl Conductor {
         if busy || self.asking_balance || self.desks.values().any(|desk| desk.loading) {
             return None;
         }
-        if self.stopping {
-            return Some(Standstill::Stopped);
-        }
         if self.desks.values().all(|desk| desk.record.is_done()) {
             return Some(Standstill::Done);
+        }
+        if self.stopping {
+            return Some(Standstill::Stopped);
         }
         let moving = |open: &OpenJob| match lifecycle::wants(&open.record.job.state) {
             // One that waits for its next attempt.
             Want::Admission | Want::Post if self.held_back => false,
             Want::Admission => open.due.is_some() && self.gate.is_none(),
             Want::Nothing => false,
-            Want::Post => self.gate.is_none() && !open.record.job.overdue,
-            Want::Read => !self.key_is_refused() && !open.record.job.overdue,
+            // An overdue one is waited for until it was tried once since the start.
+            Want::Post => self.gate.is_none() && (!open.record.job.overdue || open.faults == 0),
+            Want::Read => !self.key_is_refused() && (!open.record.job.overdue || open.task_since.is_none()),
             Want::Fetch => !self.disk_is_low,
         };
         if self.jobs.values().any(moving) {

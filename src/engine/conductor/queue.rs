@@ -7,6 +7,7 @@ use crate::domain::admission::{self, Board, Candidate, Parked, Waiting};
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::Job;
 use crate::domain::lifecycle::{Event, Want};
+use crate::domain::manifest::row::Deadline;
 use crate::domain::time::Now;
 use crate::engine::conductor::{ADMIT_MAX, Conductor, ConductorError, Desk, Effect, OpenJob};
 use crate::store::{JobRecord, Segment};
@@ -89,6 +90,9 @@ impl Conductor {
             self.begin_rows_up_to(key);
         }
         let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt) else { return Ok(()) };
+        if self.deadline_has_passed(key, now) {
+            return self.apply(key, attempt, Event::Expire, now);
+        }
         let event = Event::Admit { hold: candidate.hold, day: now.wall.utc_day() };
         self.apply(key, attempt, event, now)?;
         if let Some(mut open) = self.jobs.remove(&key) {
@@ -97,6 +101,13 @@ impl Conductor {
         }
         self.begin(key, Want::Post);
         Ok(())
+    }
+
+    /// Whether a job that was never sent could only be late.
+    fn deadline_has_passed(&self, key: JobKey, now: Now) -> bool {
+        let Some(open) = self.jobs.get(&key) else { return false };
+        let deadline = open.spec.order.deadline;
+        open.record.job.first_sent.is_none() && matches!(deadline, Some(Deadline::At(at)) if at <= now.wall)
     }
 
     /// Rows leave the window in order. One that is passed over, because it fits no budget, begins as

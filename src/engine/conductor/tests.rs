@@ -530,3 +530,39 @@ fn a_charge_that_differs_pauses_the_batch_when_its_policy_says_so() {
     assert_eq!(stage.batch.paused, Some(crate::store::Pause::Drift));
     assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Paused)));
 }
+
+#[test]
+fn an_overdue_task_is_looked_at_once_after_a_restart() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    stage.pass(Millis::from_secs(1800)).turn(vec![]);
+    stage.read(0, ReadAnswer::Task(reading("processing")));
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Overdue));
+    stage.restart();
+    stage.turn(vec![]);
+    assert_eq!(stage.conductor.standstill(), None, "not before it was read");
+    assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1");
+    stage.read(0, ReadAnswer::Task(reading("processing")));
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Overdue));
+}
+
+#[test]
+fn what_could_only_be_late_is_not_bought() {
+    let mut stage = Stage::of(1);
+    let mut late = (*stage.specs[0]).clone();
+    late.order.deadline = Some(crate::domain::manifest::row::Deadline::At(Timestamp(999_999)));
+    stage.specs[0] = Arc::new(late);
+    assert_eq!(stage.turn(vec![]), "");
+    assert_eq!(stage.ended, ["job-0 expired"]);
+}
+
+#[test]
+fn a_stop_that_comes_with_the_last_answer_leaves_nothing_unfinished() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    stage.posted(0, task("success"));
+    let fetched = Input::Fetched(Stage::key(0), Attempt(1), Ok(files()));
+    stage.turn(vec![Input::Stop, fetched]);
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Done));
+}

@@ -159,7 +159,8 @@ impl Conductor {
 
     /// The wait before a job's task is read (again).
     pub(super) fn poll_wait(&mut self, open: &OpenJob, now: Now) -> Millis {
-        if open.record.job.overdue {
+        // After a restart even an overdue task is looked at once, soon.
+        if open.record.job.overdue && open.task_since.is_some() {
             return self.settings.late_poll;
         }
         let elapsed = open.task_since.map(|since| now.tick.since(since));
