@@ -1,10 +1,20 @@
 //! callsheet turns manifests (lists of prompts and options) into finished media files through a
 //! pay-per-credit generation service, and treats every credit as money.
 //!
-//! Reading order, from the pure middle outwards:
+//! Reading order, from the pure middle outwards. Each room may import the ones before it where
+//! `tests/tidy.rs` says so, and never one after it.
 //!
 //! 1. [`domain`]: what a job, a hold and a plan are, and every decision about them. No I/O.
-//! 2. [`emulator`]: the service itself, offline. Imports nothing from the other rooms.
+//! 2. [`store`]: what is durable. The only user of the database.
+//! 3. [`api`]: the service from our side. The only user of the HTTP client.
+//! 4. [`output`]: names, landing, sidecars and results on disk.
+//! 5. [`intake`]: the one door through which jobs enter.
+//! 6. [`engine`]: decides, commits, does. One loop.
+//! 7. [`config`] and [`cli`]: what people write and read.
+//! 8. [`emulator`]: the service itself, offline. Imports nothing from the other rooms.
+//!
+//! Beside them: [`clock`], the only reader of the system's clocks, and [`failpoint`], where tests may
+//! kill the process.
 
 pub mod api;
 pub mod cli;
