@@ -81,7 +81,7 @@ impl Event {
 pub struct Terms {
     /// How many attempts (keys) it may use.
     pub attempts: u32,
-    /// Whether its endpoint honours idempotency keys: see [`Kind::is_keyed`].
+    /// Whether its endpoint honours idempotency keys: see [`Kind::is_keyed`](crate::domain::request::Kind::is_keyed).
     pub keyed: bool,
 }
 

@@ -1,6 +1,6 @@
 //! The one door through which every job enters: manifest in, batch and receipt out.
 //!
-//! [`judge`] reads and judges a manifest row by row, for planning and for accepting alike; [`accept`]
+//! [`judge()`] reads and judges a manifest row by row, for planning and for accepting alike; [`accept`]
 //! spools what is new of it. Nothing counts until the batch it returns is
 //! committed, and a crash before that leaves nothing but a file that the next accept cuts off.
 //! Accepting the same manifest again finds every job there and adds nothing.
