@@ -1,0 +1,399 @@
+//! The lifecycle and the ledger against an adversary, every history of it: answers are lost, delayed
+//! and come twice, the client dies at any step, tasks end any way, funds run out.
+//!
+//! The client is the product's own pure code; the service and the wire are modelled here. Each state
+//! that can be reached is visited once.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+
+use callsheet::domain::credits::Credits;
+use callsheet::domain::ids::{Attempt, TaskId};
+use callsheet::domain::job::{Job, OutputFile, State};
+use callsheet::domain::ledger::Totals;
+use callsheet::domain::lifecycle::{self, Event, Terms, Want, wants};
+use callsheet::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
+use callsheet::domain::time::{Timestamp, UtcDay};
+use stateright::{Checker, Model, Property};
+
+/// Every job's price, in credits.
+const PRICE: u64 = 10;
+
+/// What is explored.
+#[derive(Clone)]
+struct Market {
+    jobs: usize,
+    attempts: u32,
+    /// The budget, in jobs.
+    budget: u64,
+    /// What the account can pay for, in jobs.
+    funds: u64,
+    keyed: bool,
+    rule: Rule,
+}
+
+/// The product's rules, or one of them broken on purpose.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    Kept,
+    /// A lost answer is taken for a failure: the next POST has a new key.
+    FreshKeyAfterSilence,
+}
+
+/// What the client has on disk for a job. Its history is left out, and counts are cut short, so that
+/// what can happen next is all that tells two states apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Life(Job);
+
+impl Hash for Life {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        format!("{:?}", self.0).hash(hasher);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum End {
+    Running,
+    Success,
+    Busy,
+    Rejected,
+}
+
+impl End {
+    fn is_charged(self) -> bool {
+        matches!(self, End::Running | End::Success)
+    }
+}
+
+/// Something on its way to the client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Answer {
+    Task(End),
+    OutOfCredits,
+    Unavailable,
+    Reading(End),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct World {
+    jobs: Vec<Life>,
+    held: u64,
+    spent: u64,
+    /// Tasks of the service: by job, attempt, and for an endpoint without keys the how-manieth POST.
+    tasks: BTreeMap<(usize, u32, u32), End>,
+    wire: BTreeSet<(usize, u32, Answer)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Act {
+    Admit(usize),
+    /// The POST reaches the service, which does its work; the answer is on its way.
+    Post(usize),
+    /// The POST reaches the service, and nothing of it is ever heard.
+    PostUnheard(usize),
+    /// The POST reaches nothing.
+    PostLost(usize),
+    /// The safety check is away: the service does nothing for the POST, and says so.
+    PostTurnedAway(usize),
+    Read(usize),
+    /// An answer arrives; it may arrive again later.
+    Deliver(usize, u32, Answer, bool),
+    EndTask((usize, u32, u32), End),
+    Fetch(usize),
+    Overdue(usize),
+    /// The client dies and starts again; what was on its way to it is gone.
+    Crash,
+}
+
+impl Market {
+    fn terms(&self) -> Terms {
+        Terms { attempts: self.attempts, keyed: self.keyed }
+    }
+
+    /// Applies an event to a job and books what moved. One that has no place is dropped, as the
+    /// product does.
+    fn apply(&self, world: &mut World, job: usize, attempt: u32, event: Event) {
+        let before = &world.jobs[job].0;
+        let Ok(step) = lifecycle::apply(before, Attempt(attempt), event, self.terms(), Timestamp(0)) else {
+            return;
+        };
+        let mut totals =
+            Totals { held: Credits(world.held), spent: Credits(world.spent), ..Totals::default() };
+        // What an allowance covers and what came back plays no part here.
+        (totals.waived, totals.refunded) = (Credits(1_000), Credits::ZERO);
+        step.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
+        (world.held, world.spent) = (totals.held.0, totals.spent.0);
+        let mut after = step.job;
+        after.history.clear();
+        if let State::Submitting { sends, fault, .. } = &mut after.state {
+            (*sends, *fault) = ((*sends).min(1), None);
+        }
+        world.jobs[job] = Life(after);
+    }
+
+    /// The service's side of a POST: the task of this key, a new one, or none.
+    fn serve(&self, world: &mut World, job: usize) -> Answer {
+        let attempt = world.jobs[job].0.attempt.0;
+        let posts = world.tasks.keys().filter(|(j, a, _)| (*j, *a) == (job, attempt)).count();
+        let nth = if self.keyed { 0 } else { u32::try_from(posts).unwrap() };
+        if let Some(end) = world.tasks.get(&(job, attempt, nth)) {
+            return Answer::Task(*end);
+        }
+        let charged = world.tasks.values().filter(|end| end.is_charged()).count() as u64;
+        if charged >= self.funds {
+            return Answer::OutOfCredits;
+        }
+        world.tasks.insert((job, attempt, nth), End::Running);
+        Answer::Task(End::Running)
+    }
+
+    /// The client gave up waiting for an answer.
+    fn silence(&self, world: &mut World, job: usize, may_have_run: bool) {
+        let attempt = world.jobs[job].0.attempt;
+        if self.rule == Rule::FreshKeyAfterSilence {
+            let mut broken = Job { attempt: attempt.next(), ..Job::queued() };
+            broken.day = Some(UtcDay(0));
+            world.held -= PRICE;
+            world.jobs[job] = Life(broken);
+            return;
+        }
+        let fault = Fault::new("timeout", "");
+        let again = PostAnswer::Again { fault, wait: None, may_have_run };
+        self.apply(world, job, attempt.0, Event::Posted(again));
+    }
+
+    fn deliver(&self, world: &mut World, job: usize, attempt: u32, answer: &Answer) {
+        let event = match answer {
+            Answer::Task(end) => Event::Posted(PostAnswer::Task(reading(job, attempt, *end))),
+            Answer::OutOfCredits => {
+                Event::Posted(PostAnswer::OutOfCredits(Fault::new("insufficient_credits", "")))
+            }
+            Answer::Unavailable => {
+                let fault = Fault::new("internal_error", "");
+                Event::Posted(PostAnswer::Again { fault, wait: None, may_have_run: false })
+            }
+            Answer::Reading(end) => Event::Read(reading(job, attempt, *end)),
+        };
+        self.apply(world, job, attempt, event);
+    }
+}
+
+fn reading(job: usize, attempt: u32, end: End) -> TaskReading {
+    let (status, code) = match end {
+        End::Running => ("processing", None),
+        End::Success => ("success", None),
+        End::Busy => ("failed", Some("busy")),
+        End::Rejected => ("failed", Some("content_rejected")),
+    };
+    TaskReading {
+        id: TaskId(format!("{job}.{attempt}")),
+        status: TaskStatus::from_wire(status),
+        model: None,
+        charged: Credits(PRICE),
+        waived: Credits::ZERO,
+        urls: if end == End::Success { vec!["u".into()] } else { vec![] },
+        options: None,
+        fault: code.map(|code| Fault::new(code, "")),
+    }
+}
+
+impl Model for Market {
+    type State = World;
+    type Action = Act;
+
+    fn init_states(&self) -> Vec<World> {
+        let jobs = vec![Life(Job::queued()); self.jobs];
+        vec![World { jobs, held: 0, spent: 0, tasks: BTreeMap::new(), wire: BTreeSet::new() }]
+    }
+
+    fn actions(&self, world: &World, acts: &mut Vec<Act>) {
+        for (job, Life(life)) in world.jobs.iter().enumerate() {
+            let waits = world.wire.iter().any(|(j, attempt, _)| (*j, *attempt) == (job, life.attempt.0));
+            match wants(&life.state) {
+                Want::Admission if world.held + world.spent + PRICE <= self.budget * PRICE => {
+                    acts.push(Act::Admit(job));
+                }
+                // One exchange at a time, as the engine has it.
+                Want::Post if !waits => acts.extend([
+                    Act::Post(job),
+                    Act::PostUnheard(job),
+                    Act::PostLost(job),
+                    Act::PostTurnedAway(job),
+                ]),
+                Want::Read if !waits => acts.push(Act::Read(job)),
+                Want::Fetch => acts.push(Act::Fetch(job)),
+                _ => {}
+            }
+            if matches!(life.state, State::Running { .. }) && !life.overdue {
+                acts.push(Act::Overdue(job));
+            }
+        }
+        for (job, attempt, answer) in &world.wire {
+            acts.extend([true, false].map(|again| Act::Deliver(*job, *attempt, answer.clone(), again)));
+        }
+        for (key, _) in world.tasks.iter().filter(|(_, end)| **end == End::Running) {
+            acts.extend([End::Success, End::Busy, End::Rejected].map(|end| Act::EndTask(*key, end)));
+        }
+        acts.push(Act::Crash);
+    }
+
+    fn next_state(&self, world: &World, act: Act) -> Option<World> {
+        let mut next = world.clone();
+        match act {
+            Act::Admit(job) => {
+                let attempt = world.jobs[job].0.attempt.0;
+                self.apply(&mut next, job, attempt, Event::Admit { hold: Credits(PRICE), day: UtcDay(0) });
+            }
+            Act::Post(job) => {
+                let attempt = world.jobs[job].0.attempt.0;
+                let answer = self.serve(&mut next, job);
+                next.wire.insert((job, attempt, answer));
+            }
+            Act::PostUnheard(job) => {
+                self.serve(&mut next, job);
+                self.silence(&mut next, job, true);
+            }
+            Act::PostLost(job) => self.silence(&mut next, job, false),
+            Act::PostTurnedAway(job) => {
+                next.wire.insert((job, world.jobs[job].0.attempt.0, Answer::Unavailable));
+            }
+            Act::Read(job) => {
+                let attempt = world.jobs[job].0.attempt.0;
+                let task = world.tasks.iter().find(|((j, a, _), _)| (*j, *a) == (job, attempt));
+                next.wire.insert((job, attempt, Answer::Reading(*task?.1)));
+            }
+            Act::Deliver(job, attempt, answer, again) => {
+                if !again {
+                    next.wire.remove(&(job, attempt, answer.clone()));
+                }
+                self.deliver(&mut next, job, attempt, &answer);
+            }
+            Act::EndTask(key, end) => {
+                next.tasks.insert(key, end);
+            }
+            Act::Fetch(job) => {
+                let attempt = world.jobs[job].0.attempt.0;
+                let file = OutputFile {
+                    path: String::new(),
+                    bytes: 1,
+                    sha256: String::new(),
+                    content_type: String::new(),
+                };
+                self.apply(&mut next, job, attempt, Event::Fetched(vec![file]));
+            }
+            Act::Overdue(job) => {
+                let attempt = world.jobs[job].0.attempt.0;
+                self.apply(&mut next, job, attempt, Event::Overdue);
+            }
+            Act::Crash => {
+                next.wire.clear();
+                for job in 0..self.jobs {
+                    // Without a key, a request that was on its way is not sent again (money rule 11).
+                    if !self.keyed && matches!(world.jobs[job].0.state, State::Submitting { .. }) {
+                        self.silence(&mut next, job, true);
+                    }
+                }
+            }
+        }
+        (next != *world).then_some(next)
+    }
+
+    /// A broken rule may make attempts without end.
+    fn within_boundary(&self, world: &World) -> bool {
+        world.jobs.iter().all(|Life(job)| job.attempt.0 <= self.attempts + 1)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::<Self>::always("no job is charged twice at once", |_, world| {
+                let mut charged: BTreeMap<usize, u32> = BTreeMap::new();
+                world
+                    .tasks
+                    .iter()
+                    .filter(|(_, end)| end.is_charged())
+                    .for_each(|((job, ..), _)| *charged.entry(*job).or_default() += 1);
+                charged.values().all(|tasks| *tasks <= 1)
+            }),
+            Property::<Self>::always("held and spent stay within the budget", |market, world| {
+                world.held + world.spent <= market.budget * PRICE
+            }),
+            Property::<Self>::always("every charge is covered by a hold or in the books", |_, world| {
+                world.tasks.iter().filter(|(_, end)| end.is_charged()).all(|((job, ..), _)| {
+                    let books = world.jobs[*job].0.books;
+                    books.held + books.charged >= Credits(PRICE)
+                })
+            }),
+            Property::<Self>::always("no hold outlives its job", |_, world| {
+                world.jobs.iter().all(|Life(job)| {
+                    let may_hold = !job.state.is_final() || matches!(job.state, State::InDoubt { .. });
+                    may_hold || job.books.held.is_zero()
+                })
+            }),
+            Property::<Self>::always("the books of the jobs add up to the ledger", |_, world| {
+                let held: Credits = world.jobs.iter().map(|Life(job)| job.books.held).sum();
+                let charged: Credits = world.jobs.iter().map(|Life(job)| job.books.charged).sum();
+                (held.0, charged.0) == (world.held, world.spent)
+            }),
+            Property::<Self>::always("a job that has not ended wants something", |_, world| {
+                world.jobs.iter().all(|Life(job)| job.state.is_final() || wants(&job.state) != Want::Nothing)
+            }),
+            Property::<Self>::always("what succeeded was charged, and its task succeeded", |_, world| {
+                world.jobs.iter().enumerate().all(|(n, Life(job))| {
+                    let made = world.tasks.iter().any(|((j, ..), end)| *j == n && *end == End::Success);
+                    !matches!(job.state, State::Succeeded { .. })
+                        || made && job.books.charged == Credits(PRICE)
+                })
+            }),
+            Property::<Self>::sometimes("all jobs can succeed", |market, world| {
+                let made =
+                    world.jobs.iter().filter(|life| matches!(life.0.state, State::Succeeded { .. })).count()
+                        as u64;
+                made == (market.jobs as u64).min(market.budget).min(market.funds)
+            }),
+        ]
+    }
+}
+
+const MARKET: Market = Market { jobs: 2, attempts: 2, budget: 2, funds: 2, keyed: true, rule: Rule::Kept };
+
+/// Explores all of it and returns the number of states.
+fn explore(market: Market) -> usize {
+    let checker = market.checker().threads(2).spawn_bfs().join();
+    checker.assert_properties();
+    checker.unique_state_count()
+}
+
+/// The properties that a broken rule violates.
+fn violations(market: Market) -> Vec<&'static str> {
+    let checker = market.checker().threads(2).spawn_bfs().join();
+    let mut names: Vec<&str> =
+        checker.discoveries().into_keys().filter(|name| !name.starts_with("all jobs")).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn no_history_of_two_jobs_charges_twice_or_forgets_a_charge() {
+    let states = explore(MARKET);
+    println!("{states} states");
+    assert!(states > 10_000, "only {states} states");
+}
+
+#[test]
+fn nor_with_a_budget_or_funds_for_one_of_them() {
+    assert!(explore(Market { budget: 1, ..MARKET }) > 300);
+    assert!(explore(Market { funds: 1, ..MARKET }) > 300);
+}
+
+#[test]
+fn nor_without_idempotency_keys() {
+    assert!(explore(Market { keyed: false, attempts: 1, ..MARKET }) > 300);
+}
+
+#[test]
+fn a_fresh_key_after_silence_is_found_out() {
+    let broken = Market { rule: Rule::FreshKeyAfterSilence, jobs: 1, ..MARKET };
+    assert!(violations(broken).contains(&"no job is charged twice at once"));
+}
