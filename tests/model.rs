@@ -221,7 +221,6 @@ impl Model for Market {
                     Act::PostUnheard(job),
                     Act::PostLost(job),
                     Act::PostTurnedAway(job),
-                    Act::PostTurnedAway(job),
                 ]),
                 Want::Read if !waits => acts.push(Act::Read(job)),
                 Want::Fetch => acts.push(Act::Fetch(job)),
