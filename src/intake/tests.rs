@@ -186,3 +186,15 @@ fn a_crash_before_the_commit_leaves_nothing_behind() {
     door.check("m.csv", &format!("{HEADER}b,image,flat,owl,,\n"), "1 new 0 have 0 invalid 3 credits");
     assert_eq!(door.labels("m"), ["0 b"]);
 }
+
+#[test]
+fn a_term_that_would_not_be_kept_is_refused() {
+    let door = door();
+    let text = r#"{"policy": {"on_deadline": "resubmit"}, "jobs": [{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}]}"#;
+    let receipt = door.accept("m.json", text);
+    assert!(
+        receipt.refused && receipt.problems[0].message.contains("not supported by this version"),
+        "{receipt:#?}"
+    );
+    assert!(door.store.batches().unwrap().is_empty());
+}
