@@ -10,10 +10,10 @@ use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, IllegalEvent, Terms};
 use crate::domain::request::Kind;
 use crate::domain::retry::{self, Prospect};
-use crate::engine::EngineError;
-use crate::engine::conductor::{Conductor, Effect, Input, Settings};
+use crate::engine::conductor::{Effect, Input, Settings};
 use crate::engine::spooled;
 use crate::engine::walk::Walk;
+use crate::engine::{self, EngineError};
 use crate::output::landing::{Arrival, Landing};
 use crate::output::layout::Layout;
 use crate::store::{BatchRecord, Change, JobRecord, Pause, Store};
@@ -54,15 +54,8 @@ pub fn cancel(
     canceled.canceled = true;
     let before = batch.ended.canceled;
     // Kept first: should this be cut short, the next start goes on with it.
-    store.commit(&[Change::Batch(Box::new(canceled.clone()))])?;
-    let now = clock.now();
-    let mut conductor = Conductor::new(settings, store.total()?);
-    conductor.take_batch(canceled);
-    let mut specs = spooled::Specs::new(store);
-    for record in store.open_jobs()?.into_iter().filter(|record| record.key.batch == batch.no) {
-        let spec = specs.spec_at(batch.no, record.row_at)?;
-        conductor.take_job(record, spec, now);
-    }
+    store.commit(&[Change::Batch(Box::new(canceled))])?;
+    let mut conductor = engine::take_up(store, settings, |no| no == batch.no, clock.now())?;
     conductor.hold_back();
     let mut inputs = Vec::new();
     loop {

@@ -24,7 +24,7 @@ use crate::api::{DownloadError, Downloads, Service};
 use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
 use crate::domain::task::Fault;
-use crate::domain::time::{Millis, Tick};
+use crate::domain::time::{Millis, Now, Tick};
 use crate::engine::conductor::{Conductor, ConductorError, Effect, Input, Settings, Standstill, Turn};
 use crate::engine::download::Fetcher;
 use crate::failpoint;
@@ -112,8 +112,7 @@ pub struct Glance<'a> {
 }
 
 impl Engine {
-    /// Loads the open jobs of the state: a restart is not a special path. With `only`, no other
-    /// batch is worked on; what others hold and have spent counts all the same.
+    /// Takes up the open jobs of the state. With `only`, no other batch is worked on; what others hold and have spent counts all the same.
     ///
     /// # Errors
     /// [`StoreError`] when the state cannot be read.
@@ -124,20 +123,8 @@ impl Engine {
         clock: Clock,
         only: Option<&BTreeSet<BatchNo>>,
     ) -> Result<Engine, StoreError> {
-        let mut conductor = Conductor::new(settings, store.total()?);
         let is_ours = |no: BatchNo| only.is_none_or(|only| only.contains(&no));
-        for batch in store.batches()?.into_iter().filter(|batch| is_ours(batch.no)) {
-            conductor.take_batch(batch);
-        }
-        let now = clock.now();
-        let mut spooled = spooled::Specs::new(&store);
-        for record in store.open_jobs()?.into_iter().filter(|record| is_ours(record.key.batch)) {
-            if let Some(day) = record.job.day.filter(|day| !conductor.knows_day(*day)) {
-                conductor.know_day(day, store.day(day)?);
-            }
-            let spec = spooled.spec_at(record.key.batch, record.row_at)?;
-            conductor.take_job(record, spec, now);
-        }
+        let conductor = take_up(&store, settings, is_ours, clock.now())?;
         let (sender, events) = mpsc::channel(INBOX_EVENTS);
         let exchanges = Arc::new(Semaphore::new(EXCHANGES_MAX));
         Ok(Engine { store, outside, clock, conductor, events, sender, exchanges })
@@ -288,6 +275,29 @@ impl Engine {
     pub fn conductor(&self) -> &Conductor {
         &self.conductor
     }
+}
+
+/// A conductor that knows what the state knows of the batches that are `ours`: a restart is not a
+/// special path.
+fn take_up(
+    store: &Store,
+    settings: Settings,
+    ours: impl Fn(BatchNo) -> bool,
+    now: Now,
+) -> Result<Conductor, StoreError> {
+    let mut conductor = Conductor::new(settings, store.total()?);
+    for batch in store.batches()?.into_iter().filter(|batch| ours(batch.no)) {
+        conductor.take_batch(batch);
+    }
+    let mut specs = spooled::Specs::new(store);
+    for record in store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch)) {
+        if let Some(day) = record.job.day.filter(|day| !conductor.knows_day(*day)) {
+            conductor.know_day(day, store.day(day)?);
+        }
+        let spec = specs.spec_at(record.key.batch, record.row_at)?;
+        conductor.take_job(record, spec, now);
+    }
+    Ok(conductor)
 }
 
 /// Sleeps so long; for ever without a span.

@@ -4,7 +4,7 @@ use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
 use std::path::Path;
 
-use crate::store::StoreError;
+use crate::store::{StoreError, open_or_create};
 
 /// Holds the state directory until dropped, or until the process ends in whatever way.
 #[derive(Debug)]
@@ -15,13 +15,7 @@ pub(super) struct Lock {
 impl Lock {
     pub(super) fn take(dir: &Path) -> Result<Lock, StoreError> {
         let path = dir.join("lock");
-        let mut file = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(StoreError::io(&path))?;
+        let mut file = open_or_create(&path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

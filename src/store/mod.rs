@@ -544,6 +544,17 @@ fn sweep_drafts(spool: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Opens a file to read and to write, as it is; an empty one where there was none.
+fn open_or_create(path: &Path) -> Result<File, StoreError> {
+    File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(path)
+        .map_err(StoreError::io(path))
+}
+
 /// Reads the number of the last commit from the database and from beside it. A database that is
 /// behind its own count is an older one that came back: going on with it would forget what was sent.
 fn open_commit_count(dir: &Path, db: &sled::Db) -> Result<(u64, File), StoreError> {
@@ -555,13 +566,7 @@ fn open_commit_count(dir: &Path, db: &sled::Db) -> Result<(u64, File), StoreErro
         None => 0,
     };
     let path = dir.join("commits");
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .open(&path)
-        .map_err(StoreError::io(&path))?;
+    let file = open_or_create(&path)?;
     let mut beside = [0; 8];
     let read = file.read_at(&mut beside, 0).map_err(StoreError::io(&path))?;
     let seen = if read == beside.len() { u64::from_be_bytes(beside) } else { 0 };

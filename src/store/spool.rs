@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::StoreError;
+use crate::store::{StoreError, open_or_create};
 
 /// The longest line that is read back, in bytes: far above any row a manifest may have.
 const LINE_MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -85,13 +85,7 @@ impl Appender {
         let dir = path.parent().unwrap_or(Path::new("."));
         let is_new = !path.exists();
         fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
-        let mut file = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(StoreError::io(path))?;
+        let mut file = open_or_create(path)?;
         let found = file.metadata().map_err(StoreError::io(path))?.len();
         if found < committed {
             return Err(StoreError::Damaged {

@@ -48,8 +48,12 @@ impl Conductor {
             }
         }
         self.pending.changed_jobs.insert(key);
-        let drifted = drift::of(&open.spec.order, &open.record.job);
-        if drift::pauses(desk.record.policy.on_drift, &drifted) && desk.record.paused.is_none() {
+        let on_drift = desk.record.policy.on_drift;
+        // Comparing options costs more than the rest of the step: only who asked for it pays for it.
+        if on_drift.is_some()
+            && desk.record.paused.is_none()
+            && drift::pauses(on_drift, &drift::of(&open.spec.order, &open.record.job))
+        {
             desk.record.paused = Some(Pause::Drift);
             self.pending.changed_batches.insert(key.batch);
         }

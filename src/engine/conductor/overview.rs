@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::domain::admission::Parked;
 use crate::domain::ids::BatchNo;
 use crate::domain::job::State;
-use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
 use crate::engine::conductor::{BatchOverview, Conductor, Desk, OpenJob, Standstill};
 use crate::store::{BatchRecord, JobRecord};
@@ -91,11 +90,6 @@ impl Conductor {
     /// How many jobs may be in flight, as learned so far.
     pub fn present_limit(&self) -> u32 {
         self.throttle.present()
-    }
-
-    /// Totals of the whole state.
-    pub fn total(&self) -> Totals {
-        self.total
     }
 }
 
