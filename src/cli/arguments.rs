@@ -35,6 +35,12 @@ pub(super) struct Global {
     /// Where outputs go [default: output]
     #[arg(long, global = true, env = "CALLSHEET_OUTPUT", hide_env_values = true, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
+    /// Where manifests lie: inbox, accepted and rejected are in it [default: jobs]
+    #[arg(long, global = true, env = "CALLSHEET_JOBS", hide_env_values = true, value_name = "DIR")]
+    pub(super) jobs: Option<PathBuf>,
+    /// The daemon's control socket [default: callsheet.sock in the state]
+    #[arg(long, global = true, env = "CALLSHEET_SOCKET", hide_env_values = true, value_name = "FILE")]
+    pub(super) socket: Option<PathBuf>,
     /// Data as JSON on stdout
     #[arg(long, global = true, env = "CALLSHEET_JSON", hide_env_values = true)]
     pub(super) json: bool,

@@ -43,8 +43,14 @@ pub(super) fn config(global: &Global) -> Result<Config, Failure> {
     if let Some(url) = &global.base_url {
         config.service.base_url = Some(url.clone());
     }
-    for (flag, key) in [(&global.state, &mut config.paths.state), (&global.output, &mut config.paths.output)]
-    {
+    let paths = &mut config.paths;
+    let flags = [
+        (&global.state, &mut paths.state),
+        (&global.output, &mut paths.output),
+        (&global.jobs, &mut paths.jobs),
+        (&global.socket, &mut paths.socket),
+    ];
+    for (flag, key) in flags {
         if flag.is_some() {
             key.clone_from(flag);
         }

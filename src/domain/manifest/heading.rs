@@ -147,6 +147,24 @@ impl<'a> Reading<'a, '_> {
     }
 }
 
+/// Reads a policy that stands outside a manifest: an inbox's or a schedule's.
+///
+/// # Errors
+/// What is wrong with the first wrong term, by its name.
+pub fn read_policy(terms: serde_json::Map<String, Value>) -> Result<Policy, String> {
+    let mut policy = Policy::default();
+    for (name, json) in terms {
+        if !POLICY.contains(&name.as_str()) {
+            return Err(format!("unknown key `{name}`, expected one of `{}`", POLICY.join("`, `")));
+        }
+        set_term(&mut policy, &name, json).map_err(|complaint| match complaint.hint {
+            Some(hint) => format!("{name}: {} ({hint})", complaint.message),
+            None => format!("{name}: {}", complaint.message),
+        })?;
+    }
+    Ok(policy)
+}
+
 /// Takes one term of a policy; `null` leaves it to the next source.
 fn set_term(policy: &mut Policy, name: &str, json: Value) -> Result<(), Complaint> {
     if json.is_null() {

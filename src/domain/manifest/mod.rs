@@ -31,6 +31,7 @@ mod typing;
 mod wording;
 
 use format::Format;
+pub use heading::read_policy;
 use row::{Header, ReadRow};
 use source::Source;
 

@@ -3,6 +3,8 @@
 //! Flag over environment over file over default. An unknown key is an error that names its line and
 //! the nearest key there is.
 
+mod daemon;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -14,6 +16,9 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
+pub use self::daemon::{
+    ControlConfig, HooksConfig, InboxConfig, LogConfig, LogFormat, Missed, Overlap, Retention, ScheduleConfig,
+};
 use crate::domain::credits::Credits;
 use crate::domain::quote::{AccountPlan, Finding, Rules, RulesExtension};
 use crate::domain::request::Kind;
@@ -59,6 +64,18 @@ pub struct Config {
     pub budget: Budget,
     /// How outputs are stored.
     pub output: OutputConfig,
+    /// Folders that the daemon takes manifests from, beside `jobs/inbox`.
+    pub inbox: Vec<InboxConfig>,
+    /// Recurring batches.
+    pub schedule: Vec<ScheduleConfig>,
+    /// Whom the daemon tells what it did.
+    pub hooks: HooksConfig,
+    /// How the daemon is spoken to.
+    pub control: ControlConfig,
+    /// What is logged, and how.
+    pub log: LogConfig,
+    /// How long finished batches are kept in the state.
+    pub retention: Retention,
     /// What the service's document says of models and its catalogs do not, for more model ids.
     pub rules: RulesExtension,
 }
@@ -102,10 +119,14 @@ impl Default for ServiceConfig {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Paths {
+    /// Manifests: `jobs` unless given. `inbox`, `accepted` and `rejected` lie in it.
+    pub jobs: Option<PathBuf>,
     /// The state; `state` unless given, `state/emulator` with the emulator.
     pub state: Option<PathBuf>,
     /// The outputs; `output` unless given, `output/emulator` with the emulator.
     pub output: Option<PathBuf>,
+    /// The control socket; `callsheet.sock` in the state unless given.
+    pub socket: Option<PathBuf>,
 }
 
 /// `[limits]`
@@ -348,6 +369,7 @@ impl Config {
             return wrong("retry.attempts", "found 0; at least 1 is accepted");
         }
         self.layout()?;
+        self.check_daemon()?;
         self.rules().map(drop)
     }
 

@@ -1,0 +1,232 @@
+//! The sections that only the daemon reads: inboxes, schedules, hooks, control, logs, retention.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Deserializer};
+use url::Url;
+
+use crate::config::{Config, ConfigError, Span};
+use crate::domain::credits::Credits;
+use crate::domain::manifest::read_policy;
+use crate::domain::manifest::row::Policy;
+
+/// Most runs that `missed = "all"` may catch up with unless `missed_max` says otherwise.
+const MISSED_MAX: u32 = 10;
+
+/// `[[inbox]]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InboxConfig {
+    /// The folder. `accepted` and `rejected` are made beside it.
+    pub path: PathBuf,
+    /// Terms of every manifest that comes in here, where it gives none of its own.
+    #[serde(default, deserialize_with = "policy")]
+    pub policy: Policy,
+}
+
+/// `[[schedule]]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleConfig {
+    /// Its name; its batches are called after it and their fire time.
+    pub name: String,
+    /// When it fires: a crontab expression, five fields, six with seconds, seven with years, or `@daily`
+    /// and the like.
+    pub cron: String,
+    /// Where the clock hangs, as an IANA name; UTC unless given.
+    #[serde(default)]
+    pub timezone: Option<String>,
+    /// The manifest that is read anew at each firing.
+    pub manifest: PathBuf,
+    /// The most that one run may spend.
+    #[serde(default)]
+    pub budget: Option<Credits>,
+    /// Further terms of every run.
+    #[serde(default, deserialize_with = "policy")]
+    pub policy: Policy,
+    /// What becomes of runs that were missed while the daemon was down.
+    #[serde(default)]
+    pub missed: Missed,
+    /// Most runs that are caught up with at once.
+    #[serde(default = "missed_max")]
+    pub missed_max: u32,
+    /// What becomes of a run that is due while the one before has not ended.
+    #[serde(default)]
+    pub overlap: Overlap,
+}
+
+fn missed_max() -> u32 {
+    MISSED_MAX
+}
+
+/// What becomes of runs that were missed.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Missed {
+    /// They are left out.
+    #[default]
+    Skip,
+    /// The last of them runs.
+    Latest,
+    /// All of them run, up to `missed_max`, the latest ones.
+    All,
+}
+
+/// What becomes of a run that is due while the one before has not ended.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Overlap {
+    /// It is left out.
+    #[default]
+    Skip,
+    /// It runs beside it.
+    Allow,
+}
+
+/// `[hooks]`
+#[derive(Debug, Default, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HooksConfig {
+    /// A command and its arguments, run when a batch is done; what happened is JSON on its standard input.
+    pub batch_done: Vec<String>,
+    /// Where the same JSON is posted, signed as Standard Webhooks.
+    pub webhook: Option<Url>,
+    /// File with the secret that signs it: `whsec_` and base64. The systemd credential `webhook-secret` will
+    /// do instead.
+    pub webhook_secret_file: Option<PathBuf>,
+}
+
+/// `[control]`
+#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ControlConfig {
+    /// An address to be spoken to over TCP, beside the socket; nothing unless given.
+    pub http: Option<SocketAddr>,
+    /// File with the bearer token that TCP asks for. Without one only loopback addresses are accepted.
+    pub token_file: Option<PathBuf>,
+}
+
+/// `[log]`
+#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogConfig {
+    /// How lines look.
+    pub format: LogFormat,
+    /// What is said: `error`, `warn`, `info`, `debug` or `trace`, or a filter such as `callsheet::api=debug`.
+    pub level: Option<String>,
+}
+
+/// How log lines look.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people on a terminal, for the journal where there is one, JSON elsewhere in the daemon.
+    #[default]
+    Auto,
+    /// For people.
+    Human,
+    /// One object a line.
+    Json,
+    /// For systemd's journal, with fields.
+    Journald,
+}
+
+/// `[retention]`
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retention {
+    /// Batches that ended so long ago leave the database for the archive; never, unless given. Outputs stay.
+    pub archive_after: Option<Span>,
+}
+
+fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
+    let terms = serde_json::Map::deserialize(deserializer)?;
+    read_policy(terms).map_err(serde::de::Error::custom)
+}
+
+impl Config {
+    /// What the daemon's sections may not say.
+    pub(super) fn check_daemon(&self) -> Result<(), ConfigError> {
+        let wrong = |key, message: String| Err(ConfigError::Value { key, message });
+        if let Some(address) = self.control.http
+            && self.control.token_file.is_none()
+            && !address.ip().is_loopback()
+        {
+            let message = format!(
+                "{address} can be reached from other machines; give control.token_file, or a loopback address"
+            );
+            return wrong("control.http", message);
+        }
+        if self.hooks.webhook.is_none() && self.hooks.webhook_secret_file.is_some() {
+            return wrong(
+                "hooks.webhook_secret_file",
+                "there is no hooks.webhook that it would sign".to_owned(),
+            );
+        }
+        let mut paths: Vec<&PathBuf> = self.inbox.iter().map(|inbox| &inbox.path).collect();
+        paths.sort();
+        if let Some(twice) = paths.windows(2).find(|pair| pair[0] == pair[1]) {
+            return wrong("inbox.path", format!("{} is given twice", twice[0].display()));
+        }
+        let mut names: Vec<&str> = self.schedule.iter().map(|schedule| schedule.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return wrong("schedule.name", format!("{:?} is given twice", twice[0]));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::domain::manifest::row::Deadline;
+    use crate::domain::time::Millis;
+
+    fn error(text: &str) -> String {
+        Config::parse(text, Path::new("callsheet.toml")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn inboxes_and_schedules_carry_terms() {
+        let text = r#"
+            [[inbox]]
+            path = "clients/a"
+            policy = { budget = 500, priority = 5, deadline = "2h" }
+            [[schedule]]
+            name = "nightly"
+            cron = "0 3 * * *"
+            manifest = "nightly.csv"
+            budget = 100
+            missed = "latest"
+        "#;
+        let config = Config::parse(text, Path::new("x")).unwrap();
+        let policy = &config.inbox[0].policy;
+        assert_eq!(policy.budget, Some(Credits(500)));
+        assert_eq!(policy.deadline, Some(Deadline::After(Millis(7_200_000))));
+        assert_eq!(config.schedule[0].missed, Missed::Latest);
+        assert_eq!(config.schedule[0].overlap, Overlap::Skip);
+    }
+
+    #[test]
+    fn wrong_terms_are_named() {
+        assert!(
+            error("[[inbox]]\npath = \"a\"\npolicy = { budgte = 5 }\n")
+                .contains("callsheet.toml:3: unknown key `budgte`: did you mean `budget`?")
+        );
+        assert!(
+            error("[[inbox]]\npath = \"a\"\npolicy = { deadline = \"30\" }\n")
+                .contains("add the unit: s, m, h")
+        );
+        assert!(error("[[inbox]]\npath = \"a\"\n[[inbox]]\npath = \"a\"\n").contains("a is given twice"));
+    }
+
+    #[test]
+    fn other_machines_need_a_token() {
+        assert!(error("[control]\nhttp = \"0.0.0.0:8080\"").contains("give control.token_file"));
+        assert!(Config::parse("[control]\nhttp = \"127.0.0.1:8080\"", Path::new("x")).is_ok());
+    }
+}
