@@ -20,6 +20,8 @@ pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod control;
+pub mod daemon;
 pub mod domain;
 pub mod emulator;
 pub mod engine;

@@ -1,8 +1,10 @@
 //! The command line: one file per command, and what they share.
 
+mod access;
 mod arguments;
 mod cancel;
 mod credits;
+mod daemon;
 mod download;
 mod emulator;
 pub mod exit;
@@ -18,8 +20,8 @@ mod retry;
 mod run;
 mod schema;
 mod service;
-mod state;
 mod status;
+mod submit;
 mod summary;
 mod voices;
 mod wiring;
@@ -49,15 +51,17 @@ pub fn main() -> Exit {
         match &arguments.command {
             Command::Run(command) => run::run(command, &arguments.global).await,
             Command::Plan(command) => plan::run(command, &arguments.global).await,
-            Command::Status(command) => status::run(command, &arguments.global),
-            Command::Jobs(command) => jobs::run(command, &arguments.global),
-            Command::Explain(command) => explain::run(command, &arguments.global),
-            Command::Pause(command) => pause::pause(command, &arguments.global),
-            Command::Resume(command) => pause::resume(command, &arguments.global),
-            Command::Cancel(command) => cancel::run(command, &arguments.global),
-            Command::Retry(command) => retry::run(command, &arguments.global),
+            Command::Daemon(command) => daemon::run(command, &arguments.global).await,
+            Command::Submit(command) => submit::run(command, &arguments.global).await,
+            Command::Status(command) => status::run(command, &arguments.global).await,
+            Command::Jobs(command) => jobs::run(command, &arguments.global).await,
+            Command::Explain(command) => explain::run(command, &arguments.global).await,
+            Command::Pause(command) => pause::pause(command, &arguments.global).await,
+            Command::Resume(command) => pause::resume(command, &arguments.global).await,
+            Command::Cancel(command) => cancel::run(command, &arguments.global).await,
+            Command::Retry(command) => retry::run(command, &arguments.global).await,
             Command::Download(command) => download::run(command, &arguments.global).await,
-            Command::Ledger(command) => ledger::run(command, &arguments.global),
+            Command::Ledger(command) => ledger::run(command, &arguments.global).await,
             Command::Models(command) => models::run(command, &arguments.global).await,
             Command::Voices(command) => voices::run(command, &arguments.global).await,
             Command::Credits(command) => credits::run(command, &arguments.global).await,

@@ -22,9 +22,9 @@ const EMULATOR_IDENTITY: &str = "the emulator";
 const EMULATOR_CREDITS: u64 = 1_000_000_000;
 
 /// Where the state lies unless told otherwise.
-const STATE: &str = "state";
+pub(super) const STATE: &str = "state";
 /// Where it lies with the emulator.
-const EMULATOR_STATE: &str = "state/emulator";
+pub(super) const EMULATOR_STATE: &str = "state/emulator";
 
 /// The service of a command.
 pub(super) struct Chosen {

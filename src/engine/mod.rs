@@ -3,9 +3,10 @@
 //! [`conductor`] decides; this file is the loop that commits what was decided and only then begins
 //! it. There is one loop and one writer; effects run beside it and report back.
 
-pub mod by_hand;
 pub mod conductor;
+pub mod desk;
 mod download;
+mod handle;
 mod rate;
 mod report;
 mod spooled;
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use self::handle::Message;
+pub use self::handle::{EngineGone, Handle};
 pub use self::rate::RateLimit;
 pub use self::report::write_results;
 use crate::api::{DownloadError, Downloads, Service};
@@ -25,7 +28,9 @@ use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick};
-use crate::engine::conductor::{Conductor, ConductorError, Effect, Input, Settings, Standstill, Turn};
+use crate::engine::conductor::{
+    Conductor, ConductorError, Effect, Granted, Input, Settings, Standstill, Turn, Wish,
+};
 use crate::engine::download::Fetcher;
 use crate::failpoint;
 use crate::output::landing::Landing;
@@ -38,6 +43,8 @@ const EXCHANGES_MAX: usize = 64;
 const STOP_GRACE: Millis = Millis::from_secs(30);
 /// Between two looks at the output disk.
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
+/// Messages that share one commit at most.
+const MESSAGES_MAX: usize = 64;
 /// Events that may wait for the loop.
 const INBOX_EVENTS: usize = 4096;
 
@@ -50,6 +57,9 @@ pub enum EngineError {
     /// The books do not balance.
     #[error(transparent)]
     Conductor(#[from] ConductorError),
+    /// It has ended already.
+    #[error(transparent)]
+    Gone(#[from] EngineGone),
     /// The output folder refuses.
     #[error("failed to write to {}: {source}", .path.display())]
     Output {
@@ -67,6 +77,15 @@ pub enum Stop {
     No,
     /// Begin nothing new, finish what is in the air.
     Soon,
+}
+
+/// How long the engine works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// Until nothing moves any more.
+    Standstill,
+    /// Until it is told to stop, whether there is work or not.
+    Stopped,
 }
 
 /// Everything that happens outside.
@@ -99,6 +118,8 @@ pub struct Engine {
     conductor: Conductor,
     events: mpsc::Receiver<Input>,
     sender: mpsc::Sender<Input>,
+    messages: mpsc::Receiver<Message>,
+    handle: Handle,
     exchanges: Arc<Semaphore>,
 }
 
@@ -126,8 +147,14 @@ impl Engine {
         let is_ours = |no: BatchNo| only.is_none_or(|only| only.contains(&no));
         let conductor = take_up(&store, settings, is_ours, clock.now())?;
         let (sender, events) = mpsc::channel(INBOX_EVENTS);
+        let (handle, messages) = Handle::new();
         let exchanges = Arc::new(Semaphore::new(EXCHANGES_MAX));
-        Ok(Engine { store, outside, clock, conductor, events, sender, exchanges })
+        Ok(Engine { store, outside, clock, conductor, events, sender, messages, handle, exchanges })
+    }
+
+    /// Reaches the engine while it runs.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// The state the engine works on.
@@ -140,38 +167,47 @@ impl Engine {
         self.conductor.hold_back();
     }
 
-    /// A batch that was accepted, or that another manifest was accepted into.
-    pub fn take_batch(&mut self, batch: BatchRecord) {
-        self.conductor.take_batch(batch);
-    }
-
-    /// Works until nothing moves any more, or until told to stop and nothing is in the air.
-    /// `observe` sees every turn.
+    /// Works `until` then, or until told to stop and nothing is in the air. `observe` sees every turn.
     ///
     /// # Errors
     /// [`EngineError`]; everything acknowledged is safe, and a restart resumes.
     pub async fn run(
         &mut self,
+        until: Until,
         mut stop: watch::Receiver<Stop>,
         mut observe: impl FnMut(&Glance<'_>),
     ) -> Result<Standstill, EngineError> {
         self.prepare_outputs().await?;
         let mut inputs = Vec::new();
+        let mut granted = Vec::new();
         let mut disk_checks = tokio::time::interval(DISK_INTERVAL);
         let mut disk_was_low = false;
         let mut grace: Option<Tick> = None;
         loop {
             let turn = self.turn(std::mem::take(&mut inputs)).await?;
+            // Whoever wished may know, now that it is durable. They may have gone away meanwhile.
+            granted.drain(..).for_each(|(reply, granted): (handle::Reply, Granted)| {
+                let _ = reply.send(granted);
+            });
             observe(&Glance { conductor: &self.conductor, turn: &turn });
             let wake = turn.wake;
             self.begin(turn.effects).await;
-            if let Some(standstill) = self.conductor.standstill() {
+            if let Some(standstill) = self.conductor.standstill()
+                && (until == Until::Standstill || standstill == Standstill::Stopped || grace.is_some())
+            {
                 return Ok(standstill);
             }
             let timer = self.sleep_until(wake);
             let patience = sleep(grace.map(|end| self.clock.until(end)));
             tokio::select! {
                 _ = self.events.recv_many(&mut inputs, Conductor::INPUTS_MAX) => {}
+                Some(message) = self.messages.recv() => {
+                    granted.extend(self.hear(message).await?);
+                    // What else came in meanwhile shares the commit.
+                    while granted.len() < MESSAGES_MAX && let Ok(message) = self.messages.try_recv() {
+                        granted.extend(self.hear(message).await?);
+                    }
+                }
                 () = timer => {}
                 _ = disk_checks.tick() => {
                     let is_low = self.disk_is_low();
@@ -189,6 +225,40 @@ impl Engine {
                     }
                 }
             }
+        }
+    }
+
+    /// Takes in what somebody asks of the running engine.
+    async fn hear(&mut self, message: Message) -> Result<Option<(handle::Reply, Granted)>, EngineError> {
+        match message {
+            Message::Wish(wish, reply) => {
+                if let Wish::Take(batch) = &wish {
+                    self.prepare_output(batch).await;
+                }
+                Ok(Some((reply, self.conductor.grant(wish, self.clock.now())?)))
+            }
+            Message::Overview(reply) => {
+                // They may have gone away meanwhile.
+                let _ = reply.send(self.conductor.overview());
+                Ok(None)
+            }
+            Message::Outside(outside) => {
+                self.outside = *outside;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Makes the folder of a batch that came in. Where that fails its downloads say so and are tried
+    /// again: nothing that is under way has to end for it.
+    async fn prepare_output(&self, batch: &BatchRecord) {
+        if self.conductor.batch(batch.no).is_some() {
+            return;
+        }
+        let (landing, name) = (self.outside.landing.clone(), batch.name.clone());
+        let prepared = tokio::task::spawn_blocking(move || landing.prepare(&name)).await;
+        if let Err(error) = prepared.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
+            tracing::warn!(batch = %batch.name, %error, "the output folder cannot be made");
         }
     }
 

@@ -8,6 +8,7 @@
 pub mod catalogs;
 mod judge;
 pub mod receipt;
+pub mod reception;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -194,6 +195,9 @@ fn spool(
     }
     batch.spool_bytes = rows_file.sync()?;
     batch.policy = policy;
+    // More of it is a new wish.
+    batch.canceled = false;
+    batch.announced = false;
     Ok(batch)
 }
 

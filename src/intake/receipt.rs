@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
@@ -13,7 +13,7 @@ use crate::domain::quote::Note;
 pub const LISTED_MAX: usize = 1000;
 
 /// The receipt of one manifest.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Receipt {
     /// The manifest.
     pub file: PathBuf,

@@ -16,12 +16,14 @@ mod queue;
 #[cfg(test)]
 mod tests;
 mod timing;
+mod wishes;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 pub use self::overview::batch_overview;
+pub use self::wishes::{Found, Granted, Wish};
 pub use self::words::{
     BatchOverview, ConductorError, Effect, FetchFault, FetchOrder, Input, Settings, SpooledRow, Standstill,
     Turn,
@@ -220,9 +222,17 @@ impl Conductor {
             }
             std::collections::btree_map::Entry::Occupied(mut desk) => {
                 let desk = desk.get_mut();
+                let has_more = record.rows > desk.record.rows;
                 let present = std::mem::replace(&mut desk.record, record);
                 desk.record.totals = present.totals;
                 desk.record.ended = present.ended;
+                desk.record.paused = present.paused;
+                desk.record.rejections = present.rejections;
+                desk.record.skipped = present.skipped;
+                desk.record.canceled_below = present.canceled_below;
+                // More of it is a new wish.
+                desk.record.canceled = present.canceled && !has_more;
+                desk.record.announced = present.announced && !has_more;
                 for (segment, before) in desk.record.segments.iter_mut().zip(present.segments) {
                     segment.cursor = before.cursor;
                 }
@@ -261,6 +271,7 @@ impl Conductor {
             self.take_in(input, now)?;
         }
         self.pass_deadlines(now)?;
+        self.pass_over_skipped();
         self.drop_unsent(now)?;
         self.begin_what_is_due(now)?;
         self.ask_balance_when_due(now);
