@@ -57,9 +57,9 @@ impl Client {
         match UnixStream::connect(socket).await {
             Ok(_) => {}
             Err(error) => {
-                use std::io::ErrorKind::{ConnectionRefused, NotFound};
+                use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound};
                 return Err(match error.kind() {
-                    NotFound | ConnectionRefused => ClientError::NobodyThere { socket: socket.to_owned() },
+                    NotFound | NotADirectory | ConnectionRefused => ClientError::NobodyThere { socket: socket.to_owned() },
                     _ => broken(error.to_string()),
                 });
             }
