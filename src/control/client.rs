@@ -59,7 +59,9 @@ impl Client {
             Err(error) => {
                 use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound};
                 return Err(match error.kind() {
-                    NotFound | NotADirectory | ConnectionRefused => ClientError::NobodyThere { socket: socket.to_owned() },
+                    NotFound | NotADirectory | ConnectionRefused => {
+                        ClientError::NobodyThere { socket: socket.to_owned() }
+                    }
                     _ => broken(error.to_string()),
                 });
             }
