@@ -14,6 +14,7 @@ use crate::domain::time::Millis;
 use crate::engine::conductor::Settings;
 use crate::engine::{Outside, RateLimit};
 use crate::intake::Terms;
+use crate::metrics::Metrics;
 use crate::output::landing::Landing;
 
 /// Between two questions for the balance while the queue is parked.
@@ -56,6 +57,7 @@ pub(super) fn outside(chosen: &Chosen, config: &Config) -> Result<Outside, Failu
         submits: RateLimit::per_second(config.limits.submits_per_second),
         polls: RateLimit::per_second(config.limits.polls_per_second),
         layout: config.layout()?,
+        metrics: Metrics::new(),
     })
 }
 

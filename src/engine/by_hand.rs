@@ -116,7 +116,7 @@ pub fn retry(
             Again::Hopeless => outcome.hopeless.push(spec.label),
             Again::Paid => outcome.paid.push(spec.label),
             Again::Yes(job) => {
-                batch.ended.reopen(&record.job.state);
+                batch.count_reopened(spec.order.kind, &record.job.state);
                 reopened.push(Change::Open(JobRecord { job: *job, ..record }));
                 outcome.queued += 1;
             }
@@ -162,7 +162,7 @@ pub fn fetch_again(
         else {
             continue;
         };
-        batch.ended.reopen(&record.job.state);
+        batch.count_reopened(spec.order.kind, &record.job.state);
         reopened.push(Change::Open(JobRecord { job: step.job, ..record }));
         count += 1;
         if reopened.len() >= REOPEN_CHUNK {
