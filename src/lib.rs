@@ -14,8 +14,8 @@
 //! 8. [`config`] and [`cli`]: what people write and read.
 //! 9. [`emulator`]: the service itself, offline. Imports nothing from the other rooms.
 //!
-//! Beside them: [`clock`], the only reader of the system's clocks, and [`failpoint`], where tests may
-//! kill the process.
+//! Beside them: [`clock`], the only reader of the system's clocks, [`metrics`], what a monitoring system
+//! is told, and [`failpoint`], where tests may kill the process.
 
 pub mod api;
 pub mod cli;
@@ -28,5 +28,6 @@ pub mod emulator;
 pub mod engine;
 pub mod failpoint;
 pub mod intake;
+pub mod metrics;
 pub mod output;
 pub mod store;

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use url::Url;
 
 use crate::cli::exit;
+use crate::config::check_log_level;
 use crate::domain::ids::BatchName;
 use crate::emulator::DEFAULT_API_KEY;
 
@@ -45,8 +46,13 @@ pub(super) struct Global {
     #[arg(long, global = true, env = "CALLSHEET_JSON", hide_env_values = true)]
     pub(super) json: bool,
     /// What is logged to stderr: error, warn, info, debug or trace
-    #[arg(long, global = true, env = "CALLSHEET_LOG_LEVEL", hide_env_values = true, value_name = "LEVEL")]
+    #[arg(long, global = true, env = "CALLSHEET_LOG_LEVEL", hide_env_values = true, value_name = "LEVEL", value_parser = log_level)]
     pub(super) log_level: Option<String>,
+}
+
+/// A level, or a filter that is made of levels.
+fn log_level(text: &str) -> Result<String, String> {
+    check_log_level(text).map(|()| text.to_owned())
 }
 
 #[derive(Debug, Subcommand)]

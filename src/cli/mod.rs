@@ -12,6 +12,7 @@ mod explain;
 mod failure;
 mod jobs;
 mod ledger;
+mod log;
 mod models;
 mod pause;
 mod plan;
@@ -42,7 +43,9 @@ pub fn main() -> Exit {
             return if error.use_stderr() { Exit::Usage } else { Exit::Success };
         }
     };
-    init_log(arguments.global.log_level.as_deref());
+    if let Err(failure) = log::begin(&arguments.global, matches!(arguments.command, Command::Daemon(_))) {
+        return failure.report();
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Failure::new(Exit::Disk, format!("failed to start: {error}")).report(),
@@ -72,14 +75,6 @@ pub fn main() -> Exit {
     // Nothing may hold up the end: what is still under way is safe to leave.
     runtime.shutdown_background();
     outcome.unwrap_or_else(|failure| failure.report())
-}
-
-/// Logs go to stderr; data alone goes to stdout.
-fn init_log(level: Option<&str>) {
-    let filter = tracing_subscriber::EnvFilter::try_new(level.unwrap_or("warn"))
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
 }
 
 /// What came of writing data to stdout. A reader that has seen enough and went away is no error.

@@ -125,6 +125,7 @@ fn accept_all(
             store.commit(&[Change::Batch(Box::new(batch))])?;
             failpoint::hit("accepted");
         }
+        accepted.receipt.announce();
         summary::receipt(&accepted.receipt);
         receipts.push(accepted.receipt);
     }

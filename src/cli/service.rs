@@ -9,6 +9,7 @@ use crate::api::{Service, ServiceOptions};
 use crate::cli::arguments::{Global, SourceArguments};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::log;
 use crate::cli::printable;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -55,6 +56,7 @@ pub(super) fn config(global: &Global) -> Result<Config, Failure> {
             key.clone_from(flag);
         }
     }
+    log::follow(global, &config.log);
     Ok(config)
 }
 

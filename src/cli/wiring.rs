@@ -15,6 +15,7 @@ use crate::engine::conductor::Settings;
 use crate::engine::{Outside, RateLimit};
 use crate::intake::Terms;
 use crate::intake::reception::House;
+use crate::metrics::Metrics;
 use crate::output::landing::Landing;
 
 /// Between two questions for the balance while the queue is parked.
@@ -57,6 +58,7 @@ pub(super) fn outside(chosen: &Chosen, config: &Config) -> Result<Outside, Failu
         submits: RateLimit::per_second(config.limits.submits_per_second),
         polls: RateLimit::per_second(config.limits.polls_per_second),
         layout: config.layout()?,
+        metrics: Metrics::new(),
     })
 }
 

@@ -17,7 +17,8 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 pub use self::daemon::{
-    ControlConfig, HooksConfig, InboxConfig, LogConfig, LogFormat, Missed, Overlap, Retention, ScheduleConfig,
+    ControlConfig, HooksConfig, InboxConfig, LogConfig, LogFormat, Missed, Overlap, Retention,
+    ScheduleConfig, check_log_level,
 };
 use crate::domain::credits::Credits;
 use crate::domain::quote::{AccountPlan, Finding, Rules, RulesExtension};

@@ -35,6 +35,7 @@ use crate::engine::desk::Desk;
 use crate::intake::IntakeError;
 use crate::intake::catalogs::CatalogError;
 use crate::intake::reception::{self, Manner, Reception, ReceptionError};
+use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::output::landing::Landing;
 use crate::output::layout::Layout;
 
@@ -63,7 +64,7 @@ pub struct Office {
     /// Fires a schedule by its name, and says what came of it.
     pub schedules: mpsc::Sender<FireRequest>,
     /// The metrics, as Prometheus reads them.
-    pub metrics: fn() -> String,
+    pub metrics: Metrics,
 }
 
 /// A schedule is to be fired out of turn.
@@ -183,7 +184,7 @@ async fn health(State(office): Shared) -> Json<Health> {
 }
 
 async fn metrics(State(office): Shared) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], (office.metrics)())
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], office.metrics.render())
 }
 
 async fn status(State(office): Shared, Asked(asked): Asked<OfBatch>) -> Result<Response, No> {

@@ -25,7 +25,6 @@ use crate::engine::desk::Desk;
 use crate::engine::{Engine, EngineError, Outside, Stop, Until};
 use crate::intake::reception::{self, House, Reception};
 use crate::output::landing::Landing;
-use crate::output::layout::Layout;
 use crate::store::{Store, StoreError};
 
 /// Everything that the configuration decides.
@@ -86,7 +85,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
     let Parts { outside, settings, house, socket, control, token } = parts;
     let (landing, layout) = (outside.landing.clone(), outside.layout.clone());
-    let identity = house.identity.clone();
+    let (identity, metrics) = (house.identity.clone(), outside.metrics.clone());
     let mut engine = Engine::new(store.clone(), outside, settings, clock, None)?;
     let handle = engine.handle();
     let reception = Reception::new(store.clone(), handle.clone(), clock, house);
@@ -99,7 +98,15 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         output: landing.root().to_owned(),
     };
     let desk = Desk::beside(store.clone(), handle.clone());
-    let office = office(desk, &reception, health, &landing, &layout, fire);
+    let office = Office {
+        desk,
+        reception: reception.clone(),
+        health,
+        landing: landing.clone(),
+        layout,
+        schedules: fire,
+        metrics,
+    };
     listen(&socket, &control, token, Arc::new(office)).await?;
     tokio::spawn(refuse_fires(fires));
 
@@ -123,25 +130,6 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let _ = std::fs::remove_file(&socket);
     outcome?;
     Ok(())
-}
-
-fn office(
-    desk: Desk,
-    reception: &Reception,
-    health: Health,
-    landing: &Landing,
-    layout: &Layout,
-    schedules: mpsc::Sender<FireRequest>,
-) -> Office {
-    Office {
-        desk,
-        reception: reception.clone(),
-        health,
-        landing: landing.clone(),
-        layout: layout.clone(),
-        schedules,
-        metrics: String::new,
-    }
 }
 
 async fn listen(

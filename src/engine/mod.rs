@@ -7,6 +7,7 @@ pub mod conductor;
 pub mod desk;
 mod download;
 mod handle;
+mod perform;
 mod rate;
 mod report;
 mod spooled;
@@ -18,21 +19,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, watch};
+use tracing::Instrument;
 
 use self::handle::Message;
 pub use self::handle::{EngineGone, Handle};
 pub use self::rate::RateLimit;
 pub use self::report::write_results;
-use crate::api::{DownloadError, Downloads, Service};
+use crate::api::{Downloads, Service};
 use crate::clock::Clock;
-use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
-use crate::domain::task::Fault;
+use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::time::{Millis, Now, Tick};
 use crate::engine::conductor::{
     Conductor, ConductorError, Effect, Granted, Input, Settings, Standstill, Turn, Wish,
 };
-use crate::engine::download::Fetcher;
+use crate::engine::perform::{perform, span_of};
 use crate::failpoint;
+use crate::metrics::Metrics;
 use crate::output::landing::Landing;
 use crate::output::layout::Layout;
 use crate::store::{BatchRecord, Store, StoreError};
@@ -45,6 +47,8 @@ const STOP_GRACE: Millis = Millis::from_secs(30);
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
 /// Messages that share one commit at most.
 const MESSAGES_MAX: usize = 64;
+/// Between two looks at the whole for the metrics: each passes over every open job.
+const OVERVIEW_INTERVAL: Millis = Millis::from_secs(1);
 /// Events that may wait for the loop.
 const INBOX_EVENTS: usize = 4096;
 
@@ -107,6 +111,8 @@ pub struct Outside {
     pub polls: RateLimit,
     /// Layout of batches that have none of their own.
     pub layout: Layout,
+    /// Who is told what is done, how long it took and how everything stands.
+    pub metrics: Metrics,
 }
 
 /// The running engine.
@@ -121,6 +127,8 @@ pub struct Engine {
     messages: mpsc::Receiver<Message>,
     handle: Handle,
     exchanges: Arc<Semaphore>,
+    /// When the metrics are shown the whole next.
+    overview_due: Tick,
 }
 
 /// What an observer is shown after a turn.
@@ -149,7 +157,19 @@ impl Engine {
         let (sender, events) = mpsc::channel(INBOX_EVENTS);
         let (handle, messages) = Handle::new();
         let exchanges = Arc::new(Semaphore::new(EXCHANGES_MAX));
-        Ok(Engine { store, outside, clock, conductor, events, sender, messages, handle, exchanges })
+        let overview_due = Tick(0);
+        Ok(Engine {
+            store,
+            outside,
+            clock,
+            conductor,
+            events,
+            sender,
+            messages,
+            handle,
+            exchanges,
+            overview_due,
+        })
     }
 
     /// Reaches the engine while it runs.
@@ -243,7 +263,9 @@ impl Engine {
                 Ok(None)
             }
             Message::Outside(outside) => {
-                self.outside = *outside;
+                // Counters go on.
+                let metrics = self.outside.metrics.clone();
+                self.outside = Outside { metrics, ..*outside };
                 Ok(None)
             }
         }
@@ -279,12 +301,22 @@ impl Engine {
         let mut turn = self.conductor.turn(inputs, now)?;
         if !turn.changes.is_empty() {
             let changes = std::mem::take(&mut turn.changes);
-            let store = self.store.clone();
-            let (committed, changes) = tokio::task::spawn_blocking(move || (store.commit(&changes), changes))
+            let (store, metrics, clock) = (self.store.clone(), self.outside.metrics.clone(), self.clock);
+            let commit = move || {
+                let begun = clock.elapsed();
+                let committed = store.commit(&changes);
+                metrics.flushed(clock.elapsed().saturating_sub(begun));
+                (committed, changes)
+            };
+            let (committed, changes) = tokio::task::spawn_blocking(commit)
                 .await
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
             committed?;
             turn.changes = changes;
+        }
+        if now.tick >= self.overview_due {
+            self.overview_due = now.tick.after(OVERVIEW_INTERVAL);
+            self.outside.metrics.set_overview(&self.conductor.gauges(now));
         }
         if !turn.ended.is_empty() {
             failpoint::hit("ended");
@@ -303,12 +335,14 @@ impl Engine {
     async fn begin(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             let (sender, outside, store) = (self.sender.clone(), self.outside.clone(), self.store.clone());
-            let exchanges = self.exchanges.clone();
-            tokio::spawn(async move {
-                let input = perform(effect, &outside, &store, &exchanges).await;
+            let (exchanges, clock) = (self.exchanges.clone(), self.clock);
+            let span = span_of(&effect, &self.conductor);
+            let done = async move {
+                let input = perform(effect, &outside, &store, &exchanges, clock).await;
                 // The loop may have ended meanwhile; what came back is asked for again by the next.
                 let _ = sender.send(input).await;
-            });
+            };
+            tokio::spawn(done.instrument(span));
         }
     }
 
@@ -375,50 +409,5 @@ async fn sleep(span: Option<Duration>) {
     match span {
         Some(span) => tokio::time::sleep(span).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Does one effect and says what it came to.
-async fn perform(effect: Effect, outside: &Outside, store: &Arc<Store>, exchanges: &Semaphore) -> Input {
-    match effect {
-        Effect::Post { key, attempt, spec } => {
-            outside.submits.wait().await;
-            let idempotency_key = IdempotencyKey::derive(spec.id, attempt);
-            let header = spec.order.kind.is_keyed().then_some(&idempotency_key);
-            let answer = outside.service.post(&spec.order, header).await;
-            tracing::debug!(job = %spec.label, key = %idempotency_key, ?answer, "posted");
-            Input::Posted(key, attempt, answer)
-        }
-        Effect::Read { key, attempt, task, spec } => {
-            // Closed only when the program ends.
-            let _permit = exchanges.acquire().await;
-            outside.polls.wait().await;
-            let answer = outside.service.read_task(&spec.order, &task).await;
-            tracing::debug!(%task, ?answer, "read");
-            Input::Read(key, attempt, answer)
-        }
-        Effect::Fetch(order) => {
-            let (key, attempt) = (order.key, order.attempt);
-            Input::Fetched(key, attempt, Fetcher::new(outside).fetch(&order).await)
-        }
-        Effect::LoadRows { batch, from, end, most } => {
-            let store = store.clone();
-            let load = move || spooled::load_rows(&store, batch, from, end, most);
-            match tokio::task::spawn_blocking(load).await {
-                Ok(Ok(rows)) => Input::Rows { batch, from, rows },
-                Ok(Err(damage)) => Input::Unreadable(damage.to_string()),
-                Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-            }
-        }
-        Effect::AskBalance => {
-            let answer = outside.service.credits().await;
-            Input::Balance(answer.map_err(|error| Fault::new("balance", error.to_string())))
-        }
-    }
-}
-
-impl From<DownloadError> for Fault {
-    fn from(error: DownloadError) -> Fault {
-        Fault::new("download", error.to_string())
     }
 }

@@ -81,6 +81,16 @@ impl Receipt {
         self.problems.extend(problems.into_iter().take(room));
     }
 
+    /// Tells the log, once what was accepted is durable.
+    pub fn announce(&self) {
+        let Some(batch) = self.batch.as_ref().filter(|_| !self.refused) else {
+            tracing::info!(file = %self.file.display(), problems = self.problems_total, "nothing was accepted");
+            return;
+        };
+        let (new, have, invalid, credits) = (self.new, self.have, self.invalid, self.price.0);
+        tracing::info!(%batch, file = %self.file.display(), new, have, invalid, credits, "batch accepted");
+    }
+
     /// Whether something in the manifest has to be mended.
     pub fn has_problems(&self) -> bool {
         self.problems_total > 0

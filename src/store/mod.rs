@@ -24,10 +24,11 @@ mod marker;
 pub mod peek;
 mod record;
 pub mod spool;
+mod tally;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -41,11 +42,13 @@ use crate::domain::ids::{BatchName, BatchNo, JobId, JobKey, Seq};
 use crate::domain::job::{Job, State};
 use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
+use crate::domain::request::Kind;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::draft::Draft;
 use crate::store::lock::Lock;
 use crate::store::record::Damaged;
 use crate::store::spool::{Appender, Spool};
+pub use crate::store::tally::OfKind;
 
 /// Most job changes that one commit should carry: past this nothing is gained (measured), and a
 /// power cut inside a larger one was seen to leave a database that does not open cleanly.
@@ -255,6 +258,12 @@ pub struct BatchRecord {
     /// Prompts that were rejected one after the other.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rejections: u32,
+    /// Jobs by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kinds: BTreeMap<Kind, OfKind>,
+    /// When rows came in that found none waiting before them: what has not begun waits since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<Timestamp>,
 }
 
 /// Why a batch is paused.
@@ -293,6 +302,8 @@ impl BatchRecord {
             announced: false,
             paused: None,
             rejections: 0,
+            kinds: BTreeMap::new(),
+            waiting_since: None,
         }
     }
 

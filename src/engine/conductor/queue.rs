@@ -47,6 +47,7 @@ impl Conductor {
         for (batch, parked) in decision.parked {
             if let Some(desk) = self.desks.get_mut(&batch) {
                 desk.parked = Some(parked);
+                desk.say_parked(parked);
             }
         }
         for candidate in decision.admitted {
@@ -95,11 +96,14 @@ impl Conductor {
         }
         let event = Event::Admit { hold: candidate.hold, day: now.wall.utc_day() };
         self.apply(key, attempt, event, now)?;
+        if let Some(desk) = self.desks.get_mut(&key.batch) {
+            desk.say_unparked();
+        }
         if let Some(mut open) = self.jobs.remove(&key) {
             self.watch_deadline(&mut open);
             self.jobs.insert(key, open);
         }
-        self.begin(key, Want::Post);
+        self.begin(key, Want::Post, now.tick);
         Ok(())
     }
 

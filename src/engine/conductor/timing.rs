@@ -89,14 +89,14 @@ impl Conductor {
                 Want::Post if !open.spec.order.kind.is_keyed() => self.lose_track(key, now)?,
                 Want::Post if self.gate.is_some() => self.postpone(key, now),
                 Want::Read if self.key_is_refused() => self.postpone(key, now),
-                want @ (Want::Post | Want::Read) => self.begin(key, want),
+                want @ (Want::Post | Want::Read) => self.begin(key, want, at),
             }
         }
         while self.fetching < self.settings.downloads
             && !self.disk_is_low
             && let Some(key) = self.fetch_queue.pop_front()
         {
-            self.begin(key, Want::Fetch);
+            self.begin(key, Want::Fetch, now.tick);
         }
         Ok(())
     }
@@ -122,13 +122,14 @@ impl Conductor {
         self.gate.is_some_and(|gate| gate.parked == Parked::Key)
     }
 
-    pub(super) fn begin(&mut self, key: JobKey, want: Want) {
+    /// Begins an effect that was due at `due`.
+    pub(super) fn begin(&mut self, key: JobKey, want: Want, due: Tick) {
         let Some(open) = self.jobs.get_mut(&key) else { return };
         let attempt = open.record.job.attempt;
         let effect = match (want, &open.record.job.state) {
             (Want::Post, State::Submitting { .. }) => Effect::Post { key, attempt, spec: open.spec.clone() },
             (Want::Read, State::Running { task } | State::Fetching { task, .. }) => {
-                Effect::Read { key, attempt, task: task.clone(), spec: open.spec.clone() }
+                Effect::Read { key, attempt, task: task.clone(), spec: open.spec.clone(), due }
             }
             (Want::Fetch, State::Fetching { urls, .. }) => {
                 let Some(desk) = self.desks.get(&key.batch) else { return };

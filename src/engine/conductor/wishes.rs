@@ -200,7 +200,7 @@ impl Conductor {
                 Again::Paid => granted.paid.push(spec.label.clone()),
                 Again::Yes(job) => {
                     let Some(desk) = self.desks.get_mut(&record.key.batch) else { continue };
-                    desk.record.ended.reopen(&record.job.state);
+                    desk.record.count_reopened(spec.order.kind, &record.job.state);
                     desk.record.canceled = false;
                     desk.record.announced = false;
                     self.open_queued(JobRecord { job: *job, ..record }, spec);
@@ -224,7 +224,7 @@ impl Conductor {
                 continue;
             };
             let Some(desk) = self.desks.get_mut(&key.batch) else { continue };
-            desk.record.ended.reopen(&record.job.state);
+            desk.record.count_reopened(spec.order.kind, &record.job.state);
             desk.record.announced = false;
             self.pending.changed_batches.insert(key.batch);
             self.pending.changed_jobs.insert(key);
