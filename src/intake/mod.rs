@@ -6,9 +6,10 @@
 //! Accepting the same manifest again finds every job there and adds nothing.
 
 pub mod catalogs;
+pub mod inbox;
 mod judge;
 pub mod receipt;
-mod source;
+pub mod source;
 #[cfg(test)]
 mod tests;
 
