@@ -11,7 +11,8 @@
 //! 5. [`intake`]: the one door through which jobs enter.
 //! 6. [`engine`]: decides, commits, does. One loop.
 //! 7. [`config`] and [`cli`]: what people write and read.
-//! 8. [`emulator`]: the service itself, offline. Imports nothing from the other rooms.
+//! 8. [`hooks`]: whom the daemon tells what it did.
+//! 9. [`emulator`]: the service itself, offline. Imports nothing from the other rooms.
 //!
 //! Beside them: [`clock`], the only reader of the system's clocks, and [`failpoint`], where tests may
 //! kill the process.
@@ -24,6 +25,7 @@ pub mod domain;
 pub mod emulator;
 pub mod engine;
 pub mod failpoint;
+pub mod hooks;
 pub mod intake;
 pub mod output;
 pub mod store;

@@ -17,6 +17,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("engine", &["api", "clock", "domain", "failpoint", "output", "store"]),
     ("intake", &["api", "clock", "domain", "failpoint", "output", "store"]),
+    ("hooks", &["api", "clock", "config", "domain", "store"]),
     ("config", &["domain", "output"]),
     ("output", &["domain", "failpoint"]),
     ("store", &["domain"]),
@@ -46,7 +47,11 @@ const BANS: &[Ban] = &[
         instead: "take `Now` as an argument; only clock.rs reads the clock",
     },
     Ban { what: "sled::", only: &["src/store/"], instead: "go through `Store`; no sled type leaves store/" },
-    Ban { what: "reqwest::", only: &["src/api/"], instead: "go through `Service` or `Downloads` in api/" },
+    Ban {
+        what: "reqwest::",
+        only: &["src/api/"],
+        instead: "go through `Service`, `Downloads` or `Webhook` in api/",
+    },
     Ban {
         what: "std::env::var",
         only: &["src/cli/", "src/failpoint.rs"],

@@ -8,6 +8,7 @@
 pub mod answer;
 mod download;
 pub mod studio;
+pub mod webhook;
 mod wire;
 
 use std::time::Duration;
