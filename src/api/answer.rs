@@ -139,7 +139,7 @@ fn read_again(raw: &RawAnswer, fault: Fault) -> ReadAnswer {
 
 /// `Retry-After` in whole seconds. The form with a date needs a clock that agrees with the
 /// service's; it is left to our own backoff.
-fn retry_after(raw: &RawAnswer) -> Option<Millis> {
+pub(super) fn retry_after(raw: &RawAnswer) -> Option<Millis> {
     let seconds: u64 = raw.retry_after.as_deref()?.trim().parse().ok()?;
     Some(Millis(seconds.saturating_mul(1000)))
 }
