@@ -3,15 +3,17 @@
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::daemon::{Reload, notice};
+use crate::daemon::{Fixed, Reload, notice};
 use crate::engine::{Handle, Stop};
-use crate::intake::reception::Reception;
+use crate::intake::reception::{House, Reception};
 
 /// What a new configuration is given to.
 pub(super) struct Reloader {
     pub(super) reload: Reload,
     pub(super) handle: Handle,
     pub(super) reception: Reception,
+    /// What stays as it is, whatever the new one says.
+    pub(super) fixed: Fixed,
 }
 
 /// Waits for signals for as long as the process lives.
@@ -42,7 +44,13 @@ impl Reloader {
         notice::reloading();
         match (self.reload)() {
             Ok(parts) => {
-                self.reception.reload(parts.house).await;
+                let waiting = self.fixed.differences(&Fixed::of(&parts));
+                if !waiting.is_empty() {
+                    tracing::warn!("changed, and in force after a restart: {}", waiting.join(", "));
+                }
+                // Jobs that are known under keys of one namespace must not be bought under another's.
+                let house = House { namespace: self.fixed.namespace.clone(), ..parts.house };
+                self.reception.reload(house).await;
                 match self.handle.reload(parts.settings, parts.outside).await {
                     Ok(()) => tracing::info!("the configuration was read anew"),
                     Err(error) => tracing::warn!(%error, "the configuration was not taken over"),

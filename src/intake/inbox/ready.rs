@@ -26,7 +26,8 @@ pub const FOUND_SETTLE: Millis = Millis::from_secs(2);
 /// What shows that nobody touched a file between two looks at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    pub(super) identity: Identity,
+    /// Which file it is, how long, and when it was written.
+    pub identity: Identity,
     /// The last change of content, times, name or rights: this clock cannot be set back by a writer.
     changed: (i64, i64),
     /// How many names it has.
