@@ -61,6 +61,11 @@ const BANS: &[Ban] = &[
     Ban { what: "sled::", only: &["src/store/"], instead: "go through `Store`; no sled type leaves store/" },
     Ban { what: "reqwest::", only: &["src/api/"], instead: "go through `Service` or `Downloads` in api/" },
     Ban {
+        what: "prometheus_client::",
+        only: &["src/metrics/"],
+        instead: "count through `Metrics`; a method for each thing that is measured",
+    },
+    Ban {
         what: "std::env::var",
         only: &["src/cli/", "src/failpoint.rs"],
         instead: "read the environment in cli/ and pass values on",

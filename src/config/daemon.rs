@@ -161,7 +161,7 @@ pub fn check_log_level(text: &str) -> Result<(), String> {
     }
     Err(format!(
         "found {text:?}; error, warn, info, debug, trace or off is accepted, or a filter such as \
-         info,callsheet::engine=debug"
+         info,hyper=debug"
     ))
 }
 
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(
             error("[log]\nlevel = \"inof\""),
             "log.level: found \"inof\"; error, warn, info, debug, trace or off is accepted, or a filter such as \
-             info,callsheet::engine=debug"
+             info,hyper=debug"
         );
     }
 
