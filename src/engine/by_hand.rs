@@ -27,7 +27,9 @@ const REOPEN_CHUNK: usize = 100;
 /// [`EngineError`] when the state refuses.
 pub fn pause(store: &Store, batch: &BatchRecord) -> Result<(), EngineError> {
     let paused = BatchRecord { paused: Some(Pause::Owner), ..batch.clone() };
-    Ok(store.commit(&[Change::Batch(Box::new(paused))])?)
+    store.commit(&[Change::Batch(Box::new(paused))])?;
+    tracing::info!(batch = %batch.name, "paused by its owner");
+    Ok(())
 }
 
 /// Lifts a pause, whoever made it.
@@ -36,7 +38,9 @@ pub fn pause(store: &Store, batch: &BatchRecord) -> Result<(), EngineError> {
 /// [`EngineError`] when the state refuses.
 pub fn resume(store: &Store, batch: &BatchRecord) -> Result<(), EngineError> {
     let resumed = BatchRecord { paused: None, rejections: 0, ..batch.clone() };
-    Ok(store.commit(&[Change::Batch(Box::new(resumed))])?)
+    store.commit(&[Change::Batch(Box::new(resumed))])?;
+    tracing::info!(batch = %batch.name, "resumed");
+    Ok(())
 }
 
 /// Cancels what is not sent yet, of one batch, and returns how many jobs that were. What is at the
@@ -117,6 +121,8 @@ pub fn retry(
             Again::Paid => outcome.paid.push(spec.label),
             Again::Yes(job) => {
                 batch.count_reopened(spec.order.kind, &record.job.state);
+                let attempt = job.attempt.0;
+                tracing::info!(batch = %batch.name, job = spec.label, attempt, "queued again by its owner");
                 reopened.push(Change::Open(JobRecord { job: *job, ..record }));
                 outcome.queued += 1;
             }
