@@ -27,9 +27,7 @@ const REOPEN_CHUNK: usize = 100;
 /// [`EngineError`] when the state refuses.
 pub fn pause(store: &Store, batch: &BatchRecord) -> Result<(), EngineError> {
     let paused = BatchRecord { paused: Some(Pause::Owner), ..batch.clone() };
-    store.commit(&[Change::Batch(Box::new(paused))])?;
-    tracing::info!(batch = %batch.name, "paused by its owner");
-    Ok(())
+    Ok(store.commit(&[Change::Batch(Box::new(paused))])?)
 }
 
 /// Lifts a pause, whoever made it.
@@ -38,9 +36,7 @@ pub fn pause(store: &Store, batch: &BatchRecord) -> Result<(), EngineError> {
 /// [`EngineError`] when the state refuses.
 pub fn resume(store: &Store, batch: &BatchRecord) -> Result<(), EngineError> {
     let resumed = BatchRecord { paused: None, rejections: 0, ..batch.clone() };
-    store.commit(&[Change::Batch(Box::new(resumed))])?;
-    tracing::info!(batch = %batch.name, "resumed");
-    Ok(())
+    Ok(store.commit(&[Change::Batch(Box::new(resumed))])?)
 }
 
 /// Cancels what is not sent yet, of one batch, and returns how many jobs that were. What is at the
@@ -121,8 +117,6 @@ pub fn retry(
             Again::Paid => outcome.paid.push(spec.label),
             Again::Yes(job) => {
                 batch.count_reopened(spec.order.kind, &record.job.state);
-                let attempt = job.attempt.0;
-                tracing::info!(batch = %batch.name, job = spec.label, attempt, "queued again by its owner");
                 reopened.push(Change::Open(JobRecord { job: *job, ..record }));
                 outcome.queued += 1;
             }
