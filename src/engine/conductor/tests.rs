@@ -22,7 +22,7 @@ struct Stage {
     ended: Vec<String>,
 }
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings {
         limits: Limits {
             in_flight: 16,
@@ -46,7 +46,7 @@ fn settings() -> Settings {
     }
 }
 
-fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
+pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
     let order = Order {
         line: u64::from(seq) + 2,
         kind,
