@@ -18,8 +18,16 @@ const FETCH_TRIES_MAX: u32 = 8;
 impl Conductor {
     pub(super) fn take_in(&mut self, input: Input, now: Now) -> Result<(), ConductorError> {
         match input {
-            Input::Posted(key, attempt, answer) => self.posted(key, attempt, answer, now),
-            Input::Read(key, attempt, answer) => self.read(key, attempt, answer, now),
+            Input::Posted(key, attempt, answer) => {
+                let fault = if let PostAnswer::Again { fault, .. } = &answer { Some(fault) } else { None };
+                self.hear(fault, now);
+                self.posted(key, attempt, answer, now)
+            }
+            Input::Read(key, attempt, answer) => {
+                let fault = if let ReadAnswer::Again { fault, .. } = &answer { Some(fault) } else { None };
+                self.hear(fault, now);
+                self.read(key, attempt, answer, now)
+            }
             Input::Fetched(key, attempt, outcome) => self.fetched(key, attempt, outcome, now),
             Input::Rows { batch, from, rows } => {
                 self.rows(batch, from, rows);
@@ -147,9 +155,10 @@ impl Conductor {
         fault: FetchFault,
         now: Now,
     ) -> Result<(), ConductorError> {
-        let Some(open) = self.jobs.get_mut(&key) else { return Ok(()) };
+        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
         let faults = open.fetch_faults;
         open.fetch_faults = faults.saturating_add(1);
+        drop(open);
         let (fault, lasting, stale) = match fault {
             FetchFault::Stale(fault) => (fault, false, true),
             FetchFault::Passing(fault) => (fault, false, false),
@@ -171,7 +180,7 @@ impl Conductor {
 
     /// Takes from a task's record what it says about the model's pace and about crowding.
     fn learn(&mut self, key: JobKey, reading: &TaskReading, now: Now) {
-        let Some(open) = self.jobs.get_mut(&key) else { return };
+        let Some(mut open) = self.jobs.get_mut(&key) else { return };
         let since = *open.task_since.get_or_insert(now.tick);
         let took = now.tick.since(since);
         let running = matches!(open.record.job.state, State::Running { .. });
@@ -195,7 +204,7 @@ impl Conductor {
 
     /// Forgets a job's links, so that its task is read again for fresh ones.
     pub(super) fn read_before_fetching(&mut self, key: JobKey) {
-        if let Some(open) = self.jobs.get_mut(&key)
+        if let Some(mut open) = self.jobs.get_mut(&key)
             && let State::Fetching { urls, .. } = &mut open.record.job.state
         {
             urls.clear();
