@@ -57,6 +57,7 @@ fn settings() -> Settings {
         limits: Limits {
             in_flight: 4,
             in_flight_per_kind: BTreeMap::new(),
+            in_flight_per_model: BTreeMap::new(),
             total: Some(Credits(1_000)),
             per_day: None,
             keep: None,
@@ -131,7 +132,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
     };
     let mut engine = Engine::new(store, outside, settings(), clock, None).unwrap();
     let (_keep, stop) = watch::channel(Stop::No);
-    let standstill = engine.run(stop, |_| {}).await.unwrap();
+    let standstill = engine.run(Until::Standstill, stop, |_| {}).await.unwrap();
     metrics.set_overview(&engine.conductor().gauges(clock.now()));
     standstill
 }
