@@ -24,6 +24,12 @@ impl Clock {
         Now { wall: Timestamp(Utc::now().timestamp_millis()), tick: Tick(tick) }
     }
 
+    /// How long ago this clock began, as finely as the system tells: for measuring what takes less than
+    /// a tick.
+    pub fn elapsed(&self) -> std::time::Duration {
+        self.began.elapsed()
+    }
+
     /// How long until `tick`; nothing when it has passed.
     pub fn until(&self, tick: Tick) -> std::time::Duration {
         std::time::Duration::from_millis(tick.since(self.now().tick).0)

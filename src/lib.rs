@@ -8,22 +8,26 @@
 //! 2. [`store`]: what is durable. The only user of the database.
 //! 3. [`api`]: the service from our side. The only user of the HTTP client.
 //! 4. [`output`]: names, landing, sidecars and results on disk.
-//! 5. [`intake`]: the one door through which jobs enter.
-//! 6. [`engine`]: decides, commits, does. One loop.
-//! 7. [`config`] and [`cli`]: what people write and read.
-//! 8. [`emulator`]: the service itself, offline. Imports nothing from the other rooms.
+//! 5. [`engine`]: decides, commits, does. One loop.
+//! 6. [`intake`]: the one door through which jobs enter.
+//! 7. [`control`] and [`daemon`]: the service that runs for months, and how it is spoken to.
+//! 8. [`config`] and [`cli`]: what people write and read.
+//! 9. [`emulator`]: the service itself, offline. Imports nothing from the other rooms.
 //!
-//! Beside them: [`clock`], the only reader of the system's clocks, and [`failpoint`], where tests may
-//! kill the process.
+//! Beside them: [`clock`], the only reader of the system's clocks, [`metrics`], what a monitoring system
+//! is told, and [`failpoint`], where tests may kill the process.
 
 pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod control;
+pub mod daemon;
 pub mod domain;
 pub mod emulator;
 pub mod engine;
 pub mod failpoint;
 pub mod intake;
+pub mod metrics;
 pub mod output;
 pub mod store;

@@ -7,6 +7,7 @@
 
 pub mod answer;
 mod download;
+mod redact;
 pub mod studio;
 mod wire;
 
@@ -107,7 +108,7 @@ impl Service {
         if let Some(key) = key {
             request = request.header("Idempotency-Key", key.as_str());
         }
-        match exchange(request).await {
+        match self.exchange(request).await {
             Err(error) => answer::post_not_answered(&error),
             Ok(raw) if kind == Kind::ShortsStudio => studio::of_post(&raw, order.hold().unwrap_or_default()),
             Ok(raw) => answer::of_post(&raw),
@@ -121,7 +122,7 @@ impl Service {
             true => studio::poll_path(task),
             false => format!("/api/v1/tasks/{}", path_segment(&task.0)),
         };
-        match exchange(self.request(Method::GET, &path)).await {
+        match self.exchange(self.request(Method::GET, &path)).await {
             Err(error) => answer::read_not_answered(&error),
             Ok(raw) if is_studio => studio::of_read(&raw, task, order.hold().unwrap_or_default()),
             Ok(raw) => answer::of_read(&raw),
@@ -146,13 +147,23 @@ impl Service {
     }
 
     async fn ask(&self, path: &str) -> Result<Value, ServiceError> {
-        let raw = exchange(self.request(Method::GET, path)).await;
+        let raw = self.exchange(self.request(Method::GET, path)).await;
         let raw = raw.map_err(|error| self.unreachable(path, &answer::describe(&error)))?;
         match answer::of_question(&raw) {
             Ok(data) => Ok(data),
             Err(fault) if raw.status == 401 => Err(ServiceError::Unauthorised(fault.message)),
             Err(fault) => Err(self.unreachable(path, &fault.to_string())),
         }
+    }
+
+    /// Sends a request, once, and reads the answer to its end.
+    async fn exchange(&self, request: RequestBuilder) -> reqwest::Result<RawAnswer> {
+        let mut raw = read_answer(request.send().await?).await?;
+        if let Some(key) = &self.options.api_key {
+            // A proxy's error page may show the request that it could not pass on, headers and all.
+            redact::all(&mut raw.body, key.expose_secret());
+        }
+        Ok(raw)
     }
 
     fn unreachable(&self, path: &str, reason: &str) -> ServiceError {
@@ -203,11 +214,6 @@ pub struct RawAnswer {
     pub retry_after: Option<String>,
     /// The body, cut off at a bound far above any real answer.
     pub body: Vec<u8>,
-}
-
-/// Sends a request, once, and reads the answer to its end.
-async fn exchange(request: RequestBuilder) -> reqwest::Result<RawAnswer> {
-    read_answer(request.send().await?).await
 }
 
 async fn read_answer(mut response: Response) -> reqwest::Result<RawAnswer> {

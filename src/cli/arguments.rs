@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use url::Url;
 
 use crate::cli::exit;
+use crate::config::check_log_level;
 use crate::domain::ids::BatchName;
 use crate::emulator::DEFAULT_API_KEY;
 
@@ -45,8 +46,13 @@ pub(super) struct Global {
     #[arg(long, global = true, env = "CALLSHEET_JSON", hide_env_values = true)]
     pub(super) json: bool,
     /// What is logged to stderr: error, warn, info, debug or trace
-    #[arg(long, global = true, env = "CALLSHEET_LOG_LEVEL", hide_env_values = true, value_name = "LEVEL")]
+    #[arg(long, global = true, env = "CALLSHEET_LOG_LEVEL", hide_env_values = true, value_name = "LEVEL", value_parser = log_level)]
     pub(super) log_level: Option<String>,
+}
+
+/// A level, or a filter that is made of levels.
+fn log_level(text: &str) -> Result<String, String> {
+    check_log_level(text).map(|()| text.to_owned())
 }
 
 #[derive(Debug, Subcommand)]
@@ -55,8 +61,12 @@ pub(super) enum Command {
     Run(RunCommand),
     /// Show what manifests would do and cost; send nothing that charges
     Plan(PlanCommand),
+    /// Serve: take manifests in from inboxes, schedules and submissions, for as long as it is let
+    Daemon(DaemonCommand),
+    /// Hand manifests to the running daemon
+    Submit(SubmitCommand),
     /// Show every batch in numbers
-    Status(BatchArgument),
+    Status(StatusCommand),
     /// List jobs
     Jobs(JobsCommand),
     /// Tell a job's whole story, and what comes next
@@ -66,7 +76,7 @@ pub(super) enum Command {
     /// Lift a pause
     Resume(BatchArgument),
     /// Drop what is not sent yet; what is at the service cannot be recalled
-    Cancel(BatchNameArgument),
+    Cancel(NameArgument),
     /// Queue failed jobs again, under new keys
     Retry(NameArgument),
     /// Fetch outputs again, free of charge
@@ -107,6 +117,37 @@ pub(super) struct RunCommand {
     pub(super) adopt_state: bool,
 }
 
+/// Works on every batch of the state, and on what its inboxes, schedules and socket bring. SIGTERM ends it
+/// with exit code 0, SIGHUP makes it read its configuration anew.
+#[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
+pub(super) struct DaemonCommand {
+    /// Work offline against the built-in emulator of the service
+    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url")]
+    pub(super) emulator: bool,
+    /// How much faster than real time the emulator works
+    #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator")]
+    pub(super) emulator_speed: f64,
+    /// Hand a state over that was begun with another service
+    #[arg(long)]
+    pub(super) adopt_state: bool,
+}
+
+/// On return the good rows are durable, and the daemon works on them. Handing the same manifest in again
+/// changes nothing.
+#[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
+pub(super) struct SubmitCommand {
+    /// Manifests: .csv, .json, .jsonl or .ndjson
+    #[arg(required = true, value_name = "MANIFEST")]
+    pub(super) manifests: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) terms: TermArguments,
+    /// Follow their batches to the end, and exit as `run` does
+    #[arg(long)]
+    pub(super) wait: bool,
+}
+
 /// A batch, or all of them.
 #[derive(Debug, Args)]
 pub(super) struct BatchArgument {
@@ -115,12 +156,15 @@ pub(super) struct BatchArgument {
     pub(super) batch: Option<BatchName>,
 }
 
-/// A batch.
+/// Shows every batch in numbers.
 #[derive(Debug, Args)]
-pub(super) struct BatchNameArgument {
-    /// Name of the batch
+pub(super) struct StatusCommand {
+    /// Name of the batch [default: all]
     #[arg(value_name = "BATCH")]
-    pub(super) batch: BatchName,
+    pub(super) batch: Option<BatchName>,
+    /// Show it again whenever it changes, until the batch is done
+    #[arg(long)]
+    pub(super) watch: bool,
 }
 
 /// A job.

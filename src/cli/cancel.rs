@@ -1,27 +1,26 @@
 //! `callsheet cancel`: drops what is not sent yet.
 
-use std::sync::Arc;
-
 use anstream::eprintln;
 
-use crate::cli::arguments::{BatchNameArgument, Global};
+use crate::cli::access;
+use crate::cli::arguments::{Global, NameArgument};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{service, state, wiring};
-use crate::clock::Clock;
-use crate::engine::by_hand;
 
-pub(super) fn run(command: &BatchNameArgument, global: &Global) -> Result<Exit, Failure> {
-    let config = service::config(global)?;
-    let store = Arc::new(state::open(global)?);
-    let batch = state::batch(&store, command.batch.as_str())?;
-    let canceled = by_hand::cancel(&store, &batch, wiring::settings(&config), Clock::start())?;
-    let in_flight = by_hand::in_flight(&store, batch.no)?;
-    eprintln!("{}: {canceled} canceled before they were sent", batch.name);
-    if in_flight > 0 {
-        eprintln!(
-            "{in_flight} are at the service already: it has no way to recall them, so they are charged and collected"
-        );
+pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit, Failure> {
+    let access = access::open(global).await?;
+    for outcome in access.cancel(&command.name).await?.batches {
+        let granted = outcome.granted;
+        eprintln!("{}: {} canceled before they were sent", outcome.batch, granted.jobs);
+        if granted.in_flight > 0 {
+            eprintln!(
+                "{} are at the service already: it has no way to recall them, so they are charged and collected",
+                granted.in_flight
+            );
+        }
+        if let Some(refused) = granted.refused {
+            eprintln!("{}: {refused}", command.name);
+        }
     }
     Ok(Exit::Success)
 }

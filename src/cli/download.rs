@@ -6,19 +6,32 @@ use std::sync::Arc;
 use anstream::eprintln;
 use tokio::sync::watch;
 
+use crate::cli::access::{self, called};
 use crate::cli::arguments::{DownloadCommand, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service::{self, Chosen};
-use crate::cli::state::{self, Named};
 use crate::cli::wiring;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::engine::{self, Engine, Stop, by_hand};
+use crate::control::answers::AnswerError;
+use crate::control::protocol::Outcomes;
+use crate::engine::desk::Desk;
+use crate::engine::{self, Engine, Stop, Until};
 use crate::store::Store;
 
 pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service::config(global)?;
+    if let Some(client) = access::daemon(&config, &access::state_dir(&config)).await? {
+        let outcomes: Outcomes = client.post("/v1/download", &called(&command.name)).await?;
+        for outcome in outcomes.batches {
+            match outcome.granted.jobs {
+                0 => eprintln!("{}: everything that is paid for is on disk, whole", outcome.batch),
+                jobs => eprintln!("{}: the daemon downloads {jobs} again", outcome.batch),
+            }
+        }
+        return Ok(Exit::Success);
+    }
     let chosen =
         if command.emulator { service::emulated(&config, 1.0).await? } else { service::configured(&config)? };
     let outcome = fetch(&chosen, command, &config).await;
@@ -31,13 +44,12 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
 async fn fetch(chosen: &Chosen, command: &DownloadCommand, config: &Config) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, false)?);
-    let (batch, label) = match state::named(&store, &command.name)? {
-        Named::Batch(batch) => (batch, None),
-        Named::Job(batch, spec) => (batch, Some(spec.label)),
-    };
     let outside = wiring::outside(chosen, config)?;
     let landing = outside.landing.clone();
-    let wanted = by_hand::fetch_again(&store, &landing, &outside.layout, &batch, label.as_deref(), clock)?;
+    let desk = Desk::alone(store.clone(), wiring::settings(config), clock)?;
+    let named = desk.named(&command.name).await.map_err(AnswerError::from)?;
+    let wanted = desk.fetch_again(&named, landing.clone(), outside.layout.clone()).await?.jobs;
+    let batch = named.batch().clone();
     if wanted == 0 {
         eprintln!("{}: everything that is paid for is on disk, whole", batch.name);
         return Ok(Exit::Success);
@@ -46,7 +58,7 @@ async fn fetch(chosen: &Chosen, command: &DownloadCommand, config: &Config) -> R
     let mut engine = Engine::new(store.clone(), outside, wiring::settings(config), clock, Some(&only))?;
     engine.hold_back();
     let (_keep, stop) = watch::channel(Stop::No);
-    engine.run(stop, |_| {}).await?;
+    engine.run(Until::Standstill, stop, |_| {}).await?;
     let batch = engine.conductor().batch(batch.no).cloned().unwrap_or(batch);
     engine::write_results(&store, &landing, &batch)?;
     let open = engine.conductor().open_jobs().count();

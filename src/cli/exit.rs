@@ -55,6 +55,23 @@ impl Exit {
     }
 }
 
+impl Exit {
+    /// What a code means that a daemon answered with. One that is not known is a matter of usage.
+    pub(super) fn of_code(code: u8) -> Exit {
+        let known = [
+            Exit::Success,
+            Exit::SomeFailed,
+            Exit::Unauthorised,
+            Exit::OutOfFunds,
+            Exit::Unreachable,
+            Exit::Disk,
+            Exit::Unfinished,
+            Exit::Interrupted,
+        ];
+        known.into_iter().find(|exit| exit.code() == code).unwrap_or(Exit::Usage)
+    }
+}
+
 impl Termination for Exit {
     fn report(self) -> ExitCode {
         ExitCode::from(self.code())

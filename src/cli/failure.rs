@@ -24,6 +24,11 @@ impl Failure {
         Failure { exit, message: message.into(), hint: None }
     }
 
+    /// Nothing went wrong; there is only nobody left to tell.
+    pub(super) fn quiet() -> Failure {
+        Failure { exit: Exit::Success, message: String::new(), hint: None }
+    }
+
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
@@ -31,11 +36,23 @@ impl Failure {
 
     /// Says it on stderr.
     pub(super) fn report(self) -> Exit {
+        if self.message.is_empty() {
+            return self.exit;
+        }
         eprintln!("error: {}", printable(&self.message));
         if let Some(hint) = self.hint {
             eprintln!("hint: {}", printable(&hint));
         }
         self.exit
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.hint {
+            Some(hint) => write!(f, "{} ({hint})", self.message),
+            None => f.write_str(&self.message),
+        }
     }
 }
 
@@ -126,6 +143,7 @@ impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Failure {
         match error {
             EngineError::Store(error) => error.into(),
+            EngineError::Gone(_) => Failure::new(Exit::Unfinished, error.to_string()),
             EngineError::Output { .. } => Failure::new(Exit::Disk, error.to_string())
                 .hint("make room or grant the rights, or name another folder with --output; the same command resumes"),
             EngineError::Conductor(error) => Failure::new(Exit::Disk, error.to_string())

@@ -1,8 +1,10 @@
 //! The command line: one file per command, and what they share.
 
+mod access;
 mod arguments;
 mod cancel;
 mod credits;
+mod daemon;
 mod download;
 mod emulator;
 pub mod exit;
@@ -10,6 +12,7 @@ mod explain;
 mod failure;
 mod jobs;
 mod ledger;
+mod log;
 mod models;
 mod pause;
 mod plan;
@@ -18,8 +21,8 @@ mod retry;
 mod run;
 mod schema;
 mod service;
-mod state;
 mod status;
+mod submit;
 mod summary;
 mod voices;
 mod wiring;
@@ -40,7 +43,9 @@ pub fn main() -> Exit {
             return if error.use_stderr() { Exit::Usage } else { Exit::Success };
         }
     };
-    init_log(arguments.global.log_level.as_deref());
+    if let Err(failure) = log::begin(&arguments.global, matches!(arguments.command, Command::Daemon(_))) {
+        return failure.report();
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Failure::new(Exit::Disk, format!("failed to start: {error}")).report(),
@@ -49,15 +54,17 @@ pub fn main() -> Exit {
         match &arguments.command {
             Command::Run(command) => run::run(command, &arguments.global).await,
             Command::Plan(command) => plan::run(command, &arguments.global).await,
-            Command::Status(command) => status::run(command, &arguments.global),
-            Command::Jobs(command) => jobs::run(command, &arguments.global),
-            Command::Explain(command) => explain::run(command, &arguments.global),
-            Command::Pause(command) => pause::pause(command, &arguments.global),
-            Command::Resume(command) => pause::resume(command, &arguments.global),
-            Command::Cancel(command) => cancel::run(command, &arguments.global),
-            Command::Retry(command) => retry::run(command, &arguments.global),
+            Command::Daemon(command) => daemon::run(command, &arguments.global).await,
+            Command::Submit(command) => submit::run(command, &arguments.global).await,
+            Command::Status(command) => status::run(command, &arguments.global).await,
+            Command::Jobs(command) => jobs::run(command, &arguments.global).await,
+            Command::Explain(command) => explain::run(command, &arguments.global).await,
+            Command::Pause(command) => pause::pause(command, &arguments.global).await,
+            Command::Resume(command) => pause::resume(command, &arguments.global).await,
+            Command::Cancel(command) => cancel::run(command, &arguments.global).await,
+            Command::Retry(command) => retry::run(command, &arguments.global).await,
             Command::Download(command) => download::run(command, &arguments.global).await,
-            Command::Ledger(command) => ledger::run(command, &arguments.global),
+            Command::Ledger(command) => ledger::run(command, &arguments.global).await,
             Command::Models(command) => models::run(command, &arguments.global).await,
             Command::Voices(command) => voices::run(command, &arguments.global).await,
             Command::Credits(command) => credits::run(command, &arguments.global).await,
@@ -68,14 +75,6 @@ pub fn main() -> Exit {
     // Nothing may hold up the end: what is still under way is safe to leave.
     runtime.shutdown_background();
     outcome.unwrap_or_else(|failure| failure.report())
-}
-
-/// Logs go to stderr; data alone goes to stdout.
-fn init_log(level: Option<&str>) {
-    let filter = tracing_subscriber::EnvFilter::try_new(level.unwrap_or("warn"))
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
 }
 
 /// What came of writing data to stdout. A reader that has seen enough and went away is no error.

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use anstream::eprintln;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
+use crate::cli::log;
 use crate::clock::Clock;
 use crate::domain::credits::Credits;
 use crate::domain::time::{Millis, Tick};
@@ -34,6 +35,7 @@ impl Progress {
             bar.enable_steady_tick(std::time::Duration::from_millis(250));
             bar
         });
+        log::beside(bar.clone());
         let now = clock.now().tick;
         Progress { clock, bar, began: now, shown: now, ended_before: None }
     }
@@ -74,6 +76,7 @@ impl Progress {
     pub(super) fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+            log::beside(None);
         }
     }
 }

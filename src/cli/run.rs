@@ -1,6 +1,7 @@
 //! `callsheet run`: manifests in, finished files out, exit.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anstream::eprintln;
@@ -8,22 +9,25 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::api::{Service, ServiceError};
+use crate::cli::access;
 use crate::cli::arguments::{Global, RunCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::printable;
 use crate::cli::progress::Progress;
 use crate::cli::service::{self, Chosen};
+use crate::cli::submit;
 use crate::cli::summary;
 use crate::cli::wiring;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::domain::admission::Parked;
+use crate::control::client::Client;
+use crate::control::protocol::BatchStatus;
 use crate::domain::ids::BatchNo;
 use crate::domain::quote::Catalog;
 use crate::domain::retry::Backoff;
-use crate::engine::conductor::{BatchOverview, Standstill};
-use crate::engine::{self, Engine, Stop};
+use crate::engine::conductor::Standstill;
+use crate::engine::{self, Engine, Stop, Until};
 use crate::failpoint;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, catalogs};
@@ -38,6 +42,10 @@ const REACH_TRIES: u32 = 3;
 pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service::config(global)?;
+    if let Some(client) = running_daemon(&config, command).await? {
+        eprintln!("a daemon runs on this state: it does the work, and this command follows it");
+        return submit::submit(&client, &command.manifests, &command.terms, true, global).await;
+    }
     let chosen = if command.emulator {
         service::emulated(&config, command.emulator_speed).await?
     } else {
@@ -48,6 +56,16 @@ pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, F
         emulator.stop().await;
     }
     outcome
+}
+
+/// The daemon that works on the state of this run, if one does.
+async fn running_daemon(config: &Config, command: &RunCommand) -> Result<Option<Client>, Failure> {
+    let state = match &config.paths.state {
+        Some(state) => state.clone(),
+        None if command.emulator => PathBuf::from(service::EMULATOR_STATE),
+        None => PathBuf::from(service::STATE),
+    };
+    access::daemon(config, &state).await
 }
 
 async fn run_against(
@@ -83,7 +101,7 @@ async fn run_against(
         reach(&service, backoff).await?;
     }
     let standstill = drive(&mut engine, clock).await?;
-    let overview = engine.conductor().overview();
+    let overview: Vec<BatchStatus> = statuses(&engine);
     write_all_results(&engine, &store, landing, &only).await?;
     let exit = exit_of(standstill, &receipts, &overview);
     say_how_it_ended(standstill, &overview, global, &receipts, chosen, exit);
@@ -107,6 +125,7 @@ fn accept_all(
             store.commit(&[Change::Batch(Box::new(batch))])?;
             failpoint::hit("accepted");
         }
+        accepted.receipt.announce();
         summary::receipt(&accepted.receipt);
         receipts.push(accepted.receipt);
     }
@@ -138,7 +157,7 @@ async fn drive(engine: &mut Engine, clock: Clock) -> Result<Standstill, Failure>
     let mut said = false;
     let asked = stop.clone();
     let outcome = engine
-        .run(stop, |glance| {
+        .run(Until::Standstill, stop, |glance| {
             progress.observe(glance);
             if !said && *asked.borrow() == Stop::Soon {
                 said = true;
@@ -198,17 +217,20 @@ async fn write_all_results(
     Ok(())
 }
 
-fn exit_of(standstill: Standstill, receipts: &[Receipt], batches: &[BatchOverview]) -> Exit {
+/// The batches of the run in numbers.
+fn statuses(engine: &Engine) -> Vec<BatchStatus> {
+    let overviews = engine.conductor().overview();
+    let both = engine.conductor().batches().zip(&overviews);
+    both.map(|(record, overview)| BatchStatus::new(record, overview)).collect()
+}
+
+fn exit_of(standstill: Standstill, receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
     let count = |wanted: &[&str]| -> u32 {
-        let states = batches.iter().flat_map(|batch| &batch.states);
-        states.filter(|(state, _)| wanted.contains(state)).map(|(_, n)| n).sum()
+        batches.iter().flat_map(|batch| wanted.iter().map(|state| batch.in_state(state))).sum()
     };
     match standstill {
         Standstill::Stopped => Exit::Interrupted,
-        Standstill::Parked(Parked::Key) => Exit::Unauthorised,
-        Standstill::Parked(Parked::Disk) => Exit::Disk,
-        Standstill::Parked(Parked::Paused) => Exit::Unfinished,
-        Standstill::Parked(_) => Exit::OutOfFunds,
+        Standstill::Parked(parked) => submit::parked_exit(parked),
         Standstill::Overdue => Exit::Unfinished,
         Standstill::Done if receipts.iter().any(Receipt::has_problems) => Exit::Usage,
         Standstill::Done if count(&["failed", "canceled", "expired"]) > 0 => Exit::SomeFailed,
@@ -219,7 +241,7 @@ fn exit_of(standstill: Standstill, receipts: &[Receipt], batches: &[BatchOvervie
 
 fn say_how_it_ended(
     standstill: Standstill,
-    overview: &[BatchOverview],
+    overview: &[BatchStatus],
     global: &Global,
     receipts: &[Receipt],
     chosen: &Chosen,

@@ -9,6 +9,7 @@ use crate::api::{Service, ServiceOptions};
 use crate::cli::arguments::{Global, SourceArguments};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::log;
 use crate::cli::printable;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -22,9 +23,9 @@ const EMULATOR_IDENTITY: &str = "the emulator";
 const EMULATOR_CREDITS: u64 = 1_000_000_000;
 
 /// Where the state lies unless told otherwise.
-const STATE: &str = "state";
+pub(super) const STATE: &str = "state";
 /// Where it lies with the emulator.
-const EMULATOR_STATE: &str = "state/emulator";
+pub(super) const EMULATOR_STATE: &str = "state/emulator";
 
 /// The service of a command.
 pub(super) struct Chosen {
@@ -55,6 +56,7 @@ pub(super) fn config(global: &Global) -> Result<Config, Failure> {
             key.clone_from(flag);
         }
     }
+    log::follow(global, &config.log);
     Ok(config)
 }
 

@@ -1,80 +1,63 @@
 //! `callsheet status`: every batch in numbers.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
-use serde::Serialize;
-
-use crate::cli::arguments::{BatchArgument, Global};
+use crate::cli::access::{self, Access};
+use crate::cli::arguments::{Global, StatusCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{state, summary, written};
-use crate::engine::conductor::{BatchOverview, batch_overview};
-use crate::store::{BatchRecord, Store};
+use crate::cli::{summary, written};
+use crate::control::protocol::BatchState;
+use crate::domain::admission::Parked;
 
-#[derive(Debug, Serialize)]
-struct Status {
-    batches: Vec<BatchStatus>,
-}
+/// Between two looks.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Scripts rely on the names: fields may be added, not renamed.
-#[derive(Debug, Serialize)]
-struct BatchStatus {
-    name: String,
-    state: &'static str,
-    parked_by: Option<&'static str>,
-    jobs: u32,
-    #[serde(flatten)]
-    states: std::collections::BTreeMap<&'static str, u32>,
-    planned_credits: u64,
-    budget_credits: u64,
-    held_credits: u64,
-    charged_credits: u64,
-    waived_credits: u64,
-    refunded_credits: u64,
-}
-
-pub(super) fn run(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
-    let store = state::open(global)?;
-    let batches = state::batches(&store, command.batch.as_ref())?;
-    let mut overviews = Vec::with_capacity(batches.len());
-    for batch in &batches {
-        overviews.push(overview(&store, batch)?);
+pub(super) async fn run(command: &StatusCommand, global: &Global) -> Result<Exit, Failure> {
+    let access = access::open(global).await?;
+    if command.watch && matches!(access, Access::Here(_)) {
+        return Err(Failure::new(Exit::Usage, "nothing changes while no daemon runs")
+            .hint("leave --watch out, or start callsheet daemon"));
     }
-    if global.json {
-        let batches =
-            batches.iter().zip(&overviews).map(|(batch, overview)| status(batch, overview)).collect();
-        let text = serde_json::to_string_pretty(&Status { batches }).unwrap_or_default();
-        written(writeln!(std::io::stdout(), "{text}"))?;
-    } else {
-        summary::states(&overviews);
+    let mut shown = String::new();
+    loop {
+        let status = access.status(command.batch.as_ref()).await?;
+        let text = if global.json {
+            let text = if command.watch {
+                serde_json::to_string(&status)
+            } else {
+                serde_json::to_string_pretty(&status)
+            };
+            text.unwrap_or_default()
+        } else {
+            summary::states(&status.batches)
+        };
+        if text != shown {
+            show(&text, command.watch && !global.json)?;
+            shown = text;
+        }
+        let parked: std::collections::BTreeSet<Parked> =
+            status.batches.iter().filter_map(|batch| batch.parked_by).collect();
+        if !command.watch {
+            if !global.json {
+                parked
+                    .iter()
+                    .for_each(|parked| anstream::eprintln!("{}: {}", parked.name(), parked.explain()));
+            }
+            return Ok(Exit::Success);
+        }
+        let is_over = |state| matches!(state, BatchState::Done);
+        if command.batch.is_some() && status.batches.iter().all(|batch| is_over(batch.state)) {
+            return Ok(Exit::Success);
+        }
+        tokio::time::sleep(WATCH_INTERVAL).await;
     }
-    Ok(Exit::Success)
 }
 
-fn overview(store: &Store, batch: &BatchRecord) -> Result<BatchOverview, Failure> {
-    let open = store.open_jobs()?;
-    let open = open.iter().filter(|record| record.key.batch == batch.no);
-    Ok(batch_overview(batch, open.map(|record| record.job.state.name())))
-}
-
-fn status(batch: &BatchRecord, overview: &BatchOverview) -> BatchStatus {
-    let state = match (batch.is_done(), overview.parked) {
-        (true, _) => "done",
-        (false, _) if batch.paused.is_some() => "paused",
-        (false, Some(_)) => "parked",
-        (false, None) => "active",
-    };
-    BatchStatus {
-        name: batch.name.to_string(),
-        state,
-        parked_by: overview.parked.map(crate::domain::admission::Parked::name),
-        jobs: batch.rows,
-        states: overview.states.iter().copied().collect(),
-        planned_credits: batch.planned.0,
-        budget_credits: batch.budget().0,
-        held_credits: batch.totals.held.0,
-        charged_credits: batch.totals.spent.0,
-        waived_credits: batch.totals.waived.0,
-        refunded_credits: batch.totals.refunded.0,
-    }
+/// Prints the picture; on a terminal in the place of the one before.
+fn show(text: &str, watched: bool) -> Result<(), Failure> {
+    let mut out = anstream::stdout().lock();
+    let clear = if watched && std::io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+    written(writeln!(out, "{clear}{text}").and_then(|()| out.flush()))
 }

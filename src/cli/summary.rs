@@ -7,8 +7,8 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use crate::cli::printable;
+use crate::control::protocol::BatchStatus;
 use crate::domain::admission::Parked;
-use crate::engine::conductor::BatchOverview;
 use crate::intake::receipt::Receipt;
 
 /// Problems shown on a terminal; the rest are counted.
@@ -56,31 +56,18 @@ struct RunReport<'a> {
 
 #[derive(Debug, Serialize)]
 struct BatchReport<'a> {
-    name: String,
+    #[serde(flatten)]
+    status: &'a BatchStatus,
+    states: &'a std::collections::BTreeMap<String, u32>,
     output: String,
-    jobs: u32,
-    states: std::collections::BTreeMap<&'a str, u32>,
-    planned_credits: u64,
-    held_credits: u64,
-    charged_credits: u64,
-    waived_credits: u64,
-    refunded_credits: u64,
-    parked_by: Option<&'static str>,
 }
 
 /// Prints the run's report as one JSON object.
-pub(super) fn json(receipts: &[Receipt], batches: &[BatchOverview], output: &Path, exit_code: u8) {
-    let batches = batches.iter().map(|batch| BatchReport {
-        name: batch.name.to_string(),
-        output: output.join(batch.name.as_str()).display().to_string(),
-        jobs: batch.rows,
-        states: batch.states.iter().copied().collect(),
-        planned_credits: batch.planned.0,
-        held_credits: batch.totals.held.0,
-        charged_credits: batch.totals.spent.0,
-        waived_credits: batch.totals.waived.0,
-        refunded_credits: batch.totals.refunded.0,
-        parked_by: batch.parked.map(Parked::name),
+pub(super) fn json(receipts: &[Receipt], batches: &[BatchStatus], output: &Path, exit_code: u8) {
+    let batches = batches.iter().map(|status| BatchReport {
+        output: output.join(status.name.as_str()).display().to_string(),
+        states: &status.states,
+        status,
     });
     let report = RunReport { receipts, batches: batches.collect(), exit_code };
     match serde_json::to_string_pretty(&report) {
@@ -89,40 +76,52 @@ pub(super) fn json(receipts: &[Receipt], batches: &[BatchOverview], output: &Pat
     }
 }
 
-/// Prints a table of the batches as they stand.
-pub(super) fn states(batches: &[BatchOverview]) {
-    table_of(batches, ["held", "parked by"], |batch| {
-        let parked = batch.parked.map(Parked::name).unwrap_or_default();
-        [batch.totals.held.0.to_string(), parked.to_owned()]
-    });
+/// A table of the batches as they stand.
+pub(super) fn states(batches: &[BatchStatus]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "batch",
+        "state",
+        "jobs",
+        "by state",
+        "planned",
+        "spent",
+        "refunded",
+        "held",
+        "parked by",
+    ]);
+    for batch in batches {
+        table.add_row([
+            batch.name.to_string(),
+            batch.state.name().to_owned(),
+            batch.jobs.to_string(),
+            batch.states_in_words(),
+            batch.planned_credits.to_string(),
+            batch.charged_credits.to_string(),
+            batch.refunded_credits.to_string(),
+            batch.held_credits.to_string(),
+            batch.parked_by.map(Parked::name).unwrap_or_default().to_owned(),
+        ]);
+    }
+    table.to_string()
 }
 
 /// Prints a table of the batches, and where their files are.
-pub(super) fn files(batches: &[BatchOverview], output: &Path) {
-    let folder = |batch: &BatchOverview| output.join(batch.name.as_str()).display().to_string();
-    table_of(batches, ["files"], |batch| [folder(batch)]);
-}
-
-/// A table of the batches with the columns that every one has, and `more`.
-fn table_of<const N: usize>(
-    batches: &[BatchOverview],
-    more: [&str; N],
-    cells: impl Fn(&BatchOverview) -> [String; N],
-) {
+pub(super) fn files(batches: &[BatchStatus], output: &Path) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["batch", "jobs", "state", "planned", "spent", "refunded"].into_iter().chain(more));
+    table.set_header(["batch", "jobs", "state", "planned", "spent", "refunded", "files"]);
     for batch in batches {
-        let states: Vec<String> = batch.states.iter().map(|(state, n)| format!("{n} {state}")).collect();
-        let usual = [
+        table.add_row([
             batch.name.to_string(),
-            batch.rows.to_string(),
-            states.join(", "),
-            batch.planned.0.to_string(),
-            batch.totals.spent.0.to_string(),
-            batch.totals.refunded.0.to_string(),
-        ];
-        table.add_row(usual.into_iter().chain(cells(batch)));
+            batch.jobs.to_string(),
+            batch.states_in_words(),
+            batch.planned_credits.to_string(),
+            batch.charged_credits.to_string(),
+            batch.refunded_credits.to_string(),
+            output.join(batch.name.as_str()).display().to_string(),
+        ]);
     }
     println!("{table}");
 }

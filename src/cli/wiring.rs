@@ -14,6 +14,8 @@ use crate::domain::time::Millis;
 use crate::engine::conductor::Settings;
 use crate::engine::{Outside, RateLimit};
 use crate::intake::Terms;
+use crate::intake::reception::House;
+use crate::metrics::Metrics;
 use crate::output::landing::Landing;
 
 /// Between two questions for the balance while the queue is parked.
@@ -56,6 +58,7 @@ pub(super) fn outside(chosen: &Chosen, config: &Config) -> Result<Outside, Failu
         submits: RateLimit::per_second(config.limits.submits_per_second),
         polls: RateLimit::per_second(config.limits.polls_per_second),
         layout: config.layout()?,
+        metrics: Metrics::new(),
     })
 }
 
@@ -80,4 +83,16 @@ pub(super) fn terms<'a>(
         max_credits: flags.max_credits.map(Credits),
         plan: config.service.plan,
     }
+}
+
+/// What holds for every manifest that a daemon takes in.
+pub(super) fn house(chosen: &Chosen, config: &Config) -> Result<House, Failure> {
+    Ok(House {
+        service: Service::new(chosen.options.clone())?,
+        identity: chosen.identity.clone(),
+        rules: config.rules()?,
+        namespace: config.service.key_namespace.clone(),
+        default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
+        plan: config.service.plan,
+    })
 }

@@ -140,6 +140,31 @@ pub struct Retention {
     pub archive_after: Option<Span>,
 }
 
+/// What a level may be called.
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+
+/// Whether `text` is a level, or a filter: parts such as `callsheet::api=debug`, with commas between them.
+///
+/// # Errors
+/// What was found, and what would be accepted. A mistyped level would otherwise be taken for the name of
+/// a module, and silence everything else.
+pub fn check_log_level(text: &str) -> Result<(), String> {
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let is_part = |part: &str| match part.rsplit_once('=') {
+        Some((target, level)) => {
+            !target.is_empty() && !target.contains(char::is_whitespace) && is_level(level)
+        }
+        None => is_level(part),
+    };
+    if text.split(',').all(is_part) {
+        return Ok(());
+    }
+    Err(format!(
+        "found {text:?}; error, warn, info, debug, trace or off is accepted, or a filter such as \
+         info,callsheet::engine=debug"
+    ))
+}
+
 fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
     let terms = serde_json::Map::deserialize(deserializer)?;
     read_policy(terms).map_err(serde::de::Error::custom)
@@ -163,6 +188,9 @@ impl Config {
                 "hooks.webhook_secret_file",
                 "there is no hooks.webhook that it would sign".to_owned(),
             );
+        }
+        if let Some(Err(message)) = self.log.level.as_deref().map(check_log_level) {
+            return wrong("log.level", message);
         }
         let mut paths: Vec<&PathBuf> = self.inbox.iter().map(|inbox| &inbox.path).collect();
         paths.sort();
@@ -222,6 +250,21 @@ mod tests {
                 .contains("add the unit: s, m, h")
         );
         assert!(error("[[inbox]]\npath = \"a\"\n[[inbox]]\npath = \"a\"\n").contains("a is given twice"));
+    }
+
+    #[test]
+    fn a_level_is_one_of_a_few_words() {
+        for right in ["warn", "INFO", "off", "info,callsheet::engine=debug", "warn,callsheet[post]=trace"] {
+            assert_eq!(check_log_level(right), Ok(()), "{right}");
+        }
+        for wrong in ["", "inof", "info,", "warn, info", "callsheet::api", "=info", "a=b"] {
+            assert!(check_log_level(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(
+            error("[log]\nlevel = \"inof\""),
+            "log.level: found \"inof\"; error, warn, info, debug, trace or off is accepted, or a filter such as \
+             info,callsheet::engine=debug"
+        );
     }
 
     #[test]

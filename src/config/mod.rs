@@ -17,7 +17,8 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 pub use self::daemon::{
-    ControlConfig, HooksConfig, InboxConfig, LogConfig, LogFormat, Missed, Overlap, Retention, ScheduleConfig,
+    ControlConfig, HooksConfig, InboxConfig, LogConfig, LogFormat, Missed, Overlap, Retention,
+    ScheduleConfig, check_log_level,
 };
 use crate::domain::credits::Credits;
 use crate::domain::quote::{AccountPlan, Finding, Rules, RulesExtension};
@@ -404,10 +405,22 @@ impl Config {
             return Ok(Some(SecretString::from(key.trim())));
         }
         let credential = credentials.map(|dir| dir.join("api-key")).filter(|path| path.exists());
-        let Some(path) = self.service.api_key_file.clone().or(credential) else { return Ok(None) };
-        let text = fs::read_to_string(&path).map_err(|source| ConfigError::Unreadable { path, source })?;
-        Ok(Some(SecretString::from(text.trim())))
+        self.service.api_key_file.clone().or(credential).map(secret_in).transpose()
     }
+
+    /// The bearer token that control over TCP asks for.
+    ///
+    /// # Errors
+    /// When its file cannot be read.
+    pub fn control_token(&self) -> Result<Option<SecretString>, ConfigError> {
+        self.control.token_file.clone().map(secret_in).transpose()
+    }
+}
+
+/// A secret is the text of its file, without white space around it.
+fn secret_in(path: PathBuf) -> Result<SecretString, ConfigError> {
+    let text = fs::read_to_string(&path).map_err(|source| ConfigError::Unreadable { path, source })?;
+    Ok(SecretString::from(text.trim()))
 }
 
 /// Adds the nearest known key to a message about an unknown one.

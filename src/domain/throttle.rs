@@ -32,6 +32,14 @@ impl Throttle {
         Throttle { ceiling, parts, adaptive, decreased: None, wait_until: None }
     }
 
+    /// Takes another configured limit over. What was learned stays, as far as it goes.
+    pub fn reconfigure(&mut self, ceiling: u32, adaptive: bool) {
+        let most = u64::from(ceiling) * PARTS;
+        let was_free = !self.adaptive || self.parts >= u64::from(self.ceiling) * PARTS;
+        self.parts = if was_free || !adaptive { most } else { self.parts.min(most) };
+        (self.ceiling, self.adaptive) = (ceiling, adaptive);
+    }
+
     /// Slots there are at this moment.
     pub fn slots(&self, now: Tick) -> u32 {
         if self.wait_until.is_some_and(|until| now < until) { 0 } else { self.present() }

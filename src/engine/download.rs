@@ -7,11 +7,13 @@ use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 
 use crate::api::{DownloadError, Downloads, Opened};
+use crate::clock::Clock;
 use crate::domain::job::OutputFile;
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::engine::Outside;
 use crate::engine::conductor::{FetchFault, FetchOrder};
+use crate::metrics::{Answer, Endpoint, Metrics};
 use crate::output::landing::{Arrival, Part, hex};
 use crate::output::layout::Layout;
 use crate::output::{is_cut_off, sniff};
@@ -29,11 +31,12 @@ const HEAD_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Fetcher<'a> {
     outside: &'a Outside,
+    clock: Clock,
 }
 
 impl<'a> Fetcher<'a> {
-    pub(super) fn new(outside: &'a Outside) -> Fetcher<'a> {
-        Fetcher { outside }
+    pub(super) fn new(outside: &'a Outside, clock: Clock) -> Fetcher<'a> {
+        Fetcher { outside, clock }
     }
 
     pub(super) async fn fetch(&self, order: &FetchOrder) -> Result<Vec<OutputFile>, FetchFault> {
@@ -96,10 +99,10 @@ impl<'a> Fetcher<'a> {
 
     /// Downloads one link to its part, taking up a broken transfer where it broke off.
     async fn part(&self, kind: Kind, url: &str, path: &Path) -> Result<Part, FetchFault> {
-        let mut transfer = Transfer::begin(path, self.outside.max_file_bytes).await?;
+        let mut transfer = Transfer::begin(path, self.outside).await?;
         let mut resumes = 0;
         loop {
-            match transfer.run(&self.outside.downloads, url).await {
+            match self.run(&mut transfer, url).await {
                 Ok(()) => break,
                 Err(Broken::Link(error)) if resumes >= RESUMES_MAX => {
                     return Err(FetchFault::Stale(error.into()));
@@ -110,6 +113,22 @@ impl<'a> Fetcher<'a> {
             }
         }
         transfer.finish(kind, path).await
+    }
+
+    /// One request for a link, measured.
+    async fn run(&self, transfer: &mut Transfer, url: &str) -> Result<(), Broken> {
+        let begun = self.clock.elapsed();
+        let outcome = transfer.run(&self.outside.downloads, url).await;
+        let class = match &outcome {
+            Ok(()) | Err(Broken::Here(_)) => Answer::Ok,
+            Err(Broken::Link(DownloadError::Status(429))) => Answer::RateLimited,
+            Err(Broken::Link(DownloadError::Status(_) | DownloadError::BadUrl(_))) => Answer::Refused,
+            Err(Broken::Link(DownloadError::Broken(_))) => Answer::Connection,
+        };
+        let took = self.clock.elapsed().saturating_sub(begun);
+        self.outside.metrics.request(Endpoint::Result, class, took);
+        tracing::debug!(answer = class.name(), ?took, bytes = transfer.bytes, "downloaded");
+        outcome
     }
 }
 
@@ -127,12 +146,13 @@ struct Transfer {
     buffer: Vec<u8>,
     bytes: u64,
     max_bytes: u64,
+    metrics: Metrics,
     etag: Option<String>,
     content_type: Option<String>,
 }
 
 impl Transfer {
-    async fn begin(path: &Path, max_bytes: u64) -> Result<Transfer, FetchFault> {
+    async fn begin(path: &Path, outside: &Outside) -> Result<Transfer, FetchFault> {
         let file = File::create(path).await.map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
         Ok(Transfer {
             file,
@@ -140,7 +160,8 @@ impl Transfer {
             head: Vec::new(),
             buffer: Vec::with_capacity(WRITE_BYTES),
             bytes: 0,
-            max_bytes,
+            max_bytes: outside.max_file_bytes,
+            metrics: outside.metrics.clone(),
             etag: None,
             content_type: None,
         })
@@ -172,6 +193,7 @@ impl Transfer {
         while let Some(chunk) = opened.chunk().await.map_err(Broken::Link)? {
             let chunk = chunk.as_ref();
             self.bytes += chunk.len() as u64;
+            self.metrics.downloaded(chunk.len() as u64);
             self.refuse_too_large(self.bytes).map_err(Broken::Here)?;
             let missing = HEAD_BYTES.saturating_sub(self.head.len()).min(chunk.len());
             self.head.extend_from_slice(&chunk[..missing]);

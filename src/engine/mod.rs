@@ -3,9 +3,11 @@
 //! [`conductor`] decides; this file is the loop that commits what was decided and only then begins
 //! it. There is one loop and one writer; effects run beside it and report back.
 
-pub mod by_hand;
 pub mod conductor;
+pub mod desk;
 mod download;
+mod handle;
+mod perform;
 mod rate;
 mod report;
 mod spooled;
@@ -17,17 +19,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, watch};
+use tracing::Instrument;
 
+use self::handle::Message;
+pub use self::handle::{EngineGone, Handle};
 pub use self::rate::RateLimit;
 pub use self::report::write_results;
-use crate::api::{DownloadError, Downloads, Service};
+use crate::api::{Downloads, Service};
 use crate::clock::Clock;
-use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
-use crate::domain::task::Fault;
+use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::time::{Millis, Now, Tick};
-use crate::engine::conductor::{Conductor, ConductorError, Effect, Input, Settings, Standstill, Turn};
-use crate::engine::download::Fetcher;
+use crate::engine::conductor::{
+    Conductor, ConductorError, Effect, Granted, Input, Settings, Standstill, Turn, Wish,
+};
+use crate::engine::perform::{perform, span_of};
 use crate::failpoint;
+use crate::metrics::Metrics;
 use crate::output::landing::Landing;
 use crate::output::layout::Layout;
 use crate::store::{BatchRecord, Store, StoreError};
@@ -38,6 +45,10 @@ const EXCHANGES_MAX: usize = 64;
 const STOP_GRACE: Millis = Millis::from_secs(30);
 /// Between two looks at the output disk.
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
+/// Messages that share one commit at most.
+const MESSAGES_MAX: usize = 64;
+/// Between two looks at the whole for the metrics: each passes over every open job.
+const OVERVIEW_INTERVAL: Millis = Millis::from_secs(1);
 /// Events that may wait for the loop.
 const INBOX_EVENTS: usize = 4096;
 
@@ -50,6 +61,9 @@ pub enum EngineError {
     /// The books do not balance.
     #[error(transparent)]
     Conductor(#[from] ConductorError),
+    /// It has ended already.
+    #[error(transparent)]
+    Gone(#[from] EngineGone),
     /// The output folder refuses.
     #[error("failed to write to {}: {source}", .path.display())]
     Output {
@@ -67,6 +81,15 @@ pub enum Stop {
     No,
     /// Begin nothing new, finish what is in the air.
     Soon,
+}
+
+/// How long the engine works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// Until nothing moves any more.
+    Standstill,
+    /// Until it is told to stop, whether there is work or not.
+    Stopped,
 }
 
 /// Everything that happens outside.
@@ -88,6 +111,8 @@ pub struct Outside {
     pub polls: RateLimit,
     /// Layout of batches that have none of their own.
     pub layout: Layout,
+    /// Who is told what is done, how long it took and how everything stands.
+    pub metrics: Metrics,
 }
 
 /// The running engine.
@@ -99,7 +124,11 @@ pub struct Engine {
     conductor: Conductor,
     events: mpsc::Receiver<Input>,
     sender: mpsc::Sender<Input>,
+    messages: mpsc::Receiver<Message>,
+    handle: Handle,
     exchanges: Arc<Semaphore>,
+    /// When the metrics are shown the whole next.
+    overview_due: Tick,
 }
 
 /// What an observer is shown after a turn.
@@ -126,8 +155,26 @@ impl Engine {
         let is_ours = |no: BatchNo| only.is_none_or(|only| only.contains(&no));
         let conductor = take_up(&store, settings, is_ours, clock.now())?;
         let (sender, events) = mpsc::channel(INBOX_EVENTS);
+        let (handle, messages) = Handle::new();
         let exchanges = Arc::new(Semaphore::new(EXCHANGES_MAX));
-        Ok(Engine { store, outside, clock, conductor, events, sender, exchanges })
+        let overview_due = Tick(0);
+        Ok(Engine {
+            store,
+            outside,
+            clock,
+            conductor,
+            events,
+            sender,
+            messages,
+            handle,
+            exchanges,
+            overview_due,
+        })
+    }
+
+    /// Reaches the engine while it runs.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// The state the engine works on.
@@ -140,38 +187,47 @@ impl Engine {
         self.conductor.hold_back();
     }
 
-    /// A batch that was accepted, or that another manifest was accepted into.
-    pub fn take_batch(&mut self, batch: BatchRecord) {
-        self.conductor.take_batch(batch);
-    }
-
-    /// Works until nothing moves any more, or until told to stop and nothing is in the air.
-    /// `observe` sees every turn.
+    /// Works `until` then, or until told to stop and nothing is in the air. `observe` sees every turn.
     ///
     /// # Errors
     /// [`EngineError`]; everything acknowledged is safe, and a restart resumes.
     pub async fn run(
         &mut self,
+        until: Until,
         mut stop: watch::Receiver<Stop>,
         mut observe: impl FnMut(&Glance<'_>),
     ) -> Result<Standstill, EngineError> {
         self.prepare_outputs().await?;
         let mut inputs = Vec::new();
+        let mut granted = Vec::new();
         let mut disk_checks = tokio::time::interval(DISK_INTERVAL);
         let mut disk_was_low = false;
         let mut grace: Option<Tick> = None;
         loop {
             let turn = self.turn(std::mem::take(&mut inputs)).await?;
+            // Whoever wished may know, now that it is durable. They may have gone away meanwhile.
+            granted.drain(..).for_each(|(reply, granted): (handle::Reply, Granted)| {
+                let _ = reply.send(granted);
+            });
             observe(&Glance { conductor: &self.conductor, turn: &turn });
             let wake = turn.wake;
             self.begin(turn.effects).await;
-            if let Some(standstill) = self.conductor.standstill() {
+            if let Some(standstill) = self.conductor.standstill()
+                && (until == Until::Standstill || standstill == Standstill::Stopped || grace.is_some())
+            {
                 return Ok(standstill);
             }
             let timer = self.sleep_until(wake);
             let patience = sleep(grace.map(|end| self.clock.until(end)));
             tokio::select! {
                 _ = self.events.recv_many(&mut inputs, Conductor::INPUTS_MAX) => {}
+                Some(message) = self.messages.recv() => {
+                    granted.extend(self.hear(message).await?);
+                    // What else came in meanwhile shares the commit.
+                    while granted.len() < MESSAGES_MAX && let Ok(message) = self.messages.try_recv() {
+                        granted.extend(self.hear(message).await?);
+                    }
+                }
                 () = timer => {}
                 _ = disk_checks.tick() => {
                     let is_low = self.disk_is_low();
@@ -192,6 +248,42 @@ impl Engine {
         }
     }
 
+    /// Takes in what somebody asks of the running engine.
+    async fn hear(&mut self, message: Message) -> Result<Option<(handle::Reply, Granted)>, EngineError> {
+        match message {
+            Message::Wish(wish, reply) => {
+                if let Wish::Take(batch) = &wish {
+                    self.prepare_output(batch).await;
+                }
+                Ok(Some((reply, self.conductor.grant(wish, self.clock.now())?)))
+            }
+            Message::Overview(reply) => {
+                // They may have gone away meanwhile.
+                let _ = reply.send(self.conductor.overview());
+                Ok(None)
+            }
+            Message::Outside(outside) => {
+                // Counters go on.
+                let metrics = self.outside.metrics.clone();
+                self.outside = Outside { metrics, ..*outside };
+                Ok(None)
+            }
+        }
+    }
+
+    /// Makes the folder of a batch that came in. Where that fails its downloads say so and are tried
+    /// again: nothing that is under way has to end for it.
+    async fn prepare_output(&self, batch: &BatchRecord) {
+        if self.conductor.batch(batch.no).is_some() {
+            return;
+        }
+        let (landing, name) = (self.outside.landing.clone(), batch.name.clone());
+        let prepared = tokio::task::spawn_blocking(move || landing.prepare(&name)).await;
+        if let Err(error) = prepared.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
+            tracing::warn!(batch = %batch.name, %error, "the output folder cannot be made");
+        }
+    }
+
     /// Decides and makes durable; the effects are the caller's to begin.
     async fn turn(&mut self, inputs: Vec<Input>) -> Result<Turn, EngineError> {
         let now = self.clock.now();
@@ -209,12 +301,22 @@ impl Engine {
         let mut turn = self.conductor.turn(inputs, now)?;
         if !turn.changes.is_empty() {
             let changes = std::mem::take(&mut turn.changes);
-            let store = self.store.clone();
-            let (committed, changes) = tokio::task::spawn_blocking(move || (store.commit(&changes), changes))
+            let (store, metrics, clock) = (self.store.clone(), self.outside.metrics.clone(), self.clock);
+            let commit = move || {
+                let begun = clock.elapsed();
+                let committed = store.commit(&changes);
+                metrics.flushed(clock.elapsed().saturating_sub(begun));
+                (committed, changes)
+            };
+            let (committed, changes) = tokio::task::spawn_blocking(commit)
                 .await
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
             committed?;
             turn.changes = changes;
+        }
+        if now.tick >= self.overview_due {
+            self.overview_due = now.tick.after(OVERVIEW_INTERVAL);
+            self.outside.metrics.set_overview(&self.conductor.gauges(now));
         }
         if !turn.ended.is_empty() {
             failpoint::hit("ended");
@@ -233,12 +335,14 @@ impl Engine {
     async fn begin(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             let (sender, outside, store) = (self.sender.clone(), self.outside.clone(), self.store.clone());
-            let exchanges = self.exchanges.clone();
-            tokio::spawn(async move {
-                let input = perform(effect, &outside, &store, &exchanges).await;
+            let (exchanges, clock) = (self.exchanges.clone(), self.clock);
+            let span = span_of(&effect, &self.conductor);
+            let done = async move {
+                let input = perform(effect, &outside, &store, &exchanges, clock).await;
                 // The loop may have ended meanwhile; what came back is asked for again by the next.
                 let _ = sender.send(input).await;
-            });
+            };
+            tokio::spawn(done.instrument(span));
         }
     }
 
@@ -305,50 +409,5 @@ async fn sleep(span: Option<Duration>) {
     match span {
         Some(span) => tokio::time::sleep(span).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Does one effect and says what it came to.
-async fn perform(effect: Effect, outside: &Outside, store: &Arc<Store>, exchanges: &Semaphore) -> Input {
-    match effect {
-        Effect::Post { key, attempt, spec } => {
-            outside.submits.wait().await;
-            let idempotency_key = IdempotencyKey::derive(spec.id, attempt);
-            let header = spec.order.kind.is_keyed().then_some(&idempotency_key);
-            let answer = outside.service.post(&spec.order, header).await;
-            tracing::debug!(job = %spec.label, key = %idempotency_key, ?answer, "posted");
-            Input::Posted(key, attempt, answer)
-        }
-        Effect::Read { key, attempt, task, spec } => {
-            // Closed only when the program ends.
-            let _permit = exchanges.acquire().await;
-            outside.polls.wait().await;
-            let answer = outside.service.read_task(&spec.order, &task).await;
-            tracing::debug!(%task, ?answer, "read");
-            Input::Read(key, attempt, answer)
-        }
-        Effect::Fetch(order) => {
-            let (key, attempt) = (order.key, order.attempt);
-            Input::Fetched(key, attempt, Fetcher::new(outside).fetch(&order).await)
-        }
-        Effect::LoadRows { batch, from, end, most } => {
-            let store = store.clone();
-            let load = move || spooled::load_rows(&store, batch, from, end, most);
-            match tokio::task::spawn_blocking(load).await {
-                Ok(Ok(rows)) => Input::Rows { batch, from, rows },
-                Ok(Err(damage)) => Input::Unreadable(damage.to_string()),
-                Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-            }
-        }
-        Effect::AskBalance => {
-            let answer = outside.service.credits().await;
-            Input::Balance(answer.map_err(|error| Fault::new("balance", error.to_string())))
-        }
-    }
-}
-
-impl From<DownloadError> for Fault {
-    fn from(error: DownloadError) -> Fault {
-        Fault::new("download", error.to_string())
     }
 }

@@ -37,6 +37,9 @@ impl Walk {
     /// # Errors
     /// [`StoreError`] when the state cannot be read.
     pub fn begin(store: &Store, batch: &BatchRecord) -> Result<Walk, StoreError> {
+        // Open jobs first: one that ends meanwhile is then seen as it was, and not as one that never began.
+        let open = store.open_jobs()?.into_iter().filter(|record| record.key.batch == batch.no);
+        let open = open.map(|record| (record.key.seq, record)).collect();
         let spool = store.spool(batch.no);
         let (mut places, meta_columns) = places_of_rows(store, batch)?;
         let mut outcomes = Lines::open(&spool.outcomes_path(), 0, store.outcomes_bytes(batch.no)?)?;
@@ -46,8 +49,6 @@ impl Walk {
                 places.outcome = at;
             }
         }
-        let open = store.open_jobs()?.into_iter().filter(|record| record.key.batch == batch.no);
-        let open = open.map(|record| (record.key.seq, record)).collect();
         let rows = Lines::open(&spool.rows_path(), 0, batch.spool_bytes)?;
         Ok(Walk { rows, outcomes, places: places.into_iter(), open, batch: batch.clone(), meta_columns })
     }

@@ -173,14 +173,14 @@ pub fn judge(
         Ok(manifest) => manifest,
         Err(problems) => {
             refuse_file(problems, &mut receipt, &mut draft)?;
-            let policy = resolve_policy(&terms.policy, &Policy::default(), &terms.default_policy);
+            let policy = terms.policy.over(&terms.default_policy);
             return Ok(Judgement { receipt, policy, judged: draft.judge()? });
         }
     };
     let header = manifest.header().clone();
     let name = batch_name(path, &header, terms)?;
     receipt.batch = Some(name.clone());
-    let policy = resolve_policy(&terms.policy, &header.policy, &terms.default_policy);
+    let policy = terms.policy.over(&header.policy).over(&terms.default_policy);
     if let Some(problem) = layout_problem(&policy).or_else(|| unsupported_term(&policy)) {
         refuse_file(vec![problem], &mut receipt, &mut draft)?;
     }
@@ -212,26 +212,6 @@ fn batch_name(path: &Path, header: &Header, terms: &Terms<'_>) -> Result<BatchNa
         (Some(name), _) => Ok(name.clone()),
         (None, Some(name)) => name.parse(),
         (None, None) => BatchName::from_file_stem(&path.file_stem().unwrap_or_default().to_string_lossy()),
-    }
-}
-
-/// Flags over manifest over defaults, field by field.
-fn resolve_policy(flags: &Policy, manifest: &Policy, defaults: &Policy) -> Policy {
-    macro_rules! first {
-        ($field:ident) => {
-            flags.$field.clone().or_else(|| manifest.$field.clone()).or_else(|| defaults.$field.clone())
-        };
-    }
-    Policy {
-        budget: first!(budget),
-        priority: first!(priority),
-        deadline: first!(deadline),
-        on_deadline: first!(on_deadline),
-        expires: first!(expires),
-        attempts: first!(attempts),
-        strict: first!(strict),
-        on_drift: first!(on_drift),
-        layout: first!(layout),
     }
 }
 

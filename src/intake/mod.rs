@@ -8,6 +8,7 @@
 pub mod catalogs;
 mod judge;
 pub mod receipt;
+pub mod reception;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -109,7 +110,7 @@ pub fn accept(
     judgement.receipt.refused = is_refused;
     match batch {
         Some(batch) if !is_refused && judgement.receipt.new > 0 => {
-            let batch = spool(store, batch, judgement.policy, &judgement.judged)?;
+            let batch = spool(store, batch, judgement.policy, &judgement.judged, now)?;
             Ok(Accepted { receipt: judgement.receipt, batch: Some(batch) })
         }
         // The same jobs on other terms: a higher budget lets go on what the lower one parked.
@@ -166,9 +167,13 @@ fn spool(
     mut batch: BatchRecord,
     policy: Policy,
     judged: &Judged,
+    now: Timestamp,
 ) -> Result<BatchRecord, StoreError> {
     let mut rows_file = Appender::open(&store.spool(batch.no).rows_path(), batch.spool_bytes)?;
     let first_seq = batch.rows;
+    if batch.segments.iter().all(|segment| segment.cursor >= segment.end) {
+        batch.waiting_since = Some(now);
+    }
     for &priority in judged.priorities.iter().rev() {
         let start = rows_file.bytes();
         let mut seq = first_seq;
@@ -181,6 +186,7 @@ fn spool(
                 if order.priority == priority {
                     let spec = spec(Seq(seq), row.fingerprint, variation, row.label.as_deref(), &order);
                     batch.planned = batch.planned + spec.order.hold().unwrap_or_default();
+                    batch.count_accepted(spec.order.kind);
                     rows_file.push(&spec)?;
                 }
                 seq += 1;
@@ -194,6 +200,9 @@ fn spool(
     }
     batch.spool_bytes = rows_file.sync()?;
     batch.policy = policy;
+    // More of it is a new wish.
+    batch.canceled = false;
+    batch.announced = false;
     Ok(batch)
 }
 

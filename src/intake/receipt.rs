@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
@@ -13,7 +13,7 @@ use crate::domain::quote::Note;
 pub const LISTED_MAX: usize = 1000;
 
 /// The receipt of one manifest.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Receipt {
     /// The manifest.
     pub file: PathBuf,
@@ -79,6 +79,16 @@ impl Receipt {
         self.problems_total += problems.len() as u64;
         let room = LISTED_MAX.saturating_sub(self.problems.len());
         self.problems.extend(problems.into_iter().take(room));
+    }
+
+    /// Tells the log, once what was accepted is durable.
+    pub fn announce(&self) {
+        let Some(batch) = self.batch.as_ref().filter(|_| !self.refused) else {
+            tracing::info!(file = %self.file.display(), problems = self.problems_total, "nothing was accepted");
+            return;
+        };
+        let (new, have, invalid, credits) = (self.new, self.have, self.invalid, self.price.0);
+        tracing::info!(%batch, file = %self.file.display(), new, have, invalid, credits, "batch accepted");
     }
 
     /// Whether something in the manifest has to be mended.

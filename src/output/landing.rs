@@ -115,6 +115,11 @@ impl Landing {
         tempfile::tempfile_in(&dir).map(drop)
     }
 
+    /// The output folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Room on the disk of the output folder, in bytes, for those who are not root.
     pub fn free_bytes(&self) -> Option<u64> {
         let stat = rustix::fs::statvfs(&self.root).ok()?;

@@ -24,9 +24,11 @@ mod marker;
 pub mod peek;
 mod record;
 pub mod spool;
+mod tally;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -36,15 +38,17 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchName, BatchNo, JobId, JobKey};
+use crate::domain::ids::{BatchName, BatchNo, JobId, JobKey, Seq};
 use crate::domain::job::{Job, State};
 use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
+use crate::domain::request::Kind;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::draft::Draft;
 use crate::store::lock::Lock;
 use crate::store::record::Damaged;
 use crate::store::spool::{Appender, Spool};
+pub use crate::store::tally::OfKind;
 
 /// Most job changes that one commit should carry: past this nothing is gained (measured), and a
 /// power cut inside a larger one was seen to leave a database that does not open cleanly.
@@ -236,15 +240,30 @@ pub struct BatchRecord {
     pub totals: Totals,
     /// Jobs that have ended.
     pub ended: Ended,
-    /// Its owner canceled it: what is not sent yet never is.
+    /// Its owner canceled it: no job of it gets another attempt, until more is asked of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub canceled: bool,
+    /// Rows before this byte that have not begun were canceled with it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub canceled_below: u64,
+    /// Jobs that were canceled one by one before their turn: their rows are passed over.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub skipped: BTreeSet<Seq>,
+    /// Whoever waits for it was told that it is done.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub announced: bool,
     /// Why nothing of it is sent, when it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
     /// Prompts that were rejected one after the other.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub rejections: u32,
+    /// Jobs by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kinds: BTreeMap<Kind, OfKind>,
+    /// When rows came in that found none waiting before them: what has not begun waits since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<Timestamp>,
 }
 
 /// Why a batch is paused.
@@ -259,10 +278,8 @@ pub enum Pause {
     Drift,
 }
 
-// The signature is serde's.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl BatchRecord {
@@ -280,8 +297,13 @@ impl BatchRecord {
             totals: Totals::default(),
             ended: Ended::default(),
             canceled: false,
+            canceled_below: 0,
+            skipped: BTreeSet::new(),
+            announced: false,
             paused: None,
             rejections: 0,
+            kinds: BTreeMap::new(),
+            waiting_since: None,
         }
     }
 
@@ -320,6 +342,8 @@ pub enum Change {
     End(JobRecord),
     /// A batch. The last one of a batch in a commit counts.
     Batch(Box<BatchRecord>),
+    /// A batch that is done and lies in the archive: it leaves the database.
+    Archived(BatchNo),
     /// Totals of the whole state.
     Total(Totals),
     /// Totals of a UTC day.
@@ -439,6 +463,11 @@ impl Store {
                 Change::Open(job) => batch.insert(&keys::job(job.key)[..], record::encode(job)),
                 Change::End(job) => batch.remove(&keys::job(job.key)[..]),
                 Change::Batch(b) => batch.insert(&keys::batch(b.no)[..], record::encode(b)),
+                Change::Archived(no) => {
+                    batch.remove(&keys::batch(*no)[..]);
+                    batch.remove(&keys::outcomes_bytes(*no)[..]);
+                    writer.outcomes.remove(no);
+                }
                 Change::Total(totals) => batch.insert(&keys::total()[..], record::encode(totals)),
                 Change::Day(day, totals) => batch.insert(&keys::day(*day)[..], record::encode(totals)),
             }

@@ -31,7 +31,7 @@ use self::books::Audit;
 use self::process::{Outcome, Running};
 
 /// Longest wait for anything: a test that waits for it has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 /// Between two looks at something that is waited for.
 const GLANCE: Duration = Duration::from_millis(3);
 

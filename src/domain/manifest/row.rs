@@ -123,6 +123,26 @@ pub struct Policy {
     pub layout: Option<String>,
 }
 
+impl Policy {
+    /// These terms, and for what they do not say the terms below them.
+    #[must_use]
+    pub fn over(&self, below: &Policy) -> Policy {
+        let Policy { budget, priority, deadline, on_deadline, expires, attempts, strict, on_drift, layout } =
+            self.clone();
+        Policy {
+            budget: budget.or(below.budget),
+            priority: priority.or(below.priority),
+            deadline: deadline.or(below.deadline),
+            on_deadline: on_deadline.or(below.on_deadline),
+            expires: expires.or(below.expires),
+            attempts: attempts.or(below.attempts),
+            strict: strict.or(below.strict),
+            on_drift: on_drift.or(below.on_drift),
+            layout: layout.or_else(|| below.layout.clone()),
+        }
+    }
+}
+
 /// What a manifest says about all its rows. CSV and JSON Lines say nothing.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Header {

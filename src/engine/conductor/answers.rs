@@ -7,6 +7,7 @@ use crate::domain::job::{OutputFile, State};
 use crate::domain::lifecycle::Event;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
+use crate::engine::conductor::journal::{self, Who};
 use crate::engine::conductor::timing::pace_name;
 use crate::engine::conductor::{Conductor, ConductorError, FetchFault, Input, SpooledRow};
 
@@ -31,10 +32,14 @@ impl Conductor {
                 Ok(())
             }
             Input::DiskIsLow(is_low) => {
+                if self.disk_is_low != is_low {
+                    journal::disk(is_low);
+                }
                 self.disk_is_low = is_low;
                 Ok(())
             }
             Input::Stop => {
+                tracing::info!("stopping: what is in the air is finished first");
                 self.stopping = true;
                 Ok(())
             }
@@ -49,6 +54,10 @@ impl Conductor {
         now: Now,
     ) -> Result<(), ConductorError> {
         let Some(faults) = self.effect_ended(key) else { return Ok(()) };
+        match &answer {
+            PostAnswer::Again { fault, .. } => self.outage.missed(fault, now.tick),
+            _ => self.outage.answered(now.tick),
+        }
         let need = self.jobs.get(&key).and_then(|open| open.spec.order.hold()).unwrap_or_default();
         let wait = match &answer {
             PostAnswer::Again { fault, wait, .. } => {
@@ -91,6 +100,10 @@ impl Conductor {
         now: Now,
     ) -> Result<(), ConductorError> {
         let Some(faults) = self.effect_ended(key) else { return Ok(()) };
+        match &answer {
+            ReadAnswer::Again { fault, .. } => self.outage.missed(fault, now.tick),
+            _ => self.outage.answered(now.tick),
+        }
         let wait = match answer {
             ReadAnswer::Task(reading) => {
                 self.reset_faults(key);
@@ -155,7 +168,10 @@ impl Conductor {
             FetchFault::Passing(fault) => (fault, false, false),
             FetchFault::Lasting(fault) => (fault, true, false),
         };
-        tracing::warn!(batch = key.batch.0, job = key.seq.0, %fault, "download failed");
+        if let Some(desk) = self.desks.get(&key.batch) {
+            let who = Who::new(&desk.record.name, &open.spec, attempt, open.record.job.state.task());
+            journal::download_failed(who, &fault);
+        }
         if lasting || faults + 1 >= FETCH_TRIES_MAX {
             let fault = Fault::new("download_failed", fault.to_string());
             self.apply(key, attempt, Event::FetchAbandoned(fault), now)?;

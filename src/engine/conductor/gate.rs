@@ -4,6 +4,7 @@ use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
+use crate::engine::conductor::journal;
 use crate::engine::conductor::{Conductor, Effect, Gate};
 
 impl Conductor {
@@ -11,6 +12,9 @@ impl Conductor {
         // A key that does not work is found first and lifted first: nothing can be asked without it.
         let keep = self.gate.filter(|gate| gate.parked == Parked::Key && parked == Parked::Credits);
         if keep.is_none() {
+            if self.gate.is_none_or(|gate| gate.parked != parked) {
+                journal::queue_parked(parked);
+            }
             let ask_at = Some(now.tick.after(self.settings.balance_interval));
             self.gate = Some(Gate { parked, need, ask_at });
         }
@@ -30,6 +34,7 @@ impl Conductor {
             (Err(_), _) => false,
         };
         if covered {
+            journal::queue_unparked(gate.parked);
             self.gate = None;
         } else {
             gate.ask_at = Some(now.tick.after(self.settings.balance_interval));

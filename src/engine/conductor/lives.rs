@@ -5,6 +5,7 @@ use crate::domain::ids::{Attempt, JobKey};
 use crate::domain::job::State;
 use crate::domain::lifecycle::{self, Event, Terms, Want};
 use crate::domain::time::{Millis, Now};
+use crate::engine::conductor::journal::{self, Who};
 use crate::engine::conductor::{Conductor, ConductorError, OpenJob};
 use crate::store::{BatchRecord, Pause};
 
@@ -25,12 +26,15 @@ impl Conductor {
         let step = match lifecycle::apply(&open.record.job, attempt, event, terms, now.wall) {
             Ok(step) => step,
             Err(illegal) => {
-                tracing::debug!(batch = key.batch.0, job = key.seq.0, %illegal, "event dropped");
+                let task = open.record.job.state.task();
+                let who = Who::new(&desk.record.name, &open.spec, attempt, task);
+                journal::dropped(who, &illegal);
                 return Ok(());
             }
         };
         let (was_in_flight, was_queued) = (open.record.job.holds_slot(), is_queued(&open.record.job.state));
-        open.record.job = step.job;
+        let before = std::mem::replace(&mut open.record.job, step.job);
+        journal::moved(&desk.record.name, &open.spec, &before, &open.record.job);
         let (in_flight, queued) = (open.record.job.holds_slot(), is_queued(&open.record.job.state));
         let slots = self.slots.entry(open.spec.order.kind).or_default();
         *slots = *slots + u32::from(in_flight) - u32::from(was_in_flight);
@@ -55,6 +59,7 @@ impl Conductor {
             && drift::pauses(on_drift, &drift::of(&open.spec.order, &open.record.job))
         {
             desk.record.paused = Some(Pause::Drift);
+            journal::paused(&desk.record, "a charge, a model or options other than planned");
             self.pending.changed_batches.insert(key.batch);
         }
         if open.record.job.state.is_final() {
@@ -72,9 +77,10 @@ impl Conductor {
             self.deadlines.remove(&(at, key));
         }
         if let Some(desk) = self.desks.get_mut(&key.batch) {
-            desk.record.ended.count(&open.record.job.state);
+            desk.record.count_ended(open.spec.order.kind, &open.record.job.state);
             count_rejections(&mut desk.record, &open.record.job.state, self.settings.rejections);
             self.pending.changed_batches.insert(key.batch);
+            journal::batch_done(&desk.record);
         }
         self.pending.changed_jobs.remove(&key);
         self.pending.ended_jobs.push(open.record.clone());
@@ -136,6 +142,7 @@ fn count_rejections(batch: &mut BatchRecord, ended: &State, most: u32) {
     }
     if batch.rejections >= most && batch.paused.is_none() {
         batch.paused = Some(Pause::Rejections);
+        journal::paused(batch, "prompts were rejected one after the other");
     }
 }
 

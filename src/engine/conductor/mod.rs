@@ -10,18 +10,22 @@
 
 mod answers;
 mod gate;
+mod gauges;
+mod journal;
 mod lives;
 mod overview;
 mod queue;
 #[cfg(test)]
 mod tests;
 mod timing;
+mod wishes;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 pub use self::overview::batch_overview;
+pub use self::wishes::{Found, Granted, Wish};
 pub use self::words::{
     BatchOverview, ConductorError, Effect, FetchFault, FetchOrder, Input, Settings, SpooledRow, Standstill,
     Turn,
@@ -37,6 +41,7 @@ use crate::domain::pace::Pace;
 use crate::domain::request::Kind;
 use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
+use crate::engine::conductor::journal::Outage;
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Change, JobRecord};
 
 /// Most jobs let out of the queue in one turn.
@@ -51,6 +56,8 @@ struct Desk {
     /// Rows are being read.
     loading: bool,
     parked: Option<Parked>,
+    /// What the log was told keeps it from sending.
+    told: Option<Parked>,
 }
 
 impl Desk {
@@ -151,6 +158,7 @@ pub struct Conductor {
     /// Which batch was served last, so that equals take turns across turns.
     last_served: BatchNo,
     random: fastrand::Rng,
+    outage: Outage,
     pending: Pending,
 }
 
@@ -193,6 +201,7 @@ impl Conductor {
             held_back: false,
             last_served: BatchNo(0),
             random,
+            outage: Outage::default(),
             pending: Pending::default(),
         }
     }
@@ -216,13 +225,30 @@ impl Conductor {
     pub fn take_batch(&mut self, record: BatchRecord) {
         match self.desks.entry(record.no) {
             std::collections::btree_map::Entry::Vacant(free) => {
-                free.insert(Desk { record, window: VecDeque::new(), loading: false, parked: None });
+                free.insert(Desk {
+                    record,
+                    window: VecDeque::new(),
+                    loading: false,
+                    parked: None,
+                    told: None,
+                });
             }
             std::collections::btree_map::Entry::Occupied(mut desk) => {
                 let desk = desk.get_mut();
+                let has_more = record.rows > desk.record.rows;
                 let present = std::mem::replace(&mut desk.record, record);
                 desk.record.totals = present.totals;
                 desk.record.ended = present.ended;
+                desk.record.paused = present.paused;
+                desk.record.rejections = present.rejections;
+                desk.record.skipped = present.skipped;
+                desk.record.canceled_below = present.canceled_below;
+                // More of it is a new wish.
+                desk.record.canceled = present.canceled && !has_more;
+                desk.record.announced = present.announced && !has_more;
+                for (kind, before) in present.kinds {
+                    desk.record.kinds.entry(kind).or_default().ended = before.ended;
+                }
                 for (segment, before) in desk.record.segments.iter_mut().zip(present.segments) {
                     segment.cursor = before.cursor;
                 }
@@ -261,6 +287,7 @@ impl Conductor {
             self.take_in(input, now)?;
         }
         self.pass_deadlines(now)?;
+        self.pass_over_skipped();
         self.drop_unsent(now)?;
         self.begin_what_is_due(now)?;
         self.ask_balance_when_due(now);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::domain::admission::{self, Board, Candidate, Parked, Waiting};
-use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::Job;
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::manifest::row::Deadline;
@@ -47,6 +47,7 @@ impl Conductor {
         for (batch, parked) in decision.parked {
             if let Some(desk) = self.desks.get_mut(&batch) {
                 desk.parked = Some(parked);
+                desk.say_parked(parked);
             }
         }
         for candidate in decision.admitted {
@@ -95,11 +96,14 @@ impl Conductor {
         }
         let event = Event::Admit { hold: candidate.hold, day: now.wall.utc_day() };
         self.apply(key, attempt, event, now)?;
+        if let Some(desk) = self.desks.get_mut(&key.batch) {
+            desk.say_unparked();
+        }
         if let Some(mut open) = self.jobs.remove(&key) {
             self.watch_deadline(&mut open);
             self.jobs.insert(key, open);
         }
-        self.begin(key, Want::Post);
+        self.begin(key, Want::Post, now.tick);
         Ok(())
     }
 
@@ -118,6 +122,9 @@ impl Conductor {
         while let Some(row) = desk.window.pop_front() {
             let row_key = JobKey { batch: key.batch, seq: row.spec.seq };
             desk.record.segments[index].cursor = row.end;
+            if desk.record.skipped.remove(&row.spec.seq) {
+                continue;
+            }
             let record = JobRecord { key: row_key, id: row.spec.id, row_at: row.at, job: Job::queued() };
             let open = OpenJob::new(record, row.spec);
             self.queued += 1;
@@ -129,6 +136,20 @@ impl Conductor {
             }
         }
         self.pending.changed_batches.insert(key.batch);
+    }
+
+    /// Rows at the front whose jobs were canceled before their turn.
+    pub(super) fn pass_over_skipped(&mut self) {
+        for (no, desk) in self.desks.iter_mut().filter(|(_, desk)| !desk.record.skipped.is_empty()) {
+            let Some(index) = desk.segment() else { continue };
+            while let Some(row) = desk.window.front()
+                && desk.record.skipped.remove(&row.spec.seq)
+            {
+                desk.record.segments[index].cursor = row.end;
+                desk.window.pop_front();
+                self.pending.changed_batches.insert(*no);
+            }
+        }
     }
 
     pub(super) fn load_rows(&mut self) {
@@ -154,7 +175,8 @@ impl Conductor {
 fn waiting(desk: &Desk, passed_over: &[&OpenJob]) -> Option<Waiting> {
     let from_window = passed_over.len() < PASSED_OVER_MAX;
     let begun = passed_over.iter().map(|open| (open.record.key, &open.spec));
-    let rows = desk.window.iter().filter(|_| from_window);
+    let is_skipped = |seq: &Seq| desk.record.skipped.contains(seq);
+    let rows = desk.window.iter().filter(|row| from_window && !is_skipped(&row.spec.seq));
     let rows = rows.map(|row| (JobKey { batch: desk.record.no, seq: row.spec.seq }, &row.spec));
     let candidates: Vec<Candidate> = begun
         .chain(rows)

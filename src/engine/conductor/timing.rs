@@ -1,7 +1,7 @@
 //! Alarms: what is due, and what is overdue.
 
 use crate::domain::admission::Parked;
-use crate::domain::ids::{BatchNo, JobKey, Seq};
+use crate::domain::ids::{Attempt, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, Want};
 use crate::domain::manifest::row::Deadline;
@@ -89,14 +89,14 @@ impl Conductor {
                 Want::Post if !open.spec.order.kind.is_keyed() => self.lose_track(key, now)?,
                 Want::Post if self.gate.is_some() => self.postpone(key, now),
                 Want::Read if self.key_is_refused() => self.postpone(key, now),
-                want @ (Want::Post | Want::Read) => self.begin(key, want),
+                want @ (Want::Post | Want::Read) => self.begin(key, want, at),
             }
         }
         while self.fetching < self.settings.downloads
             && !self.disk_is_low
             && let Some(key) = self.fetch_queue.pop_front()
         {
-            self.begin(key, Want::Fetch);
+            self.begin(key, Want::Fetch, now.tick);
         }
         Ok(())
     }
@@ -122,13 +122,14 @@ impl Conductor {
         self.gate.is_some_and(|gate| gate.parked == Parked::Key)
     }
 
-    pub(super) fn begin(&mut self, key: JobKey, want: Want) {
+    /// Begins an effect that was due at `due`.
+    pub(super) fn begin(&mut self, key: JobKey, want: Want, due: Tick) {
         let Some(open) = self.jobs.get_mut(&key) else { return };
         let attempt = open.record.job.attempt;
         let effect = match (want, &open.record.job.state) {
             (Want::Post, State::Submitting { .. }) => Effect::Post { key, attempt, spec: open.spec.clone() },
             (Want::Read, State::Running { task } | State::Fetching { task, .. }) => {
-                Effect::Read { key, attempt, task: task.clone(), spec: open.spec.clone() }
+                Effect::Read { key, attempt, task: task.clone(), spec: open.spec.clone(), due }
             }
             (Want::Fetch, State::Fetching { urls, .. }) => {
                 let Some(desk) = self.desks.get(&key.batch) else { return };
@@ -174,27 +175,52 @@ impl Conductor {
         if self.stopping {
             return Ok(());
         }
-        let reason = |desk: &Desk| match desk.expires() {
-            _ if desk.record.canceled => Some(Event::Cancel),
-            Some(at) if at <= now.wall => Some(Event::Expire),
+        let is_canceled = |desk: &Desk| {
+            desk.record.canceled || desk.window.back().is_some_and(|row| row.at < desk.record.canceled_below)
+        };
+        let has_expired = |desk: &Desk| desk.expires().is_some_and(|at| at <= now.wall);
+        let reason = |desk: &Desk| match desk {
+            _ if desk.record.is_done() => None,
+            _ if is_canceled(desk) => Some(Event::Cancel),
+            _ if has_expired(desk) => Some(Event::Expire),
             _ => None,
         };
         let dropped: Vec<(BatchNo, Event)> =
             self.desks.iter().filter_map(|(no, desk)| Some((*no, reason(desk)?))).collect();
         for (no, event) in dropped {
-            let last = self.desks.get(&no).and_then(|desk| desk.window.back()).map(|row| row.spec.seq);
-            if let Some(seq) = last {
-                self.begin_rows_up_to(JobKey { batch: no, seq });
+            self.drop_rows(no, &event, now)?;
+            if event == Event::Expire || self.desks.get(&no).is_some_and(|desk| desk.record.canceled) {
+                self.drop_queued(no, &event, now)?;
             }
-            let range = JobKey { batch: no, seq: Seq(0) }..=JobKey { batch: no, seq: Seq(u32::MAX) };
-            let queued: Vec<JobKey> = self.candidates.range(range).copied().collect();
-            for key in queued {
-                let Some(job) = self.jobs.get(&key).map(|open| &open.record.job) else { continue };
-                // One that waits for another attempt does not expire; its owner may still cancel it.
-                if event == Event::Cancel || job.first_sent.is_none() {
-                    let attempt = job.attempt;
-                    self.apply(key, attempt, event.clone(), now)?;
-                }
+        }
+        Ok(())
+    }
+
+    /// Begins the rows of a batch that wait in memory, only to end them.
+    fn drop_rows(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), ConductorError> {
+        let Some(desk) = self.desks.get(&no) else { return Ok(()) };
+        // Rows that came after its owner canceled it are a new wish.
+        let below = if *event == Event::Cancel { desk.record.canceled_below } else { u64::MAX };
+        let rows = desk.window.iter().take_while(|row| row.at < below);
+        let rows = rows.filter(|row| !desk.record.skipped.contains(&row.spec.seq));
+        let rows: Vec<JobKey> = rows.map(|row| JobKey { batch: no, seq: row.spec.seq }).collect();
+        let Some(last) = rows.last() else { return Ok(()) };
+        self.begin_rows_up_to(*last);
+        for key in rows {
+            self.apply(key, Attempt::FIRST, event.clone(), now)?;
+        }
+        Ok(())
+    }
+
+    fn drop_queued(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), ConductorError> {
+        let range = JobKey { batch: no, seq: Seq(0) }..=JobKey { batch: no, seq: Seq(u32::MAX) };
+        let queued: Vec<JobKey> = self.candidates.range(range).copied().collect();
+        for key in queued {
+            let Some(job) = self.jobs.get(&key).map(|open| &open.record.job) else { continue };
+            // One that waits for another attempt does not expire; its owner may still cancel it.
+            if *event == Event::Cancel || job.first_sent.is_none() {
+                let attempt = job.attempt;
+                self.apply(key, attempt, event.clone(), now)?;
             }
         }
         Ok(())

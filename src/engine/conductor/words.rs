@@ -117,6 +117,8 @@ pub enum Effect {
         task: TaskId,
         /// What was wanted: Shorts Studio's tasks are read elsewhere than all others.
         spec: Arc<JobSpec>,
+        /// When it was to be read.
+        due: Tick,
     },
     /// Download a job's outputs.
     Fetch(Box<FetchOrder>),

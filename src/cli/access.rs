@@ -1,0 +1,210 @@
+//! How commands reach batches: through the daemon while one runs on the state, and straight on the state
+//! while none does. Either way the answers are the same.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cli::arguments::Global;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::{service, wiring};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::control::answers::{self, AnswerError};
+use crate::control::client::{Client, ClientError};
+use crate::control::protocol::{BatchRequest, Explanation, NameRequest, Outcomes, Status};
+use crate::domain::ids::BatchName;
+use crate::engine::desk::Desk;
+use crate::store::Store;
+
+/// Name of the control socket in the state.
+const SOCKET: &str = "callsheet.sock";
+
+/// See the module's documentation.
+pub(super) enum Access {
+    /// No daemon runs.
+    Here(Desk),
+    /// One does.
+    There(Client),
+}
+
+/// Where the state lies.
+pub(super) fn state_dir(config: &Config) -> PathBuf {
+    config.paths.state.clone().unwrap_or_else(|| PathBuf::from(service::STATE))
+}
+
+/// Where the daemon of a state listens.
+pub(super) fn socket(config: &Config, state: &Path) -> PathBuf {
+    config.paths.socket.clone().unwrap_or_else(|| state.join(SOCKET))
+}
+
+/// The daemon that runs on a state, if one does.
+pub(super) async fn daemon(config: &Config, state: &Path) -> Result<Option<Client>, Failure> {
+    match Client::connect(&socket(config, state)).await {
+        Ok(client) => Ok(Some(client)),
+        Err(ClientError::NobodyThere { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Finds the daemon, or opens the state.
+pub(super) async fn open(global: &Global) -> Result<Access, Failure> {
+    let config = service::config(global)?;
+    let dir = state_dir(&config);
+    match daemon(&config, &dir).await? {
+        Some(client) => Ok(Access::There(client)),
+        None => {
+            let store = Arc::new(Store::open_existing(&dir)?);
+            Ok(Access::Here(Desk::alone(store, wiring::settings(&config), Clock::start())?))
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct OfBatch<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<&'a BatchName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'a str>,
+}
+
+/// Where lines of JSON go.
+type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
+
+impl Access {
+    pub(super) async fn status(&self, batch: Option<&BatchName>) -> Result<Status, Failure> {
+        match self {
+            Access::Here(desk) => Ok(answers::status(desk, batch).await?),
+            Access::There(client) => Ok(client.get("/v1/status", &OfBatch { batch, state: None }).await?),
+        }
+    }
+
+    /// The result of every job, one line each.
+    pub(super) async fn jobs(
+        &self,
+        batch: Option<&BatchName>,
+        state: Option<&str>,
+        sink: Sink<'_>,
+    ) -> Result<(), Failure> {
+        match self {
+            Access::Here(desk) => {
+                let batches = desk.batches(batch).map_err(AnswerError::from)?;
+                Ok(answers::jobs(desk.store(), &batches, state, sink)?)
+            }
+            Access::There(client) => Ok(client.lines("/v1/jobs", &OfBatch { batch, state }, sink).await?),
+        }
+    }
+
+    /// Every movement, one line each.
+    pub(super) async fn ledger(&self, batch: Option<&BatchName>, sink: Sink<'_>) -> Result<(), Failure> {
+        match self {
+            Access::Here(desk) => {
+                let batches = desk.batches(batch).map_err(AnswerError::from)?;
+                Ok(answers::ledger(desk.store(), &batches, sink)?)
+            }
+            Access::There(client) => {
+                Ok(client.lines("/v1/ledger", &OfBatch { batch, state: None }, sink).await?)
+            }
+        }
+    }
+
+    pub(super) async fn explain(&self, job: &str) -> Result<Explanation, Failure> {
+        match self {
+            Access::Here(desk) => Ok(answers::explain(desk, job).await?),
+            Access::There(client) => Ok(client.get("/v1/explain", &[("job", job)]).await?),
+        }
+    }
+
+    pub(super) async fn pause(&self, batch: Option<&BatchName>) -> Result<Outcomes, Failure> {
+        match self {
+            Access::Here(desk) => Ok(answers::pause(desk, batch).await?),
+            Access::There(client) => wish(client, "/v1/pause", &of(batch)).await,
+        }
+    }
+
+    pub(super) async fn resume(&self, batch: Option<&BatchName>) -> Result<Outcomes, Failure> {
+        match self {
+            Access::Here(desk) => Ok(answers::resume(desk, batch).await?),
+            Access::There(client) => wish(client, "/v1/resume", &of(batch)).await,
+        }
+    }
+
+    pub(super) async fn cancel(&self, name: &str) -> Result<Outcomes, Failure> {
+        match self {
+            Access::Here(desk) => Ok(answers::cancel(desk, name).await?),
+            Access::There(client) => wish(client, "/v1/cancel", &called(name)).await,
+        }
+    }
+
+    pub(super) async fn retry(&self, name: &str) -> Result<Outcomes, Failure> {
+        match self {
+            Access::Here(desk) => Ok(answers::retry(desk, name).await?),
+            Access::There(client) => wish(client, "/v1/retry", &called(name)).await,
+        }
+    }
+
+    /// Whether a daemon does what was wished at once, or the next run does.
+    pub(super) fn who_goes_on(&self) -> &'static str {
+        match self {
+            Access::Here(_) => "the next run",
+            Access::There(_) => "the daemon",
+        }
+    }
+}
+
+fn of(batch: Option<&BatchName>) -> BatchRequest {
+    BatchRequest { batch: batch.cloned() }
+}
+
+/// Names a batch or a job in a wish.
+pub(super) fn called(name: &str) -> NameRequest {
+    NameRequest { name: name.to_owned() }
+}
+
+async fn wish<T: DeserializeOwned>(client: &Client, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+    Ok(client.post(path, body).await?)
+}
+
+impl From<AnswerError> for Failure {
+    fn from(error: AnswerError) -> Failure {
+        match error {
+            AnswerError::Engine(error) => error.into(),
+            AnswerError::Reader(error) => match super::written(Err(error)) {
+                Err(failure) => failure,
+                // Whoever read has seen enough.
+                Ok(()) => Failure::quiet(),
+            },
+            AnswerError::Find(_) => {
+                let refusal = error.refusal();
+                let failure = Failure::new(Exit::Usage, refusal.message);
+                match refusal.hint {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                }
+            }
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        match error {
+            ClientError::Refused(refusal) => {
+                let failure = Failure::new(Exit::of_code(refusal.exit_code), refusal.message);
+                match refusal.hint {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                }
+            }
+            ClientError::Io(error) => AnswerError::Reader(error).into(),
+            ClientError::NobodyThere { .. } => Failure::new(Exit::Unreachable, error.to_string())
+                .hint("start it with callsheet daemon, or name its socket with --socket"),
+            ClientError::Broken { .. } => Failure::new(Exit::Unreachable, error.to_string())
+                .hint("who may speak to it is for its socket's group to say; see callsheet doctor"),
+        }
+    }
+}

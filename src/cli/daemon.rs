@@ -1,0 +1,76 @@
+//! `callsheet daemon`: the service.
+
+use std::sync::Arc;
+
+use crate::cli::access;
+use crate::cli::arguments::{DaemonCommand, Global};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::service::{self, Chosen};
+use crate::cli::wiring;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::daemon::{self, DaemonError, Parts};
+use crate::store::Store;
+
+pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit, Failure> {
+    let clock = Clock::start();
+    let config = service::config(global)?;
+    let mut chosen = if command.emulator {
+        service::emulated(&config, command.emulator_speed).await?
+    } else {
+        service::configured(&config)?
+    };
+    let emulator = chosen.emulator.take();
+    let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
+    let parts = parts(&config, &chosen)?;
+    let (global, is_emulated) = (global.clone(), command.emulator);
+    let reload = move || reread(&global, &chosen, is_emulated).map_err(|failure| failure.to_string());
+    daemon::run(store, parts, clock, Box::new(reload)).await?;
+    if let Some(emulator) = emulator {
+        emulator.stop().await;
+    }
+    Ok(Exit::Success)
+}
+
+/// Reads the configuration anew. What a running daemon cannot change is refused, and the old one stays.
+fn reread(global: &Global, present: &Chosen, is_emulated: bool) -> Result<Parts, Failure> {
+    let config = service::config(global)?;
+    if is_emulated {
+        return parts(&config, present);
+    }
+    let chosen = service::configured(&config)?;
+    let moved = [
+        (chosen.identity != present.identity, "service.base_url"),
+        (chosen.state != present.state, "paths.state"),
+        (chosen.output != present.output, "paths.output"),
+    ];
+    if let Some((_, key)) = moved.iter().find(|(is_moved, _)| *is_moved) {
+        let message = format!("{key} cannot change while the daemon runs; restart it");
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    parts(&config, &chosen)
+}
+
+fn parts(config: &Config, chosen: &Chosen) -> Result<Parts, Failure> {
+    Ok(Parts {
+        outside: wiring::outside(chosen, config)?,
+        settings: wiring::settings(config),
+        house: wiring::house(chosen, config)?,
+        socket: access::socket(config, &chosen.state),
+        control: config.control.clone(),
+        token: config.control_token()?,
+    })
+}
+
+impl From<DaemonError> for Failure {
+    fn from(error: DaemonError) -> Failure {
+        match error {
+            DaemonError::Store(error) => error.into(),
+            DaemonError::Engine(error) => error.into(),
+            DaemonError::Listen { .. } => Failure::new(Exit::Usage, error.to_string())
+                .hint("name a place for the socket with --socket; a path has at most 107 bytes"),
+            DaemonError::Folder { .. } => Failure::new(Exit::Disk, error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Where the log goes and how it looks. Logs go to stderr or to the journal; data alone goes to stdout.
+//!
+//! Logging begins before anything else, so the configuration is looked at twice: here for `[log]` alone,
+//! whatever else is in it, and by the command, which reports what is wrong with the file. Until it is
+//! mended, logs look as they would without one.
+
+mod lines;
+
+use std::io::{IsTerminal, Write, stderr};
+use std::path::Path;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use indicatif::ProgressBar;
+use rustix::fs::fstat;
+use tracing_journald::{Priority, PriorityMappings};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
+
+use self::lines::{Lines, Style};
+use crate::cli::arguments::Global;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::clock::Clock;
+use crate::config::{Config, LogConfig, LogFormat};
+
+/// What precedes the names of our fields in the journal: `CALLSHEET_BATCH`, `CALLSHEET_JOB`.
+const JOURNAL_PREFIX: &str = "CALLSHEET";
+/// What is said unless told otherwise by a command that somebody watches.
+const LEVEL: &str = "warn";
+/// What the daemon says unless told otherwise.
+const DAEMON_LEVEL: &str = "info";
+
+/// The filter in force, for changing it.
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+/// Live bars that lines must not run into.
+static BARS: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Begins logging, as flag, environment and file say.
+///
+/// # Errors
+/// When the journal is asked for and does not answer.
+pub(super) fn begin(global: &Global, is_daemon: bool) -> Result<(), Failure> {
+    // A file that cannot be read is reported by the command, if it needs one.
+    let config = Config::load(global.config.as_deref()).map(|config| config.log).unwrap_or_default();
+    let (filter, handle) = reload::Layer::new(filter(level(global, &config, is_daemon))?);
+    let _ = FILTER.set(handle);
+    let layer: Box<dyn Layer<_> + Send + Sync> = match destination(config.format, is_daemon) {
+        Destination::Journal => journal()?.boxed(),
+        Destination::Stderr(style) => Lines::new(style, Clock::start()).boxed(),
+    };
+    // Nothing else in the program begins logging.
+    let _ = tracing_subscriber::registry().with(filter).with(layer).try_init();
+    Ok(())
+}
+
+/// Says from now on what `config` says is to be said, under whatever flag or environment say.
+pub(super) fn follow(global: &Global, config: &LogConfig) {
+    let Some(level) = global.log_level.as_deref().or(config.level.as_deref()) else { return };
+    if let (Some(handle), Ok(filter)) = (FILTER.get(), EnvFilter::try_new(level)) {
+        // Fails only at the end of the process.
+        let _ = handle.reload(filter);
+    }
+}
+
+/// Lines are written beside these bars from now on, or with nothing beside them.
+pub(super) fn beside(bars: Option<ProgressBar>) {
+    *BARS.lock().unwrap_or_else(PoisonError::into_inner) = bars;
+}
+
+/// Writes a whole line to stderr.
+fn write(line: &str) {
+    let bars = BARS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    // There is nobody to tell when stderr is gone.
+    let write = || drop(stderr().lock().write_all(line.as_bytes()));
+    match bars {
+        Some(bars) => bars.suspend(write),
+        None => write(),
+    }
+}
+
+fn level<'a>(global: &'a Global, config: &'a LogConfig, is_daemon: bool) -> &'a str {
+    let usual = if is_daemon { DAEMON_LEVEL } else { LEVEL };
+    global.log_level.as_deref().or(config.level.as_deref()).unwrap_or(usual)
+}
+
+fn filter(level: &str) -> Result<EnvFilter, Failure> {
+    EnvFilter::try_new(level).map_err(|error| {
+        Failure::new(Exit::Usage, format!("{level:?} says nothing about what to log: {error}"))
+            .hint("--log-level and log.level take error, warn, info, debug, trace or off")
+    })
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Destination {
+    Journal,
+    Stderr(Style),
+}
+
+fn destination(format: LogFormat, is_daemon: bool) -> Destination {
+    match format {
+        LogFormat::Human => Destination::Stderr(human()),
+        LogFormat::Json => Destination::Stderr(Style::Json),
+        LogFormat::Journald => Destination::Journal,
+        LogFormat::Auto if !is_daemon || stderr().is_terminal() => Destination::Stderr(human()),
+        LogFormat::Auto if is_journal(std::env::var("JOURNAL_STREAM").ok().as_deref()) => {
+            Destination::Journal
+        }
+        LogFormat::Auto => Destination::Stderr(Style::Json),
+    }
+}
+
+fn human() -> Style {
+    Style::Human { colour: anstream::AutoStream::choice(&stderr()) != anstream::ColorChoice::Never }
+}
+
+/// Whether stderr is the stream that systemd connected to the journal, as `$JOURNAL_STREAM` names it by
+/// device and inode. The variable is inherited: a child whose stderr goes elsewhere has it, too.
+fn is_journal(stream: Option<&str>) -> bool {
+    let named = stream.and_then(|stream| stream.split_once(':'));
+    let Some((device, inode)) = named else { return false };
+    fstat(stderr()).is_ok_and(|stat| {
+        device.parse() == Ok(stat.st_dev) && inode.parse() == Ok(stat.st_ino) && journal().is_ok()
+    })
+}
+
+fn journal() -> Result<tracing_journald::Layer, Failure> {
+    let layer = tracing_journald::layer().map_err(|error| {
+        let socket = Path::new("/run/systemd/journal/socket").display();
+        Failure::new(
+            Exit::Usage,
+            format!("log.format is journald, and no journal answers at {socket}: {error}"),
+        )
+        .hint("log.format = \"auto\" takes the journal where there is one")
+    })?;
+    let priorities =
+        PriorityMappings { info: Priority::Informational, debug: Priority::Debug, ..PriorityMappings::new() };
+    Ok(layer
+        .with_field_prefix(Some(JOURNAL_PREFIX.to_owned()))
+        .with_syslog_identifier(String::from("callsheet"))
+        .with_priority_mappings(priorities))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_journal_is_known_by_its_device_and_inode() {
+        let stat = fstat(stderr()).unwrap();
+        assert!(!is_journal(None));
+        assert!(!is_journal(Some("nonsense")));
+        assert!(!is_journal(Some(&format!("{}:{}", stat.st_dev, stat.st_ino + 1))));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_taken() {
+        assert_eq!(destination(LogFormat::Json, false), Destination::Stderr(Style::Json));
+        assert_eq!(destination(LogFormat::Journald, false), Destination::Journal);
+        assert!(matches!(destination(LogFormat::Human, true), Destination::Stderr(Style::Human { .. })));
+        let watched = destination(LogFormat::Auto, false);
+        assert!(matches!(watched, Destination::Stderr(Style::Human { .. })), "a command stays readable");
+    }
+}

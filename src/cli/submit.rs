@@ -1,0 +1,142 @@
+//! `callsheet submit`: manifests for the running daemon.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anstream::eprintln;
+
+use crate::cli::access;
+use crate::cli::arguments::{Global, SubmitCommand, TermArguments};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::{service, summary};
+use crate::control::client::{Client, ClientError};
+use crate::control::protocol::{BatchState, BatchStatus, Health, Status, Submission};
+use crate::domain::admission::Parked;
+use crate::domain::ids::BatchName;
+use crate::intake::receipt::Receipt;
+
+/// Between two looks at how far it is.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+pub(super) async fn run(command: &SubmitCommand, global: &Global) -> Result<Exit, Failure> {
+    let config = service::config(global)?;
+    let state = access::state_dir(&config);
+    let Some(client) = access::daemon(&config, &state).await? else {
+        return Err(ClientError::NobodyThere { socket: access::socket(&config, &state) }.into());
+    };
+    submit(&client, &command.manifests, &command.terms, command.wait, global).await
+}
+
+/// Hands manifests to a daemon and, when asked to, follows them to the end.
+pub(super) async fn submit(
+    client: &Client,
+    manifests: &[PathBuf],
+    terms: &TermArguments,
+    wait: bool,
+    global: &Global,
+) -> Result<Exit, Failure> {
+    let mut receipts = Vec::with_capacity(manifests.len());
+    for path in manifests {
+        let mut receipt =
+            client.submit(path, &submission(path, terms)?).await.map_err(|error| named(path, error))?;
+        receipt.file.clone_from(path);
+        summary::receipt(&receipt);
+        receipts.push(receipt);
+    }
+    let batches: BTreeSet<BatchName> = receipts.iter().filter_map(|receipt| receipt.batch.clone()).collect();
+    let statuses = if wait { follow(client, &batches).await? } else { look(client, &batches).await? };
+    let health: Health = client.health().await?;
+    let exit = exit_of(&receipts, &statuses, wait);
+    if global.json {
+        summary::json(&receipts, &statuses, &health.output, exit.code());
+    } else if wait {
+        summary::files(&statuses, &health.output);
+        say_what_parks(&statuses);
+    }
+    Ok(exit)
+}
+
+fn submission(path: &Path, terms: &TermArguments) -> Result<Submission, Failure> {
+    let file = path.file_name().and_then(|name| name.to_str());
+    let file = file.ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("{} has no name that can be sent", path.display()))
+    })?;
+    Ok(Submission {
+        file: file.to_owned(),
+        batch: terms.batch.clone(),
+        budget: terms.budget,
+        max_credits: terms.max_credits,
+        strict: terms.strict,
+    })
+}
+
+/// A file that cannot be read is named.
+fn named(path: &Path, error: ClientError) -> Failure {
+    match error {
+        ClientError::Io(error) => {
+            Failure::new(Exit::Usage, format!("failed to read {}: {error}", path.display()))
+        }
+        error => error.into(),
+    }
+}
+
+async fn look(client: &Client, batches: &BTreeSet<BatchName>) -> Result<Vec<BatchStatus>, Failure> {
+    let status: Status = client.get("/v1/status", &()).await?;
+    Ok(status.batches.into_iter().filter(|batch| batches.contains(&batch.name)).collect())
+}
+
+/// Looks until every batch is done, or something that only its owner can lift keeps it.
+async fn follow(client: &Client, batches: &BTreeSet<BatchName>) -> Result<Vec<BatchStatus>, Failure> {
+    loop {
+        let statuses = look(client, batches).await?;
+        if statuses.iter().all(has_ended) {
+            return Ok(statuses);
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+fn has_ended(batch: &BatchStatus) -> bool {
+    let moves = ["submitting", "running", "fetching"].iter().any(|state| batch.in_state(state) > 0);
+    match batch.state {
+        BatchState::Done => true,
+        BatchState::Active => false,
+        BatchState::Paused | BatchState::Parked => !moves,
+    }
+}
+
+fn exit_of(receipts: &[Receipt], batches: &[BatchStatus], waited: bool) -> Exit {
+    let nothing = receipts.iter().all(|receipt| receipt.new == 0 && receipt.have == 0);
+    let count = |state: &str| batches.iter().map(|batch| batch.in_state(state)).sum::<u32>();
+    let parked = batches.iter().find_map(|batch| batch.parked_by);
+    match parked {
+        _ if nothing => Exit::Usage,
+        Some(parked) if waited => parked_exit(parked),
+        _ if receipts.iter().any(Receipt::has_problems) => Exit::Usage,
+        _ if !waited => Exit::Success,
+        _ if count("failed") + count("canceled") + count("expired") > 0 => Exit::SomeFailed,
+        _ if count("in_doubt") > 0 => Exit::Unfinished,
+        _ => Exit::Success,
+    }
+}
+
+/// What a command ends with when nothing of its own can lift what parks.
+pub(super) fn parked_exit(parked: Parked) -> Exit {
+    match parked {
+        Parked::Key => Exit::Unauthorised,
+        Parked::Disk => Exit::Disk,
+        Parked::Paused => Exit::Unfinished,
+        Parked::BatchBudget | Parked::DayBudget | Parked::TotalBudget | Parked::Keep | Parked::Credits => {
+            Exit::OutOfFunds
+        }
+    }
+}
+
+fn say_what_parks(batches: &[BatchStatus]) {
+    let parked: BTreeSet<Parked> = batches.iter().filter_map(|batch| batch.parked_by).collect();
+    for parked in parked {
+        eprintln!("parked: {}; the daemon then goes on by itself", parked.explain());
+    }
+}

@@ -1,0 +1,252 @@
+//! The answers, from a desk: the same whether a daemon gives them or a command finds them itself.
+
+use std::io;
+
+use crate::control::protocol::{BatchStatus, Explanation, LedgerEntry, Outcome, Outcomes, Refusal, Status};
+use crate::domain::ids::{BatchName, IdempotencyKey};
+use crate::domain::job::State;
+use crate::domain::retry::{self, Prospect};
+use crate::engine::EngineError;
+use crate::engine::conductor::Wish;
+use crate::engine::desk::{Desk, FindError, Named};
+use crate::engine::walk::Walk;
+use crate::output::landing::Landing;
+use crate::output::layout::Layout;
+use crate::output::results::ResultLine;
+use crate::store::{BatchRecord, JobRecord, Store, StoreError};
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    /// What was asked for is not there.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// The state refuses.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Whoever asked went away.
+    #[error("nobody reads the answer any more: {0}")]
+    Reader(#[from] io::Error),
+}
+
+impl From<StoreError> for AnswerError {
+    fn from(error: StoreError) -> AnswerError {
+        AnswerError::Engine(error.into())
+    }
+}
+
+impl AnswerError {
+    /// What to tell whoever asked.
+    pub fn refusal(&self) -> Refusal {
+        let (exit_code, hint) = match self {
+            AnswerError::Find(FindError::NoBatch { .. }) => (2, None),
+            AnswerError::Find(FindError::Nothing(_)) => {
+                (2, Some("callsheet jobs lists them; a job may be named BATCH/JOB"))
+            }
+            AnswerError::Find(FindError::Several { .. }) => {
+                (2, Some("name one as BATCH/JOB or by its identity"))
+            }
+            _ => (6, None),
+        };
+        Refusal { message: self.to_string(), hint: hint.map(str::to_owned), exit_code }
+    }
+}
+
+/// Every batch in numbers, or the one called so.
+///
+/// # Errors
+/// [`AnswerError`].
+pub async fn status(desk: &Desk, batch: Option<&BatchName>) -> Result<Status, AnswerError> {
+    let records = desk.batches(batch)?;
+    let overviews = desk.overview().await?;
+    let of = |record: &BatchRecord| {
+        let overview = overviews.iter().find(|overview| overview.name == record.name)?;
+        Some(BatchStatus::new(record, overview))
+    };
+    Ok(Status { batches: records.iter().filter_map(of).collect() })
+}
+
+/// Hands over the result of every job of the batches as one line of JSON, in manifest order, or of those
+/// in one state.
+///
+/// # Errors
+/// [`AnswerError`]; what `sink` refuses ends it.
+pub fn jobs(
+    store: &Store,
+    batches: &[BatchRecord],
+    state: Option<&str>,
+    sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), AnswerError> {
+    let mut line = Vec::new();
+    for batch in batches {
+        let mut walk = Walk::begin(store, batch)?;
+        while let Some((spec, record)) = walk.next_job()? {
+            if state.is_some_and(|state| state != record.job.state.name()) {
+                continue;
+            }
+            line.clear();
+            let result = ResultLine::new(&batch.name, &spec, &record.job);
+            serde_json::to_writer(&mut line, &result).map_err(io::Error::from)?;
+            line.push(b'\n');
+            sink(&line)?;
+        }
+    }
+    Ok(())
+}
+
+/// Hands over every movement of the batches as one line of JSON, job by job.
+///
+/// # Errors
+/// [`AnswerError`]; what `sink` refuses ends it.
+pub fn ledger(
+    store: &Store,
+    batches: &[BatchRecord],
+    sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), AnswerError> {
+    let mut text = Vec::new();
+    for batch in batches {
+        let mut walk = Walk::begin(store, batch)?;
+        while let Some((spec, record)) = walk.next_job()? {
+            let task_id = record.job.state.task().map(|task| task.0.clone()).unwrap_or_default();
+            for line in &record.job.history {
+                let Some(movement) = line.movement else { continue };
+                let entry = LedgerEntry {
+                    time: line.at.to_string(),
+                    batch: batch.name.clone(),
+                    job: spec.label.clone(),
+                    attempt: line.attempt.0,
+                    movement,
+                    task_id: task_id.clone(),
+                };
+                text.clear();
+                serde_json::to_writer(&mut text, &entry).map_err(io::Error::from)?;
+                text.push(b'\n');
+                sink(&text)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The whole story of a job.
+///
+/// # Errors
+/// [`AnswerError`].
+pub async fn explain(desk: &Desk, job: &str) -> Result<Explanation, AnswerError> {
+    match desk.named(job).await? {
+        Named::Batch(batch) => {
+            let text = format!("{} (a batch; callsheet jobs {} lists its jobs)", job, batch.name);
+            Err(FindError::Nothing(text).into())
+        }
+        Named::Job(batch, spec, record) => {
+            let key = IdempotencyKey::derive(spec.id, record.job.attempt);
+            let next = next(&batch, &record);
+            Ok(Explanation {
+                batch: batch.name,
+                idempotency_key: spec.order.kind.is_keyed().then(|| key.to_string()),
+                spec: *spec,
+                job: record.job,
+                next,
+            })
+        }
+    }
+}
+
+/// What the program does next for a job, and what a person can do.
+fn next(batch: &BatchRecord, record: &JobRecord) -> String {
+    let overdue = if record.job.overdue { " It is overdue, so it is read slowly." } else { "" };
+    match &record.job.state {
+        State::Queued if batch.paused.is_some() => {
+            format!("its batch is paused; callsheet resume {} lets it go on", batch.name)
+        }
+        State::Queued => "it is sent when a slot and the budgets allow".to_owned(),
+        State::Submitting { may_have_run: true, .. } => {
+            format!("the same request is sent again under the same key; it cannot be charged twice.{overdue}")
+        }
+        State::Submitting { .. } => "its request is on its way, or about to be".to_owned(),
+        State::Running { .. } => format!("its task is read until it ends.{overdue}"),
+        State::Fetching { urls, .. } if urls.is_empty() => "its task is read for fresh links".to_owned(),
+        State::Fetching { .. } => "its outputs are downloaded".to_owned(),
+        State::Succeeded { .. } => {
+            "nothing; callsheet download fetches its outputs again, free of charge".to_owned()
+        }
+        State::Failed { .. } if !record.job.books.charged.is_zero() => {
+            "it is paid for; callsheet download tries to fetch its outputs again, free of charge".to_owned()
+        }
+        State::Failed { fault, .. } if retry::prospect(&fault.code) == Prospect::Hopeless => {
+            "nothing: unchanged it would be refused again; change its row and run the manifest again"
+                .to_owned()
+        }
+        State::Failed { .. } => "nothing; callsheet retry makes another attempt, under a new key".to_owned(),
+        State::Canceled | State::Expired => "nothing; callsheet retry queues it again".to_owned(),
+        State::InDoubt { .. } => {
+            "nothing by itself: look at the account, whether it was charged; its credits stay counted"
+                .to_owned()
+        }
+    }
+}
+
+/// Pauses the batch called so, or all that are not done.
+///
+/// # Errors
+/// [`AnswerError`].
+pub async fn pause(desk: &Desk, batch: Option<&BatchName>) -> Result<Outcomes, AnswerError> {
+    for_each(desk, batch, Wish::Pause).await
+}
+
+/// Lifts the pause of the batch called so, or of all.
+///
+/// # Errors
+/// [`AnswerError`].
+pub async fn resume(desk: &Desk, batch: Option<&BatchName>) -> Result<Outcomes, AnswerError> {
+    for_each(desk, batch, Wish::Resume).await
+}
+
+async fn for_each(
+    desk: &Desk,
+    batch: Option<&BatchName>,
+    wish: fn(crate::domain::ids::BatchNo) -> Wish,
+) -> Result<Outcomes, AnswerError> {
+    let mut batches = Vec::new();
+    for record in desk.batches(batch)?.into_iter().filter(|record| batch.is_some() || !record.is_done()) {
+        let granted = desk.grant(wish(record.no)).await?;
+        batches.push(Outcome { batch: record.name, granted });
+    }
+    Ok(Outcomes { batches })
+}
+
+/// Drops what is not sent yet of a batch, or one job.
+///
+/// # Errors
+/// [`AnswerError`].
+pub async fn cancel(desk: &Desk, name: &str) -> Result<Outcomes, AnswerError> {
+    let named = desk.named(name).await?;
+    let batch = named.batch().name.clone();
+    let granted = desk.cancel(named).await?;
+    Ok(Outcomes { batches: vec![Outcome { batch, granted }] })
+}
+
+/// Queues failed, canceled and expired jobs again, under new keys.
+///
+/// # Errors
+/// [`AnswerError`].
+pub async fn retry(desk: &Desk, name: &str) -> Result<Outcomes, AnswerError> {
+    let named = desk.named(name).await?;
+    let granted = desk.retry(&named).await?;
+    Ok(Outcomes { batches: vec![Outcome { batch: named.batch().name.clone(), granted }] })
+}
+
+/// Takes up what is paid for and is not on disk as it was.
+///
+/// # Errors
+/// [`AnswerError`].
+pub async fn download(
+    desk: &Desk,
+    name: &str,
+    landing: Landing,
+    layout: Layout,
+) -> Result<Outcomes, AnswerError> {
+    let named = desk.named(name).await?;
+    let granted = desk.fetch_again(&named, landing, layout).await?;
+    Ok(Outcomes { batches: vec![Outcome { batch: named.batch().name.clone(), granted }] })
+}

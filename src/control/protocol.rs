@@ -1,0 +1,263 @@
+//! What is asked and answered. Fields may be added, not renamed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::domain::admission::Parked;
+use crate::domain::credits::Credits;
+use crate::domain::ids::BatchName;
+use crate::domain::job::{Job, JobSpec, OutputFile, State};
+use crate::domain::ledger::Movement;
+use crate::domain::task::Fault;
+use crate::domain::time::Timestamp;
+use crate::engine::conductor::{BatchOverview, Granted};
+use crate::intake::receipt::Receipt;
+use crate::store::BatchRecord;
+
+/// Media type of answers that are one object a line.
+pub const LINES: &str = "application/x-ndjson";
+
+/// Every batch in numbers: `GET /v1/status`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Oldest first.
+    pub batches: Vec<BatchStatus>,
+}
+
+/// A batch in numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchStatus {
+    /// Its name.
+    pub name: BatchName,
+    /// Whether it moves.
+    pub state: BatchState,
+    /// What keeps its queued jobs from being sent.
+    pub parked_by: Option<Parked>,
+    /// Accepted jobs.
+    pub jobs: u32,
+    /// Sum of the prices of all jobs.
+    pub planned_credits: u64,
+    /// The most it may spend.
+    pub budget_credits: u64,
+    /// Set aside at this moment.
+    pub held_credits: u64,
+    /// Charged and not given back.
+    pub charged_credits: u64,
+    /// Covered by a plan allowance.
+    pub waived_credits: u64,
+    /// Given back by the service.
+    pub refunded_credits: u64,
+    /// Jobs by state; states without jobs are left out.
+    #[serde(flatten)]
+    pub states: BTreeMap<String, u32>,
+}
+
+/// Whether a batch moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchState {
+    /// It moves.
+    Active,
+    /// Something that lifts by itself or by an owner's doing keeps it.
+    Parked,
+    /// Nothing more of it is sent until somebody resumes it.
+    Paused,
+    /// Every job has ended.
+    Done,
+}
+
+impl BatchState {
+    /// The name in everything shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            BatchState::Active => "active",
+            BatchState::Parked => "parked",
+            BatchState::Paused => "paused",
+            BatchState::Done => "done",
+        }
+    }
+}
+
+impl BatchStatus {
+    /// From what the engine shows and the state holds.
+    pub fn new(record: &BatchRecord, overview: &BatchOverview) -> BatchStatus {
+        let state = match (record.is_done(), overview.parked) {
+            (true, _) => BatchState::Done,
+            (false, _) if record.paused.is_some() => BatchState::Paused,
+            (false, Some(_)) => BatchState::Parked,
+            (false, None) => BatchState::Active,
+        };
+        BatchStatus {
+            name: record.name.clone(),
+            state,
+            parked_by: overview.parked.filter(|_| state != BatchState::Done),
+            jobs: overview.rows,
+            planned_credits: overview.planned.0,
+            budget_credits: record.budget().0,
+            held_credits: overview.totals.held.0,
+            charged_credits: overview.totals.spent.0,
+            waived_credits: overview.totals.waived.0,
+            refunded_credits: overview.totals.refunded.0,
+            states: overview.states.iter().map(|(state, n)| ((*state).to_owned(), *n)).collect(),
+        }
+    }
+
+    /// Jobs in a state, by its name.
+    pub fn in_state(&self, state: &str) -> u32 {
+        self.states.get(state).copied().unwrap_or_default()
+    }
+
+    /// `3 running, 5 succeeded`, in the order of a job's life.
+    pub fn states_in_words(&self) -> String {
+        let known = State::NAMES.iter().filter_map(|name| Some((name, self.states.get(*name)?)));
+        known.map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A line of `GET /v1/jobs`, and of `results.jsonl`, as far as a list of jobs needs it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct JobLine {
+    /// The job's label.
+    pub id: String,
+    /// Its batch.
+    pub batch: BatchName,
+    /// Its state.
+    pub state: String,
+    /// What is generated.
+    pub kind: String,
+    /// What it has cost.
+    pub charged_credits: Credits,
+    /// What went wrong.
+    pub error: Option<Fault>,
+    /// Its outputs.
+    #[serde(default)]
+    pub files: Vec<OutputFile>,
+    /// The pipeline's own columns.
+    #[serde(default)]
+    pub meta: Map<String, Value>,
+}
+
+/// The whole story of a job: `GET /v1/explain`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// Its batch.
+    pub batch: BatchName,
+    /// What is wanted.
+    pub spec: JobSpec,
+    /// What became of it.
+    pub job: Job,
+    /// The key of the present attempt; none where the endpoint honours none.
+    pub idempotency_key: Option<String>,
+    /// What comes next, in plain words.
+    pub next: String,
+}
+
+/// A line of `GET /v1/ledger`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerEntry {
+    /// When.
+    pub time: String,
+    /// Whose batch.
+    pub batch: BatchName,
+    /// Which job, by its label.
+    pub job: String,
+    /// Which attempt.
+    pub attempt: u32,
+    /// What moved.
+    pub movement: Movement,
+    /// The present task of the job.
+    pub task_id: String,
+}
+
+/// Names a batch; none means all of them. Body of `POST /v1/pause` and `/v1/resume`.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchRequest {
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchName>,
+}
+
+/// Names a batch or a job. Body of `POST /v1/cancel`, `/v1/retry` and `/v1/download`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NameRequest {
+    /// A batch's name, a job's label, `BATCH/LABEL`, or the beginning of a job's identity.
+    pub name: String,
+}
+
+/// What came of a wish, batch by batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The batch.
+    pub batch: BatchName,
+    /// What came of it.
+    #[serde(flatten)]
+    pub granted: Granted,
+}
+
+/// What came of a wish.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcomes {
+    /// Batch by batch.
+    pub batches: Vec<Outcome>,
+}
+
+/// The terms of a manifest that is handed in: query of `POST /v1/manifests`, whose body is the manifest.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Submission {
+    /// File name: tells the format, and the batch's name where nothing else does.
+    pub file: String,
+    /// Name of the batch, over what the manifest says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchName>,
+    /// The most the batch may spend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<u64>,
+    /// The most one job may cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_credits: Option<u64>,
+    /// One bad row refuses the whole manifest.
+    #[serde(default)]
+    pub strict: bool,
+}
+
+/// What became of a manifest that was handed in.
+pub type Submitted = Receipt;
+
+/// Whom one speaks to: `GET /v1/health`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Version of the program.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Since when it works.
+    pub since: Timestamp,
+    /// The service it works with.
+    pub service: String,
+    /// The output folder.
+    pub output: std::path::PathBuf,
+}
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What is wrong.
+    pub message: String,
+    /// What to do next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// What a command ends with because of it.
+    pub exit_code: u8,
+}
+
+/// Body of every answer with a status of 400 and above.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Why.
+    pub error: Refusal,
+}

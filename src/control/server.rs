@@ -1,0 +1,500 @@
+//! The server: routes, and the two places where it listens.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, Query, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use futures_util::StreamExt;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::mpsc;
+
+use crate::control::answers::{self, AnswerError};
+use crate::control::connections::{self, Places};
+use crate::control::protocol::{
+    BatchRequest, Health, LINES, NameRequest, Refusal, Refused, Submission, Submitted,
+};
+use crate::domain::credits::Credits;
+use crate::domain::ids::BatchName;
+use crate::domain::job;
+use crate::domain::manifest::row::Policy;
+use crate::engine::desk::Desk;
+use crate::intake::IntakeError;
+use crate::intake::catalogs::CatalogError;
+use crate::intake::reception::{self, Manner, Reception, ReceptionError};
+use crate::metrics::{CONTENT_TYPE, Metrics};
+use crate::output::landing::Landing;
+use crate::output::layout::Layout;
+
+/// Largest body of a wish, in bytes.
+const WISH_MAX: usize = 64 * 1024;
+/// Largest manifest that may be handed in, in bytes.
+const MANIFEST_MAX: u64 = 4 << 30;
+/// How long a client may leave an answer unread.
+const READ_PATIENCE: Duration = Duration::from_secs(60);
+/// Pieces of an answer of many lines.
+const PIECE_BYTES: usize = 32 * 1024;
+
+/// What the server answers from.
+#[derive(Debug)]
+pub struct Office {
+    /// Questions and wishes.
+    pub desk: Desk,
+    /// Manifests.
+    pub reception: Reception,
+    /// Whom one speaks to.
+    pub health: Health,
+    /// Where outputs lie.
+    pub landing: Landing,
+    /// Layout of batches that have none of their own.
+    pub layout: Layout,
+    /// Fires a schedule by its name, and says what came of it.
+    pub schedules: mpsc::Sender<FireRequest>,
+    /// The metrics, as Prometheus reads them.
+    pub metrics: Metrics,
+}
+
+/// A schedule is to be fired out of turn.
+#[derive(Debug)]
+pub struct FireRequest {
+    /// Its name.
+    pub name: String,
+    /// Where what came of it goes.
+    pub reply: tokio::sync::oneshot::Sender<Result<Submitted, Refusal>>,
+}
+
+type Shared = State<Arc<Office>>;
+
+/// Every route.
+pub fn router(office: Arc<Office>) -> Router {
+    Router::new()
+        .route("/v1/health", get(health))
+        .route("/v1/status", get(status))
+        .route("/v1/jobs", get(jobs))
+        .route("/v1/explain", get(explain))
+        .route("/v1/ledger", get(ledger))
+        .route("/v1/pause", post(pause))
+        .route("/v1/resume", post(resume))
+        .route("/v1/cancel", post(cancel))
+        .route("/v1/retry", post(retry))
+        .route("/v1/download", post(download))
+        .route("/v1/manifests", post(submit))
+        .route("/v1/schedules/{name}/run", post(fire))
+        .route("/metrics", get(metrics))
+        .fallback(nothing_here)
+        .with_state(office)
+}
+
+/// Why a request is not answered as asked.
+#[derive(Debug)]
+struct No(StatusCode, Refusal);
+
+impl No {
+    fn usage(message: impl Into<String>) -> No {
+        No(StatusCode::BAD_REQUEST, Refusal { message: message.into(), hint: None, exit_code: 2 })
+    }
+}
+
+impl IntoResponse for No {
+    fn into_response(self) -> Response {
+        (self.0, Json(Refused { error: self.1 })).into_response()
+    }
+}
+
+impl From<AnswerError> for No {
+    fn from(error: AnswerError) -> No {
+        let status = match error {
+            AnswerError::Find(_) => StatusCode::NOT_FOUND,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        No(status, error.refusal())
+    }
+}
+
+/// A wish: JSON, however it is labelled, and small. An empty body asks for nothing in particular.
+struct Wished<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Wished<T> {
+    type Rejection = No;
+
+    async fn from_request(request: Request, _: &S) -> Result<Wished<T>, No> {
+        let body = axum::body::to_bytes(request.into_body(), WISH_MAX);
+        let body = tokio::time::timeout(READ_PATIENCE, body).await;
+        let body: Bytes = body.map_err(|_| No::usage("the request's body never came"))?.map_err(|_| {
+            No::usage(format!("the request's body cannot be read, or has more than {WISH_MAX} bytes"))
+        })?;
+        let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
+        serde_json::from_slice(text)
+            .map(Wished)
+            .map_err(|error| No::usage(format!("the request's body: {error}")))
+    }
+}
+
+/// The part of an address after `?`.
+struct Asked<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for Asked<T> {
+    type Rejection = No;
+
+    async fn from_request_parts(parts: &mut axum::http::request::Parts, _: &S) -> Result<Asked<T>, No> {
+        let Query(asked) = Query::try_from_uri(&parts.uri).map_err(|error| No::usage(error.body_text()))?;
+        Ok(Asked(asked))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfBatch {
+    batch: Option<BatchName>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfJobs {
+    batch: Option<BatchName>,
+    state: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfJob {
+    job: String,
+}
+
+async fn nothing_here(request: Request) -> No {
+    let message = format!("there is no {} {}", request.method(), request.uri().path());
+    No(StatusCode::NOT_FOUND, Refusal { message, hint: Some("see docs/control.md".to_owned()), exit_code: 2 })
+}
+
+async fn health(State(office): Shared) -> Json<Health> {
+    Json(office.health.clone())
+}
+
+async fn metrics(State(office): Shared) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], office.metrics.render())
+}
+
+async fn status(State(office): Shared, Asked(asked): Asked<OfBatch>) -> Result<Response, No> {
+    Ok(Json(answers::status(&office.desk, asked.batch.as_ref()).await?).into_response())
+}
+
+async fn explain(State(office): Shared, Asked(asked): Asked<OfJob>) -> Result<Response, No> {
+    Ok(Json(answers::explain(&office.desk, &asked.job).await?).into_response())
+}
+
+async fn jobs(State(office): Shared, Asked(asked): Asked<OfJobs>) -> Result<Response, No> {
+    if let Some(state) = asked.state.as_deref().filter(|state| !job::State::NAMES.contains(state)) {
+        let known = job::State::NAMES.join(", ");
+        return Err(No::usage(format!("state: found {state:?}, expected one of {known}")));
+    }
+    let batches = office.desk.batches(asked.batch.as_ref()).map_err(AnswerError::from)?;
+    let store = office.desk.store().clone();
+    Ok(lines(move |sink| answers::jobs(&store, &batches, asked.state.as_deref(), sink)))
+}
+
+async fn ledger(State(office): Shared, Asked(asked): Asked<OfBatch>) -> Result<Response, No> {
+    let batches = office.desk.batches(asked.batch.as_ref()).map_err(AnswerError::from)?;
+    let store = office.desk.store().clone();
+    Ok(lines(move |sink| answers::ledger(&store, &batches, sink)))
+}
+
+/// Where lines go.
+type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
+
+/// An answer of as many lines as there are, made as fast as it is read. What goes wrong half-way cuts the
+/// answer off, so that no client takes it for whole.
+fn lines(make: impl FnOnce(Sink<'_>) -> Result<(), AnswerError> + Send + 'static) -> Response {
+    let (sender, receiver) = mpsc::channel::<io::Result<Bytes>>(2);
+    tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Handle::current();
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        let send = |piece: io::Result<Bytes>| {
+            let sent = runtime.block_on(sender.send_timeout(piece, READ_PATIENCE));
+            sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+        };
+        let made = make(&mut |line| {
+            piece.extend_from_slice(line);
+            if piece.len() < PIECE_BYTES {
+                return Ok(());
+            }
+            send(Ok(std::mem::take(&mut piece).into()))
+        });
+        let last = made.map(|()| piece.into()).map_err(io::Error::other);
+        if let Err(error) = &last {
+            tracing::debug!(%error, "an answer was cut off");
+        }
+        // Whoever asked may have gone away.
+        let _ = send(last);
+    });
+    let stream = futures_util::stream::unfold(receiver, |mut receiver| async {
+        let piece = receiver.recv().await?;
+        Some((piece, receiver))
+    });
+    ([(header::CONTENT_TYPE, LINES)], Body::from_stream(stream)).into_response()
+}
+
+async fn pause(State(office): Shared, Wished(wish): Wished<BatchRequest>) -> Result<Response, No> {
+    Ok(Json(answers::pause(&office.desk, wish.batch.as_ref()).await?).into_response())
+}
+
+async fn resume(State(office): Shared, Wished(wish): Wished<BatchRequest>) -> Result<Response, No> {
+    Ok(Json(answers::resume(&office.desk, wish.batch.as_ref()).await?).into_response())
+}
+
+async fn cancel(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {
+    Ok(Json(answers::cancel(&office.desk, &wish.name).await?).into_response())
+}
+
+async fn retry(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {
+    Ok(Json(answers::retry(&office.desk, &wish.name).await?).into_response())
+}
+
+async fn download(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {
+    let (landing, layout) = (office.landing.clone(), office.layout.clone());
+    Ok(Json(answers::download(&office.desk, &wish.name, landing, layout).await?).into_response())
+}
+
+async fn fire(
+    State(office): Shared,
+    axum::extract::Path(name): axum::extract::Path<String>,
+) -> Result<Response, No> {
+    let (reply, answer) = tokio::sync::oneshot::channel();
+    let gone = || {
+        let message = "the daemon is stopping".to_owned();
+        No(StatusCode::SERVICE_UNAVAILABLE, Refusal { message, hint: None, exit_code: 7 })
+    };
+    office.schedules.send(FireRequest { name, reply }).await.map_err(|_| gone())?;
+    match answer.await.map_err(|_| gone())? {
+        Ok(receipt) => Ok(Json(receipt).into_response()),
+        Err(refusal) => Err(No(StatusCode::CONFLICT, refusal)),
+    }
+}
+
+async fn submit(
+    State(office): Shared,
+    Asked(submission): Asked<Submission>,
+    body: Body,
+) -> Result<Response, No> {
+    let name = Path::new(&submission.file);
+    if name.file_name().is_none_or(|file| file != name.as_os_str()) || submission.file.len() > 255 {
+        return Err(No::usage(format!(
+            "file: found {:?}, expected a file's name without folders",
+            submission.file
+        )));
+    }
+    let disk = |error: io::Error| {
+        let message = format!("failed to keep the manifest: {error}");
+        No(StatusCode::INSUFFICIENT_STORAGE, Refusal { message, hint: None, exit_code: 6 })
+    };
+    let folder = reception::incoming(office.desk.store().dir()).map_err(disk)?;
+    let path = folder.path().join(name);
+    receive(body, &path).await?;
+    let manner = Manner {
+        batch: submission.batch,
+        policy: Policy {
+            budget: submission.budget.map(Credits),
+            strict: submission.strict.then_some(true),
+            ..Policy::default()
+        },
+        default_policy: Policy::default(),
+        max_credits: submission.max_credits.map(Credits),
+    };
+    let mut receipt = office.reception.accept(&path, manner).await.map_err(|error| not_accepted(&error))?;
+    receipt.file = PathBuf::from(submission.file);
+    Ok(Json::<Submitted>(receipt).into_response())
+}
+
+/// Why a manifest was not taken in.
+pub fn refusal_of(error: &ReceptionError) -> Refusal {
+    let exit_code = match error {
+        ReceptionError::Intake(IntakeError::Store(error)) if error.is_disk() => 6,
+        ReceptionError::Intake(_) => 2,
+        ReceptionError::Catalog(CatalogError::Store(_)) => 6,
+        ReceptionError::Catalog(_) => 5,
+        ReceptionError::Gone(_) => 7,
+    };
+    Refusal { message: error.to_string(), hint: None, exit_code }
+}
+
+fn not_accepted(error: &ReceptionError) -> No {
+    let refusal = refusal_of(error);
+    let status = match refusal.exit_code {
+        2 => StatusCode::UNPROCESSABLE_ENTITY,
+        5 => StatusCode::BAD_GATEWAY,
+        6 => StatusCode::INSUFFICIENT_STORAGE,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    No(status, refusal)
+}
+
+/// Writes a manifest as it comes in.
+async fn receive(body: Body, path: &Path) -> Result<(), No> {
+    let broken = |error: io::Error| {
+        let message = format!("failed to keep the manifest: {error}");
+        No(StatusCode::INSUFFICIENT_STORAGE, Refusal { message, hint: None, exit_code: 6 })
+    };
+    let mut file = tokio::fs::File::create(path).await.map_err(broken)?;
+    let mut stream = body.into_data_stream();
+    let mut bytes = 0;
+    loop {
+        let piece = tokio::time::timeout(READ_PATIENCE, stream.next()).await;
+        let piece = match piece {
+            Err(_) => return Err(No::usage("the manifest stopped coming")),
+            Ok(None) => break,
+            Ok(Some(Err(error))) => return Err(No::usage(format!("the manifest broke off: {error}"))),
+            Ok(Some(Ok(piece))) => piece,
+        };
+        bytes += piece.len() as u64;
+        if bytes > MANIFEST_MAX {
+            return Err(No::usage(format!("the manifest has more than {MANIFEST_MAX} bytes")));
+        }
+        file.write_all(&piece).await.map_err(broken)?;
+    }
+    file.flush().await.map_err(broken)
+}
+
+/// Listens on a Unix socket that its owner and its group may speak to. One that an earlier process left
+/// is taken over: whoever calls holds the state's lock, so nobody listens there any more.
+///
+/// # Errors
+/// When the address cannot be bound, or something else lies there.
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => std::fs::remove_file(path)?,
+        Ok(_) => {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "something that is no socket lies there",
+            ));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+    Ok(listener)
+}
+
+/// Serves the Unix socket for ever. Who may connect is for the file's mode to say; who asks is logged.
+pub async fn serve_socket(listener: UnixListener, router: Router) {
+    let places = Places::new();
+    while let Some(place) = places.take().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let Ok(peer) = stream.peer_cred() else { continue };
+                let who = Who { uid: Some(peer.uid()), pid: peer.pid() };
+                let router = router.clone().layer(middleware::from_fn_with_state(who, name_who_asks));
+                connections::serve(stream, router, place);
+            }
+            Err(error) => give_way(&error).await,
+        }
+    }
+}
+
+/// Serves TCP for ever. With a token nothing is answered without it; without one only programs on this
+/// machine that are no browser are.
+pub async fn serve_tcp(listener: TcpListener, router: Router, token: Option<SecretString>) {
+    let places = Places::new();
+    let guard = Arc::new(Guard { token });
+    while let Some(place) = places.take().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let who = Who { uid: None, pid: None };
+                let router = router
+                    .clone()
+                    .layer(middleware::from_fn_with_state(who, name_who_asks))
+                    .layer(middleware::from_fn_with_state(guard.clone(), let_in));
+                connections::serve(stream, router, place);
+            }
+            Err(error) => give_way(&error).await,
+        }
+    }
+}
+
+/// Out of descriptors, say: nothing is gained by asking again at once.
+async fn give_way(error: &io::Error) {
+    tracing::warn!(%error, "a control connection cannot be accepted");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+}
+
+/// Binds the TCP address. One that other machines reach needs a token.
+///
+/// # Errors
+/// When the address cannot be bound, or must not be.
+pub async fn listen_tcp(address: SocketAddr, token: Option<&SecretString>) -> io::Result<TcpListener> {
+    if token.is_none() && !address.ip().is_loopback() {
+        let message = "it can be reached from other machines, and there is no token";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    TcpListener::bind(address).await
+}
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy)]
+struct Who {
+    uid: Option<u32>,
+    pid: Option<i32>,
+}
+
+async fn name_who_asks(State(who): State<Who>, request: Request, next: Next) -> Response {
+    if request.method() != axum::http::Method::GET {
+        tracing::info!(uid = ?who.uid, pid = ?who.pid, path = request.uri().path(), "control request");
+    }
+    next.run(request).await
+}
+
+struct Guard {
+    token: Option<SecretString>,
+}
+
+async fn let_in(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let refuse = |message: &str| {
+        let refusal = Refusal { message: message.to_owned(), hint: None, exit_code: 3 };
+        No(StatusCode::UNAUTHORIZED, refusal).into_response()
+    };
+    let headers = request.headers();
+    let text = |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
+    match &guard.token {
+        Some(token) => {
+            let given = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+            if !given.is_some_and(|given| is_same(given, token.expose_secret())) {
+                return refuse("a bearer token is asked for, and none or another was given");
+            }
+        }
+        // A page in a browser on this machine must not command the daemon.
+        None if headers.contains_key(header::ORIGIN) || !text(header::HOST).is_some_and(is_loopback) => {
+            return refuse("only programs on this machine are answered without a token");
+        }
+        None => {}
+    }
+    next.run(request).await
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => host.split(':').next(),
+    };
+    let name = name.unwrap_or_default();
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Compares in a time that says nothing about where two texts differ.
+fn is_same(a: &str, b: &str) -> bool {
+    use sha2::{Digest, Sha256};
+    let (a, b) = (Sha256::digest(a.as_bytes()), Sha256::digest(b.as_bytes()));
+    a.iter().zip(b.iter()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}

@@ -1,0 +1,161 @@
+//! The service: one engine that never stands still, and everything that feeds it.
+//!
+//! Order of a start: the state is taken up, the socket listens, what is done and was not announced is
+//! announced, inboxes and schedules are watched, and only then systemd is told that the service is ready.
+//! Order of a stop: nothing new is taken in or sent, what is in the air comes down, the socket goes away.
+
+mod announcer;
+mod notice;
+mod signals;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use tokio::sync::{mpsc, watch};
+
+use crate::clock::Clock;
+use crate::config::ControlConfig;
+use crate::control::protocol::{Health, Refusal};
+use crate::control::server::{self, FireRequest, Office};
+use crate::daemon::announcer::Announcer;
+use crate::daemon::notice::Notice;
+use crate::engine::conductor::Settings;
+use crate::engine::desk::Desk;
+use crate::engine::{Engine, EngineError, Outside, Stop, Until};
+use crate::intake::reception::{self, House, Reception};
+use crate::output::landing::Landing;
+use crate::store::{Store, StoreError};
+
+/// Everything that the configuration decides.
+#[derive(Debug)]
+pub struct Parts {
+    /// The service, the output folder and rates.
+    pub outside: Outside,
+    /// Limits, budgets, waits and deadlines.
+    pub settings: Settings,
+    /// What holds for every manifest.
+    pub house: House,
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// TCP, where it is asked for.
+    pub control: ControlConfig,
+    /// The token that TCP asks for.
+    pub token: Option<SecretString>,
+}
+
+/// Reads the configuration anew.
+pub type Reload = Box<dyn Fn() -> Result<Parts, String> + Send + Sync>;
+
+/// The daemon cannot begin, or cannot go on. State is safe; a restart resumes.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The state refuses.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The engine cannot go on.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// It cannot listen.
+    #[error("failed to listen on {at}: {source}")]
+    Listen {
+        /// Where.
+        at: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A folder of the state cannot be used.
+    #[error("failed to use {}: {source}", .path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// [`DaemonError`].
+pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) -> Result<(), DaemonError> {
+    let mut notice = Notice::begin(clock);
+    let incoming = store.dir().to_owned();
+    reception::sweep_incoming(&incoming)
+        .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
+    let Parts { outside, settings, house, socket, control, token } = parts;
+    let (landing, layout) = (outside.landing.clone(), outside.layout.clone());
+    let (identity, metrics) = (house.identity.clone(), outside.metrics.clone());
+    let mut engine = Engine::new(store.clone(), outside, settings, clock, None)?;
+    let handle = engine.handle();
+    let reception = Reception::new(store.clone(), handle.clone(), clock, house);
+    let (fire, fires) = mpsc::channel(8);
+    let health = Health {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        since: clock.now().wall,
+        service: identity,
+        output: landing.root().to_owned(),
+    };
+    let desk = Desk::beside(store.clone(), handle.clone());
+    let office = Office {
+        desk,
+        reception: reception.clone(),
+        health,
+        landing: landing.clone(),
+        layout,
+        schedules: fire,
+        metrics,
+    };
+    listen(&socket, &control, token, Arc::new(office)).await?;
+    tokio::spawn(refuse_fires(fires));
+
+    let announcer = Announcer::begin(store.clone(), handle.clone(), landing);
+    for batch in engine.conductor().batches().filter(|batch| batch.is_done() && !batch.announced) {
+        announcer.announce(batch.no);
+    }
+    let (stop_sender, stop) = watch::channel(Stop::No);
+    tokio::spawn(signals::watch(stop_sender, signals::Reloader { reload, handle, reception }));
+    tracing::info!(socket = %socket.display(), "ready");
+    notice.ready();
+    let stopping = stop.clone();
+    let outcome = engine
+        .run(Until::Stopped, stop, |glance| {
+            announcer.observe(glance);
+            notice.observe(glance, *stopping.borrow() == Stop::Soon);
+        })
+        .await;
+    notice.stopping();
+    // Gone with the process anyway; a name that nobody listens behind only confuses.
+    let _ = std::fs::remove_file(&socket);
+    outcome?;
+    Ok(())
+}
+
+async fn listen(
+    socket: &std::path::Path,
+    control: &ControlConfig,
+    token: Option<SecretString>,
+    office: Arc<Office>,
+) -> Result<(), DaemonError> {
+    let router = server::router(office);
+    let listener = server::listen(socket)
+        .map_err(|source| DaemonError::Listen { at: socket.display().to_string(), source })?;
+    tokio::spawn(server::serve_socket(listener, router.clone()));
+    if let Some(address) = control.http {
+        let listener = server::listen_tcp(address, token.as_ref())
+            .await
+            .map_err(|source| DaemonError::Listen { at: address.to_string(), source })?;
+        tokio::spawn(server::serve_tcp(listener, router, token));
+    }
+    Ok(())
+}
+
+/// There are no schedules to fire.
+async fn refuse_fires(mut fires: mpsc::Receiver<FireRequest>) {
+    while let Some(FireRequest { name, reply }) = fires.recv().await {
+        let message = format!("no schedule is called {name}; there is none");
+        // Whoever asked may have gone away.
+        let _ = reply.send(Err(Refusal { message, hint: None, exit_code: 2 }));
+    }
+}

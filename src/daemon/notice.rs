@@ -1,0 +1,127 @@
+//! What systemd is told: ready, alive, how it goes, stopping. Without systemd nobody listens, and nothing
+//! is said.
+
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tokio::task::JoinHandle;
+
+use crate::clock::Clock;
+use crate::domain::time::{Millis, Tick};
+use crate::engine::Glance;
+
+/// Between two lines about how it goes.
+const STATUS_INTERVAL: Millis = Millis::from_secs(2);
+/// While it takes long to begin or to end, systemd is asked for so much more time.
+const EXTENSION: Duration = Duration::from_secs(20);
+
+/// Speaks to systemd.
+#[derive(Debug)]
+pub(super) struct Notice {
+    clock: Clock,
+    /// How often it must be heard of.
+    watchdog: Option<Millis>,
+    pinged: Tick,
+    said: Tick,
+    text: String,
+    /// Asks for more time, while something takes long.
+    patience: Option<JoinHandle<()>>,
+}
+
+impl Notice {
+    /// The state is being taken up.
+    pub(super) fn begin(clock: Clock) -> Notice {
+        let watchdog = sd_notify::watchdog_enabled();
+        // Twice in the time there is.
+        let watchdog = watchdog.and_then(|span| u64::try_from(span.as_millis() / 2).ok()).map(Millis);
+        let now = clock.now().tick;
+        say(&[NotifyState::Status("taking the state up")]);
+        let patience = Some(tokio::spawn(ask_for_time()));
+        Notice { clock, watchdog, pinged: now, said: now, text: String::new(), patience }
+    }
+
+    /// Everything is taken up, and it listens.
+    pub(super) fn ready(&mut self) {
+        if let Some(patience) = self.patience.take() {
+            patience.abort();
+        }
+        say(&[NotifyState::Ready, NotifyState::Status("ready")]);
+    }
+
+    /// Sees a turn of the engine: whoever sees turns is alive, and only then says so.
+    pub(super) fn observe(&mut self, glance: &Glance<'_>, is_stopping: bool) {
+        let now = self.clock.now().tick;
+        if self.watchdog.is_some_and(|interval| now.since(self.pinged) >= interval) {
+            self.pinged = now;
+            say(&[NotifyState::Watchdog]);
+        }
+        if is_stopping && self.patience.is_none() {
+            say(&[
+                NotifyState::Stopping,
+                NotifyState::Status("stopping: what is in the air is finished first"),
+            ]);
+            self.patience = Some(tokio::spawn(ask_for_time()));
+        }
+        if now.since(self.said) >= STATUS_INTERVAL && !is_stopping {
+            self.said = now;
+            let text = in_words(glance);
+            if text != self.text {
+                say(&[NotifyState::Status(&text)]);
+                self.text = text;
+            }
+        }
+    }
+
+    /// Nothing is in the air any more.
+    pub(super) fn stopping(&self) {
+        say(&[NotifyState::Stopping, NotifyState::Status("stopped")]);
+    }
+}
+
+/// The configuration is being read anew.
+pub(super) fn reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => say(&[NotifyState::Reloading, now]),
+        Err(_) => say(&[NotifyState::Reloading]),
+    }
+}
+
+/// It has been.
+pub(super) fn reloaded() {
+    say(&[NotifyState::Ready]);
+}
+
+async fn ask_for_time() {
+    let span = u32::try_from(EXTENSION.as_micros()).unwrap_or(u32::MAX);
+    loop {
+        say(&[NotifyState::ExtendTimeoutUsec(span)]);
+        tokio::time::sleep(EXTENSION / 2).await;
+    }
+}
+
+fn say(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::debug!(%error, "systemd cannot be told");
+    }
+}
+
+/// `2 batches at work: 14 in flight, 320 queued; 1 parked (day_budget); 4210 credits spent`
+fn in_words(glance: &Glance<'_>) -> String {
+    let batches = glance.conductor.overview();
+    let count = |wanted: &[&str]| -> u32 {
+        let states = batches.iter().flat_map(|batch| &batch.states);
+        states.filter(|(state, _)| wanted.contains(state)).map(|(_, n)| n).sum()
+    };
+    let (in_flight, queued) = (count(&["submitting", "running", "fetching"]), count(&["queued"]));
+    let spent: u64 = batches.iter().map(|batch| batch.totals.spent.0).sum();
+    let parked = batches.iter().filter(|batch| batch.parked.is_some());
+    let parked: std::collections::BTreeSet<&str> = parked.filter_map(|b| Some(b.parked?.name())).collect();
+    let parked = match parked.len() {
+        0 => String::new(),
+        _ => format!("; parked by {}", parked.into_iter().collect::<Vec<_>>().join(", ")),
+    };
+    match in_flight + queued {
+        0 => format!("idle; {spent} credits spent"),
+        _ => format!("{in_flight} in flight, {queued} queued{parked}; {spent} credits spent"),
+    }
+}

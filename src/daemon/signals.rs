@@ -1,0 +1,57 @@
+//! Signals: SIGTERM and SIGINT stop, SIGHUP reads the configuration anew.
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::daemon::{Reload, notice};
+use crate::engine::{Handle, Stop};
+use crate::intake::reception::Reception;
+
+/// What a new configuration is given to.
+pub(super) struct Reloader {
+    pub(super) reload: Reload,
+    pub(super) handle: Handle,
+    pub(super) reception: Reception,
+}
+
+/// Waits for signals for as long as the process lives.
+pub(super) async fn watch(stop: watch::Sender<Stop>, reloader: Reloader) {
+    let signals =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
+        // Without handlers the signals keep their usual effect, which is as safe.
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {
+                reloader.reload().await;
+                continue;
+            }
+        }
+        tracing::info!("stopping: what is in the air is finished first");
+        // The engine may have ended meanwhile.
+        let _ = stop.send(Stop::Soon);
+    }
+}
+
+impl Reloader {
+    async fn reload(&self) {
+        notice::reloading();
+        match (self.reload)() {
+            Ok(parts) => {
+                self.reception.reload(parts.house).await;
+                match self.handle.reload(parts.settings, parts.outside).await {
+                    Ok(()) => tracing::info!("the configuration was read anew"),
+                    Err(error) => tracing::warn!(%error, "the configuration was not taken over"),
+                }
+            }
+            Err(error) => {
+                tracing::error!(error, "the new configuration is not used; the old one stays in force");
+            }
+        }
+        notice::reloaded();
+    }
+}

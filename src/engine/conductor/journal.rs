@@ -1,0 +1,235 @@
+//! What the log is told of jobs and batches.
+//!
+//! Every line about a job has `batch`, `job` (its label), `attempt` and, where there is one, `task`. What a
+//! person who is paged would want to see is `info`; what may need that person is `warn`; the rest is
+//! `debug`.
+
+use crate::domain::admission::Parked;
+use crate::domain::ids::{Attempt, BatchName, TaskId};
+use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::lifecycle::IllegalEvent;
+use crate::domain::task::Fault;
+use crate::domain::time::{Millis, Tick};
+use crate::engine::conductor::Desk;
+use crate::store::BatchRecord;
+
+/// Answers that may be missed in a row before that is called an outage, however fast they come...
+const OUTAGE_MISSED: u32 = 16;
+/// ...or fewer of them, once they have been missed for so long.
+const OUTAGE_SPAN: Millis = Millis::from_secs(10);
+/// One that is missed now and then is no outage, however far apart.
+const OUTAGE_MISSED_LEAST: u32 = 3;
+
+/// Whom a line is about.
+#[derive(Clone, Copy)]
+pub(super) struct Who<'a> {
+    batch: &'a BatchName,
+    job: &'a str,
+    attempt: u32,
+    task: Option<&'a str>,
+}
+
+impl<'a> Who<'a> {
+    pub(super) fn new(
+        batch: &'a BatchName,
+        spec: &'a JobSpec,
+        attempt: Attempt,
+        task: Option<&'a TaskId>,
+    ) -> Who<'a> {
+        let task = task.map(|task| task.0.as_str());
+        Who { batch, job: &spec.label, attempt: attempt.0, task }
+    }
+}
+
+/// One event with everything that says whom it is about.
+macro_rules! say {
+    ($level:ident, $who:expr, $($rest:tt)*) => {{
+        let who: Who<'_> = $who;
+        tracing::$level!(batch = %who.batch, job = who.job, attempt = who.attempt, task = who.task, $($rest)*);
+    }};
+}
+
+/// Says what an event made of a job.
+pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job) {
+    let who = Who::new(batch, spec, before.attempt, after.state.task().or(before.state.task()));
+    let was_submitting = matches!(before.state, State::Submitting { .. });
+    if was_submitting && after.state.task().is_some() {
+        let (charged, waived) = (after.books.charged.0, after.books.waived.0);
+        say!(info, who, kind = spec.order.kind.name(), charged, waived, "submitted");
+    }
+    if after.overdue && !before.overdue {
+        say!(info, who, "late: its deadline has passed; its task is watched all the same");
+    }
+    match &after.state {
+        State::Queued if after.attempt != before.attempt => {
+            let reason = after.history.last().map_or("", |line| line.what.as_str());
+            say!(info, who, reason, "attempt over, another follows");
+        }
+        State::Queued if was_submitting => say!(debug, who, "not taken, queued again"),
+        State::Submitting { .. } if matches!(before.state, State::Queued) => {
+            say!(debug, who, held = after.books.held.0, "admitted");
+        }
+        State::Submitting { sends, fault: Some(fault), .. } if was_submitting => {
+            say!(debug, who, sends, %fault, "not answered, the same key goes again");
+        }
+        State::Fetching { urls, .. } if !matches!(before.state, State::Fetching { .. }) => {
+            say!(debug, who, outputs = urls.len(), "the task has succeeded");
+        }
+        State::Succeeded { files, .. } => {
+            let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+            let (outputs, late, charged) = (files.len(), after.overdue, after.books.charged.0);
+            say!(info, who, outputs, bytes, charged, late, "finished");
+        }
+        State::Failed { fault, .. } => {
+            say!(info, who, code = fault.code.as_str(), reason = fault.message.as_str(), "failed");
+        }
+        State::InDoubt { fault, .. } => {
+            say!(
+                warn,
+                who,
+                code = fault.code.as_str(),
+                reason = fault.message.as_str(),
+                "in doubt: a person must decide"
+            );
+        }
+        State::Canceled => say!(info, who, "canceled before it was sent"),
+        State::Expired => say!(info, who, "expired before it was sent"),
+        _ => {}
+    }
+}
+
+/// An event that has no place: a late answer for an older attempt, for one.
+pub(super) fn dropped(who: Who<'_>, illegal: &IllegalEvent) {
+    say!(debug, who, %illegal, "event dropped");
+}
+
+/// One try at downloading a job's outputs came to nothing.
+pub(super) fn download_failed(who: Who<'_>, fault: &Fault) {
+    say!(warn, who, %fault, "download failed");
+}
+
+/// The batch was paused by the program itself.
+pub(super) fn paused(batch: &BatchRecord, reason: &str) {
+    tracing::warn!(batch = %batch.name, reason, "paused: nothing more of it is sent until somebody resumes it");
+}
+
+/// Says so, when every job of a batch has ended.
+pub(super) fn batch_done(batch: &BatchRecord) {
+    if batch.is_done() {
+        let (ended, totals) = (batch.ended, batch.totals);
+        tracing::info!(
+            batch = %batch.name,
+            succeeded = ended.succeeded,
+            failed = ended.failed,
+            canceled = ended.canceled,
+            expired = ended.expired,
+            in_doubt = ended.in_doubt,
+            spent = totals.spent.0,
+            refunded = totals.refunded.0,
+            "batch done"
+        );
+    }
+}
+
+/// A 401 or 402: nothing more that charges is sent.
+pub(super) fn queue_parked(parked: Parked) {
+    tracing::info!(reason = parked.name(), "queue parked: {}", parked.explain());
+}
+
+/// What shut the queue is over.
+pub(super) fn queue_unparked(parked: Parked) {
+    tracing::info!(reason = parked.name(), "queue unparked");
+}
+
+/// The output disk ran low, or has room again.
+pub(super) fn disk(is_low: bool) {
+    if is_low {
+        tracing::warn!(reason = Parked::Disk.name(), "queue parked: {}", Parked::Disk.explain());
+    } else {
+        tracing::info!(reason = Parked::Disk.name(), "queue unparked");
+    }
+}
+
+impl Desk {
+    /// Says what keeps the batch from sending, once.
+    pub(super) fn say_parked(&mut self, parked: Parked) {
+        if self.told == Some(parked) {
+            return;
+        }
+        self.told = Some(parked);
+        let (reason, totals) = (parked.name(), self.record.totals);
+        let (spent, held, budget) = (totals.spent.0, totals.held.0, self.record.budget().0);
+        tracing::info!(batch = %self.record.name, reason, spent, held, budget, "budget reached: {}", parked.explain());
+    }
+
+    /// Says that the batch sends again, if it was said that it did not.
+    pub(super) fn say_unparked(&mut self) {
+        if let Some(parked) = self.told.take() {
+            tracing::info!(batch = %self.record.name, reason = parked.name(), "unparked");
+        }
+    }
+}
+
+/// Whether the service answers at all.
+#[derive(Debug, Default)]
+pub(super) struct Outage {
+    missed: u32,
+    since: Tick,
+    said: bool,
+}
+
+impl Outage {
+    /// No usable answer came.
+    pub(super) fn missed(&mut self, fault: &Fault, now: Tick) {
+        if fault.code == "http_429" || fault.code == "rate_limited" {
+            // That is an answer.
+            return;
+        }
+        if self.missed == 0 {
+            self.since = now;
+        }
+        self.missed = self.missed.saturating_add(1);
+        let lasts = self.missed >= OUTAGE_MISSED_LEAST && now.since(self.since) >= OUTAGE_SPAN;
+        if !self.said && (lasts || self.missed >= OUTAGE_MISSED) {
+            self.said = true;
+            tracing::warn!(missed = self.missed, %fault, "outage: the service does not answer");
+        }
+    }
+
+    /// A usable answer came.
+    pub(super) fn answered(&mut self, now: Tick) {
+        if std::mem::take(&mut self.said) {
+            let seconds = now.since(self.since).0 / 1000;
+            tracing::warn!(missed = self.missed, seconds, "outage over: the service answers again");
+        }
+        self.missed = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn misses(outage: &mut Outage, at: &[u64]) -> bool {
+        at.iter().for_each(|at| outage.missed(&Fault::new("timeout", ""), Tick(*at)));
+        outage.said
+    }
+
+    #[test]
+    fn many_misses_or_long_ones_are_an_outage() {
+        assert!(!misses(&mut Outage::default(), &[0, 1, 2, 3, 9_999]));
+        assert!(misses(&mut Outage::default(), &[0, 1, 10_000]));
+        assert!(!misses(&mut Outage::default(), &[0, 60_000]), "two are none");
+        assert!(misses(&mut Outage::default(), &[7; 16]));
+    }
+
+    #[test]
+    fn an_answer_ends_it_and_being_told_to_wait_is_an_answer() {
+        let mut outage = Outage::default();
+        misses(&mut outage, &[0, 1, 2]);
+        outage.answered(Tick(3));
+        assert!(!misses(&mut outage, &[10_000, 10_001]));
+        outage.missed(&Fault::new("http_429", ""), Tick(90_000));
+        assert!(!outage.said);
+    }
+}

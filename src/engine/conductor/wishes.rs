@@ -1,0 +1,275 @@
+//! What an owner asks for: pause, resume, cancel, retry, other settings, a batch that was accepted.
+//!
+//! A wish is granted between two turns and made durable by the next one, so that it is the same thing
+//! whether an engine runs or not.
+
+use std::sync::Arc;
+
+use crate::domain::ids::BatchNo;
+use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::lifecycle::{self, Event, IllegalEvent, Terms, Want};
+use crate::domain::retry::{self, Prospect};
+use crate::domain::time::Now;
+use crate::engine::conductor::{Conductor, ConductorError, OpenJob, Settings};
+use crate::store::{BatchRecord, JobRecord, Pause};
+
+/// Jobs of a batch that may be canceled one by one before their turn: their numbers travel with the
+/// batch's record.
+const SKIPPED_MAX: usize = 1000;
+
+/// One job, as it was found in the spool.
+pub type Found = (Arc<JobSpec>, JobRecord);
+
+/// What an owner asks for.
+#[derive(Debug, Clone)]
+pub enum Wish {
+    /// A manifest was accepted: its batch as intake left it.
+    Take(Box<BatchRecord>),
+    /// Send nothing more of a batch.
+    Pause(BatchNo),
+    /// Lift a pause, whoever made it.
+    Resume(BatchNo),
+    /// Drop what is not sent yet of a batch.
+    Cancel(BatchNo),
+    /// Drop one job, if it is not sent yet.
+    CancelJob(Box<Found>),
+    /// Queue failed, canceled and expired jobs of one batch again.
+    Retry(Vec<Found>),
+    /// Download outputs of one batch again.
+    FetchAgain(Vec<Found>),
+    /// The owner was told that a batch is done.
+    Announced(BatchNo),
+    /// A batch that is done leaves for the archive.
+    Forget(BatchNo),
+    /// Other limits, budgets, waits and deadlines.
+    Reload(Box<Settings>),
+}
+
+/// What came of a wish.
+#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Granted {
+    /// Jobs that it changed.
+    pub jobs: u32,
+    /// Jobs of the batch that are at the service, or on their way to it.
+    pub in_flight: u32,
+    /// Jobs that the service would refuse again unchanged: their rows need changing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hopeless: Vec<String>,
+    /// Jobs that are paid for and only were not downloaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paid: Vec<String>,
+    /// Why nothing was done, where something else would have been expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+impl Granted {
+    /// Adds what came of a further part of the same wish.
+    pub fn add(&mut self, more: Granted) {
+        self.jobs += more.jobs;
+        self.in_flight = more.in_flight;
+        self.hopeless.extend(more.hopeless);
+        self.paid.extend(more.paid);
+        self.refused = self.refused.take().or(more.refused);
+    }
+}
+
+impl Conductor {
+    /// Grants a wish. It is durable once the changes of the next turn are.
+    ///
+    /// # Errors
+    /// [`ConductorError`] when the books do not balance.
+    pub fn grant(&mut self, wish: Wish, now: Now) -> Result<Granted, ConductorError> {
+        match wish {
+            Wish::Take(record) => {
+                let no = record.no;
+                self.take_batch(*record);
+                self.pending.changed_batches.insert(no);
+                Ok(Granted::default())
+            }
+            Wish::Pause(no) => Ok(self.change(no, |batch| batch.paused = Some(Pause::Owner))),
+            Wish::Resume(no) => Ok(self.change(no, |batch| {
+                batch.paused = None;
+                batch.rejections = 0;
+            })),
+            Wish::Announced(no) => Ok(self.change(no, |batch| batch.announced = batch.is_done())),
+            Wish::Forget(no) => Ok(self.forget(no)),
+            Wish::Cancel(no) => self.cancel(no, now),
+            Wish::CancelJob(found) => self.cancel_job(*found, now),
+            Wish::Retry(found) => Ok(self.retry(found, now)),
+            Wish::FetchAgain(found) => Ok(self.fetch_again(found, now)),
+            Wish::Reload(settings) => {
+                self.reload(*settings);
+                Ok(Granted::default())
+            }
+        }
+    }
+
+    fn change(&mut self, no: BatchNo, change: impl FnOnce(&mut BatchRecord)) -> Granted {
+        let Some(desk) = self.desks.get_mut(&no) else { return Granted::default() };
+        change(&mut desk.record);
+        self.pending.changed_batches.insert(no);
+        Granted { in_flight: self.in_flight_of(no), ..Granted::default() }
+    }
+
+    /// Lets go of a batch that is done: it is in the archive.
+    fn forget(&mut self, no: BatchNo) -> Granted {
+        if self.desks.get(&no).is_none_or(|desk| !desk.record.is_done()) {
+            return Granted::default();
+        }
+        self.desks.remove(&no);
+        self.pending.turn.changes.push(crate::store::Change::Archived(no));
+        Granted { jobs: 1, ..Granted::default() }
+    }
+
+    fn in_flight_of(&self, no: BatchNo) -> u32 {
+        let of_batch = self.jobs.values().filter(|open| open.record.key.batch == no);
+        let sent = |open: &&OpenJob| {
+            matches!(open.record.job.state, State::Submitting { .. } | State::Running { .. })
+        };
+        u32::try_from(of_batch.filter(sent).count()).unwrap_or(u32::MAX)
+    }
+
+    /// Rows that have not begun are dropped as they come up; what is queued is dropped now, and so is
+    /// what comes back for another attempt.
+    fn cancel(&mut self, no: BatchNo, now: Now) -> Result<Granted, ConductorError> {
+        let queued = self.jobs.values().filter(|open| open.record.key.batch == no);
+        let queued = queued.filter(|open| matches!(open.record.job.state, State::Queued));
+        let queued: Vec<_> = queued.map(|open| (open.record.key, open.record.job.attempt)).collect();
+        let open = self.jobs.values().filter(|open| open.record.key.batch == no).count();
+        let Some(desk) = self.desks.get_mut(&no) else { return Ok(Granted::default()) };
+        let begun = u32::try_from(open).unwrap_or(u32::MAX).saturating_add(desk.record.ended.all());
+        let not_begun = desk.record.rows.saturating_sub(begun);
+        desk.record.canceled = true;
+        desk.record.canceled_below = desk.record.spool_bytes;
+        self.pending.changed_batches.insert(no);
+        let mut jobs = not_begun;
+        for (key, attempt) in queued {
+            self.apply(key, attempt, Event::Cancel, now)?;
+            jobs += 1;
+        }
+        Ok(Granted { jobs, in_flight: self.in_flight_of(no), ..Granted::default() })
+    }
+
+    fn cancel_job(&mut self, (spec, record): Found, now: Now) -> Result<Granted, ConductorError> {
+        let key = record.key;
+        let present = self.jobs.get(&key).map(|open| &open.record.job).unwrap_or(&record.job);
+        match &present.state {
+            State::Queued => {}
+            state if state.is_final() => {
+                let refused = Some(format!("it has ended as {}", state.name()));
+                return Ok(Granted { refused, ..Granted::default() });
+            }
+            _ => return Ok(Granted { in_flight: 1, ..Granted::default() }),
+        }
+        let attempt = present.attempt;
+        if !self.jobs.contains_key(&key) {
+            let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(Granted::default()) };
+            if desk.record.skipped.len() >= SKIPPED_MAX {
+                let refused = format!(
+                    "{SKIPPED_MAX} jobs of its batch were canceled before their turn; cancel the batch instead"
+                );
+                return Ok(Granted { refused: Some(refused), ..Granted::default() });
+            }
+            desk.record.skipped.insert(spec.seq);
+            self.open_queued(record, spec);
+        }
+        self.apply(key, attempt, Event::Cancel, now)?;
+        Ok(Granted { jobs: 1, ..Granted::default() })
+    }
+
+    fn open_queued(&mut self, record: JobRecord, spec: Arc<JobSpec>) {
+        let key = record.key;
+        let open = OpenJob::new(record, spec);
+        self.count(&open);
+        self.jobs.insert(key, open);
+        self.candidates.insert(key);
+        self.pending.changed_jobs.insert(key);
+        self.pending.changed_batches.insert(key.batch);
+    }
+
+    fn retry(&mut self, found: Vec<Found>, now: Now) -> Granted {
+        let mut granted = Granted::default();
+        for (spec, record) in found {
+            if self.jobs.contains_key(&record.key) {
+                continue;
+            }
+            match again(&spec, &record, now) {
+                Again::No => {}
+                Again::Hopeless => granted.hopeless.push(spec.label.clone()),
+                Again::Paid => granted.paid.push(spec.label.clone()),
+                Again::Yes(job) => {
+                    let Some(desk) = self.desks.get_mut(&record.key.batch) else { continue };
+                    desk.record.count_reopened(spec.order.kind, &record.job.state);
+                    desk.record.canceled = false;
+                    desk.record.announced = false;
+                    self.open_queued(JobRecord { job: *job, ..record }, spec);
+                    granted.jobs += 1;
+                }
+            }
+        }
+        granted
+    }
+
+    fn fetch_again(&mut self, found: Vec<Found>, now: Now) -> Granted {
+        let mut granted = Granted::default();
+        for (spec, record) in found {
+            let key = record.key;
+            if self.jobs.contains_key(&key) {
+                continue;
+            }
+            let terms = Terms { attempts: 0, keyed: true };
+            let attempt = record.job.attempt;
+            let Ok(step) = lifecycle::apply(&record.job, attempt, Event::FetchAgain, terms, now.wall) else {
+                continue;
+            };
+            let Some(desk) = self.desks.get_mut(&key.batch) else { continue };
+            desk.record.count_reopened(spec.order.kind, &record.job.state);
+            desk.record.announced = false;
+            self.pending.changed_batches.insert(key.batch);
+            self.pending.changed_jobs.insert(key);
+            self.take_job(JobRecord { job: step.job, ..record }, spec, now);
+            granted.jobs += 1;
+        }
+        granted
+    }
+
+    fn reload(&mut self, settings: Settings) {
+        self.throttle.reconfigure(settings.limits.in_flight, settings.adaptive);
+        if settings.limits.keep.is_some() && self.settings.limits.keep.is_none() {
+            self.balance_due = Some(crate::domain::time::Tick(0));
+        }
+        self.settings = settings;
+        let keys: Vec<_> = self.jobs.keys().copied().collect();
+        for key in keys {
+            if let Some(mut open) = self.jobs.remove(&key) {
+                self.watch_deadline(&mut open);
+                self.jobs.insert(key, open);
+            }
+        }
+    }
+}
+
+enum Again {
+    No,
+    Hopeless,
+    Paid,
+    Yes(Box<Job>),
+}
+
+fn again(spec: &JobSpec, record: &JobRecord, now: Now) -> Again {
+    if let State::Failed { fault, .. } = &record.job.state
+        && retry::prospect(&fault.code) == Prospect::Hopeless
+    {
+        return Again::Hopeless;
+    }
+    let terms = Terms { attempts: u32::MAX, keyed: spec.order.kind.is_keyed() };
+    let attempt = record.job.attempt;
+    match lifecycle::apply(&record.job, attempt, Event::Retry, terms, now.wall) {
+        Ok(step) if lifecycle::wants(&step.job.state) == Want::Admission => Again::Yes(Box::new(step.job)),
+        Err(IllegalEvent::Misplaced { .. }) if matches!(record.job.state, State::Failed { .. }) => {
+            Again::Paid
+        }
+        Ok(_) | Err(_) => Again::No,
+    }
+}

@@ -1,0 +1,363 @@
+//! Where an owner's questions and wishes are answered, whether an engine runs or not.
+//!
+//! While one runs, wishes go to its loop and questions to the state beside it. While none runs the desk
+//! takes the state up itself: the same conductor decides and the same store commits, and nothing is sent.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::clock::Clock;
+use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::job::{JobSpec, State};
+use crate::engine::conductor::{BatchOverview, Conductor, Effect, Found, Granted, Input, Settings, Wish};
+use crate::engine::handle::Handle;
+use crate::engine::walk::Walk;
+use crate::engine::{self, EngineError, spooled};
+use crate::output::landing::{Arrival, Landing};
+use crate::output::layout::Layout;
+use crate::store::{BatchRecord, JobRecord, Store};
+
+/// Jobs that are taken up again in one commit.
+const REOPEN_CHUNK: usize = 100;
+/// Fewest characters of an identity that name a job.
+const IDENTITY_MIN: usize = 8;
+
+/// See the module's documentation. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Desk {
+    store: Arc<Store>,
+    hands: Hands,
+    /// One walk that takes jobs up again at a time: a second could take up what the first has just done.
+    reopening: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// Who grants wishes.
+#[derive(Debug, Clone)]
+enum Hands {
+    Engine(Handle),
+    Own(Arc<std::sync::Mutex<Conductor>>, Clock),
+}
+
+/// What `BATCH|JOB` names.
+#[derive(Debug, Clone)]
+pub enum Named {
+    /// A batch.
+    Batch(Box<BatchRecord>),
+    /// One job of a batch.
+    Job(Box<BatchRecord>, Box<JobSpec>, Box<JobRecord>),
+}
+
+impl Named {
+    /// The batch, or the job's.
+    pub fn batch(&self) -> &BatchRecord {
+        match self {
+            Named::Batch(batch) | Named::Job(batch, ..) => batch,
+        }
+    }
+
+    fn label(&self) -> Option<&str> {
+        match self {
+            Named::Batch(_) => None,
+            Named::Job(_, spec, _) => Some(&spec.label),
+        }
+    }
+}
+
+/// Nothing, or too much, is called so.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// No batch.
+    #[error("no batch is called {name}; {}", listed(.known))]
+    NoBatch {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// Neither batch nor job.
+    #[error("no batch or job is called {0}")]
+    Nothing(String),
+    /// Several jobs.
+    #[error("{count} jobs are called {text}; one of them is {example}")]
+    Several {
+        /// What was asked for.
+        text: String,
+        /// How many there are.
+        count: usize,
+        /// A name that means one of them alone.
+        example: String,
+    },
+    /// The state refuses.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// `there are a, b`
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "there is none".to_owned(),
+        names => format!("there are {}", names.join(", ")),
+    }
+}
+
+impl Desk {
+    /// A desk beside a running engine.
+    pub fn beside(store: Arc<Store>, engine: Handle) -> Desk {
+        Desk { store, hands: Hands::Engine(engine), reopening: Arc::default() }
+    }
+
+    /// A desk of a state that no engine works on.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the state cannot be read.
+    pub fn alone(store: Arc<Store>, settings: Settings, clock: Clock) -> Result<Desk, EngineError> {
+        let mut conductor = engine::take_up(&store, settings, |_| true, clock.now())?;
+        conductor.hold_back();
+        let hands = Hands::Own(Arc::new(std::sync::Mutex::new(conductor)), clock);
+        Ok(Desk { store, hands, reopening: Arc::default() })
+    }
+
+    /// The state.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Has a wish granted: on return it is durable.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the state refuses, or the engine has ended.
+    pub async fn grant(&self, wish: Wish) -> Result<Granted, EngineError> {
+        match &self.hands {
+            Hands::Engine(engine) => Ok(engine.grant(wish).await?),
+            Hands::Own(conductor, clock) => {
+                let (conductor, clock, store) = (conductor.clone(), *clock, self.store.clone());
+                blocking(move || {
+                    // A grant that panicked took the process with it, so the lock cannot be poisoned.
+                    let mut own = conductor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    let granted = own.grant(wish, clock.now())?;
+                    settle(&mut own, &store, clock)?;
+                    Ok(granted)
+                })
+                .await
+            }
+        }
+    }
+
+    /// Every batch in numbers, oldest first.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the engine has ended.
+    pub async fn overview(&self) -> Result<Vec<BatchOverview>, EngineError> {
+        match &self.hands {
+            Hands::Engine(engine) => Ok(engine.overview().await?),
+            Hands::Own(conductor, _) => {
+                Ok(conductor.lock().unwrap_or_else(std::sync::PoisonError::into_inner).overview())
+            }
+        }
+    }
+
+    /// The batch called so; without a name all of them, oldest first.
+    ///
+    /// # Errors
+    /// [`FindError::NoBatch`], or the state refuses.
+    pub fn batches(&self, name: Option<&BatchName>) -> Result<Vec<BatchRecord>, FindError> {
+        let all = self.store.batches().map_err(EngineError::from)?;
+        let Some(name) = name else { return Ok(all) };
+        let known = all.iter().map(|batch| batch.name.to_string()).collect();
+        match all.into_iter().find(|batch| batch.name == *name) {
+            Some(found) => Ok(vec![found]),
+            None => Err(FindError::NoBatch { name: name.to_string(), known }),
+        }
+    }
+
+    /// Finds what is called so: a batch first, then a job by its label, its identity, or `BATCH/JOB`.
+    ///
+    /// # Errors
+    /// [`FindError`].
+    pub async fn named(&self, text: &str) -> Result<Named, FindError> {
+        let (store, text) = (self.store.clone(), text.to_owned());
+        blocking(move || find(&store, &text)).await
+    }
+
+    /// Cancels what is not sent yet of a batch, or one job. What is at the service cannot be recalled.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the state refuses.
+    pub async fn cancel(&self, named: Named) -> Result<Granted, EngineError> {
+        match named {
+            Named::Batch(batch) => self.grant(Wish::Cancel(batch.no)).await,
+            Named::Job(_, spec, record) => {
+                self.grant(Wish::CancelJob(Box::new((Arc::from(spec), *record)))).await
+            }
+        }
+    }
+
+    /// Queues the failed, canceled and expired jobs of what is named again.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the state refuses.
+    pub async fn retry(&self, named: &Named) -> Result<Granted, EngineError> {
+        let ended = |_: &BatchRecord, _: &JobSpec, record: &JobRecord| {
+            matches!(record.job.state, State::Failed { .. } | State::Canceled | State::Expired)
+        };
+        self.reopen(named, ended, Wish::Retry).await
+    }
+
+    /// Takes up every job of what is named that is paid for and whose outputs are not all on disk as they
+    /// were; a running engine then downloads them.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the state refuses.
+    pub async fn fetch_again(
+        &self,
+        named: &Named,
+        landing: Landing,
+        default_layout: Layout,
+    ) -> Result<Granted, EngineError> {
+        let missing = move |batch: &BatchRecord, spec: &JobSpec, record: &JobRecord| {
+            let layout = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
+            let layout = layout.unwrap_or_else(|| default_layout.clone());
+            let arrival = Arrival { batch: &batch.name, layout: &layout, spec, job: &record.job };
+            record.job.state.is_final() && landing.landed(arrival).is_none()
+        };
+        self.reopen(named, missing, Wish::FetchAgain).await
+    }
+
+    async fn reopen(
+        &self,
+        named: &Named,
+        wanted: impl Fn(&BatchRecord, &JobSpec, &JobRecord) -> bool + Send + 'static,
+        wish: fn(Vec<Found>) -> Wish,
+    ) -> Result<Granted, EngineError> {
+        let _one_at_a_time = self.reopening.lock().await;
+        let (store, batch) = (self.store.clone(), named.batch().clone());
+        let label = named.label().map(str::to_owned);
+        let (sender, mut chunks) = mpsc::channel(1);
+        let walking = tokio::task::spawn_blocking(move || {
+            walk_in_chunks(&store, &batch, label.as_deref(), wanted, &sender)
+        });
+        let mut granted = Granted::default();
+        while let Some(chunk) = chunks.recv().await {
+            granted.add(self.grant(wish(chunk)).await?);
+        }
+        walking.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        Ok(granted)
+    }
+}
+
+/// Hands over the wanted jobs of a batch, a chunk at a time.
+fn walk_in_chunks(
+    store: &Store,
+    batch: &BatchRecord,
+    label: Option<&str>,
+    wanted: impl Fn(&BatchRecord, &JobSpec, &JobRecord) -> bool,
+    chunks: &mpsc::Sender<Vec<Found>>,
+) -> Result<(), EngineError> {
+    let mut chunk: Vec<Found> = Vec::new();
+    let mut walk = Walk::begin(store, batch)?;
+    while let Some((spec, record)) = walk.next_job()? {
+        if label.is_none_or(|label| spec.label == label) && wanted(batch, &spec, &record) {
+            chunk.push((Arc::new(spec), record));
+        }
+        // Whoever wanted them may have gone away.
+        if chunk.len() >= REOPEN_CHUNK && chunks.blocking_send(std::mem::take(&mut chunk)).is_err() {
+            return Ok(());
+        }
+    }
+    if !chunk.is_empty() {
+        let _ = chunks.blocking_send(chunk);
+    }
+    Ok(())
+}
+
+/// Makes what was granted durable, and goes on with it to the end.
+fn settle(own: &mut Conductor, store: &Store, clock: Clock) -> Result<(), EngineError> {
+    let mut inputs = Vec::new();
+    loop {
+        let now = clock.now();
+        let today = now.wall.utc_day();
+        if !own.knows_day(today) {
+            own.know_day(today, store.day(today)?);
+        }
+        let turn = own.turn(std::mem::take(&mut inputs), now)?;
+        if !turn.changes.is_empty() {
+            store.commit(&turn.changes)?;
+        }
+        for effect in turn.effects {
+            if let Effect::LoadRows { batch, from, end, most } = effect {
+                let rows = spooled::load_rows(store, batch, from, end, most)?;
+                inputs.push(Input::Rows { batch, from, rows });
+            }
+        }
+        if inputs.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+fn find(store: &Store, text: &str) -> Result<Named, FindError> {
+    let batches = store.batches().map_err(EngineError::from)?;
+    if let Some(batch) = batches.iter().find(|batch| batch.name.as_str() == text) {
+        return Ok(Named::Batch(Box::new(batch.clone())));
+    }
+    let mut found = find_jobs(store, &batches, text)?;
+    match found.len() {
+        0 => Err(FindError::Nothing(text.to_owned())),
+        1 => {
+            let (batch, spec, record) = found.remove(0);
+            Ok(Named::Job(Box::new(batch), Box::new(spec), Box::new(record)))
+        }
+        count => {
+            let (batch, spec, _) = &found[0];
+            let same_batch = found.iter().filter(|(other, ..)| other.no == batch.no).count() > 1;
+            let example =
+                if same_batch { spec.id.to_string() } else { format!("{}/{}", batch.name, spec.label) };
+            Err(FindError::Several { text: text.to_owned(), count, example })
+        }
+    }
+}
+
+/// Every job called so, with its batch.
+fn find_jobs(
+    store: &Store,
+    batches: &[BatchRecord],
+    text: &str,
+) -> Result<Vec<(BatchRecord, JobSpec, JobRecord)>, EngineError> {
+    let mut found = Vec::new();
+    for batch in batches {
+        // `BATCH/JOB` names the batch, where two batches have a job of one name.
+        let within = text.strip_prefix(batch.name.as_str()).and_then(|rest| rest.strip_prefix('/'));
+        let names: Vec<&str> = [Some(text), within].into_iter().flatten().collect();
+        let mut walk = Walk::begin(store, batch)?;
+        while let Some((spec, record)) = walk.next_job()? {
+            if names.iter().any(|name| is_called(&spec, name)) {
+                found.push((batch.clone(), spec, record));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether `text` names the job: its label, its identity, or the beginning of that.
+fn is_called(spec: &JobSpec, text: &str) -> bool {
+    spec.label == text || text.len() >= IDENTITY_MIN && spec.id.to_string().starts_with(text)
+}
+
+/// How many jobs of a batch are at the service at this moment.
+///
+/// # Errors
+/// [`EngineError`] when the state cannot be read.
+pub fn in_flight(store: &Store, batch: BatchNo) -> Result<usize, EngineError> {
+    let open = store.open_jobs()?;
+    let sent = |record: &&JobRecord| {
+        record.key.batch == batch
+            && matches!(record.job.state, State::Submitting { .. } | State::Running { .. })
+    };
+    Ok(open.iter().filter(sent).count())
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}

@@ -1,0 +1,105 @@
+//! Effects: what was decided and is durable is done, measured and reported back.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tracing::Span;
+
+use crate::api::{DownloadError, ServiceError};
+use crate::clock::Clock;
+use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
+use crate::domain::task::Fault;
+use crate::engine::conductor::{Conductor, Effect, Input};
+use crate::engine::download::Fetcher;
+use crate::engine::{Outside, spooled};
+use crate::metrics::{Answer, Endpoint};
+use crate::store::Store;
+
+/// Says whom everything is about that is logged while an effect lasts, by whatever library.
+pub(super) fn span_of(effect: &Effect, conductor: &Conductor) -> Span {
+    let name = |no: BatchNo| conductor.batch(no).map_or("", |batch| BatchName::as_str(&batch.name));
+    match effect {
+        Effect::Post { key, attempt, spec } => {
+            let batch = name(key.batch);
+            tracing::info_span!("post", batch, job = spec.label.as_str(), attempt = attempt.0)
+        }
+        Effect::Read { key, attempt, task, spec, .. } => {
+            let (batch, task) = (name(key.batch), task.0.as_str());
+            tracing::info_span!("read", batch, job = spec.label.as_str(), attempt = attempt.0, task)
+        }
+        Effect::Fetch(order) => {
+            let (batch, job, attempt) = (order.batch.as_str(), order.spec.label.as_str(), order.attempt.0);
+            let task = order.job.state.task().map(|task| task.0.as_str());
+            tracing::info_span!("fetch", batch, job, attempt, task)
+        }
+        Effect::LoadRows { batch, .. } => tracing::info_span!("load", batch = name(*batch)),
+        Effect::AskBalance => Span::none(),
+    }
+}
+
+/// Does one effect and says what it came to.
+pub(super) async fn perform(
+    effect: Effect,
+    outside: &Outside,
+    store: &Arc<Store>,
+    exchanges: &Semaphore,
+    clock: Clock,
+) -> Input {
+    let metrics = &outside.metrics;
+    match effect {
+        Effect::Post { key, attempt, spec } => {
+            outside.submits.wait().await;
+            let idempotency_key = IdempotencyKey::derive(spec.id, attempt);
+            let header = spec.order.kind.is_keyed().then_some(&idempotency_key);
+            let begun = clock.elapsed();
+            let answer = outside.service.post(&spec.order, header).await;
+            let (class, took) = (Answer::of_post(&answer), clock.elapsed().saturating_sub(begun));
+            metrics.request(Endpoint::Create(spec.order.kind), class, took);
+            tracing::debug!(key = %idempotency_key, answer = class.name(), ?took, "posted");
+            Input::Posted(key, attempt, answer)
+        }
+        Effect::Read { key, attempt, task, spec, due } => {
+            // Closed only when the program ends.
+            let _permit = exchanges.acquire().await;
+            outside.polls.wait().await;
+            metrics.poll_late(clock.now().tick.since(due));
+            let begun = clock.elapsed();
+            let answer = outside.service.read_task(&spec.order, &task).await;
+            let (class, took) = (Answer::of_read(&answer), clock.elapsed().saturating_sub(begun));
+            metrics.request(Endpoint::Task, class, took);
+            tracing::debug!(answer = class.name(), ?took, "read");
+            Input::Read(key, attempt, answer)
+        }
+        Effect::Fetch(order) => {
+            let (key, attempt) = (order.key, order.attempt);
+            Input::Fetched(key, attempt, Fetcher::new(outside, clock).fetch(&order).await)
+        }
+        Effect::LoadRows { batch, from, end, most } => {
+            let store = store.clone();
+            let load = move || spooled::load_rows(&store, batch, from, end, most);
+            match tokio::task::spawn_blocking(load).await {
+                Ok(Ok(rows)) => Input::Rows { batch, from, rows },
+                Ok(Err(damage)) => Input::Unreadable(damage.to_string()),
+                Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+            }
+        }
+        Effect::AskBalance => {
+            let begun = clock.elapsed();
+            let answer = outside.service.credits().await;
+            let class = match &answer {
+                Ok(_) => Answer::Ok,
+                Err(ServiceError::Unauthorised(_)) => Answer::Unauthorised,
+                Err(ServiceError::Unreachable { .. }) => Answer::Error,
+            };
+            metrics.request(Endpoint::Credits, class, clock.elapsed().saturating_sub(begun));
+            tracing::debug!(answer = class.name(), "asked for the balance");
+            Input::Balance(answer.map_err(|error| Fault::new("balance", error.to_string())))
+        }
+    }
+}
+
+impl From<DownloadError> for Fault {
+    fn from(error: DownloadError) -> Fault {
+        Fault::new("download", error.to_string())
+    }
+}

@@ -1,0 +1,184 @@
+//! The one door of a running daemon: inboxes, schedules and submissions all come in here, one after the
+//! other, and what comes in is durable when it is answered.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use crate::api::Service;
+use crate::clock::Clock;
+use crate::domain::credits::Credits;
+use crate::domain::ids::BatchName;
+use crate::domain::manifest::row::Policy;
+use crate::domain::quote::{AccountPlan, Catalog, Rules};
+use crate::domain::time::{Millis, Timestamp};
+use crate::engine::conductor::Wish;
+use crate::engine::{EngineGone, Handle};
+use crate::intake::catalogs::{self, CatalogError};
+use crate::intake::receipt::Receipt;
+use crate::intake::{self, Accepted, IntakeError, Terms};
+use crate::store::Store;
+
+/// How long the catalogs are used without looking whether they are still fresh.
+const CATALOG_RECHECK: Millis = Millis::from_secs(60);
+
+/// What holds for every manifest, whoever brings it.
+#[derive(Debug, Clone)]
+pub struct House {
+    /// Where catalogs come from.
+    pub service: Service,
+    /// The name that its state belongs to.
+    pub identity: String,
+    /// What the catalogs do not carry.
+    pub rules: Rules,
+    /// `service.key_namespace`.
+    pub namespace: String,
+    /// For what neither the manifest nor who brings it says.
+    pub default_policy: Policy,
+    /// The account's plan.
+    pub plan: AccountPlan,
+}
+
+/// How one manifest comes in.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Manner {
+    /// Overrules the manifest's own name.
+    pub batch: Option<BatchName>,
+    /// Overrules the manifest's own policy, where it says something.
+    pub policy: Policy,
+    /// For what the manifest does not say: the terms of its inbox or schedule.
+    pub default_policy: Policy,
+    /// The most a job may cost.
+    pub max_credits: Option<Credits>,
+}
+
+/// The manifest could not be taken in; nothing of it was, or it is not known whether it was, and then
+/// handing it in again is harmless.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceptionError {
+    /// See [`IntakeError`].
+    #[error(transparent)]
+    Intake(#[from] IntakeError),
+    /// There are no catalogs to judge it by.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// The engine has ended.
+    #[error(transparent)]
+    Gone(#[from] EngineGone),
+}
+
+#[derive(Debug)]
+struct Known {
+    catalog: Arc<Catalog>,
+    looked: Timestamp,
+}
+
+#[derive(Debug)]
+struct Inside {
+    house: House,
+    catalog: Option<Known>,
+}
+
+/// See the module's documentation. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Reception {
+    store: Arc<Store>,
+    engine: Handle,
+    clock: Clock,
+    /// Held for as long as a manifest is taken in: two at once could take the same number for a batch.
+    inside: Arc<Mutex<Inside>>,
+}
+
+impl Reception {
+    /// A door to a running engine and its state.
+    pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, house: House) -> Reception {
+        let inside = Arc::new(Mutex::new(Inside { house, catalog: None }));
+        Reception { store, engine, clock, inside }
+    }
+
+    /// Other rules from now on.
+    pub async fn reload(&self, house: House) {
+        *self.inside.lock().await = Inside { house, catalog: None };
+    }
+
+    /// Takes a manifest in: on return its good rows are durable, and the engine works on them.
+    ///
+    /// # Errors
+    /// [`ReceptionError`]. Problems of rows are no error: they stand in the receipt.
+    pub async fn accept(&self, path: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
+        let mut inside = self.inside.lock().await;
+        let catalog = self.catalog(&mut inside).await?;
+        let (store, path, house, clock) =
+            (self.store.clone(), path.to_owned(), inside.house.clone(), self.clock);
+        let take_in = move || take_in(&store, &path, &house, &catalog, manner, clock);
+        let Accepted { receipt, batch } = tokio::task::spawn_blocking(take_in)
+            .await
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        if let Some(batch) = batch {
+            tracing::info!(batch = %batch.name, new = receipt.new, have = receipt.have, "accepted");
+            self.engine.grant(Wish::Take(Box::new(batch))).await?;
+        }
+        Ok(receipt)
+    }
+
+    async fn catalog(&self, inside: &mut Inside) -> Result<Arc<Catalog>, CatalogError> {
+        let now = self.clock.now().wall;
+        if let Some(known) = &inside.catalog
+            && known.looked <= now
+            && now.since(known.looked) < CATALOG_RECHECK
+        {
+            return Ok(known.catalog.clone());
+        }
+        let service = Some((&inside.house.service, inside.house.identity.as_str()));
+        let loaded = catalogs::load(service, self.store.dir(), &self.clock).await?;
+        if let Some(reason) = &loaded.stale_because {
+            tracing::warn!(fetched = %loaded.fetched, reason, "using older catalogs");
+        }
+        let catalog = Arc::new(loaded.catalog);
+        inside.catalog = Some(Known { catalog: catalog.clone(), looked: now });
+        Ok(catalog)
+    }
+}
+
+fn take_in(
+    store: &Store,
+    path: &Path,
+    house: &House,
+    catalog: &Catalog,
+    manner: Manner,
+    clock: Clock,
+) -> Result<Accepted, IntakeError> {
+    let terms = Terms {
+        catalog,
+        rules: &house.rules,
+        namespace: &house.namespace,
+        batch: manner.batch,
+        policy: manner.policy,
+        default_policy: manner.default_policy.over(&house.default_policy),
+        max_credits: manner.max_credits,
+        plan: house.plan,
+    };
+    intake::accept(store, path, &terms, clock.now().wall)
+}
+
+/// A place for manifests that come in as bytes: a folder of its own each, so that they keep their names.
+///
+/// # Errors
+/// When the folder cannot be made.
+pub fn incoming(state: &Path) -> std::io::Result<tempfile::TempDir> {
+    let dir: PathBuf = state.join("incoming");
+    std::fs::create_dir_all(&dir)?;
+    tempfile::tempdir_in(dir)
+}
+
+/// Removes what a killed process left of manifests that came in as bytes: none of them was acknowledged.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn sweep_incoming(state: &Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(state.join("incoming")) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,355 @@
+//! What a monitoring system is told: counters, gauges and histograms in Prometheus' text format.
+//!
+//! [`Metrics`] is a cheap handle. Whoever does something counts it there at once; what only a look at
+//! the whole can tell (jobs, credits, queues) is handed over now and then as an [`Overview`].
+//! [`Metrics::render`] may be called from anywhere at any time.
+//!
+//! Every label has few values that are known beforehand: names of batches and jobs belong in the log.
+//! `docs/monitoring.md` lists every metric; a test holds the two in step.
+
+mod labels;
+mod text;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry};
+
+pub use self::labels::{Answer, Endpoint};
+use self::labels::{BudgetLabel, BuildLabels, EndpointLabel, JobLabels, ReasonLabel, RequestLabels};
+use crate::domain::admission::Parked;
+use crate::domain::credits::Credits;
+use crate::domain::job::State;
+use crate::domain::request::Kind;
+use crate::domain::time::Millis;
+
+/// `Content-Type` of what [`Metrics::render`] returns.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// A request takes anything from a proxy's refusal to music that is rendered inside the call.
+const REQUEST_SECONDS: [f64; 13] =
+    [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+/// A reading that is a tenth of a second late is no trouble; one that is ten seconds late is.
+const LATENESS_SECONDS: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+/// A commit takes a fifth of a millisecond on a good disk and seconds on one that is failing.
+const COMMIT_SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
+/// Every reason for which a batch may be parked.
+const REASONS: [Parked; 8] = [
+    Parked::BatchBudget,
+    Parked::DayBudget,
+    Parked::TotalBudget,
+    Parked::Keep,
+    Parked::Credits,
+    Parked::Key,
+    Parked::Paused,
+    Parked::Disk,
+];
+/// Kind of jobs whose batch was accepted before kinds were counted.
+const UNKNOWN_KIND: &str = "unknown";
+
+/// Everything at one moment, as only a look at the whole can tell.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Overview {
+    /// Jobs by the name of their state and by kind, where it is known.
+    pub jobs: BTreeMap<(&'static str, Option<Kind>), u64>,
+    /// Credits set aside for POSTs whose charge is not known yet.
+    pub held: Credits,
+    /// Credits charged so far, whether refunded later or not.
+    pub charged: Credits,
+    /// Credits charged once and given back.
+    pub refunded: Credits,
+    /// What `budget.total` has room for, where it is set.
+    pub room_total: Option<Credits>,
+    /// What `budget.per_day` has room for today, where it is set.
+    pub room_day: Option<Credits>,
+    /// What the balance has above `budget.keep`, where that is set and the balance known.
+    pub room_keep: Option<Credits>,
+    /// How many jobs may be in flight, as learned so far.
+    pub in_flight_limit: u32,
+    /// How long the oldest queue of unsent jobs has waited; nothing when none waits.
+    pub queue_age: Millis,
+    /// Batches with unsent jobs that are not sent, by reason.
+    pub parked: BTreeMap<Parked, u64>,
+}
+
+/// A handle on all metrics of the process; clones share them.
+#[derive(Clone)]
+pub struct Metrics {
+    all: Arc<All>,
+}
+
+/// Every metric, and the registry that renders them.
+struct All {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Family<EndpointLabel, Histogram, fn() -> Histogram>,
+    lateness: Histogram,
+    download_bytes: Counter,
+    commit_seconds: Histogram,
+    jobs: Family<JobLabels, Gauge>,
+    held: Gauge,
+    spent: Counter,
+    refunded: Counter,
+    room: Family<BudgetLabel, Gauge>,
+    in_flight_limit: Gauge,
+    queue_age: Gauge<f64, std::sync::atomic::AtomicU64>,
+    parked: Family<ReasonLabel, Gauge>,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    /// Metrics that have seen nothing.
+    pub fn new() -> Metrics {
+        let metrics = Metrics { all: Arc::new(All::new()) };
+        // A series that is there from the beginning has no first value to be missed.
+        for endpoint in Endpoint::all() {
+            drop(metrics.all.requests.get_or_create(&RequestLabels::new(endpoint, Answer::Ok)));
+            drop(metrics.all.request_seconds.get_or_create(&EndpointLabel { endpoint: endpoint.name() }));
+        }
+        metrics.set_overview(&Overview::default());
+        metrics
+    }
+
+    /// A request was answered, or was not, after `latency`.
+    pub fn request(&self, endpoint: Endpoint, answer: Answer, latency: Duration) {
+        self.all.requests.get_or_create(&RequestLabels::new(endpoint, answer)).inc();
+        let seconds = self.all.request_seconds.get_or_create(&EndpointLabel { endpoint: endpoint.name() });
+        seconds.observe(latency.as_secs_f64());
+    }
+
+    /// A task was read so much later than it was due.
+    pub fn poll_late(&self, late: Millis) {
+        self.all.lateness.observe(seconds(late));
+    }
+
+    /// So many bytes of results came in.
+    pub fn downloaded(&self, bytes: u64) {
+        self.all.download_bytes.inc_by(bytes);
+    }
+
+    /// A commit was on the device after so long.
+    pub fn flushed(&self, took: Duration) {
+        self.all.commit_seconds.observe(took.as_secs_f64());
+    }
+
+    /// How everything stands.
+    pub fn set_overview(&self, overview: &Overview) {
+        let all = &self.all;
+        all.set_jobs(&overview.jobs);
+        all.held.set(whole(overview.held));
+        // A corrected charge may bring a sum down; a counter that goes down would be taken for a restart.
+        all.spent.inner().fetch_max(overview.charged.0, Ordering::Relaxed);
+        all.refunded.inner().fetch_max(overview.refunded.0, Ordering::Relaxed);
+        let rooms =
+            [("total", overview.room_total), ("day", overview.room_day), ("keep", overview.room_keep)];
+        for (budget, room) in rooms {
+            match room {
+                Some(room) => drop(all.room.get_or_create(&BudgetLabel { budget }).set(whole(room))),
+                None => drop(all.room.remove(&BudgetLabel { budget })),
+            }
+        }
+        all.in_flight_limit.set(i64::from(overview.in_flight_limit));
+        all.queue_age.set(seconds(overview.queue_age));
+        for reason in REASONS {
+            let batches = overview.parked.get(&reason).copied().unwrap_or_default();
+            all.parked.get_or_create(&ReasonLabel { reason: reason.name() }).set(count(batches));
+        }
+    }
+
+    /// Everything in Prometheus' text format, as [`CONTENT_TYPE`] says.
+    pub fn render(&self) -> String {
+        text::render(&self.all.registry)
+    }
+}
+
+impl All {
+    fn new() -> All {
+        let mut at = Registrar { registry: Registry::with_prefix("callsheet") };
+        let build = Family::<BuildLabels, Gauge>::default();
+        build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
+        at.add("build_info", "Always 1; the label names the version", build);
+        let jobs = at.add("jobs", "Jobs by state and kind", Family::default());
+        let held = at.add(
+            "credits_held",
+            "Credits set aside for requests whose charge is not known yet",
+            Gauge::default(),
+        );
+        let spent = at.add(
+            "credits_spent",
+            "Credits charged, whether refunded later or not; outlives restarts",
+            Counter::default(),
+        );
+        let refunded = at.add(
+            "credits_refunded",
+            "Credits charged and given back; outlives restarts",
+            Counter::default(),
+        );
+        let room = at.add(
+            "budget_room_credits",
+            "Credits that a budget has room for; absent where none is set",
+            Family::default(),
+        );
+        let requests =
+            at.add("requests", "Requests by endpoint and by what the answer came to", Family::default());
+        let request_seconds = at.add(
+            "request_seconds",
+            "Time from sending a request to the end of its answer",
+            Family::new_with_constructor((|| Histogram::new(REQUEST_SECONDS)) as fn() -> Histogram),
+        );
+        let lateness = at.add(
+            "poll_lateness_seconds",
+            "How much later than due the reading of a task began",
+            Histogram::new(LATENESS_SECONDS),
+        );
+        let in_flight_limit = at.add(
+            "in_flight_limit",
+            "Jobs that may be in flight, as the service lets it be learned",
+            Gauge::default(),
+        );
+        let queue_age = at.add(
+            "queue_age_seconds",
+            "Time since the oldest queue of unsent jobs was last empty; 0 when none waits",
+            Gauge::default(),
+        );
+        let download_bytes = at.add("download_bytes", "Bytes of results that came in", Counter::default());
+        let commit_seconds = at.add(
+            "commit_seconds",
+            "Time until a commit of the state was on the device",
+            Histogram::new(COMMIT_SECONDS),
+        );
+        let parked = at.add(
+            "parked_batches",
+            "Batches whose unsent jobs wait, by what they wait for",
+            Family::default(),
+        );
+        All {
+            registry: at.registry,
+            requests,
+            request_seconds,
+            lateness,
+            download_bytes,
+            commit_seconds,
+            jobs,
+            held,
+            spent,
+            refunded,
+            room,
+            in_flight_limit,
+            queue_age,
+            parked,
+        }
+    }
+
+    fn set_jobs(&self, jobs: &BTreeMap<(&'static str, Option<Kind>), u64>) {
+        for state in State::NAMES {
+            for kind in Kind::ALL {
+                let jobs = jobs.get(&(state, Some(kind))).copied().unwrap_or_default();
+                self.jobs.get_or_create(&JobLabels { state, kind: kind.name() }).set(count(jobs));
+            }
+            let unknown = JobLabels { state, kind: UNKNOWN_KIND };
+            match jobs.get(&(state, None)) {
+                Some(jobs) => drop(self.jobs.get_or_create(&unknown).set(count(*jobs))),
+                None => drop(self.jobs.remove(&unknown)),
+            }
+        }
+    }
+}
+
+/// Registers metrics and hands out what counts in them.
+struct Registrar {
+    registry: Registry,
+}
+
+impl Registrar {
+    fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        self.registry.register(name, help, metric.clone());
+        metric
+    }
+}
+
+fn seconds(span: Millis) -> f64 {
+    Duration::from_millis(span.0).as_secs_f64()
+}
+
+fn whole(credits: Credits) -> i64 {
+    count(credits.0)
+}
+
+fn count(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(metrics: &Metrics, series: &str) -> Option<String> {
+        let text = metrics.render();
+        let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        found.map(str::to_owned)
+    }
+
+    #[test]
+    fn what_is_counted_is_shown() {
+        let metrics = Metrics::new();
+        let posts = Endpoint::Create(Kind::Video);
+        metrics.request(posts, Answer::Ok, Duration::from_millis(300));
+        metrics.request(posts, Answer::RateLimited, Duration::from_millis(20));
+        metrics.clone().downloaded(1_000);
+        metrics.poll_late(Millis(70));
+        metrics.flushed(Duration::from_micros(800));
+        let shown = |series: &str| value(&metrics, series).unwrap();
+        assert_eq!(shown("callsheet_requests_total{endpoint=\"videos\",answer=\"rate_limited\"}"), "1");
+        assert_eq!(shown("callsheet_request_seconds_count{endpoint=\"videos\"}"), "2");
+        assert_eq!(shown("callsheet_request_seconds_bucket{le=\"0.05\",endpoint=\"videos\"}"), "1");
+        assert_eq!(shown("callsheet_download_bytes_total"), "1000");
+        assert_eq!(shown("callsheet_poll_lateness_seconds_bucket{le=\"0.1\"}"), "1");
+        assert_eq!(shown("callsheet_commit_seconds_bucket{le=\"0.0005\"}"), "0");
+        assert_eq!(shown("callsheet_commit_seconds_bucket{le=\"0.001\"}"), "1");
+    }
+
+    #[test]
+    fn an_overview_takes_the_place_of_the_one_before() {
+        let metrics = Metrics::new();
+        let before = Overview {
+            jobs: BTreeMap::from([(("queued", Some(Kind::Image)), 7), (("failed", None), 2)]),
+            charged: Credits(50),
+            room_day: Some(Credits(9)),
+            queue_age: Millis(1_500),
+            parked: BTreeMap::from([(Parked::DayBudget, 3)]),
+            ..Overview::default()
+        };
+        metrics.set_overview(&before);
+        let queued = "callsheet_jobs{state=\"queued\",kind=\"image\"}";
+        let unknown = "callsheet_jobs{state=\"failed\",kind=\"unknown\"}";
+        let room = "callsheet_budget_room_credits{budget=\"day\"}";
+        let parked = "callsheet_parked_batches{reason=\"day_budget\"}";
+        let shown = [queued, unknown, room, parked, "callsheet_queue_age_seconds"];
+        let shown = shown.map(|series| value(&metrics, series).unwrap_or_default());
+        assert_eq!(shown, ["7", "2", "9", "3", "1.5"]);
+
+        metrics.set_overview(&Overview { charged: Credits(40), ..Overview::default() });
+        assert_eq!(value(&metrics, queued).unwrap(), "0");
+        assert_eq!((value(&metrics, unknown), value(&metrics, room)), (None, None));
+        assert_eq!(value(&metrics, parked).unwrap(), "0");
+        assert_eq!(value(&metrics, "callsheet_credits_spent_total").unwrap(), "50", "counters never go down");
+    }
+}

@@ -1,0 +1,44 @@
+//! How many jobs of each kind a batch has, and how they ended.
+//!
+//! Rows that have not begun lie in the spool, and ended jobs in the outcomes: without these numbers only a
+//! reading of both would tell.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::job::State;
+use crate::domain::request::Kind;
+use crate::store::{BatchRecord, Ended};
+
+/// The jobs of one kind in a batch.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OfKind {
+    /// Accepted so far.
+    pub rows: u32,
+    /// Ended so far.
+    pub ended: Ended,
+}
+
+impl BatchRecord {
+    /// Counts a job that is accepted.
+    pub fn count_accepted(&mut self, kind: Kind) {
+        self.kinds.entry(kind).or_default().rows += 1;
+    }
+
+    /// Counts a job that has ended; a state that is not final counts nowhere.
+    pub fn count_ended(&mut self, kind: Kind, state: &State) {
+        self.ended.count(state);
+        // A batch that was accepted before kinds were counted has none of its own.
+        if let Some(of_kind) = self.kinds.get_mut(&kind) {
+            of_kind.ended.count(state);
+        }
+    }
+
+    /// Counts one ended job less: it was taken up again.
+    pub fn count_reopened(&mut self, kind: Kind, state: &State) {
+        self.ended.reopen(state);
+        if let Some(of_kind) = self.kinds.get_mut(&kind) {
+            of_kind.ended.reopen(state);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The daemon as a process: what it takes in, what it answers, and what it survives.
+
+mod stage;
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use self::stage::harvest::Harvest;
+use self::stage::process::{Outcome, Running};
+use self::stage::{Stage, scripts, until};
+
+/// Starts a daemon and waits until it listens.
+fn daemon(stage: &Stage) -> Running {
+    let running = stage.start(["daemon", "--log-level", "info"]);
+    running.says("ready");
+    running
+}
+
+/// Ends a daemon as systemd would.
+fn stop(daemon: Running) -> Outcome {
+    daemon.signal(Signal::TERM);
+    daemon.end().exited(0)
+}
+
+fn kill(daemon: Running) {
+    daemon.signal(Signal::KILL);
+    daemon.end().was_killed("by the test");
+}
+
+fn status(stage: &Stage, batch: &str) -> Value {
+    stage.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
+}
+
+#[test]
+fn what_is_submitted_is_done_and_paid_once() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 5));
+    let daemon = daemon(&stage);
+    let first = stage.run(["submit", "batch.csv", "--wait", "--json"]).exited(0).json();
+    assert_eq!(first["receipts"][0]["new"], 5);
+    assert_eq!(first["batches"][0]["state"], "done");
+    let again = stage.run(["submit", "batch.csv", "--wait"]).exited(0);
+    again.says("0 new (0 credits), 5 already there");
+    until("its results", || stage.path("output/batch/report.json").exists());
+    stop(daemon);
+    stage.audit().each_paid_once(5);
+    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 5));
+    assert!(!stage.path("state/callsheet.sock").exists(), "nobody listens any more");
+}
+
+#[test]
+fn a_killed_daemon_goes_on_where_it_was() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 40));
+    let first = daemon(&stage);
+    stage.run(["submit", "batch.csv"]).exited(0);
+    until("some work", || stage.audit().totals.charges > 5);
+    kill(first);
+    let second = daemon(&stage);
+    until("the end", || status(&stage, "batch")["state"] == "done");
+    until("its results", || stage.path("output/batch/report.json").exists());
+    stop(second);
+    stage.audit().each_paid_once(40);
+    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 40));
+}
+
+#[test]
+fn a_batch_that_was_done_when_the_daemon_died_is_announced_by_the_next() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 2));
+    let mut dying = stage.command(["daemon", "--log-level", "info"]);
+    dying.env("CALLSHEET_FAILPOINT", "reporting");
+    let dying = Running::start(dying);
+    dying.says("ready");
+    stage.run(["submit", "batch.csv"]).exited(0);
+    dying.end().was_killed("while it wrote the results");
+    assert!(!stage.path("output/batch/report.json").exists());
+    let next = daemon(&stage);
+    until("its results", || stage.path("output/batch/report.json").exists());
+    stop(next);
+    stage.audit().each_paid_once(2);
+}
+
+#[test]
+fn every_answer_is_the_same_with_and_without_a_daemon() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 6));
+    let running = daemon(&stage);
+    stage.run(["submit", "batch.csv", "--wait", "--budget", "30"]).exited(4);
+    let questions: [&[&str]; 6] = [
+        &["status", "--json"],
+        &["jobs", "--json"],
+        &["jobs", "batch", "--state", "succeeded"],
+        &["ledger", "--csv"],
+        &["ledger", "--json"],
+        &["explain", "batch/image-1"],
+    ];
+    let ask = |question: &[&str]| stage.run(question.iter().copied()).exited(0).stdout;
+    let there: Vec<String> = questions.iter().map(|question| ask(question)).collect();
+    stop(running);
+    for (question, there) in questions.iter().zip(there) {
+        let here = ask(question);
+        // What keeps a batch is for a running engine to say.
+        let plain = |text: &str| text.replace("\"parked\"", "\"active\"").replace("\"batch_budget\"", "null");
+        assert_eq!(plain(&here), plain(&there), "{question:?}");
+    }
+}
+
+#[test]
+fn a_higher_budget_lifts_what_the_lower_one_parked_without_a_restart() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 6));
+    let daemon = daemon(&stage);
+    let parked = stage.run(["submit", "batch.csv", "--wait", "--budget", "30"]).exited(4);
+    parked.says("the batch's budget is used up; a higher budget lifts it");
+    assert!(stage.audit().totals.charged_credits <= 30);
+    stage.run(["submit", "batch.csv", "--wait", "--budget", "1000"]).exited(0);
+    stop(daemon);
+    stage.audit().each_paid_once(6);
+}
+
+#[test]
+fn a_batch_is_paused_resumed_and_canceled_while_the_daemon_runs() {
+    let stage = Stage::new();
+    stage.configure("[limits]\nin_flight = 1");
+    stage.write("batch.csv", scripts::manifest("image", 200));
+    let daemon = daemon(&stage);
+    stage.run(["submit", "batch.csv"]).exited(0);
+    stage.run(["pause", "batch"]).exited(0).says("batch: paused");
+    until("nothing in flight", || {
+        let status = status(&stage, "batch");
+        status["running"].is_null() && status["submitting"].is_null() && status["fetching"].is_null()
+    });
+    let paused = status(&stage, "batch");
+    assert_eq!(paused["state"], "paused");
+    let tasks = stage.audit().totals.tasks;
+    // One single job is dropped before its turn, twice, and told apart from the batch.
+    stage.run(["cancel", "batch/image-199"]).exited(0).says("1 canceled before they were sent");
+    stage.run(["cancel", "batch/image-199"]).exited(0).says("it has ended as canceled");
+    assert_eq!(stage.audit().totals.tasks, tasks, "nothing was sent meanwhile");
+    stage.run(["resume", "batch"]).exited(0).says("the daemon goes on with it");
+    until("more work", || stage.audit().totals.tasks > tasks);
+    stage.run(["cancel", "batch"]).exited(0);
+    until("the end", || status(&stage, "batch")["state"] == "done");
+    let ended = status(&stage, "batch");
+    let (succeeded, canceled) = (&ended["succeeded"], &ended["canceled"]);
+    assert_eq!(succeeded.as_u64().unwrap() + canceled.as_u64().unwrap(), 200);
+    // What was dropped comes back when it is asked for.
+    stage.run(["retry", "batch/image-199"]).exited(0).says("1 queued again");
+    until("the end", || status(&stage, "batch")["state"] == "done");
+    assert_eq!(status(&stage, "batch")["canceled"].as_u64().unwrap(), canceled.as_u64().unwrap() - 1);
+    stop(daemon);
+    let audit = stage.audit();
+    assert_eq!(audit.totals.charges, succeeded.as_u64().unwrap() + 1);
+}
+
+#[test]
+fn the_configuration_is_read_anew_and_a_bad_one_is_not() {
+    let stage = Stage::new();
+    stage.configure("[budget]\ntotal = 0");
+    stage.write("batch.csv", scripts::manifest("image", 3));
+    let daemon = daemon(&stage);
+    stage.run(["submit", "batch.csv", "--wait"]).exited(4).says("the total budget is used up");
+    stage.configure("[budget]\ntotla = 1000");
+    daemon.signal(Signal::HUP);
+    daemon.says("the old one stays in force");
+    stage.configure("[budget]\ntotal = 1000");
+    assert_eq!(status(&stage, "batch")["parked_by"], "total_budget");
+    daemon.signal(Signal::HUP);
+    daemon.says("the configuration was read anew");
+    until("the end", || status(&stage, "batch")["state"] == "done");
+    stop(daemon);
+    stage.audit().each_paid_once(3);
+}
+
+#[test]
+fn run_hands_over_to_a_running_daemon() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 3));
+    let daemon = daemon(&stage);
+    let run = stage.run(["run", "batch.csv", "--json"]).exited(0).says("a daemon runs on this state");
+    assert_eq!(run.json()["batches"][0]["succeeded"], 3);
+    stop(daemon);
+    stage.audit().each_paid_once(3);
+}
+
+#[test]
+fn clients_that_hang_harm_nobody() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 3));
+    let daemon = daemon(&stage);
+    let socket = stage.path("state/callsheet.sock");
+    // Some say nothing, some stop in the middle of a request.
+    let mut hanging: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    for stream in hanging.iter_mut().step_by(2) {
+        stream.write_all(b"POST /v1/pause HTTP/1.1\r\nhost: x\r\ncontent-le").unwrap();
+    }
+    stage.run(["submit", "batch.csv", "--wait"]).exited(0);
+    drop(hanging);
+    stop(daemon);
+}
+
+#[test]
+fn strangers_are_told_what_they_did_wrong() {
+    let stage = Stage::new();
+    let daemon = daemon(&stage);
+    let ask = |head: &str, body: &str| {
+        let mut stream = UnixStream::connect(stage.path("state/callsheet.sock")).unwrap();
+        let length = body.len();
+        let request = format!(
+            "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+        answer
+    };
+    assert!(ask("GET /metrics", "").contains("callsheet_in_flight_limit 16"));
+    assert!(ask("GET /v1/nothing", "").contains("there is no GET /v1/nothing"));
+    assert!(ask("POST /v1/cancel", "{}").contains("missing field `name`"));
+    assert!(ask("POST /v1/pause", "{\"bach\": 1}").contains("unknown field `bach`"));
+    assert!(ask("POST /v1/cancel", "not json").contains("400 Bad Request"));
+    assert!(ask("GET /v1/status?batch=nope", "").contains("no batch is called nope; there is none"));
+    assert!(ask("GET /v1/jobs?state=lost", "").contains("expected one of queued, submitting"));
+    assert!(ask("POST /v1/manifests?file=../../etc/x.csv", "a").contains("a file's name without folders"));
+    assert!(ask("POST /v1/schedules/none/run", "").contains("no schedule is called none"));
+    let huge = "x".repeat(100_000);
+    assert!(ask("POST /v1/pause", &huge).contains("more than 65536 bytes"));
+    stop(daemon);
+}
+
+#[test]
+fn tcp_asks_for_its_token() {
+    let stage = Stage::new();
+    stage.write("token", "open sesame\n");
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    stage.configure(&format!("[control]\nhttp = \"127.0.0.1:{port}\"\ntoken_file = \"token\""));
+    let daemon = daemon(&stage);
+    let ask = |more: &str| {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let request =
+            format!("GET /v1/health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{more}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+        answer
+    };
+    assert!(ask("").starts_with("HTTP/1.1 401"));
+    assert!(ask("authorization: Bearer open\r\n").starts_with("HTTP/1.1 401"));
+    assert!(ask("authorization: Bearer open sesame\r\n").starts_with("HTTP/1.1 200"));
+    stop(daemon);
+    stage.configure("[control]\nhttp = \"0.0.0.0:0\"");
+    stage.run(["daemon"]).exited(2).says("give control.token_file");
+}
+
+#[test]
+fn a_second_daemon_is_told_who_has_the_state() {
+    let stage = Stage::new();
+    let first = daemon(&stage);
+    stage.run(["daemon"]).exited(2).says(&format!("in use by process {}", first.pid()));
+    // A name that a killed daemon left is taken over.
+    kill(first);
+    assert!(stage.path("state/callsheet.sock").exists());
+    let second = daemon(&stage);
+    stop(second);
+}
+
+#[test]
+fn watching_ends_with_its_batch() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 3));
+    stage.run(["status", "--watch"]).exited(2);
+    let daemon = daemon(&stage);
+    stage.run(["submit", "batch.csv"]).exited(0);
+    let watched = stage.run(["status", "batch", "--watch", "--json"]).exited(0);
+    let last = watched.stdout.lines().last().unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    assert_eq!(last["batches"][0]["state"], "done");
+    stop(daemon);
+}

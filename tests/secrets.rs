@@ -1,0 +1,153 @@
+//! The API key appears nowhere: not in what is printed, not in the log at any level, not in what is left
+//! on disk, whatever goes wrong.
+
+mod stage;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use callsheet::emulator::Options;
+
+use self::stage::process::{Outcome, Running};
+use self::stage::{Stage, scripts};
+
+/// A key that is found wherever it is.
+const KEY: &str = "sk-live-5e9b1d7c3f2a48068e4d";
+/// The same, as HTTP's basic scheme would carry it.
+const KEY_IN_BASE64: &str = "c2stbGl2ZS01ZTliMWQ3YzNmMmE0ODA2OGU0ZA";
+
+/// Dropped connections, foreign answers, failing tasks, broken downloads: everything that makes a program talk.
+const FAULTS: &str = "
+seed = 5
+[[rules]]
+probability = 0.1
+effect = { do = 'drop', when = 'after' }
+[[rules]]
+on = 'poll'
+probability = 0.1
+effect = { do = 'answer', status = 502, body = 'html' }
+[[rules]]
+on = 'create'
+probability = 0.1
+effect = { do = 'answer', status = 500, body = 'broken-json', when = 'after' }
+[[rules]]
+contains = 'image-2'
+effect = { do = 'task-fails', code = 'provider_unavailable', reason = 'no' }
+[[rules]]
+on = 'download'
+probability = 0.2
+effect = { do = 'truncated-download', keep_percent = 40 }
+";
+
+fn with_key() -> Stage {
+    let stage = Stage::with(Options { api_key: KEY.to_owned(), ..Options::default() });
+    stage.write("batch.csv", scripts::of_all_kinds(2).0);
+    stage
+}
+
+fn run(stage: &Stage, key: &str, arguments: &[&str]) -> Outcome {
+    let mut command = stage.command(arguments.iter().copied());
+    command.env("CALLSHEET_API_KEY", key);
+    Running::start(command).end()
+}
+
+/// Every file below a folder.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+fn holds_key(bytes: &[u8]) -> bool {
+    let holds = |what: &str| bytes.windows(what.len()).any(|window| window == what.as_bytes());
+    holds(KEY) || holds(KEY_IN_BASE64)
+}
+
+#[track_caller]
+fn key_is_nowhere(stage: &Stage, outcome: &Outcome) {
+    assert!(!holds_key(outcome.stdout.as_bytes()), "on stdout:\n{}", outcome.stdout);
+    let line = outcome.stderr.lines().find(|line| holds_key(line.as_bytes()));
+    assert_eq!(line, None, "on stderr");
+    for path in files(&stage.path("")) {
+        assert!(!holds_key(&std::fs::read(&path).unwrap()), "in {}", path.display());
+    }
+}
+
+#[test]
+fn the_search_finds_a_key() {
+    assert!(holds_key(format!("authorization: Bearer {KEY}\r\n").as_bytes()));
+    assert!(holds_key(format!("Basic {KEY_IN_BASE64}==").as_bytes()));
+    assert!(!holds_key(b"authorization: Sensitive"));
+}
+
+#[test]
+fn a_run_in_bad_weather_that_logs_everything_shows_no_key() {
+    for format in ["human", "json"] {
+        let stage = with_key();
+        stage.configure(&format!("[log]\nformat = \"{format}\""));
+        stage.faults(FAULTS);
+        let outcome = run(&stage, KEY, &["run", "batch.csv", "--log-level", "trace"]);
+        assert!(stage.audit().totals.tasks > 0, "{}", outcome.stderr);
+        for library in ["hyper", "reqwest", "callsheet"] {
+            assert!(outcome.stderr.contains(library), "{library} says nothing: is everything logged?");
+        }
+        assert!(stage.path("output/batch/results.jsonl").exists());
+        assert!(files(&stage.path("state")).len() > 3);
+        key_is_nowhere(&stage, &outcome);
+    }
+}
+
+#[test]
+fn a_refused_key_is_not_repeated() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    let outcome = run(&stage, KEY, &["run", "batch.csv", "--log-level", "trace"]).exited(3);
+    assert!(stage.audit().totals.unauthorized > 0);
+    key_is_nowhere(&stage, &outcome);
+}
+
+/// A proxy that answers with the request it could not pass on, the key in it.
+fn talkative_proxy() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            let mut request = vec![0; 16 * 1024];
+            let read = connection.read(&mut request).unwrap_or_default();
+            let request = String::from_utf8_lossy(&request[..read]).into_owned();
+            let headers: Vec<&str> = request.lines().filter(|line| line.contains("Bearer")).collect();
+            assert!(read == 0 || holds_key(headers.join("").as_bytes()), "the key was not sent: {request}");
+            let page = headers.join("\n");
+            let head = format!(
+                "HTTP/1.1 502 Bad Gateway\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                page.len()
+            );
+            let _ = connection.write_all(format!("{head}{page}").as_bytes());
+        }
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn an_error_page_that_shows_the_key_is_not_passed_on() {
+    let stage = with_key();
+    let proxy = talkative_proxy();
+    for command in ["credits", "run"] {
+        let mut arguments = vec![command, "--base-url", proxy.as_str(), "--log-level", "trace"];
+        if command == "run" {
+            arguments.push("batch.csv");
+        }
+        let outcome = run(&stage, KEY, &arguments).exited(5).says("[API key]");
+        key_is_nowhere(&stage, &outcome);
+    }
+}
+
+#[test]
+fn a_key_in_the_wrong_place_of_the_configuration_is_not_shown() {
+    let stage = with_key();
+    stage.configure(&format!("[log]\napi_key = \"{KEY}\""));
+    let outcome = run(&stage, KEY, &["run", "batch.csv", "--log-level", "trace"]).exited(2);
+    assert!(outcome.stderr.contains("unknown key `api_key`"), "{}", outcome.stderr);
+    assert!(!holds_key(outcome.stderr.as_bytes()), "{}", outcome.stderr);
+}
