@@ -10,6 +10,7 @@ use crate::cli::service::{self, Chosen};
 use crate::cli::wiring;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::daemon::schedules::Planned;
 use crate::daemon::{self, DaemonError, Parts};
 use crate::store::Store;
 
@@ -60,6 +61,7 @@ fn parts(config: &Config, chosen: &Chosen) -> Result<Parts, Failure> {
         socket: access::socket(config, &chosen.state),
         control: config.control.clone(),
         token: config.control_token()?,
+        schedules: config.schedule.iter().map(Planned::of).collect::<Result<_, _>>()?,
     })
 }
 

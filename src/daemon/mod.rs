@@ -6,6 +6,7 @@
 
 mod announcer;
 mod notice;
+pub mod schedules;
 mod signals;
 
 use std::path::PathBuf;
@@ -16,10 +17,11 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::ControlConfig;
-use crate::control::protocol::{Health, Refusal};
-use crate::control::server::{self, FireRequest, Office};
+use crate::control::protocol::Health;
+use crate::control::server::{self, Office};
 use crate::daemon::announcer::Announcer;
 use crate::daemon::notice::Notice;
+use crate::daemon::schedules::{Inputs, Planned, Watch};
 use crate::engine::conductor::Settings;
 use crate::engine::desk::Desk;
 use crate::engine::{Engine, EngineError, Outside, Stop, Until};
@@ -42,6 +44,8 @@ pub struct Parts {
     pub control: ControlConfig,
     /// The token that TCP asks for.
     pub token: Option<SecretString>,
+    /// What fires by itself.
+    pub schedules: Vec<Planned>,
 }
 
 /// Reads the configuration anew.
@@ -83,7 +87,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let incoming = store.dir().to_owned();
     reception::sweep_incoming(&incoming)
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
-    let Parts { outside, settings, house, socket, control, token } = parts;
+    let Parts { outside, settings, house, socket, control, token, schedules: planned } = parts;
     let (landing, layout) = (outside.landing.clone(), outside.layout.clone());
     let (identity, metrics) = (house.identity.clone(), outside.metrics.clone());
     let mut engine = Engine::new(store.clone(), outside, settings, clock, None)?;
@@ -108,14 +112,17 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         metrics,
     };
     listen(&socket, &control, token, Arc::new(office)).await?;
-    tokio::spawn(refuse_fires(fires));
 
     let announcer = Announcer::begin(store.clone(), handle.clone(), landing);
     for batch in engine.conductor().batches().filter(|batch| batch.is_done() && !batch.announced) {
         announcer.announce(batch.no);
     }
     let (stop_sender, stop) = watch::channel(Stop::No);
-    tokio::spawn(signals::watch(stop_sender, signals::Reloader { reload, handle, reception }));
+    let (schedules, reloads) = mpsc::channel(1);
+    let door = schedules::House { reception: reception.clone(), store: store.clone() };
+    let scheduled = Watch::begin(door, store.dir(), planned);
+    tokio::spawn(scheduled.run(clock, Inputs { reloads, fires, stop: stop.clone() }));
+    tokio::spawn(signals::watch(stop_sender, signals::Reloader { reload, handle, reception, schedules }));
     tracing::info!(socket = %socket.display(), "ready");
     notice.ready();
     let stopping = stop.clone();
@@ -149,13 +156,4 @@ async fn listen(
         tokio::spawn(server::serve_tcp(listener, router, token));
     }
     Ok(())
-}
-
-/// There are no schedules to fire.
-async fn refuse_fires(mut fires: mpsc::Receiver<FireRequest>) {
-    while let Some(FireRequest { name, reply }) = fires.recv().await {
-        let message = format!("no schedule is called {name}; there is none");
-        // Whoever asked may have gone away.
-        let _ = reply.send(Err(Refusal { message, hint: None, exit_code: 2 }));
-    }
 }

@@ -1,8 +1,9 @@
 //! Signals: SIGTERM and SIGINT stop, SIGHUP reads the configuration anew.
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
+use crate::daemon::schedules::Planned;
 use crate::daemon::{Reload, notice};
 use crate::engine::{Handle, Stop};
 use crate::intake::reception::Reception;
@@ -12,6 +13,7 @@ pub(super) struct Reloader {
     pub(super) reload: Reload,
     pub(super) handle: Handle,
     pub(super) reception: Reception,
+    pub(super) schedules: mpsc::Sender<Vec<Planned>>,
 }
 
 /// Waits for signals for as long as the process lives.
@@ -43,6 +45,8 @@ impl Reloader {
         match (self.reload)() {
             Ok(parts) => {
                 self.reception.reload(parts.house).await;
+                // Nobody watches schedules any more once the daemon stops.
+                let _ = self.schedules.send(parts.schedules).await;
                 match self.handle.reload(parts.settings, parts.outside).await {
                     Ok(()) => tracing::info!("the configuration was read anew"),
                     Err(error) => tracing::warn!(%error, "the configuration was not taken over"),

@@ -12,6 +12,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
+use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::conductor::Wish;
 use crate::engine::{EngineGone, Handle};
@@ -51,6 +52,8 @@ pub struct Manner {
     pub default_policy: Policy,
     /// The most a job may cost.
     pub max_credits: Option<Credits>,
+    /// The run of a schedule that this is.
+    pub occasion: Option<Occasion>,
 }
 
 /// The manifest could not be taken in; nothing of it was, or it is not known whether it was, and then
@@ -158,6 +161,7 @@ fn take_in(
         default_policy: manner.default_policy.over(&house.default_policy),
         max_credits: manner.max_credits,
         plan: house.plan,
+        occasion: manner.occasion,
     };
     intake::accept(store, path, &terms, clock.now().wall)
 }

@@ -83,7 +83,9 @@ impl Kind {
         match (self.high, to) {
             (7, 0) => format!("{said}, and Sunday at its end is 7: write {from}-7"),
             (2100, _) => format!("{said}: write {to}-{from}"),
-            (high, _) => format!("{said}: write {from}-{},{}-{to}", if high == 7 { 6 } else { high }, self.low),
+            (high, _) => {
+                format!("{said}: write {from}-{},{}-{to}", if high == 7 { 6 } else { high }, self.low)
+            }
         }
     }
 

@@ -206,9 +206,9 @@ impl Schedule {
     /// Whether it fires on a day of the calendar.
     pub(super) fn fits_day(&self, day: NaiveDate) -> bool {
         let Expression { days, weekdays, months, years, .. } = &self.expression;
-        let fits_year = years.as_ref().is_none_or(|years| {
-            u32::try_from(day.year()).is_ok_and(|year| years.contains(&year))
-        });
+        let fits_year = years
+            .as_ref()
+            .is_none_or(|years| u32::try_from(day.year()).is_ok_and(|year| years.contains(&year)));
         let by_day = days.values.contains(&day.day());
         let by_weekday = weekdays.values.contains(&day.weekday().num_days_from_sunday());
         let fits_day =

@@ -38,7 +38,7 @@ pub use self::fires::Fires;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ScheduleError {
-    /// The key of the configuration that is wrong: `name`, `cron` or `timezone`.
+    /// The key of the configuration that is wrong: `name`, `cron`, `timezone` or `missed_max`.
     pub key: &'static str,
     /// What was found, and what would be accepted.
     pub message: String,

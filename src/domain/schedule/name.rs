@@ -1,6 +1,6 @@
 //! What the run of a schedule is called.
 
-use chrono::{DateTime, Timelike, Utc};
+use chrono::{DateTime, NaiveDateTime, Timelike, Utc};
 
 use crate::domain::ids::{BadBatchName, BatchName};
 use crate::domain::schedule::ScheduleError;
@@ -23,6 +23,13 @@ pub fn of_run(schedule: &str, fire: Timestamp) -> Result<BatchName, BadBatchName
     };
     let format = if at.second() == 0 { "%Y-%m-%dT%H%MZ" } else { "%Y-%m-%dT%H%M%SZ" };
     format!("{schedule}-{}", at.format(format)).parse()
+}
+
+/// Whether a batch is called as a run of the schedule is.
+pub fn is_run_of(schedule: &str, batch: &BatchName) -> bool {
+    let instant = batch.as_str().strip_prefix(schedule).and_then(|rest| rest.strip_prefix('-'));
+    let reads = |format| instant.is_some_and(|text| NaiveDateTime::parse_from_str(text, format).is_ok());
+    reads("%Y-%m-%dT%H%MZ") || reads("%Y-%m-%dT%H%M%SZ")
 }
 
 /// Refuses a name under which a schedule's batches could not be named.

@@ -60,7 +60,10 @@ fn errors_name_what_was_found_and_what_would_do() {
     check("+5 * * * *", "minute: found \"+5\"");
     check("* * * *", "found 4 fields in \"* * * *\"; five are accepted");
     check("", "found 0 fields in \"\"");
-    check("CRON_TZ=Europe/Berlin 0 3 * * *", "found \"CRON_TZ=Europe/Berlin\"; the zone of the clock is given");
+    check(
+        "CRON_TZ=Europe/Berlin 0 3 * * *",
+        "found \"CRON_TZ=Europe/Berlin\"; the zone of the clock is given",
+    );
     check("0 0 0 1 1 * 1969", "year: found \"1969\"; 1970 to 2100");
     check(&"1,".repeat(600), "longer than 1000 characters");
 }
@@ -154,7 +157,8 @@ fn a_fixed_time_in_a_fold_comes_once_and_first() {
     // 25 October 2026: 03:00 becomes 02:00.
     let check = |cron: &str, expected: &[&str]| {
         let fires = fires(cron, "Europe/Berlin", "2026-10-24T22:45:00Z", expected.len());
-        let fires: Vec<String> = fires.iter().map(|fire| format!("{}{}", &fire[5..16], &fire[19..22])).collect();
+        let fires: Vec<String> =
+            fires.iter().map(|fire| format!("{}{}", &fire[5..16], &fire[19..22])).collect();
         assert_eq!(fires, expected, "{cron}");
     };
     check("30 2 * * *", &["10-25T02:30+02", "10-26T02:30+01"]);
@@ -167,10 +171,7 @@ fn a_fixed_time_in_a_fold_comes_once_and_first() {
 #[test]
 fn half_an_hour_and_midnight_are_gaps_and_folds_too() {
     let lord_howe = |after| fires("15 2 * * *", "Australia/Lord_Howe", after, 2);
-    assert_eq!(
-        lord_howe("2026-10-03T15:00:00Z"),
-        ["2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"]
-    );
+    assert_eq!(lord_howe("2026-10-03T15:00:00Z"), ["2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"]);
     // At 02:00 back to 01:30: a quarter to two comes twice.
     assert_eq!(
         fires("45 1 * * *", "Australia/Lord_Howe", "2026-04-04T12:00:00Z", 2),
@@ -354,10 +355,7 @@ fn a_dense_month_in_a_long_outage_is_found() {
     story.decide("2001-01-01T00:00:00Z");
     let due = story.decide("2026-11-21T00:00:00Z");
     let last: Vec<String> = due.start.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        last,
-        ["2026-01-31T23:59:57.000Z", "2026-01-31T23:59:58.000Z", "2026-01-31T23:59:59.000Z"]
-    );
+    assert_eq!(last, ["2026-01-31T23:59:57.000Z", "2026-01-31T23:59:58.000Z", "2026-01-31T23:59:59.000Z"]);
     assert_eq!(due.left_out[0].reason, Reason::TooMany);
 }
 
