@@ -10,7 +10,8 @@
 //! 4. [`output`]: names, landing, sidecars and results on disk.
 //! 5. [`engine`]: decides, commits, does. One loop.
 //! 6. [`intake`]: the one door through which jobs enter.
-//! 7. [`control`] and [`daemon`]: the service that runs for months, and how it is spoken to.
+//! 7. [`control`], [`hooks`] and [`daemon`]: the service that runs for months, how it is spoken to, and whom
+//!    it tells what it did.
 //! 8. [`config`] and [`cli`]: what people write and read.
 //! 9. [`emulator`]: the service itself, offline. Imports nothing from the other rooms.
 //!
@@ -27,6 +28,7 @@ pub mod domain;
 pub mod emulator;
 pub mod engine;
 pub mod failpoint;
+pub mod hooks;
 pub mod intake;
 pub mod metrics;
 pub mod output;

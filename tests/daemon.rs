@@ -218,7 +218,7 @@ fn strangers_are_told_what_they_did_wrong() {
         std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
         answer
     };
-    assert!(ask("GET /metrics", "").contains("callsheet_in_flight_limit 16"));
+    until("the first look", || ask("GET /metrics", "").contains("callsheet_in_flight_limit 16"));
     assert!(ask("GET /v1/nothing", "").contains("there is no GET /v1/nothing"));
     assert!(ask("POST /v1/cancel", "{}").contains("missing field `name`"));
     assert!(ask("POST /v1/pause", "{\"bach\": 1}").contains("unknown field `bach`"));

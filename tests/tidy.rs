@@ -29,10 +29,14 @@ const ROOMS: &[(&str, &[&str])] = &[
             "store",
         ],
     ),
-    ("daemon", &["clock", "config", "control", "domain", "engine", "intake", "metrics", "output", "store"]),
+    (
+        "daemon",
+        &["clock", "config", "control", "domain", "engine", "hooks", "intake", "metrics", "output", "store"],
+    ),
     ("control", &["domain", "engine", "intake", "metrics", "output", "store"]),
     ("intake", &["api", "clock", "domain", "engine", "failpoint", "output", "store"]),
     ("engine", &["api", "clock", "domain", "failpoint", "metrics", "output", "store"]),
+    ("hooks", &["api", "clock", "config", "domain", "store"]),
     ("config", &["domain", "output"]),
     ("output", &["domain", "failpoint"]),
     ("store", &["domain"]),
@@ -66,7 +70,7 @@ const BANS: &[Ban] = &[
     Ban {
         what: "reqwest::",
         only: &["src/api/", "src/control/client.rs"],
-        instead: "go through `Service` or `Downloads` in api/; a daemon is spoken to by control/client.rs",
+        instead: "go through `Service`, `Downloads` or `Webhook` in api/; a daemon is spoken to by control/client.rs",
     },
     Ban {
         what: "std::env::var",

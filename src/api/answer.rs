@@ -28,17 +28,22 @@ pub fn of_post(raw: &RawAnswer) -> PostAnswer {
     if let Some(task) = task {
         return PostAnswer::TaskNamed(task, fault);
     }
+    match (raw.status, fault.code.as_str()) {
+        (401, _) | (_, "unauthorized") => return PostAnswer::Unauthorised(fault),
+        (402, _) | (_, "insufficient_credits") => return PostAnswer::OutOfCredits(fault),
+        _ => {}
+    }
     match raw.status {
-        401 => PostAnswer::Unauthorised(fault),
-        402 => PostAnswer::OutOfCredits(fault),
         // Turned away before anything was done.
         429 => again(raw, fault, false),
         // The content-safety check is away (503 of the Errors table); a proxy's 503 says less.
         503 if is_envelope => again(raw, fault, false),
-        // These may come from anything on the way, after the service took the request or before.
-        404 if !is_envelope => again(raw, fault, true),
         408 | 409 | 425 => again(raw, fault, true),
-        400..=499 => PostAnswer::Refused(fault),
+        // The service's own words, or what is wrong with this very request wherever it arrives.
+        400..=499 if is_envelope => PostAnswer::Refused(fault),
+        405 | 411 | 413 | 414 | 415 | 431 => PostAnswer::Refused(fault),
+        // All else may come from anything on the way, after the service took the request or before: a
+        // page of a firewall says nothing about an earlier call whose answer was lost.
         _ => again(raw, fault, true),
     }
 }
@@ -139,7 +144,7 @@ fn read_again(raw: &RawAnswer, fault: Fault) -> ReadAnswer {
 
 /// `Retry-After` in whole seconds. The form with a date needs a clock that agrees with the
 /// service's; it is left to our own backoff.
-fn retry_after(raw: &RawAnswer) -> Option<Millis> {
+pub(super) fn retry_after(raw: &RawAnswer) -> Option<Millis> {
     let seconds: u64 = raw.retry_after.as_deref()?.trim().parse().ok()?;
     Some(Millis(seconds.saturating_mul(1000)))
 }
@@ -191,9 +196,15 @@ mod tests {
             (400, &envelope("invalid_request", Some("t9")), "read t9 (invalid_request)"),
             (401, &envelope("unauthorized", None), "park: key"),
             (402, &envelope("insufficient_credits", None), "park: credits"),
+            (402, "", "park: credits"),
+            (403, &envelope("unauthorized", None), "park: key"),
+            (400, &envelope("insufficient_credits", None), "park: credits"),
             (404, &envelope("not_found", None), "refused (not_found)"),
             (404, "<html>", "again (http_404), may have run"),
             (405, "", "refused (http_405)"),
+            (413, "", "refused (http_413)"),
+            (400, "<html>", "again (http_400), may have run"),
+            (403, "<html>Forbidden</html>", "again (http_403), may have run"),
             (429, "", "again (http_429)"),
             (500, &internal, "again (internal_error), may have run"),
             (500, &envelope("internal_error", Some("t9")), "read t9 (internal_error)"),
@@ -222,10 +233,14 @@ mod tests {
     fn a_failed_task_tells_why() {
         let info =
             serde_json::json!({"errorCode": "invalid_input", "error": "e", "errorMessage": "too dark"});
-        let task = serde_json::json!({"id": "t1", "status": "failed", "costCredits": 10, "taskInfo": info.to_string()});
-        let body = serde_json::json!({"code": 0, "message": "ok", "data": task}).to_string();
-        let ReadAnswer::Task(reading) = of_read(&raw(200, &body)) else { panic!("no task") };
-        assert_eq!(reading.fault, Some(Fault::new("invalid_input", "too dark")));
+        // As JSON text, as the document has it, or as the object itself.
+        for info in [info.to_string().into(), info] {
+            let task =
+                serde_json::json!({"id": "t1", "status": "failed", "costCredits": 10, "taskInfo": info});
+            let body = serde_json::json!({"code": 0, "message": "ok", "data": task}).to_string();
+            let ReadAnswer::Task(reading) = of_read(&raw(200, &body)) else { panic!("no task") };
+            assert_eq!(reading.fault, Some(Fault::new("invalid_input", "too dark")));
+        }
     }
 
     #[test]

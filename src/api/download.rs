@@ -65,6 +65,8 @@ impl Downloads {
         // No overall limit: a large file may take long. Silence has one.
         let http = client(options)
             .redirect(redirect::Policy::limited(REDIRECTS_MAX))
+            // A link is a secret of its host: whoever knows it has the file.
+            .referer(false)
             .timeout(Duration::from_secs(24 * 3600))
             .read_timeout(STALL_TIMEOUT)
             .build()?;

@@ -9,6 +9,7 @@ pub mod answer;
 mod download;
 mod redact;
 pub mod studio;
+pub mod webhook;
 mod wire;
 
 use std::time::Duration;

@@ -68,11 +68,14 @@ fn options(data: &Value) -> Option<Map<String, Value>> {
     }
 }
 
-/// Why a task failed: `taskInfo` or `taskResult`, JSON text with `errorCode`, `error` and
-/// `errorMessage`.
+/// Why a task failed: `taskInfo` or `taskResult`, JSON text (or the object itself) with `errorCode`,
+/// `error` and `errorMessage`.
 pub(super) fn task_fault(data: &Value) -> Option<Fault> {
     let from = |name: &str| {
-        let object: Value = serde_json::from_str(data.get(name)?.as_str()?).ok()?;
+        let object = match data.get(name)? {
+            Value::String(text) => serde_json::from_str(text).ok()?,
+            object => object.clone(),
+        };
         let code = text(&object, "errorCode")?;
         let said = text(&object, "errorMessage").filter(|said| !said.is_empty());
         Some(Fault::new(code, said.or_else(|| text(&object, "error")).unwrap_or_default()))

@@ -1,8 +1,10 @@
 //! The sections that only the daemon reads: inboxes, schedules, hooks, control, logs, retention.
 
+use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
@@ -21,7 +23,8 @@ const MISSED_MAX: u32 = 10;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InboxConfig {
-    /// The folder. `accepted` and `rejected` are made beside it.
+    /// The folder. `accepted` and `rejected` are made beside it where it is called `inbox`, and inside it
+    /// otherwise.
     pub path: PathBuf,
     /// Terms of every manifest that comes in here, where it gives none of its own.
     #[serde(default, deserialize_with = "policy")]
@@ -171,6 +174,20 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error
     read_policy(terms).map_err(serde::de::Error::custom)
 }
 
+impl HooksConfig {
+    /// The secret that signs webhooks: `hooks.webhook_secret_file`, or the systemd credential
+    /// `webhook-secret` in `credentials` (`$CREDENTIALS_DIRECTORY`).
+    ///
+    /// # Errors
+    /// When a file that should hold it cannot be read.
+    pub fn secret(&self, credentials: Option<&Path>) -> Result<Option<SecretString>, ConfigError> {
+        let credential = credentials.map(|dir| dir.join("webhook-secret")).filter(|path| path.exists());
+        let Some(path) = self.webhook_secret_file.clone().or(credential) else { return Ok(None) };
+        let text = fs::read_to_string(&path).map_err(|source| ConfigError::Unreadable { path, source })?;
+        Ok(Some(SecretString::from(text.trim())))
+    }
+}
+
 impl Config {
     /// What the daemon's sections may not say.
     pub(super) fn check_daemon(&self) -> Result<(), ConfigError> {
@@ -220,7 +237,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use secrecy::ExposeSecret;
 
     use super::*;
     use crate::domain::manifest::row::Deadline;
@@ -292,6 +309,22 @@ mod tests {
         );
         check("name = \"n/n\"\ncron = \"@daily\"", "schedule.name: n/n: \"n/n\" cannot name a schedule");
         check("name = \"n\"\ncron = \"@daily\"\nmissed_max = 0", "schedule.missed_max: n: found 0");
+    }
+
+    #[test]
+    fn the_webhooks_secret_comes_from_its_file_or_a_credential() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("webhook-secret"), "whsec_credential\n").unwrap();
+        fs::write(dir.path().join("named"), "whsec_named\n").unwrap();
+        let mut hooks = HooksConfig::default();
+        let secret =
+            |hooks: &HooksConfig| hooks.secret(Some(dir.path())).unwrap().unwrap().expose_secret().to_owned();
+        assert_eq!(secret(&hooks), "whsec_credential");
+        hooks.webhook_secret_file = Some(dir.path().join("named"));
+        assert_eq!(secret(&hooks), "whsec_named");
+        hooks.webhook_secret_file = Some(dir.path().join("gone"));
+        assert!(hooks.secret(None).unwrap_err().to_string().contains("failed to read"));
+        assert!(HooksConfig::default().secret(None).unwrap().is_none());
     }
 
     #[test]

@@ -26,7 +26,6 @@ use crate::engine::conductor::Settings;
 use crate::engine::desk::Desk;
 use crate::engine::{Engine, EngineError, Outside, Stop, Until};
 use crate::intake::reception::{self, House, Reception};
-use crate::output::landing::Landing;
 use crate::store::{Store, StoreError};
 
 /// Everything that the configuration decides.

@@ -18,7 +18,7 @@ mod tests;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, TaskId};
 use crate::domain::job::{Books, HISTORY_MAX_LINES, HistoryLine, Job, OutputFile, State};
-use crate::domain::ledger::Movement;
+use crate::domain::ledger::{Movement, Totals};
 use crate::domain::retry::{self, Prospect};
 use crate::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Timestamp, UtcDay};
@@ -328,13 +328,16 @@ impl Change {
     }
 
     fn attempt_over(&mut self, reading: TaskReading, terms: Terms) {
+        if !self.job.books.held.is_zero() {
+            // Charged and given back before anybody looked.
+            self.settle(&reading);
+        }
+        self.refund();
         let canceled = reading.status == TaskStatus::Canceled;
         let fault = reading.fault.unwrap_or_else(|| {
             let (code, word) = if canceled { ("canceled", "canceled") } else { ("generic", "failed") };
             Fault::new(code, format!("the service ended the task as {word} and gave no reason"))
         });
-        self.release();
-        self.refund();
         let left = self.job.attempt.0 < terms.attempts && !self.job.overdue;
         if left && retry::prospect(&fault.code) == Prospect::MayHelp {
             self.next_attempt(&format!("task {} failed, another attempt follows: {fault}", reading.id));
@@ -394,9 +397,42 @@ impl Change {
         self.movements.extend(movement);
         let history = &mut self.job.history;
         if history.len() >= HISTORY_MAX_LINES {
-            history.remove(0);
+            forget_oldest(history);
         }
         history.push(HistoryLine { at: self.at, attempt: self.job.attempt, what: what.to_owned(), movement });
+    }
+}
+
+/// Makes room for a line. What moved and what it came to go together: the movements that stay still add
+/// up to the books.
+fn forget_oldest(history: &mut Vec<HistoryLine>) {
+    let mut totals = Totals::default();
+    let is_settled = |line: &HistoryLine| {
+        let fits = line.movement.is_none_or(|movement| totals.apply(movement).is_ok());
+        fits && totals.committed().is_zero() && totals.waived.is_zero()
+    };
+    if let Some(settled) = history.iter().position(is_settled) {
+        history.drain(..=settled);
+    } else if let Some(words) = history.iter().position(|line| line.movement.is_none()) {
+        history.remove(words);
+    } else {
+        merge_corrections(history);
+    }
+}
+
+/// Of an open charge that was corrected again and again, the first two corrections become one.
+fn merge_corrections(history: &mut Vec<HistoryLine>) {
+    let corrections = history.iter().enumerate().filter_map(|(at, line)| match line.movement {
+        Some(Movement::Correct { from, to }) => Some((at, from, to)),
+        _ => None,
+    });
+    let two: Vec<(usize, Credits, Credits)> = corrections.take(2).collect();
+    if let [(first, from, _), (second, _, to)] = two[..] {
+        history[second].movement = Some(Movement::Correct { from, to });
+        history.remove(first);
+    } else {
+        // There are no more movements of other kinds than a few.
+        history.remove(0);
     }
 }
 

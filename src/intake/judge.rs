@@ -168,6 +168,7 @@ pub fn judge(
     let (file, identity) = source::open(path)?;
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut receipt = Receipt::new(path);
+    receipt.read = Some(identity);
     let source = BufReader::with_capacity(64 * 1024, file);
     let manifest = match manifest::open(&file_name, source, &Limits::default()) {
         Ok(manifest) => manifest,

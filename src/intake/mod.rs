@@ -6,10 +6,11 @@
 //! Accepting the same manifest again finds every job there and adds nothing.
 
 pub mod catalogs;
+pub mod inbox;
 mod judge;
 pub mod receipt;
 pub mod reception;
-mod source;
+pub mod source;
 #[cfg(test)]
 mod tests;
 

@@ -8,6 +8,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::problem::{Position, Problem};
 use crate::domain::quote::Note;
+use crate::intake::source::Identity;
 
 /// Problems and notes that a receipt lists; the rest are counted.
 pub const LISTED_MAX: usize = 1000;
@@ -39,6 +40,9 @@ pub struct Receipt {
     pub problems_total: u64,
     /// What is worth saying and refuses nothing; the first thousand.
     pub notes: Vec<Problem>,
+    /// The file as it was when it was opened.
+    #[serde(skip)]
+    pub read: Option<Identity>,
 }
 
 impl Receipt {
@@ -56,7 +60,16 @@ impl Receipt {
             problems: Vec::new(),
             problems_total: 0,
             notes: Vec::new(),
+            read: None,
         }
+    }
+
+    /// The receipt of a manifest that was not taken in for a reason outside its rows.
+    pub fn of_refused(file: &Path, why: Problem) -> Receipt {
+        let mut receipt = Receipt::new(file);
+        receipt.refused = true;
+        receipt.refuse_file(vec![why]);
+        receipt
     }
 
     pub(super) fn refuse_file(&mut self, problems: Vec<Problem>) {
@@ -89,6 +102,11 @@ impl Receipt {
         };
         let (new, have, invalid, credits) = (self.new, self.have, self.invalid, self.price.0);
         tracing::info!(%batch, file = %self.file.display(), new, have, invalid, credits, "batch accepted");
+    }
+
+    /// Whether jobs of the manifest are in its batch now, new ones or ones that it had.
+    pub fn is_taken_in(&self) -> bool {
+        !self.refused && !self.file_refused && (self.new > 0 || self.have > 0)
     }
 
     /// Whether something in the manifest has to be mended.

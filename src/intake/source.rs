@@ -8,16 +8,28 @@ use std::path::Path;
 use crate::intake::IntakeError;
 
 /// What shows that a file is still the one that was opened.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    device: u64,
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
 }
 
 impl Identity {
-    fn of(meta: &fs::Metadata) -> Identity {
-        Identity { inode: meta.ino(), bytes: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()) }
+    pub(super) fn of(meta: &fs::Metadata) -> Identity {
+        let modified = (meta.mtime(), meta.mtime_nsec());
+        Identity { device: meta.dev(), inode: meta.ino(), bytes: meta.len(), modified }
+    }
+
+    /// Length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// When it was last written to: seconds since 1970 and nanoseconds.
+    pub fn modified(&self) -> (i64, i64) {
+        self.modified
     }
 
     /// Refuses what somebody wrote to meanwhile.

@@ -313,7 +313,7 @@ mod tests {
         let posts = Endpoint::Create(Kind::Video);
         metrics.request(posts, Answer::Ok, Duration::from_millis(300));
         metrics.request(posts, Answer::RateLimited, Duration::from_millis(20));
-        metrics.clone().downloaded(1_000);
+        metrics.downloaded(1_000);
         metrics.poll_late(Millis(70));
         metrics.flushed(Duration::from_micros(800));
         let shown = |series: &str| value(&metrics, series).unwrap();

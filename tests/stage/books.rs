@@ -23,6 +23,9 @@ pub struct Totals {
     pub without_key: u64,
     pub replays: u64,
     pub foreign_body_replays: u64,
+    pub polls: u64,
+    /// Sooner after the last one than the service advises.
+    pub hasty_polls: u64,
     pub downloads: u64,
     pub refused_400: u64,
     pub refused_402: u64,
@@ -41,10 +44,20 @@ pub struct Task {
     pub status: String,
     pub charges: u64,
     pub charged_credits: u64,
+    pub waived_credits: u64,
     pub refunds: u64,
     /// The POST that made it, and every one that was answered with it.
     pub posts: u64,
+    /// Readings that found it ended.
+    pub polls_after_end: u64,
     pub downloads: u64,
+}
+
+impl Task {
+    /// Charged and not given back.
+    pub fn net_credits(&self) -> u64 {
+        if self.refunds == 0 { self.charged_credits } else { 0 }
+    }
 }
 
 impl Audit {

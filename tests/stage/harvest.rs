@@ -56,6 +56,29 @@ impl Harvest {
         self.holds_nothing_else();
     }
 
+    /// Every job that succeeded has its files, whole, and nothing else lies there: no half file of a job
+    /// that failed, for one.
+    #[track_caller]
+    pub fn is_whole(&self) {
+        for line in self.lines.iter().filter(|line| line["state"] == "succeeded") {
+            assert_ne!(line["files"], serde_json::json!([]), "{line:#}");
+        }
+        for file in self.files() {
+            file.is_whole(&self.dir);
+        }
+        self.holds_nothing_else();
+    }
+
+    /// A sum over `results.jsonl`.
+    pub fn sum(&self, column: &str) -> u64 {
+        self.lines.iter().map(|line| line[column].as_u64().unwrap()).sum()
+    }
+
+    /// `report.json`.
+    pub fn report(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.dir.join("report.json")).unwrap()).unwrap()
+    }
+
     /// The service's charges are those of the results, job by job.
     #[track_caller]
     pub fn agrees_with(&self, audit: &super::books::Audit) {

@@ -2,7 +2,8 @@
 //! waits, and the service, played by the emulator in the test's own process, so that it outlives every
 //! client that is killed.
 //!
-//! `process` runs the client, `books` reads what the service saw, `harvest` what lies on disk.
+//! `process` runs the client, `books` reads what the service saw, `harvest` what lies on disk; `matrix` holds
+//! a row of every kind against one fault.
 #![allow(dead_code, unreachable_pub, reason = "every test program uses another part of the stage")]
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +15,9 @@
 
 pub mod books;
 pub mod harvest;
+pub mod matrix;
 pub mod process;
+pub mod proxy;
 pub mod scripts;
 
 use std::fs;
@@ -75,14 +78,24 @@ impl Stage {
 
     /// Writes the configuration: short waits, then `more`, which may open further sections.
     pub fn configure(&self, more: &str) {
+        self.configure_service("", more);
+    }
+
+    /// The same, with more keys of `[service]`.
+    pub fn configure_service(&self, keys: &str, more: &str) {
         let service = self.emulator.base_url();
         let text = format!(
-            "[service]\nbase_url = \"{service}\"\n\
+            "[service]\nbase_url = \"{service}\"\n{keys}\n\
              [poll]\nmin = \"20ms\"\nmax = \"40ms\"\n\
              [retry]\nbase = \"10ms\"\nmax = \"100ms\"\n\
              {more}\n"
         );
         self.write("callsheet.toml", &text);
+    }
+
+    /// Where the service is.
+    pub fn base_url(&self) -> String {
+        self.emulator.base_url()
     }
 
     /// A path inside the stage's folder.

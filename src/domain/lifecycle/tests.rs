@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::ledger::Totals;
 use crate::domain::time::Millis;
 
 const TERMS: Terms = Terms { attempts: 3, keyed: true };
@@ -313,6 +312,20 @@ fn history_is_bounded() {
     assert_eq!(job.history.len(), HISTORY_MAX_LINES);
 }
 
+#[test]
+fn what_was_charged_and_given_back_unseen_is_in_the_books_all_the_same() {
+    let mut job = Job::queued();
+    let mut moved = Vec::new();
+    let named = Event::Posted(PostAnswer::TaskNamed(TaskId("t1".into()), fault()));
+    for event in [admit(10), named, Event::Read(failed("busy"))] {
+        let step = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap();
+        (job, moved) = (step.job, [moved, step.movements].concat());
+    }
+    let (spent, waived) = (Credits(10), Credits::ZERO);
+    let settle = Movement::Settle { held: Credits(10), spent, waived };
+    assert_eq!(moved, [Movement::Hold(Credits(10)), settle, Movement::Refund { spent, waived }]);
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     let status = prop_oneof![
         Just("pending"),
@@ -343,7 +356,30 @@ fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// What the movements that a job remembers come to.
+fn remembered(job: &Job) -> Totals {
+    let mut totals = Totals::default();
+    job.history.iter().filter_map(|line| line.movement).for_each(|movement| totals.apply(movement).unwrap());
+    totals
+}
+
 proptest! {
+    /// However long a job's life is, what is left of its history adds up to its books: the ledger is
+    /// read from there.
+    #[test]
+    fn a_history_that_was_cut_short_still_adds_up(events in prop::collection::vec(any_event(), 100..600)) {
+        let terms = Terms { attempts: u32::MAX, keyed: true };
+        let mut job = Job::queued();
+        for event in events {
+            let Ok(step) = apply(&job, job.attempt, event, terms, Timestamp(0)) else { continue };
+            job = step.job;
+            prop_assert!(job.history.len() <= HISTORY_MAX_LINES);
+            let totals = remembered(&job);
+            let Books { held, charged, waived } = job.books;
+            prop_assert_eq!((totals.held, totals.spent, totals.waived), (held, charged, waived));
+        }
+    }
+
     /// Whatever happens, the movements add up to the job's own books, a job that is queued or
     /// ended without a charge holds nothing, and an attempt number never goes back.
     #[test]

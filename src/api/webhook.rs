@@ -1,0 +1,93 @@
+//! Webhooks: posted by a client that has never seen the API key, follows no redirect and repeats
+//! nothing. Who may try again, and when, is the room `hooks`' decision.
+
+use std::time::Duration;
+
+use reqwest::Client;
+use reqwest::header::CONTENT_TYPE;
+use url::Url;
+
+use crate::api::{ClientError, RawAnswer, ServiceOptions, answer, client};
+use crate::domain::time::Millis;
+
+/// For opening a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The receiver did not take it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WebhookError {
+    /// It answered something else than 2xx.
+    #[error("the receiver answered {status}")]
+    Status {
+        /// HTTP status.
+        status: u16,
+        /// How long it asks to be left alone.
+        wait: Option<Millis>,
+    },
+    /// No connection, or no answer in time.
+    #[error("{0}")]
+    Unreachable(String),
+}
+
+impl WebhookError {
+    /// How long the receiver asks to be left alone.
+    pub fn wait(&self) -> Option<Millis> {
+        match self {
+            WebhookError::Status { wait, .. } => *wait,
+            WebhookError::Unreachable(_) => None,
+        }
+    }
+
+    /// 410: the receiver wants nothing of the kind any more (Standard Webhooks).
+    pub fn is_final(&self) -> bool {
+        matches!(self, WebhookError::Status { status: 410, .. })
+    }
+}
+
+/// Posts to one receiver.
+#[derive(Debug, Clone)]
+pub struct Webhook {
+    http: Client,
+    url: Url,
+}
+
+impl Webhook {
+    /// Sets up the client; sends nothing yet. `timeout` bounds a whole exchange.
+    ///
+    /// # Errors
+    /// When the HTTP client cannot be set up.
+    pub fn new(url: Url, timeout: Duration) -> Result<Webhook, ClientError> {
+        let options = ServiceOptions {
+            base_url: url.clone(),
+            api_key: None,
+            connect_timeout: CONNECT_TIMEOUT.min(timeout),
+            request_timeout: timeout,
+            render_timeout: timeout,
+        };
+        Ok(Webhook { http: client(&options).build()?, url })
+    }
+
+    /// Posts `body`, which is JSON, once.
+    ///
+    /// # Errors
+    /// [`WebhookError`]; the receiver may have taken it all the same.
+    pub async fn post(&self, headers: &[(&'static str, String)], body: &str) -> Result<(), WebhookError> {
+        let mut request = self.http.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        // What it says beside its status is nobody's business: the body is not read.
+        let response = request.body(body.to_owned()).send().await;
+        let response = response.map_err(|error| WebhookError::Unreachable(answer::describe(&error)))?;
+        if response.status().is_success() {
+            return Ok(());
+        }
+        let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let raw = RawAnswer {
+            status: response.status().as_u16(),
+            retry_after: header.map(str::to_owned),
+            body: Vec::new(),
+        };
+        Err(WebhookError::Status { status: raw.status, wait: answer::retry_after(&raw) })
+    }
+}

@@ -1,0 +1,92 @@
+//! What hooks are told: one object, the same on a command's standard input and in a webhook's body.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::BatchName;
+use crate::domain::time::Timestamp;
+use crate::store::{BatchRecord, Ended};
+
+/// All jobs of a batch have ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchDone {
+    /// The batch.
+    pub batch: BatchName,
+    /// What this end of it is called: the same wherever the same end of the same batch is seen, so that
+    /// it is told once, and so that a receiver knows it again.
+    pub id: String,
+    body: String,
+}
+
+/// Scripts rely on the names: fields may be added, not renamed.
+#[derive(Serialize)]
+struct Message<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    timestamp: String,
+    id: &'a str,
+    data: Data<'a>,
+}
+
+#[derive(Serialize)]
+struct Data<'a> {
+    batch: &'a BatchName,
+    jobs: u32,
+    states: Ended,
+    planned_credits: Credits,
+    charged_credits: Credits,
+    waived_credits: Credits,
+    refunded_credits: Credits,
+    output: &'a Path,
+    results: PathBuf,
+}
+
+impl BatchDone {
+    /// The end of a batch, as its record shows it. `output` is the batch's output folder.
+    pub fn of(batch: &BatchRecord, output: &Path, now: Timestamp) -> BatchDone {
+        let id = id(batch);
+        let message = Message {
+            kind: "batch.done",
+            timestamp: now.to_string(),
+            id: &id,
+            data: Data {
+                batch: &batch.name,
+                jobs: batch.rows,
+                states: batch.ended,
+                planned_credits: batch.planned,
+                charged_credits: batch.totals.spent,
+                waived_credits: batch.totals.waived,
+                refunded_credits: batch.totals.refunded,
+                output,
+                results: output.join("results.jsonl"),
+            },
+        };
+        // Plain structs with string keys always print, unless a path is no text: then without paths.
+        let body = serde_json::to_string(&message).unwrap_or_else(|_| {
+            let data = Data { output: Path::new(""), results: PathBuf::new(), ..message.data };
+            serde_json::to_string(&Message { data, ..message }).unwrap_or_default()
+        });
+        BatchDone { batch: batch.name.clone(), id, body }
+    }
+
+    /// The JSON.
+    pub fn body(&self) -> &str {
+        &self.body
+    }
+}
+
+/// Another end of a batch (jobs were added, failed ones were tried again) shows in its counts or in its
+/// credits. Another batch of the same name, in another state, was begun at another time.
+fn id(batch: &BatchRecord) -> String {
+    let BatchRecord { no, name, created, rows, ended, totals, .. } = batch;
+    let Ended { succeeded, failed, canceled, expired, in_doubt } = ended;
+    let text = format!(
+        "{} {name} {} {rows} {succeeded} {failed} {canceled} {expired} {in_doubt} {} {} {}",
+        no.0, created.0, totals.spent.0, totals.waived.0, totals.refunded.0
+    );
+    let hash = Sha256::digest(text);
+    hash[..16].iter().fold("msg_".to_owned(), |id, byte| format!("{id}{byte:02x}"))
+}

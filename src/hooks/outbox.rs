@@ -1,0 +1,242 @@
+//! What hooks were not told yet, on the device before anybody may forget that it happened.
+//!
+//! ```text
+//! hooks/000007.json          a message that is not delivered everywhere yet
+//! hooks/failed/000005.json   one that was given up
+//! hooks/told/NAME.json       the last message about a batch, so that no end of it is told twice
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::domain::time::{Tick, Timestamp};
+use crate::hooks::event::BatchDone;
+
+/// Format of the files.
+const FORMAT: u32 = 1;
+
+/// Whom a message goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Command,
+    Webhook,
+}
+
+/// How far a message has come on one way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Leg {
+    Pending,
+    Delivered,
+    GivenUp { reason: String },
+}
+
+/// A message and how far it has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    format: u32,
+    pub(super) id: String,
+    pub(super) batch: String,
+    pub(super) since: Timestamp,
+    pub(super) body: String,
+    command: Leg,
+    webhook: Leg,
+    #[serde(skip)]
+    tries: [Tries; 2],
+}
+
+/// Tries on one way since the process began.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Tries {
+    count: u32,
+    due: Tick,
+}
+
+/// A message that is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Due {
+    pub(super) number: u64,
+    pub(super) at: Tick,
+    pub(super) tries: u32,
+    pub(super) entry: Entry,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Told {
+    batch: String,
+    id: String,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    dir: PathBuf,
+    entries: BTreeMap<u64, Entry>,
+    next: u64,
+}
+
+impl Entry {
+    fn leg(&mut self, way: Way) -> &mut Leg {
+        match way {
+            Way::Command => &mut self.command,
+            Way::Webhook => &mut self.webhook,
+        }
+    }
+
+    fn is_pending(&self, way: Way) -> bool {
+        let leg = match way {
+            Way::Command => &self.command,
+            Way::Webhook => &self.webhook,
+        };
+        *leg == Leg::Pending
+    }
+}
+
+impl Outbox {
+    /// Takes up what an earlier process left. A file that is no message is set aside in `failed`.
+    pub(super) fn open(dir: &Path) -> io::Result<Outbox> {
+        for folder in [dir.to_owned(), dir.join("failed"), dir.join("told")] {
+            fs::create_dir_all(folder)?;
+        }
+        let mut outbox = Outbox { dir: dir.to_owned(), entries: BTreeMap::new(), next: 1 };
+        for folder in [dir.join("failed"), dir.to_owned()] {
+            for entry in fs::read_dir(&folder)? {
+                let path = entry?.path();
+                let Some(number) = number_of(&path) else { continue };
+                outbox.next = outbox.next.max(number + 1);
+                if folder != outbox.dir {
+                    continue;
+                }
+                match serde_json::from_slice::<Entry>(&fs::read(&path)?) {
+                    Ok(entry) if entry.format == FORMAT => {
+                        outbox.entries.insert(number, entry);
+                    }
+                    _ => {
+                        let aside = outbox.path_of_failed(number);
+                        fs::rename(&path, &aside)?;
+                        tracing::error!(
+                            "{} is no message of this version; see {}",
+                            path.display(),
+                            aside.display()
+                        );
+                    }
+                }
+            }
+        }
+        Ok(outbox)
+    }
+
+    /// Whether this end of a batch is told, or about to be.
+    pub(super) fn knows(&self, event: &BatchDone) -> io::Result<bool> {
+        if self.entries.values().any(|entry| entry.id == event.id) {
+            return Ok(true);
+        }
+        let told = match fs::read(self.path_of_told(event.batch.as_str())) {
+            Ok(bytes) => serde_json::from_slice::<Told>(&bytes).ok(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        Ok(told.is_some_and(|told| told.id == event.id))
+    }
+
+    /// Takes a message in; on return it is on the device.
+    pub(super) fn push(&mut self, event: &BatchDone, since: Timestamp) -> io::Result<()> {
+        let entry = Entry {
+            format: FORMAT,
+            id: event.id.clone(),
+            batch: event.batch.to_string(),
+            since,
+            body: event.body().to_owned(),
+            command: Leg::Pending,
+            webhook: Leg::Pending,
+            tries: <[Tries; 2]>::default(),
+        };
+        write(&self.path_of(self.next), &entry)?;
+        self.entries.insert(self.next, entry);
+        self.next += 1;
+        Ok(())
+    }
+
+    /// The message that goes next on a way, whether or not its time has come.
+    pub(super) fn next(&self, way: Way) -> Option<Due> {
+        let pending = self.entries.iter().filter(|(_, entry)| entry.is_pending(way));
+        let due = |entry: &Entry| entry.tries[way as usize].due;
+        let (number, entry) = pending.min_by_key(|(number, entry)| (due(entry), **number))?;
+        let Tries { count, due } = entry.tries[way as usize];
+        Some(Due { number: *number, at: due, tries: count, entry: entry.clone() })
+    }
+
+    /// A try failed; the next is due at `due`.
+    pub(super) fn put_off(&mut self, number: u64, way: Way, due: Tick) {
+        if let Some(entry) = self.entries.get_mut(&number) {
+            let tries = &mut entry.tries[way as usize];
+            *tries = Tries { count: tries.count.saturating_add(1), due };
+        }
+    }
+
+    /// A way is at its end. A message that is delivered on all ways goes, one that was given up on any
+    /// is set aside.
+    pub(super) fn end(&mut self, number: u64, way: Way, leg: Leg) -> io::Result<()> {
+        let path = self.path_of(number);
+        let Some(entry) = self.entries.get_mut(&number) else { return Ok(()) };
+        *entry.leg(way) = leg;
+        write(&path, entry)?;
+        if entry.is_pending(Way::Command) || entry.is_pending(Way::Webhook) {
+            return Ok(());
+        }
+        let is_delivered = entry.command == Leg::Delivered && entry.webhook == Leg::Delivered;
+        let (batch, id) = (entry.batch.clone(), entry.id.clone());
+        self.remember(&batch, &id)?;
+        if is_delivered {
+            fs::remove_file(&path)?;
+        } else {
+            fs::rename(&path, self.path_of_failed(number))?;
+            File::open(self.dir.join("failed"))?.sync_all()?;
+        }
+        File::open(&self.dir)?.sync_all()?;
+        self.entries.remove(&number);
+        Ok(())
+    }
+
+    /// Notes the last end of a batch that was told.
+    pub(super) fn remember(&self, batch: &str, id: &str) -> io::Result<()> {
+        write(&self.path_of_told(batch), &Told { batch: batch.to_owned(), id: id.to_owned() })
+    }
+
+    fn path_of(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("{number:06}.json"))
+    }
+
+    /// Where a message lies that was given up.
+    pub(super) fn path_of_failed(&self, number: u64) -> PathBuf {
+        self.dir.join("failed").join(format!("{number:06}.json"))
+    }
+
+    /// By a hash: a batch's name may be longer than a file's.
+    fn path_of_told(&self, batch: &str) -> PathBuf {
+        let hash = Sha256::digest(batch);
+        let name = hash[..16].iter().fold(String::new(), |name, byte| format!("{name}{byte:02x}"));
+        self.dir.join("told").join(format!("{name}.json"))
+    }
+}
+
+/// The number in `000007.json`.
+fn number_of(path: &Path) -> Option<u64> {
+    path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()
+}
+
+/// Writes a file that is whole whenever it is there, and on the device on return.
+fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
+    let draft = path.with_extension("part");
+    let mut file = File::create(&draft)?;
+    serde_json::to_writer(&file, value)?;
+    file.write_all(b"\n")?;
+    file.sync_data()?;
+    fs::rename(&draft, path)?;
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}

@@ -1,0 +1,337 @@
+//! What lies in one inbox and how far each file has come: the folder is looked at, nothing is changed.
+//!
+//! A file waits until it is complete, is ready until it is handed out, and out until it is filed away or
+//! changes. What can be seen and not be used is blocked: said once, and looked at again with every scan.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::domain::time::{Millis, Tick};
+use crate::intake::inbox::ReadyManifest;
+use crate::intake::inbox::names::is_left_alone;
+use crate::intake::inbox::ready::{Look, Sighting, Sign};
+
+/// Files of one inbox that are kept in mind at once. What lies there beyond that is found by a later
+/// scan, when some of these have been filed away.
+const KNOWN_MAX: usize = 50_000;
+
+type Name = Arc<OsStr>;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Desk {
+    folder: PathBuf,
+    files: HashMap<Name, Known>,
+    due: BTreeSet<(Tick, Name)>,
+    /// The file that was written first comes first.
+    ready: BTreeSet<((i64, i64), Name)>,
+    scans: u64,
+    /// What keeps the folder from being read, as it was last reported.
+    trouble: Option<String>,
+    is_full: bool,
+    reports: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Known {
+    sighting: Sighting,
+    stand: Stand,
+    /// The scan that saw it last.
+    scan: u64,
+    /// What its owner was told last.
+    told: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    Waiting(Tick),
+    /// Filed under the time it was written.
+    Ready((i64, i64)),
+    Out,
+    Blocked,
+}
+
+impl Desk {
+    /// The folder need not exist yet.
+    pub(super) fn new(folder: &Path) -> Desk {
+        Desk {
+            folder: folder.to_owned(),
+            files: HashMap::new(),
+            due: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            scans: 0,
+            trouble: None,
+            is_full: false,
+            reports: Vec::new(),
+        }
+    }
+
+    /// What its owner should be told, once each.
+    pub(super) fn take_reports(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.reports)
+    }
+
+    /// When a waiting file has to be looked at.
+    pub(super) fn next_due(&self) -> Option<Tick> {
+        self.due.first().map(|(tick, _)| *tick)
+    }
+
+    /// Whether a file could be handed out.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// A sign was seen of a name.
+    pub(super) fn note(&mut self, name: &OsStr, sign: Sign, now: Tick) {
+        if is_left_alone(name) {
+            return;
+        }
+        // What cannot even be looked at is told by the next scan, which looks at all of them.
+        if let Err(error) = self.look_at(&Name::from(name), sign, now) {
+            tracing::debug!(inbox = %self.folder.display(), ?name, %error, "could not be looked at");
+        }
+    }
+
+    /// A file that was handed out could not be used yet: it is looked at again after `wait`.
+    pub(super) fn put_back(&mut self, name: &OsStr, wait: Millis, now: Tick) {
+        if self.files.get(name).is_some_and(|known| known.stand == Stand::Out) {
+            self.place(&Name::from(name), Stand::Waiting(now.after(wait)));
+        }
+    }
+
+    /// Looks through the whole folder, which is made where there is none.
+    pub(super) fn scan(&mut self, now: Tick) {
+        self.scans += 1;
+        match self.walk(now) {
+            Ok(()) => {
+                if self.trouble.take().is_some() {
+                    self.reports.push(format!("inbox {} can be read again", self.folder.display()));
+                }
+                self.forget_what_is_gone();
+            }
+            Err(error) => {
+                let trouble = error.to_string();
+                if self.trouble.as_ref() != Some(&trouble) {
+                    let folder = self.folder.display();
+                    self.reports.push(format!(
+                        "inbox {folder} cannot be read: {trouble}; it is tried again with every scan: the user \
+                         that runs callsheet needs the rights to read, write and enter it"
+                    ));
+                    self.trouble = Some(trouble);
+                }
+            }
+        }
+    }
+
+    fn walk(&mut self, now: Tick) -> io::Result<()> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(&self.folder)?;
+                fs::read_dir(&self.folder)?
+            }
+            other => other?,
+        };
+        let (mut is_full, mut trouble) = (false, None);
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            // Most file systems tell the kind with the name: folders cost no further look.
+            let is_other = entry.file_type().is_ok_and(|kind| !kind.is_file());
+            if is_other || is_left_alone(&name) {
+                continue;
+            }
+            let name = Name::from(name);
+            if self.files.len() >= KNOWN_MAX && !self.files.contains_key(&name) {
+                is_full = true;
+                continue;
+            }
+            if let Err(error) = self.look_at(&name, Sign::Found, now) {
+                trouble = Some(error);
+            }
+            if let Some(known) = self.files.get_mut(&name) {
+                known.scan = self.scans;
+            }
+        }
+        if is_full && !self.is_full {
+            let folder = self.folder.display();
+            self.reports.push(format!("inbox {folder} holds more than {KNOWN_MAX} files; the rest waits"));
+        }
+        self.is_full = is_full;
+        trouble.map_or(Ok(()), Err)
+    }
+
+    fn forget_what_is_gone(&mut self) {
+        let gone: Vec<Name> = self
+            .files
+            .iter()
+            .filter(|(_, known)| known.scan != self.scans)
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for name in gone {
+            self.forget(&name);
+        }
+    }
+
+    /// Looks at the files whose wait is over.
+    pub(super) fn settle(&mut self, now: Tick) {
+        while let Some((_, name)) = self.due.first().filter(|(tick, _)| *tick <= now) {
+            let name = Arc::clone(name);
+            self.examine(&name, now);
+        }
+    }
+
+    /// The ready file that was written first, if it is still what it was. It is not handed out again
+    /// before it changes, is put back, or leaves the folder.
+    pub(super) fn hand_out(&mut self, now: Tick) -> Option<ReadyManifest> {
+        while let Some((_, name)) = self.ready.first() {
+            let name = Arc::clone(name);
+            let path = self.path(&name);
+            let look = self.files.get(&name).map(|known| known.sighting.look);
+            match (look_at(&path), look) {
+                (Ok(Some(found)), Some(look)) if found == look => {
+                    self.place(&name, Stand::Out);
+                    return Some(ReadyManifest { path, look });
+                }
+                _ => self.examine(&name, now),
+            }
+        }
+        None
+    }
+
+    fn look_at(&mut self, name: &Name, sign: Sign, now: Tick) -> io::Result<()> {
+        let Some(look) = look_at(&self.path(name))? else {
+            self.forget(name);
+            return Ok(());
+        };
+        let Some(known) = self.files.get_mut(name) else {
+            let sighting = Sighting::first(look, sign, now);
+            let known = Known { sighting, stand: Stand::Out, scan: self.scans, told: None };
+            self.files.insert(Arc::clone(name), known);
+            self.place(name, Stand::Waiting(sighting.ready_at()));
+            return Ok(());
+        };
+        let is_changed = known.sighting.again(look, sign, now);
+        let ready_at = known.sighting.ready_at();
+        match known.stand {
+            Stand::Ready(_) | Stand::Out if !is_changed => {}
+            Stand::Blocked if !is_changed => self.examine(name, now),
+            // One that was put back keeps its wait, unless it changes.
+            Stand::Waiting(due) if !is_changed && due > ready_at && sign == Sign::Found => {}
+            _ => self.place(name, Stand::Waiting(ready_at)),
+        }
+        Ok(())
+    }
+
+    /// Decides about a file whose wait may be over.
+    fn examine(&mut self, name: &Name, now: Tick) {
+        let path = self.path(name);
+        let look = match look_at(&path) {
+            Ok(Some(look)) => look,
+            Ok(None) => return self.forget(name),
+            Err(error) => return self.block(name, unreadable(&error)),
+        };
+        let Some(known) = self.files.get_mut(name) else { return };
+        known.sighting.again(look, Sign::Found, now);
+        let ready_at = known.sighting.ready_at();
+        if ready_at > now {
+            return self.place(name, Stand::Waiting(ready_at));
+        }
+        match obstacle(&path, &look) {
+            None => {
+                known.told = None;
+                self.place(name, Stand::Ready(look.identity.modified()));
+            }
+            Some(why) => self.block(name, why),
+        }
+    }
+
+    fn path(&self, name: &OsStr) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn block(&mut self, name: &Name, why: String) {
+        let path = self.path(name);
+        let Some(known) = self.files.get_mut(name) else { return };
+        if known.told.as_ref() != Some(&why) {
+            self.reports.push(format!("{} {why}", path.display()));
+            known.told = Some(why);
+        }
+        self.place(name, Stand::Blocked);
+    }
+
+    fn place(&mut self, name: &Name, stand: Stand) {
+        self.lift(name);
+        let Some(known) = self.files.get_mut(name) else { return };
+        known.stand = stand;
+        match stand {
+            Stand::Waiting(tick) => {
+                self.due.insert((tick, Arc::clone(name)));
+            }
+            Stand::Ready(modified) => {
+                self.ready.insert((modified, Arc::clone(name)));
+            }
+            Stand::Out | Stand::Blocked => {}
+        }
+    }
+
+    /// Takes a file out of whatever it waits in.
+    fn lift(&mut self, name: &Name) {
+        match self.files.get(name).map(|known| known.stand) {
+            Some(Stand::Waiting(tick)) => {
+                self.due.remove(&(tick, Arc::clone(name)));
+            }
+            Some(Stand::Ready(modified)) => {
+                self.ready.remove(&(modified, Arc::clone(name)));
+            }
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, name: &Name) {
+        self.lift(name);
+        self.files.remove(name);
+    }
+}
+
+/// Looks at a name without following it; nothing where there is no regular file.
+fn look_at(path: &Path) -> io::Result<Option<Look>> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) => Ok(meta.is_file().then(|| Look::of(&meta))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Why a complete file cannot be used; nothing when it can.
+fn obstacle(path: &Path, look: &Look) -> Option<String> {
+    if look.links > 1 {
+        return Some(format!(
+            "has {} names (hard links): it may be changed under another one, or be somebody else's; it stays \
+             where it is until this is its only name: drop a copy of it instead",
+            look.links
+        ));
+    }
+    // Not followed, and not waited for: the name may have become something else this moment.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => drop(file),
+        // Gone, or a link by now: the look before it is handed out finds that.
+        Err(Errno::NOENT | Errno::LOOP) => {}
+        Err(error) => return Some(unreadable(&error.into())),
+    }
+    None
+}
+
+fn unreadable(error: &io::Error) -> String {
+    format!(
+        "cannot be read: {error}; it stays where it is and is tried again: give the user that runs callsheet \
+         the right to read it"
+    )
+}

@@ -1,0 +1,528 @@
+//! Where a manifest goes when it was read: beside a receipt, into `accepted` or `rejected`.
+//!
+//! ```text
+//! jobs/inbox/m.csv  ->  jobs/accepted/m.csv.receipt.json   written and synced first
+//!                       jobs/accepted/m.csv                then the manifest, renamed
+//! ```
+//!
+//! Nothing is ever overwritten: where a name is taken, both are called `m.2.csv` instead. The same
+//! manifest again, byte for byte, is not kept twice; its receipt is. A crash at any point leaves the
+//! manifest in the inbox or filed, and a receipt that was already written is found by the hash in it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::time::Timestamp;
+use crate::intake::inbox::ReadyManifest;
+use crate::intake::inbox::names::RECEIPT_ENDING;
+use crate::intake::receipt::Receipt;
+use crate::intake::source::Identity;
+use crate::output::landing::hash_file;
+
+/// Longest name of a filed manifest, in bytes: its receipt's is longer, and 255 is what file systems take.
+const NAME_MAX_BYTES: usize = 200;
+
+/// An inbox, and where its manifests go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folders {
+    /// Where manifests are dropped.
+    pub inbox: PathBuf,
+    /// Where those go of which something was taken in.
+    pub accepted: PathBuf,
+    /// Where the others go.
+    pub rejected: PathBuf,
+}
+
+impl Folders {
+    /// The default inbox and its folders, all in `jobs`.
+    pub fn in_jobs(jobs: &Path) -> Folders {
+        Folders::of_inbox(&jobs.join("inbox"))
+    }
+
+    /// The folders of an inbox: beside it where it is called `inbox`, inside it otherwise, where two
+    /// inboxes in one folder would share them.
+    pub fn of_inbox(inbox: &Path) -> Folders {
+        let is_called_inbox = inbox.file_name() == Some(OsStr::new("inbox"));
+        let home = inbox.parent().filter(|_| is_called_inbox).unwrap_or(inbox);
+        Folders { inbox: inbox.to_owned(), accepted: home.join("accepted"), rejected: home.join("rejected") }
+    }
+}
+
+/// A manifest that was filed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filed {
+    /// Where it lies now.
+    pub manifest: PathBuf,
+    /// Where its receipt lies.
+    pub receipt: PathBuf,
+}
+
+/// A manifest could not be filed. It is still in its inbox.
+#[derive(Debug, thiserror::Error)]
+pub enum FilingError {
+    /// It is not the file that the receipt is about: it has to be read again.
+    #[error("{} changed after it was read; it is read again", .path.display())]
+    Changed {
+        /// The manifest.
+        path: PathBuf,
+    },
+    /// A folder or a file refuses.
+    #[error("failed to file {} in {}: {source}", .path.display(), .folder.display())]
+    Io {
+        /// The manifest.
+        path: PathBuf,
+        /// Where it should go.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// What a receipt's file says beside the receipt.
+#[derive(Debug, Serialize)]
+struct Written<'a> {
+    /// The name that the manifest is filed under.
+    filed_as: String,
+    accepted: bool,
+    filed_at: String,
+    bytes: u64,
+    sha256: &'a str,
+    #[serde(flatten)]
+    receipt: &'a Receipt,
+}
+
+/// What tells whose a receipt is.
+#[derive(Debug, Deserialize)]
+struct Claim {
+    sha256: String,
+}
+
+/// Files a manifest away, into `accepted` if something of it was taken in and into `rejected` if not.
+/// On return its receipt and its new place are on the device. To be called once what the receipt says is
+/// committed.
+///
+/// # Errors
+/// [`FilingError`]; the manifest is in its inbox as before.
+pub fn file_away(
+    folders: &Folders,
+    manifest: &ReadyManifest,
+    receipt: &Receipt,
+    now: Timestamp,
+) -> Result<Filed, FilingError> {
+    let accepted = receipt.is_taken_in();
+    let folder = if accepted { &folders.accepted } else { &folders.rejected };
+    let path = &manifest.path;
+    let changed = || FilingError::Changed { path: path.clone() };
+    let io = |source| FilingError::Io { path: path.clone(), folder: folder.clone(), source };
+    let is_same = || is_still(path, &manifest.look.identity);
+    // A receipt without a reading is about the name alone: of a batch that cannot be called that.
+    if receipt.read.is_some_and(|read| read != manifest.look.identity) || !is_same().map_err(io)? {
+        return Err(changed());
+    }
+    let sha256 = hash_file(path).map_err(io)?;
+    if !is_same().map_err(io)? {
+        return Err(changed());
+    }
+    make_folder(folder).map_err(io)?;
+    let written = |place: &Place| {
+        let filed_as = place.manifest.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (filed_at, bytes) = (now.to_string(), manifest.look.identity.bytes());
+        write_receipt(
+            &place.receipt,
+            &Written { filed_as, accepted, filed_at, bytes, sha256: &sha256, receipt },
+        )
+    };
+    let place = loop {
+        let name = path.file_name().unwrap_or_default();
+        let place = find_place(folder, name, manifest.look.identity.bytes(), &sha256).map_err(io)?;
+        // One that came between the look and the writing: the next look finds it.
+        if place.has_receipt || written(&place).map_err(io)? {
+            break place;
+        }
+    };
+    if place.has_manifest {
+        fs::remove_file(path).map_err(io)?;
+    } else if !relocate(path, &place.manifest, &manifest.look.identity).map_err(io)? {
+        return Err(changed());
+    }
+    sync_folder(folder).and_then(|()| sync_folder(&folders.inbox)).map_err(io)?;
+    Ok(Filed { manifest: place.manifest, receipt: place.receipt })
+}
+
+/// Two names that belong together.
+#[derive(Debug)]
+struct Place {
+    manifest: PathBuf,
+    receipt: PathBuf,
+    /// The very same manifest lies there.
+    has_manifest: bool,
+    /// The receipt of the very same manifest lies there, and no manifest: filing broke off.
+    has_receipt: bool,
+}
+
+/// The first names that a manifest and its receipt can have.
+fn find_place(folder: &Path, name: &OsStr, bytes: u64, sha256: &str) -> io::Result<Place> {
+    let mut same = None;
+    let mut number = 1u32;
+    loop {
+        let manifest = folder.join(numbered(name, number));
+        let mut receipt = manifest.clone().into_os_string();
+        receipt.push(RECEIPT_ENDING);
+        let receipt = PathBuf::from(receipt);
+        match (length(&manifest)?, length(&receipt)?) {
+            (None, None) => {
+                let has_manifest = same.is_some();
+                let manifest = same.unwrap_or(manifest);
+                return Ok(Place { manifest, receipt, has_manifest, has_receipt: false });
+            }
+            (None, Some(_)) if same.is_none() && claims(&receipt, sha256) => {
+                return Ok(Place { manifest, receipt, has_manifest: false, has_receipt: true });
+            }
+            (Some(Some(found)), _) if same.is_none() && found == bytes && hash_file(&manifest)? == sha256 => {
+                same = Some(manifest);
+            }
+            _ => {}
+        }
+        number = number.checked_add(1).ok_or(io::ErrorKind::AlreadyExists)?;
+    }
+}
+
+/// `m.csv`, `m.2.csv`, `m.3.csv`, and short enough for a receipt's name.
+fn numbered(name: &OsStr, number: u32) -> OsString {
+    let path = Path::new(name);
+    let (mut stem, mut ending) = (path.file_stem().unwrap_or_default().as_bytes(), Vec::new());
+    match path.extension().map(OsStr::as_bytes) {
+        Some(extension) if extension.len() < NAME_MAX_BYTES / 2 => {
+            ending.push(b'.');
+            ending.extend(extension);
+        }
+        _ => stem = name.as_bytes(),
+    }
+    let number = if number > 1 { format!(".{number}") } else { String::new() };
+    let room = NAME_MAX_BYTES - ending.len() - number.len();
+    if stem.len() > room {
+        // Not in the middle of a letter.
+        let end = (0..=room).rev().find(|&end| stem[end] & 0xC0 != 0x80).unwrap_or(room);
+        stem = &stem[..end];
+    }
+    OsString::from_vec([stem, number.as_bytes(), &ending].concat())
+}
+
+/// Nothing where there is nothing; no length where it is no file.
+fn length(path: &Path) -> io::Result<Option<Option<u64>>> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) => Ok(Some(meta.is_file().then_some(meta.len()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn claims(receipt: &Path, sha256: &str) -> bool {
+    let claim = fs::read(receipt).ok().and_then(|bytes| serde_json::from_slice::<Claim>(&bytes).ok());
+    claim.is_some_and(|claim| claim.sha256 == sha256)
+}
+
+fn is_still(path: &Path, identity: &Identity) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) => Ok(meta.is_file() && Identity::of(&meta) == *identity),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a receipt that is whole whenever it is there. Returns false where the name is taken.
+fn write_receipt(path: &Path, written: &Written<'_>) -> io::Result<bool> {
+    let draft = draft_of(path);
+    let mut file = File::create(&draft)?;
+    serde_json::to_writer_pretty(&file, written)?;
+    file.write_all(b"\n")?;
+    file.sync_data()?;
+    if !rename_to_free(&draft, path)? {
+        fs::remove_file(&draft)?;
+        return Ok(false);
+    }
+    if let Some(folder) = path.parent() {
+        sync_folder(folder)?;
+    }
+    Ok(true)
+}
+
+/// A name that nothing takes for a manifest or a receipt, in the same folder. A crash may leave it
+/// behind; the next filing of the same name writes over it.
+fn draft_of(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".part");
+    path.with_file_name(name)
+}
+
+/// Moves a manifest, whose name `to` was free a moment ago. Returns false where it turns out to be
+/// another file than `identity`: it is where it was then.
+fn relocate(from: &Path, to: &Path, identity: &Identity) -> io::Result<bool> {
+    match rename_to_free(from, to) {
+        Ok(true) if is_still(to, identity)? => Ok(true),
+        // Somebody put another file in its place meanwhile, which nobody has read.
+        Ok(true) => match rename_to_free(to, from)? {
+            true => Ok(false),
+            false => Err(io::ErrorKind::AlreadyExists.into()),
+        },
+        Ok(false) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => copy_over(from, to, identity),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same to another device.
+fn copy_over(from: &Path, to: &Path, identity: &Identity) -> io::Result<bool> {
+    let draft = draft_of(to);
+    fs::copy(from, &draft)?;
+    File::open(&draft)?.sync_all()?;
+    if !is_still(from, identity)? {
+        fs::remove_file(&draft)?;
+        return Ok(false);
+    }
+    if !rename_to_free(&draft, to)? {
+        fs::remove_file(&draft)?;
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    if let Some(folder) = to.parent() {
+        sync_folder(folder)?;
+    }
+    fs::remove_file(from)?;
+    Ok(true)
+}
+
+/// Renames, and overwrites nothing. Returns false where the name is taken.
+fn rename_to_free(from: &Path, to: &Path) -> io::Result<bool> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        // A file system without the flag: these folders have one writer.
+        Err(Errno::INVAL | Errno::NOSYS) if length(to)?.is_none() => fs::rename(from, to).map(|()| true),
+        Err(Errno::INVAL | Errno::NOSYS) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder)?;
+    folder.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync_folder)
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use serde_json::Value;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::domain::problem::{Position, Problem};
+    use crate::intake::inbox::ready::Look;
+
+    struct Cabinet {
+        _dir: TempDir,
+        folders: Folders,
+    }
+
+    fn cabinet() -> Cabinet {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = Folders::in_jobs(dir.path());
+        fs::create_dir(&folders.inbox).unwrap();
+        Cabinet { _dir: dir, folders }
+    }
+
+    impl Cabinet {
+        /// A complete manifest, and the receipt of its reading.
+        fn drop_in(&self, name: &str, text: &str) -> (ReadyManifest, Receipt) {
+            let path = self.folders.inbox.join(name);
+            fs::write(&path, text).unwrap();
+            let look = Look::of(&fs::metadata(&path).unwrap());
+            let problem = Problem::new(Position::line(2), "a bad row");
+            let mut receipt = Receipt::of_refused(&path, problem);
+            (receipt.read, receipt.refused, receipt.file_refused) = (Some(look.identity), false, false);
+            (receipt.rows, receipt.new, receipt.invalid) = (3, 2, 1);
+            (ReadyManifest { path, look }, receipt)
+        }
+
+        fn file(&self, name: &str, text: &str) -> Filed {
+            let (manifest, receipt) = self.drop_in(name, text);
+            file_away(&self.folders, &manifest, &receipt, Timestamp(0)).unwrap()
+        }
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    fn read(path: &Path) -> Value {
+        serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn folders_lie_beside_what_is_called_inbox_and_inside_anything_else() {
+        let beside = Folders::of_inbox(Path::new("clients/a/inbox"));
+        assert_eq!(beside.accepted, Path::new("clients/a/accepted"));
+        assert_eq!(Folders::of_inbox(Path::new("inbox")).rejected, Path::new("rejected"));
+        let inside = Folders::of_inbox(Path::new("clients/a"));
+        assert_eq!(inside.accepted, Path::new("clients/a/accepted"));
+        assert_eq!(inside.rejected, Path::new("clients/a/rejected"));
+    }
+
+    #[test]
+    fn a_manifest_goes_beside_its_receipt() {
+        let cabinet = cabinet();
+        let filed = cabinet.file("m.csv", "text");
+        assert_eq!(fs::read_to_string(&filed.manifest).unwrap(), "text");
+        assert_eq!(names(&cabinet.folders.accepted), ["m.csv", "m.csv.receipt.json"]);
+        assert!(names(&cabinet.folders.inbox).is_empty());
+        let receipt = read(&filed.receipt);
+        let said =
+            [&receipt["filed_as"], &receipt["filed_at"], &receipt["sha256"]].map(|v| v.as_str().unwrap());
+        // SHA-256 of "text".
+        let hash = "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1";
+        assert_eq!(said, ["m.csv", "1970-01-01T00:00:00.000Z", hash]);
+        assert_eq!(
+            (&receipt["new"], &receipt["bytes"], &receipt["accepted"]),
+            (&2.into(), &4.into(), &true.into())
+        );
+        assert_eq!(receipt["problems"][0]["message"], "a bad row");
+    }
+
+    #[test]
+    fn one_of_which_nothing_was_taken_in_is_rejected() {
+        let cabinet = cabinet();
+        for (refused, file_refused, new, have, folder) in [
+            (false, false, 0, 3, &cabinet.folders.accepted),
+            (false, false, 0, 0, &cabinet.folders.rejected),
+            (true, false, 3, 0, &cabinet.folders.rejected),
+            (false, true, 3, 0, &cabinet.folders.rejected),
+        ] {
+            let (manifest, mut receipt) = cabinet.drop_in("m.csv", "text");
+            (receipt.refused, receipt.file_refused) = (refused, file_refused);
+            (receipt.new, receipt.have) = (new, have);
+            let filed = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(0)).unwrap();
+            assert_eq!(filed.receipt.parent().unwrap(), folder);
+        }
+    }
+
+    #[test]
+    fn nothing_is_overwritten() {
+        let cabinet = cabinet();
+        cabinet.file("m.csv", "one");
+        cabinet.file("m.csv", "two");
+        symlink("nowhere", cabinet.folders.accepted.join("m.3.csv")).unwrap();
+        let filed = cabinet.file("m.csv", "three");
+        assert_eq!(filed.manifest.file_name().unwrap(), "m.4.csv");
+        let accepted = &cabinet.folders.accepted;
+        for (name, text) in [("m.csv", "one"), ("m.2.csv", "two"), ("m.4.csv", "three")] {
+            assert_eq!(fs::read_to_string(accepted.join(name)).unwrap(), text);
+            assert_eq!(read(&accepted.join(format!("{name}.receipt.json")))["filed_as"], name);
+        }
+    }
+
+    #[test]
+    fn the_same_bytes_are_kept_once_with_a_receipt_for_each_reading() {
+        let cabinet = cabinet();
+        cabinet.file("m.csv", "one");
+        cabinet.file("m.csv", "two");
+        let filed = cabinet.file("m.csv", "one");
+        assert_eq!(filed.manifest.file_name().unwrap(), "m.csv");
+        assert_eq!(read(&filed.receipt)["filed_as"], "m.csv");
+        assert_eq!(
+            names(&cabinet.folders.accepted),
+            ["m.2.csv", "m.2.csv.receipt.json", "m.3.csv.receipt.json", "m.csv", "m.csv.receipt.json"]
+        );
+        assert!(names(&cabinet.folders.inbox).is_empty());
+    }
+
+    #[test]
+    fn filing_that_broke_off_after_the_receipt_is_ended_with_that_receipt() {
+        let cabinet = cabinet();
+        let filed = cabinet.file("m.csv", "one");
+        // As a crash before the rename would have left it.
+        fs::rename(&filed.manifest, cabinet.folders.inbox.join("m.csv")).unwrap();
+        let first = fs::read(&filed.receipt).unwrap();
+        fs::write(cabinet.folders.accepted.join(".m.csv.receipt.json.part"), "half a rec").unwrap();
+
+        let (manifest, mut receipt) = cabinet.drop_in("m.csv", "one");
+        (receipt.new, receipt.have) = (0, 2);
+        let again = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(9)).unwrap();
+        assert_eq!(again, filed);
+        assert_eq!(fs::read(&filed.receipt).unwrap(), first);
+    }
+
+    #[test]
+    fn a_file_that_nobody_read_is_not_filed() {
+        let cabinet = cabinet();
+        // Replaced after the reading, before the filing.
+        let (manifest, receipt) = cabinet.drop_in("m.csv", "one");
+        fs::write(cabinet.folders.inbox.join("new"), "two").unwrap();
+        fs::rename(cabinet.folders.inbox.join("new"), &manifest.path).unwrap();
+        let error = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
+        assert!(matches!(error, FilingError::Changed { .. }), "{error}");
+        // Another file was read under its name.
+        let (_, receipt) = cabinet.drop_in("other.csv", "secret");
+        let (manifest, _) = cabinet.drop_in("m.csv", "one");
+        let error = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
+        assert!(error.to_string().ends_with("m.csv changed after it was read; it is read again"), "{error}");
+        assert!(!cabinet.folders.accepted.exists());
+
+        // Replaced in the moment of the rename: it is put back.
+        let (manifest, _) = cabinet.drop_in("m.csv", "one");
+        fs::create_dir(&cabinet.folders.accepted).unwrap();
+        fs::write(&manifest.path, "another").unwrap();
+        let to = cabinet.folders.accepted.join("m.csv");
+        assert!(!relocate(&manifest.path, &to, &manifest.look.identity).unwrap());
+        assert!(manifest.path.exists() && !to.exists());
+    }
+
+    #[test]
+    fn a_manifest_crosses_devices() {
+        let mut cabinet = cabinet();
+        let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
+        cabinet.folders.accepted = elsewhere.path().join("accepted");
+        let filed = cabinet.file("m.csv", "text");
+        assert_eq!(fs::read_to_string(&filed.manifest).unwrap(), "text");
+        assert_eq!(names(&cabinet.folders.accepted), ["m.csv", "m.csv.receipt.json"]);
+        assert!(names(&cabinet.folders.inbox).is_empty());
+
+        let (manifest, _) = cabinet.drop_in("n.csv", "one");
+        fs::write(&manifest.path, "another").unwrap();
+        let to = cabinet.folders.accepted.join("n.csv");
+        assert!(!copy_over(&manifest.path, &to, &manifest.look.identity).unwrap());
+        assert!(manifest.path.exists());
+        assert_eq!(names(&cabinet.folders.accepted), ["m.csv", "m.csv.receipt.json"]);
+    }
+
+    #[test]
+    fn names_of_any_length_and_bytes_can_be_filed() {
+        let cabinet = cabinet();
+        let long = format!("{}.csv", "é".repeat(125));
+        let filed = cabinet.file(&long, "text");
+        assert_eq!(filed.manifest.file_name().unwrap(), format!("{}.csv", "é".repeat(98)).as_str());
+        let endless = format!("m.{}", "x".repeat(240));
+        assert_eq!(cabinet.file(&endless, "text").manifest.file_name().unwrap().len(), NAME_MAX_BYTES);
+        let odd = OsStr::from_bytes(b"\xFF\xFE.csv");
+        assert_eq!(numbered(odd, 2), OsStr::from_bytes(b"\xFF\xFE.2.csv"));
+        assert_eq!(numbered(OsStr::new("m"), 3), "m.3");
+    }
+}

@@ -1,0 +1,229 @@
+//! Inboxes: folders that manifests are dropped into.
+//!
+//! An [`Inbox`] hands out the manifests of one folder once they are complete; what was taken in of them
+//! is filed away afterwards. Until then a manifest stays where it was dropped, so that a crash at any
+//! point leads to a second reading, which finds every job there and adds nothing.
+//!
+//! What is left alone: names that say so (`names.rs`), symbolic links, folders, pipes and devices. A file
+//! with several hard links stays where it is, too, and is reported: under its other name it may still be
+//! changed, or belong to somebody who did not mean to drop it. `link` and then `unlink`, as some writers
+//! publish files, ends with one name and is found by the next scan.
+
+mod bell;
+mod desk;
+pub mod filing;
+mod names;
+mod ready;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::clock::Clock;
+use crate::domain::time::{Millis, Tick};
+use crate::intake::inbox::bell::{Bell, FolderWatch};
+use crate::intake::inbox::desk::Desk;
+pub use crate::intake::inbox::ready::{CLOSED_SETTLE, FOUND_SETTLE, Look};
+use crate::intake::receipt::Receipt;
+
+/// How a folder is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watch {
+    /// How often the whole folder is looked through.
+    pub rescan: Millis,
+    /// Whether the kernel's events are listened to as well.
+    pub events: bool,
+}
+
+impl Default for Watch {
+    fn default() -> Watch {
+        Watch { rescan: Millis::from_secs(10), events: true }
+    }
+}
+
+/// A complete manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadyManifest {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What it looked like when it was found complete.
+    pub look: Look,
+}
+
+impl ReadyManifest {
+    /// Whether `receipt` is of this very file: what was read is what was found complete, and no link or
+    /// other file that took its name for a moment. To be asked before anything of it is committed.
+    pub fn is_what_was_read(&self, receipt: &Receipt) -> bool {
+        receipt.read == Some(self.look.identity)
+    }
+}
+
+/// One folder, watched until this is dropped.
+#[derive(Debug)]
+pub struct Inbox {
+    ready: mpsc::Receiver<ReadyManifest>,
+    bell: Arc<Bell>,
+    keeper: JoinHandle<()>,
+}
+
+impl Inbox {
+    /// Begins to watch `folder`, which is made where there is none. Trouble with it is logged, once, and
+    /// it is tried again with every scan.
+    ///
+    /// Must be called within a runtime.
+    pub fn open(folder: &Path, watch: Watch, clock: Clock) -> Inbox {
+        let bell = Arc::new(Bell::default());
+        // One at a time, so that each is looked at just before it is handed out.
+        let (sender, ready) = mpsc::channel(1);
+        let keeper = Keeper::new(folder, watch, clock, Arc::clone(&bell));
+        Inbox { ready, bell, keeper: tokio::spawn(keep(keeper, sender)) }
+    }
+
+    /// The next complete manifest; of several, the one that was written first. Each is handed out once,
+    /// until it changes, is put back or leaves the folder. Nothing when watching broke off.
+    ///
+    /// Cancel safe: a manifest is not lost when this is dropped before it returns.
+    pub async fn next(&mut self) -> Option<ReadyManifest> {
+        self.ready.recv().await
+    }
+
+    /// Takes back a manifest that cannot be used now: it changed while it was read, or the service's
+    /// catalogs cannot be had. It is handed out again after `wait`, and later if it keeps changing.
+    pub fn put_back(&self, manifest: &ReadyManifest, wait: Millis) {
+        if let Some(name) = manifest.path.file_name() {
+            self.bell.put_back(name.to_owned(), wait);
+        }
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+/// What keeps an inbox, between two of its looks.
+#[derive(Debug)]
+struct Keeper {
+    folder: PathBuf,
+    rescan: Millis,
+    clock: Clock,
+    bell: Arc<Bell>,
+    desk: Desk,
+    has_events: bool,
+    watch: Option<FolderWatch>,
+    /// Why there is no watch, as it was last reported.
+    trouble: Option<String>,
+    next_scan: Tick,
+}
+
+impl Keeper {
+    fn new(folder: &Path, watch: Watch, clock: Clock, bell: Arc<Bell>) -> Keeper {
+        let (desk, next_scan) = (Desk::new(folder), clock.now().tick);
+        let Watch { rescan, events: has_events } = watch;
+        let folder = folder.to_owned();
+        Keeper { folder, rescan, clock, bell, desk, has_events, watch: None, trouble: None, next_scan }
+    }
+
+    /// Looks at all that happened, and at all whose time has come.
+    fn look(&mut self) {
+        let notes = self.bell.take();
+        let now = self.clock.now().tick;
+        for (name, wait) in notes.put_back {
+            self.desk.put_back(&name, wait, now);
+        }
+        for (name, sign) in notes.signs {
+            self.desk.note(&name, sign, now);
+        }
+        if notes.scan || self.next_scan <= now {
+            // The watch first: what comes between it and the scan is found by both.
+            self.keep_watching();
+            self.desk.scan(now);
+            self.next_scan = self.clock.now().tick.after(self.rescan);
+        }
+        self.desk.settle(now);
+        for report in self.desk.take_reports() {
+            tracing::warn!("{report}");
+        }
+    }
+
+    /// A folder that was deleted and made again is another one: its watch would stay silent for ever.
+    fn keep_watching(&mut self) {
+        if !self.has_events || self.watch.as_ref().is_some_and(|watch| watch.is_of(&self.folder)) {
+            return;
+        }
+        self.watch = None;
+        // Whether it can be made is the scan's to tell.
+        let begun = std::fs::create_dir_all(&self.folder)
+            .map_err(notify::Error::io)
+            .and_then(|()| FolderWatch::begin(&self.folder, &self.bell));
+        match begun {
+            Ok(watch) => {
+                self.watch = Some(watch);
+                self.trouble = None;
+            }
+            Err(error) => {
+                let trouble = error.to_string();
+                if self.trouble.as_ref() != Some(&trouble) {
+                    let (folder, secs) = (self.folder.display(), self.rescan.0.div_ceil(1000));
+                    tracing::warn!(
+                        "inbox {folder} cannot be watched: {trouble}; it is looked through every {secs} s instead"
+                    );
+                    self.trouble = Some(trouble);
+                }
+            }
+        }
+    }
+
+    /// When the next look is due if nothing happens.
+    fn wake(&self) -> Tick {
+        self.desk.next_due().map_or(self.next_scan, |due| due.min(self.next_scan))
+    }
+}
+
+/// Looks into the folder where a slow file system holds up nobody else.
+async fn aside<T: Send + 'static>(
+    mut keeper: Keeper,
+    work: impl FnOnce(&mut Keeper) -> T + Send + 'static,
+) -> io::Result<(Keeper, T)> {
+    let work = move || {
+        let done = work(&mut keeper);
+        (keeper, done)
+    };
+    Ok(spawn_blocking(work).await?)
+}
+
+async fn keep(mut keeper: Keeper, ready: mpsc::Sender<ReadyManifest>) {
+    let folder = keeper.folder.clone();
+    loop {
+        keeper = match aside(keeper, Keeper::look).await {
+            Ok((keeper, ())) => keeper,
+            Err(error) => return tracing::error!("inbox {} is no longer watched: {error}", folder.display()),
+        };
+        let wake = tokio::time::sleep(keeper.clock.until(keeper.wake()));
+        let bell = Arc::clone(&keeper.bell);
+        tokio::select! {
+            permit = ready.reserve(), if keeper.desk.has_ready() => {
+                let Ok(permit) = permit else { return };
+                let handed = aside(keeper, |keeper| keeper.desk.hand_out(keeper.clock.now().tick)).await;
+                keeper = match handed {
+                    Ok((keeper, manifest)) => {
+                        if let Some(manifest) = manifest {
+                            permit.send(manifest);
+                        }
+                        keeper
+                    }
+                    Err(error) => return tracing::error!("inbox {} is no longer watched: {error}", folder.display()),
+                };
+            }
+            () = bell.rang() => {}
+            () = wake => {}
+            () = ready.closed() => return,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! When a manifest in an inbox is complete: a decision about what was seen of it, and nothing else.
+//!
+//! No file system tells that a writer is done. What is seen is a sign, and each sign asks for another
+//! span in which nothing about the file changes:
+//!
+//! | sign | wait | why |
+//! |---|---|---|
+//! | renamed in | none | the writer says so: this is the way that cannot go wrong |
+//! | closed after writing | half a second | `cp` and editors close once; a slow writer opens again to append |
+//! | found by a scan | two seconds | nothing is known of the writer |
+//!
+//! A change without a sign begins the longest wait anew. Intake notices what changes after that, while
+//! it reads, and the manifest comes back here.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+
+use crate::domain::time::{Millis, Tick};
+use crate::intake::source::Identity;
+
+/// How long a file stays unchanged after it was closed, before it counts.
+pub const CLOSED_SETTLE: Millis = Millis(500);
+/// How long a file stays unchanged after a scan found it, before it counts.
+pub const FOUND_SETTLE: Millis = Millis::from_secs(2);
+
+/// What shows that nobody touched a file between two looks at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    pub(super) identity: Identity,
+    /// The last change of content, times, name or rights: this clock cannot be set back by a writer.
+    changed: (i64, i64),
+    /// How many names it has.
+    pub(super) links: u64,
+}
+
+impl Look {
+    /// What a file's metadata show.
+    pub(super) fn of(meta: &Metadata) -> Look {
+        let changed = (meta.ctime(), meta.ctime_nsec());
+        Look { identity: Identity::of(meta), changed, links: meta.nlink() }
+    }
+}
+
+/// What drew attention to a file; a later one is the better one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Sign {
+    /// It was in the folder.
+    Found,
+    /// Somebody closed it who could have written to it.
+    Closed,
+    /// It was renamed to its name.
+    Renamed,
+}
+
+impl Sign {
+    fn settle(self) -> Millis {
+        match self {
+            Sign::Found => FOUND_SETTLE,
+            Sign::Closed => CLOSED_SETTLE,
+            Sign::Renamed => Millis(0),
+        }
+    }
+}
+
+/// What is known of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sighting {
+    pub(super) look: Look,
+    since: Tick,
+    sign: Sign,
+}
+
+impl Sighting {
+    /// A file that was not known.
+    pub(super) fn first(look: Look, sign: Sign, now: Tick) -> Sighting {
+        Sighting { look, since: now, sign }
+    }
+
+    /// The same name, seen again. Returns whether it is another file, or was changed.
+    pub(super) fn again(&mut self, look: Look, sign: Sign, now: Tick) -> bool {
+        if self.look != look {
+            *self = Sighting::first(look, sign, now);
+            return true;
+        }
+        // The wait counts from the last close, whether or not something was written before it.
+        if sign == Sign::Closed && self.sign <= Sign::Closed {
+            self.since = now;
+        }
+        self.sign = self.sign.max(sign);
+        false
+    }
+
+    /// When it counts, if nothing about it changes until then.
+    pub(super) fn ready_at(&self) -> Tick {
+        self.since.after(self.sign.settle())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use super::*;
+
+    /// A file, what is known of it, and a clock set by hand.
+    struct Bench {
+        dir: tempfile::TempDir,
+        sighting: Option<Sighting>,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let dir = tempfile::tempdir().unwrap();
+            fs::write(dir.path().join("m.csv"), "a\n").unwrap();
+            Bench { dir, sighting: None }
+        }
+
+        fn append(&self) {
+            let path = self.dir.path().join("m.csv");
+            fs::OpenOptions::new().append(true).open(path).unwrap().write_all(b"b\n").unwrap();
+        }
+
+        /// Seen at `ms`; returns when it would count.
+        fn seen(&mut self, sign: Sign, ms: u64) -> u64 {
+            let look = Look::of(&fs::metadata(self.dir.path().join("m.csv")).unwrap());
+            match &mut self.sighting {
+                Some(known) => {
+                    known.again(look, sign, Tick(ms));
+                }
+                None => self.sighting = Some(Sighting::first(look, sign, Tick(ms))),
+            }
+            self.sighting.unwrap().ready_at().0
+        }
+    }
+
+    #[test]
+    fn a_rename_counts_at_once() {
+        assert_eq!(Bench::new().seen(Sign::Renamed, 100), 100);
+    }
+
+    #[test]
+    fn what_a_scan_found_waits_longest_from_when_it_was_first_seen() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.seen(Sign::Found, 100), 2_100);
+        assert_eq!(bench.seen(Sign::Found, 900), 2_100);
+    }
+
+    #[test]
+    fn a_better_sign_shortens_the_wait_and_a_worse_one_does_not_lengthen_it() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.seen(Sign::Found, 100), 2_100);
+        assert_eq!(bench.seen(Sign::Closed, 200), 700);
+        assert_eq!(bench.seen(Sign::Found, 300), 700);
+        assert_eq!(bench.seen(Sign::Renamed, 400), 200);
+    }
+
+    #[test]
+    fn each_close_begins_the_wait_anew() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.seen(Sign::Closed, 100), 600);
+        bench.append();
+        assert_eq!(bench.seen(Sign::Closed, 500), 1_000);
+        assert_eq!(bench.seen(Sign::Closed, 900), 1_400);
+    }
+
+    #[test]
+    fn a_change_without_a_sign_asks_for_the_longest_wait() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.seen(Sign::Renamed, 100), 100);
+        bench.append();
+        assert_eq!(bench.seen(Sign::Found, 200), 2_200);
+    }
+
+    #[test]
+    fn a_file_put_in_the_place_of_another_is_another() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.seen(Sign::Found, 100), 2_100);
+        let draft = bench.dir.path().join("draft");
+        fs::write(&draft, "a\n").unwrap();
+        fs::rename(&draft, bench.dir.path().join("m.csv")).unwrap();
+        assert_eq!(bench.seen(Sign::Found, 1_000), 3_000);
+    }
+
+    #[test]
+    fn times_set_back_by_a_writer_do_not_hide_a_change() {
+        let mut bench = Bench::new();
+        let path = bench.dir.path().join("m.csv");
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        assert_eq!(bench.seen(Sign::Found, 100), 2_100);
+        // Past the grain of the file system's clock.
+        let changed = |path| Look::of(&fs::metadata(path).unwrap()).changed;
+        let before = changed(&path);
+        while changed(&path) == before {
+            fs::write(&path, "z\n").unwrap();
+            fs::File::open(&path).unwrap().set_modified(modified).unwrap();
+        }
+        assert_eq!(bench.seen(Sign::Found, 1_000), 3_000);
+    }
+}

@@ -1,0 +1,401 @@
+//! Inboxes on real folders: first what the desk decides, by a clock set by hand, then whole inboxes with
+//! the kernel's events.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode};
+use tempfile::TempDir;
+
+use super::ready::Sign;
+use super::*;
+
+/// Longest wait for anything: a test that waits for it has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A time at which every wait is over.
+const LATER: Tick = Tick(1_000_000);
+
+struct Folder {
+    dir: TempDir,
+    desk: Desk,
+}
+
+impl Folder {
+    fn new() -> Folder {
+        let dir = tempfile::tempdir().unwrap();
+        let desk = Desk::new(&dir.path().join("inbox"));
+        fs::create_dir(dir.path().join("inbox")).unwrap();
+        Folder { dir, desk }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join("inbox").join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Everything that is handed out at `now`, in order.
+    fn ready(&mut self, now: Tick) -> Vec<String> {
+        self.desk.settle(now);
+        let mut names = Vec::new();
+        while let Some(manifest) = self.desk.hand_out(now) {
+            names.push(manifest.path.file_name().unwrap().to_string_lossy().into_owned());
+        }
+        names
+    }
+
+    /// The same after a look at the whole folder and time for everything to settle.
+    fn found(&mut self) -> Vec<String> {
+        self.desk.scan(Tick(0));
+        self.ready(LATER)
+    }
+}
+
+#[test]
+fn only_manifests_are_handed_out() {
+    let mut folder = Folder::new();
+    folder.write("m.csv", "x");
+    for name in [".hidden.csv", "m.csv.tmp", "m.csv.part", "m.csv~", "#m.csv#", "m.csv.receipt.json"] {
+        folder.write(name, "x");
+    }
+    fs::create_dir(folder.path("accepted")).unwrap();
+    folder.write("accepted/old.csv", "x");
+    symlink(folder.path("m.csv"), folder.path("link.csv")).unwrap();
+    symlink("nowhere", folder.path("dangling.csv")).unwrap();
+    rustix::fs::mknodat(CWD, folder.path("pipe.csv"), FileType::Fifo, Mode::from(0o600), 0).unwrap();
+    let _socket = UnixListener::bind(folder.path("socket.csv")).unwrap();
+
+    assert_eq!(folder.found(), ["m.csv"]);
+    let later = Tick(LATER.0 + 1);
+    for name in ["link.csv", "pipe.csv", "accepted", ".hidden.csv"] {
+        folder.desk.note(OsStr::new(name), Sign::Renamed, later);
+    }
+    assert!(folder.ready(later).is_empty());
+    assert_eq!(folder.desk.take_reports(), [""; 0]);
+}
+
+#[test]
+fn the_file_that_was_written_first_comes_first() {
+    let mut folder = Folder::new();
+    for (name, age) in [("c.csv", 30), ("a.csv", 10), ("b.csv", 20)] {
+        let file = File::create(folder.path(name)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1_000_000 - age)).unwrap();
+    }
+    assert_eq!(folder.found(), ["c.csv", "b.csv", "a.csv"]);
+}
+
+#[test]
+fn a_file_is_handed_out_once_until_it_changes_or_is_put_back() {
+    let mut folder = Folder::new();
+    folder.write("m.csv", "x");
+    assert_eq!(folder.found(), ["m.csv"]);
+    assert!(folder.found().is_empty());
+    folder.desk.note(OsStr::new("m.csv"), Sign::Closed, LATER);
+    assert!(folder.ready(Tick(LATER.0 + 10_000)).is_empty());
+
+    folder.write("m.csv", "longer");
+    assert_eq!(folder.found(), ["m.csv"]);
+
+    folder.desk.put_back(OsStr::new("m.csv"), Millis(5_000), LATER);
+    folder.desk.scan(LATER);
+    assert!(folder.ready(Tick(LATER.0 + 4_999)).is_empty());
+    assert_eq!(folder.ready(Tick(LATER.0 + 5_000)), ["m.csv"]);
+
+    fs::remove_file(folder.path("m.csv")).unwrap();
+    assert!(folder.found().is_empty());
+    folder.write("m.csv", "longer");
+    assert_eq!(folder.found(), ["m.csv"]);
+}
+
+#[test]
+fn a_file_that_changes_just_before_it_is_handed_out_waits() {
+    let mut folder = Folder::new();
+    folder.write("m.csv", "x");
+    folder.desk.note(OsStr::new("m.csv"), Sign::Renamed, Tick(0));
+    folder.desk.settle(Tick(0));
+    assert!(folder.desk.has_ready());
+    folder.write("m.csv", "longer");
+    assert!(folder.ready(Tick(1)).is_empty());
+    assert_eq!(folder.ready(Tick(1 + FOUND_SETTLE.0)), ["m.csv"]);
+}
+
+#[test]
+fn a_hard_link_is_said_once_and_counts_when_its_other_name_is_gone() {
+    let mut folder = Folder::new();
+    let other = folder.dir.path().join("other.csv");
+    fs::write(&other, "x").unwrap();
+    fs::hard_link(&other, folder.path("m.csv")).unwrap();
+    assert!(folder.found().is_empty());
+    assert!(folder.found().is_empty());
+    let reports = folder.desk.take_reports();
+    assert!(reports.len() == 1 && reports[0].contains("m.csv has 2 names (hard links)"), "{reports:?}");
+    fs::remove_file(other).unwrap();
+    assert_eq!(folder.found(), ["m.csv"]);
+}
+
+/// Root may read everything, so the rights that make it so are laid down, by this thread alone.
+fn without_roots_rights(test: impl FnOnce() + Send + 'static) {
+    let test = move || {
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+        let mut sets = capabilities(None).unwrap();
+        sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+        set_capabilities(None, sets).unwrap();
+        test();
+    };
+    std::thread::spawn(test).join().unwrap();
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn an_unreadable_file_stays_is_said_once_and_counts_when_it_can_be_read() {
+    without_roots_rights(|| {
+        let mut folder = Folder::new();
+        folder.write("m.csv", "x");
+        folder.write("n.csv", "x");
+        chmod(&folder.path("m.csv"), 0o000);
+        assert_eq!(folder.found(), ["n.csv"]);
+        assert!(folder.found().is_empty());
+        let reports = folder.desk.take_reports();
+        assert!(reports.len() == 1, "{reports:?}");
+        assert!(reports[0].contains("m.csv cannot be read: Permission denied"), "{reports:?}");
+        assert!(reports[0].contains("give the user that runs callsheet the right to read it"), "{reports:?}");
+        chmod(&folder.path("m.csv"), 0o644);
+        assert_eq!(folder.found(), ["m.csv"]);
+    });
+}
+
+#[test]
+fn an_unreadable_folder_is_said_once_and_tried_again() {
+    without_roots_rights(|| {
+        let mut folder = Folder::new();
+        folder.write("m.csv", "x");
+        let inbox = folder.dir.path().join("inbox");
+        // Neither list nor enter, then list without entering.
+        for mode in [0o000, 0o000, 0o400, 0o400] {
+            chmod(&inbox, mode);
+            assert!(folder.found().is_empty());
+        }
+        let reports = folder.desk.take_reports();
+        assert!(
+            reports.len() == 1 && reports[0].contains("cannot be read: Permission denied"),
+            "{reports:?}"
+        );
+        chmod(&inbox, 0o700);
+        assert_eq!(folder.found(), ["m.csv"]);
+        assert!(folder.desk.take_reports()[0].contains("can be read again"));
+    });
+}
+
+#[test]
+fn ten_thousand_files_at_once_come_in_order_and_once_each() {
+    let mut folder = Folder::new();
+    for n in 0..10_000 {
+        folder.write(&format!("m{n:05}.csv"), "");
+    }
+    let names = folder.found();
+    assert_eq!(names.len(), 10_000);
+    assert!(names.is_sorted());
+    assert!(folder.found().is_empty());
+}
+
+/// A whole inbox, and a folder beside it to write drafts in.
+struct Office {
+    dir: TempDir,
+    inbox: Inbox,
+}
+
+/// Scans that no test waits for.
+const RARELY: Watch = Watch { rescan: Millis::from_secs(3600), events: true };
+/// No events, as on a network file system.
+const BY_SCAN: Watch = Watch { rescan: Millis(50), events: false };
+
+impl Office {
+    /// An inbox whose folder is watched already.
+    async fn open(watch: Watch) -> Office {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("inbox")).unwrap();
+        let inbox = Inbox::open(&dir.path().join("inbox"), watch, Clock::start());
+        let mut office = Office { dir, inbox };
+        // Found by the first scan: from its return on, events are heard.
+        fs::write(office.path("first.csv"), "x").unwrap();
+        assert_eq!(office.next().await, "first.csv");
+        office
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join("inbox").join(name)
+    }
+
+    fn draft(&self, text: &str) -> PathBuf {
+        let path = self.dir.path().join("draft");
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    async fn next_ready(&mut self) -> ReadyManifest {
+        tokio::time::timeout(PATIENCE, self.inbox.next()).await.unwrap().unwrap()
+    }
+
+    async fn next(&mut self) -> String {
+        self.next_ready().await.path.file_name().unwrap().to_string_lossy().into_owned()
+    }
+}
+
+#[tokio::test]
+async fn a_rename_is_heard_at_once_and_the_last_of_several_names_counts() {
+    let mut office = Office::open(RARELY).await;
+    let draft = office.draft("x");
+    let began = Clock::start();
+    fs::rename(&draft, office.path("m.csv.tmp")).unwrap();
+    fs::rename(office.path("m.csv.tmp"), office.path("m.csv")).unwrap();
+    assert_eq!(office.next().await, "m.csv");
+    assert!(began.now().tick.0 < FOUND_SETTLE.0, "waited for a file that was renamed in");
+}
+
+#[tokio::test]
+async fn an_editors_save_is_read_as_it_ends() {
+    let mut office = Office::open(RARELY).await;
+    // As an editor saves: a test file, a backup, the new text under a name of its own, then renamed.
+    fs::write(office.path("4913"), "").unwrap();
+    fs::remove_file(office.path("4913")).unwrap();
+    fs::write(office.path("m.csv"), "old").unwrap();
+    fs::rename(office.path("m.csv"), office.path("m.csv~")).unwrap();
+    fs::write(office.path(".m.csv.new"), "the new text").unwrap();
+    fs::rename(office.path(".m.csv.new"), office.path("m.csv")).unwrap();
+    let manifest = office.next_ready().await;
+    assert_eq!(fs::read_to_string(manifest.path).unwrap(), "the new text");
+    // And again over the one that was handed out.
+    let draft = office.draft("newer still");
+    fs::rename(&draft, office.path("m.csv")).unwrap();
+    let manifest = office.next_ready().await;
+    assert_eq!(manifest.look.identity.bytes(), "newer still".len() as u64);
+}
+
+#[tokio::test]
+async fn a_slow_writer_is_waited_for() {
+    let mut office = Office::open(RARELY).await;
+    let path = office.path("m.csv");
+    let writer = tokio::spawn(async move {
+        // Opened anew for every piece, with pauses below the wait after a close.
+        for n in 0..60 {
+            let mut file = OpenOptions::new().append(true).create(true).open(&path).unwrap();
+            writeln!(file, "row {n}").unwrap();
+            drop(file);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let manifest = office.next_ready().await;
+    assert_eq!(fs::read_to_string(&manifest.path).unwrap().lines().count(), 60);
+    writer.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_stays_open_is_waited_for() {
+    let mut office = Office::open(Watch { rescan: Millis(50), ..RARELY }).await;
+    let mut file = File::create(office.path("m.csv")).unwrap();
+    let writer = tokio::spawn(async move {
+        for n in 0..15 {
+            writeln!(file, "row {n}").unwrap();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    });
+    let manifest = office.next_ready().await;
+    assert_eq!(fs::read_to_string(&manifest.path).unwrap().lines().count(), 15);
+    writer.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_copy_of_a_large_file_is_taken_whole() {
+    let mut office = Office::open(RARELY).await;
+    let text = vec![b'x'; 64 * 1024 * 1024];
+    let (from, to) = (office.dir.path().join("large"), office.path("large.csv"));
+    fs::write(&from, &text).unwrap();
+    let copied = tokio::process::Command::new("cp").arg(&from).arg(&to).status();
+    let (copied, manifest) = tokio::join!(copied, office.next_ready());
+    assert!(copied.unwrap().success());
+    assert_eq!(manifest.look.identity.bytes(), text.len() as u64);
+}
+
+#[tokio::test]
+async fn without_events_scans_find_everything() {
+    let mut office = Office::open(BY_SCAN).await;
+    let draft = office.draft("x");
+    fs::rename(&draft, office.path("a.csv")).unwrap();
+    assert_eq!(office.next().await, "a.csv");
+    fs::remove_file(office.path("a.csv")).unwrap();
+    fs::write(office.path("b.csv"), "x").unwrap();
+    assert_eq!(office.next().await, "b.csv");
+}
+
+#[tokio::test]
+async fn a_folder_that_was_deleted_is_made_again_and_watched() {
+    let mut office = Office::open(RARELY).await;
+    let inbox = office.dir.path().join("inbox");
+    fs::remove_dir_all(&inbox).unwrap();
+    // By events alone: the next scan is an hour away.
+    let made_again = async {
+        while !inbox.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, made_again).await.unwrap();
+    let draft = office.draft("x");
+    fs::rename(&draft, office.path("m.csv")).unwrap();
+    assert_eq!(office.next().await, "m.csv");
+}
+
+#[tokio::test]
+async fn a_folder_put_in_the_place_of_another_is_watched_in_its_stead() {
+    let mut office = Office::open(RARELY).await;
+    let (inbox, other) = (office.dir.path().join("inbox"), office.dir.path().join("other"));
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("there-before.csv"), "x").unwrap();
+    fs::rename(&inbox, office.dir.path().join("away")).unwrap();
+    // Either the empty folder that was made at once gives way, or there is none yet.
+    while let Err(error) = fs::rename(&other, &inbox) {
+        assert_eq!(error.kind(), io::ErrorKind::DirectoryNotEmpty);
+    }
+    assert_eq!(office.next().await, "there-before.csv");
+    let draft = office.draft("x");
+    fs::rename(&draft, office.path("m.csv")).unwrap();
+    assert_eq!(office.next().await, "m.csv");
+}
+
+#[tokio::test]
+async fn thousands_of_renames_that_overrun_the_queue_are_all_found() {
+    let mut office = Office::open(Watch { rescan: Millis(500), ..RARELY }).await;
+    let drafts = office.dir.path().join("drafts");
+    fs::create_dir(&drafts).unwrap();
+    for n in 0..10_000 {
+        fs::write(drafts.join(format!("m{n:05}.csv")), "").unwrap();
+    }
+    for n in 0..10_000 {
+        let name = format!("m{n:05}.csv");
+        fs::rename(drafts.join(&name), office.path(&name)).unwrap();
+    }
+    let mut names = std::collections::BTreeSet::new();
+    while names.len() < 10_000 {
+        let manifest = office.next_ready().await;
+        assert!(names.insert(manifest.path.clone()), "{} came twice", manifest.path.display());
+        fs::remove_file(manifest.path).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_that_changed_while_it_was_read_comes_again() {
+    let mut office = Office::open(RARELY).await;
+    let draft = office.draft("x");
+    fs::rename(&draft, office.path("m.csv")).unwrap();
+    let manifest = office.next_ready().await;
+    office.inbox.put_back(&manifest, Millis(10));
+    assert_eq!(office.next_ready().await, manifest);
+}

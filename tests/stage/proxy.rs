@@ -1,0 +1,186 @@
+//! A line between client and service that breaks after the n-th byte of a creating call: of the request on
+//! its way there, or of the reply on its way back. Everything else passes.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Where the first call of every key is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    Nothing,
+    /// After so many bytes of the request as keys were seen before it; the service hears no more.
+    Request,
+    /// After so many bytes of the reply as keys were seen before it; the service has done its work.
+    Reply,
+}
+
+/// What passed under one key.
+#[derive(Debug, Clone, Default)]
+pub struct Passed {
+    /// How often it was sent.
+    pub sends: u32,
+    /// Where its first call was cut; nothing when all of it passed.
+    pub cut_at: Option<usize>,
+    /// Length of what would have been cut.
+    pub length: usize,
+}
+
+/// A proxy on a port of its own. Its threads end with the test's process, or with their connections.
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    service: String,
+    cut: Mutex<Cut>,
+    keys: Mutex<BTreeMap<String, Passed>>,
+    is_closed: AtomicBool,
+}
+
+impl Proxy {
+    /// In front of the service at `base_url` (`http://HOST:PORT`).
+    pub fn before(base_url: &str) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let service = base_url.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
+        let shared = Arc::new(Shared {
+            service,
+            cut: Mutex::new(Cut::Nothing),
+            keys: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+        });
+        let seen = shared.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                if seen.is_closed.load(Ordering::Relaxed) {
+                    break;
+                }
+                let seen = seen.clone();
+                // A line that breaks is what this is for.
+                std::thread::spawn(move || drop(seen.carry(client)));
+            }
+        });
+        Proxy { port, shared }
+    }
+
+    pub fn base_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Cuts from now on; what was seen before is forgotten.
+    pub fn cut(&self, cut: Cut) {
+        *self.shared.cut.lock().unwrap() = cut;
+        self.shared.keys.lock().unwrap().clear();
+    }
+
+    /// What passed under every key.
+    pub fn passed(&self) -> Vec<Passed> {
+        self.shared.keys.lock().unwrap().values().cloned().collect()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.is_closed.store(true, Ordering::Relaxed);
+        // Wakes the listener, so that it sees it.
+        drop(TcpStream::connect(("127.0.0.1", self.port)));
+    }
+}
+
+impl Shared {
+    /// Carries call after call, until one side hangs up or the line is cut.
+    fn carry(&self, mut client: TcpStream) -> io::Result<()> {
+        client.set_read_timeout(Some(Duration::from_secs(60)))?;
+        client.set_nodelay(true)?;
+        let mut service = TcpStream::connect(&self.service)?;
+        service.set_nodelay(true)?;
+        while let Some(request) = message(&mut client)? {
+            let cut = *self.cut.lock().unwrap();
+            let key = key_of(&request);
+            let place = key.as_ref().and_then(|key| self.send(key));
+            if cut == Cut::Request
+                && let (Some(key), Some(place)) = (&key, place)
+                && self.is_cut(key, place, request.len())
+            {
+                service.write_all(&request[..place])?;
+                service.shutdown(Shutdown::Write)?;
+                // Whatever it says to half a request is lost, too.
+                return drain(&mut service);
+            }
+            service.write_all(&request)?;
+            let Some(reply) = message(&mut service)? else { return Ok(()) };
+            if cut != Cut::Request
+                && let (Some(key), Some(place)) = (&key, place)
+                && self.is_cut(key, place, reply.len())
+            {
+                return client.write_all(&reply[..place]);
+            }
+            client.write_all(&reply)?;
+        }
+        Ok(())
+    }
+
+    /// Counts a creating call; of the first one under its key, the place to cut it at.
+    fn send(&self, key: &str) -> Option<usize> {
+        let mut keys = self.keys.lock().unwrap();
+        let place = keys.len();
+        let passed = keys.entry(key.to_owned()).or_default();
+        passed.sends += 1;
+        (passed.sends == 1).then_some(place)
+    }
+
+    fn is_cut(&self, key: &str, place: usize, length: usize) -> bool {
+        let cuts = *self.cut.lock().unwrap() != Cut::Nothing && place < length;
+        if let Some(passed) = self.keys.lock().unwrap().get_mut(key) {
+            (passed.cut_at, passed.length) = (cuts.then_some(place), length);
+        }
+        cuts
+    }
+}
+
+fn drain(from: &mut TcpStream) -> io::Result<()> {
+    io::copy(from, &mut io::sink()).map(drop)
+}
+
+/// The idempotency key of a creating call.
+fn key_of(request: &[u8]) -> Option<String> {
+    let head = head_of(request);
+    head.starts_with("post ").then(|| header(&head, "idempotency-key")).flatten()
+}
+
+/// One request or reply, head and body; nothing when the other side has hung up.
+pub fn message(from: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            let length = header(&head_of(&bytes), "content-length");
+            let whole = end + 4 + length.and_then(|text| text.parse().ok()).unwrap_or(0);
+            if bytes.len() >= whole {
+                assert_eq!(bytes.len(), whole, "one message at a time");
+                return Ok(Some(bytes));
+            }
+        }
+        match from.read(&mut piece)? {
+            0 => return Ok(None),
+            read => bytes.extend_from_slice(&piece[..read]),
+        }
+    }
+}
+
+/// The head of a message, in small letters.
+pub fn head_of(message: &[u8]) -> String {
+    let text = String::from_utf8_lossy(message);
+    text.split("\r\n\r\n").next().unwrap_or_default().to_ascii_lowercase()
+}
+
+/// A header's value.
+pub fn header(head: &str, name: &str) -> Option<String> {
+    let lines = head.lines().filter_map(|line| line.split_once(':'));
+    lines.filter(|(found, _)| *found == name).map(|(_, value)| value.trim().to_owned()).next()
+}
