@@ -17,7 +17,7 @@ use callsheet::domain::retry::Backoff;
 use callsheet::domain::time::Millis;
 use callsheet::emulator::{self, Emulator, Faults};
 use callsheet::engine::conductor::{Settings, Standstill};
-use callsheet::engine::{Engine, Outside, RateLimit, Stop};
+use callsheet::engine::{Engine, Outside, RateLimit, Stop, Until};
 use callsheet::intake::{self, catalogs};
 use callsheet::metrics::Metrics;
 use callsheet::output::landing::Landing;
@@ -108,6 +108,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
     let manifest = dir.path().join("batch.csv");
     fs::write(&manifest, MANIFEST).unwrap();
     let terms = intake::Terms {
+        occasion: None,
         catalog: &catalogs.catalog,
         rules: &Rules::builtin(),
         namespace: "",

@@ -89,6 +89,9 @@ pub(super) enum Command {
     Voices(VoicesCommand),
     /// Show the balance of the account
     Credits(CreditsCommand),
+    /// List schedules, show when they fire next, or run one now
+    #[command(subcommand)]
+    Schedule(ScheduleCommand),
     /// Print the JSON Schema of manifests
     Schema,
     /// The whole service, offline, on a loopback port
@@ -293,6 +296,36 @@ pub(super) struct VoicesCommand {
 pub(super) struct CreditsCommand {
     #[command(flatten)]
     pub(super) source: SourceArguments,
+}
+
+/// What fires by itself: `[[schedule]]` in the configuration.
+#[derive(Debug, Subcommand)]
+pub(super) enum ScheduleCommand {
+    /// List every schedule with its next and its last run
+    List,
+    /// Show when one fires next, by its own clock and in UTC
+    Next(ScheduleNextCommand),
+    /// Have the running daemon run one now, out of turn
+    Run(ScheduleNameArgument),
+}
+
+/// Reads the configuration alone: no daemon is needed.
+#[derive(Debug, Args)]
+pub(super) struct ScheduleNextCommand {
+    /// Name of the schedule
+    #[arg(value_name = "NAME")]
+    pub(super) name: String,
+    /// How many
+    #[arg(short, long, default_value_t = 10, value_name = "NUMBER")]
+    pub(super) number: usize,
+}
+
+/// The run is a batch of its own, named after this second; what is due later stays due.
+#[derive(Debug, Args)]
+pub(super) struct ScheduleNameArgument {
+    /// Name of the schedule
+    #[arg(value_name = "NAME")]
+    pub(super) name: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

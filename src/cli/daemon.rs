@@ -12,6 +12,7 @@ use crate::cli::wiring;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::daemon::inboxes::InboxTerms;
+use crate::daemon::schedules::Planned;
 use crate::daemon::{self, DaemonError, Parts};
 use crate::domain::manifest::row::Policy;
 use crate::intake::inbox::filing::Folders;
@@ -67,6 +68,7 @@ fn parts(config: &Config, chosen: &Chosen) -> Result<Parts, Failure> {
         inboxes: inboxes(config),
         hooks: config.hooks.clone(),
         hooks_secret: config.hooks.secret(service::credentials().as_deref())?,
+        schedules: config.schedule.iter().map(Planned::of).collect::<Result<_, _>>()?,
     })
 }
 

@@ -19,6 +19,7 @@ mod plan;
 mod progress;
 mod retry;
 mod run;
+mod schedule;
 mod schema;
 mod service;
 mod status;
@@ -68,6 +69,7 @@ pub fn main() -> Exit {
             Command::Models(command) => models::run(command, &arguments.global).await,
             Command::Voices(command) => voices::run(command, &arguments.global).await,
             Command::Credits(command) => credits::run(command, &arguments.global).await,
+            Command::Schedule(command) => schedule::run(command, &arguments.global).await,
             Command::Schema => schema::run(),
             Command::Emulator(command) => emulator::run(command, &arguments.global).await,
         }

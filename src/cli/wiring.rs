@@ -83,6 +83,7 @@ pub(super) fn terms<'a>(
         default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
         max_credits: flags.max_credits.map(Credits),
         plan: config.service.plan,
+        occasion: None,
     }
 }
 

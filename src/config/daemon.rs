@@ -12,6 +12,9 @@ use crate::config::{Config, ConfigError, Span};
 use crate::domain::credits::Credits;
 use crate::domain::manifest::read_policy;
 use crate::domain::manifest::row::Policy;
+use crate::domain::schedule::due::CATCH_UP_MAX;
+pub use crate::domain::schedule::due::{Missed, Overlap};
+use crate::domain::schedule::{Schedule, ScheduleError, name};
 
 /// Most runs that `missed = "all"` may catch up with unless `missed_max` says otherwise.
 const MISSED_MAX: u32 = 10;
@@ -63,28 +66,26 @@ fn missed_max() -> u32 {
     MISSED_MAX
 }
 
-/// What becomes of runs that were missed.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Missed {
-    /// They are left out.
-    #[default]
-    Skip,
-    /// The last of them runs.
-    Latest,
-    /// All of them run, up to `missed_max`, the latest ones.
-    All,
-}
+impl ScheduleConfig {
+    /// When it fires.
+    ///
+    /// # Errors
+    /// [`ScheduleError`], which names the key.
+    pub fn schedule(&self) -> Result<Schedule, ScheduleError> {
+        Schedule::parse(&self.cron, self.timezone.as_deref())
+    }
 
-/// What becomes of a run that is due while the one before has not ended.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Overlap {
-    /// It is left out.
-    #[default]
-    Skip,
-    /// It runs beside it.
-    Allow,
+    fn check(&self) -> Result<(), ScheduleError> {
+        name::check(&self.name)?;
+        if !(1..=CATCH_UP_MAX).contains(&self.missed_max) {
+            let message = format!(
+                "found {}, expected 1 to {CATCH_UP_MAX}; missed = \"skip\" leaves all of them out",
+                self.missed_max
+            );
+            return Err(ScheduleError { key: "missed_max", message });
+        }
+        self.schedule().map(drop)
+    }
 }
 
 /// `[hooks]`
@@ -219,6 +220,17 @@ impl Config {
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return wrong("schedule.name", format!("{:?} is given twice", twice[0]));
         }
+        for schedule in &self.schedule {
+            schedule.check().map_err(|error| ConfigError::Value {
+                key: match error.key {
+                    "name" => "schedule.name",
+                    "timezone" => "schedule.timezone",
+                    "missed_max" => "schedule.missed_max",
+                    _ => "schedule.cron",
+                },
+                message: format!("{}: {}", schedule.name, error.message),
+            })?;
+        }
         Ok(())
     }
 }
@@ -282,6 +294,21 @@ mod tests {
             "log.level: found \"inof\"; error, warn, info, debug, trace or off is accepted, or a filter such as \
              info,hyper=debug"
         );
+    }
+
+    #[test]
+    fn schedules_that_would_not_fire_as_meant_are_refused() {
+        let check = |rest: &str, expected: &str| {
+            let said = error(&format!("[[schedule]]\nmanifest = \"a.csv\"\n{rest}"));
+            assert!(said.contains(expected), "{said}");
+        };
+        check("name = \"n\"\ncron = \"0 0 30 2 *\"", "schedule.cron: n: \"0 0 30 2 *\" never fires");
+        check(
+            "name = \"n\"\ncron = \"@daily\"\ntimezone = \"Europe/Berln\"",
+            "schedule.timezone: n: \"Europe/Berln\" is not a time zone; did you mean \"Europe/Berlin\"?",
+        );
+        check("name = \"n/n\"\ncron = \"@daily\"", "schedule.name: n/n: \"n/n\" cannot name a schedule");
+        check("name = \"n\"\ncron = \"@daily\"\nmissed_max = 0", "schedule.missed_max: n: found 0");
     }
 
     #[test]

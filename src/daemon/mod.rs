@@ -7,6 +7,7 @@
 mod announcer;
 pub mod inboxes;
 mod notice;
+pub mod schedules;
 mod signals;
 
 use std::path::PathBuf;
@@ -17,11 +18,12 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::{ControlConfig, HooksConfig};
-use crate::control::protocol::{Health, Refusal};
-use crate::control::server::{self, FireRequest, Office};
+use crate::control::protocol::Health;
+use crate::control::server::{self, Office};
 use crate::daemon::announcer::Announcer;
 use crate::daemon::inboxes::InboxTerms;
 use crate::daemon::notice::Notice;
+use crate::daemon::schedules::{Inputs, Planned, Watch};
 use crate::engine::conductor::Settings;
 use crate::engine::desk::Desk;
 use crate::engine::{Engine, EngineError, Outside, Stop, Until};
@@ -50,6 +52,8 @@ pub struct Parts {
     pub hooks: HooksConfig,
     /// What signs webhooks.
     pub hooks_secret: Option<SecretString>,
+    /// What fires by itself.
+    pub schedules: Vec<Planned>,
 }
 
 /// Reads the configuration anew.
@@ -98,7 +102,8 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     reception::sweep_incoming(&incoming)
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
     let fixed = Fixed::of(&parts);
-    let Parts { outside, settings, house, socket, control, token, inboxes, hooks, hooks_secret } = parts;
+    let Parts { outside, settings, house, socket, control, token, .. } = parts;
+    let Parts { inboxes, hooks, hooks_secret, schedules: planned, .. } = parts;
     let (landing, layout) = (outside.landing.clone(), outside.layout.clone());
     let (identity, metrics) = (house.identity.clone(), outside.metrics.clone());
     let mut engine = Engine::new(store.clone(), outside, settings, clock, None)?;
@@ -123,7 +128,6 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         metrics,
     };
     listen(&socket, &control, token, Arc::new(office)).await?;
-    tokio::spawn(refuse_fires(fires));
 
     let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), Patience::default(), clock)?;
     let announcer = Announcer::begin(store.clone(), handle.clone(), landing, hooks.clone(), clock);
@@ -136,7 +140,14 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     }
     let (stop_sender, stop) = watch::channel(Stop::No);
     let delivering = tokio::spawn(deliver(hooks, stop.clone()));
-    tokio::spawn(signals::watch(stop_sender, signals::Reloader { reload, handle, reception, fixed }));
+    let (schedules, reloads) = mpsc::channel(1);
+    let door = schedules::House { reception: reception.clone(), store: store.clone() };
+    let scheduled = Watch::begin(door, store.dir(), planned);
+    tokio::spawn(scheduled.run(clock, Inputs { reloads, fires, stop: stop.clone() }));
+    tokio::spawn(signals::watch(
+        stop_sender,
+        signals::Reloader { reload, handle, reception, schedules, fixed },
+    ));
     tracing::info!(socket = %socket.display(), "ready");
     notice.ready();
     let stopping = stop.clone();
@@ -220,13 +231,4 @@ async fn listen(
         tokio::spawn(server::serve_tcp(listener, router, token));
     }
     Ok(())
-}
-
-/// There are no schedules to fire.
-async fn refuse_fires(mut fires: mpsc::Receiver<FireRequest>) {
-    while let Some(FireRequest { name, reply }) = fires.recv().await {
-        let message = format!("no schedule is called {name}; there is none");
-        // Whoever asked may have gone away.
-        let _ = reply.send(Err(Refusal { message, hint: None, exit_code: 2 }));
-    }
 }

@@ -1,8 +1,9 @@
 //! Signals: SIGTERM and SIGINT stop, SIGHUP reads the configuration anew.
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
+use crate::daemon::schedules::Planned;
 use crate::daemon::{Fixed, Reload, notice};
 use crate::engine::{Handle, Stop};
 use crate::intake::reception::{House, Reception};
@@ -14,6 +15,7 @@ pub(super) struct Reloader {
     pub(super) reception: Reception,
     /// What stays as it is, whatever the new one says.
     pub(super) fixed: Fixed,
+    pub(super) schedules: mpsc::Sender<Vec<Planned>>,
 }
 
 /// Waits for signals for as long as the process lives.
@@ -51,6 +53,8 @@ impl Reloader {
                 // Jobs that are known under keys of one namespace must not be bought under another's.
                 let house = House { namespace: self.fixed.namespace.clone(), ..parts.house };
                 self.reception.reload(house).await;
+                // Nobody watches schedules any more once the daemon stops.
+                let _ = self.schedules.send(parts.schedules).await;
                 match self.handle.reload(parts.settings, parts.outside).await {
                     Ok(()) => tracing::info!("the configuration was read anew"),
                     Err(error) => tracing::warn!(%error, "the configuration was not taken over"),

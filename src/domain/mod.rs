@@ -17,6 +17,7 @@ pub mod problem;
 pub mod quote;
 pub mod request;
 pub mod retry;
+pub mod schedule;
 pub mod task;
 pub mod throttle;
 pub mod time;

@@ -246,8 +246,12 @@ struct Desk<'a> {
 impl Desk<'_> {
     fn judge_row(&mut self, read: ReadRow) -> Judge {
         match read {
-            ReadRow::Good(row) => {
+            ReadRow::Good(mut row) => {
                 self.receipt.rows += 1;
+                // Before identity is derived: another day is another job.
+                if let Some(occasion) = &self.terms.occasion {
+                    occasion.fill(&mut row);
+                }
                 self.typed_row(&row)
             }
             ReadRow::Bad(problems) => {

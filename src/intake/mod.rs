@@ -23,6 +23,7 @@ use crate::domain::job::{JobSpec, Order};
 use crate::domain::label::label;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
+use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::Timestamp;
 pub use crate::intake::judge::{Jobs, JudgedRow, Judgement, Outcome, Rows, judge};
 use crate::intake::receipt::Receipt;
@@ -49,6 +50,9 @@ pub struct Terms<'a> {
     pub max_credits: Option<Credits>,
     /// The account's plan: what of the price an allowance could cover.
     pub plan: AccountPlan,
+    /// The run of a schedule that this is, which fills its placeholders; without one, braces stay as they
+    /// are.
+    pub occasion: Option<Occasion>,
 }
 
 /// The manifest could not be taken in; nothing of it was.

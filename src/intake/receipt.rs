@@ -46,7 +46,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    pub(super) fn new(file: &Path) -> Receipt {
+    pub(crate) fn new(file: &Path) -> Receipt {
         Receipt {
             file: file.to_owned(),
             batch: None,

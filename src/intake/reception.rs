@@ -12,6 +12,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
+use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::conductor::Wish;
 use crate::engine::{EngineGone, Handle};
@@ -55,6 +56,8 @@ pub struct Manner {
     pub max_credits: Option<Credits>,
     /// The file that is meant: another one that took its name meanwhile is not taken in.
     pub expected: Option<Identity>,
+    /// The run of a schedule that this is.
+    pub occasion: Option<Occasion>,
 }
 
 /// The manifest could not be taken in; nothing of it was, or it is not known whether it was, and then
@@ -167,6 +170,7 @@ fn take_in(
         default_policy: manner.default_policy.over(&house.default_policy),
         max_credits: manner.max_credits,
         plan: house.plan,
+        occasion: manner.occasion,
     };
     intake::accept(store, path, &terms, clock.now().wall)
 }

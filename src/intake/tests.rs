@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
+use crate::domain::schedule::Schedule;
 use crate::store::Change;
 
 struct Door {
@@ -14,6 +15,7 @@ struct Door {
     catalog: Catalog,
     rules: Rules,
     strict: bool,
+    occasion: Option<Occasion>,
 }
 
 fn door() -> Door {
@@ -21,7 +23,7 @@ fn door() -> Door {
     let store = Store::open(&dir.path().join("state"), "s", false).unwrap();
     let image = json!([{"id": "flat", "modes": {"text-to-image": {"aspect_ratios": [], "qualities": [], "credits_per_generation": 3}}}]);
     let catalog = Catalog::of(&json!([]), &image, &json!([]), &Value::Null);
-    Door { dir, store, catalog, rules: Rules::builtin(), strict: false }
+    Door { dir, store, catalog, rules: Rules::builtin(), strict: false, occasion: None }
 }
 
 impl Door {
@@ -37,6 +39,7 @@ impl Door {
             default_policy: Policy::default(),
             max_credits: None,
             plan: AccountPlan::Unknown,
+            occasion: self.occasion.clone(),
         };
         let accepted = accept(&self.store, &path, &terms, Timestamp(0)).unwrap();
         if let Some(batch) = accepted.batch {
@@ -179,6 +182,7 @@ fn a_crash_before_the_commit_leaves_nothing_behind() {
         default_policy: Policy::default(),
         max_credits: None,
         plan: AccountPlan::Unknown,
+        occasion: None,
     };
     let lost = accept(&door.store, &path, &terms, Timestamp(0)).unwrap();
     assert!(lost.batch.is_some());
@@ -197,4 +201,20 @@ fn a_term_that_would_not_be_kept_is_refused() {
         "{receipt:#?}"
     );
     assert!(door.store.batches().unwrap().is_empty());
+}
+
+#[test]
+fn a_schedule_fills_placeholders_before_rows_become_jobs() {
+    let text = format!("{HEADER}a-{{date}},image,flat,fox on {{weekday}},,\nb,image,flat,{{n}} {{owls}},,\n");
+    let mut door = door();
+    door.check("m.csv", &text, "2 new 0 have 0 invalid 6 credits");
+    let schedule = Schedule::parse("@daily", None).unwrap();
+    let saturday = Timestamp(1_795_219_200_000);
+    door.occasion = Some(schedule.occasion(saturday));
+    door.check("m.csv", &text, "2 new 0 have 0 invalid 6 credits");
+    // The same run again is the same jobs; the next day's is not.
+    door.check("m.csv", &text, "0 new 2 have 0 invalid 0 credits");
+    door.occasion = Some(schedule.occasion(Timestamp(saturday.0 + 86_400_000)));
+    door.check("m.csv", &text, "2 new 0 have 0 invalid 6 credits");
+    assert_eq!(door.labels("m"), ["0 a-{date}", "1 b", "2 a-2026-11-21", "3 b", "4 a-2026-11-22", "5 b"]);
 }

@@ -10,6 +10,7 @@
 //!                          ended live in the spool
 //!   spool/000001/          rows: what was accepted; outcomes: what became of it
 //!   catalogs.json          the service's catalogs as last seen; a plan keeps them, too
+//!   schedules.json         how far each schedule was handled; losing it fires nothing
 //!   commits                the number of the last commit, to notice an old database that came back
 //! ```
 //!
@@ -23,6 +24,7 @@ mod lock;
 mod marker;
 pub mod peek;
 mod record;
+pub mod schedules;
 pub mod spool;
 mod tally;
 #[cfg(test)]

@@ -1,0 +1,376 @@
+//! Schedules: batches that begin by themselves.
+//!
+//! What is due is decided in [`crate::domain::schedule::due`]; here the clock is looked at, runs are handed
+//! to the one door, and what was handled is kept. A run is taken in first and noted afterwards: if the process
+//! dies between the two, the next one takes the same run in under the same name, and finds all of it there.
+//! A run that cannot be taken in (the manifest is being written, the disk is full) is tried again until it can,
+//! or until the next is due.
+//!
+//! The clock is looked at every few seconds at least, however far the next run is: it may be set.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::clock::Clock;
+use crate::config::ScheduleConfig;
+use crate::control::protocol::Refusal;
+use crate::control::server::{FireRequest, refusal_of};
+use crate::domain::ids::BatchName;
+use crate::domain::manifest::row::Policy;
+use crate::domain::schedule::due::{self, Due, Handled, Missed, ON_TIME, Overlap, Rules};
+use crate::domain::schedule::{Schedule, ScheduleError, name};
+use crate::domain::time::{Now, Tick, Timestamp};
+use crate::engine::Stop;
+use crate::intake::IntakeError;
+use crate::intake::receipt::Receipt;
+use crate::intake::reception::{Manner, Reception, ReceptionError};
+use crate::store::schedules::{self, LastRun, Records, ScheduleRecord};
+use crate::store::{Store, StoreError};
+
+#[cfg(test)]
+mod tests;
+
+/// Longest time between two looks at the clock.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Between two tries to take a run in that could not be.
+const PATIENCE: crate::domain::time::Millis = crate::domain::time::Millis::from_secs(10);
+
+/// A schedule as the daemon carries it out.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    name: String,
+    schedule: Schedule,
+    rules: Rules,
+    manifest: PathBuf,
+    policy: Policy,
+    default_policy: Policy,
+}
+
+impl Planned {
+    /// From its section of the configuration. Its budget binds every run, whatever the manifest says; its
+    /// other terms hold where the manifest says nothing.
+    ///
+    /// # Errors
+    /// [`ScheduleError`].
+    pub fn of(config: &ScheduleConfig) -> Result<Planned, ScheduleError> {
+        Ok(Planned {
+            name: config.name.clone(),
+            schedule: config.schedule()?,
+            rules: Rules { missed: config.missed, missed_max: config.missed_max, overlap: config.overlap },
+            manifest: config.manifest.clone(),
+            policy: Policy { budget: config.budget, ..Policy::default() },
+            default_policy: config.policy.clone(),
+        })
+    }
+
+    /// How its run at an instant comes in.
+    fn manner(&self, at: Timestamp) -> Result<Manner, IntakeError> {
+        Ok(Manner {
+            expected: None,
+            batch: Some(name::of_run(&self.name, at)?),
+            policy: self.policy.clone(),
+            default_policy: self.default_policy.clone(),
+            max_credits: None,
+            occasion: Some(self.schedule.occasion(at)),
+        })
+    }
+}
+
+/// Where runs go in.
+pub(super) trait Door: Send + Sync {
+    /// Takes a manifest in; durable on return.
+    fn take_in(
+        &self,
+        manifest: &Path,
+        manner: Manner,
+    ) -> impl Future<Output = Result<Receipt, ReceptionError>> + Send;
+    /// The batches that have not ended.
+    fn unfinished(&self) -> Result<Vec<BatchName>, StoreError>;
+}
+
+/// The daemon's own door.
+#[derive(Debug)]
+pub(super) struct House {
+    pub(super) reception: Reception,
+    pub(super) store: Arc<Store>,
+}
+
+impl Door for House {
+    async fn take_in(&self, manifest: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
+        self.reception.accept(manifest, manner).await
+    }
+
+    fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {
+        let batches = self.store.batches()?;
+        Ok(batches.into_iter().filter(|batch| !batch.is_done()).map(|batch| batch.name).collect())
+    }
+}
+
+/// What the outside tells the loop.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    /// The schedules of a new configuration.
+    pub(super) reloads: mpsc::Receiver<Vec<Planned>>,
+    /// Runs that somebody starts by hand.
+    pub(super) fires: mpsc::Receiver<FireRequest>,
+    /// The end.
+    pub(super) stop: watch::Receiver<Stop>,
+}
+
+/// The engine has ended, and so does everything that feeds it.
+struct Ended;
+
+/// What is known of a schedule while the daemon runs.
+#[derive(Debug, Default)]
+struct Progress {
+    /// How far it is handled, with what is waiting.
+    handled: Option<Handled>,
+    /// Runs that are due and not taken in yet, the oldest first.
+    waiting: VecDeque<Timestamp>,
+    /// Not tried before.
+    again: Tick,
+    /// It was said that the clock is behind.
+    is_behind: bool,
+}
+
+/// The schedules and how far they are.
+pub(super) struct Watch<D> {
+    door: D,
+    dir: PathBuf,
+    planned: Vec<Planned>,
+    progress: BTreeMap<String, Progress>,
+    records: Records,
+    /// The records differ from what is on disk.
+    is_unsaved: bool,
+}
+
+impl<D: Door> Watch<D> {
+    /// Takes up what is kept in the state folder `dir`.
+    pub(super) fn begin(door: D, dir: &Path, planned: Vec<Planned>) -> Watch<D> {
+        let records = schedules::read(dir).unwrap_or_else(|error| {
+            tracing::warn!(%error, "every schedule begins anew, and nothing is caught up with");
+            Records::new()
+        });
+        let known = |(name, record): (&String, &ScheduleRecord)| {
+            (name.clone(), Progress { handled: Some(record.handled.clone()), ..Progress::default() })
+        };
+        let progress = records.iter().map(known).collect();
+        let mut watch =
+            Watch { door, dir: dir.to_owned(), planned: Vec::new(), progress, records, is_unsaved: false };
+        watch.replace(planned);
+        watch
+    }
+
+    /// Serves until the daemon stops.
+    pub(super) async fn run(mut self, clock: Clock, mut inputs: Inputs) {
+        while let Ok(()) = self.look(clock.now()).await {
+            let wait = self.wait(clock.now().wall);
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                Some(planned) = inputs.reloads.recv() => {
+                    // What the old ones owe up to now is not lost with them.
+                    if self.look(clock.now()).await.is_err() {
+                        return;
+                    }
+                    self.replace(planned);
+                }
+                Some(request) = inputs.fires.recv() => self.fire(request, clock.now().wall).await,
+                _ = inputs.stop.changed() => return,
+            }
+        }
+    }
+
+    /// Other schedules from now on. One that went away is forgotten: if it comes back, it begins anew.
+    fn replace(&mut self, planned: Vec<Planned>) {
+        self.planned = planned;
+        let planned = &self.planned;
+        let is_there = |name: &String| planned.iter().any(|planned| planned.name == *name);
+        let before = self.records.len();
+        self.records.retain(|name, _| is_there(name));
+        self.progress.retain(|name, _| is_there(name));
+        self.is_unsaved |= self.records.len() != before;
+    }
+
+    /// Starts what is due.
+    async fn look(&mut self, now: Now) -> Result<(), Ended> {
+        for index in 0..self.planned.len() {
+            let planned = self.planned[index].clone();
+            self.decide(&planned, now.wall);
+            self.take_in(&planned, now.tick).await?;
+        }
+        self.save();
+        Ok(())
+    }
+
+    /// Moves what is due to what is waiting.
+    fn decide(&mut self, planned: &Planned, now: Timestamp) {
+        let Planned { name, schedule, rules, .. } = planned;
+        let progress = self.progress.entry(name.clone()).or_default();
+        let handled = progress.handled.as_ref();
+        let mut due = due::decide(schedule, *rules, handled, now, false);
+        if !due.start.is_empty() && rules.overlap == Overlap::Skip {
+            match self.door.unfinished() {
+                Ok(batches) if batches.iter().any(|batch| name::is_run_of(name, batch)) => {
+                    due = due::decide(schedule, *rules, handled, now, true);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::error!(schedule = name, %error, "cannot tell whether a run has ended; none begins");
+                    return;
+                }
+            }
+        }
+        note(name, &due);
+        let behind = due.handled.up_to.since(now);
+        if behind > ON_TIME && !progress.is_behind {
+            let up_to = due.handled.up_to;
+            tracing::warn!(schedule = name, %up_to, "the clock was set back; nothing fires until it is later");
+        }
+        progress.is_behind = behind > ON_TIME;
+        let most = if rules.missed == Missed::All { rules.missed_max.max(1) } else { 1 };
+        progress.waiting.extend(&due.start);
+        while progress.waiting.len() > usize::try_from(most).unwrap_or(usize::MAX) {
+            if let Some(at) = progress.waiting.pop_front() {
+                tracing::warn!(schedule = name, %at, "left out: it could not be taken in before the next was due");
+            }
+        }
+        progress.handled = Some(due.handled);
+    }
+
+    /// Takes in what is waiting, and then notes how far the schedule is.
+    async fn take_in(&mut self, planned: &Planned, now: Tick) -> Result<(), Ended> {
+        let name = &planned.name;
+        loop {
+            let Some(progress) = self.progress.get_mut(name) else { return Ok(()) };
+            let Some(&at) = progress.waiting.front() else { break };
+            if now < progress.again {
+                return Ok(());
+            }
+            match self.start(planned, at).await {
+                Err(ReceptionError::Gone(_)) => return Err(Ended),
+                Err(error) if !is_hopeless(&error) => {
+                    tracing::warn!(schedule = name, %at, %error, "a run could not be taken in; it is tried again");
+                    if let Some(progress) = self.progress.get_mut(name) {
+                        progress.again = now.after(PATIENCE);
+                    }
+                    return Ok(());
+                }
+                Err(error) => tracing::error!(schedule = name, %at, %error, "a run could not be taken in"),
+                Ok(_) => {}
+            }
+            if let Some(progress) = self.progress.get_mut(name) {
+                progress.waiting.pop_front();
+            }
+        }
+        if let Some(handled) = self.progress.get(name).and_then(|progress| progress.handled.clone()) {
+            self.note_handled(name, handled);
+        }
+        Ok(())
+    }
+
+    /// One run, taken in and noted.
+    async fn start(&mut self, planned: &Planned, at: Timestamp) -> Result<Receipt, ReceptionError> {
+        let manner = planned.manner(at)?;
+        let batch = manner.batch.clone();
+        let receipt = self.door.take_in(&planned.manifest, manner).await?;
+        let schedule = &planned.name;
+        let (new, have, invalid) = (receipt.new, receipt.have, receipt.invalid);
+        if let Some(problem) = receipt.problems.first() {
+            let problem = problem.to_string();
+            tracing::warn!(schedule, %at, new, have, invalid, problem, "its manifest has problems");
+        }
+        let is_taken_in = new > 0 || have > 0;
+        tracing::info!(schedule, %at, new, have, invalid, "{}", if is_taken_in { "fired" } else { "fired in vain" });
+        if let (true, Some(batch)) = (is_taken_in, batch) {
+            let by = planned.schedule.source();
+            let record = self
+                .records
+                .entry(schedule.clone())
+                .or_insert_with(|| ScheduleRecord { handled: Handled { up_to: at, by }, last_run: None });
+            record.last_run = Some(LastRun { at, batch });
+            self.is_unsaved = true;
+        }
+        Ok(receipt)
+    }
+
+    /// Somebody starts a run by hand: now, and beside whatever runs.
+    async fn fire(&mut self, request: FireRequest, now: Timestamp) {
+        let FireRequest { name, reply } = request;
+        let planned = self.planned.iter().find(|planned| planned.name == name).cloned();
+        let answer = match planned {
+            Some(planned) => {
+                // Names show seconds.
+                let at = Timestamp(now.0.div_euclid(1000) * 1000);
+                let answer = self.start(&planned, at).await.map_err(|error| refusal_of(&error));
+                self.save();
+                answer
+            }
+            None => Err(self.no_schedule(&name)),
+        };
+        // Whoever asked may have gone away.
+        let _ = reply.send(answer);
+    }
+
+    fn no_schedule(&self, name: &str) -> Refusal {
+        let known: Vec<&str> = self.planned.iter().map(|planned| planned.name.as_str()).collect();
+        let known = if known.is_empty() {
+            "there is none".to_owned()
+        } else {
+            format!("there are {}", known.join(", "))
+        };
+        Refusal { message: format!("no schedule is called {name}; {known}"), hint: None, exit_code: 2 }
+    }
+
+    fn note_handled(&mut self, name: &str, handled: Handled) {
+        match self.records.get_mut(name) {
+            Some(record) if record.handled == handled => {}
+            Some(record) => {
+                record.handled = handled;
+                self.is_unsaved = true;
+            }
+            None => {
+                self.records.insert(name.to_owned(), ScheduleRecord { handled, last_run: None });
+                self.is_unsaved = true;
+            }
+        }
+    }
+
+    /// Keeps the records, where they are other than on disk; what cannot be kept now is kept later.
+    fn save(&mut self) {
+        if !self.is_unsaved {
+            return;
+        }
+        match schedules::keep(&self.dir, &self.records) {
+            Ok(()) => self.is_unsaved = false,
+            Err(error) => tracing::warn!(%error, "how far schedules were handled could not be kept"),
+        }
+    }
+
+    /// How long nothing needs to be looked at.
+    fn wait(&self, now: Timestamp) -> Duration {
+        let next = |planned: &Planned| {
+            let handled = self.progress.get(&planned.name)?.handled.as_ref()?;
+            planned.schedule.next_after(handled.up_to.max(now))
+        };
+        let until = self.planned.iter().filter_map(next).min().map(|next| next.since(now).0);
+        until.map_or(LOOK_INTERVAL, |until| Duration::from_millis(until).min(LOOK_INTERVAL))
+    }
+}
+
+/// Whether trying again cannot help.
+fn is_hopeless(error: &ReceptionError) -> bool {
+    matches!(error, ReceptionError::Intake(IntakeError::BatchName(_) | IntakeError::NotAFile { .. }))
+}
+
+fn note(schedule: &str, due: &Due) {
+    for left in &due.left_out {
+        let (count, reason, last) = (left.count, left.reason.words(), left.last);
+        let or_more = left.or_more;
+        tracing::warn!(schedule, count, or_more, %last, reason, "left out");
+    }
+}

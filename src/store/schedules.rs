@@ -1,0 +1,107 @@
+//! How far each schedule was handled, across restarts.
+//!
+//! The file lies beside the database and not in it: `schedule list` reads it while a daemon holds the state.
+//! Losing it fires nothing, since a schedule that is not in it begins when it is first seen; and a run that
+//! was taken in but is not noted here is taken in under the same name again, where all of its jobs are.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ids::BatchName;
+use crate::domain::schedule::due::Handled;
+use crate::domain::time::Timestamp;
+use crate::store::StoreError;
+
+const FILE_NAME: &str = "schedules.json";
+
+/// What is known of schedules, by their names.
+pub type Records = BTreeMap<String, ScheduleRecord>;
+
+/// What is known of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleRecord {
+    /// How far it was handled.
+    pub handled: Handled,
+    /// Its last run, if it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<LastRun>,
+}
+
+/// The last run of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastRun {
+    /// When it was due, or was started by hand.
+    pub at: Timestamp,
+    /// Its batch.
+    pub batch: BatchName,
+}
+
+/// The records of a state folder; empty where there are none yet.
+///
+/// # Errors
+/// [`StoreError::Io`] when the file cannot be opened, [`StoreError::Damaged`] when it is not what was
+/// written.
+pub fn read(dir: &Path) -> Result<Records, StoreError> {
+    let path = dir.join(FILE_NAME);
+    match fs::read(&path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| StoreError::Damaged {
+            dir: dir.to_owned(),
+            what: FILE_NAME.to_owned(),
+            detail: error.to_string(),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Records::new()),
+        Err(error) => Err(StoreError::io(&path)(error)),
+    }
+}
+
+/// Keeps the records; on return they are on the device, whole.
+///
+/// # Errors
+/// When the folder cannot be written to; the records before are there then.
+pub fn keep(dir: &Path, records: &Records) -> Result<(), StoreError> {
+    let path = dir.join(FILE_NAME);
+    let save = || -> io::Result<()> {
+        let mut file = tempfile::Builder::new().prefix(".schedules-").tempfile_in(dir)?;
+        serde_json::to_writer_pretty(&mut file, records)?;
+        writeln!(file)?;
+        file.as_file().sync_all()?;
+        file.persist(&path).map_err(|error| error.error)?;
+        File::open(dir)?.sync_all()
+    };
+    save().map_err(StoreError::io(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_as_they_were_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read(dir.path()).unwrap(), Records::new());
+        let handled = Handled { up_to: Timestamp(5), by: "@daily UTC".to_owned() };
+        let run = LastRun { at: Timestamp(5), batch: "nightly-1970-01-01T0000Z".parse().unwrap() };
+        let mut records = Records::new();
+        records
+            .insert("nightly".to_owned(), ScheduleRecord { handled: handled.clone(), last_run: Some(run) });
+        records.insert("new".to_owned(), ScheduleRecord { handled, last_run: None });
+        keep(dir.path(), &records).unwrap();
+        keep(dir.path(), &records).unwrap();
+        assert_eq!(read(dir.path()).unwrap(), records);
+        let names: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["schedules.json"]);
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(FILE_NAME), "{\"nightly\": {\"handled\"").unwrap();
+        let error = read(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("schedules.json in") && error.contains("is damaged"), "{error}");
+    }
+}
