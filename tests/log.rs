@@ -4,6 +4,7 @@
 
 mod stage;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use self::stage::{Stage, scripts};
@@ -97,6 +98,22 @@ fn a_command_that_is_watched_says_warnings_only() {
         "{}",
         outcome.stderr
     );
+}
+
+#[test]
+fn a_daemon_that_nobody_watches_writes_json() {
+    let stage = with_images(1);
+    let daemon = stage.start(["daemon"]);
+    daemon.says("ready");
+    stage.run(["submit", "batch.csv", "--wait"]).exited(0);
+    daemon.says("results written");
+    daemon.signal(Signal::TERM);
+    let outcome = daemon.end().exited(0);
+    let lines = lines(&outcome.stderr);
+    assert_eq!(lines.len(), outcome.stderr.lines().count(), "and nothing else: {}", outcome.stderr);
+    for message in ["batch accepted", "submitted", "finished", "batch done", "results written", "stopping"] {
+        assert_eq!(said(&lines, message).len(), 1, "{message}: {lines:#?}");
+    }
 }
 
 #[test]
