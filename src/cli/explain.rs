@@ -36,6 +36,7 @@ fn json_text(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord) -> String 
 
 fn story(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord) -> String {
     let job = &record.job;
+    let books = job.all_books();
     let mut lines = vec![
         format!(
             "{}/{}: {} (line {} of the manifest)",
@@ -47,10 +48,7 @@ fn story(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord) -> String {
         format!("  what      {} {}", spec.order.kind, spec.order.model.as_deref().unwrap_or_default()),
         format!("  text      {}", shorten(spec.order.text())),
         format!("  price     {}", price(spec)),
-        format!(
-            "  books     {} held, {} charged, {} waived",
-            job.books.held.0, job.books.charged.0, job.books.waived.0
-        ),
+        format!("  books     {} held, {} charged, {} waived", books.held.0, books.charged.0, books.waived.0),
         format!("  identity  {}", spec.id),
     ];
     if job.first_sent.is_some() {
@@ -65,6 +63,10 @@ fn story(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord) -> String {
     if let Some(task) = job.state.task() {
         lines.push(format!("  task      {}", printable(&task.0)));
     }
+    lines.extend(job.superseded.iter().map(|other| {
+        let (task, charged) = (printable(&other.task.0), other.books.charged);
+        format!("  beside    task {task} of attempt {}: {charged} charged", other.attempt.0)
+    }));
     if let State::Succeeded { files, .. } = &job.state {
         lines.extend(files.iter().map(|file| format!("  file      {} ({} bytes)", file.path, file.bytes)));
     }

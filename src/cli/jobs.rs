@@ -34,7 +34,7 @@ pub(super) fn run(command: &JobsCommand, global: &Global) -> Result<Exit, Failur
                     .map_err(std::io::Error::from)
                     .and_then(|()| writeln!(out))
             } else {
-                let charged = record.job.books.charged.0;
+                let charged = record.job.all_books().charged.0;
                 let label = printable(&spec.label);
                 let why = line.error().map(|fault| printable(&fault.to_string())).unwrap_or_default();
                 writeln!(

@@ -33,6 +33,7 @@ impl Conductor {
         if step.movements.is_empty() && step.job == open.record.job {
             return Ok(());
         }
+        let before = open.record.job.attempt;
         open.record.job = step.job;
         if !matches!(open.record.job.state, State::Queued) {
             self.candidates.remove(&key);
@@ -56,8 +57,9 @@ impl Conductor {
             desk.record.paused = Some(Pause::Drift);
             self.pending.changed_batches.insert(key.batch);
         }
-        let is_over = open.record.job.state.is_final();
+        let is_over = open.record.job.is_over();
         drop(open);
+        self.watch_superseded(key, before, self.settings.late_poll, now);
         if is_over {
             self.end(key);
         }
