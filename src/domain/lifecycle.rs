@@ -216,7 +216,7 @@ impl Change {
             }
 
             (State::Running { .. } | State::Fetching { .. }, Event::Read(reading)) => {
-                change.read(reading, terms)
+                change.read(reading, terms);
             }
             (State::Running { task } | State::Fetching { task, .. }, Event::TaskMissing(fault)) => {
                 change.doubt(fault, Some(task.clone()));

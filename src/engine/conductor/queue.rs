@@ -55,7 +55,7 @@ impl Conductor {
         for candidate in decision.admitted {
             self.last_served = candidate.key.batch;
             self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.hold));
-            self.send(candidate, now)?;
+            self.send(&candidate, now)?;
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Conductor {
 
     /// Takes a candidate out of the queue and sets its hold aside; its POST leaves once that is
     /// durable.
-    pub(super) fn send(&mut self, candidate: Candidate, now: Now) -> Result<(), ConductorError> {
+    pub(super) fn send(&mut self, candidate: &Candidate, now: Now) -> Result<(), ConductorError> {
         let key = candidate.key;
         if !self.jobs.contains_key(&key) {
             self.begin_rows_up_to(key);
