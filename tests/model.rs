@@ -516,8 +516,7 @@ fn nor_with_a_budget_or_funds_for_one_of_them() {
 #[test]
 fn nor_with_posts_that_arrive_after_their_own_resend() {
     let late = Market { repeats: false, delays: 1, ..MARKET };
-    let states =
-        explore(Market { funds: 1, ..late.clone() }) + explore(Market { delays: 2, jobs: 1, ..late });
+    let states = explore(Market { funds: 1, ..late }) + explore(Market { delays: 2, jobs: 1, ..late });
     println!("{states} states with delayed POSTs");
     assert!(states > 300, "only {states} states");
 }
@@ -531,10 +530,10 @@ fn nor_without_idempotency_keys() {
 #[test]
 fn nor_where_overdue_jobs_are_resubmitted() {
     let one = Market { jobs: 1, budget: 3, funds: 3, resubmit: true, repeats: false, ..MARKET };
-    let states = explore(Market { delays: 1, ..one.clone() });
+    let states = explore(Market { delays: 1, ..one });
     println!("{states} states of one job with two attempts");
     assert!(states > 300, "only {states} states");
-    assert!(explore(Market { attempts: 3, ..one.clone() }) > 300);
+    assert!(explore(Market { attempts: 3, ..one }) > 300);
     assert!(explore(Market { budget: 1, ..one }) > 50, "where no second attempt can be paid for");
 }
 
