@@ -1,6 +1,8 @@
 //! `policy.on_deadline = "resubmit"`, from manifest to books: an overdue task is watched on beside a new attempt,
 //! whichever succeeds first is kept, and what was paid for is in the books.
 
+#![allow(clippy::unwrap_used)]
+
 mod stage;
 
 use serde_json::{Value, json};
