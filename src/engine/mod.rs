@@ -395,8 +395,10 @@ fn take_up(
     }
     let mut specs = spooled::Specs::new(store);
     for record in store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch)) {
-        if let Some(day) = record.job.day.filter(|day| !conductor.knows_day(*day)) {
-            conductor.know_day(day, store.day(day)?);
+        for day in record.job.days() {
+            if !conductor.knows_day(day) {
+                conductor.know_day(day, store.day(day)?);
+            }
         }
         let spec = specs.spec_at(record.key.batch, record.row_at)?;
         conductor.take_job(record, spec, now);

@@ -1,6 +1,7 @@
 //! Turns as transcripts: a scripted service and a scripted clock around the conductor.
 
 mod polls;
+mod resubmit;
 mod waits;
 
 use serde_json::Map;

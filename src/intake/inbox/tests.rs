@@ -450,6 +450,7 @@ fn read_in(store: &Store, path: &Path) -> Accepted {
         "aspect_ratios": [], "qualities": [], "credits_per_generation": 3,
     }}}]);
     let terms = Terms {
+        occasion: None,
         catalog: &Catalog::of(&json!([]), &image, &json!([]), &Value::Null),
         rules: &Rules::builtin(),
         namespace: "",
