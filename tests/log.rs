@@ -4,6 +4,7 @@
 
 mod stage;
 
+use callsheet::emulator::Options;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -61,7 +62,9 @@ fn a_job_is_followed_from_line_to_line() {
 
 #[test]
 fn at_every_level_every_line_of_a_request_says_whom_it_is_for() {
-    let stage = with_images(1);
+    // Slow enough for the task to be read while it is at work.
+    let stage = Stage::with(Options { speed: 100.0, ..Options::default() });
+    stage.write("batch.csv", scripts::manifest("image", 1));
     stage.configure("[log]\nformat = \"json\"");
     let outcome = stage.run(["run", "batch.csv", "--log-level", "callsheet=debug"]).exited(0);
     let lines = lines(&outcome.stderr);
