@@ -12,7 +12,7 @@ use crate::domain::ids::IdempotencyKey;
 use crate::domain::job::{JobSpec, State};
 use crate::domain::ledger::Movement;
 use crate::domain::retry::{self, Prospect};
-use crate::store::{BatchRecord, JobRecord};
+use crate::store::{BatchRecord, JobRecord, Pause};
 
 pub(super) fn run(command: &JobArgument, global: &Global) -> Result<Exit, Failure> {
     let store = state::open(global)?;
@@ -104,6 +104,11 @@ pub(super) fn moved(movement: Movement) -> String {
 fn next(batch: &BatchRecord, record: &JobRecord) -> String {
     let overdue = if record.job.overdue { " It is overdue, so it is read slowly." } else { "" };
     match &record.job.state {
+        State::Queued if batch.paused == Some(Pause::Rebuilt) => format!(
+            "its batch is paused since the state was rebuilt or imported; after callsheet resume {} it is sent \
+             under this key: the service answers a key that was used with its task, and one that was not buys",
+            batch.name
+        ),
         State::Queued if batch.paused.is_some() => {
             format!("its batch is paused; callsheet resume {} lets it go on", batch.name)
         }

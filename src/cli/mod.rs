@@ -19,6 +19,7 @@ mod run;
 mod schema;
 mod service;
 mod state;
+mod state_command;
 mod status;
 mod summary;
 mod voices;
@@ -32,6 +33,9 @@ use crate::cli::failure::Failure;
 
 /// Runs the program with the process's arguments and says how it ended.
 pub fn main() -> Exit {
+    if let Some(code) = state_command::try_database() {
+        return code;
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -61,6 +65,7 @@ pub fn main() -> Exit {
             Command::Models(command) => models::run(command, &arguments.global).await,
             Command::Voices(command) => voices::run(command, &arguments.global).await,
             Command::Credits(command) => credits::run(command, &arguments.global).await,
+            Command::State(command) => state_command::run(command, &arguments.global),
             Command::Schema => schema::run(),
             Command::Emulator(command) => emulator::run(command, &arguments.global).await,
         }
