@@ -12,7 +12,6 @@ const KEPT_MAX: u32 = 10_000;
 /// Something that was moved.
 #[derive(Debug)]
 pub(super) struct Moved {
-    from: PathBuf,
     to: PathBuf,
 }
 
@@ -31,7 +30,7 @@ pub(super) fn set(dir: &Path, what: &Path, name: &str) -> Result<Option<Moved>, 
     }
     let to = place(dir, name)?;
     fs::rename(what, &to).map_err(StoreError::io(what))?;
-    Ok(Some(Moved { from: what.to_owned(), to }))
+    Ok(Some(Moved { to }))
 }
 
 /// Moves the database's snapshots aside: it is then recovered from its whole log. With `torn`, only
@@ -58,10 +57,5 @@ impl Moved {
     /// Where it is now.
     pub(super) fn to(&self) -> &Path {
         &self.to
-    }
-
-    /// Puts it back: setting it aside did not help.
-    pub(super) fn put_back(self) -> Result<(), StoreError> {
-        fs::rename(&self.to, &self.from).map_err(StoreError::io(&self.to))
     }
 }

@@ -124,7 +124,12 @@ impl<W: Write> Sheet<W> {
         self.out.write_all(&text)
     }
 
-    fn spooled(&mut self, path: &Path, bytes: u64, line: impl Fn(Box<RawValue>) -> Line) -> Result<(), DumpError> {
+    fn spooled(
+        &mut self,
+        path: &Path,
+        bytes: u64,
+        line: impl Fn(Box<RawValue>) -> Line,
+    ) -> Result<(), DumpError> {
         let mut lines = Lines::open(path, 0, bytes)?;
         while let Some((_, text)) = lines.next_line::<Box<RawValue>>()? {
             self.line(&line(text))?;
@@ -237,7 +242,8 @@ pub(super) fn read_into_records(dump: impl io::Read, dir: &Path) -> Result<Recor
 }
 
 fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Records), DumpError> {
-    let mut reader = Reader { dump: BufReader::new(dump), line: 0, text: Vec::new(), checksum: crc32fast::Hasher::new() };
+    let mut reader =
+        Reader { dump: BufReader::new(dump), line: 0, text: Vec::new(), checksum: crc32fast::Hasher::new() };
     let head: Head = reader.next()?;
     if head.callsheet_dump != VERSION {
         let found = format!("it has dump version {}; this version reads {VERSION}", head.callsheet_dump);
@@ -259,7 +265,9 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Records), DumpErr
                 records.batches.push(batch.record);
             }
             Line::Row(text) => {
-                let Some((_, rows, _)) = &mut spool else { return Err(reader.wrong("a row before any batch")) };
+                let Some((_, rows, _)) = &mut spool else {
+                    return Err(reader.wrong("a row before any batch"));
+                };
                 if let Err(error) = serde_json::from_str::<JobSpec>(text.get()) {
                     return Err(reader.wrong(error.to_string()));
                 }

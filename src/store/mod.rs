@@ -309,8 +309,7 @@ impl Store {
         let commits_file = check_commit_count(dir, records.commits)?;
         verify::quick(dir, &records)?;
         let cards = card::reconcile(&dir.join("spool"), &records)?;
-        let writer =
-            Writer { commits: records.commits, commits_file, outcomes: Default::default(), cards };
+        let writer = Writer { commits: records.commits, commits_file, outcomes: Default::default(), cards };
         Ok(Store {
             dir: dir.to_owned(),
             database: RwLock::new(Some(database)),

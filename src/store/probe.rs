@@ -33,14 +33,16 @@ pub fn use_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
 
+/// Whether databases can be tried out.
+pub(super) fn is_possible() -> bool {
+    PROGRAM.get().is_some()
+}
+
 /// The child's part: opens the database, reads all of it, prints what it holds, and returns the
 /// exit code.
 pub fn child(path: &OsString) -> u8 {
-    let opened = sled::Config::new()
-        .path(Path::new(path))
-        .cache_capacity(CACHE_BYTES)
-        .flush_every_ms(None)
-        .open();
+    let opened =
+        sled::Config::new().path(Path::new(path)).cache_capacity(CACHE_BYTES).flush_every_ms(None).open();
     let (code, text) = match opened {
         Ok(db) => (0, serde_json::to_string(&Salvage::of(&db)).unwrap_or_default()),
         Err(error) if is_damage(&error) => (DAMAGED, error.to_string()),

@@ -25,6 +25,7 @@ use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::card::{self, Card};
 use crate::store::dump::{self, DumpError};
 use crate::store::lock::Lock;
+use crate::store::opening::copy_database;
 use crate::store::probe::{self, Tried};
 use crate::store::records::{Records, Salvage};
 use crate::store::spool::{Appender, Lines, Spool};
@@ -143,14 +144,15 @@ fn agrees(dir: &Path, records: &Records) -> Result<bool, StoreError> {
 fn salvage(dir: &Path, work: &Path, notes: &mut Vec<String>) -> Result<Salvage, StoreError> {
     for with_snapshots in [true, false] {
         let copy = work.join(if with_snapshots { "db" } else { "db-log" });
-        if !copy_files(&dir.join("db"), &copy, with_snapshots)? {
+        if !copy_database(&dir.join("db"), &copy, with_snapshots)? {
             break;
         }
         match probe::try_out(&copy) {
             Tried::Opens(salvage) => return Ok(*salvage),
             Tried::Damaged(detail) => notes.push(format!("the damaged database tells nothing: {detail}")),
             Tried::No => {
-                let opened = sled::Config::new().path(&copy).cache_capacity(CACHE_BYTES).flush_every_ms(None).open();
+                let opened =
+                    sled::Config::new().path(&copy).cache_capacity(CACHE_BYTES).flush_every_ms(None).open();
                 match opened.map_err(|source| database(dir, source)) {
                     Ok(db) => return Ok(Salvage::of(&db)),
                     Err(StoreError::Damaged { detail, .. }) => notes.push(detail),
@@ -160,24 +162,6 @@ fn salvage(dir: &Path, work: &Path, notes: &mut Vec<String>) -> Result<Salvage, 
         }
     }
     Ok(Salvage::default())
-}
-
-/// Copies the files of a folder and of its folders; false when it has none.
-fn copy_files(from: &Path, to: &Path, with_snapshots: bool) -> Result<bool, StoreError> {
-    fs::create_dir_all(to).map_err(StoreError::io(to))?;
-    let Ok(entries) = fs::read_dir(from) else { return Ok(false) };
-    let mut any = false;
-    for entry in entries {
-        let path = entry.map_err(StoreError::io(from))?.path();
-        let name = path.file_name().unwrap_or_default().to_os_string();
-        if path.is_dir() {
-            copy_files(&path, &to.join(name), true)?;
-        } else if with_snapshots || !name.to_string_lossy().starts_with("snap.") {
-            fs::copy(&path, to.join(name)).map_err(StoreError::io(&path))?;
-            any = true;
-        }
-    }
-    Ok(any)
 }
 
 /// Puts the new database in the place of the old one.
@@ -207,14 +191,18 @@ impl Sources<'_> {
     fn lost(&self, records: &Records) -> Option<BatchName> {
         let found: BTreeSet<BatchNo> = records.batches.iter().map(|batch| batch.no).collect();
         let known = self.salvage.batches.iter().chain(&self.export.batches);
-        known.filter(|batch| batch.rows > 0).find(|batch| !found.contains(&batch.no)).map(|batch| batch.name.clone())
+        known
+            .filter(|batch| batch.rows > 0)
+            .find(|batch| !found.contains(&batch.no))
+            .map(|batch| batch.name.clone())
     }
 
     /// What is known of a batch itself, the most recent source first.
     fn known(&self, no: BatchNo) -> Option<BatchRecord> {
         let of = |records: &Records| records.batches.iter().find(|batch| batch.no == no).cloned();
         let card = card::read(&batch_dir(self.dir, no)).map(|written| written.card.batch());
-        let known: Vec<BatchRecord> = [of(&self.salvage), card, of(&self.export)].into_iter().flatten().collect();
+        let known: Vec<BatchRecord> =
+            [of(&self.salvage), card, of(&self.export)].into_iter().flatten().collect();
         let most = known.iter().map(|batch| batch.spool_bytes).max()?;
         // The one that knows the most rows; among equals the first.
         known.into_iter().find(|batch| batch.spool_bytes == most)
@@ -225,7 +213,8 @@ impl Sources<'_> {
         let rows_bytes = fs::metadata(spool.rows_path()).map_or(0, |meta| meta.len());
         let Some(mut batch) = self.known(no) else {
             if rows_bytes > 0 {
-                let note = format!("nothing tells of the rows in {}; they are left there", spool.dir().display());
+                let note =
+                    format!("nothing tells of the rows in {}; they are left there", spool.dir().display());
                 rebuilt.notes.push(note);
             }
             return Ok(());
@@ -311,7 +300,9 @@ fn write_outcomes(dir: &Path, spool: &Spool, no: BatchNo, outcomes: &[JobRecord]
     if path.exists() {
         // The old ones keep their place until the new ones take it.
         let kept = aside::place(dir, &format!("outcomes-{:06}", no.0))?;
-        fs::hard_link(&path, &kept).or_else(|_| fs::copy(&path, &kept).map(drop)).map_err(StoreError::io(&kept))?;
+        fs::hard_link(&path, &kept)
+            .or_else(|_| fs::copy(&path, &kept).map(drop))
+            .map_err(StoreError::io(&kept))?;
     }
     fs::rename(&draft, &path).map_err(StoreError::io(&path))?;
     Ok(bytes)
@@ -383,7 +374,10 @@ impl Sheet {
         let place = self.rows.get(record.key.seq.0 as usize).copied();
         let is_ours = record.key.batch == self.batch.no && place == Some(record.row_at);
         let before = self.outcomes.get(&record.key.seq.0).map(|record| record.job.attempt);
-        if is_ours && record.job.state.is_final() && before.is_none_or(|attempt| attempt <= record.job.attempt) {
+        if is_ours
+            && record.job.state.is_final()
+            && before.is_none_or(|attempt| attempt <= record.job.attempt)
+        {
             self.outcomes.insert(record.key.seq.0, record);
         }
     }
@@ -451,7 +445,9 @@ impl Sheet {
             (theirs, told) => theirs.or(told),
         };
         match (outcome, open) {
-            (Some(outcome), Some(open)) if from.trusted || later(open, &outcome) => Some(from.goes_on(open, spec)),
+            (Some(outcome), Some(open)) if from.trusted || later(open, &outcome) => {
+                Some(from.goes_on(open, spec))
+            }
             (Some(outcome), _) => Some(outcome),
             (None, open) => {
                 let least = open.map_or(Attempt::FIRST, |open| open.job.attempt);
@@ -463,9 +459,10 @@ impl Sheet {
                     }
                     None => match open {
                         Some(open) => Some(from.goes_on(open, spec)),
-                        None if !spec.order.kind.is_keyed() => {
-                            Some(JobRecord { job: on_its_way(row.job.clone(), spec, from.now)?, ..row.clone() })
-                        }
+                        None if !spec.order.kind.is_keyed() => Some(JobRecord {
+                            job: on_its_way(row.job.clone(), spec, from.now)?,
+                            ..row.clone()
+                        }),
                         None => None,
                     },
                 }

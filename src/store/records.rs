@@ -124,12 +124,15 @@ impl Records {
     /// Keys and bytes, the number of the last commit at the end.
     fn entries(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        let batches = self.batches.iter().map(|batch| (keys::batch(batch.no).to_vec(), record::encode(batch)));
+        let batches =
+            self.batches.iter().map(|batch| (keys::batch(batch.no).to_vec(), record::encode(batch)));
         entries.extend(batches);
         entries.extend(self.open.iter().map(|open| (keys::job(open.key).to_vec(), record::encode(open))));
         let lengths = self.outcomes_bytes.iter();
-        entries.extend(lengths.map(|(no, bytes)| (keys::outcomes_bytes(*no).to_vec(), record::encode(bytes))));
-        entries.extend(self.days.iter().map(|(day, totals)| (keys::day(*day).to_vec(), record::encode(totals))));
+        entries
+            .extend(lengths.map(|(no, bytes)| (keys::outcomes_bytes(*no).to_vec(), record::encode(bytes))));
+        entries
+            .extend(self.days.iter().map(|(day, totals)| (keys::day(*day).to_vec(), record::encode(totals))));
         entries.push((keys::total().to_vec(), record::encode(&self.total)));
         entries.push((keys::commits().to_vec(), record::encode(&self.commits)));
         entries

@@ -14,8 +14,8 @@ use crate::store::StoreError;
 
 /// Room set aside, in bytes.
 const RESERVE_BYTES: u64 = 4 * 1024 * 1024;
-/// Room that opening the database may take, in bytes, beside copies of its snapshots: a few of its
-/// segments, which are half a mebibyte each.
+/// Room that opening the database may take, in bytes, beside a copy of its files: a few of its segments,
+/// which are half a mebibyte each.
 const OPENING_BYTES: u64 = 2 * 1024 * 1024;
 
 fn path(dir: &Path) -> PathBuf {
@@ -29,7 +29,7 @@ fn path(dir: &Path) -> PathBuf {
 pub(super) fn take(dir: &Path) -> Result<(), StoreError> {
     let is_held = fs::metadata(path(dir)).is_ok_and(|meta| meta.blocks() * 512 >= RESERVE_BYTES);
     let set_aside = if is_held { 0 } else { RESERVE_BYTES };
-    let wanted_bytes = OPENING_BYTES + 2 * snapshot_bytes(dir) + set_aside;
+    let wanted_bytes = OPENING_BYTES + 2 * database_bytes(dir) + set_aside;
     let free_bytes = free_bytes(dir)?;
     if free_bytes < wanted_bytes {
         return Err(StoreError::NoRoom { dir: dir.to_owned(), free_bytes, wanted_bytes });
@@ -44,7 +44,8 @@ pub(super) fn give_up(dir: &Path) -> bool {
 
 fn allocate(dir: &Path) -> Result<(), StoreError> {
     let path = path(dir);
-    let file = File::options().create(true).truncate(true).write(true).open(&path).map_err(StoreError::io(&path))?;
+    let file =
+        File::options().create(true).truncate(true).write(true).open(&path).map_err(StoreError::io(&path))?;
     let allocated = match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => fill(file),
@@ -72,9 +73,8 @@ fn free_bytes(dir: &Path) -> Result<u64, StoreError> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Length of the database's snapshots: recovery writes another one of about that size.
-fn snapshot_bytes(dir: &Path) -> u64 {
+/// Length of the database's files: one that was not closed in order is tried out on a copy.
+fn database_bytes(dir: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(dir.join("db")) else { return 0 };
-    let snapshots = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("snap."));
-    snapshots.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).sum()
+    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).sum()
 }

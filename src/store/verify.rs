@@ -162,7 +162,8 @@ fn lengths(
     say: &mut dyn FnMut(String),
 ) -> Result<(), StoreError> {
     let spool = Spool::new(batch_dir(dir, batch.no));
-    let wanted = [(spool.rows_path(), batch.spool_bytes), (spool.outcomes_path(), records.outcomes_bytes(batch.no))];
+    let wanted =
+        [(spool.rows_path(), batch.spool_bytes), (spool.outcomes_path(), records.outcomes_bytes(batch.no))];
     for (path, committed) in wanted {
         let found = match std::fs::metadata(&path) {
             Ok(meta) => meta.len(),
@@ -244,15 +245,25 @@ fn cards(dir: &Path, records: &Records, known: &BTreeSet<BatchNo>, tell: &mut dy
             let (card, db) = (written.commit, records.commits);
             let found = format!("its card was written for commit {card}, but the database is at commit {db}");
             tell(Fault { place, found });
+        } else if !known.contains(&card.no) && has_outcomes(dir, card.no) {
+            tell(Fault {
+                place,
+                found: "jobs of it have ended, and the database does not know it".to_owned(),
+            });
         } else if written.commit <= records.commits {
             let record = records.batches.iter().find(|batch| batch.no == card.no);
             let bytes = record.map_or(0, |batch| batch.spool_bytes);
             if !known.contains(&card.no) || bytes < card.spool_bytes {
-                let found = format!("{} bytes of rows were accepted, the database knows {bytes}", card.spool_bytes);
+                let found =
+                    format!("{} bytes of rows were accepted, the database knows {bytes}", card.spool_bytes);
                 tell(Fault { place, found });
             }
         }
     }
+}
+
+fn has_outcomes(dir: &Path, no: BatchNo) -> bool {
+    std::fs::metadata(Spool::new(batch_dir(dir, no)).outcomes_path()).is_ok_and(|meta| meta.len() > 0)
 }
 
 /// Tells when sums of jobs are not what is stored. What was refunded cannot be added up from them.
@@ -338,7 +349,10 @@ impl<'a> Reading<'a> {
             self.say(format!("byte {border} of its rows is not where a row ends"));
         }
         if self.planned != self.batch.planned {
-            self.say(format!("its rows are planned at {}, the batch at {}", self.planned, self.batch.planned));
+            self.say(format!(
+                "its rows are planned at {}, the batch at {}",
+                self.planned, self.batch.planned
+            ));
         }
         Ok(())
     }
@@ -353,7 +367,9 @@ impl<'a> Reading<'a> {
         match self.places.get_mut(spec.seq.0 as usize) {
             Some(place) if place.row == NOWHERE => (place.row, place.begun) = (at, begun),
             Some(_) => self.say(format!("job {} has two rows", spec.seq.0)),
-            None => self.say(format!("job {} has a row, but only {} were accepted", spec.seq.0, self.batch.rows)),
+            None => {
+                self.say(format!("job {} has a row, but only {} were accepted", spec.seq.0, self.batch.rows))
+            }
         }
     }
 
@@ -406,7 +422,8 @@ impl<'a> Reading<'a> {
             };
             self.say(format!("job {seq} {problem}"));
         }
-        let beyond = self.records.open_of(self.batch.no).filter(|open| open.key.seq.0 >= self.batch.rows).count();
+        let beyond =
+            self.records.open_of(self.batch.no).filter(|open| open.key.seq.0 >= self.batch.rows).count();
         if beyond > 0 {
             self.say(format!("{beyond} open jobs have no row"));
         }
@@ -416,8 +433,12 @@ impl<'a> Reading<'a> {
     fn sums(&mut self, days: &mut BTreeMap<UtcDay, Totals>) -> Result<(), StoreError> {
         let (mut sum, mut ended) = (Totals::default(), Ended::default());
         let mut add = |books: Books, day: Option<UtcDay>| {
-            let more =
-                Totals { held: books.held, spent: books.charged, waived: books.waived, refunded: Credits::ZERO };
+            let more = Totals {
+                held: books.held,
+                spent: books.charged,
+                waived: books.waived,
+                refunded: Credits::ZERO,
+            };
             sum = plus(sum, more);
             if let Some(day) = day {
                 let total = days.entry(day).or_default();
