@@ -1,4 +1,5 @@
 //! The state on a disk that fills up in the middle of a run.
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 mod stage;
 

@@ -1,4 +1,5 @@
 //! A state written down, taken in again, and read to the end.
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 mod stage;
 

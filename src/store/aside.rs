@@ -33,9 +33,23 @@ pub(super) fn set(dir: &Path, what: &Path, name: &str) -> Result<Option<Moved>, 
     Ok(Some(Moved { to }))
 }
 
-/// Moves the database's snapshots aside: it is then recovered from its whole log. With `torn`, only
-/// those that were never finished.
-pub(super) fn set_snapshots(dir: &Path, torn: bool) -> Result<Vec<Moved>, StoreError> {
+/// Whether the database's log can do without the file of that name: snapshots spare it reading all of the
+/// log, and its settings are always the same.
+pub(super) fn is_dispensable(name: &str) -> bool {
+    name.starts_with("snap.") || name == "conf"
+}
+
+/// Moves snapshots aside that were never finished.
+pub(super) fn set_torn(dir: &Path) -> Result<Vec<Moved>, StoreError> {
+    set_where(dir, |name| name.starts_with("snap.") && name.ends_with(".generating"))
+}
+
+/// Moves aside what the database's log can do without: it is then recovered from the whole of it.
+pub(super) fn set_dispensable(dir: &Path) -> Result<Vec<Moved>, StoreError> {
+    set_where(dir, is_dispensable)
+}
+
+fn set_where(dir: &Path, goes: impl Fn(&str) -> bool) -> Result<Vec<Moved>, StoreError> {
     let db = dir.join("db");
     let entries = match fs::read_dir(&db) {
         Ok(entries) => entries,
@@ -46,7 +60,7 @@ pub(super) fn set_snapshots(dir: &Path, torn: bool) -> Result<Vec<Moved>, StoreE
     for entry in entries {
         let entry = entry.map_err(StoreError::io(&db))?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with("snap.") && (!torn || name.ends_with(".generating")) {
+        if goes(&name) {
             moved.extend(set(dir, &entry.path(), &name)?);
         }
     }

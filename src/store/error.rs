@@ -128,7 +128,7 @@ impl StoreError {
 pub(super) fn database(dir: &Path, source: sled::Error) -> StoreError {
     let dir = dir.to_owned();
     if is_damage(&source) {
-        return StoreError::Damaged { dir, what: "the database".to_owned(), detail: source.to_string() };
+        return StoreError::Damaged { dir, what: "the database".to_owned(), detail: in_words(&source) };
     }
     StoreError::Database { dir, source }
 }
@@ -136,4 +136,12 @@ pub(super) fn database(dir: &Path, source: sled::Error) -> StoreError {
 /// Whether the database itself is at fault.
 pub(super) fn is_damage(error: &sled::Error) -> bool {
     !matches!(error, sled::Error::Io(_))
+}
+
+/// Damage in words: sled's own speak of its insides.
+pub(super) fn in_words(error: &sled::Error) -> String {
+    match error {
+        sled::Error::Corruption { .. } => "its checksums are wrong".to_owned(),
+        other => other.to_string(),
+    }
 }

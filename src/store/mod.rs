@@ -60,7 +60,7 @@ use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::card::Card;
 use crate::store::draft::Draft;
 pub use crate::store::error::StoreError;
-use crate::store::error::{database, is_damage};
+use crate::store::error::database;
 use crate::store::lock::Lock;
 use crate::store::record::Damaged;
 use crate::store::records::Records;

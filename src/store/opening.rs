@@ -23,7 +23,7 @@ pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
             None => open_here(dir),
         };
     }
-    for moved in aside::set_snapshots(dir, true)? {
+    for moved in aside::set_torn(dir)? {
         tracing::warn!(to = %moved.to().display(), "set a torn snapshot of the database aside");
     }
     if closed::take_mark(dir) {
@@ -40,7 +40,7 @@ pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
     if matches!(check(dir, false), Err(StoreError::Damaged { .. })) {
         return Err(first);
     }
-    let moved = aside::set_snapshots(dir, false)?;
+    let moved = aside::set_dispensable(dir)?;
     if moved.is_empty() {
         return Err(first);
     }
@@ -48,7 +48,7 @@ pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
     open_here(dir)
 }
 
-/// Tries a copy of the database out and checks what it holds, with its snapshots or without.
+/// Tries a copy of the database out and checks what it holds, with its snapshots and settings or without.
 fn check(dir: &Path, with_snapshots: bool) -> Result<(), StoreError> {
     if !probe::is_possible() {
         return Ok(());
@@ -71,20 +71,22 @@ fn damaged(dir: &Path, detail: String) -> StoreError {
     StoreError::Damaged { dir: dir.to_owned(), what: "the database".to_owned(), detail }
 }
 
-/// How copies are called; leftovers of a killed process are swept by it.
+/// How copies are called, and the work of a rebuild; leftovers of a killed process are swept by it.
 const COPY: &str = ".try-";
+pub(super) const REBUILD: &str = ".rebuild-";
 
 fn sweep_copies(dir: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(dir).map_err(StoreError::io(dir))? {
         let entry = entry.map_err(StoreError::io(dir))?;
-        if entry.file_name().to_string_lossy().starts_with(COPY) {
+        let name = entry.file_name();
+        if [COPY, REBUILD].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             fs::remove_dir_all(entry.path()).map_err(StoreError::io(&entry.path()))?;
         }
     }
     Ok(())
 }
 
-/// Copies a database; false when there is none.
+/// Copies a database, with what its log can do without or not; false when there is none.
 pub(super) fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Result<bool, StoreError> {
     fs::create_dir_all(to).map_err(StoreError::io(to))?;
     let Ok(entries) = fs::read_dir(from) else { return Ok(false) };
@@ -94,7 +96,7 @@ pub(super) fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Res
         let name = path.file_name().unwrap_or_default().to_os_string();
         if path.is_dir() {
             copy_database(&path, &to.join(name), true)?;
-        } else if with_snapshots || !name.to_string_lossy().starts_with("snap.") {
+        } else if with_snapshots || !aside::is_dispensable(&name.to_string_lossy()) {
             fs::copy(&path, to.join(name)).map_err(StoreError::io(&path))?;
             any = true;
         }

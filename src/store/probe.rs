@@ -12,8 +12,9 @@ use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::store::CACHE_BYTES;
+use crate::store::error::{in_words, is_damage};
 use crate::store::records::Salvage;
-use crate::store::{CACHE_BYTES, is_damage};
 
 /// First argument of the child. The second is the folder of the database.
 pub const ARGUMENT: &str = "__try-database";
@@ -45,7 +46,7 @@ pub fn child(path: &OsString) -> u8 {
         sled::Config::new().path(Path::new(path)).cache_capacity(CACHE_BYTES).flush_every_ms(None).open();
     let (code, text) = match opened {
         Ok(db) => (0, serde_json::to_string(&Salvage::of(&db)).unwrap_or_default()),
-        Err(error) if is_damage(&error) => (DAMAGED, error.to_string()),
+        Err(error) if is_damage(&error) => (DAMAGED, in_words(&error)),
         Err(error) => (NOT_TRIED, error.to_string()),
     };
     // A parent that went away needs no answer.

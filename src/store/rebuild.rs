@@ -25,7 +25,7 @@ use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::card::{self, Card};
 use crate::store::dump::{self, DumpError};
 use crate::store::lock::Lock;
-use crate::store::opening::copy_database;
+use crate::store::opening::{REBUILD, copy_database};
 use crate::store::probe::{self, Tried};
 use crate::store::records::{Records, Salvage};
 use crate::store::spool::{Appender, Lines, Spool};
@@ -104,7 +104,7 @@ pub fn rebuild(
     }
     let _lock = Lock::take(dir)?;
     reserve::take(dir)?;
-    let work = tempfile::Builder::new().prefix(".rebuild-").tempdir_in(dir).map_err(StoreError::io(dir))?;
+    let work = tempfile::Builder::new().prefix(REBUILD).tempdir_in(dir).map_err(StoreError::io(dir))?;
     let mut rebuilt = Rebuilt::default();
     let Salvage { records: salvage, unreadable } = salvage(dir, work.path(), &mut rebuilt.notes)?;
     let trusted = unreadable.is_empty()
@@ -459,10 +459,9 @@ impl Sheet {
                     }
                     None => match open {
                         Some(open) => Some(from.goes_on(open, spec)),
-                        None if !spec.order.kind.is_keyed() => Some(JobRecord {
-                            job: on_its_way(row.job.clone(), spec, from.now)?,
-                            ..row.clone()
-                        }),
+                        None if !spec.order.kind.is_keyed() => {
+                            Some(JobRecord { job: on_its_way(&row.job, spec, from.now)?, ..row.clone() })
+                        }
                         None => None,
                     },
                 }
@@ -501,7 +500,7 @@ impl Sources<'_> {
         let mut record = open.clone();
         let is_silent = matches!(record.job.state, State::Queued);
         if is_silent && !spec.order.kind.is_keyed() && !self.trusted {
-            if let Some(job) = on_its_way(record.job.clone(), spec, self.now) {
+            if let Some(job) = on_its_way(&record.job, spec, self.now) {
                 record.job = job;
             }
         } else {
@@ -529,9 +528,9 @@ pub(super) fn requeue(record: &mut JobRecord, spec: &JobSpec, now: Timestamp) ->
 }
 
 /// The job as if its request had just left: what became of it is not known.
-fn on_its_way(job: Job, spec: &JobSpec, now: Timestamp) -> Option<Job> {
+fn on_its_way(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<Job> {
     let event = Event::Admit { hold: spec.order.hold().unwrap_or_default(), day: now.utc_day() };
-    lifecycle::apply(&job, job.attempt, event, KEYED, now).ok().map(|step| step.job)
+    lifecycle::apply(job, job.attempt, event, KEYED, now).ok().map(|step| step.job)
 }
 
 /// The job that its sidecar tells of.
@@ -547,7 +546,7 @@ fn landed_job(landed: Landed, spec: &JobSpec, now: Timestamp) -> Option<Job> {
         urls: Vec::new(),
         fault: None,
     };
-    let mut job = on_its_way(Job { attempt, ..Job::queued() }, spec, now)?;
+    let mut job = on_its_way(&Job { attempt, ..Job::queued() }, spec, now)?;
     for event in [Event::Posted(PostAnswer::Task(reading)), Event::Fetched(landed.files)] {
         job = lifecycle::apply(&job, attempt, event, KEYED, now).ok()?.job;
     }

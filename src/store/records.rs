@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
+use crate::store::error::in_words;
 use crate::store::keys::{self, Meaning};
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, JobRecord, StoreError, database, record};
 
@@ -48,7 +49,7 @@ impl Salvage {
             let taken = match entry {
                 Ok((key, bytes)) => salvage.records.take(&key, &bytes),
                 Err(error) => {
-                    salvage.unreadable.push(format!("the database: {error}"));
+                    salvage.unreadable.push(format!("the database: {}", in_words(&error)));
                     // It has no way past a page that it cannot read.
                     break;
                 }

@@ -368,7 +368,7 @@ impl<'a> Reading<'a> {
             Some(place) if place.row == NOWHERE => (place.row, place.begun) = (at, begun),
             Some(_) => self.say(format!("job {} has two rows", spec.seq.0)),
             None => {
-                self.say(format!("job {} has a row, but only {} were accepted", spec.seq.0, self.batch.rows))
+                self.say(format!("job {} has a row, but only {} were accepted", spec.seq.0, self.batch.rows));
             }
         }
     }
