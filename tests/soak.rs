@@ -3,7 +3,11 @@
 //!
 //! Half a minute within `cargo test`; `CALLSHEET_SOAK_SECONDS=3600 cargo test --release --test soak` is the
 //! long one. `CALLSHEET_SEED` plays the same kills at the same moments again.
-#![allow(clippy::print_stderr, reason = "a seed that is not shown cannot be played again")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test that cannot go on should stop, and a seed that is not shown cannot be played again"
+)]
 
 mod stage;
 
