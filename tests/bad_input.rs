@@ -381,6 +381,6 @@ fn a_key_of_the_configuration_that_nobody_knows() {
     let stage = Stage::new();
     stage.configure("[limits]\nin_fligth = 3");
     assert_snapshot!(refused_folder(&stage, &[], 2), @r"
-    error: callsheet.toml:10: unknown key `in_fligth`: did you mean `in_flight`?
+    error: callsheet.toml:11: unknown key `in_fligth`: did you mean `in_flight`?
     ");
 }

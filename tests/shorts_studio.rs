@@ -11,6 +11,11 @@ use serde_json::{Value, json};
 /// Runs one job, twice, against an emulator with these faults: exit codes, the line of the results, and
 /// the credits that are gone.
 async fn run_twice(faults: &str) -> (Vec<i32>, Value, u64) {
+    run_twice_then(faults, &[]).await
+}
+
+/// The same, with further commands between the last run and the look at its results.
+async fn run_twice_then(faults: &str, then: &[&[&str]]) -> (Vec<i32>, Value, u64) {
     const CREDITS: u64 = 1000;
     let dir = tempfile::tempdir().unwrap();
     let job =
@@ -34,6 +39,9 @@ async fn run_twice(faults: &str) -> (Vec<i32>, Value, u64) {
     let mut codes = Vec::new();
     for _ in 0..2 {
         codes.push(call(&["run", "m.json"]).await.unwrap().status.code().unwrap());
+    }
+    for arguments in then {
+        codes.push(call(arguments).await.unwrap().status.code().unwrap());
     }
     let balance = call(&["credits", "--json"]).await.unwrap().stdout;
     let balance: Value = serde_json::from_slice(&balance).unwrap();
@@ -62,4 +70,20 @@ async fn an_unknown_outcome_waits_for_a_person_and_is_not_sent_again() {
     assert!((1..=100).contains(&gone), "{gone}");
     let once = run_twice("").await.2;
     assert_eq!(gone, once, "charged once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_ends_the_doubt() {
+    let faults = "[[rules]]\non = \"create\"\neffect = { do = \"drop\", when = \"after\" }\n";
+    let found = [
+        ["resolve", "short", "--charged", "20"].as_slice(),
+        ["resolve", "short", "--not-charged"].as_slice(),
+        ["run", "m.json"].as_slice(),
+    ];
+    let (codes, line, _) = run_twice_then(faults, &found).await;
+    assert_eq!(codes, [7, 7, 0, 2, 1], "once told, there is no doubt");
+    assert_eq!((&line["state"], &line["charged_credits"]), (&json!("failed"), &json!(20)));
+    let nothing = [["resolve", "short", "--not-charged"].as_slice(), ["retry", "short"].as_slice()];
+    let (codes, _, _) = run_twice_then(faults, &nothing).await;
+    assert_eq!(codes, [7, 7, 0, 0]);
 }

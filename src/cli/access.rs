@@ -16,7 +16,8 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::answers::{self, AnswerError};
 use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{BatchRequest, Explanation, NameRequest, Outcomes, Status};
+use crate::control::protocol::{BatchRequest, Explanation, NameRequest, Outcomes, ResolveRequest, Status};
+use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::engine::desk::Desk;
 use crate::store::Store;
@@ -144,6 +145,15 @@ impl Access {
         match self {
             Access::Here(desk) => Ok(answers::retry(desk, name).await?),
             Access::There(client) => wish(client, "/v1/retry", &called(name)).await,
+        }
+    }
+
+    pub(super) async fn resolve(&self, name: &str, charged: u64) -> Result<Outcomes, Failure> {
+        match self {
+            Access::Here(desk) => Ok(answers::resolve(desk, name, Credits(charged)).await?),
+            Access::There(client) => {
+                wish(client, "/v1/resolve", &ResolveRequest { name: name.to_owned(), charged }).await
+            }
         }
     }
 

@@ -79,6 +79,8 @@ pub(super) enum Command {
     Cancel(NameArgument),
     /// Queue failed jobs again, under new keys
     Retry(NameArgument),
+    /// Tell what a job in doubt was charged, as a person found out
+    Resolve(ResolveCommand),
     /// Fetch outputs again, free of charge
     Download(DownloadCommand),
     /// List every hold, charge and refund
@@ -187,6 +189,23 @@ pub(super) struct NameArgument {
     /// Name of a batch, or of a job: its label, BATCH/LABEL, or the beginning of its identity
     #[arg(value_name = "BATCH|JOB")]
     pub(super) name: String,
+}
+
+/// A job is in doubt when it may have been charged and nothing the service offers can tell: its credits stay
+/// counted until a person looks at the account. Once told that nothing was charged, `callsheet retry` may
+/// send it again.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("found").required(true))]
+pub(super) struct ResolveCommand {
+    /// Its label, BATCH/LABEL, or the beginning of its identity
+    #[arg(value_name = "JOB")]
+    pub(super) job: String,
+    /// It was charged so many credits
+    #[arg(long, value_name = "CREDITS", group = "found")]
+    pub(super) charged: Option<u64>,
+    /// It was charged nothing
+    #[arg(long, group = "found")]
+    pub(super) not_charged: bool,
 }
 
 /// Lists jobs in manifest order. With --json one object a line, as in results.jsonl.

@@ -17,6 +17,7 @@ mod models;
 mod pause;
 mod plan;
 mod progress;
+mod resolve;
 mod retry;
 mod run;
 mod schedule;
@@ -67,6 +68,7 @@ pub fn main() -> Exit {
             Command::Pause(command) => pause::pause(command, &arguments.global).await,
             Command::Resume(command) => pause::resume(command, &arguments.global).await,
             Command::Cancel(command) => cancel::run(command, &arguments.global).await,
+            Command::Resolve(command) => resolve::run(command, &arguments.global).await,
             Command::Retry(command) => retry::run(command, &arguments.global).await,
             Command::Download(command) => download::run(command, &arguments.global).await,
             Command::Ledger(command) => ledger::run(command, &arguments.global).await,

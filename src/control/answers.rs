@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::control::protocol::{BatchStatus, Explanation, LedgerEntry, Outcome, Outcomes, Refusal, Status};
+use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, IdempotencyKey};
 use crate::domain::job::State;
 use crate::domain::retry::{self, Prospect};
@@ -185,7 +186,8 @@ fn next(batch: &BatchRecord, record: &JobRecord) -> String {
         State::Failed { .. } => "nothing; callsheet retry makes another attempt, under a new key".to_owned(),
         State::Canceled | State::Expired => "nothing; callsheet retry queues it again".to_owned(),
         State::InDoubt { .. } => {
-            "nothing by itself: look at the account, whether it was charged; its credits stay counted"
+            "nothing by itself: look at the account, whether it was charged, and tell callsheet resolve; until \
+             then its credits stay counted"
                 .to_owned()
         }
     }
@@ -228,6 +230,17 @@ pub async fn cancel(desk: &Desk, name: &str) -> Result<Outcomes, AnswerError> {
     let named = desk.named(name).await?;
     let batch = named.batch().name.clone();
     let granted = desk.cancel(named).await?;
+    Ok(Outcomes { batches: vec![Outcome { batch, granted }] })
+}
+
+/// Ends the doubt about a job.
+///
+/// # Errors
+/// [`AnswerError`].
+pub async fn resolve(desk: &Desk, name: &str, charged: Credits) -> Result<Outcomes, AnswerError> {
+    let named = desk.named(name).await?;
+    let batch = named.batch().name.clone();
+    let granted = desk.resolve(named, charged).await?;
     Ok(Outcomes { batches: vec![Outcome { batch, granted }] })
 }
 

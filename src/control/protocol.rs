@@ -188,6 +188,16 @@ pub struct NameRequest {
     pub name: String,
 }
 
+/// What a person found out about a job in doubt. Body of `POST /v1/resolve`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResolveRequest {
+    /// The job's label, `BATCH/LABEL`, or the beginning of its identity.
+    pub name: String,
+    /// What it was charged, in credits; 0 when nothing was.
+    pub charged: u64,
+}
+
 /// What came of a wish, batch by batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {

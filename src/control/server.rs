@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use crate::control::answers::{self, AnswerError};
 use crate::control::connections::{self, Places};
 use crate::control::protocol::{
-    BatchRequest, Health, LINES, NameRequest, Refusal, Refused, Submission, Submitted,
+    BatchRequest, Health, LINES, NameRequest, Refusal, Refused, ResolveRequest, Submission, Submitted,
 };
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
@@ -91,6 +91,7 @@ pub fn router(office: Arc<Office>) -> Router {
         .route("/v1/cancel", post(cancel))
         .route("/v1/retry", post(retry))
         .route("/v1/download", post(download))
+        .route("/v1/resolve", post(resolve))
         .route("/v1/manifests", post(submit))
         .route("/v1/schedules/{name}/run", post(fire))
         .route("/metrics", get(metrics))
@@ -260,6 +261,11 @@ async fn cancel(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Res
 
 async fn retry(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {
     Ok(Json(answers::retry(&office.desk, &wish.name).await?).into_response())
+}
+
+async fn resolve(State(office): Shared, Wished(wish): Wished<ResolveRequest>) -> Result<Response, No> {
+    let outcomes = answers::resolve(&office.desk, &wish.name, Credits(wish.charged)).await?;
+    Ok(Json(outcomes).into_response())
 }
 
 async fn download(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {

@@ -61,6 +61,8 @@ pub enum Event {
     Retry,
     /// Its owner wants its outputs downloaded again.
     FetchAgain,
+    /// A person found out what a job in doubt was charged: so much, or nothing.
+    Resolve(Credits),
 }
 
 impl Event {
@@ -79,6 +81,7 @@ impl Event {
             Event::Expire => "expire",
             Event::Retry => "retry",
             Event::FetchAgain => "fetch again",
+            Event::Resolve(_) => "resolve",
         }
     }
 }
@@ -260,6 +263,13 @@ impl Change {
                 change.end(fetching, "its outputs are downloaded again");
             }
 
+            (State::InDoubt { task, .. }, Event::Resolve(charged)) if job.is_over() => {
+                change.resolve(charged);
+                let fault = Fault::new("resolved", format!("a person found that {charged} were charged"));
+                let what = format!("no longer in doubt: a person found that {charged} were charged");
+                change.end(State::Failed { fault, task: task.clone() }, &what);
+            }
+
             (
                 State::Queued
                 | State::Submitting { .. }
@@ -397,6 +407,49 @@ impl Change {
             let movement = Movement::Correct { from: charged, to: reading.charged };
             self.note("the task's record shows another charge than before", Some(movement));
         }
+        self.correct_waived(reading.waived);
+    }
+
+    /// What an allowance covered may turn out otherwise than it was first told.
+    fn correct_waived(&mut self, to: Credits) {
+        let from = std::mem::replace(&mut self.job.books.waived, to);
+        if from == to {
+            return;
+        }
+        let nothing = Credits::ZERO;
+        if !from.is_zero() {
+            let movement = Movement::Refund { spent: nothing, waived: from };
+            self.note("the task's record shows that an allowance covered another part", Some(movement));
+        }
+        if !to.is_zero() {
+            let movement = Movement::Settle { held: nothing, spent: nothing, waived: to };
+            self.note("an allowance covered this part, by the task's record", Some(movement));
+        }
+    }
+
+    /// Books what a person found instead of what was feared.
+    fn resolve(&mut self, charged: Credits) {
+        let Books { held, charged: before, waived } = self.job.books;
+        self.job.books = Books { charged, ..Books::default() };
+        let nothing = Credits::ZERO;
+        let movements = [
+            (!held.is_zero() && charged.is_zero()).then_some(Movement::Release(held)),
+            (!held.is_zero() && !charged.is_zero()).then_some(Movement::Settle {
+                held,
+                spent: charged,
+                waived: nothing,
+            }),
+            (held.is_zero() && charged.is_zero() && !(before.is_zero() && waived.is_zero()))
+                .then_some(Movement::Refund { spent: before, waived }),
+            (held.is_zero() && !charged.is_zero() && charged != before)
+                .then_some(Movement::Correct { from: before, to: charged }),
+        ];
+        for movement in movements.into_iter().flatten() {
+            self.note("as a person found", Some(movement));
+        }
+        if held.is_zero() && !charged.is_zero() {
+            self.job.books.waived = waived;
+        }
     }
 
     fn release(&mut self) {
@@ -461,20 +514,24 @@ fn forget_oldest(history: &mut Vec<HistoryLine>) {
     }
 }
 
-/// Of an open charge that was corrected again and again, the first two corrections become one.
+/// Of an open charge that was corrected again and again, the first two corrections become one. Charges of
+/// different attempts have nothing to do with each other.
 fn merge_corrections(history: &mut Vec<HistoryLine>) {
-    let corrections = history.iter().enumerate().filter_map(|(at, line)| match line.movement {
-        Some(Movement::Correct { from, to }) => Some((at, from, to)),
-        _ => None,
+    let corrections: Vec<(usize, Attempt, Credits, Credits)> = (history.iter().enumerate())
+        .filter_map(|(at, line)| match line.movement {
+            Some(Movement::Correct { from, to }) => Some((at, line.attempt, from, to)),
+            _ => None,
+        })
+        .collect();
+    let two = corrections.iter().enumerate().find_map(|(index, first)| {
+        let second = corrections[index + 1..].iter().find(|second| second.1 == first.1)?;
+        Some((*first, *second))
     });
-    let two: Vec<(usize, Credits, Credits)> = corrections.take(2).collect();
-    if let [(first, from, _), (second, _, to)] = two[..] {
+    if let Some(((first, _, from, _), (second, _, _, to))) = two {
         history[second].movement = Some(Movement::Correct { from, to });
         history.remove(first);
-    } else {
-        // There are no more movements of other kinds than a few.
-        history.remove(0);
     }
+    // Otherwise it grows: there are no more movements of other kinds than a few for each attempt.
 }
 
 /// `1 output`, `3 outputs`.

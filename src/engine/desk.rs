@@ -8,7 +8,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
-use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::credits::Credits;
+use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, State};
 use crate::engine::conductor::{BatchOverview, Conductor, Effect, Found, Granted, Input, Settings, Wish};
 use crate::engine::handle::Handle;
@@ -135,6 +136,7 @@ impl Desk {
                 blocking(move || {
                     // A grant that panicked took the process with it, so the lock cannot be poisoned.
                     let mut own = conductor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    engine::know_days(&mut own, &store, &wish.days())?;
                     let granted = own.grant(wish, clock.now())?;
                     settle(&mut own, &store, clock)?;
                     Ok(granted)
@@ -189,6 +191,22 @@ impl Desk {
             Named::Batch(batch) => self.grant(Wish::Cancel(batch.no)).await,
             Named::Job(_, spec, record) => {
                 self.grant(Wish::CancelJob(Box::new((Arc::from(spec), *record)))).await
+            }
+        }
+    }
+
+    /// Ends the doubt about a job: a person found out what it was charged.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the state refuses.
+    pub async fn resolve(&self, named: Named, charged: Credits) -> Result<Granted, EngineError> {
+        match named {
+            Named::Batch(_) => {
+                let refused = Some("a batch is not in doubt, its jobs are: name one".to_owned());
+                Ok(Granted { refused, ..Granted::default() })
+            }
+            Named::Job(_, spec, record) => {
+                self.grant(Wish::Resolve(Box::new((Arc::from(spec), *record)), charged)).await
             }
         }
     }
@@ -276,10 +294,7 @@ fn settle(own: &mut Conductor, store: &Store, clock: Clock) -> Result<(), Engine
     let mut inputs = Vec::new();
     loop {
         let now = clock.now();
-        let today = now.wall.utc_day();
-        if !own.knows_day(today) {
-            own.know_day(today, store.day(today)?);
-        }
+        engine::know_days(own, store, &[now.wall.utc_day()])?;
         let turn = own.turn(std::mem::take(&mut inputs), now)?;
         if !turn.changes.is_empty() {
             store.commit(&turn.changes)?;
@@ -342,19 +357,6 @@ fn find_jobs(
 /// Whether `text` names the job: its label, its identity, or the beginning of that.
 fn is_called(spec: &JobSpec, text: &str) -> bool {
     spec.label == text || text.len() >= IDENTITY_MIN && spec.id.to_string().starts_with(text)
-}
-
-/// How many jobs of a batch are at the service at this moment.
-///
-/// # Errors
-/// [`EngineError`] when the state cannot be read.
-pub fn in_flight(store: &Store, batch: BatchNo) -> Result<usize, EngineError> {
-    let open = store.open_jobs()?;
-    let sent = |record: &&JobRecord| {
-        record.key.batch == batch
-            && matches!(record.job.state, State::Submitting { .. } | State::Running { .. })
-    };
-    Ok(open.iter().filter(sent).count())
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

@@ -28,7 +28,7 @@ pub use self::report::write_results;
 use crate::api::{Downloads, Service};
 use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo};
-use crate::domain::time::{Millis, Now, Tick};
+use crate::domain::time::{Millis, Now, Tick, UtcDay};
 use crate::engine::conductor::{
     Conductor, ConductorError, Effect, Granted, Input, Settings, Standstill, Turn, Wish,
 };
@@ -39,8 +39,13 @@ use crate::output::landing::Landing;
 use crate::output::layout::Layout;
 use crate::store::{BatchRecord, Store, StoreError};
 
-/// Exchanges of one sort that are open at once. More were slower and larger (measured).
-const EXCHANGES_MAX: usize = 64;
+/// Exchanges that are open at once, at least. More were slower and larger (measured)...
+const EXCHANGES: usize = 64;
+/// ...unless so many tasks are in flight that each would be read too late: at an answer time of 50 ms, 64
+/// exchanges read 1,280 tasks a second (`benches/in_flight.rs`).
+const TASKS_PER_EXCHANGE: usize = 100;
+/// Exchanges that are open at once, at most.
+const EXCHANGES_MAX: usize = 1_024;
 /// How long a stop waits for what is in the air.
 const STOP_GRACE: Millis = Millis::from_secs(30);
 /// Between two looks at the output disk.
@@ -152,11 +157,13 @@ impl Engine {
         clock: Clock,
         only: Option<&BTreeSet<BatchNo>>,
     ) -> Result<Engine, StoreError> {
+        let settings_in_flight = settings.limits.in_flight as usize;
         let is_ours = |no: BatchNo| only.is_none_or(|only| only.contains(&no));
         let conductor = take_up(&store, settings, is_ours, clock.now())?;
         let (sender, events) = mpsc::channel(INBOX_EVENTS);
         let (handle, messages) = Handle::new();
-        let exchanges = Arc::new(Semaphore::new(EXCHANGES_MAX));
+        let in_flight = settings_in_flight / TASKS_PER_EXCHANGE;
+        let exchanges = Arc::new(Semaphore::new(in_flight.clamp(EXCHANGES, EXCHANGES_MAX)));
         let overview_due = Tick(0);
         Ok(Engine {
             store,
@@ -261,6 +268,7 @@ impl Engine {
                 if let Wish::Take(batch) = &wish {
                     self.prepare_output(batch).await;
                 }
+                know_days(&mut self.conductor, &self.store, &wish.days())?;
                 Ok(Some((reply, self.conductor.grant(wish, self.clock.now())?)))
             }
             Message::Overview(reply) => {
@@ -294,9 +302,7 @@ impl Engine {
     async fn turn(&mut self, inputs: Vec<Input>) -> Result<Turn, EngineError> {
         let now = self.clock.now();
         let today = now.wall.utc_day();
-        if !self.conductor.knows_day(today) {
-            self.conductor.know_day(today, self.store.day(today)?);
-        }
+        know_days(&mut self.conductor, &self.store, &[today])?;
         for input in &inputs {
             match input {
                 Input::Posted(..) => failpoint::hit("posted"),
@@ -411,6 +417,16 @@ fn take_up(
         conductor.take_job(record, spec, now);
     }
     Ok(conductor)
+}
+
+/// Tells the conductor the totals of days that it does not know yet.
+fn know_days(conductor: &mut Conductor, store: &Store, days: &[UtcDay]) -> Result<(), StoreError> {
+    for day in days {
+        if !conductor.knows_day(*day) {
+            conductor.know_day(*day, store.day(*day)?);
+        }
+    }
+    Ok(())
 }
 
 /// Sleeps so long; for ever without a span.

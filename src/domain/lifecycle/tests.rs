@@ -433,6 +433,55 @@ fn what_was_on_its_way_when_the_program_ended_keeps_its_hold() {
     assert_eq!((found.state.name(), found.books.held), ("submitting", Credits(10)));
 }
 
+/// What a doubt comes to: the state, the books and the totals that every movement was added to.
+fn resolved(events: Vec<Event>, charged: u64) -> String {
+    let mut job = Job::queued();
+    let mut totals = Totals::default();
+    for event in events.into_iter().chain([Event::Resolve(Credits(charged))]) {
+        let step = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap();
+        job = step.job;
+        step.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
+    }
+    let (Books { held, charged, .. }, Totals { spent, refunded, .. }) = (job.books, totals);
+    assert_eq!(totals.held, held);
+    format!("{} {}/{} spent {} refunded {}", job.state.name(), held.0, charged.0, spent.0, refunded.0)
+}
+
+#[test]
+fn a_person_ends_a_doubt_and_the_books_follow() {
+    let held = || {
+        let named = Event::Posted(PostAnswer::TaskNamed(TaskId("t1".into()), fault()));
+        vec![admit(10), named, Event::TaskMissing(fault())]
+    };
+    assert_eq!(resolved(held(), 0), "failed 0/0 spent 0 refunded 0");
+    assert_eq!(resolved(held(), 7), "failed 0/7 spent 7 refunded 0");
+    let charged = || vec![admit(10), task("pending", 10), Event::TaskMissing(fault())];
+    assert_eq!(resolved(charged(), 10), "failed 0/10 spent 10 refunded 0");
+    assert_eq!(resolved(charged(), 0), "failed 0/0 spent 0 refunded 10");
+    assert_eq!(resolved(charged(), 4), "failed 0/4 spent 4 refunded 0");
+}
+
+#[test]
+fn what_an_allowance_covered_follows_the_tasks_record() {
+    let covered = |waived: u64| TaskReading { waived: Credits(waived), ..reading("pending", 10) };
+    let mut job = Job::queued();
+    let mut totals = Totals::default();
+    for event in [
+        admit(10),
+        Event::Posted(PostAnswer::Task(covered(0))),
+        Event::Read(covered(6)),
+        Event::Read(covered(2)),
+    ] {
+        let step = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap();
+        job = step.job;
+        step.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
+    }
+    assert_eq!(
+        (job.books.waived, totals.waived, totals.spent, totals.refunded),
+        (Credits(2), Credits(2), Credits(10), Credits(0))
+    );
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     let status = prop_oneof![
         Just("pending"),
@@ -461,6 +510,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Expire),
         1 => Just(Event::Retry),
         1 => Just(Event::FetchAgain),
+        1 => (0u64..30).prop_map(|charged| Event::Resolve(Credits(charged))),
     ]
 }
 
@@ -476,14 +526,14 @@ proptest! {
     /// read from there.
     #[test]
     fn a_history_that_was_cut_short_still_adds_up(events in prop::collection::vec(any_event(), 100..600)) {
-        let terms = Terms { attempts: u32::MAX, keyed: true };
+        let terms = Terms { attempts: 6, keyed: true };
         let mut job = Job::queued();
         for event in events {
             let Ok(step) = apply(&job, job.attempt, event, terms, Timestamp(0)) else { continue };
             job = step.job;
             prop_assert!(job.history.len() <= HISTORY_MAX_LINES);
             let totals = remembered(&job);
-            let Books { held, charged, waived } = job.books;
+            let Books { held, charged, waived } = job.all_books();
             prop_assert_eq!((totals.held, totals.spent, totals.waived), (held, charged, waived));
         }
     }

@@ -6,7 +6,7 @@ use crate::domain::lifecycle::Event;
 use crate::domain::task::{Fault, ReadAnswer};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::conductor::answers::MISSING_MAX;
-use crate::engine::conductor::timing::GATE_RECHECK;
+use crate::engine::conductor::timing::{GATE_RECHECK, UNREAD_PATIENCE};
 use crate::engine::conductor::{Conductor, ConductorError, Effect};
 
 /// What this process knows of a watched task.
@@ -63,6 +63,9 @@ impl Conductor {
     pub(super) fn watch_late(&mut self, now: Now) -> Result<(), ConductorError> {
         while let Some(&(at, key, attempt)) = self.late_ends.first().filter(|(at, ..)| *at <= now.wall) {
             self.late_ends.remove(&(at, key, attempt));
+            if self.look_at_late_first(key, attempt, now) {
+                continue;
+            }
             let fault = Fault::new("deadline", "its task never ended within the late window");
             self.apply(key, attempt, Event::WatchOver(fault), now)?;
         }
@@ -79,6 +82,18 @@ impl Conductor {
             }
         }
         Ok(())
+    }
+
+    /// Puts the end of a watch off until its task was read once since the start: it may have ended during a
+    /// downtime. Returns whether it was put off.
+    fn look_at_late_first(&mut self, key: JobKey, attempt: Attempt, now: Now) -> bool {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return false };
+        let Some(late) = open.late.get_mut(&attempt).filter(|late| !late.seen) else { return false };
+        late.until = now.wall.after(UNREAD_PATIENCE);
+        let until = late.until;
+        drop(open);
+        self.late_ends.insert((until, key, attempt));
+        true
     }
 
     fn read_late(&mut self, key: JobKey, attempt: Attempt, due: Tick) {

@@ -576,3 +576,25 @@ fn a_stop_that_comes_with_the_last_answer_leaves_nothing_unfinished() {
     stage.turn(vec![Input::Stop, fetched]);
     assert_eq!(stage.conductor.standstill(), Some(Standstill::Done));
 }
+
+#[test]
+fn a_downtime_longer_than_every_deadline_gives_up_nothing_unread() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    stage.now.wall = stage.now.wall.after(Millis::from_secs(10 * 86_400));
+    stage.restart();
+    assert_eq!(stage.turn(vec![]), "");
+    assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1", "it may have succeeded long ago");
+    assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+    assert!(stage.ended.is_empty(), "{:?}", stage.ended);
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    stage.now.wall = stage.now.wall.after(Millis::from_secs(10 * 86_400));
+    stage.restart();
+    stage.turn(vec![]);
+    stage.pass(Millis(10_000)).turn(vec![]);
+    stage.read(0, ReadAnswer::Task(reading("processing")));
+    assert_eq!(stage.ended, ["job-0 in_doubt"], "read, and still not over after all its time");
+}

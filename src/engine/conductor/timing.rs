@@ -9,6 +9,8 @@ use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::conductor::{Conductor, ConductorError, Desk, Effect, FetchOrder};
 
+/// How long a deadline that passed unseen waits for its task to be read, before it is looked at again.
+pub(super) const UNREAD_PATIENCE: Millis = Millis::from_secs(5);
 /// How long something waits at the shut gate before it looks again.
 pub(super) const GATE_RECHECK: Millis = Millis(1_000);
 
@@ -20,7 +22,13 @@ impl Conductor {
             let Some(mut open) = self.jobs.get_mut(&key) else { continue };
             open.deadline = None;
             let (attempt, overdue) = (open.record.job.attempt, open.record.job.overdue);
+            let is_unread =
+                open.task_since.is_none() && matches!(open.record.job.state, State::Running { .. });
             drop(open);
+            if is_unread && (overdue || self.resubmits(key)) {
+                self.look_first(key, now);
+                continue;
+            }
             let event = if overdue {
                 let fault = Fault::new("deadline", "its task never ended within the late window");
                 Event::WatchOver(fault)
@@ -37,6 +45,16 @@ impl Conductor {
             self.watch_deadline(key);
         }
         Ok(())
+    }
+
+    /// After a downtime the deadline may long have passed while the task has long succeeded: it is read before
+    /// anything is given up or bought for it.
+    fn look_first(&mut self, key: JobKey, now: Now) {
+        let later = now.wall.after(UNREAD_PATIENCE);
+        if let Some(mut open) = self.jobs.get_mut(&key) {
+            open.deadline = Some(later);
+        }
+        self.deadlines.insert((later, key));
     }
 
     /// Whether a job gets another attempt when its deadline passes. One with an instant for a deadline does not:

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
+use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, IllegalEvent, Terms, Want};
 use crate::domain::retry::{self, Prospect};
-use crate::domain::time::Now;
+use crate::domain::time::{Now, UtcDay};
 use crate::engine::conductor::{Conductor, ConductorError, OpenJob, Settings};
 use crate::store::{BatchRecord, JobRecord, Pause};
 
@@ -37,10 +38,24 @@ pub enum Wish {
     Retry(Vec<Found>),
     /// Download outputs of one batch again.
     FetchAgain(Vec<Found>),
+    /// A person found out what a job in doubt was charged.
+    Resolve(Box<Found>, Credits),
     /// The owner was told that a batch is done.
     Announced(BatchNo),
     /// Other limits, budgets, waits and deadlines.
     Reload(Box<Settings>),
+}
+
+impl Wish {
+    /// Days whose totals it may change: they have to be known before it is granted.
+    pub fn days(&self) -> Vec<UtcDay> {
+        let of = |found: &Found| found.1.job.days().collect::<Vec<_>>();
+        match self {
+            Wish::FetchAgain(found) => found.iter().flat_map(of).collect(),
+            Wish::Resolve(found, _) => of(found),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// What came of a wish.
@@ -95,6 +110,7 @@ impl Conductor {
             Wish::CancelJob(found) => self.cancel_job(*found, now),
             Wish::Retry(found) => Ok(self.retry(found, now)),
             Wish::FetchAgain(found) => Ok(self.fetch_again(found, now)),
+            Wish::Resolve(found, charged) => self.resolve(*found, charged, now),
             Wish::Reload(settings) => {
                 self.reload(*settings);
                 Ok(Granted::default())
@@ -162,6 +178,25 @@ impl Conductor {
             self.open_queued(record, spec);
         }
         self.apply(key, attempt, Event::Cancel, now)?;
+        Ok(Granted { jobs: 1, ..Granted::default() })
+    }
+
+    fn resolve(
+        &mut self,
+        (spec, record): Found,
+        charged: Credits,
+        now: Now,
+    ) -> Result<Granted, ConductorError> {
+        let (key, attempt, state) = (record.key, record.job.attempt, record.job.state.clone());
+        let is_in_doubt = matches!(state, State::InDoubt { .. }) && !self.jobs.contains_key(&key);
+        let Some(desk) = self.desks.get_mut(&key.batch).filter(|_| is_in_doubt) else {
+            let refused = Some(format!("it is not in doubt: it is {}", state.name()));
+            return Ok(Granted { refused, ..Granted::default() });
+        };
+        desk.record.count_reopened(spec.order.kind, &state);
+        desk.record.announced = false;
+        self.jobs.insert(key, OpenJob::new(record, spec));
+        self.apply(key, attempt, Event::Resolve(charged), now)?;
         Ok(Granted { jobs: 1, ..Granted::default() })
     }
 

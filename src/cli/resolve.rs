@@ -1,0 +1,24 @@
+//! `callsheet resolve`: what a person found out about a job in doubt.
+
+use anstream::eprintln;
+
+use crate::cli::access;
+use crate::cli::arguments::{Global, ResolveCommand};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+
+pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exit, Failure> {
+    let access = access::open(global).await?;
+    let charged = command.charged.unwrap_or_default();
+    for outcome in access.resolve(&command.job, charged).await?.batches {
+        if let Some(refused) = outcome.granted.refused {
+            return Err(Failure::new(Exit::Usage, format!("{}: {refused}", command.job)));
+        }
+        let next = match charged {
+            0 => "nothing is counted for it any more; callsheet retry makes another attempt, under a new key",
+            _ => "its credits are booked as spent",
+        };
+        eprintln!("{}: no longer in doubt; {next}", command.job);
+    }
+    Ok(Exit::Success)
+}
