@@ -178,6 +178,63 @@ fn an_older_database_whose_count_is_lost() {
     });
 }
 
+/// A snapshot whose checksum is right and whose content is not: sled believes it, and dies of it.
+fn poison_the_snapshot(scene: &Scene) {
+    let entries = fs::read_dir(scene.stage.path("state/db")).unwrap().map(|entry| entry.unwrap().path());
+    let path = entries.into_iter().find(|path| path.to_string_lossy().contains("snap.")).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let body = bytes.len() - 12;
+    // Within the number up to which the log is said to be read.
+    bytes[4] ^= 1;
+    let checksum = crc32fast::hash(&bytes[..body]).to_le_bytes();
+    bytes[body + 8..].copy_from_slice(&checksum);
+    fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn a_database_that_takes_down_whoever_reads_it() {
+    let scene = Scene::killed_at_each(&["posted:4", "ended:3"]);
+    poison_the_snapshot(&scene);
+    copy_dir(&scene.stage.path("state/db"), &scene.stage.path("copy"));
+    let reader = scene.stage.run(["__try-database", "copy"]);
+    assert_eq!(reader.signal, Some(6), "it aborts: {}", reader.stderr);
+    assert!(scene.goes_on_or_comes_back("a poisoned snapshot"), "the log alone is enough");
+    assert!(fs::read_dir(scene.stage.path("state/aside")).unwrap().count() > 0, "the snapshot is kept");
+
+    scene.restore();
+    poison_the_snapshot(&scene);
+    let log = scene.stage.path("state/db/db");
+    let bytes = fs::read(&log).unwrap();
+    fs::write(&log, &bytes[..used(&bytes) / 2]).unwrap();
+    assert!(!scene.goes_on_or_comes_back("a poisoned snapshot and half a log"));
+}
+
+/// The number of the attempt is lost with the database: the first key leads to the second.
+#[test]
+fn a_later_attempt_is_found_again_by_the_keys_before_it() {
+    let stage = Stage::with_faults(
+        "[[rules]]\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }",
+    );
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    let mut command = stage.command(RUN);
+    command.env("CALLSHEET_FAILPOINT", "posted:2");
+    Running::start(command).end().was_killed("posted");
+    fs::remove_dir_all(stage.path("state/db")).unwrap();
+    stage.run(RUN).exited(6);
+    stage.run(["state", "rebuild"]).exited(0);
+    stage.run(["resume"]).exited(0);
+    let report = stage.run(RUN).exited(0).json();
+    let audit = stage.audit();
+    assert_eq!(
+        (audit.tasks.len(), audit.totals.charges, audit.totals.refunds),
+        (2, 2, 1),
+        "{:#?}",
+        audit.tasks
+    );
+    let paid = audit.totals.charged_credits - audit.totals.refunded_credits;
+    assert_eq!(report["batches"][0]["charged_credits"], paid);
+}
+
 #[test]
 fn a_database_that_is_gone() {
     let scene = Scene::killed_at("ended:5");

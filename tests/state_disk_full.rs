@@ -74,7 +74,7 @@ fn a_disk_that_fills_up_costs_nothing_and_loses_nothing() {
     disk.fill();
     let outcome = running.end();
     assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
-    outcome.exited(6).says("disk");
+    outcome.exited(6).says("the state's disk is full");
     assert!(!state.join("reserve").exists(), "it was used up for the last words");
     let sent = stage.audit().tasks.len();
     assert!(sent < JOBS, "it stopped sending");

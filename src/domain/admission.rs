@@ -182,7 +182,9 @@ impl Parked {
             Parked::Credits => "the account's balance does not cover the next job; adding credits lifts it",
             Parked::Key => "the service refuses the API key; a valid key lifts it",
             Parked::Paused => "the batch is paused; callsheet resume BATCH lifts it",
-            Parked::Disk => "the output disk has less room than output.min_free; making room lifts it",
+            Parked::Disk => {
+                "the output disk has less room than output.min_free, or the state's disk is full; making room lifts it"
+            }
         }
     }
 }

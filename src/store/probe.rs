@@ -1,6 +1,6 @@
 //! Trying a database out in a process of its own.
 //!
-//! A damaged file can make sled panic, and a panic ends this program. So a database that was not closed
+//! A damaged file can make sled panic or run in circles, and a panic ends this program. So a database that was not closed
 //! in order, or is not as it was left, is first opened and read to the end by a child: the program
 //! itself with [`ARGUMENT`]. What the child dies of is damage; the parent lives to say so.
 
@@ -20,7 +20,7 @@ use crate::store::records::Salvage;
 pub const ARGUMENT: &str = "__try-database";
 
 /// How long a child may take: a scan of a million records takes some seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The child's exit code for a database that could not be opened for reasons of the file system.
 const NOT_TRIED: u8 = 3;
 /// The child's exit code for a damaged database.

@@ -1,7 +1,7 @@
 //! What the database and the spool say of each other.
 //!
 //! Neither is believed alone: sled was seen to open damaged files with older or missing records, and
-//! without a word. [`quick`] runs whenever a state is opened and reads no rows; [`Store::verify`] reads
+//! without a word. `quick` runs whenever a state is opened and reads no rows; [`Store::verify`] reads
 //! everything, in bounded memory: 17 bytes a job.
 
 use std::collections::{BTreeMap, BTreeSet};
