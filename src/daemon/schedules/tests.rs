@@ -25,7 +25,7 @@ impl Door for &Script {
             *refusals -= 1;
             return Err(IntakeError::Changed { path: manifest.to_owned() }.into());
         }
-        let batch = manner.batch.clone().unwrap();
+        let batch = manner.batch.unwrap();
         self.taken.lock().unwrap().push(batch.to_string());
         Ok(Receipt { batch: Some(batch), new: 1, ..Receipt::new(manifest) })
     }
