@@ -1,15 +1,17 @@
-//! The line breaks after every single byte of a creating call, on its way there and on its way back: one
-//! key and one charge for every wanted file.
+//! The line breaks after every single byte of a creating call, on its way there and on its way back, and
+//! the service comes and goes: one key and one charge for every wanted file.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod stage;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use callsheet::emulator::Options;
 
-use self::stage::Stage;
 use self::stage::harvest::Harvest;
 use self::stage::proxy::{Cut, Passed, Proxy};
+use self::stage::{Stage, matrix, until};
 
 /// Runs a batch through the line.
 fn run(stage: &Stage, proxy: &Proxy, batch: &str, jobs: usize) -> Vec<Passed> {
@@ -58,4 +60,45 @@ fn a_reply_that_is_cut_after_any_byte_costs_nothing_twice() {
 fn a_request_that_is_cut_after_any_byte_costs_nothing_twice() {
     let (stage, _) = cut_everywhere(Cut::Request);
     assert_eq!(stage.audit().totals.replays, 0, "the service had taken none of them");
+}
+
+/// Connections are refused, and those there are break, again and again; what is on its way breaks where
+/// it is.
+#[test]
+fn a_service_that_comes_and_goes_is_paid_once() {
+    let stage = Stage::with(Options { speed: 100.0, ..Options::default() });
+    let proxy = Proxy::before(&stage.base_url());
+    // Every kind four times: rows that say the same are told apart by their names.
+    let numbered = |n: usize| matrix::ROWS.replace("{\"id\": \"", &format!("{{\"id\": \"{n}-"));
+    stage.write("batch.jsonl", (0..4).map(numbered).collect::<String>());
+    let address = proxy.base_url();
+    let run = ["run", "batch.jsonl", "--base-url", &address];
+    // The catalogs are asked for once, before anything is at stake.
+    stage.run(["plan", "batch.jsonl", "--base-url", &address]).exited(0);
+    let running = stage.start(run);
+    until("the first tasks to be made", || stage.audit().totals.tasks > 0);
+    for _ in 0..6 {
+        proxy.shut();
+        std::thread::sleep(Duration::from_millis(60));
+        proxy.open();
+        std::thread::sleep(Duration::from_millis(60));
+    }
+    let outcome = running.end();
+    assert!(matches!(outcome.code, Some(0 | 7)), "{outcome:?}");
+    let (audit, harvest) = (stage.audit(), Harvest::of(&stage, "batch"));
+    harvest.is_whole();
+    let mut wanted = BTreeSet::new();
+    for task in &audit.tasks {
+        assert_eq!((task.charges, task.refunds), (1, 0), "{task:?}");
+        assert!(task.key.is_none() || wanted.insert(task.key.clone()), "two tasks under one key: {task:?}");
+    }
+    for line in &harvest.lines {
+        let is_short = line["kind"] == "shorts-studio";
+        let state = line["state"].as_str().unwrap();
+        assert!(state == "succeeded" || is_short && state == "in_doubt", "{line:#}");
+    }
+    let keyed = harvest.lines.iter().filter(|line| line["kind"] != "shorts-studio").count();
+    assert_eq!(wanted.len(), keyed, "one task for each that has a key");
+    // A short that is in doubt may have been made, once.
+    assert!(audit.tasks.len() <= harvest.lines.len(), "{:#?}", audit.tasks);
 }

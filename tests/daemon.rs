@@ -187,6 +187,69 @@ fn run_hands_over_to_a_running_daemon() {
     stage.audit().each_paid_once(3);
 }
 
+/// Drops a manifest as careful writers do: under another name first.
+fn drop_in(stage: &Stage, inbox: &str, name: &str, content: &str) {
+    let temporary = stage.write(&format!("{inbox}/.{name}.tmp"), content);
+    std::fs::rename(temporary, stage.path(&format!("{inbox}/{name}"))).unwrap();
+}
+
+fn receipt(stage: &Stage, path: &str) -> Value {
+    let path = stage.path(path);
+    until("a receipt", || path.exists());
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn what_is_dropped_is_filed_done_and_told() {
+    let stage = Stage::new();
+    stage.configure(
+        "[hooks]\nbatch_done = [\"sh\", \"-c\", \"cat >> told.jsonl; echo >> told.jsonl\"]\n\
+         [[inbox]]\npath = \"clients/a\"\npolicy = { budget = 20 }",
+    );
+    let daemon = daemon(&stage);
+    until("the inboxes", || stage.path("jobs/inbox").exists() && stage.path("clients/a").exists());
+    drop_in(&stage, "jobs/inbox", "batch.csv", &scripts::manifest("image", 3));
+    drop_in(&stage, "jobs/inbox", "broken.csv", "id,knd\n1,image\n");
+    drop_in(&stage, "clients/a", "client.csv", &scripts::manifest("image", 3));
+    let accepted = receipt(&stage, "jobs/accepted/batch.csv.receipt.json");
+    assert_eq!((&accepted["accepted"], &accepted["new"]), (&Value::Bool(true), &Value::from(3)));
+    let rejected = receipt(&stage, "jobs/rejected/broken.csv.receipt.json");
+    assert_eq!(rejected["problems"][0]["field"], "knd");
+    receipt(&stage, "clients/a/accepted/client.csv.receipt.json");
+    until("what was told", || {
+        let told = std::fs::read_to_string(stage.path("told.jsonl")).unwrap_or_default();
+        told.lines().any(|line| {
+            let told: Value = serde_json::from_str(line).unwrap_or_default();
+            told["type"] == "batch.done" && told["data"]["batch"] == "batch"
+        })
+    });
+    until("the client's budget to be used up", || status(&stage, "client")["parked_by"] == "batch_budget");
+    let client = status(&stage, "client");
+    assert_eq!(client["budget_credits"], 20);
+    assert!(client["charged_credits"].as_u64().unwrap() <= 20, "{client:#}");
+    stop(daemon);
+    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 3));
+}
+
+#[test]
+fn a_kill_between_taking_in_and_filing_reads_it_again_and_buys_nothing_twice() {
+    let stage = Stage::new();
+    let mut dying = stage.command(["daemon", "--log-level", "info"]);
+    dying.env("CALLSHEET_FAILPOINT", "accepted");
+    let dying = Running::start(dying);
+    dying.says("ready");
+    until("the inbox", || stage.path("jobs/inbox").exists());
+    drop_in(&stage, "jobs/inbox", "batch.csv", &scripts::manifest("image", 5));
+    dying.end().was_killed("between the two");
+    assert!(stage.path("jobs/inbox/batch.csv").exists());
+    let next = daemon(&stage);
+    let read_again = receipt(&stage, "jobs/accepted/batch.csv.receipt.json");
+    assert_eq!((&read_again["new"], &read_again["have"]), (&Value::from(0), &Value::from(5)));
+    until("the end", || status(&stage, "batch")["state"] == "done");
+    stop(next);
+    stage.audit().each_paid_once(5);
+}
+
 #[test]
 fn clients_that_hang_harm_nobody() {
     let stage = Stage::new();

@@ -171,8 +171,10 @@ fn the_documentation_lists_every_metric() {
 fn the_documentation_lists_every_value_of_a_label() {
     let (text, rendered) = (read("docs/monitoring.md"), everything());
     for label in ["state", "kind", "budget", "endpoint", "answer", "reason"] {
-        let row = text.lines().find_map(|line| line.strip_prefix(&format!("| `{label}` | "))).unwrap();
-        let values = rendered.split(&format!("{label}=\"")).skip(1).filter_map(|rest| rest.split('"').next());
+        let begin = format!("| `{label}` | ");
+        let row = text.lines().find_map(|line| line.strip_prefix(&begin)).unwrap();
+        let opening = format!("{label}=\"");
+        let values = rendered.split(opening.as_str()).skip(1).filter_map(|rest| rest.split('"').next());
         for value in values.collect::<BTreeSet<_>>() {
             assert!(row.contains(&format!("`{value}`")), "{label} {value} is not in: {row}");
         }

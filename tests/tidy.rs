@@ -73,6 +73,11 @@ const BANS: &[Ban] = &[
         instead: "go through `Service`, `Downloads` or `Webhook` in api/; a daemon is spoken to by control/client.rs",
     },
     Ban {
+        what: "prometheus_client::",
+        only: &["src/metrics/"],
+        instead: "count through `Metrics`; a method for each thing that is measured",
+    },
+    Ban {
         what: "std::env::var",
         only: &["src/cli/", "src/failpoint.rs"],
         instead: "read the environment in cli/ and pass values on",

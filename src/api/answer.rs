@@ -12,7 +12,7 @@ use crate::domain::time::Millis;
 /// A creating POST was answered.
 pub fn of_post(raw: &RawAnswer) -> PostAnswer {
     let body = parse(raw);
-    if raw.status == 200 {
+    if is_success(raw) {
         return match body.as_ref().and_then(|body| body.get("data")).map(wire::task) {
             Some(Ok(reading)) => PostAnswer::Task(reading),
             Some(Err(missing)) => again(raw, Fault::new("broken_answer", missing), true),
@@ -34,7 +34,9 @@ pub fn of_post(raw: &RawAnswer) -> PostAnswer {
         _ => {}
     }
     match raw.status {
-        // Turned away before anything was done.
+        // Turned away before anything was done. The document names no type for it, so that the service may
+        // call it what it likes.
+        429 if is_envelope => again(raw, Fault { code: "rate_limited".to_owned(), ..fault }, false),
         429 => again(raw, fault, false),
         // The content-safety check is away (503 of the Errors table); a proxy's 503 says less.
         503 if is_envelope => again(raw, fault, false),
@@ -61,7 +63,7 @@ pub fn post_not_answered(error: &reqwest::Error) -> PostAnswer {
 /// about the task.
 pub fn of_read(raw: &RawAnswer) -> ReadAnswer {
     let body = parse(raw);
-    if raw.status == 200 {
+    if is_success(raw) {
         return match body.as_ref().and_then(|body| body.get("data")).map(wire::task) {
             Some(Ok(reading)) => ReadAnswer::Task(reading),
             Some(Err(missing)) => read_again(raw, Fault::new("broken_answer", missing)),
@@ -118,6 +120,11 @@ fn transport_fault(error: &reqwest::Error) -> Fault {
 
 fn http_fault(raw: &RawAnswer) -> Fault {
     Fault::new(format!("http_{}", raw.status), excerpt(raw))
+}
+
+/// 200 by the document. A task that came with a 201 is paid for all the same.
+fn is_success(raw: &RawAnswer) -> bool {
+    (200..300).contains(&raw.status)
 }
 
 fn parse(raw: &RawAnswer) -> Option<Value> {
@@ -185,6 +192,8 @@ mod tests {
         let internal = envelope("internal_error", None);
         for (status, body, expected) in [
             (200, task, "task t1 Pending"),
+            (201, task, "task t1 Pending"),
+            (204, "", "again (broken_answer), may have run"),
             (200, "<html>", "again (broken_answer), may have run"),
             (
                 200,
@@ -206,6 +215,7 @@ mod tests {
             (400, "<html>", "again (http_400), may have run"),
             (403, "<html>Forbidden</html>", "again (http_403), may have run"),
             (429, "", "again (http_429)"),
+            (429, &envelope("slow_down", None), "again (rate_limited)"),
             (500, &internal, "again (internal_error), may have run"),
             (500, &envelope("internal_error", Some("t9")), "read t9 (internal_error)"),
             (502, "<html>Bad gateway</html>", "again (http_502), may have run"),

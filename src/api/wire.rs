@@ -24,14 +24,14 @@ pub(super) struct WireError {
     pub(super) task: Option<TaskId>,
 }
 
-/// Reads an error envelope (`code`, `message`, `error`). Shorts Studio's errors have no `error`
-/// object, so that alone makes none.
+/// Reads an error envelope (`code`, `message`, `error`), by its `error.type` or its `code`: Shorts
+/// Studio's errors have no `error` object.
 pub(super) fn error(body: &Value) -> Option<WireError> {
-    let code = body.get("code")?.as_i64()?;
+    let code = body.get("code").and_then(Value::as_i64);
     let message = text(body, "message").unwrap_or_default();
     let error = body.get("error");
     let of_error = |name: &str| error.and_then(|error| text(error, name));
-    let kind = of_error("type").unwrap_or_else(|| format!("code_{code}"));
+    let kind = of_error("type").or_else(|| code.map(|code| format!("code_{code}")))?;
     let task = of_error("task_id").filter(|id| !id.is_empty()).map(TaskId);
     let message = match of_error("hint") {
         Some(hint) if !hint.is_empty() => format!("{message} ({hint})"),

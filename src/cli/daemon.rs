@@ -1,5 +1,6 @@
 //! `callsheet daemon`: the service.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::cli::access;
@@ -10,8 +11,11 @@ use crate::cli::service::{self, Chosen};
 use crate::cli::wiring;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::daemon::inboxes::InboxTerms;
 use crate::daemon::schedules::Planned;
 use crate::daemon::{self, DaemonError, Parts};
+use crate::domain::manifest::row::Policy;
+use crate::intake::inbox::filing::Folders;
 use crate::store::Store;
 
 pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit, Failure> {
@@ -61,8 +65,21 @@ fn parts(config: &Config, chosen: &Chosen) -> Result<Parts, Failure> {
         socket: access::socket(config, &chosen.state),
         control: config.control.clone(),
         token: config.control_token()?,
+        inboxes: inboxes(config),
+        hooks: config.hooks.clone(),
+        hooks_secret: config.hooks.secret(service::credentials().as_deref())?,
         schedules: config.schedule.iter().map(Planned::of).collect::<Result<_, _>>()?,
     })
+}
+
+/// The inbox of the jobs folder, and those that the configuration names beside it.
+fn inboxes(config: &Config) -> Vec<InboxTerms> {
+    let jobs = config.paths.jobs.clone().unwrap_or_else(|| PathBuf::from("jobs"));
+    let first = InboxTerms { folders: Folders::in_jobs(&jobs), policy: Policy::default() };
+    let named = config.inbox.iter().map(InboxTerms::from);
+    // One that the configuration names with terms of its own is not watched twice.
+    let is_named = config.inbox.iter().any(|inbox| inbox.path == first.folders.inbox);
+    std::iter::once(first).filter(|_| !is_named).chain(named).collect()
 }
 
 impl From<DaemonError> for Failure {
@@ -72,6 +89,10 @@ impl From<DaemonError> for Failure {
             DaemonError::Engine(error) => error.into(),
             DaemonError::Listen { .. } => Failure::new(Exit::Usage, error.to_string())
                 .hint("name a place for the socket with --socket; a path has at most 107 bytes"),
+            DaemonError::Hooks(error) => Failure::new(Exit::Usage, error.to_string()).hint(
+                "hooks.webhook needs a secret: hooks.webhook_secret_file, or the credential webhook-secret",
+            ),
+            DaemonError::Broken(what) => Failure::new(Exit::Disk, what).hint("start it again"),
             DaemonError::Folder { .. } => Failure::new(Exit::Disk, error.to_string()),
         }
     }

@@ -6,11 +6,12 @@ use anstream::eprintln;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use crate::cli::log;
+use crate::cli::printable;
 use crate::clock::Clock;
 use crate::domain::credits::Credits;
-use crate::domain::time::{Millis, Tick};
+use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::Glance;
-use crate::engine::conductor::BatchOverview;
+use crate::engine::conductor::{BatchOverview, Outage};
 
 /// Between two lines where there is no terminal.
 const LINE_INTERVAL: Millis = Millis::from_secs(10);
@@ -25,6 +26,8 @@ pub(super) struct Progress {
     shown: Tick,
     /// Jobs that had ended before this run.
     ended_before: Option<u32>,
+    /// Since when the outage lasts that was told of.
+    outage_since: Option<Timestamp>,
 }
 
 impl Progress {
@@ -37,12 +40,13 @@ impl Progress {
         });
         log::beside(bar.clone());
         let now = clock.now().tick;
-        Progress { clock, bar, began: now, shown: now, ended_before: None }
+        Progress { clock, bar, began: now, shown: now, ended_before: None, outage_since: None }
     }
 
     /// Sees a turn of the engine.
     pub(super) fn observe(&mut self, glance: &Glance<'_>) {
-        let now = self.clock.now().tick;
+        let Now { wall, tick: now } = self.clock.now();
+        self.tell_of_outage(glance.conductor.outage(), Now { wall, tick: now });
         let interval = if self.bar.is_some() { BAR_INTERVAL } else { LINE_INTERVAL };
         if self.ended_before.is_some() && now.since(self.shown) < interval {
             return;
@@ -53,7 +57,9 @@ impl Progress {
             return;
         }
         self.shown = now;
-        let text = sum.text(before, now.since(self.began));
+        let mut text = sum.text(before, now.since(self.began));
+        let (present, configured) = (glance.conductor.present_limit(), glance.conductor.configured_limit());
+        text.extend(fewer(present, configured).map(|fewer| format!(" · {fewer}")));
         match &self.bar {
             Some(bar) => {
                 bar.set_length(u64::from(sum.rows));
@@ -61,6 +67,21 @@ impl Progress {
                 bar.set_message(text);
             }
             None => eprintln!("{}/{} jobs  {text}", sum.ended, sum.rows),
+        }
+    }
+
+    /// Says once when the service stops answering, and once when it answers again.
+    fn tell_of_outage(&mut self, outage: Option<Outage>, now: Now) {
+        match (self.outage_since, outage) {
+            (None, Some(outage)) => {
+                self.say(&silent(&outage, now));
+                self.outage_since = Some(outage.since);
+            }
+            (Some(since), None) => {
+                self.say(&format!("the service answers again, after {}", span(now.wall.since(since))));
+                self.outage_since = None;
+            }
+            (None, None) | (Some(_), Some(_)) => {}
         }
     }
 
@@ -140,6 +161,31 @@ impl Sum {
     }
 }
 
+/// What is wrong, since when, and what comes next.
+fn silent(outage: &Outage, now: Now) -> String {
+    let Outage { fault, since, next_try } = outage;
+    let next = next_try.map_or_else(String::new, |at| match at.since(now.tick) {
+        Millis(0) => "; the next try is under way".to_owned(),
+        wait => format!("; next try in {}", span(wait)),
+    });
+    let fault = printable(&fault.to_string());
+    format!("no usable answer from the service since {since}: {fault}{next}; nothing is lost")
+}
+
+/// `16 -> 4 at once: the service asked for less`; nothing at the configured limit.
+fn fewer(present: u32, configured: u32) -> Option<String> {
+    (present < configured).then(|| format!("{configured} -> {present} at once: the service asked for less"))
+}
+
+/// `850 ms`, `12 s` or `3 minutes`.
+fn span(span: Millis) -> String {
+    match span.0 {
+        ms @ 0..1_000 => format!("{ms} ms"),
+        ms @ 1_000..120_000 => format!("{} s", ms / 1_000),
+        ms => HumanDuration(std::time::Duration::from_millis(ms)).to_string(),
+    }
+}
+
 /// `4.2 jobs/s` or, for slow ones, `7.5 jobs/min`.
 fn rate(jobs: u64, elapsed: Millis) -> String {
     let per_minute_tenths = jobs.saturating_mul(600_000) / elapsed.0.max(1);
@@ -154,6 +200,7 @@ fn rate(jobs: u64, elapsed: Millis) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::task::Fault;
 
     #[test]
     fn a_line_says_what_moves_and_what_it_costs() {
@@ -171,6 +218,30 @@ mod tests {
             text,
             "72 queued · 8 in flight · 80 held, 200 credits spent · 30.0 jobs/min · 3 minutes left"
         );
+    }
+
+    #[test]
+    fn an_outage_is_told_in_one_line() {
+        let now = Now { wall: Timestamp(60_000), tick: Tick(60_000) };
+        let fault = Fault::new("connection", "no connection: refused");
+        let mut outage = Outage { fault, since: Timestamp(18_000), next_try: Some(Tick(68_400)) };
+        assert_eq!(
+            silent(&outage, now),
+            "no usable answer from the service since 1970-01-01T00:00:18.000Z: connection: no connection: \
+             refused; next try in 8 s; nothing is lost"
+        );
+        outage.next_try = Some(Tick(59_000));
+        assert!(silent(&outage, now).contains("; the next try is under way;"));
+        assert_eq!(
+            [0, 850, 119_999, 240_000].map(|ms| span(Millis(ms))),
+            ["0 ms", "850 ms", "119 s", "4 minutes"]
+        );
+    }
+
+    #[test]
+    fn a_limit_that_was_learned_is_shown() {
+        assert_eq!(fewer(4, 16).as_deref(), Some("16 -> 4 at once: the service asked for less"));
+        assert_eq!(fewer(16, 16), None);
     }
 
     #[test]

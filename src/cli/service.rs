@@ -111,6 +111,11 @@ pub(super) fn no_key() -> Failure {
         .hint("set CALLSHEET_API_KEY, or service.api_key_file in callsheet.toml")
 }
 
+/// Where systemd puts secrets.
+pub(super) fn credentials() -> Option<PathBuf> {
+    std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from)
+}
+
 /// The configured service, if there is one; its key, if there is one.
 fn named(config: &Config) -> Result<Option<Chosen>, Failure> {
     let Some(base_url) = config.service.base_url.clone() else { return Ok(None) };
@@ -118,8 +123,7 @@ fn named(config: &Config) -> Result<Option<Chosen>, Failure> {
         let message = format!("{base_url} is not an http(s) address");
         return Err(Failure::new(Exit::Usage, message).hint("give the service's base address in --base-url"));
     }
-    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-    let key = config.api_key(std::env::var("CALLSHEET_API_KEY").ok(), credentials)?;
+    let key = config.api_key(std::env::var("CALLSHEET_API_KEY").ok(), credentials())?;
     let identity = base_url.as_str().trim_end_matches('/').to_owned();
     let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(STATE));
     let output = config.paths.output.clone().unwrap_or_else(|| PathBuf::from("output"));

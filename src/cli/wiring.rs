@@ -27,6 +27,7 @@ pub(super) fn settings(config: &Config) -> Settings {
         limits: Limits {
             in_flight: config.limits.in_flight,
             in_flight_per_kind: config.limits.in_flight_per_kind.clone(),
+            in_flight_per_model: config.limits.in_flight_per_model.clone(),
             total: config.budget.total,
             per_day: config.budget.per_day,
             keep: config.budget.keep,

@@ -165,7 +165,7 @@ pub fn check_log_level(text: &str) -> Result<(), String> {
     }
     Err(format!(
         "found {text:?}; error, warn, info, debug, trace or off is accepted, or a filter such as \
-         info,callsheet::engine=debug"
+         info,hyper=debug"
     ))
 }
 
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(
             error("[log]\nlevel = \"inof\""),
             "log.level: found \"inof\"; error, warn, info, debug, trace or off is accepted, or a filter such as \
-             info,callsheet::engine=debug"
+             info,hyper=debug"
         );
     }
 

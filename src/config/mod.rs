@@ -138,6 +138,8 @@ pub struct LimitsConfig {
     pub in_flight: u32,
     /// Jobs of a kind in flight at once.
     pub in_flight_per_kind: BTreeMap<Kind, u32>,
+    /// Jobs of a model in flight at once, by model id.
+    pub in_flight_per_model: BTreeMap<String, u32>,
     /// Creating POSTs a second.
     pub submits_per_second: Option<NonZeroU32>,
     /// Readings of tasks a second.
@@ -155,6 +157,7 @@ impl Default for LimitsConfig {
         LimitsConfig {
             in_flight: 16,
             in_flight_per_kind: BTreeMap::new(),
+            in_flight_per_model: BTreeMap::new(),
             submits_per_second: None,
             polls_per_second: None,
             downloads: 4,
@@ -354,6 +357,13 @@ impl Config {
         if self.limits.in_flight == 0 {
             return wrong("limits.in_flight", "found 0; at least 1 is accepted");
         }
+        // A limit of none would leave its jobs waiting for ever.
+        if self.limits.in_flight_per_kind.values().any(|limit| *limit == 0) {
+            return wrong("limits.in_flight_per_kind", "found 0; at least 1 is accepted");
+        }
+        if self.limits.in_flight_per_model.values().any(|limit| *limit == 0) {
+            return wrong("limits.in_flight_per_model", "found 0; at least 1 is accepted");
+        }
         if self.limits.downloads == 0 {
             return wrong("limits.downloads", "found 0; at least 1 is accepted");
         }
@@ -464,6 +474,7 @@ mod tests {
             render_timeout = "20m"
             [limits]
             in_flight_per_kind = { video = 4, sound-effect = 2 }
+            in_flight_per_model = { "house-c1" = 3 }
             [deadlines]
             video = "1h 30m"
             [budget]
@@ -473,6 +484,7 @@ mod tests {
         "#;
         let config = Config::parse(text, Path::new("x")).unwrap();
         assert_eq!(config.limits.in_flight_per_kind[&Kind::SoundEffect], 2);
+        assert_eq!(config.limits.in_flight_per_model["house-c1"], 3);
         assert_eq!(config.deadlines.video, secs(5400));
         assert_eq!(config.budget.per_day, Some(Credits(5000)));
         assert_eq!(config.output.max_file, ByteSize::gib(2));
@@ -489,6 +501,10 @@ mod tests {
             "callsheet.toml:2: \"soon\" is no span of time; write it as 10s, 30m or 24h"
         );
         assert_eq!(error("[limits]\nin_flight = 0"), "limits.in_flight: found 0; at least 1 is accepted");
+        assert_eq!(
+            error("[limits]\nin_flight_per_model = { \"house-c1\" = 0 }"),
+            "limits.in_flight_per_model: found 0; at least 1 is accepted"
+        );
         assert!(error("[output]\nlayout = \"{job}.{ext}\"").contains("a layout begins with {batch}/"));
     }
 

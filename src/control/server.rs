@@ -311,6 +311,7 @@ async fn submit(
         },
         default_policy: Policy::default(),
         max_credits: submission.max_credits.map(Credits),
+        expected: None,
         occasion: None,
     };
     let mut receipt = office.reception.accept(&path, manner).await.map_err(|error| not_accepted(&error))?;

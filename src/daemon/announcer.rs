@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use crate::clock::Clock;
 use crate::domain::ids::BatchNo;
 use crate::engine::conductor::Wish;
 use crate::engine::{self, EngineError, Glance, Handle};
+use crate::hooks::{BatchDone, Hooks, HooksError};
 use crate::output::landing::Landing;
-use crate::store::{BatchRecord, Store};
+use crate::store::Store;
 
 /// Between two tries to write what cannot be written.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,9 +25,16 @@ pub(super) struct Announcer {
 
 impl Announcer {
     /// Begins with nothing to announce.
-    pub(super) fn begin(store: Arc<Store>, handle: Handle, landing: Landing) -> Announcer {
+    pub(super) fn begin(
+        store: Arc<Store>,
+        handle: Handle,
+        landing: Landing,
+        hooks: Hooks,
+        clock: Clock,
+    ) -> Announcer {
         let (done, queue) = mpsc::unbounded_channel();
-        tokio::spawn(announce_all(queue, store, handle, landing));
+        let teller = Teller { store, handle, landing, hooks, clock };
+        tokio::spawn(teller.announce_all(queue));
         Announcer { done }
     }
 
@@ -47,43 +56,57 @@ impl Announcer {
     }
 }
 
-async fn announce_all(
-    mut queue: mpsc::UnboundedReceiver<BatchNo>,
+/// Who tells.
+struct Teller {
     store: Arc<Store>,
     handle: Handle,
     landing: Landing,
-) {
-    while let Some(no) = queue.recv().await {
-        while let Err(error) = announce(no, &store, &handle, &landing).await {
-            if matches!(error, EngineError::Gone(_)) {
-                return;
+    hooks: Hooks,
+    clock: Clock,
+}
+
+/// A batch could not be announced.
+#[derive(Debug, thiserror::Error)]
+enum AnnounceError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Hooks(#[from] HooksError),
+}
+
+impl Teller {
+    async fn announce_all(self, mut queue: mpsc::UnboundedReceiver<BatchNo>) {
+        while let Some(no) = queue.recv().await {
+            while let Err(error) = self.announce(no).await {
+                if matches!(error, AnnounceError::Engine(EngineError::Gone(_))) {
+                    return;
+                }
+                tracing::warn!(%error, "a batch is done and nobody can be told; it is tried again");
+                tokio::time::sleep(PATIENCE).await;
             }
-            tracing::warn!(%error, "a batch is done and its results cannot be written; it is tried again");
-            tokio::time::sleep(PATIENCE).await;
         }
     }
-}
 
-async fn announce(
-    no: BatchNo,
-    store: &Arc<Store>,
-    handle: &Handle,
-    landing: &Landing,
-) -> Result<(), EngineError> {
-    let Some(batch) = find(store, no)? else { return Ok(()) };
-    // It may have been announced meanwhile, or taken up again.
-    if batch.announced || !batch.is_done() {
-        return Ok(());
+    async fn announce(&self, no: BatchNo) -> Result<(), AnnounceError> {
+        let batches = self.store.batches().map_err(EngineError::from)?;
+        let Some(batch) = batches.into_iter().find(|batch| batch.no == no) else { return Ok(()) };
+        // It may have been announced meanwhile, or taken up again.
+        if batch.announced || !batch.is_done() {
+            return Ok(());
+        }
+        let (store, landing, hooks) = (self.store.clone(), self.landing.clone(), self.hooks.clone());
+        let (record, now) = (batch.clone(), self.clock.now().wall);
+        let tell = move || {
+            engine::write_results(&store, &landing, &record)?;
+            let event = BatchDone::of(&record, &landing.batch_dir(&record.name), now);
+            Ok::<(), AnnounceError>(hooks.batch_done(&event)?)
+        };
+        let told = tokio::task::spawn_blocking(tell).await;
+        told.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        tracing::info!(
+            batch = %batch.name, succeeded = batch.ended.succeeded, failed = batch.ended.failed, "batch done"
+        );
+        self.handle.grant(Wish::Announced(no)).await.map_err(EngineError::from)?;
+        Ok(())
     }
-    let (inner, landing, record) = (store.clone(), landing.clone(), batch.clone());
-    let write = move || engine::write_results(&inner, &landing, &record);
-    let written = tokio::task::spawn_blocking(write).await;
-    written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
-    tracing::info!(batch = %batch.name, succeeded = batch.ended.succeeded, failed = batch.ended.failed, "done");
-    handle.grant(Wish::Announced(no)).await?;
-    Ok(())
-}
-
-fn find(store: &Store, no: BatchNo) -> Result<Option<BatchRecord>, EngineError> {
-    Ok(store.batches()?.into_iter().find(|batch| batch.no == no))
 }

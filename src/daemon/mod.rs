@@ -5,6 +5,7 @@
 //! Order of a stop: nothing new is taken in or sent, what is in the air comes down, the socket goes away.
 
 mod announcer;
+pub mod inboxes;
 mod notice;
 pub mod schedules;
 mod signals;
@@ -16,15 +17,17 @@ use secrecy::SecretString;
 use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
-use crate::config::ControlConfig;
+use crate::config::{ControlConfig, HooksConfig};
 use crate::control::protocol::Health;
 use crate::control::server::{self, Office};
 use crate::daemon::announcer::Announcer;
+use crate::daemon::inboxes::InboxTerms;
 use crate::daemon::notice::Notice;
 use crate::daemon::schedules::{Inputs, Planned, Watch};
 use crate::engine::conductor::Settings;
 use crate::engine::desk::Desk;
 use crate::engine::{Engine, EngineError, Outside, Stop, Until};
+use crate::hooks::{Hooks, HooksError, Patience};
 use crate::intake::reception::{self, House, Reception};
 use crate::store::{Store, StoreError};
 
@@ -43,6 +46,12 @@ pub struct Parts {
     pub control: ControlConfig,
     /// The token that TCP asks for.
     pub token: Option<SecretString>,
+    /// Where manifests are dropped.
+    pub inboxes: Vec<InboxTerms>,
+    /// Whom it tells what it did.
+    pub hooks: HooksConfig,
+    /// What signs webhooks.
+    pub hooks_secret: Option<SecretString>,
     /// What fires by itself.
     pub schedules: Vec<Planned>,
 }
@@ -67,6 +76,12 @@ pub enum DaemonError {
         /// Why.
         source: std::io::Error,
     },
+    /// Hooks cannot be set up.
+    #[error(transparent)]
+    Hooks(#[from] HooksError),
+    /// Something that feeds it came to an end.
+    #[error("{0}")]
+    Broken(String),
     /// A folder of the state cannot be used.
     #[error("failed to use {}: {source}", .path.display())]
     Folder {
@@ -86,7 +101,9 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let incoming = store.dir().to_owned();
     reception::sweep_incoming(&incoming)
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
-    let Parts { outside, settings, house, socket, control, token, schedules: planned } = parts;
+    let fixed = Fixed::of(&parts);
+    let Parts { outside, settings, house, socket, control, token, .. } = parts;
+    let Parts { inboxes, hooks, hooks_secret, schedules: planned, .. } = parts;
     let (landing, layout) = (outside.landing.clone(), outside.layout.clone());
     let (identity, metrics) = (house.identity.clone(), outside.metrics.clone());
     let mut engine = Engine::new(store.clone(), outside, settings, clock, None)?;
@@ -112,30 +129,89 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     };
     listen(&socket, &control, token, Arc::new(office)).await?;
 
-    let announcer = Announcer::begin(store.clone(), handle.clone(), landing);
+    let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), Patience::default(), clock)?;
+    let announcer = Announcer::begin(store.clone(), handle.clone(), landing, hooks.clone(), clock);
     for batch in engine.conductor().batches().filter(|batch| batch.is_done() && !batch.announced) {
         announcer.announce(batch.no);
     }
+    let (break_sender, mut broken) = mpsc::channel(1);
+    for terms in inboxes {
+        inboxes::keep(terms, reception.clone(), clock, break_sender.clone());
+    }
     let (stop_sender, stop) = watch::channel(Stop::No);
+    let delivering = tokio::spawn(deliver(hooks, stop.clone()));
     let (schedules, reloads) = mpsc::channel(1);
     let door = schedules::House { reception: reception.clone(), store: store.clone() };
     let scheduled = Watch::begin(door, store.dir(), planned);
     tokio::spawn(scheduled.run(clock, Inputs { reloads, fires, stop: stop.clone() }));
-    tokio::spawn(signals::watch(stop_sender, signals::Reloader { reload, handle, reception, schedules }));
+    tokio::spawn(signals::watch(
+        stop_sender,
+        signals::Reloader { reload, handle, reception, schedules, fixed },
+    ));
     tracing::info!(socket = %socket.display(), "ready");
     notice.ready();
     let stopping = stop.clone();
-    let outcome = engine
-        .run(Until::Stopped, stop, |glance| {
-            announcer.observe(glance);
-            notice.observe(glance, *stopping.borrow() == Stop::Soon);
-        })
-        .await;
+    let working = engine.run(Until::Stopped, stop, |glance| {
+        announcer.observe(glance);
+        notice.observe(glance, *stopping.borrow() == Stop::Soon);
+    });
+    let outcome = tokio::select! {
+        outcome = working => outcome.map_err(DaemonError::from),
+        Some(what) = broken.recv() => Err(DaemonError::Broken(what)),
+    };
+    if outcome.is_ok() {
+        // What is under way has a bounded time; what is left is in the outbox. A panic in it ends the process.
+        let _ = delivering.await;
+    }
     notice.stopping();
     // Gone with the process anyway; a name that nobody listens behind only confuses.
     let _ = std::fs::remove_file(&socket);
     outcome?;
     Ok(())
+}
+
+/// Tells hooks what they are to be told, until the daemon stops.
+async fn deliver(hooks: Hooks, mut stop: watch::Receiver<Stop>) {
+    hooks
+        .run(async move {
+            // A sender that is gone says as much.
+            let _ = stop.wait_for(|stop| *stop == Stop::Soon).await;
+        })
+        .await;
+}
+
+/// What a running daemon does not take over from a new configuration.
+#[derive(Debug, PartialEq)]
+struct Fixed {
+    socket: PathBuf,
+    control: ControlConfig,
+    inboxes: Vec<InboxTerms>,
+    hooks: HooksConfig,
+    namespace: String,
+}
+
+impl Fixed {
+    fn of(parts: &Parts) -> Fixed {
+        Fixed {
+            socket: parts.socket.clone(),
+            control: parts.control.clone(),
+            inboxes: parts.inboxes.clone(),
+            hooks: parts.hooks.clone(),
+            namespace: parts.house.namespace.clone(),
+        }
+    }
+
+    /// The sections in which `new` differs.
+    fn differences(&self, new: &Fixed) -> Vec<&'static str> {
+        let differs = [
+            (self.socket != new.socket, "paths.socket"),
+            (self.control != new.control, "control"),
+            (self.inboxes != new.inboxes, "inbox"),
+            (self.hooks != new.hooks, "hooks"),
+            (self.namespace != new.namespace, "service.key_namespace"),
+        ];
+        differs.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name).collect()
+    }
 }
 
 async fn listen(

@@ -71,6 +71,7 @@ impl Planned {
     /// How its run at an instant comes in.
     fn manner(&self, at: Timestamp) -> Result<Manner, IntakeError> {
         Ok(Manner {
+            expected: None,
             batch: Some(name::of_run(&self.name, at)?),
             policy: self.policy.clone(),
             default_policy: self.default_policy.clone(),

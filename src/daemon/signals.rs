@@ -4,15 +4,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::daemon::schedules::Planned;
-use crate::daemon::{Reload, notice};
+use crate::daemon::{Fixed, Reload, notice};
 use crate::engine::{Handle, Stop};
-use crate::intake::reception::Reception;
+use crate::intake::reception::{House, Reception};
 
 /// What a new configuration is given to.
 pub(super) struct Reloader {
     pub(super) reload: Reload,
     pub(super) handle: Handle,
     pub(super) reception: Reception,
+    /// What stays as it is, whatever the new one says.
+    pub(super) fixed: Fixed,
     pub(super) schedules: mpsc::Sender<Vec<Planned>>,
 }
 
@@ -44,7 +46,13 @@ impl Reloader {
         notice::reloading();
         match (self.reload)() {
             Ok(parts) => {
-                self.reception.reload(parts.house).await;
+                let waiting = self.fixed.differences(&Fixed::of(&parts));
+                if !waiting.is_empty() {
+                    tracing::warn!("changed, and in force after a restart: {}", waiting.join(", "));
+                }
+                // Jobs that are known under keys of one namespace must not be bought under another's.
+                let house = House { namespace: self.fixed.namespace.clone(), ..parts.house };
+                self.reception.reload(house).await;
                 // Nobody watches schedules any more once the daemon stops.
                 let _ = self.schedules.send(parts.schedules).await;
                 match self.handle.reload(parts.settings, parts.outside).await {

@@ -20,6 +20,8 @@ pub struct Limits {
     pub in_flight: u32,
     /// Jobs of a kind in flight at once, where a kind has a limit of its own.
     pub in_flight_per_kind: BTreeMap<Kind, u32>,
+    /// Jobs of a model in flight at once, where a model has a limit of its own.
+    pub in_flight_per_model: BTreeMap<String, u32>,
     /// Credits this state may ever spend.
     pub total: Option<Credits>,
     /// Credits of one UTC day.
@@ -28,13 +30,22 @@ pub struct Limits {
     pub keep: Option<Credits>,
 }
 
+impl Limits {
+    /// A job's model, where that has a limit of its own: only then it is counted.
+    pub fn counted_model<'a>(&self, model: Option<&'a str>) -> Option<&'a str> {
+        model.filter(|model| self.in_flight_per_model.contains_key(*model))
+    }
+}
+
 /// A waiting job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     /// Which job.
     pub key: JobKey,
     /// What it generates.
     pub kind: Kind,
+    /// Its model, where that has a limit of its own.
+    pub model: Option<String>,
     /// What must be held for it.
     pub hold: Credits,
 }
@@ -54,13 +65,61 @@ pub struct Waiting {
     pub candidates: Vec<Candidate>,
 }
 
+/// How many jobs are in flight.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct InFlight {
+    /// All of them.
+    pub all: u32,
+    /// By kind.
+    pub by_kind: BTreeMap<Kind, u32>,
+    /// By model, of the models that have a limit of their own.
+    pub by_model: BTreeMap<String, u32>,
+}
+
+impl InFlight {
+    /// Counts one more.
+    pub fn add(&mut self, kind: Kind, model: Option<&str>) {
+        self.all += 1;
+        *self.by_kind.entry(kind).or_default() += 1;
+        if let Some(model) = model {
+            // Looked up first: a name is copied once, not for every job.
+            match self.by_model.get_mut(model) {
+                Some(count) => *count += 1,
+                None => drop(self.by_model.insert(model.to_owned(), 1)),
+            }
+        }
+    }
+
+    /// Counts one less.
+    pub fn remove(&mut self, kind: Kind, model: Option<&str>) {
+        self.all = self.all.saturating_sub(1);
+        if let Some(count) = self.by_kind.get_mut(&kind) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(count) = model.and_then(|model| self.by_model.get_mut(model)) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Whether another job of this kind and model may be sent.
+    pub fn has_room(&self, limits: &Limits, kind: Kind, model: Option<&str>) -> bool {
+        let of_kind = self.by_kind.get(&kind).copied().unwrap_or_default();
+        let kind_limit = limits.in_flight_per_kind.get(&kind).copied().unwrap_or(u32::MAX);
+        let model_has_room = model.is_none_or(|model| {
+            let of_model = self.by_model.get(model).copied().unwrap_or_default();
+            of_model < limits.in_flight_per_model.get(model).copied().unwrap_or(u32::MAX)
+        });
+        self.all < limits.in_flight && of_kind < kind_limit && model_has_room
+    }
+}
+
 /// Everything admission looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Board {
     /// The limits in force.
     pub limits: Limits,
-    /// Jobs in flight, by kind.
-    pub in_flight: BTreeMap<Kind, u32>,
+    /// Jobs in flight.
+    pub in_flight: InFlight,
     /// Totals of the whole state.
     pub total: Totals,
     /// Totals of the present UTC day.
@@ -144,7 +203,7 @@ pub struct Admission {
 pub fn admit(board: Board, most: usize) -> Admission {
     let mut decision = Admission::default();
     let Board { limits, in_flight, total, day, balance, mut waiting } = board;
-    let mut room = Room { slots: Slots::new(&limits, in_flight), limits: &limits, total, day, balance };
+    let mut room = Room { in_flight, limits: &limits, total, day, balance };
     // Stable: the caller's order stands among equals.
     waiting.sort_by_key(|batch| std::cmp::Reverse(batch.priority));
     let mut queue: Vec<Turn> = waiting.into_iter().map(Turn::new).collect();
@@ -189,15 +248,15 @@ impl Turn {
     }
 
     fn next_that_fits(&mut self, room: &mut Room<'_>) -> Option<Candidate> {
-        while let Some(candidate) = self.batch.candidates.get(self.next).copied() {
+        while let Some(candidate) = self.batch.candidates.get(self.next).cloned() {
             self.next += 1;
-            if !room.slots.free(candidate.kind) {
+            if !room.in_flight.has_room(room.limits, candidate.kind, candidate.model.as_deref()) {
                 continue;
             }
             match room.budget_in_the_way(&self.batch, candidate.hold) {
                 Some(budget) => self.parked = self.parked.or(Some(budget)),
                 None => {
-                    room.take(&mut self.batch, candidate);
+                    room.take(&mut self.batch, &candidate);
                     self.admitted = true;
                     return Some(candidate);
                 }
@@ -209,7 +268,7 @@ impl Turn {
 
 /// What is left to give out.
 struct Room<'a> {
-    slots: Slots<'a>,
+    in_flight: InFlight,
     limits: &'a Limits,
     total: Totals,
     day: Totals,
@@ -234,34 +293,12 @@ impl Room<'_> {
         }
     }
 
-    fn take(&mut self, batch: &mut Waiting, candidate: Candidate) {
-        self.slots.take(candidate.kind);
+    fn take(&mut self, batch: &mut Waiting, candidate: &Candidate) {
+        self.in_flight.add(candidate.kind, candidate.model.as_deref());
         for totals in [&mut batch.totals, &mut self.day, &mut self.total] {
             totals.held = totals.held + candidate.hold;
         }
         self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.hold));
-    }
-}
-
-struct Slots<'a> {
-    limits: &'a Limits,
-    in_flight: BTreeMap<Kind, u32>,
-}
-
-impl<'a> Slots<'a> {
-    fn new(limits: &'a Limits, in_flight: BTreeMap<Kind, u32>) -> Slots<'a> {
-        Slots { limits, in_flight }
-    }
-
-    fn free(&self, kind: Kind) -> bool {
-        let all: u32 = self.in_flight.values().sum();
-        let of_kind = self.in_flight.get(&kind).copied().unwrap_or_default();
-        let limit_of_kind = self.limits.in_flight_per_kind.get(&kind).copied().unwrap_or(u32::MAX);
-        all < self.limits.in_flight && of_kind < limit_of_kind
-    }
-
-    fn take(&mut self, kind: Kind) {
-        *self.in_flight.entry(kind).or_default() += 1;
     }
 }
 
@@ -274,6 +311,7 @@ mod tests {
         let candidate = |(seq, hold): (u32, &u64)| Candidate {
             key: JobKey { batch: BatchNo(batch), seq: Seq(seq) },
             kind: Kind::Video,
+            model: None,
             hold: Credits(*hold),
         };
         (0..).zip(holds).map(candidate).collect()
@@ -291,10 +329,16 @@ mod tests {
     }
 
     fn board(in_flight: u32, waiting: Vec<Waiting>) -> Board {
-        let limits =
-            Limits { in_flight, in_flight_per_kind: BTreeMap::new(), total: None, per_day: None, keep: None };
+        let limits = Limits {
+            in_flight,
+            in_flight_per_kind: BTreeMap::new(),
+            in_flight_per_model: BTreeMap::new(),
+            total: None,
+            per_day: None,
+            keep: None,
+        };
         let (total, day) = (Totals::default(), Totals::default());
-        Board { limits, in_flight: BTreeMap::new(), total, day, balance: None, waiting }
+        Board { limits, in_flight: InFlight::default(), total, day, balance: None, waiting }
     }
 
     /// `1.0 1.1` for the first two jobs of batch 1; `!2 batch_budget` for a parked batch.
@@ -309,7 +353,7 @@ mod tests {
     fn slots_bound_what_is_in_flight() {
         assert_eq!(decide(board(2, vec![batch(1, 0, 100, &[1, 1, 1])])), "1.0 1.1");
         let mut full = board(2, vec![batch(1, 0, 100, &[1])]);
-        full.in_flight = BTreeMap::from([(Kind::Music, 2)]);
+        (0..2).for_each(|_| full.in_flight.add(Kind::Music, None));
         assert_eq!(decide(full), "");
     }
 
@@ -318,6 +362,21 @@ mod tests {
         let mut one = board(9, vec![batch(1, 0, 100, &[1, 1])]);
         one.limits.in_flight_per_kind = BTreeMap::from([(Kind::Video, 1)]);
         assert_eq!(decide(one), "1.0");
+    }
+
+    #[test]
+    fn a_model_may_have_a_limit_of_its_own() {
+        let mut two = board(9, vec![batch(1, 0, 100, &[1, 1, 1, 1])]);
+        two.limits.in_flight_per_model = BTreeMap::from([("slow".to_owned(), 2)]);
+        for (candidate, model) in two.waiting[0].candidates.iter_mut().zip(["slow", "slow", "slow", "fast"]) {
+            candidate.model = two.limits.counted_model(Some(model)).map(str::to_owned);
+        }
+        assert_eq!(decide(two.clone()), "1.0 1.1 1.3", "what has no limit of its own goes by");
+        two.in_flight.add(Kind::Image, Some("slow"));
+        assert_eq!(decide(two.clone()), "1.0 1.3", "of whatever kind");
+        two.in_flight.remove(Kind::Image, Some("slow"));
+        two.limits.in_flight = 1;
+        assert_eq!(decide(two), "1.0", "the limit of all holds as well");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::engine::Outside;
 use crate::engine::conductor::{FetchFault, FetchOrder};
+use crate::engine::perform::whole_ms;
 use crate::metrics::{Answer, Endpoint, Metrics};
 use crate::output::landing::{Arrival, Part, hex};
 use crate::output::layout::Layout;
@@ -127,7 +128,12 @@ impl<'a> Fetcher<'a> {
         };
         let took = self.clock.elapsed().saturating_sub(begun);
         self.outside.metrics.request(Endpoint::Result, class, took);
-        tracing::debug!(answer = class.name(), ?took, bytes = transfer.bytes, "downloaded");
+        tracing::debug!(
+            answer = class.name(),
+            took_ms = whole_ms(took),
+            bytes = transfer.bytes,
+            "downloaded"
+        );
         outcome
     }
 }

@@ -1,6 +1,7 @@
 //! Effects: what was decided and is durable is done, measured and reported back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tracing::Span;
@@ -55,7 +56,7 @@ pub(super) async fn perform(
             let answer = outside.service.post(&spec.order, header).await;
             let (class, took) = (Answer::of_post(&answer), clock.elapsed().saturating_sub(begun));
             metrics.request(Endpoint::Create(spec.order.kind), class, took);
-            tracing::debug!(key = %idempotency_key, answer = class.name(), ?took, "posted");
+            tracing::debug!(key = %idempotency_key, answer = class.name(), took_ms = whole_ms(took), "posted");
             Input::Posted(key, attempt, answer)
         }
         Effect::Read { key, attempt, task, spec, due } => {
@@ -67,7 +68,7 @@ pub(super) async fn perform(
             let answer = outside.service.read_task(&spec.order, &task).await;
             let (class, took) = (Answer::of_read(&answer), clock.elapsed().saturating_sub(begun));
             metrics.request(Endpoint::Task, class, took);
-            tracing::debug!(answer = class.name(), ?took, "read");
+            tracing::debug!(answer = class.name(), took_ms = whole_ms(took), "read");
             Input::Read(key, attempt, answer)
         }
         Effect::Fetch(order) => {
@@ -96,6 +97,11 @@ pub(super) async fn perform(
             Input::Balance(answer.map_err(|error| Fault::new("balance", error.to_string())))
         }
     }
+}
+
+/// For log lines, which machines sort by.
+pub(super) fn whole_ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl From<DownloadError> for Fault {

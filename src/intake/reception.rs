@@ -16,8 +16,10 @@ use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::conductor::Wish;
 use crate::engine::{EngineGone, Handle};
+use crate::failpoint;
 use crate::intake::catalogs::{self, CatalogError};
 use crate::intake::receipt::Receipt;
+use crate::intake::source::Identity;
 use crate::intake::{self, Accepted, IntakeError, Terms};
 use crate::store::Store;
 
@@ -52,6 +54,8 @@ pub struct Manner {
     pub default_policy: Policy,
     /// The most a job may cost.
     pub max_credits: Option<Credits>,
+    /// The file that is meant: another one that took its name meanwhile is not taken in.
+    pub expected: Option<Identity>,
     /// The run of a schedule that this is.
     pub occasion: Option<Occasion>,
 }
@@ -114,14 +118,19 @@ impl Reception {
         let catalog = self.catalog(&mut inside).await?;
         let (store, path, house, clock) =
             (self.store.clone(), path.to_owned(), inside.house.clone(), self.clock);
+        let (expected, named) = (manner.expected, path.clone());
         let take_in = move || take_in(&store, &path, &house, &catalog, manner, clock);
         let Accepted { receipt, batch } = tokio::task::spawn_blocking(take_in)
             .await
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
-        if let Some(batch) = batch {
-            tracing::info!(batch = %batch.name, new = receipt.new, have = receipt.have, "accepted");
-            self.engine.grant(Wish::Take(Box::new(batch))).await?;
+        if expected.is_some() && receipt.read != expected {
+            return Err(IntakeError::Changed { path: named }.into());
         }
+        if let Some(batch) = batch {
+            self.engine.grant(Wish::Take(Box::new(batch))).await?;
+            failpoint::hit("accepted");
+        }
+        receipt.announce();
         Ok(receipt)
     }
 

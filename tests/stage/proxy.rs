@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// Where the first call of every key is cut.
@@ -39,7 +38,22 @@ struct Shared {
     service: String,
     cut: Mutex<Cut>,
     keys: Mutex<BTreeMap<String, Passed>>,
-    is_closed: AtomicBool,
+    /// Clients that are connected.
+    lines: Mutex<Vec<TcpStream>>,
+    door: Mutex<Door>,
+    moved: Condvar,
+}
+
+/// Whether connections are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Open,
+    /// To be shut: who waits at the door is let in once more.
+    Shutting,
+    /// Nobody listens: connections are refused.
+    Shut,
+    /// For ever.
+    Gone,
 }
 
 impl Proxy {
@@ -52,20 +66,30 @@ impl Proxy {
             service,
             cut: Mutex::new(Cut::Nothing),
             keys: Mutex::default(),
-            is_closed: AtomicBool::new(false),
+            lines: Mutex::default(),
+            door: Mutex::new(Door::Open),
+            moved: Condvar::new(),
         });
         let seen = shared.clone();
         std::thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                if seen.is_closed.load(Ordering::Relaxed) {
-                    break;
-                }
-                let seen = seen.clone();
-                // A line that breaks is what this is for.
-                std::thread::spawn(move || drop(seen.carry(client)));
+            seen.listen(listener);
+            while seen.waits_for(Door::Open) {
+                seen.listen(TcpListener::bind(("127.0.0.1", port)).unwrap());
             }
         });
         Proxy { port, shared }
+    }
+
+    /// Hangs up on everybody, and refuses connections until it opens again.
+    pub fn shut(&self) {
+        self.shared.turn(Door::Shutting);
+        // Wakes the listener, so that it sees it.
+        drop(TcpStream::connect(("127.0.0.1", self.port)));
+        self.shared.waits_for(Door::Shut);
+    }
+
+    pub fn open(&self) {
+        self.shared.turn(Door::Open);
     }
 
     pub fn base_url(&self) -> String {
@@ -86,20 +110,57 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.shared.is_closed.store(true, Ordering::Relaxed);
-        // Wakes the listener, so that it sees it.
+        self.shared.turn(Door::Gone);
         drop(TcpStream::connect(("127.0.0.1", self.port)));
     }
 }
 
 impl Shared {
+    fn turn(&self, door: Door) {
+        *self.door.lock().unwrap() = door;
+        self.moved.notify_all();
+    }
+
+    /// Waits until the door is so; false when it is gone.
+    fn waits_for(&self, wanted: Door) -> bool {
+        let is_other = |door: &mut Door| *door != wanted && *door != Door::Gone;
+        *self.moved.wait_while(self.door.lock().unwrap(), is_other).unwrap() == wanted
+    }
+
+    /// Takes connections until the door is shut, then hangs up on all of them.
+    fn listen(self: &Arc<Shared>, listener: TcpListener) {
+        for client in listener.incoming().map_while(Result::ok) {
+            if *self.door.lock().unwrap() != Door::Open {
+                break;
+            }
+            self.lines.lock().unwrap().extend(client.try_clone());
+            let seen = self.clone();
+            std::thread::spawn(move || {
+                let mut client = client;
+                // A line that breaks is what this is for.
+                drop(seen.carry(&mut client));
+                let _ = client.shutdown(Shutdown::Both);
+            });
+        }
+        drop(listener);
+        for line in self.lines.lock().unwrap().drain(..) {
+            // One that is gone already cannot be hung up on.
+            let _ = line.shutdown(Shutdown::Both);
+        }
+        let mut door = self.door.lock().unwrap();
+        if *door == Door::Shutting {
+            *door = Door::Shut;
+            self.moved.notify_all();
+        }
+    }
+
     /// Carries call after call, until one side hangs up or the line is cut.
-    fn carry(&self, mut client: TcpStream) -> io::Result<()> {
+    fn carry(&self, client: &mut TcpStream) -> io::Result<()> {
         client.set_read_timeout(Some(Duration::from_secs(60)))?;
         client.set_nodelay(true)?;
         let mut service = TcpStream::connect(&self.service)?;
         service.set_nodelay(true)?;
-        while let Some(request) = message(&mut client)? {
+        while let Some(request) = message(client)? {
             let cut = *self.cut.lock().unwrap();
             let key = key_of(&request);
             let place = key.as_ref().and_then(|key| self.send(key));

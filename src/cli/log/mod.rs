@@ -45,7 +45,10 @@ pub(super) fn begin(global: &Global, is_daemon: bool) -> Result<(), Failure> {
     let config = Config::load(global.config.as_deref()).map(|config| config.log).unwrap_or_default();
     let (filter, handle) = reload::Layer::new(filter(level(global, &config, is_daemon))?);
     let _ = FILTER.set(handle);
-    let layer: Box<dyn Layer<_> + Send + Sync> = match destination(config.format, is_daemon) {
+    let stream = std::env::var("JOURNAL_STREAM").ok();
+    let is_journal = is_stderr(stream.as_deref()) && journal().is_ok();
+    let destination = destination(config.format, is_daemon, stderr().is_terminal(), is_journal);
+    let layer: Box<dyn Layer<_> + Send + Sync> = match destination {
         Destination::Journal => journal()?.boxed(),
         Destination::Stderr(style) => Lines::new(style, Clock::start()).boxed(),
     };
@@ -97,15 +100,13 @@ enum Destination {
     Stderr(Style),
 }
 
-fn destination(format: LogFormat, is_daemon: bool) -> Destination {
+fn destination(format: LogFormat, is_daemon: bool, is_terminal: bool, is_journal: bool) -> Destination {
     match format {
         LogFormat::Human => Destination::Stderr(human()),
         LogFormat::Json => Destination::Stderr(Style::Json),
         LogFormat::Journald => Destination::Journal,
-        LogFormat::Auto if !is_daemon || stderr().is_terminal() => Destination::Stderr(human()),
-        LogFormat::Auto if is_journal(std::env::var("JOURNAL_STREAM").ok().as_deref()) => {
-            Destination::Journal
-        }
+        LogFormat::Auto if !is_daemon || is_terminal => Destination::Stderr(human()),
+        LogFormat::Auto if is_journal => Destination::Journal,
         LogFormat::Auto => Destination::Stderr(Style::Json),
     }
 }
@@ -116,12 +117,10 @@ fn human() -> Style {
 
 /// Whether stderr is the stream that systemd connected to the journal, as `$JOURNAL_STREAM` names it by
 /// device and inode. The variable is inherited: a child whose stderr goes elsewhere has it, too.
-fn is_journal(stream: Option<&str>) -> bool {
+fn is_stderr(stream: Option<&str>) -> bool {
     let named = stream.and_then(|stream| stream.split_once(':'));
     let Some((device, inode)) = named else { return false };
-    fstat(stderr()).is_ok_and(|stat| {
-        device.parse() == Ok(stat.st_dev) && inode.parse() == Ok(stat.st_ino) && journal().is_ok()
-    })
+    fstat(stderr()).is_ok_and(|stat| device.parse() == Ok(stat.st_dev) && inode.parse() == Ok(stat.st_ino))
 }
 
 fn journal() -> Result<tracing_journald::Layer, Failure> {
@@ -148,17 +147,35 @@ mod tests {
     #[test]
     fn the_journal_is_known_by_its_device_and_inode() {
         let stat = fstat(stderr()).unwrap();
-        assert!(!is_journal(None));
-        assert!(!is_journal(Some("nonsense")));
-        assert!(!is_journal(Some(&format!("{}:{}", stat.st_dev, stat.st_ino + 1))));
+        assert!(is_stderr(Some(&format!("{}:{}", stat.st_dev, stat.st_ino))));
+        assert!(!is_stderr(Some(&format!("{}:{}", stat.st_dev, stat.st_ino + 1))), "it was led elsewhere");
+        assert!(!is_stderr(Some("nonsense")));
+        assert!(!is_stderr(None));
+    }
+
+    /// `people`, `JSON` or `journal`, on a terminal, in a pipe, and where stderr is the journal.
+    fn by_surroundings(format: LogFormat, is_daemon: bool) -> String {
+        let surroundings = [(true, false), (false, false), (false, true)];
+        let name = |(is_terminal, is_journal)| match destination(format, is_daemon, is_terminal, is_journal) {
+            Destination::Stderr(Style::Human { .. }) => "people",
+            Destination::Stderr(Style::Json) => "JSON",
+            Destination::Journal => "journal",
+        };
+        surroundings.map(name).join(" ")
+    }
+
+    #[test]
+    fn the_daemon_follows_its_surroundings_and_a_command_stays_readable() {
+        assert_eq!(by_surroundings(LogFormat::Auto, true), "people JSON journal");
+        assert_eq!(by_surroundings(LogFormat::Auto, false), "people people people");
     }
 
     #[test]
     fn what_is_asked_for_is_taken() {
-        assert_eq!(destination(LogFormat::Json, false), Destination::Stderr(Style::Json));
-        assert_eq!(destination(LogFormat::Journald, false), Destination::Journal);
-        assert!(matches!(destination(LogFormat::Human, true), Destination::Stderr(Style::Human { .. })));
-        let watched = destination(LogFormat::Auto, false);
-        assert!(matches!(watched, Destination::Stderr(Style::Human { .. })), "a command stays readable");
+        for is_daemon in [true, false] {
+            assert_eq!(by_surroundings(LogFormat::Json, is_daemon), "JSON JSON JSON");
+            assert_eq!(by_surroundings(LogFormat::Human, is_daemon), "people people people");
+            assert_eq!(by_surroundings(LogFormat::Journald, is_daemon), "journal journal journal");
+        }
     }
 }

@@ -19,8 +19,16 @@ const FETCH_TRIES_MAX: u32 = 8;
 impl Conductor {
     pub(super) fn take_in(&mut self, input: Input, now: Now) -> Result<(), ConductorError> {
         match input {
-            Input::Posted(key, attempt, answer) => self.posted(key, attempt, answer, now),
-            Input::Read(key, attempt, answer) => self.read(key, attempt, answer, now),
+            Input::Posted(key, attempt, answer) => {
+                let fault = if let PostAnswer::Again { fault, .. } = &answer { Some(fault) } else { None };
+                self.hear(fault, now);
+                self.posted(key, attempt, answer, now)
+            }
+            Input::Read(key, attempt, answer) => {
+                let fault = if let ReadAnswer::Again { fault, .. } = &answer { Some(fault) } else { None };
+                self.hear(fault, now);
+                self.read(key, attempt, answer, now)
+            }
             Input::Fetched(key, attempt, outcome) => self.fetched(key, attempt, outcome, now),
             Input::Rows { batch, from, rows } => {
                 self.rows(batch, from, rows);
@@ -54,10 +62,6 @@ impl Conductor {
         now: Now,
     ) -> Result<(), ConductorError> {
         let Some(faults) = self.effect_ended(key) else { return Ok(()) };
-        match &answer {
-            PostAnswer::Again { fault, .. } => self.outage.missed(fault, now.tick),
-            _ => self.outage.answered(now.tick),
-        }
         let need = self.jobs.get(&key).and_then(|open| open.spec.order.hold()).unwrap_or_default();
         let wait = match &answer {
             PostAnswer::Again { fault, wait, .. } => {
@@ -100,10 +104,6 @@ impl Conductor {
         now: Now,
     ) -> Result<(), ConductorError> {
         let Some(faults) = self.effect_ended(key) else { return Ok(()) };
-        match &answer {
-            ReadAnswer::Again { fault, .. } => self.outage.missed(fault, now.tick),
-            _ => self.outage.answered(now.tick),
-        }
         let wait = match answer {
             ReadAnswer::Task(reading) => {
                 self.reset_faults(key);
@@ -160,15 +160,16 @@ impl Conductor {
         fault: FetchFault,
         now: Now,
     ) -> Result<(), ConductorError> {
-        let Some(open) = self.jobs.get_mut(&key) else { return Ok(()) };
+        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
         let faults = open.fetch_faults;
         open.fetch_faults = faults.saturating_add(1);
+        drop(open);
         let (fault, lasting, stale) = match fault {
             FetchFault::Stale(fault) => (fault, false, true),
             FetchFault::Passing(fault) => (fault, false, false),
             FetchFault::Lasting(fault) => (fault, true, false),
         };
-        if let Some(desk) = self.desks.get(&key.batch) {
+        if let Some((desk, open)) = self.desks.get(&key.batch).zip(self.jobs.get(&key)) {
             let who = Who::new(&desk.record.name, &open.spec, attempt, open.record.job.state.task());
             journal::download_failed(who, &fault);
         }
@@ -187,7 +188,7 @@ impl Conductor {
 
     /// Takes from a task's record what it says about the model's pace and about crowding.
     fn learn(&mut self, key: JobKey, reading: &TaskReading, now: Now) {
-        let Some(open) = self.jobs.get_mut(&key) else { return };
+        let Some(mut open) = self.jobs.get_mut(&key) else { return };
         let since = *open.task_since.get_or_insert(now.tick);
         let took = now.tick.since(since);
         let running = matches!(open.record.job.state, State::Running { .. });
@@ -211,7 +212,7 @@ impl Conductor {
 
     /// Forgets a job's links, so that its task is read again for fresh ones.
     pub(super) fn read_before_fetching(&mut self, key: JobKey) {
-        if let Some(open) = self.jobs.get_mut(&key)
+        if let Some(mut open) = self.jobs.get_mut(&key)
             && let State::Fetching { urls, .. } = &mut open.record.job.state
         {
             urls.clear();

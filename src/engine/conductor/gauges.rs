@@ -145,3 +145,97 @@ fn less(all: OfKind, some: OfKind) -> OfKind {
     };
     OfKind { rows: all.rows.saturating_sub(some.rows), ended }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{JobKey, Seq, TaskId};
+    use crate::domain::job::Job;
+    use crate::domain::time::{Tick, Timestamp};
+    use crate::engine::conductor::tests::{settings, spec};
+    use crate::store::{BatchRecord, JobRecord, Pause, Segment};
+
+    const NOW: Now = Now { wall: Timestamp(60_000), tick: Tick(0) };
+
+    /// Two videos and three images, one byte a row; the first image has ended well.
+    fn batch() -> BatchRecord {
+        let mut batch = BatchRecord::new(BatchNo(1), "b".parse().unwrap(), Timestamp(10_000));
+        for kind in [Kind::Video, Kind::Video, Kind::Image, Kind::Image, Kind::Image] {
+            batch.count_accepted(kind);
+            batch.rows += 1;
+        }
+        let (task, files) = (TaskId("t".into()), Vec::new());
+        batch.count_ended(Kind::Image, &State::Succeeded { task, files });
+        batch.segments.push(Segment { priority: 0, cursor: 3, end: 5 });
+        batch.waiting_since = Some(Timestamp(20_000));
+        batch
+    }
+
+    fn take(conductor: &mut Conductor, seq: u32, kind: Kind, state: State) {
+        let (key, spec) = (JobKey { batch: BatchNo(1), seq: Seq(seq) }, spec(seq, kind));
+        let record = JobRecord { key, id: spec.id, row_at: 0, job: Job { state, ..Job::queued() } };
+        conductor.take_job(record, spec, NOW);
+    }
+
+    fn shown(overview: &Overview) -> String {
+        let kind = |kind: Option<Kind>| kind.map_or("?", Kind::name);
+        let each = overview.jobs.iter().map(|((state, of), n)| format!("{n} {state} {}", kind(*of)));
+        each.collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn every_job_is_counted_once_wherever_it_lies() {
+        let mut conductor = Conductor::new(settings(), Totals::default());
+        conductor.take_batch(batch());
+        take(&mut conductor, 0, Kind::Video, State::Running { task: TaskId("t".into()) });
+        take(&mut conductor, 1, Kind::Video, State::Queued);
+        let overview = conductor.gauges(NOW);
+        assert_eq!(shown(&overview), "1 queued video, 2 queued image, 1 running video, 1 succeeded image");
+        assert_eq!(overview.queue_age, Millis(40_000), "since its queue was last empty");
+    }
+
+    #[test]
+    fn batches_from_before_kinds_were_counted_are_counted_too() {
+        let mut conductor = Conductor::new(settings(), Totals::default());
+        conductor.take_batch(BatchRecord { kinds: BTreeMap::new(), ..batch() });
+        take(&mut conductor, 0, Kind::Video, State::Queued);
+        assert_eq!(shown(&conductor.gauges(NOW)), "3 queued ?, 1 queued video, 1 succeeded ?");
+    }
+
+    #[test]
+    fn another_manifest_leaves_what_has_ended_counted() {
+        let mut conductor = Conductor::new(settings(), Totals::default());
+        conductor.take_batch(batch());
+        let mut more = BatchRecord { ended: Ended::default(), ..batch() };
+        more.kinds.values_mut().for_each(|of_kind| of_kind.ended = Ended::default());
+        more.count_accepted(Kind::Music);
+        more.rows += 1;
+        conductor.take_batch(more);
+        assert_eq!(
+            shown(&conductor.gauges(NOW)),
+            "2 queued video, 2 queued image, 1 queued music, 1 succeeded image"
+        );
+    }
+
+    #[test]
+    fn room_and_reasons_are_those_in_force() {
+        let mut settings = settings();
+        settings.limits.total = Some(Credits(100));
+        settings.limits.per_day = Some(Credits(10));
+        let total =
+            Totals { held: Credits(5), spent: Credits(40), refunded: Credits(8), ..Totals::default() };
+        let mut conductor = Conductor::new(settings, total);
+        conductor.know_day(NOW.wall.utc_day(), Totals { spent: Credits(12), ..Totals::default() });
+        conductor.take_batch(BatchRecord { paused: Some(Pause::Owner), ..batch() });
+        let overview = conductor.gauges(NOW);
+        assert_eq!(
+            (overview.room_total, overview.room_day, overview.room_keep),
+            (Some(Credits(55)), Some(Credits(0)), None)
+        );
+        assert_eq!(
+            (overview.charged, overview.refunded, overview.held),
+            (Credits(48), Credits(8), Credits(5))
+        );
+        assert_eq!(overview.parked, BTreeMap::from([(Parked::Paused, 1)]));
+    }
+}

@@ -9,16 +9,9 @@ use crate::domain::ids::{Attempt, BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::IllegalEvent;
 use crate::domain::task::Fault;
-use crate::domain::time::{Millis, Tick};
+use crate::domain::time::Millis;
 use crate::engine::conductor::Desk;
 use crate::store::BatchRecord;
-
-/// Answers that may be missed in a row before that is called an outage, however fast they come...
-const OUTAGE_MISSED: u32 = 16;
-/// ...or fewer of them, once they have been missed for so long.
-const OUTAGE_SPAN: Millis = Millis::from_secs(10);
-/// One that is missed now and then is no outage, however far apart.
-const OUTAGE_MISSED_LEAST: u32 = 3;
 
 /// Whom a line is about.
 #[derive(Clone, Copy)]
@@ -170,66 +163,12 @@ impl Desk {
     }
 }
 
-/// Whether the service answers at all.
-#[derive(Debug, Default)]
-pub(super) struct Outage {
-    missed: u32,
-    since: Tick,
-    said: bool,
+/// The service has not answered for a while.
+pub(super) fn outage(faults: u32, fault: &Fault) {
+    tracing::warn!(faults, %fault, "outage: the service does not answer");
 }
 
-impl Outage {
-    /// No usable answer came.
-    pub(super) fn missed(&mut self, fault: &Fault, now: Tick) {
-        if fault.code == "http_429" || fault.code == "rate_limited" {
-            // That is an answer.
-            return;
-        }
-        if self.missed == 0 {
-            self.since = now;
-        }
-        self.missed = self.missed.saturating_add(1);
-        let lasts = self.missed >= OUTAGE_MISSED_LEAST && now.since(self.since) >= OUTAGE_SPAN;
-        if !self.said && (lasts || self.missed >= OUTAGE_MISSED) {
-            self.said = true;
-            tracing::warn!(missed = self.missed, %fault, "outage: the service does not answer");
-        }
-    }
-
-    /// A usable answer came.
-    pub(super) fn answered(&mut self, now: Tick) {
-        if std::mem::take(&mut self.said) {
-            let seconds = now.since(self.since).0 / 1000;
-            tracing::warn!(missed = self.missed, seconds, "outage over: the service answers again");
-        }
-        self.missed = 0;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn misses(outage: &mut Outage, at: &[u64]) -> bool {
-        at.iter().for_each(|at| outage.missed(&Fault::new("timeout", ""), Tick(*at)));
-        outage.said
-    }
-
-    #[test]
-    fn many_misses_or_long_ones_are_an_outage() {
-        assert!(!misses(&mut Outage::default(), &[0, 1, 2, 3, 9_999]));
-        assert!(misses(&mut Outage::default(), &[0, 1, 10_000]));
-        assert!(!misses(&mut Outage::default(), &[0, 60_000]), "two are none");
-        assert!(misses(&mut Outage::default(), &[7; 16]));
-    }
-
-    #[test]
-    fn an_answer_ends_it_and_being_told_to_wait_is_an_answer() {
-        let mut outage = Outage::default();
-        misses(&mut outage, &[0, 1, 2]);
-        outage.answered(Tick(3));
-        assert!(!misses(&mut outage, &[10_000, 10_001]));
-        outage.missed(&Fault::new("http_429", ""), Tick(90_000));
-        assert!(!outage.said);
-    }
+/// It answers again.
+pub(super) fn outage_over(faults: u32, lasted: Millis) {
+    tracing::warn!(faults, seconds = lasted.0 / 1000, "outage over: the service answers again");
 }

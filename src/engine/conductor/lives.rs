@@ -6,7 +6,7 @@ use crate::domain::job::State;
 use crate::domain::lifecycle::{self, Event, Terms, Want};
 use crate::domain::time::{Millis, Now};
 use crate::engine::conductor::journal::{self, Who};
-use crate::engine::conductor::{Conductor, ConductorError, OpenJob};
+use crate::engine::conductor::{Conductor, ConductorError};
 use crate::store::{BatchRecord, Pause};
 
 impl Conductor {
@@ -19,7 +19,7 @@ impl Conductor {
         event: Event,
         now: Now,
     ) -> Result<(), ConductorError> {
-        let Some(open) = self.jobs.get_mut(&key) else { return Ok(()) };
+        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
         let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(()) };
         let attempts = desk.record.policy.attempts.unwrap_or(self.settings.attempts);
         let terms = Terms { attempts, keyed: open.spec.order.kind.is_keyed() };
@@ -32,14 +32,13 @@ impl Conductor {
                 return Ok(());
             }
         };
-        let (was_in_flight, was_queued) = (open.record.job.holds_slot(), is_queued(&open.record.job.state));
+        // A reading of a task that still runs says nothing new, and costs no commit.
+        if step.movements.is_empty() && step.job == open.record.job {
+            return Ok(());
+        }
         let before = std::mem::replace(&mut open.record.job, step.job);
         journal::moved(&desk.record.name, &open.spec, &before, &open.record.job);
-        let (in_flight, queued) = (open.record.job.holds_slot(), is_queued(&open.record.job.state));
-        let slots = self.slots.entry(open.spec.order.kind).or_default();
-        *slots = *slots + u32::from(in_flight) - u32::from(was_in_flight);
-        self.queued = self.queued + u32::from(queued) - u32::from(was_queued);
-        if !queued {
+        if !matches!(open.record.job.state, State::Queued) {
             self.candidates.remove(&key);
         }
         for movement in step.movements {
@@ -62,7 +61,9 @@ impl Conductor {
             journal::paused(&desk.record, "a charge, a model or options other than planned");
             self.pending.changed_batches.insert(key.batch);
         }
-        if open.record.job.state.is_final() {
+        let is_over = open.record.job.state.is_final();
+        drop(open);
+        if is_over {
             self.end(key);
         }
         Ok(())
@@ -89,47 +90,37 @@ impl Conductor {
 
     /// After an answer: when the job wants something next.
     pub(super) fn follow_up(&mut self, key: JobKey, wait: Option<Millis>, now: Now) {
-        let Some(mut open) = self.jobs.remove(&key) else { return };
-        let usual = match lifecycle::wants(&open.record.job.state) {
-            Want::Read => self.poll_wait(&open, now),
-            Want::Admission => self.settings.backoff.wait(
-                open.record.job.attempt.0.saturating_sub(2),
-                self.random.f64(),
-                None,
-            ),
+        let Some(job) = self.jobs.get(&key).map(|open| &open.record.job) else { return };
+        let usual = match lifecycle::wants(&job.state) {
+            Want::Read => self.poll_wait(key, now),
+            Want::Admission => {
+                let repeated = job.attempt.0.saturating_sub(2);
+                self.settings.backoff.wait(repeated, self.random.f64(), None)
+            }
             Want::Post | Want::Fetch | Want::Nothing => Millis(0),
         };
-        self.schedule(&mut open, now.tick.after(wait.unwrap_or(usual)));
-        self.watch_deadline(&mut open);
-        self.jobs.insert(key, open);
+        self.schedule(key, now.tick.after(wait.unwrap_or(usual)));
+        self.watch_deadline(key);
     }
 
     /// Marks a job's effect as over and returns its faults in a row so far; nothing for a job that
     /// is not open any more.
     pub(super) fn effect_ended(&mut self, key: JobKey) -> Option<u32> {
-        let open = self.jobs.get_mut(&key)?;
+        let mut open = self.jobs.get_mut(&key)?;
         open.busy = false;
         Some(open.faults)
     }
 
     pub(super) fn count_fault(&mut self, key: JobKey) {
-        if let Some(open) = self.jobs.get_mut(&key) {
+        if let Some(mut open) = self.jobs.get_mut(&key) {
             open.faults = open.faults.saturating_add(1);
         }
     }
 
     pub(super) fn reset_faults(&mut self, key: JobKey) {
-        if let Some(open) = self.jobs.get_mut(&key) {
+        if let Some(mut open) = self.jobs.get_mut(&key) {
             open.faults = 0;
         }
-    }
-
-    /// Counts a job that is taken up.
-    pub(super) fn count(&mut self, open: &OpenJob) {
-        if open.record.job.holds_slot() {
-            *self.slots.entry(open.spec.order.kind).or_default() += 1;
-        }
-        self.queued += u32::from(is_queued(&open.record.job.state));
     }
 }
 
@@ -144,8 +135,4 @@ fn count_rejections(batch: &mut BatchRecord, ended: &State, most: u32) {
         batch.paused = Some(Pause::Rejections);
         journal::paused(batch, "prompts were rejected one after the other");
     }
-}
-
-fn is_queued(state: &State) -> bool {
-    matches!(state, State::Queued)
 }

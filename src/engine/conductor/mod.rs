@@ -13,17 +13,21 @@ mod gate;
 mod gauges;
 mod journal;
 mod lives;
+mod outage;
 mod overview;
 mod queue;
+mod roster;
 #[cfg(test)]
 mod tests;
 mod timing;
 mod wishes;
 mod words;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+pub use self::outage::Outage;
+use self::outage::Silence;
 pub use self::overview::batch_overview;
 pub use self::wishes::{Found, Granted, Wish};
 pub use self::words::{
@@ -38,10 +42,9 @@ use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::manifest::row::Deadline;
 use crate::domain::pace::Pace;
-use crate::domain::request::Kind;
 use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
-use crate::engine::conductor::journal::Outage;
+use crate::engine::conductor::roster::{Mark, Roster};
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Change, JobRecord};
 
 /// Most jobs let out of the queue in one turn.
@@ -94,6 +97,8 @@ struct OpenJob {
     deadline: Option<Timestamp>,
     /// When its present task was first seen by this process.
     task_since: Option<Tick>,
+    /// What it was last counted as.
+    counted: Option<Mark>,
 }
 
 impl OpenJob {
@@ -107,6 +112,7 @@ impl OpenJob {
             fetch_faults: 0,
             deadline: None,
             task_since: None,
+            counted: None,
         }
     }
 }
@@ -126,11 +132,7 @@ struct Gate {
 pub struct Conductor {
     settings: Settings,
     desks: BTreeMap<BatchNo, Desk>,
-    jobs: HashMap<JobKey, OpenJob>,
-    /// Jobs in flight, by kind.
-    slots: BTreeMap<Kind, u32>,
-    /// Open jobs that are queued.
-    queued: u32,
+    jobs: Roster,
     /// Queued jobs whose wait is over, if they had one.
     candidates: BTreeSet<JobKey>,
     timers: BTreeSet<(Tick, JobKey)>,
@@ -145,6 +147,7 @@ pub struct Conductor {
     /// When a wait that the service asked for is over.
     crowded_until: Option<Tick>,
     pace: Pace,
+    silence: Silence,
     disk_is_low: bool,
     /// The balance less everything that was held when it was asked for or has been since.
     balance: Option<Credits>,
@@ -158,7 +161,6 @@ pub struct Conductor {
     /// Which batch was served last, so that equals take turns across turns.
     last_served: BatchNo,
     random: fastrand::Rng,
-    outage: Outage,
     pending: Pending,
 }
 
@@ -180,15 +182,14 @@ impl Conductor {
             throttle: Throttle::new(settings.limits.in_flight, settings.adaptive),
             crowded_until: None,
             pace: Pace::default(),
+            silence: Silence::default(),
             disk_is_low: false,
             balance: None,
             asking_balance: false,
             balance_due: settings.limits.keep.map(|_| Tick(0)),
             settings,
             desks: BTreeMap::new(),
-            jobs: HashMap::new(),
-            slots: BTreeMap::new(),
-            queued: 0,
+            jobs: Roster::default(),
             candidates: BTreeSet::new(),
             timers: BTreeSet::new(),
             deadlines: BTreeSet::new(),
@@ -201,7 +202,6 @@ impl Conductor {
             held_back: false,
             last_served: BatchNo(0),
             random,
-            outage: Outage::default(),
             pending: Pending::default(),
         }
     }
@@ -261,21 +261,19 @@ impl Conductor {
     /// Takes up a job that had begun before: a restart is not a special path.
     pub fn take_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
         let key = record.key;
-        let mut open = OpenJob::new(record, spec);
-        let want = lifecycle::wants(&open.record.job.state);
+        let want = lifecycle::wants(&record.job.state);
+        self.jobs.insert(key, OpenJob::new(record, spec));
         let wait = match want {
             // It may have been read just before the restart.
-            Want::Read => self.poll_wait(&open, now),
+            Want::Read => self.poll_wait(key, now),
             Want::Admission | Want::Post | Want::Fetch | Want::Nothing => Millis(0),
         };
         if want == Want::Admission {
             self.candidates.insert(key);
         } else {
-            self.schedule(&mut open, now.tick.after(wait));
+            self.schedule(key, now.tick.after(wait));
         }
-        self.watch_deadline(&mut open);
-        self.count(&open);
-        self.jobs.insert(key, open);
+        self.watch_deadline(key);
     }
 
     /// One turn: see the module's documentation.

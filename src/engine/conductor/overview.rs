@@ -1,19 +1,17 @@
 //! What can be seen from outside.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::domain::admission::Parked;
 use crate::domain::ids::BatchNo;
 use crate::domain::job::State;
-use crate::domain::lifecycle::{self, Want};
-use crate::engine::conductor::{BatchOverview, Conductor, Desk, OpenJob, Standstill};
-use crate::store::{BatchRecord, JobRecord};
+use crate::engine::conductor::roster::{Motion, STATES};
+use crate::engine::conductor::{BatchOverview, Conductor, Desk, Standstill};
+use crate::store::{BatchRecord, Ended, JobRecord};
 
 impl Conductor {
     /// Why nothing will move by itself any more; nothing while something will.
     pub fn standstill(&self) -> Option<Standstill> {
-        let busy = self.jobs.values().any(|open| open.busy);
-        if busy || self.asking_balance || self.desks.values().any(|desk| desk.loading) {
+        let tally = self.jobs.tally();
+        if tally.busy > 0 || self.asking_balance || self.desks.values().any(|desk| desk.loading) {
             return None;
         }
         if self.desks.values().all(|desk| desk.record.is_done()) {
@@ -22,17 +20,12 @@ impl Conductor {
         if self.stopping {
             return Some(Standstill::Stopped);
         }
-        let moving = |open: &OpenJob| match lifecycle::wants(&open.record.job.state) {
-            // One that waits for its next attempt.
-            Want::Admission | Want::Post if self.held_back => false,
-            Want::Admission => open.due.is_some() && self.gate.is_none(),
-            Want::Nothing => false,
-            // An overdue one is waited for until it was tried once since the start.
-            Want::Post => self.gate.is_none() && (!open.record.job.overdue || open.faults == 0),
-            Want::Read => !self.key_is_refused() && (!open.record.job.overdue || open.task_since.is_none()),
-            Want::Fetch => !self.disk_is_low,
-        };
-        if self.jobs.values().any(moving) {
+        let sends = !self.held_back && self.gate.is_none();
+        let moves = |motion| tally.moving(motion) > 0;
+        if sends && (moves(Motion::NextAttempt) || moves(Motion::Post))
+            || !self.key_is_refused() && moves(Motion::Read)
+            || !self.disk_is_low && moves(Motion::Fetch)
+        {
             return None;
         }
         if self.held_back {
@@ -45,13 +38,7 @@ impl Conductor {
             return Some(Standstill::Parked(gate.parked));
         }
         let waits = |desk: &Desk| !desk.window.is_empty() || desk.segment().is_some();
-        let queued: BTreeSet<BatchNo> = self
-            .jobs
-            .values()
-            .filter(|open| matches!(open.record.job.state, State::Queued))
-            .map(|open| open.record.key.batch)
-            .collect();
-        let with_queue = self.desks.iter().filter(|(no, desk)| waits(desk) || queued.contains(no));
+        let with_queue = self.desks.iter().filter(|(no, desk)| waits(desk) || tally.has_queued(**no));
         let parked = with_queue.map(|(_, desk)| desk.parked);
         // A batch whose queue is not parked waits for something that will come.
         let parked: Vec<Parked> = parked.collect::<Option<_>>()?;
@@ -60,13 +47,10 @@ impl Conductor {
 
     /// Every batch in numbers, oldest first.
     pub fn overview(&self) -> Vec<BatchOverview> {
-        let mut open: BTreeMap<BatchNo, Vec<&'static str>> = BTreeMap::new();
-        for job in self.jobs.values() {
-            open.entry(job.record.key.batch).or_default().push(job.record.job.state.name());
-        }
         let gate = self.gate.map(|gate| gate.parked);
+        let tally = self.jobs.tally();
         let overview = |(no, desk): (&BatchNo, &Desk)| {
-            let overview = batch_overview(&desk.record, open.remove(no).unwrap_or_default().into_iter());
+            let overview = overview_of(&desk.record, &tally.states_of(*no));
             BatchOverview { parked: gate.or(desk.parked).or(overview.parked), ..overview }
         };
         self.desks.iter().map(overview).collect()
@@ -87,6 +71,11 @@ impl Conductor {
         self.jobs.values().map(|open| &open.record)
     }
 
+    /// How many jobs may be in flight, as configured.
+    pub fn configured_limit(&self) -> u32 {
+        self.settings.limits.in_flight
+    }
+
     /// How many jobs may be in flight, as learned so far.
     pub fn present_limit(&self) -> u32 {
         self.throttle.present()
@@ -95,29 +84,26 @@ impl Conductor {
 
 /// A batch in numbers, from its record and the states of its open jobs.
 pub fn batch_overview(record: &BatchRecord, states: impl Iterator<Item = &'static str>) -> BatchOverview {
-    let mut open: BTreeMap<&'static str, u32> = BTreeMap::new();
-    states.for_each(|state| *open.entry(state).or_default() += 1);
-    let begun: u32 = open.values().sum();
+    let mut open = [0; STATES];
+    for state in states {
+        if let Some(place) = State::NAMES.iter().position(|name| *name == state) {
+            open[place] += 1;
+        }
+    }
+    overview_of(record, &open)
+}
+
+fn overview_of(record: &BatchRecord, open: &[u32; STATES]) -> BatchOverview {
+    let begun: u32 = open.iter().sum();
     let parked = record.paused.map(|_| Parked::Paused);
     let not_begun = record.rows.saturating_sub(begun + record.ended.all());
-    *open.entry("queued").or_default() += not_begun;
-    let ended = record.ended;
-    let states = [
-        ("queued", open.get("queued").copied().unwrap_or_default()),
-        ("submitting", open.get("submitting").copied().unwrap_or_default()),
-        ("running", open.get("running").copied().unwrap_or_default()),
-        ("fetching", open.get("fetching").copied().unwrap_or_default()),
-        ("succeeded", ended.succeeded),
-        ("failed", ended.failed),
-        ("canceled", ended.canceled),
-        ("expired", ended.expired),
-        ("in_doubt", ended.in_doubt),
-    ];
-    let states = states.into_iter().filter(|(_, n)| *n > 0).collect();
+    let Ended { succeeded, failed, canceled, expired, in_doubt } = record.ended;
+    let not_open = [not_begun, 0, 0, 0, succeeded, failed, canceled, expired, in_doubt];
+    let states = State::NAMES.into_iter().zip(open.iter().zip(not_open).map(|(open, other)| open + other));
     BatchOverview {
         name: record.name.clone(),
         rows: record.rows,
-        states,
+        states: states.filter(|(_, n)| *n > 0).collect(),
         planned: record.planned,
         totals: record.totals,
         parked,

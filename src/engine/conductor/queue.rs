@@ -1,11 +1,10 @@
 //! Out of the queue: candidates for admission, and rows for the windows.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::domain::admission::{self, Board, Candidate, Parked, Waiting};
-use crate::domain::ids::{BatchNo, JobKey, Seq};
-use crate::domain::job::Job;
+use crate::domain::admission::{self, Board, Candidate, InFlight, Limits, Parked, Waiting};
+use crate::domain::ids::{JobKey, Seq};
+use crate::domain::job::{Job, Order};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::manifest::row::Deadline;
 use crate::domain::time::Now;
@@ -16,6 +15,8 @@ use crate::store::{JobRecord, Segment};
 const WINDOW_ROWS: usize = 64;
 /// Jobs of a batch that were passed over because they fit no budget, or wait for another attempt.
 const PASSED_OVER_MAX: usize = 256;
+/// Jobs of a batch that are looked at for those: others wait for a kind or a model without a free slot.
+const LOOKED_AT_MAX: usize = 1_024;
 
 impl Conductor {
     pub(super) fn admit(&mut self, now: Now) -> Result<(), ConductorError> {
@@ -30,10 +31,12 @@ impl Conductor {
             return Ok(());
         }
         self.crowded_until = self.throttle.wait_until().filter(|until| now.tick < *until);
-        // Outputs that pile up because the disk or the result host is slow hold back new work.
-        let open = self.jobs.len().saturating_sub(self.queued as usize);
+        // Outputs that pile up because the disk or the result host is slow hold back new work. What is
+        // overdue does not: its slot is free.
+        let tally = self.jobs.tally();
+        let open = (tally.in_flight.all + tally.fetching()) as usize;
         let backlog = self.settings.limits.in_flight as usize * 2 + self.settings.downloads;
-        if open >= backlog {
+        if open >= backlog || tally.in_flight.all >= self.throttle.slots(now.tick) {
             return Ok(());
         }
         let board = self.board(now);
@@ -53,39 +56,63 @@ impl Conductor {
         for candidate in decision.admitted {
             self.last_served = candidate.key.batch;
             self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.hold));
-            self.send(candidate, now)?;
+            self.send(&candidate, now)?;
         }
         Ok(())
     }
 
     fn board(&self, now: Now) -> Board {
-        let mut passed_over: BTreeMap<BatchNo, Vec<&OpenJob>> = BTreeMap::new();
-        for open in self.candidates.iter().filter_map(|key| self.jobs.get(key)) {
-            passed_over.entry(open.record.key.batch).or_default().push(open);
-        }
+        let mut limits = self.settings.limits.clone();
+        limits.in_flight = self.throttle.slots(now.tick);
+        let counted = &self.jobs.tally().in_flight;
+        let limited = limits.in_flight_per_model.keys();
+        let by_model = limited.filter_map(|model| Some((model.clone(), *counted.by_model.get(model)?)));
+        let in_flight =
+            InFlight { all: counted.all, by_kind: counted.by_kind.clone(), by_model: by_model.collect() };
         // Batches after the one served last come first, then the others.
         let later = self.desks.range((Bound::Excluded(self.last_served), Bound::Unbounded));
         let waiting = later
             .chain(self.desks.range(..=self.last_served))
             .filter(|(_, desk)| desk.record.paused.is_none())
-            .filter_map(|(no, desk)| waiting(desk, &passed_over.remove(no).unwrap_or_default()));
+            .filter_map(|(_, desk)| self.waiting(desk, &limits, &in_flight));
         let waiting = waiting.collect();
-        let mut limits = self.settings.limits.clone();
-        limits.in_flight = self.throttle.slots(now.tick);
         let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
-        Board {
-            limits,
-            in_flight: self.slots.clone(),
-            total: self.total,
-            day,
-            balance: self.balance,
-            waiting,
-        }
+        Board { limits, in_flight, total: self.total, day, balance: self.balance, waiting }
+    }
+
+    /// A batch as admission sees it: jobs that were passed over before, then rows that have not begun.
+    fn waiting(&self, desk: &Desk, limits: &Limits, in_flight: &InFlight) -> Option<Waiting> {
+        let batch = desk.record.no;
+        let range = JobKey { batch, seq: Seq(0) }..=JobKey { batch, seq: Seq(u32::MAX) };
+        let from_window = self.candidates.range(range.clone()).nth(PASSED_OVER_MAX - 1).is_none();
+        let has_room = |order: &Order| in_flight.has_room(limits, order.kind, order.model.as_deref());
+        let passed_over = self.candidates.range(range).take(LOOKED_AT_MAX);
+        let passed_over: Vec<&OpenJob> = passed_over
+            .filter_map(|key| self.jobs.get(key))
+            .filter(|open| has_room(&open.spec.order))
+            .take(PASSED_OVER_MAX)
+            .collect();
+        let begun = passed_over.iter().map(|open| (open.record.key, &open.spec));
+        let is_skipped = |seq: &Seq| desk.record.skipped.contains(seq);
+        let rows = desk.window.iter().filter(|row| from_window && !is_skipped(&row.spec.seq));
+        let rows = rows.map(|row| (JobKey { batch, seq: row.spec.seq }, &row.spec));
+        let candidates: Vec<Candidate> = begun
+            .chain(rows)
+            .filter_map(|(key, spec)| {
+                let model = limits.counted_model(spec.order.model.as_deref()).map(str::to_owned);
+                Some(Candidate { key, kind: spec.order.kind, model, hold: spec.order.hold()? })
+            })
+            .collect();
+        let first =
+            passed_over.first().map(|open| &open.spec).or_else(|| desk.window.front().map(|row| &row.spec));
+        let priority = first?.order.priority;
+        let (budget, totals) = (desk.record.budget(), desk.record.totals);
+        Some(Waiting { batch, priority, budget, totals, candidates })
     }
 
     /// Takes a candidate out of the queue and sets its hold aside; its POST leaves once that is
     /// durable.
-    pub(super) fn send(&mut self, candidate: Candidate, now: Now) -> Result<(), ConductorError> {
+    pub(super) fn send(&mut self, candidate: &Candidate, now: Now) -> Result<(), ConductorError> {
         let key = candidate.key;
         if !self.jobs.contains_key(&key) {
             self.begin_rows_up_to(key);
@@ -99,10 +126,7 @@ impl Conductor {
         if let Some(desk) = self.desks.get_mut(&key.batch) {
             desk.say_unparked();
         }
-        if let Some(mut open) = self.jobs.remove(&key) {
-            self.watch_deadline(&mut open);
-            self.jobs.insert(key, open);
-        }
+        self.watch_deadline(key);
         self.begin(key, Want::Post, now.tick);
         Ok(())
     }
@@ -127,7 +151,6 @@ impl Conductor {
             }
             let record = JobRecord { key: row_key, id: row.spec.id, row_at: row.at, job: Job::queued() };
             let open = OpenJob::new(record, row.spec);
-            self.queued += 1;
             self.candidates.insert(row_key);
             self.jobs.insert(row_key, open);
             self.pending.changed_jobs.insert(row_key);
@@ -169,22 +192,4 @@ impl Conductor {
             }
         }
     }
-}
-
-/// A batch as admission sees it: jobs that were passed over before, then rows that have not begun.
-fn waiting(desk: &Desk, passed_over: &[&OpenJob]) -> Option<Waiting> {
-    let from_window = passed_over.len() < PASSED_OVER_MAX;
-    let begun = passed_over.iter().map(|open| (open.record.key, &open.spec));
-    let is_skipped = |seq: &Seq| desk.record.skipped.contains(seq);
-    let rows = desk.window.iter().filter(|row| from_window && !is_skipped(&row.spec.seq));
-    let rows = rows.map(|row| (JobKey { batch: desk.record.no, seq: row.spec.seq }, &row.spec));
-    let candidates: Vec<Candidate> = begun
-        .chain(rows)
-        .filter_map(|(key, spec)| Some(Candidate { key, kind: spec.order.kind, hold: spec.order.hold()? }))
-        .collect();
-    let first =
-        passed_over.first().map(|open| &open.spec).or_else(|| desk.window.front().map(|row| &row.spec));
-    let priority = first?.order.priority;
-    let (batch, budget, totals) = (desk.record.no, desk.record.budget(), desk.record.totals);
-    Some(Waiting { batch, priority, budget, totals, candidates })
 }

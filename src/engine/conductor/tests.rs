@@ -1,11 +1,15 @@
 //! Turns as transcripts: a scripted service and a scripted clock around the conductor.
 
+mod polls;
+mod waits;
+
 use serde_json::Map;
 
 use super::*;
 use crate::domain::admission::Limits;
 use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::{Order, OutputFile, State};
+use crate::domain::request::Kind;
 use crate::domain::retry::Backoff;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::store::Segment;
@@ -20,13 +24,16 @@ struct Stage {
     durable: BTreeMap<JobKey, JobRecord>,
     batch: BatchRecord,
     ended: Vec<String>,
+    /// Turns that had something to make durable.
+    commits: u32,
 }
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings {
         limits: Limits {
             in_flight: 16,
             in_flight_per_kind: BTreeMap::new(),
+            in_flight_per_model: BTreeMap::new(),
             total: None,
             per_day: None,
             keep: None,
@@ -46,7 +53,7 @@ fn settings() -> Settings {
     }
 }
 
-fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
+pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
     let order = Order {
         line: u64::from(seq) + 2,
         kind,
@@ -94,7 +101,7 @@ impl Stage {
         let mut conductor = Conductor::new(settings, Totals::default());
         conductor.take_batch(batch.clone());
         let now = Now { wall: Timestamp(1_000_000), tick: Tick(0) };
-        Stage { conductor, now, specs, durable: BTreeMap::new(), batch, ended: Vec::new() }
+        Stage { conductor, now, specs, durable: BTreeMap::new(), batch, ended: Vec::new(), commits: 0 }
     }
 
     fn of(rows: u32) -> Stage {
@@ -112,6 +119,7 @@ impl Stage {
         loop {
             let turn = self.conductor.turn(std::mem::take(&mut inputs), self.now).unwrap();
             self.commit(&turn.changes);
+            assert!(self.conductor.jobs.counts_right(), "what is counted is what is there");
             self.ended.extend(
                 turn.ended.iter().map(|(spec, job)| format!("{} {}", spec.label, job.job.state.name())),
             );
@@ -148,6 +156,7 @@ impl Stage {
     }
 
     fn commit(&mut self, changes: &[Change]) {
+        self.commits += u32::from(!changes.is_empty());
         for change in changes {
             match change {
                 Change::Open(record) => drop(self.durable.insert(record.key, record.clone())),

@@ -7,7 +7,7 @@ use crate::domain::lifecycle::{self, Event, Want};
 use crate::domain::manifest::row::Deadline;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
-use crate::engine::conductor::{Conductor, ConductorError, Desk, Effect, FetchOrder, OpenJob};
+use crate::engine::conductor::{Conductor, ConductorError, Desk, Effect, FetchOrder};
 
 /// How long something waits at the shut gate before it looks again.
 const GATE_RECHECK: Millis = Millis(1_000);
@@ -17,9 +17,10 @@ impl Conductor {
     pub(super) fn pass_deadlines(&mut self, now: Now) -> Result<(), ConductorError> {
         while let Some(&(at, key)) = self.deadlines.first().filter(|(at, _)| *at <= now.wall) {
             self.deadlines.remove(&(at, key));
-            let Some(open) = self.jobs.get_mut(&key) else { continue };
+            let Some(mut open) = self.jobs.get_mut(&key) else { continue };
             open.deadline = None;
             let (attempt, overdue) = (open.record.job.attempt, open.record.job.overdue);
+            drop(open);
             let event = if overdue {
                 let fault = Fault::new("deadline", "its task never ended within the late window");
                 Event::WatchOver(fault)
@@ -27,26 +28,28 @@ impl Conductor {
                 Event::Overdue
             };
             self.apply(key, attempt, event, now)?;
-            if let Some(mut open) = self.jobs.remove(&key) {
-                self.watch_deadline(&mut open);
-                self.jobs.insert(key, open);
-            }
+            self.watch_deadline(key);
         }
         Ok(())
     }
 
     /// Sets the alarm for a job's deadline, or for the end of its watch.
-    pub(super) fn watch_deadline(&mut self, open: &mut OpenJob) {
+    pub(super) fn watch_deadline(&mut self, key: JobKey) {
+        let Some(open) = self.jobs.get(&key) else { return };
         let job = &open.record.job;
         let in_flight = matches!(job.state, State::Submitting { .. } | State::Running { .. });
         let wanted = if in_flight { self.deadline_of(&open.spec, job) } else { None };
-        if wanted != open.deadline {
-            if let Some(at) = open.deadline {
-                self.deadlines.remove(&(at, open.record.key));
-            }
-            if let Some(at) = wanted {
-                self.deadlines.insert((at, open.record.key));
-            }
+        let present = open.deadline;
+        if wanted == present {
+            return;
+        }
+        if let Some(at) = present {
+            self.deadlines.remove(&(at, key));
+        }
+        if let Some(at) = wanted {
+            self.deadlines.insert((at, key));
+        }
+        if let Some(mut open) = self.jobs.get_mut(&key) {
             open.deadline = wanted;
         }
     }
@@ -74,19 +77,22 @@ impl Conductor {
         }
         while let Some(&(at, key)) = self.timers.first().filter(|(at, _)| *at <= now.tick) {
             self.timers.remove(&(at, key));
-            let Some(open) = self.jobs.get_mut(&key) else { continue };
+            let Some(mut open) = self.jobs.get_mut(&key) else { continue };
             open.due = None;
             if open.busy {
                 continue;
             }
-            match lifecycle::wants(&open.record.job.state) {
+            let is_keyed = open.spec.order.kind.is_keyed();
+            let want = lifecycle::wants(&open.record.job.state);
+            drop(open);
+            match want {
                 Want::Admission => {
                     self.candidates.insert(key);
                 }
                 Want::Nothing => {}
                 Want::Fetch => self.fetch_queue.push_back(key),
                 Want::Post if self.held_back => {}
-                Want::Post if !open.spec.order.kind.is_keyed() => self.lose_track(key, now)?,
+                Want::Post if !is_keyed => self.lose_track(key, now)?,
                 Want::Post if self.gate.is_some() => self.postpone(key, now),
                 Want::Read if self.key_is_refused() => self.postpone(key, now),
                 want @ (Want::Post | Want::Read) => self.begin(key, want, at),
@@ -112,10 +118,7 @@ impl Conductor {
 
     /// Nothing that may charge leaves while the gate is shut, and nothing at all under a refused key.
     pub(super) fn postpone(&mut self, key: JobKey, now: Now) {
-        if let Some(mut open) = self.jobs.remove(&key) {
-            self.schedule(&mut open, now.tick.after(GATE_RECHECK));
-            self.jobs.insert(key, open);
-        }
+        self.schedule(key, now.tick.after(GATE_RECHECK));
     }
 
     pub(super) fn key_is_refused(&self) -> bool {
@@ -124,7 +127,7 @@ impl Conductor {
 
     /// Begins an effect that was due at `due`.
     pub(super) fn begin(&mut self, key: JobKey, want: Want, due: Tick) {
-        let Some(open) = self.jobs.get_mut(&key) else { return };
+        let Some(mut open) = self.jobs.get_mut(&key) else { return };
         let attempt = open.record.job.attempt;
         let effect = match (want, &open.record.job.state) {
             (Want::Post, State::Submitting { .. }) => Effect::Post { key, attempt, spec: open.spec.clone() },
@@ -150,16 +153,18 @@ impl Conductor {
         self.pending.turn.effects.push(effect);
     }
 
-    pub(super) fn schedule(&mut self, open: &mut OpenJob, at: Tick) {
-        if let Some(due) = open.due {
-            self.timers.remove(&(due, open.record.key));
+    /// Sets a job's alarm, in place of the one it had.
+    pub(super) fn schedule(&mut self, key: JobKey, at: Tick) {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return };
+        if let Some(due) = open.due.replace(at) {
+            self.timers.remove(&(due, key));
         }
-        open.due = Some(at);
-        self.timers.insert((at, open.record.key));
+        self.timers.insert((at, key));
     }
 
     /// The wait before a job's task is read (again).
-    pub(super) fn poll_wait(&mut self, open: &OpenJob, now: Now) -> Millis {
+    pub(super) fn poll_wait(&mut self, key: JobKey, now: Now) -> Millis {
+        let Some(open) = self.jobs.get(&key) else { return self.settings.poll_max };
         // After a restart even an overdue task is looked at once, soon.
         if open.record.job.overdue && open.task_since.is_some() {
             return self.settings.late_poll;

@@ -180,9 +180,7 @@ impl Conductor {
 
     fn open_queued(&mut self, record: JobRecord, spec: Arc<JobSpec>) {
         let key = record.key;
-        let open = OpenJob::new(record, spec);
-        self.count(&open);
-        self.jobs.insert(key, open);
+        self.jobs.insert(key, OpenJob::new(record, spec));
         self.candidates.insert(key);
         self.pending.changed_jobs.insert(key);
         self.pending.changed_batches.insert(key.batch);
@@ -240,13 +238,8 @@ impl Conductor {
             self.balance_due = Some(crate::domain::time::Tick(0));
         }
         self.settings = settings;
-        let keys: Vec<_> = self.jobs.keys().copied().collect();
-        for key in keys {
-            if let Some(mut open) = self.jobs.remove(&key) {
-                self.watch_deadline(&mut open);
-                self.jobs.insert(key, open);
-            }
-        }
+        let keys: Vec<_> = self.jobs.values().map(|open| open.record.key).collect();
+        keys.into_iter().for_each(|key| self.watch_deadline(key));
     }
 }
 

@@ -52,7 +52,7 @@ impl Bell {
         self.rang.notify_one();
     }
 
-    fn notes(&self) -> MutexGuard<'_, Notes> {
+    pub(super) fn notes(&self) -> MutexGuard<'_, Notes> {
         // Notes are hints: what a panicking holder left is as good as any.
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::domain::time::{Millis, Tick};
 use crate::intake::inbox::ReadyManifest;
 use crate::intake::inbox::names::is_left_alone;
-use crate::intake::inbox::ready::{Look, Sighting, Sign};
+use crate::intake::inbox::ready::{FOUND_SETTLE, Look, Sighting, Sign, found_settle};
 
 /// Files of one inbox that are kept in mind at once. What lies there beyond that is found by a later
 /// scan, when some of these have been filed away.
@@ -33,6 +33,8 @@ pub(super) struct Desk {
     /// The file that was written first comes first.
     ready: BTreeSet<((i64, i64), Name)>,
     scans: u64,
+    /// How long what a scan found has to stay unchanged.
+    found_settle: Millis,
     /// What keeps the folder from being read, as it was last reported.
     trouble: Option<String>,
     is_full: bool,
@@ -67,6 +69,7 @@ impl Desk {
             due: BTreeSet::new(),
             ready: BTreeSet::new(),
             scans: 0,
+            found_settle: FOUND_SETTLE,
             trouble: None,
             is_full: false,
             reports: Vec::new(),
@@ -138,6 +141,10 @@ impl Desk {
             }
             other => other?,
         };
+        // At every scan: the folder may have been mounted meanwhile.
+        if let Ok(stat) = rustix::fs::statfs(&self.folder) {
+            self.found_settle = found_settle(stat.f_type);
+        }
         let (mut is_full, mut trouble) = (false, None);
         for entry in entries {
             let entry = entry?;
@@ -214,11 +221,11 @@ impl Desk {
             let sighting = Sighting::first(look, sign, now);
             let known = Known { sighting, stand: Stand::Out, scan: self.scans, told: None };
             self.files.insert(Arc::clone(name), known);
-            self.place(name, Stand::Waiting(sighting.ready_at()));
+            self.place(name, Stand::Waiting(sighting.ready_at(self.found_settle)));
             return Ok(());
         };
         let is_changed = known.sighting.again(look, sign, now);
-        let ready_at = known.sighting.ready_at();
+        let ready_at = known.sighting.ready_at(self.found_settle);
         match known.stand {
             Stand::Ready(_) | Stand::Out if !is_changed => {}
             Stand::Blocked if !is_changed => self.examine(name, now),
@@ -239,16 +246,22 @@ impl Desk {
         };
         let Some(known) = self.files.get_mut(name) else { return };
         known.sighting.again(look, Sign::Found, now);
-        let ready_at = known.sighting.ready_at();
+        let ready_at = known.sighting.ready_at(self.found_settle);
         if ready_at > now {
             return self.place(name, Stand::Waiting(ready_at));
         }
-        match obstacle(&path, &look) {
-            None => {
+        match inspect(&path, &look) {
+            Inspection::Fine => {
                 known.told = None;
                 self.place(name, Stand::Ready(look.identity.modified()));
             }
-            Some(why) => self.block(name, why),
+            // What was looked at before was out of date: opening asks the server of a network file system.
+            Inspection::Changed(look) => {
+                known.sighting = Sighting::first(look, Sign::Found, now);
+                let ready_at = known.sighting.ready_at(self.found_settle);
+                self.place(name, Stand::Waiting(ready_at));
+            }
+            Inspection::Obstacle(why) => self.block(name, why),
         }
     }
 
@@ -309,10 +322,18 @@ fn look_at(path: &Path) -> io::Result<Option<Look>> {
     }
 }
 
-/// Why a complete file cannot be used; nothing when it can.
-fn obstacle(path: &Path, look: &Look) -> Option<String> {
+/// What opening a complete file shows.
+enum Inspection {
+    Fine,
+    /// It is not what it looked like.
+    Changed(Look),
+    /// It cannot be used, and what to do.
+    Obstacle(String),
+}
+
+fn inspect(path: &Path, look: &Look) -> Inspection {
     if look.links > 1 {
-        return Some(format!(
+        return Inspection::Obstacle(format!(
             "has {} names (hard links): it may be changed under another one, or be somebody else's; it stays \
              where it is until this is its only name: drop a copy of it instead",
             look.links
@@ -320,13 +341,16 @@ fn obstacle(path: &Path, look: &Look) -> Option<String> {
     }
     // Not followed, and not waited for: the name may have become something else this moment.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(file) => drop(file),
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map(File::from);
+    match opened.map_err(io::Error::from).and_then(|file| file.metadata()) {
+        Ok(meta) if meta.is_file() && Look::of(&meta) != *look => Inspection::Changed(Look::of(&meta)),
+        Ok(_) => Inspection::Fine,
         // Gone, or a link by now: the look before it is handed out finds that.
-        Err(Errno::NOENT | Errno::LOOP) => {}
-        Err(error) => return Some(unreadable(&error.into())),
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::LOOP)) => {
+            Inspection::Fine
+        }
+        Err(error) => Inspection::Obstacle(unreadable(&error)),
     }
-    None
 }
 
 fn unreadable(error: &io::Error) -> String {

@@ -10,22 +10,21 @@
 //! manifest in the inbox or filed, and a receipt that was already written is found by the hash in it.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::time::Timestamp;
 use crate::intake::inbox::ReadyManifest;
+use crate::intake::inbox::drawer::{Drawer, Occupant, draft_of, hash};
 use crate::intake::inbox::names::RECEIPT_ENDING;
 use crate::intake::receipt::Receipt;
 use crate::intake::source::Identity;
-use crate::output::landing::hash_file;
 
+/// Longest receipt that is read again, in bytes: a thousand problems and notes stay far below.
+const RECEIPT_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Longest name of a filed manifest, in bytes: its receipt's is longer, and 255 is what file systems take.
 const NAME_MAX_BYTES: usize = 200;
 
@@ -119,48 +118,59 @@ pub fn file_away(
     let accepted = receipt.is_taken_in();
     let folder = if accepted { &folders.accepted } else { &folders.rejected };
     let path = &manifest.path;
-    let changed = || FilingError::Changed { path: path.clone() };
-    let io = |source| FilingError::Io { path: path.clone(), folder: folder.clone(), source };
-    let is_same = || is_still(path, &manifest.look.identity);
     // A receipt without a reading is about the name alone: of a batch that cannot be called that.
-    if receipt.read.is_some_and(|read| read != manifest.look.identity) || !is_same().map_err(io)? {
-        return Err(changed());
+    let is_read = receipt.read.is_none_or(|read| read == manifest.look.identity);
+    let filed = if is_read { file_into(folder, folders, manifest, receipt, now) } else { Ok(None) };
+    match filed {
+        Ok(Some(filed)) => Ok(filed),
+        Ok(None) => Err(FilingError::Changed { path: path.clone() }),
+        Err(source) => Err(FilingError::Io { path: path.clone(), folder: folder.clone(), source }),
     }
-    let sha256 = hash_file(path).map_err(io)?;
-    if !is_same().map_err(io)? {
-        return Err(changed());
-    }
-    make_folder(folder).map_err(io)?;
-    let written = |place: &Place| {
-        let filed_as = place.manifest.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let (filed_at, bytes) = (now.to_string(), manifest.look.identity.bytes());
-        write_receipt(
-            &place.receipt,
-            &Written { filed_as, accepted, filed_at, bytes, sha256: &sha256, receipt },
-        )
-    };
+}
+
+/// The same, into one of the folders. Nothing: the manifest is another one.
+fn file_into(
+    folder: &Path,
+    folders: &Folders,
+    manifest: &ReadyManifest,
+    receipt: &Receipt,
+    now: Timestamp,
+) -> io::Result<Option<Filed>> {
+    let inbox = Drawer::open(&folders.inbox, true)?;
+    // In an inbox, those who drop manifests can lay links; beside it, its owner does.
+    let drawer = Drawer::open(folder, folder.parent() != Some(&folders.inbox))?;
+    let (name, identity) = (manifest.path.file_name().unwrap_or_default(), &manifest.look.identity);
+    let Some(sha256) = hash_of(&inbox, name, identity)? else { return Ok(None) };
     let place = loop {
-        let name = path.file_name().unwrap_or_default();
-        let place = find_place(folder, name, manifest.look.identity.bytes(), &sha256).map_err(io)?;
-        // One that came between the look and the writing: the next look finds it.
-        if place.has_receipt || written(&place).map_err(io)? {
+        let place = find_place(&drawer, name, identity.bytes(), &sha256)?;
+        let written = Written {
+            filed_as: place.manifest.to_string_lossy().into_owned(),
+            accepted: receipt.is_taken_in(),
+            filed_at: now.to_string(),
+            bytes: identity.bytes(),
+            sha256: &sha256,
+            receipt,
+        };
+        // False: one that came between the look and the writing. The next look finds it.
+        if place.has_receipt || write_receipt(&drawer, &place.receipt, &written)? {
             break place;
         }
     };
-    if place.has_manifest {
-        fs::remove_file(path).map_err(io)?;
-    } else if !relocate(path, &place.manifest, &manifest.look.identity).map_err(io)? {
-        return Err(changed());
-    }
-    sync_folder(folder).and_then(|()| sync_folder(&folders.inbox)).map_err(io)?;
-    Ok(Filed { manifest: place.manifest, receipt: place.receipt })
+    let is_moved = match place.has_manifest {
+        true => discard(&inbox, name, &drawer, identity)?,
+        false => relocate(&inbox, name, &drawer, &place.manifest, identity)?,
+    };
+    drawer.sync()?;
+    inbox.sync()?;
+    let filed = || Filed { manifest: folder.join(&place.manifest), receipt: folder.join(&place.receipt) };
+    Ok(is_moved.then(filed))
 }
 
 /// Two names that belong together.
 #[derive(Debug)]
 struct Place {
-    manifest: PathBuf,
-    receipt: PathBuf,
+    manifest: OsString,
+    receipt: OsString,
     /// The very same manifest lies there.
     has_manifest: bool,
     /// The receipt of the very same manifest lies there, and no manifest: filing broke off.
@@ -168,25 +178,28 @@ struct Place {
 }
 
 /// The first names that a manifest and its receipt can have.
-fn find_place(folder: &Path, name: &OsStr, bytes: u64, sha256: &str) -> io::Result<Place> {
+fn find_place(drawer: &Drawer, name: &OsStr, bytes: u64, sha256: &str) -> io::Result<Place> {
     let mut same = None;
     let mut number = 1u32;
     loop {
-        let manifest = folder.join(numbered(name, number));
-        let mut receipt = manifest.clone().into_os_string();
+        let manifest = numbered(name, number);
+        let mut receipt = manifest.clone();
         receipt.push(RECEIPT_ENDING);
-        let receipt = PathBuf::from(receipt);
-        match (length(&manifest)?, length(&receipt)?) {
-            (None, None) => {
+        match (drawer.occupant(&manifest)?, drawer.occupant(&receipt)?) {
+            (Occupant::Nobody, Occupant::Nobody) => {
                 let has_manifest = same.is_some();
                 let manifest = same.unwrap_or(manifest);
                 return Ok(Place { manifest, receipt, has_manifest, has_receipt: false });
             }
-            (None, Some(_)) if same.is_none() && claims(&receipt, sha256) => {
+            (Occupant::Nobody, Occupant::File(_)) if same.is_none() && claims(drawer, &receipt, sha256)? => {
                 return Ok(Place { manifest, receipt, has_manifest: false, has_receipt: true });
             }
-            (Some(Some(found)), _) if same.is_none() && found == bytes && hash_file(&manifest)? == sha256 => {
-                same = Some(manifest);
+            (Occupant::File(found), _) if same.is_none() && found == bytes => {
+                if let Some(mut file) = drawer.read(&manifest)?
+                    && hash(&mut file)? == sha256
+                {
+                    same = Some(manifest);
+                }
             }
             _ => {}
         }
@@ -215,116 +228,101 @@ fn numbered(name: &OsStr, number: u32) -> OsString {
     OsString::from_vec([stem, number.as_bytes(), &ending].concat())
 }
 
-/// Nothing where there is nothing; no length where it is no file.
-fn length(path: &Path) -> io::Result<Option<Option<u64>>> {
-    match fs::symlink_metadata(path) {
-        Ok(meta) => Ok(Some(meta.is_file().then_some(meta.len()))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+/// The hash of a manifest, if it is what was read.
+fn hash_of(inbox: &Drawer, name: &OsStr, identity: &Identity) -> io::Result<Option<String>> {
+    let Some(mut file) = inbox.read(name)? else { return Ok(None) };
+    let sha256 = hash(&mut file)?;
+    let is_same = Identity::of(&file.metadata()?) == *identity;
+    Ok(is_same.then_some(sha256))
 }
 
-fn claims(receipt: &Path, sha256: &str) -> bool {
-    let claim = fs::read(receipt).ok().and_then(|bytes| serde_json::from_slice::<Claim>(&bytes).ok());
-    claim.is_some_and(|claim| claim.sha256 == sha256)
-}
-
-fn is_still(path: &Path, identity: &Identity) -> io::Result<bool> {
-    match fs::symlink_metadata(path) {
-        Ok(meta) => Ok(meta.is_file() && Identity::of(&meta) == *identity),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
+fn claims(drawer: &Drawer, receipt: &OsStr, sha256: &str) -> io::Result<bool> {
+    let Some(file) = drawer.read(receipt)? else { return Ok(false) };
+    let mut text = Vec::new();
+    file.take(RECEIPT_MAX_BYTES).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice::<Claim>(&text).is_ok_and(|claim| claim.sha256 == sha256))
 }
 
 /// Writes a receipt that is whole whenever it is there. Returns false where the name is taken.
-fn write_receipt(path: &Path, written: &Written<'_>) -> io::Result<bool> {
-    let draft = draft_of(path);
-    let mut file = File::create(&draft)?;
+fn write_receipt(drawer: &Drawer, name: &OsStr, written: &Written<'_>) -> io::Result<bool> {
+    let draft = draft_of(name);
+    let mut file = drawer.begin(&draft)?;
     serde_json::to_writer_pretty(&file, written)?;
     file.write_all(b"\n")?;
     file.sync_data()?;
-    if !rename_to_free(&draft, path)? {
-        fs::remove_file(&draft)?;
-        return Ok(false);
+    let is_named = drawer.take(drawer, &draft, name)?;
+    if !is_named {
+        drawer.remove(&draft)?;
     }
-    if let Some(folder) = path.parent() {
-        sync_folder(folder)?;
-    }
-    Ok(true)
-}
-
-/// A name that nothing takes for a manifest or a receipt, in the same folder. A crash may leave it
-/// behind; the next filing of the same name writes over it.
-fn draft_of(path: &Path) -> PathBuf {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".part");
-    path.with_file_name(name)
+    drawer.sync()?;
+    Ok(is_named)
 }
 
 /// Moves a manifest, whose name `to` was free a moment ago. Returns false where it turns out to be
 /// another file than `identity`: it is where it was then.
-fn relocate(from: &Path, to: &Path, identity: &Identity) -> io::Result<bool> {
-    match rename_to_free(from, to) {
-        Ok(true) if is_still(to, identity)? => Ok(true),
+fn relocate(
+    inbox: &Drawer,
+    name: &OsStr,
+    drawer: &Drawer,
+    to: &OsStr,
+    identity: &Identity,
+) -> io::Result<bool> {
+    match drawer.take(inbox, name, to) {
+        Ok(true) if drawer.holds(to, identity)? => Ok(true),
         // Somebody put another file in its place meanwhile, which nobody has read.
-        Ok(true) => match rename_to_free(to, from)? {
-            true => Ok(false),
-            false => Err(io::ErrorKind::AlreadyExists.into()),
-        },
-        Ok(false) => Err(io::ErrorKind::AlreadyExists.into()),
-        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => copy_over(from, to, identity),
+        Ok(true) if inbox.take(drawer, to, name)? => Ok(false),
+        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+            copy_over(inbox, name, drawer, to, identity)
+        }
         Err(error) => Err(error),
     }
 }
 
 /// The same to another device.
-fn copy_over(from: &Path, to: &Path, identity: &Identity) -> io::Result<bool> {
+fn copy_over(
+    inbox: &Drawer,
+    name: &OsStr,
+    drawer: &Drawer,
+    to: &OsStr,
+    identity: &Identity,
+) -> io::Result<bool> {
+    let Some(mut file) = inbox.read(name)? else { return Ok(false) };
     let draft = draft_of(to);
-    fs::copy(from, &draft)?;
-    File::open(&draft)?.sync_all()?;
-    if !is_still(from, identity)? {
-        fs::remove_file(&draft)?;
+    let mut copy = drawer.begin(&draft)?;
+    io::copy(&mut file, &mut copy)?;
+    copy.sync_all()?;
+    if Identity::of(&file.metadata()?) != *identity {
+        drawer.remove(&draft)?;
         return Ok(false);
     }
-    if !rename_to_free(&draft, to)? {
-        fs::remove_file(&draft)?;
+    if !drawer.take(drawer, &draft, to)? {
+        drawer.remove(&draft)?;
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    if let Some(folder) = to.parent() {
-        sync_folder(folder)?;
+    drawer.sync()?;
+    // The copy is what was read. What may lie in the inbox instead by now stays there, and is read next.
+    if inbox.holds(name, identity)? {
+        inbox.remove(name)?;
     }
-    fs::remove_file(from)?;
     Ok(true)
 }
 
-/// Renames, and overwrites nothing. Returns false where the name is taken.
-fn rename_to_free(from: &Path, to: &Path) -> io::Result<bool> {
-    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(true),
-        Err(Errno::EXIST) => Ok(false),
-        // A file system without the flag: these folders have one writer.
-        Err(Errno::INVAL | Errno::NOSYS) if length(to)?.is_none() => fs::rename(from, to).map(|()| true),
-        Err(Errno::INVAL | Errno::NOSYS) => Ok(false),
-        Err(error) => Err(error.into()),
+/// Removes a manifest that is kept already. Returns false where it is another file by now.
+fn discard(inbox: &Drawer, name: &OsStr, drawer: &Drawer, identity: &Identity) -> io::Result<bool> {
+    // Moved first, and looked at there: nothing can take its place between the look and the removal.
+    let draft = draft_of(&numbered(name, 1));
+    drawer.remove(&draft)?;
+    match relocate(inbox, name, drawer, &draft, identity)? {
+        true => drawer.remove(&draft).map(|()| true),
+        false => Ok(false),
     }
-}
-
-fn make_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    fs::create_dir_all(folder)?;
-    folder.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync_folder)
-}
-
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use serde_json::Value;
@@ -357,6 +355,11 @@ mod tests {
             (receipt.read, receipt.refused, receipt.file_refused) = (Some(look.identity), false, false);
             (receipt.rows, receipt.new, receipt.invalid) = (3, 2, 1);
             (ReadyManifest { path, look }, receipt)
+        }
+
+        fn drawers(&self) -> (Drawer, Drawer) {
+            let open = |path| Drawer::open(path, false).unwrap();
+            (open(&self.folders.inbox), open(&self.folders.accepted))
         }
 
         fn file(&self, name: &str, text: &str) -> Filed {
@@ -484,15 +487,20 @@ mod tests {
         let (manifest, _) = cabinet.drop_in("m.csv", "one");
         let error = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
         assert!(error.to_string().ends_with("m.csv changed after it was read; it is read again"), "{error}");
-        assert!(!cabinet.folders.accepted.exists());
+        assert!(!cabinet.folders.accepted.exists() || names(&cabinet.folders.accepted).is_empty());
 
         // Replaced in the moment of the rename: it is put back.
         let (manifest, _) = cabinet.drop_in("m.csv", "one");
-        fs::create_dir(&cabinet.folders.accepted).unwrap();
         fs::write(&manifest.path, "another").unwrap();
-        let to = cabinet.folders.accepted.join("m.csv");
-        assert!(!relocate(&manifest.path, &to, &manifest.look.identity).unwrap());
-        assert!(manifest.path.exists() && !to.exists());
+        let (inbox, accepted) = cabinet.drawers();
+        let (name, identity) = (OsStr::new("m.csv"), &manifest.look.identity);
+        assert!(!relocate(&inbox, name, &accepted, name, identity).unwrap());
+        assert!(!discard(&inbox, name, &accepted, identity).unwrap());
+        assert_eq!(fs::read_to_string(&manifest.path).unwrap(), "another");
+        assert!(names(&cabinet.folders.accepted).is_empty());
+        // Gone altogether.
+        fs::remove_file(&manifest.path).unwrap();
+        assert!(!relocate(&inbox, name, &accepted, name, identity).unwrap());
     }
 
     #[test]
@@ -507,10 +515,49 @@ mod tests {
 
         let (manifest, _) = cabinet.drop_in("n.csv", "one");
         fs::write(&manifest.path, "another").unwrap();
-        let to = cabinet.folders.accepted.join("n.csv");
-        assert!(!copy_over(&manifest.path, &to, &manifest.look.identity).unwrap());
+        let (inbox, accepted) = cabinet.drawers();
+        let name = OsStr::new("n.csv");
+        assert!(!copy_over(&inbox, name, &accepted, name, &manifest.look.identity).unwrap());
         assert!(manifest.path.exists());
         assert_eq!(names(&cabinet.folders.accepted), ["m.csv", "m.csv.receipt.json"]);
+    }
+
+    #[test]
+    fn links_that_a_dropper_laid_lead_nowhere() {
+        let mut cabinet = cabinet();
+        let elsewhere = tempfile::tempdir().unwrap();
+        // The folder itself, where those who drop manifests could have put it.
+        cabinet.folders = Folders::of_inbox(&cabinet.folders.inbox.join("client"));
+        fs::create_dir(&cabinet.folders.inbox).unwrap();
+        symlink(elsewhere.path(), &cabinet.folders.accepted).unwrap();
+        let (manifest, receipt) = cabinet.drop_in("m.csv", "text");
+        let error = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
+        assert!(
+            error.to_string().ends_with("found a symbolic link, and only a folder is accepted here"),
+            "{error}"
+        );
+        assert!(names(elsewhere.path()).is_empty() && manifest.path.exists());
+
+        // The names of drafts in it.
+        fs::remove_file(&cabinet.folders.accepted).unwrap();
+        fs::create_dir(&cabinet.folders.accepted).unwrap();
+        let victim = elsewhere.path().join("victim");
+        fs::write(&victim, "untouched").unwrap();
+        for draft in [".m.csv.receipt.json.part", ".m.csv.part"] {
+            symlink(&victim, cabinet.folders.accepted.join(draft)).unwrap();
+        }
+        cabinet.file("m.csv", "text");
+        cabinet.file("m.csv", "text");
+        assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
+    }
+
+    #[test]
+    fn an_owner_may_lead_accepted_elsewhere() {
+        let cabinet = cabinet();
+        let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
+        symlink(elsewhere.path(), &cabinet.folders.accepted).unwrap();
+        cabinet.file("m.csv", "text");
+        assert_eq!(names(elsewhere.path()), ["m.csv", "m.csv.receipt.json"]);
     }
 
     #[test]

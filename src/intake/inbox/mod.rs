@@ -11,6 +11,7 @@
 
 mod bell;
 mod desk;
+mod drawer;
 pub mod filing;
 mod names;
 mod ready;
@@ -28,7 +29,7 @@ use crate::clock::Clock;
 use crate::domain::time::{Millis, Tick};
 use crate::intake::inbox::bell::{Bell, FolderWatch};
 use crate::intake::inbox::desk::Desk;
-pub use crate::intake::inbox::ready::{CLOSED_SETTLE, FOUND_SETTLE, Look};
+pub use crate::intake::inbox::ready::{CLOSED_SETTLE, FOUND_SETTLE, Look, NETWORK_SETTLE};
 use crate::intake::receipt::Receipt;
 
 /// How a folder is watched.

@@ -8,6 +8,7 @@
 //! | renamed in | none | the writer says so: this is the way that cannot go wrong |
 //! | closed after writing | half a second | `cp` and editors close once; a slow writer opens again to append |
 //! | found by a scan | two seconds | nothing is known of the writer |
+//! | the same, on a network file system | half a minute | other machines pass on what they write in bursts |
 //!
 //! A change without a sign begins the longest wait anew. Intake notices what changes after that, while
 //! it reads, and the manifest comes back here.
@@ -22,11 +23,38 @@ use crate::intake::source::Identity;
 pub const CLOSED_SETTLE: Millis = Millis(500);
 /// How long a file stays unchanged after a scan found it, before it counts.
 pub const FOUND_SETTLE: Millis = Millis::from_secs(2);
+/// The same on a network file system: the kernel of another machine keeps what is written to itself for
+/// up to this long, and half a row would be bought as if it were whole.
+pub const NETWORK_SETTLE: Millis = Millis::from_secs(30);
+
+/// Network file systems, as `statfs` names them: NFS, SMB (three generations), 9P, AFS, Coda, NCP, Ceph,
+/// Lustre, GFS2, OCFS2 and FUSE, which may be any.
+const NETWORK_TYPES: [i64; 13] = [
+    0x6969,
+    0x517B,
+    0xFF53_4D42,
+    0xFE53_4D42,
+    0x0102_1997,
+    0x5346_414F,
+    0x7375_7245,
+    0x564C,
+    0x00C3_6400,
+    0x0BD0_0BD0,
+    0x0116_1970,
+    0x7461_636F,
+    0x6573_5546,
+];
+
+/// How long a file that a scan found stays unchanged before it counts, on a file system of this type.
+pub(super) fn found_settle(file_system: i64) -> Millis {
+    if NETWORK_TYPES.contains(&file_system) { NETWORK_SETTLE } else { FOUND_SETTLE }
+}
 
 /// What shows that nobody touched a file between two looks at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    pub(super) identity: Identity,
+    /// Which file it is, how long, and when it was written.
+    pub identity: Identity,
     /// The last change of content, times, name or rights: this clock cannot be set back by a writer.
     changed: (i64, i64),
     /// How many names it has.
@@ -53,9 +81,9 @@ pub(super) enum Sign {
 }
 
 impl Sign {
-    fn settle(self) -> Millis {
+    fn settle(self, found: Millis) -> Millis {
         match self {
-            Sign::Found => FOUND_SETTLE,
+            Sign::Found => found,
             Sign::Closed => CLOSED_SETTLE,
             Sign::Renamed => Millis(0),
         }
@@ -90,9 +118,9 @@ impl Sighting {
         false
     }
 
-    /// When it counts, if nothing about it changes until then.
-    pub(super) fn ready_at(&self) -> Tick {
-        self.since.after(self.sign.settle())
+    /// When it counts, if nothing about it changes until then. `found` is the wait for what a scan found.
+    pub(super) fn ready_at(&self, found: Millis) -> Tick {
+        self.since.after(self.sign.settle(found))
     }
 }
 
@@ -130,7 +158,7 @@ mod tests {
                 }
                 None => self.sighting = Some(Sighting::first(look, sign, Tick(ms))),
             }
-            self.sighting.unwrap().ready_at().0
+            self.sighting.unwrap().ready_at(FOUND_SETTLE).0
         }
     }
 
@@ -144,6 +172,18 @@ mod tests {
         let mut bench = Bench::new();
         assert_eq!(bench.seen(Sign::Found, 100), 2_100);
         assert_eq!(bench.seen(Sign::Found, 900), 2_100);
+    }
+
+    #[test]
+    fn other_machines_are_given_more_time() {
+        let (nfs, cifs, ext4, tmpfs) = (0x6969, 0xFF53_4D42, 0xEF53, 0x0102_1994);
+        assert_eq!([nfs, cifs].map(found_settle), [NETWORK_SETTLE; 2]);
+        assert_eq!([ext4, tmpfs].map(found_settle), [FOUND_SETTLE; 2]);
+        let mut bench = Bench::new();
+        bench.seen(Sign::Found, 100);
+        assert_eq!(bench.sighting.unwrap().ready_at(NETWORK_SETTLE), Tick(30_100));
+        bench.seen(Sign::Renamed, 100);
+        assert_eq!(bench.sighting.unwrap().ready_at(NETWORK_SETTLE), Tick(100));
     }
 
     #[test]

@@ -1,0 +1,324 @@
+//! 100,000 tasks in flight: are they read on time, and what does that cost?
+//!
+//! `cargo bench --bench in_flight [-- TASKS]`. The conductor is the product's own; the service is simulated, and
+//! so is the clock: it runs on by what each turn really took of the processor, by what a commit takes
+//! (`COMMIT`, assumed), and to the next event when there is nothing to do. So a slow turn makes polls late here
+//! just as it would in earnest, and nothing waits.
+//!
+//! A poll is late by what passed between the answer before it and its own beginning, less `poll.max`. The first
+//! poll of a task is left out: it waits for what was learned of the model's pace.
+//!
+//! What is within reach. 100,000 tasks, each read every 5 to 10 seconds, are some 13,000 polls a second. The
+//! conductor decides them in a part of one core: that is what the turns below show, and it does not grow with
+//! what is open, only with what happens. But the engine has 64 exchanges open at once (`EXCHANGES_MAX` in
+//! `src/engine/mod.rs`), so a poll may take 64 / 13,000 s = 5 ms, the answer included. A service next door
+//! answers like that. Across the internet, at 50 ms, 64 exchanges are 1,280 polls a second: enough for some
+//! 10,000 tasks on time; with 100,000 each is read about every 80 seconds, none is forgotten, and nothing but
+//! time is lost. To read 100,000 on time at 50 ms takes some 700 exchanges, and `polls_per_second` must allow
+//! it. Sending the requests costs more of the processor than deciding them: a bare client reached some 15,000
+//! exchanges a second on two cores, so that 100,000 on two cores is the edge of what a machine like that can do
+//! at all, and 10,000 is comfortable.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use callsheet::domain::admission::Limits;
+use callsheet::domain::credits::Credits;
+use callsheet::domain::ids::{Attempt, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
+use callsheet::domain::job::{JobSpec, Order, OutputFile};
+use callsheet::domain::ledger::Totals;
+use callsheet::domain::request::Kind;
+use callsheet::domain::retry::Backoff;
+use callsheet::domain::task::{PostAnswer, ReadAnswer, TaskReading, TaskStatus};
+use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
+use callsheet::engine::conductor::{Conductor, Effect, Input, Settings, SpooledRow};
+use callsheet::store::{BatchRecord, Segment};
+use serde_json::{Map, json};
+
+/// Microseconds.
+type Micros = u64;
+
+/// What a commit is assumed to take.
+const COMMIT: Micros = 2_000;
+/// How long is measured, once everything is in flight.
+const MEASURED: Micros = 60_000_000;
+const POLL_MIN: Millis = Millis(5_000);
+const POLL_MAX: Millis = Millis(10_000);
+
+fn main() {
+    let tasks: u32 = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(100_000);
+    for (exchanges, answer_ms) in [(64, 4), (64, 50), (1_024, 50)] {
+        let mut world = World::new(tasks, exchanges, answer_ms * 1_000);
+        world.fill();
+        world.measure();
+        world.report(exchanges, answer_ms);
+    }
+}
+
+/// Something on its way back, by arrival.
+type Arrival = Reverse<(Micros, u64)>;
+
+struct World {
+    conductor: Conductor,
+    now: Micros,
+    wake: Option<Tick>,
+    tasks: u32,
+    free_exchanges: u32,
+    answer: Micros,
+    arrivals: BinaryHeap<Arrival>,
+    inputs: HashMap<u64, Input>,
+    next_input: u64,
+    waiting: VecDeque<JobKey>,
+    /// When a task ends, and when it was last heard of; nothing before it was read once.
+    lives: BTreeMap<JobKey, (Micros, Option<Micros>)>,
+    random: fastrand::Rng,
+    seen: Seen,
+}
+
+#[derive(Default)]
+struct Seen {
+    since: Micros,
+    turns: Vec<Micros>,
+    processor: Micros,
+    polls: u64,
+    /// From one answer to the next poll.
+    intervals: Vec<Micros>,
+}
+
+impl World {
+    fn new(tasks: u32, exchanges: u32, answer: Micros) -> World {
+        let mut conductor = Conductor::new(settings(tasks), Totals::default());
+        let rows = tasks * 4;
+        let mut batch = BatchRecord::new(BatchNo(1), "b".parse().unwrap(), Timestamp(0));
+        batch.rows = rows;
+        batch.planned = Credits(10 * u64::from(rows));
+        batch.segments.push(Segment { priority: 0, cursor: 0, end: u64::from(rows) });
+        conductor.take_batch(batch);
+        World {
+            conductor,
+            now: 0,
+            wake: None,
+            tasks,
+            free_exchanges: exchanges,
+            answer,
+            arrivals: BinaryHeap::new(),
+            inputs: HashMap::new(),
+            next_input: 0,
+            waiting: VecDeque::new(),
+            lives: BTreeMap::new(),
+            random: fastrand::Rng::with_seed(1),
+            seen: Seen::default(),
+        }
+    }
+
+    fn fill(&mut self) {
+        while self.lives.len() < self.tasks as usize {
+            self.turn();
+        }
+        // Until the polls of the beginning have spread out.
+        let settled = self.now + 30_000_000;
+        while self.now < settled {
+            self.turn();
+        }
+    }
+
+    fn measure(&mut self) {
+        self.seen = Seen { since: self.now, ..Seen::default() };
+        while self.now < self.seen.since + MEASURED {
+            self.turn();
+        }
+    }
+
+    /// What has arrived goes in, what comes out begins.
+    fn turn(&mut self) {
+        let mut inputs = Vec::new();
+        while inputs.len() < Conductor::INPUTS_MAX
+            && self.arrivals.peek().is_some_and(|Reverse((at, _))| *at <= self.now)
+        {
+            let Some(Reverse((at, number))) = self.arrivals.pop() else { break };
+            let input = self.inputs.remove(&number).unwrap();
+            if let Input::Read(key, ..) = &input {
+                self.free_exchanges += 1;
+                if let Some((_, heard)) = self.lives.get_mut(key) {
+                    *heard = Some(at);
+                }
+            }
+            inputs.push(input);
+        }
+        self.begin_polls();
+        let now =
+            Now { wall: Timestamp(i64::try_from(self.now / 1_000).unwrap()), tick: Tick(self.now / 1_000) };
+        let began = Instant::now();
+        let turn = self.conductor.turn(inputs, now).unwrap();
+        let standstill = self.conductor.standstill();
+        let took = Micros::try_from(began.elapsed().as_micros()).unwrap();
+        assert!(standstill.is_none() || !self.arrivals.is_empty(), "it stands still");
+        self.seen.turns.push(took);
+        self.seen.processor += took;
+        self.now += took + if turn.changes.is_empty() { 0 } else { COMMIT };
+        self.wake = turn.wake;
+        for effect in turn.effects {
+            self.begin(effect);
+        }
+        self.begin_polls();
+        self.pass();
+    }
+
+    /// To the next arrival, or to when the conductor wants to wake.
+    fn pass(&mut self) {
+        let arrival = self.arrivals.peek().map(|Reverse((at, _))| *at);
+        let wake = self.wake.map(|tick| tick.0 * 1_000);
+        if let Some(next) = [arrival, wake].into_iter().flatten().min() {
+            self.now = self.now.max(next);
+        }
+    }
+
+    fn arrive(&mut self, after: Micros, input: Input) {
+        self.next_input += 1;
+        self.inputs.insert(self.next_input, input);
+        self.arrivals.push(Reverse((self.now + after, self.next_input)));
+    }
+
+    fn begin(&mut self, effect: Effect) {
+        match effect {
+            Effect::Post { key, attempt, .. } => {
+                let ends = self.now + self.random.u64(120_000_000..600_000_000);
+                self.lives.insert(key, (ends, None));
+                self.arrive(self.answer, Input::Posted(key, attempt, PostAnswer::Task(reading("pending"))));
+            }
+            Effect::Read { key, .. } => self.waiting.push_back(key),
+            Effect::Fetch(order) => {
+                self.lives.remove(&order.key);
+                self.arrive(self.answer, Input::Fetched(order.key, order.attempt, Ok(vec![file()])));
+            }
+            Effect::LoadRows { batch, from, end, most } => {
+                let rows = (from..end).take(most).map(row).collect();
+                self.arrive(500, Input::Rows { batch, from, rows });
+            }
+            Effect::AskBalance => {}
+        }
+    }
+
+    fn begin_polls(&mut self) {
+        while self.free_exchanges > 0
+            && let Some(key) = self.waiting.pop_front()
+        {
+            self.free_exchanges -= 1;
+            let (ends, heard) = self.lives[&key];
+            self.seen.polls += 1;
+            self.seen.intervals.extend(heard.map(|heard| self.now - heard));
+            let status = if ends <= self.now { "success" } else { "processing" };
+            self.arrive(self.answer, Input::Read(key, Attempt(1), ReadAnswer::Task(reading(status))));
+        }
+    }
+
+    fn report(&mut self, exchanges: u32, answer_ms: Micros) {
+        let Seen { since, turns, processor, polls, intervals } = &mut self.seen;
+        let seconds = (self.now - *since) as f64 / 1e6;
+        let ms = |micros: Micros| micros as f64 / 1e3;
+        println!("{} tasks, {exchanges} exchanges of {answer_ms} ms at once:", self.tasks);
+        println!(
+            "  {:.0} polls/s; every {:.1} s (median); {:.0} % of a core to decide",
+            *polls as f64 / seconds,
+            ms(at(intervals, 0.5)) / 1e3,
+            *processor as f64 / 1e4 / seconds
+        );
+        let late = |interval: Micros| ms(interval.saturating_sub(POLL_MAX.0 * 1_000));
+        println!("  late: p99 {:.0} ms, worst {:.0} ms", late(at(intervals, 0.99)), late(at(intervals, 1.0)));
+        println!(
+            "  a turn: {} of them, median {:.2} ms, p99 {:.2} ms, worst {:.2} ms",
+            turns.len(),
+            ms(at(turns, 0.5)),
+            ms(at(turns, 0.99)),
+            ms(at(turns, 1.0))
+        );
+        let began = Instant::now();
+        let overview = self.conductor.overview();
+        println!(
+            "  an overview: {:.3} ms ({:?})",
+            ms(began.elapsed().as_micros() as u64),
+            overview[0].states
+        );
+    }
+}
+
+/// The value that this share of them does not pass.
+fn at(values: &mut [Micros], share: f64) -> Micros {
+    values.sort_unstable();
+    let last = values.len().saturating_sub(1);
+    values.get((last as f64 * share) as usize).copied().unwrap_or_default()
+}
+
+fn settings(tasks: u32) -> Settings {
+    Settings {
+        limits: Limits {
+            in_flight: tasks,
+            in_flight_per_kind: BTreeMap::new(),
+            in_flight_per_model: BTreeMap::from([("house-c1".to_owned(), tasks)]),
+            total: None,
+            per_day: None,
+            keep: None,
+        },
+        adaptive: true,
+        rejections: 5,
+        downloads: 64,
+        poll_min: POLL_MIN,
+        poll_max: POLL_MAX,
+        deadlines: BTreeMap::from([(Kind::Video, Millis::from_secs(1_800))]),
+        late_poll: Millis::from_secs(300),
+        late_window: Millis::from_secs(86_400),
+        attempts: 3,
+        backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
+        balance_interval: Millis::from_secs(60),
+        seed: 7,
+    }
+}
+
+fn row(at: u64) -> SpooledRow {
+    let seq = u32::try_from(at).unwrap();
+    let body = json!({"model": "house-c1", "prompt": format!("a boat {seq}"), "options": {"duration": "5s"}});
+    let order = Order {
+        line: at + 2,
+        kind: Kind::Video,
+        model: Some("house-c1".to_owned()),
+        body: body.as_object().cloned().unwrap(),
+        price: Some(Credits(10)),
+        formula: "2 a second x 5 s".to_owned(),
+        waivable: Credits::ZERO,
+        max_credits: None,
+        priority: 0,
+        deadline: None,
+        meta: Map::new(),
+    };
+    let id = JobId(u128::from(seq).to_be_bytes());
+    let spec = JobSpec {
+        seq: Seq(seq),
+        id,
+        fingerprint: Fingerprint(id.0),
+        variation: 1,
+        label: format!("boat-{seq}"),
+        order,
+    };
+    SpooledRow { at, end: at + 1, spec: Arc::new(spec) }
+}
+
+fn reading(status: &str) -> TaskReading {
+    TaskReading {
+        id: TaskId("6f1c2f9e-53b5-4a6d-9b64-0a4a5c0f7f7a".into()),
+        status: TaskStatus::from_wire(status),
+        model: Some("house-c1/text-to-video".into()),
+        options: None,
+        charged: Credits(10),
+        waived: Credits::ZERO,
+        urls: if status == "success" { vec!["http://r/1.mp4".into()] } else { vec![] },
+        fault: None,
+    }
+}
+
+fn file() -> OutputFile {
+    OutputFile { path: "a.mp4".into(), bytes: 1, sha256: String::new(), content_type: "video/mp4".into() }
+}

@@ -1,0 +1,63 @@
+//! Whether the service answers at all, so that whoever waits can be told.
+//!
+//! Nothing is decided by it: each request has its own backoff.
+
+use crate::domain::task::Fault;
+use crate::domain::time::{Now, Tick, Timestamp};
+use crate::engine::conductor::{Conductor, journal};
+
+/// Requests in a row without a usable answer that make an outage.
+const FAULTS_MIN: u32 = 3;
+
+/// No request has had a usable answer for a while: no connection, 5xx, or 429.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outage {
+    /// The last fault.
+    pub fault: Fault,
+    /// When the first of them came.
+    pub since: Timestamp,
+    /// When something is tried next, if anything is.
+    pub next_try: Option<Tick>,
+}
+
+/// Faults in a row, of whatever request.
+#[derive(Debug, Default)]
+pub(super) struct Silence {
+    faults: u32,
+    since: Now,
+    last: Option<Fault>,
+    /// It lasts: what went wrong for a moment is nobody's concern.
+    is_outage: bool,
+}
+
+impl Conductor {
+    /// A request came back with this fault, or with an answer that says something.
+    pub(super) fn hear(&mut self, fault: Option<&Fault>, now: Now) {
+        let Some(fault) = fault else {
+            let before = std::mem::take(&mut self.silence);
+            if before.is_outage {
+                journal::outage_over(before.faults, now.tick.since(before.since.tick));
+            }
+            return;
+        };
+        let silence = &mut self.silence;
+        if silence.faults == 0 {
+            silence.since = now;
+        }
+        silence.faults = silence.faults.saturating_add(1);
+        silence.last = Some(fault.clone());
+        let lasts = now.tick.since(silence.since.tick) >= self.settings.backoff.base;
+        if !silence.is_outage && silence.faults >= FAULTS_MIN && lasts {
+            silence.is_outage = true;
+            journal::outage(silence.faults, fault);
+        }
+    }
+
+    /// The outage that is being waited out; nothing while the service answers.
+    pub fn outage(&self) -> Option<Outage> {
+        let fault = self.silence.last.clone().filter(|_| self.silence.is_outage)?;
+        let timer = self.timers.first().map(|(at, _)| *at);
+        let next_try = [timer, self.crowded_until].into_iter().flatten().min();
+        Some(Outage { fault, since: self.silence.since.wall, next_try })
+    }
+}

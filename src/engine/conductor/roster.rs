@@ -1,0 +1,233 @@
+//! The open jobs, and what is counted about them.
+//!
+//! With 100,000 jobs in flight nothing may look at all of them at every turn. Whoever changes a job does it
+//! through [`OpenJobMut`], which counts it anew when it is let go, so that no change can be forgotten and a turn
+//! costs what it touches.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Deref, DerefMut};
+
+use crate::domain::admission::InFlight;
+use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::job::State;
+use crate::domain::lifecycle::{self, Want};
+use crate::engine::conductor::OpenJob;
+
+/// How many states there are.
+pub(super) const STATES: usize = State::NAMES.len();
+
+/// The open jobs by key.
+#[derive(Debug, Default)]
+pub(super) struct Roster {
+    jobs: HashMap<JobKey, OpenJob>,
+    tally: Tally,
+}
+
+/// What is counted.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Jobs that take up a slot.
+    pub(super) in_flight: InFlight,
+    /// Jobs with an effect under way.
+    pub(super) busy: u32,
+    motions: [u32; 5],
+    states: [u32; STATES],
+    by_batch: BTreeMap<BatchNo, [u32; STATES]>,
+}
+
+/// What a job will do by itself, if nothing stands in the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Motion {
+    /// Nothing: it waits for admission, or is overdue and was tried since the start.
+    Rest,
+    /// It waits out the time before its next attempt.
+    NextAttempt,
+    /// Its POST is sent (again).
+    Post,
+    /// Its task is read.
+    Read,
+    /// Its outputs are downloaded.
+    Fetch,
+}
+
+/// What a job is counted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    state: usize,
+    holds_slot: bool,
+    busy: bool,
+    motion: Motion,
+}
+
+impl Mark {
+    fn of(open: &OpenJob) -> Mark {
+        let job = &open.record.job;
+        let motion = match lifecycle::wants(&job.state) {
+            Want::Admission if open.due.is_some() => Motion::NextAttempt,
+            // An overdue one is waited for until it was tried once since the start.
+            Want::Post if !job.overdue || open.faults == 0 => Motion::Post,
+            Want::Read if !job.overdue || open.task_since.is_none() => Motion::Read,
+            Want::Fetch => Motion::Fetch,
+            Want::Admission | Want::Post | Want::Read | Want::Nothing => Motion::Rest,
+        };
+        Mark { state: place(&job.state), holds_slot: job.holds_slot(), busy: open.busy, motion }
+    }
+}
+
+/// A state's place in [`State::NAMES`].
+fn place(state: &State) -> usize {
+    match state {
+        State::Queued => 0,
+        State::Submitting { .. } => 1,
+        State::Running { .. } => 2,
+        State::Fetching { .. } => 3,
+        State::Succeeded { .. } => 4,
+        State::Failed { .. } => 5,
+        State::Canceled => 6,
+        State::Expired => 7,
+        State::InDoubt { .. } => 8,
+    }
+}
+
+impl Tally {
+    /// Jobs that would move like this.
+    pub(super) fn moving(&self, motion: Motion) -> u32 {
+        self.motions[motion as usize]
+    }
+
+    /// Open jobs of a batch, by state, in the order of [`State::NAMES`].
+    pub(super) fn states_of(&self, batch: BatchNo) -> [u32; STATES] {
+        self.by_batch.get(&batch).copied().unwrap_or_default()
+    }
+
+    /// Whether a batch has open jobs in its queue.
+    pub(super) fn has_queued(&self, batch: BatchNo) -> bool {
+        self.states_of(batch)[place(&State::Queued)] > 0
+    }
+
+    /// Jobs whose outputs are being downloaded, or wait for it.
+    pub(super) fn fetching(&self) -> u32 {
+        self.states[3]
+    }
+
+    fn count(&mut self, open: &OpenJob, mark: Mark) {
+        let add = |count: &mut u32| *count += 1;
+        self.change(open, mark, add);
+        if mark.holds_slot {
+            self.in_flight.add(open.spec.order.kind, open.spec.order.model.as_deref());
+        }
+    }
+
+    fn uncount(&mut self, open: &OpenJob, mark: Mark) {
+        let subtract = |count: &mut u32| *count = count.saturating_sub(1);
+        self.change(open, mark, subtract);
+        if mark.holds_slot {
+            self.in_flight.remove(open.spec.order.kind, open.spec.order.model.as_deref());
+        }
+    }
+
+    fn change(&mut self, open: &OpenJob, mark: Mark, by_one: impl Fn(&mut u32)) {
+        by_one(&mut self.motions[mark.motion as usize]);
+        by_one(&mut self.states[mark.state]);
+        by_one(&mut self.by_batch.entry(open.record.key.batch).or_default()[mark.state]);
+        if mark.busy {
+            by_one(&mut self.busy);
+        }
+    }
+
+    fn recount(&mut self, open: &mut OpenJob) {
+        let mark = Mark::of(open);
+        if open.counted == Some(mark) {
+            return;
+        }
+        if let Some(before) = open.counted.replace(mark) {
+            self.uncount(open, before);
+        }
+        self.count(open, mark);
+    }
+}
+
+impl Roster {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub(super) fn contains_key(&self, key: &JobKey) -> bool {
+        self.jobs.contains_key(key)
+    }
+
+    pub(super) fn get(&self, key: &JobKey) -> Option<&OpenJob> {
+        self.jobs.get(key)
+    }
+
+    /// A job to be changed; it is counted anew when it is let go.
+    pub(super) fn get_mut(&mut self, key: &JobKey) -> Option<OpenJobMut<'_>> {
+        let open = self.jobs.get_mut(key)?;
+        Some(OpenJobMut { open, tally: &mut self.tally })
+    }
+
+    pub(super) fn insert(&mut self, key: JobKey, mut open: OpenJob) {
+        self.remove(&key);
+        self.tally.recount(&mut open);
+        self.jobs.insert(key, open);
+    }
+
+    pub(super) fn remove(&mut self, key: &JobKey) -> Option<OpenJob> {
+        let mut open = self.jobs.remove(key)?;
+        if let Some(mark) = open.counted.take() {
+            self.tally.uncount(&open, mark);
+        }
+        Some(open)
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &OpenJob> {
+        self.jobs.values()
+    }
+
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Whether everything counted agrees with the jobs as they stand.
+    #[cfg(test)]
+    pub(super) fn counts_right(&self) -> bool {
+        let mut anew = Tally::default();
+        self.jobs.values().for_each(|open| anew.count(open, Mark::of(open)));
+        // What was counted once and is not there any more stays as a zero.
+        let kinds = crate::domain::request::Kind::ALL.iter();
+        let of_kind = |tally: &Tally, kind| tally.in_flight.by_kind.get(kind).copied().unwrap_or_default();
+        let models = self.tally.in_flight.by_model.iter();
+        (anew.in_flight.all, anew.busy, anew.motions, anew.states)
+            == (self.tally.in_flight.all, self.tally.busy, self.tally.motions, self.tally.states)
+            && kinds.clone().all(|kind| of_kind(&anew, kind) == of_kind(&self.tally, kind))
+            && models.clone().all(|(m, n)| anew.in_flight.by_model.get(m).copied().unwrap_or_default() == *n)
+            && self.tally.by_batch.keys().all(|no| anew.states_of(*no) == self.tally.states_of(*no))
+    }
+}
+
+/// An open job that is being changed.
+#[derive(Debug)]
+pub(super) struct OpenJobMut<'a> {
+    open: &'a mut OpenJob,
+    tally: &'a mut Tally,
+}
+
+impl Deref for OpenJobMut<'_> {
+    type Target = OpenJob;
+    fn deref(&self) -> &OpenJob {
+        self.open
+    }
+}
+
+impl DerefMut for OpenJobMut<'_> {
+    fn deref_mut(&mut self) -> &mut OpenJob {
+        self.open
+    }
+}
+
+impl Drop for OpenJobMut<'_> {
+    fn drop(&mut self) {
+        self.tally.recount(self.open);
+    }
+}

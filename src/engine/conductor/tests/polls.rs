@@ -1,0 +1,153 @@
+//! Many tasks at once: when they are read, and what that costs.
+
+use super::*;
+
+/// A service whose tasks take some minutes and whose answers take up to a second.
+struct Crowd {
+    conductor: Conductor,
+    now: Tick,
+    random: fastrand::Rng,
+    /// What arrives when; the number only keeps two of one moment apart.
+    arrivals: BTreeMap<(Tick, u32), Input>,
+    /// When each task ends.
+    ends: BTreeMap<JobKey, Tick>,
+    /// When each was last heard of, and whether it had been read before.
+    heard: BTreeMap<JobKey, (Tick, bool)>,
+    polls: u32,
+    number: u32,
+}
+
+impl Crowd {
+    fn of(tasks: u32) -> Crowd {
+        let stage = Stage::with(
+            tasks,
+            Settings { limits: Limits { in_flight: tasks, ..settings().limits }, ..settings() },
+        );
+        Crowd {
+            conductor: stage.conductor,
+            now: Tick(0),
+            random: fastrand::Rng::with_seed(3),
+            arrivals: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            polls: 0,
+            number: 0,
+        }
+    }
+
+    fn turn(&mut self) {
+        let later = self.arrivals.split_off(&(self.now.after(Millis(1)), 0));
+        let inputs: Vec<Input> = std::mem::replace(&mut self.arrivals, later).into_values().collect();
+        for input in &inputs {
+            if let Input::Posted(key, ..) | Input::Read(key, ..) = input {
+                let read = matches!(input, Input::Read(..));
+                self.heard.insert(*key, (self.now, read));
+            }
+        }
+        let wall = Timestamp(i64::try_from(self.now.0).unwrap());
+        let turn = self.conductor.turn(inputs, Now { wall, tick: self.now }).unwrap();
+        for effect in turn.effects {
+            self.begin(effect);
+        }
+        let arrival = self.arrivals.first_key_value().map(|((at, _), _)| *at);
+        if let Some(next) = [arrival, turn.wake].into_iter().flatten().min() {
+            self.now = self.now.max(next);
+        }
+    }
+
+    fn begin(&mut self, effect: Effect) {
+        let input = match effect {
+            Effect::Post { key, attempt, .. } => {
+                let took = Millis(self.random.u64(60_000..240_000));
+                self.ends.insert(key, self.now.after(took));
+                Input::Posted(key, attempt, task("pending"))
+            }
+            Effect::Read { key, attempt, .. } => {
+                self.polls += 1;
+                let (heard, read_before) = self.heard[&key];
+                let waited = self.now.since(heard);
+                let Settings { poll_min, poll_max, .. } = settings();
+                assert!(waited >= poll_min, "{key:?} is read again after {waited:?}");
+                assert!(waited <= poll_max || !read_before, "{key:?} is read after {waited:?} only");
+                let status = if self.ends[&key] <= self.now { "success" } else { "processing" };
+                Input::Read(key, attempt, ReadAnswer::Task(reading(status)))
+            }
+            Effect::Fetch(order) => {
+                // Nothing is read any more from here on.
+                self.heard.remove(&order.key);
+                Input::Fetched(order.key, order.attempt, Ok(files()))
+            }
+            Effect::LoadRows { batch, from, end, most } => {
+                let row = |at: u64| SpooledRow {
+                    at,
+                    end: at + 1,
+                    spec: spec(u32::try_from(at).unwrap(), Kind::Video),
+                };
+                Input::Rows { batch, from, rows: (from..end).take(most).map(row).collect() }
+            }
+            Effect::AskBalance => return,
+        };
+        self.number += 1;
+        let at = self.now.after(Millis(self.random.u64(1..1_000)));
+        self.arrivals.insert((at, self.number), input);
+    }
+}
+
+#[test]
+fn three_thousand_tasks_are_read_on_time_and_never_after_their_end() {
+    let mut crowd = Crowd::of(3_000);
+    while crowd.conductor.standstill().is_none() {
+        crowd.turn();
+        assert!(crowd.now < Tick(3_600_000), "it never ends");
+    }
+    assert_eq!(crowd.conductor.standstill(), Some(Standstill::Done));
+    assert!(crowd.polls > 20_000, "{} polls", crowd.polls);
+    assert!(crowd.conductor.jobs.counts_right());
+}
+
+#[test]
+fn a_reading_that_says_nothing_new_costs_no_commit() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    stage.pass(Millis(10_000)).turn(vec![]);
+    let running = || ReadAnswer::Task(TaskReading { model: Some("m".into()), ..reading("processing") });
+    stage.read(0, running());
+    let before = stage.commits;
+    for _ in 0..5 {
+        assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1");
+        stage.read(0, running());
+    }
+    assert_eq!(stage.commits, before);
+    stage.pass(Millis(10_000)).turn(vec![]);
+    let dearer = TaskReading { charged: Credits(12), ..reading("processing") };
+    stage.read(0, ReadAnswer::Task(dearer));
+    assert_eq!(stage.commits, before + 1, "another charge is news");
+}
+
+#[test]
+fn a_model_with_a_limit_of_its_own_holds_back_no_other() {
+    let per_model = BTreeMap::from([("slow".to_owned(), 1)]);
+    let limits = Limits { in_flight_per_model: per_model, ..settings().limits };
+    let mut stage = Stage::with(4, Settings { limits, ..settings() });
+    for (seq, model) in ["slow", "slow", "fast", "slow"].into_iter().enumerate() {
+        let mut spec = (*stage.specs[seq]).clone();
+        spec.order.model = Some(model.to_owned());
+        stage.specs[seq] = Arc::new(spec);
+    }
+    assert_eq!(stage.turn(vec![]), "post 0#1, post 2#1");
+    assert_eq!(stage.posted(2, task("pending")), "");
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1, post 1#1", "its slot is free again");
+}
+
+#[test]
+fn what_is_overdue_does_not_hold_back_new_work() {
+    let one = Limits { in_flight: 1, ..settings().limits };
+    let mut stage = Stage::with(12, Settings { limits: one, ..settings() });
+    for seq in 0..12 {
+        let said = stage.turn(vec![]);
+        assert!(said.split(", ").any(|what| what == format!("post {seq}#1")), "{seq}: {said}");
+        stage.posted(seq, task("pending"));
+        stage.pass(Millis::from_secs(1_800));
+    }
+}

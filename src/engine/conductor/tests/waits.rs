@@ -1,0 +1,92 @@
+//! How long is waited after a fault, and what counts as an attempt.
+
+use super::*;
+
+/// Lets time pass until the next turn says something, and tells how long that took.
+fn wait_for_more(stage: &mut Stage) -> (Millis, String) {
+    let before = stage.now.tick;
+    loop {
+        let said = stage.pass(Millis(50)).turn(vec![]);
+        if !said.is_empty() {
+            return (stage.now.tick.since(before), said);
+        }
+        assert!(stage.now.tick.since(before) < Millis::from_secs(3_600), "nothing more comes");
+    }
+}
+
+fn backoffs(seed: u64) -> Vec<Millis> {
+    let mut stage = Stage::with(1, Settings { seed, ..settings() });
+    stage.turn(vec![]);
+    let mut waits = Vec::new();
+    for _ in 0..5 {
+        stage.posted(0, lost());
+        waits.push(wait_for_more(&mut stage).0);
+    }
+    waits
+}
+
+#[test]
+fn the_jitter_comes_from_the_seed_alone() {
+    assert_eq!(backoffs(1), backoffs(1));
+    assert_ne!(backoffs(1), backoffs(2));
+}
+
+#[test]
+fn retry_after_is_kept_by_posts_and_by_readings() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    let wait = Some(Millis::from_secs(90));
+    let away = PostAnswer::Again { fault: fault("internal_error"), wait, may_have_run: false };
+    assert_eq!(stage.posted(0, away), "");
+    let (waited, said) = wait_for_more(&mut stage);
+    assert_eq!((waited, said.as_str()), (Millis::from_secs(90), "post 0#1"));
+    stage.posted(0, task("pending"));
+    wait_for_more(&mut stage);
+    stage.read(0, ReadAnswer::Again { fault: fault("http_503"), wait });
+    let (waited, said) = wait_for_more(&mut stage);
+    assert_eq!((waited, said.as_str()), (Millis::from_secs(90), "read 0#1"));
+}
+
+#[test]
+fn attempts_are_keys_and_however_many_resends_make_one() {
+    let mut stage = Stage::of(1);
+    stage.batch.policy.attempts = Some(2);
+    stage.conductor.take_batch(stage.batch.clone());
+    let mut posts = vec![stage.turn(vec![])];
+    for _ in 0..2 {
+        for _ in 0..4 {
+            stage.posted(0, lost());
+            posts.push(wait_for_more(&mut stage).1);
+        }
+        let busy = TaskReading { fault: Some(fault("busy")), ..reading("failed") };
+        stage.posted(0, PostAnswer::Task(busy));
+        if stage.ended.is_empty() {
+            posts.push(wait_for_more(&mut stage).1);
+        }
+    }
+    assert_eq!(posts, [["post 0#1"; 5], ["post 0#2"; 5]].concat());
+    assert_eq!(stage.ended, ["job-0 failed"]);
+}
+
+#[test]
+fn an_outage_is_told_of_once_it_lasts_and_until_something_is_answered() {
+    let mut stage = Stage::of(4);
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    let began = stage.now.wall;
+    for seq in 1..4 {
+        stage.posted(seq, lost());
+    }
+    assert_eq!(stage.conductor.outage(), None, "three at once may be a moment's trouble");
+    let (_, said) = wait_for_more(&mut stage);
+    stage.pass(Millis(2_000));
+    let seq = said.chars().nth(5).and_then(|digit| digit.to_digit(10)).unwrap();
+    stage.posted(seq, lost());
+    let outage = stage.conductor.outage().unwrap();
+    assert_eq!((outage.since, outage.fault), (began, fault("timeout")));
+    assert!(outage.next_try.is_some());
+    stage.pass(Millis(10_000)).turn(vec![]);
+    assert!(stage.conductor.outage().is_some());
+    stage.read(0, ReadAnswer::Task(reading("processing")));
+    assert_eq!(stage.conductor.outage(), None);
+}
