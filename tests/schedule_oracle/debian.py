@@ -4,6 +4,7 @@ Written from the source of the package (entry.c: get_range, get_number, load_ent
 its own clocks: `running` is local time in minutes, `virtual` the local minute up to which everything was run.
 """
 
+import re
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -29,23 +30,33 @@ def number(text, low, names):
     return int(text)
 
 
+RANGE = re.compile(r"(\*|[0-9A-Za-z]+)(?:-([0-9A-Za-z]+))?(/[0-9A-Za-z]*)?")
+
+
 def field(text, low, high, names):
     values = set()
-    for part in text.split(","):
-        span, slash, step = part.partition("/")
-        if span == "*":
+    while True:
+        found = RANGE.match(text)
+        if not found:
+            raise Refused(text)
+        begin, end, step = found.groups()
+        if begin == "*":
             first, last = low, high
-        elif "-" in span:
-            first, last = (number(end, low, names) for end in span.split("-", 1))
-        elif slash:
-            raise Refused(part)
         else:
-            first = last = number(span, low, names)
-        step = number(step, 0, []) if slash else 1
+            first = last = number(begin, low, names)
+            if end is not None:
+                last = number(end, low, names)
+            elif step:
+                raise Refused(text)
+        step = number(step[1:], 0, []) if step else 1
         if step <= 0 or not low <= first <= high or not low <= last <= high:
-            raise Refused(part)
+            raise Refused(text)
         values.update(range(first, last + 1, step))
-    return values
+        text = text[found.end():]
+        if not text.startswith(","):
+            # Skip_Nonblanks: whatever else stands there is passed over, `#2` of `5#2`, say.
+            return values
+        text = text[1:]
 
 
 class Entry:
