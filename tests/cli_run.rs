@@ -416,7 +416,7 @@ fn help_lists_the_exit_codes() {
       3  not authorised
       4  stopped by a budget or by the balance
       5  the service does not answer
-      6  the disk is full or not writable
+      6  the disk is full or not writable, or the state is damaged
       7  not finished: overdue, paused or in doubt
     130  interrupted; state is safe, and the same command resumes
     ");

@@ -4,6 +4,8 @@
 
 mod stage;
 
+use callsheet::emulator::Options;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use self::stage::{Stage, scripts};
@@ -60,7 +62,9 @@ fn a_job_is_followed_from_line_to_line() {
 
 #[test]
 fn at_every_level_every_line_of_a_request_says_whom_it_is_for() {
-    let stage = with_images(1);
+    // Slow enough for the task to be read while it is at work.
+    let stage = Stage::with(Options { speed: 100.0, ..Options::default() });
+    stage.write("batch.csv", scripts::manifest("image", 1));
     stage.configure("[log]\nformat = \"json\"");
     let outcome = stage.run(["run", "batch.csv", "--log-level", "callsheet=debug"]).exited(0);
     let lines = lines(&outcome.stderr);
@@ -97,6 +101,22 @@ fn a_command_that_is_watched_says_warnings_only() {
         "{}",
         outcome.stderr
     );
+}
+
+#[test]
+fn a_daemon_that_nobody_watches_writes_json() {
+    let stage = with_images(1);
+    let daemon = stage.start(["daemon"]);
+    daemon.says("ready");
+    stage.run(["submit", "batch.csv", "--wait"]).exited(0);
+    daemon.says("results written");
+    daemon.signal(Signal::TERM);
+    let outcome = daemon.end().exited(0);
+    let lines = lines(&outcome.stderr);
+    assert_eq!(lines.len(), outcome.stderr.lines().count(), "and nothing else: {}", outcome.stderr);
+    for message in ["batch accepted", "submitted", "finished", "batch done", "results written", "stopping"] {
+        assert_eq!(said(&lines, message).len(), 1, "{message}: {lines:#?}");
+    }
 }
 
 #[test]

@@ -7,12 +7,14 @@ mod stage;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use callsheet::emulator::Options;
+use rustix::process::Signal;
 
 use self::stage::process::{Outcome, Running};
-use self::stage::{Stage, scripts};
+use self::stage::{Stage, scripts, until};
 
 /// A key that is found wherever it is.
 const KEY: &str = "sk-live-5e9b1d7c3f2a48068e4d";
@@ -57,7 +59,8 @@ fn run(stage: &Stage, key: &str, arguments: &[&str]) -> Outcome {
 /// Every file below a folder.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    let below = |path: PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
+    entries.flat_map(below).filter(|path| path.is_file()).collect()
 }
 
 fn holds_key(bytes: &[u8]) -> bool {
@@ -105,6 +108,38 @@ fn a_refused_key_is_not_repeated() {
     stage.write("batch.csv", scripts::manifest("image", 1));
     let outcome = run(&stage, KEY, &["run", "batch.csv", "--log-level", "trace"]).exited(3);
     assert!(stage.audit().totals.unauthorized > 0);
+    key_is_nowhere(&stage, &outcome);
+}
+
+/// What the daemon answers to one question on its socket, head and all.
+fn asked(stage: &Stage, path: &str) -> String {
+    let mut stream = UnixStream::connect(stage.path("state/callsheet.sock")).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: callsheet\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_daemon_shows_its_key_to_no_client_no_hook_and_no_monitor() {
+    let stage = with_key();
+    stage.configure("[hooks]\nbatch_done = [\"sh\", \"-c\", \"env > told.txt; cat >> told.txt\"]");
+    stage.faults(FAULTS);
+    let mut command = stage.command(["daemon", "--log-level", "trace"]);
+    command.env("CALLSHEET_API_KEY", KEY);
+    let daemon = Running::start(command);
+    daemon.says("ready");
+    let submitted = run(&stage, "not-the-key", &["submit", "batch.csv", "--json"]).exited(0);
+    assert!(!holds_key(submitted.stdout.as_bytes()), "{}", submitted.stdout);
+    until("the hook", || stage.path("told.txt").exists());
+    let metrics = asked(&stage, "/metrics");
+    assert!(metrics.contains("callsheet_jobs{"), "{metrics}");
+    for answer in [metrics, asked(&stage, "/v1/status"), asked(&stage, "/v1/jobs")] {
+        assert!(!holds_key(answer.as_bytes()), "{answer}");
+    }
+    daemon.signal(Signal::TERM);
+    let outcome = daemon.end().exited(0);
+    assert!(outcome.stderr.contains("hyper"), "is everything logged?");
     key_is_nowhere(&stage, &outcome);
 }
 

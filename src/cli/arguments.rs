@@ -92,6 +92,9 @@ pub(super) enum Command {
     /// List schedules, show when they fire next, or run one now
     #[command(subcommand)]
     Schedule(ScheduleCommand),
+    /// Export, import, verify or rebuild the state
+    #[command(subcommand)]
+    State(StateCommand),
     /// Print the JSON Schema of manifests
     Schema,
     /// The whole service, offline, on a loopback port
@@ -326,6 +329,48 @@ pub(super) struct ScheduleNameArgument {
     /// Name of the schedule
     #[arg(value_name = "NAME")]
     pub(super) name: String,
+}
+
+/// What is done to a whole state.
+#[derive(Debug, Subcommand)]
+pub(super) enum StateCommand {
+    /// Write the whole state as one file of JSON Lines
+    Export(StateExport),
+    /// Make a state from an export, in the empty folder that --state names
+    Import(StateImport),
+    /// Read the whole state and tell everything that does not fit
+    Verify,
+    /// Set a damaged database aside and build it anew from what is readable
+    Rebuild(StateRebuild),
+}
+
+/// Batches, rows, outcomes, open jobs and totals: everything that a state can be made of again. No process
+/// may be using the state meanwhile.
+#[derive(Debug, Args)]
+pub(super) struct StateExport {
+    /// Where to; it must not exist [default: standard output]
+    #[arg(value_name = "FILE")]
+    pub(super) file: Option<PathBuf>,
+}
+
+/// What is not finished comes back paused: keys may have been used since the export. After callsheet
+/// resume, each job goes on under the key that it had.
+#[derive(Debug, Args)]
+pub(super) struct StateImport {
+    /// The export, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+}
+
+/// Reads the accepted rows and outcomes beside the database, what the database still tells, the sidecars in
+/// the output folder and, if one is given, an export. The damaged database is moved to `aside` in the
+/// state, never deleted. What is not finished comes back paused: sending a key that was used gives its task
+/// again, but one that was never used buys.
+#[derive(Debug, Args)]
+pub(super) struct StateRebuild {
+    /// An export of this state, however old
+    #[arg(long, value_name = "FILE")]
+    pub(super) export: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

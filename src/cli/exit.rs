@@ -17,7 +17,7 @@ pub enum Exit {
     OutOfFunds,
     /// The service does not answer.
     Unreachable,
-    /// The disk is full, or something cannot be written.
+    /// The disk is full, something cannot be written, or the state is damaged.
     Disk,
     /// Not finished: overdue, paused or in doubt.
     Unfinished,
@@ -34,7 +34,7 @@ Exit codes:
     3  not authorised
     4  stopped by a budget or by the balance
     5  the service does not answer
-    6  the disk is full or not writable
+    6  the disk is full or not writable, or the state is damaged
     7  not finished: overdue, paused or in doubt
   130  interrupted; state is safe, and the same command resumes";
 

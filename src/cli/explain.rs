@@ -22,6 +22,7 @@ pub(super) async fn run(command: &JobArgument, global: &Global) -> Result<Exit, 
 
 fn story(explanation: &Explanation) -> String {
     let Explanation { batch, spec, job, idempotency_key, next } = explanation;
+    let books = job.all_books();
     let mut lines = vec![
         format!(
             "{}/{}: {} (line {} of the manifest)",
@@ -33,10 +34,7 @@ fn story(explanation: &Explanation) -> String {
         format!("  what      {} {}", spec.order.kind, spec.order.model.as_deref().unwrap_or_default()),
         format!("  text      {}", shorten(spec.order.text())),
         format!("  price     {}", price(spec)),
-        format!(
-            "  books     {} held, {} charged, {} waived",
-            job.books.held.0, job.books.charged.0, job.books.waived.0
-        ),
+        format!("  books     {} held, {} charged, {} waived", books.held.0, books.charged.0, books.waived.0),
         format!("  identity  {}", spec.id),
     ];
     if job.first_sent.is_some() {
@@ -46,6 +44,10 @@ fn story(explanation: &Explanation) -> String {
     if let Some(task) = job.state.task() {
         lines.push(format!("  task      {}", printable(&task.0)));
     }
+    lines.extend(job.superseded.iter().map(|other| {
+        let (task, charged) = (printable(&other.task.0), other.books.charged);
+        format!("  beside    task {task} of attempt {}: {charged} charged", other.attempt.0)
+    }));
     if let State::Succeeded { files, .. } = &job.state {
         lines.extend(files.iter().map(|file| format!("  file      {} ({} bytes)", file.path, file.bytes)));
     }

@@ -10,6 +10,7 @@ use crate::engine::EngineError;
 use crate::intake::IntakeError;
 use crate::intake::catalogs::CatalogError;
 use crate::store::StoreError;
+use crate::store::dump::DumpError;
 
 /// Why a command could not do its work.
 #[derive(Debug)]
@@ -99,9 +100,11 @@ impl From<StoreError> for Failure {
                  hand this one over with --adopt-state",
             ),
             StoreError::Damaged { .. } => Failure::new(Exit::Disk, message).hint(
-                "nothing was sent; move the folder aside and run the manifests again: keys are derived from \
-                 them, so nothing that was paid for is bought again",
+                "nothing was sent; callsheet state verify tells what is wrong, and callsheet state rebuild sets \
+                 it aside and builds the state anew, paused. Nothing that was paid for is bought again",
             ),
+            StoreError::NoRoom { .. } => Failure::new(Exit::Disk, message)
+                .hint("nothing was touched; make room, and the same command resumes"),
             StoreError::Io { .. } | StoreError::Database { .. } if error.is_disk() => {
                 Failure::new(Exit::Disk, message)
                     .hint("make room or grant the rights; the same command resumes")
@@ -148,6 +151,19 @@ impl From<EngineError> for Failure {
                 .hint("make room or grant the rights, or name another folder with --output; the same command resumes"),
             EngineError::Conductor(error) => Failure::new(Exit::Disk, error.to_string())
                 .hint("nothing more was sent; keep the state as it is and report this"),
+        }
+    }
+}
+
+impl From<DumpError> for Failure {
+    fn from(error: DumpError) -> Failure {
+        match error {
+            DumpError::Store(error) => error.into(),
+            DumpError::Io(_) => Failure::new(Exit::Disk, error.to_string()),
+            DumpError::Line { .. } => Failure::new(Exit::Usage, error.to_string())
+                .hint("a dump is taken as a whole or not at all; export it again, or take an older one"),
+            DumpError::NotEmpty { .. } => Failure::new(Exit::Usage, error.to_string())
+                .hint("name an empty or missing folder with --state"),
         }
     }
 }

@@ -22,6 +22,7 @@ mod run;
 mod schedule;
 mod schema;
 mod service;
+mod state_command;
 mod status;
 mod submit;
 mod summary;
@@ -36,6 +37,9 @@ use crate::cli::failure::Failure;
 
 /// Runs the program with the process's arguments and says how it ended.
 pub fn main() -> Exit {
+    if let Some(code) = state_command::try_database() {
+        return code;
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -70,6 +74,7 @@ pub fn main() -> Exit {
             Command::Voices(command) => voices::run(command, &arguments.global).await,
             Command::Credits(command) => credits::run(command, &arguments.global).await,
             Command::Schedule(command) => schedule::run(command, &arguments.global).await,
+            Command::State(command) => state_command::run(command, &arguments.global),
             Command::Schema => schema::run(),
             Command::Emulator(command) => emulator::run(command, &arguments.global).await,
         }

@@ -38,6 +38,11 @@ pub(super) struct Chosen {
     pub(super) emulator: Option<Emulator>,
 }
 
+/// Where the outputs of a state lie unless told otherwise.
+pub(super) fn default_output(state: &Path) -> PathBuf {
+    PathBuf::from(if state == Path::new(EMULATOR_STATE) { "output/emulator" } else { "output" })
+}
+
 /// Flags over file over default.
 pub(super) fn config(global: &Global) -> Result<Config, Failure> {
     let mut config = Config::load(global.config.as_deref())?;

@@ -201,6 +201,15 @@ impl Config {
             );
             return wrong("control.http", message);
         }
+        if self.hooks.batch_done.first().is_some_and(String::is_empty) {
+            return wrong("hooks.batch_done", "found an empty command; name a program first".to_owned());
+        }
+        if let Some(url) = &self.hooks.webhook
+            && !matches!(url.scheme(), "http" | "https")
+        {
+            let message = format!("found {:?}; http and https are accepted", url.scheme());
+            return wrong("hooks.webhook", message);
+        }
         if self.hooks.webhook.is_none() && self.hooks.webhook_secret_file.is_some() {
             return wrong(
                 "hooks.webhook_secret_file",
@@ -325,6 +334,19 @@ mod tests {
         hooks.webhook_secret_file = Some(dir.path().join("gone"));
         assert!(hooks.secret(None).unwrap_err().to_string().contains("failed to read"));
         assert!(HooksConfig::default().secret(None).unwrap().is_none());
+    }
+
+    #[test]
+    fn hooks_that_could_never_work_are_refused() {
+        assert_eq!(
+            error("[hooks]\nbatch_done = [\"\"]"),
+            "hooks.batch_done: found an empty command; name a program first"
+        );
+        assert_eq!(
+            error("[hooks]\nwebhook = \"ftp://host/x\""),
+            "hooks.webhook: found \"ftp\"; http and https are accepted"
+        );
+        assert!(Config::parse("[hooks]\nwebhook = \"https://host/x\"", Path::new("x")).is_ok());
     }
 
     #[test]

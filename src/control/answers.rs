@@ -13,7 +13,7 @@ use crate::engine::walk::Walk;
 use crate::output::landing::Landing;
 use crate::output::layout::Layout;
 use crate::output::results::ResultLine;
-use crate::store::{BatchRecord, JobRecord, Store, StoreError};
+use crate::store::{BatchRecord, JobRecord, Pause, Store, StoreError};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -156,6 +156,11 @@ pub async fn explain(desk: &Desk, job: &str) -> Result<Explanation, AnswerError>
 fn next(batch: &BatchRecord, record: &JobRecord) -> String {
     let overdue = if record.job.overdue { " It is overdue, so it is read slowly." } else { "" };
     match &record.job.state {
+        State::Queued if batch.paused == Some(Pause::Rebuilt) => format!(
+            "its batch is paused since the state was rebuilt or imported; after callsheet resume {} it is sent \
+             under this key: the service answers a key that was used with its task, and one that was not buys",
+            batch.name
+        ),
         State::Queued if batch.paused.is_some() => {
             format!("its batch is paused; callsheet resume {} lets it go on", batch.name)
         }

@@ -103,9 +103,7 @@ impl Teller {
         };
         let told = tokio::task::spawn_blocking(tell).await;
         told.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
-        tracing::info!(
-            batch = %batch.name, succeeded = batch.ended.succeeded, failed = batch.ended.failed, "batch done"
-        );
+        tracing::info!(batch = %batch.name, "results written");
         self.handle.grant(Wish::Announced(no)).await.map_err(EngineError::from)?;
         Ok(())
     }

@@ -35,7 +35,6 @@ pub(super) async fn watch(stop: watch::Sender<Stop>, reloader: Reloader) {
                 continue;
             }
         }
-        tracing::info!("stopping: what is in the air is finished first");
         // The engine may have ended meanwhile.
         let _ = stop.send(Stop::Soon);
     }

@@ -232,6 +232,49 @@ pub struct Books {
     pub waived: Credits,
 }
 
+impl Books {
+    fn and(self, other: Books) -> Books {
+        Books {
+            held: self.held + other.held,
+            charged: self.charged + other.charged,
+            waived: self.waived + other.waived,
+        }
+    }
+}
+
+/// A task of another attempt than the present one, which is paid for or may yet be: made before its job was
+/// resubmitted, or after, where the earlier one succeeded first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Superseded {
+    /// Its attempt.
+    pub attempt: Attempt,
+    /// The task.
+    pub task: TaskId,
+    /// What is charged for it.
+    pub books: Books,
+    /// The UTC day that this counts for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub day: Option<UtcDay>,
+    /// Since when it is watched beside the present attempt.
+    pub since: Timestamp,
+    /// What became of it.
+    pub watch: Watch,
+}
+
+/// What became of a superseded task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Watch {
+    /// It has not ended, and is read slowly.
+    Open,
+    /// It succeeded, and stays paid for.
+    Succeeded,
+    /// It failed, or could not be downloaded; nothing more comes of it.
+    Over,
+    /// Nothing the service offers tells what became of it. Its charge stays until a person decides.
+    InDoubt,
+}
+
 /// One line of a job's history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryLine {
@@ -262,6 +305,10 @@ pub struct Job {
     /// The first POST of the first attempt: deadlines count from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_sent: Option<Timestamp>,
+    /// The first POST that its deadline counts from, where that is not the first of all: it was
+    /// resubmitted, or retried by a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_from: Option<Timestamp>,
     /// The UTC day that the present attempt's hold and charge count for: the day of its hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub day: Option<UtcDay>,
@@ -274,6 +321,9 @@ pub struct Job {
     /// The options its task was priced with, defaults filled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_options: Option<Map<String, Value>>,
+    /// Tasks of other attempts that are paid for as well, or may be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub superseded: Vec<Superseded>,
     /// What happened, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryLine>,
@@ -287,12 +337,40 @@ impl Job {
             attempt: Attempt::FIRST,
             books: Books::default(),
             first_sent: None,
+            deadline_from: None,
             day: None,
             overdue: false,
             ran_model: None,
             ran_options: None,
+            superseded: Vec::new(),
             history: Vec::new(),
         }
+    }
+
+    /// What is set aside and charged for it by all its attempts together.
+    pub fn all_books(&self) -> Books {
+        self.superseded.iter().fold(self.books, |sum, other| sum.and(other.books))
+    }
+
+    /// The latest attempt that was begun, whose key is used up.
+    pub fn newest_attempt(&self) -> Attempt {
+        self.superseded.iter().map(|other| other.attempt).fold(self.attempt, Attempt::max)
+    }
+
+    /// The days that its books count for.
+    pub fn days(&self) -> impl Iterator<Item = UtcDay> + '_ {
+        self.day.into_iter().chain(self.superseded.iter().filter_map(|other| other.day))
+    }
+
+    /// Whether the program has nothing more to do for it: it has ended, and so have the tasks that it was
+    /// resubmitted over.
+    pub fn is_over(&self) -> bool {
+        self.state.is_final() && self.superseded.iter().all(|other| other.watch != Watch::Open)
+    }
+
+    /// Whether its outputs came after its deadline.
+    pub fn is_late(&self) -> bool {
+        matches!(self.state, State::Succeeded { .. }) && (self.overdue || !self.superseded.is_empty())
     }
 
     /// Whether it takes up one of the service's slots.

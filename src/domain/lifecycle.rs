@@ -11,7 +11,10 @@
 //!   |     canceled, expired        | failed or canceled at the service: refunded
 //!   +------------------------------+-> failed, when no attempt is left
 //! ```
+//!
+//! A resubmitted job has tasks of other attempts beside its present one: see `superseded`.
 
+mod superseded;
 #[cfg(test)]
 mod tests;
 
@@ -41,6 +44,9 @@ pub enum Event {
     TaskMissing(Fault),
     /// Its deadline passed while it was in flight.
     Overdue,
+    /// Its deadline passed, and its policy asks for another attempt then. Where none can be made it is merely
+    /// overdue.
+    Resubmit,
     /// Its task was watched for as long as the policy asks, and never ended.
     WatchOver(Fault),
     /// All outputs are on disk.
@@ -65,6 +71,7 @@ impl Event {
             Event::Read(_) => "read",
             Event::TaskMissing(_) => "task missing",
             Event::Overdue => "overdue",
+            Event::Resubmit => "resubmit",
             Event::WatchOver(_) => "watch over",
             Event::Fetched(_) => "fetched",
             Event::FetchAbandoned(_) => "fetch abandoned",
@@ -150,6 +157,14 @@ pub fn wants(state: &State) -> Want {
     }
 }
 
+/// A job as a new process finds it: a POST that was on its way when the last one ended may have made a task.
+pub fn taken_up(mut job: Job) -> Job {
+    if let State::Submitting { may_have_run, .. } = &mut job.state {
+        *may_have_run = true;
+    }
+    job
+}
+
 /// Applies `event`, addressed to `attempt`, at time `at`.
 ///
 /// # Errors
@@ -163,72 +178,17 @@ pub fn apply(
     at: Timestamp,
 ) -> Result<Step, IllegalEvent> {
     let name = event.name();
-    if attempt != job.attempt {
-        return Err(IllegalEvent::Stale { event: name, addressed: attempt, present: job.attempt });
-    }
-    let misplaced = IllegalEvent::Misplaced { event: name, state: job.state.name() };
+    let stale = IllegalEvent::Stale { event: name, addressed: attempt, present: job.attempt };
     let mut change = Change { job: job.clone(), movements: Vec::new(), day: job.day, at };
-    match (&job.state, event) {
-        (State::Queued, Event::Admit { hold, day }) => change.admit(hold, day),
-        (State::Queued, Event::Cancel) => change.end(State::Canceled, "canceled before it was sent"),
-        (State::Queued, Event::Expire) => change.end(State::Expired, "expired before it was sent"),
-
-        (State::Submitting { may_have_run, sends, .. }, Event::Posted(answer)) => {
-            let (may_have_run, sends) = (*may_have_run, *sends);
-            change.posted(answer, may_have_run, sends, terms);
+    if attempt == job.attempt {
+        change.event(job, event, terms)?;
+    } else {
+        let index = superseded::watched(job, attempt).ok_or_else(|| stale.clone())?;
+        if !change.superseded_event(index, event) {
+            return Err(stale);
         }
-
-        (State::Running { .. } | State::Fetching { .. }, Event::Read(reading)) => change.read(reading, terms),
-        (State::Running { task } | State::Fetching { task, .. }, Event::TaskMissing(fault)) => {
-            change.doubt(fault, Some(task.clone()));
-        }
-        (State::Running { task }, Event::WatchOver(fault)) => change.doubt(fault, Some(task.clone())),
-
-        (State::Submitting { .. } | State::Running { .. }, Event::Overdue) => {
-            change.job.overdue = true;
-            change.note("overdue: its slot is free again, its task is still watched", None);
-        }
-
-        (State::Fetching { task, .. }, Event::Fetched(files)) => {
-            let what = format!("{} on disk", plural(files.len(), "output"));
-            change.end(State::Succeeded { task: task.clone(), files }, &what);
-        }
-        (State::Fetching { task, .. }, Event::FetchAbandoned(fault)) => {
-            let what = format!("download given up: {fault}");
-            change.end(State::Failed { fault, task: Some(task.clone()) }, &what);
-        }
-
-        (State::Failed { .. } | State::Canceled | State::Expired, Event::Retry) => {
-            // What was paid for and only could not be fetched must not be bought again.
-            if job.books != Books::default() {
-                return Err(misplaced);
-            }
-            change.next_attempt("another attempt was asked for");
-        }
-
-        (State::Succeeded { task, .. } | State::Failed { task: Some(task), .. }, Event::FetchAgain) => {
-            // A task that failed gave its charge back and has no outputs.
-            let is_paid = job.books != Books::default() || matches!(job.state, State::Succeeded { .. });
-            if !is_paid {
-                return Err(misplaced);
-            }
-            let fetching = State::Fetching { task: task.clone(), urls: Vec::new() };
-            change.end(fetching, "its outputs are downloaded again");
-        }
-
-        (
-            State::Queued
-            | State::Submitting { .. }
-            | State::Running { .. }
-            | State::Fetching { .. }
-            | State::Succeeded { .. }
-            | State::Failed { .. }
-            | State::Canceled
-            | State::Expired
-            | State::InDoubt { .. },
-            _,
-        ) => return Err(misplaced),
     }
+    change.collect_superseded();
     Ok(Step { job: change.job, movements: change.movements, day: change.day })
 }
 
@@ -241,8 +201,84 @@ struct Change {
 }
 
 impl Change {
+    /// An event of the present attempt; `job` is as it was.
+    fn event(&mut self, job: &Job, event: Event, terms: Terms) -> Result<(), IllegalEvent> {
+        let change = self;
+        let misplaced = IllegalEvent::Misplaced { event: event.name(), state: job.state.name() };
+        match (&job.state, event) {
+            (State::Queued, Event::Admit { hold, day }) => change.admit(hold, day),
+            (State::Queued, Event::Cancel) => change.end(State::Canceled, "canceled before it was sent"),
+            (State::Queued, Event::Expire) => change.end(State::Expired, "expired before it was sent"),
+
+            (State::Submitting { may_have_run, sends, .. }, Event::Posted(answer)) => {
+                let (may_have_run, sends) = (*may_have_run, *sends);
+                change.posted(answer, may_have_run, sends, terms);
+            }
+
+            (State::Running { .. } | State::Fetching { .. }, Event::Read(reading)) => {
+                change.read(reading, terms);
+            }
+            (State::Running { task } | State::Fetching { task, .. }, Event::TaskMissing(fault)) => {
+                change.doubt(fault, Some(task.clone()));
+            }
+            (State::Running { task }, Event::WatchOver(fault)) => change.doubt(fault, Some(task.clone())),
+
+            (State::Running { task }, Event::Resubmit) if superseded::may_resubmit(job, terms) => {
+                change.supersede(task.clone());
+            }
+            (State::Submitting { .. } | State::Running { .. }, Event::Overdue | Event::Resubmit) => {
+                change.job.overdue = true;
+                change.note("overdue: its slot is free again, its task is still watched", None);
+            }
+
+            (State::Fetching { task, .. }, Event::Fetched(files)) => {
+                let what = format!("{} on disk", plural(files.len(), "output"));
+                change.end(State::Succeeded { task: task.clone(), files }, &what);
+            }
+            (State::Fetching { task, .. }, Event::FetchAbandoned(fault)) => {
+                let what = format!("download given up: {fault}");
+                change.end(State::Failed { fault, task: Some(task.clone()) }, &what);
+            }
+
+            (State::Failed { .. } | State::Canceled | State::Expired, Event::Retry) => {
+                // What was paid for and only could not be fetched must not be bought again.
+                if job.books != Books::default() || !job.is_over() {
+                    return Err(misplaced);
+                }
+                change.next_attempt("another attempt was asked for");
+                // It was asked for now: what it is late for is over.
+                (change.job.overdue, change.job.deadline_from) = (false, None);
+            }
+
+            (State::Succeeded { task, .. } | State::Failed { task: Some(task), .. }, Event::FetchAgain) => {
+                // A task that failed gave its charge back and has no outputs.
+                let is_paid = job.books != Books::default() || matches!(job.state, State::Succeeded { .. });
+                if !is_paid || !job.is_over() {
+                    return Err(misplaced);
+                }
+                let fetching = State::Fetching { task: task.clone(), urls: Vec::new() };
+                change.end(fetching, "its outputs are downloaded again");
+            }
+
+            (
+                State::Queued
+                | State::Submitting { .. }
+                | State::Running { .. }
+                | State::Fetching { .. }
+                | State::Succeeded { .. }
+                | State::Failed { .. }
+                | State::Canceled
+                | State::Expired
+                | State::InDoubt { .. },
+                _,
+            ) => return Err(misplaced),
+        }
+        Ok(())
+    }
+
     fn admit(&mut self, hold: Credits, day: UtcDay) {
         self.job.first_sent.get_or_insert(self.at);
+        self.job.deadline_from.get_or_insert(self.at);
         self.job.day = Some(day);
         self.day = Some(day);
         self.job.books = Books { held: hold, ..Books::default() };
@@ -291,8 +327,9 @@ impl Change {
     fn not_taken(&mut self, fault: &Fault) {
         self.release();
         self.end(State::Queued, &format!("not taken: {fault}"));
+        // Its deadline counts from the POST that is taken, which may be days from now.
+        self.job.deadline_from = None;
         if self.job.attempt == Attempt::FIRST {
-            // Its deadline counts from the POST that is taken, which may be days from now.
             self.job.first_sent = None;
         }
     }
@@ -338,7 +375,7 @@ impl Change {
             let (code, word) = if canceled { ("canceled", "canceled") } else { ("generic", "failed") };
             Fault::new(code, format!("the service ended the task as {word} and gave no reason"))
         });
-        let left = self.job.attempt.0 < terms.attempts && !self.job.overdue;
+        let left = self.job.newest_attempt().0 < terms.attempts && !self.job.overdue;
         if left && retry::prospect(&fault.code) == Prospect::MayHelp {
             self.next_attempt(&format!("task {} failed, another attempt follows: {fault}", reading.id));
         } else {
@@ -378,7 +415,7 @@ impl Change {
 
     fn next_attempt(&mut self, why: &str) {
         self.end(State::Queued, why);
-        self.job.attempt = self.job.attempt.next();
+        self.job.attempt = self.job.newest_attempt().next();
         self.job.ran_model = None;
         self.job.ran_options = None;
     }
@@ -394,12 +431,16 @@ impl Change {
     }
 
     fn note(&mut self, what: &str, movement: Option<Movement>) {
+        self.note_for(self.job.attempt, what, movement);
+    }
+
+    fn note_for(&mut self, attempt: Attempt, what: &str, movement: Option<Movement>) {
         self.movements.extend(movement);
         let history = &mut self.job.history;
         if history.len() >= HISTORY_MAX_LINES {
             forget_oldest(history);
         }
-        history.push(HistoryLine { at: self.at, attempt: self.job.attempt, what: what.to_owned(), movement });
+        history.push(HistoryLine { at: self.at, attempt, what: what.to_owned(), movement });
     }
 }
 

@@ -212,6 +212,12 @@ impl Engine {
             observe(&Glance { conductor: &self.conductor, turn: &turn });
             let wake = turn.wake;
             self.begin(turn.effects).await;
+            if !disk_was_low && !self.store.has_room() {
+                // The state lives on its reserve: what is in the air ends, nothing new begins.
+                disk_was_low = true;
+                inputs.push(Input::DiskIsLow(true));
+                continue;
+            }
             if let Some(standstill) = self.conductor.standstill()
                 && (until == Until::Standstill || standstill == Standstill::Stopped || grace.is_some())
             {
@@ -346,10 +352,11 @@ impl Engine {
         }
     }
 
-    /// Whether the output disk has less room than it must keep. One that cannot be asked is left to
-    /// the write that fails.
+    /// Whether the output disk has less room than it must keep, or the state's disk none. One that cannot
+    /// be asked is left to the write that fails.
     fn disk_is_low(&self) -> bool {
-        self.outside.landing.free_bytes().is_some_and(|free| free < self.outside.min_free_bytes)
+        !self.store.has_room()
+            || self.outside.landing.free_bytes().is_some_and(|free| free < self.outside.min_free_bytes)
     }
 
     fn sleep_until(&self, wake: Option<Tick>) -> impl Future<Output = ()> + use<> {
@@ -395,8 +402,10 @@ fn take_up(
     }
     let mut specs = spooled::Specs::new(store);
     for record in store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch)) {
-        if let Some(day) = record.job.day.filter(|day| !conductor.knows_day(*day)) {
-            conductor.know_day(day, store.day(day)?);
+        for day in record.job.days() {
+            if !conductor.knows_day(day) {
+                conductor.know_day(day, store.day(day)?);
+            }
         }
         let spec = specs.spec_at(record.key.batch, record.row_at)?;
         conductor.take_job(record, spec, now);

@@ -109,7 +109,8 @@ struct Setback {
 }
 
 impl Hooks {
-    /// Takes up what an earlier process left in `hooks` of the `state` folder. Sends nothing yet.
+    /// Takes up what an earlier process left in `hooks` of the `state` folder, which the store has opened
+    /// before: it takes no folder for its own that has something else in it. Sends nothing yet.
     ///
     /// # Errors
     /// [`HooksError`]: a webhook without a usable secret, or a folder that cannot be used.

@@ -38,6 +38,9 @@ impl Received {
     }
 }
 
+/// Instead of a status: no answer at all.
+const SILENCE: u16 = 0;
+
 /// A receiver that answers with one status after the other, and then with 204.
 #[derive(Clone, Default)]
 struct Receiver {
@@ -52,6 +55,9 @@ async fn receive(
 ) -> (StatusCode, HeaderMap) {
     receiver.received.lock().unwrap().push(Received { headers, body });
     let status = receiver.statuses.lock().unwrap().pop_front().unwrap_or(204);
+    if status == SILENCE {
+        std::future::pending::<()>().await;
+    }
     let mut headers = HeaderMap::new();
     headers.insert("location", "/elsewhere".parse().unwrap());
     (StatusCode::from_u16(status).unwrap(), headers)
@@ -380,6 +386,34 @@ async fn what_is_never_taken_is_set_aside_and_not_told_again() {
     assert!(hooks.has_delivered_or_pending(&done("spring", 2)).unwrap());
     assert!(hooks.has_delivered_or_pending(&done("autumn", 2)).unwrap());
     assert_eq!(receiver.received().len(), 2);
+}
+
+#[tokio::test]
+async fn a_receiver_that_never_answers_is_given_up_on_and_holds_up_no_stop() {
+    let (receiver, address) = Receiver::start(&[SILENCE, SILENCE]).await;
+    let mut house = house().posting_to(address);
+    // Told again when the exchange has lasted too long.
+    house.patience.webhook = Duration::from_millis(100);
+    let hooks = house.hooks();
+    hooks.batch_done(&done("spring", 2)).unwrap();
+    let running = start(&hooks);
+    receiver.wait_for(3).await;
+    eventually(|| house.files("hooks").is_empty()).await;
+    running.stop().await;
+
+    // Cut off by a stop, and told by the next process.
+    house.patience.webhook = PATIENCE * 10;
+    receiver.statuses.lock().unwrap().push_back(SILENCE);
+    let hooks = house.hooks();
+    hooks.batch_done(&done("autumn", 2)).unwrap();
+    let running = start(&hooks);
+    receiver.wait_for(4).await;
+    running.stop().await;
+    assert_eq!(house.files("hooks").len(), 1);
+    let running = start(&house.hooks());
+    let received = receiver.wait_for(5).await;
+    assert_eq!(received[3].header("webhook-id"), received[4].header("webhook-id"));
+    running.stop().await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId};
 use crate::domain::job::Order;
 use crate::domain::label::label;
-use crate::domain::manifest::row::{Header, OnDeadline, Policy, ReadRow, Row};
+use crate::domain::manifest::row::{Header, Policy, ReadRow, Row};
 use crate::domain::manifest::{self, Limits};
 use crate::domain::problem::{Position, Problem};
 use crate::domain::quote::{self, AccountPlan, Allowance, Quote};
@@ -182,7 +182,7 @@ pub fn judge(
     let name = batch_name(path, &header, terms)?;
     receipt.batch = Some(name.clone());
     let policy = resolve_policy(terms, &header);
-    if let Some(problem) = layout_problem(&policy).or_else(|| unsupported_term(&policy)) {
+    if let Some(problem) = layout_problem(&policy) {
         refuse_file(vec![problem], &mut receipt, &mut draft)?;
     }
     note_existing(&name, &mut draft)?;
@@ -225,13 +225,6 @@ fn resolve_policy(terms: &Terms<'_>, header: &Header) -> Policy {
             [terms.policy.budget, header.policy.budget].into_iter().flatten().min().or(policy.budget);
     }
     policy
-}
-
-/// A term that would be taken in and then not kept is refused instead.
-fn unsupported_term(policy: &Policy) -> Option<Problem> {
-    let message = "\"resubmit\" is not supported by this version, \"watch\" is";
-    let is_asked = policy.on_deadline == Some(OnDeadline::Resubmit);
-    is_asked.then(|| Problem::new(Position::line(1), message).in_field("policy.on_deadline"))
 }
 
 fn layout_problem(policy: &Policy) -> Option<Problem> {

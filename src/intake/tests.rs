@@ -193,15 +193,12 @@ fn a_crash_before_the_commit_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_term_that_would_not_be_kept_is_refused() {
+fn what_becomes_of_overdue_jobs_is_kept_with_the_batch() {
     let door = door();
     let text = r#"{"policy": {"on_deadline": "resubmit"}, "jobs": [{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}]}"#;
-    let receipt = door.accept("m.json", text);
-    assert!(
-        receipt.refused && receipt.problems[0].message.contains("not supported by this version"),
-        "{receipt:#?}"
-    );
-    assert!(door.store.batches().unwrap().is_empty());
+    assert!(!door.accept("m.json", text).refused);
+    let batches = door.store.batches().unwrap();
+    assert_eq!(batches[0].policy.on_deadline, Some(crate::domain::manifest::row::OnDeadline::Resubmit));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchName, IdempotencyKey, JobId, TaskId};
+use crate::domain::ids::{Attempt, BatchName, IdempotencyKey, JobId, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::failpoint;
 use crate::output::Media;
@@ -54,6 +54,23 @@ pub struct Part {
     pub sha256: String,
     /// What it is.
     pub media: Media,
+}
+
+/// How a job's outputs came to be, as their sidecar tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// The task that made them.
+    pub task: TaskId,
+    /// The attempt that it was of.
+    pub attempt: Attempt,
+    /// What it was charged.
+    pub charged: Credits,
+    /// What an allowance covered.
+    pub waived: Credits,
+    /// The model that ran it, or was asked for.
+    pub model: Option<String>,
+    /// The outputs.
+    pub files: Vec<OutputFile>,
 }
 
 /// The output folder.
@@ -128,10 +145,27 @@ impl Landing {
 
     /// The outputs of a job that landed before: named by its own sidecar, and unchanged since.
     pub fn landed(&self, arrival: Arrival<'_>) -> Option<Vec<OutputFile>> {
-        let dir = self.batch_dir(arrival.batch);
-        for name in layout::job_names(arrival.spec) {
-            let path = dir.join(arrival.layout.sidecar(arrival.batch, arrival.spec, &name));
-            let Some(sidecar) = read_sidecar(&path).filter(|sidecar| sidecar.job == arrival.spec.id) else {
+        self.sidecar_of(arrival.batch, arrival.layout, arrival.spec).map(|sidecar| sidecar.files)
+    }
+
+    /// What the sidecar of a job says whose outputs are on disk, unchanged.
+    pub fn told_of(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<Told> {
+        let sidecar = self.sidecar_of(batch, layout, spec)?;
+        Some(Told {
+            task: sidecar.task_id?,
+            attempt: Attempt(sidecar.attempt),
+            charged: sidecar.charged_credits,
+            waived: sidecar.waived_credits,
+            model: sidecar.model,
+            files: sidecar.files,
+        })
+    }
+
+    fn sidecar_of(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<Sidecar> {
+        let dir = self.batch_dir(batch);
+        for name in layout::job_names(spec) {
+            let path = dir.join(layout.sidecar(batch, spec, &name));
+            let Some(sidecar) = read_sidecar(&path).filter(|sidecar| sidecar.job == spec.id) else {
                 continue;
             };
             let is_whole = |file: &OutputFile| {
@@ -140,7 +174,7 @@ impl Landing {
                     && hash_file(&path).is_ok_and(|hash| hash == file.sha256)
             };
             if !sidecar.files.is_empty() && sidecar.files.iter().all(is_whole) {
-                return Some(sidecar.files);
+                return Some(sidecar);
             }
         }
         None

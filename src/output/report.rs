@@ -33,12 +33,13 @@ impl Sums {
     fn add(&mut self, spec: &JobSpec, job: &Job, refunded: Credits) {
         self.jobs += 1;
         self.planned_credits = self.planned_credits + spec.order.hold().unwrap_or_default();
-        self.held_credits = self.held_credits + job.books.held;
-        self.charged_credits = self.charged_credits + job.books.charged;
-        self.waived_credits = self.waived_credits + job.books.waived;
+        let books = job.all_books();
+        self.held_credits = self.held_credits + books.held;
+        self.charged_credits = self.charged_credits + books.charged;
+        self.waived_credits = self.waived_credits + books.waived;
         self.refunded_credits = self.refunded_credits + refunded;
         *self.states.entry(job.state.name()).or_default() += 1;
-        self.late += u32::from(is_late(job));
+        self.late += u32::from(job.is_late());
     }
 }
 
@@ -60,6 +61,8 @@ pub struct Report {
     failed: Vec<Listed>,
     in_doubt: Vec<Listed>,
     late: Vec<Listed>,
+    /// Tasks that were resubmitted over, and what was charged for them.
+    resubmitted: Vec<Listed>,
     /// Jobs that were charged or made otherwise than planned.
     drift: Vec<Listed>,
 }
@@ -75,6 +78,7 @@ impl Report {
             failed: Vec::new(),
             in_doubt: Vec::new(),
             late: Vec::new(),
+            resubmitted: Vec::new(),
             drift: Vec::new(),
         }
     }
@@ -92,8 +96,12 @@ impl Report {
             State::InDoubt { fault, .. } => list(&mut self.in_doubt, spec, fault.to_string()),
             _ => {}
         }
-        if is_late(job) {
+        if job.is_late() {
             list(&mut self.late, spec, "finished after its deadline".to_owned());
+        }
+        for other in &job.superseded {
+            let (task, attempt, charged) = (&other.task, other.attempt.0, other.books.charged);
+            list(&mut self.resubmitted, spec, format!("task {task} of attempt {attempt}: {charged} charged"));
         }
         for drift in drift::of(&spec.order, job) {
             list(&mut self.drift, spec, drift.to_string());
@@ -115,10 +123,6 @@ impl Report {
         file.sync_data()?;
         fs::rename(&draft, dir.join("report.json"))
     }
-}
-
-fn is_late(job: &Job) -> bool {
-    job.overdue && matches!(job.state, State::Succeeded { .. })
 }
 
 fn list(listed: &mut Vec<Listed>, spec: &JobSpec, reason: String) {

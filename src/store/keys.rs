@@ -41,6 +41,36 @@ fn numbered(prefix: u8, number: [u8; 4]) -> [u8; 5] {
     [prefix, number[0], number[1], number[2], number[3]]
 }
 
+/// What a key stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    Batch,
+    Job,
+    OutcomesBytes(BatchNo),
+    Day(UtcDay),
+    Total,
+    Commits,
+}
+
+/// Reads a key; nothing when it is none of ours.
+pub(super) fn meaning(key: &[u8]) -> Option<Meaning> {
+    let (kind, rest) = key.split_first()?;
+    let number = || rest.try_into().ok().map(u32::from_be_bytes);
+    match (*kind, rest.len()) {
+        (BATCH, 4) => Some(Meaning::Batch),
+        (JOB, 8) => Some(Meaning::Job),
+        (b'o', 4) => Some(Meaning::OutcomesBytes(BatchNo(number()?))),
+        (b'd', 4) => {
+            let [first, rest @ ..] = number()?.to_be_bytes();
+            let [a, b, c] = rest;
+            Some(Meaning::Day(UtcDay(i32::from_be_bytes([first ^ 0x80, a, b, c]))))
+        }
+        (b't', 0) => Some(Meaning::Total),
+        (b'c', 0) => Some(Meaning::Commits),
+        _ => None,
+    }
+}
+
 /// A key in words, for messages about damage.
 pub(super) fn describe(key: &[u8]) -> String {
     let number = |at: usize| -> String {
@@ -68,6 +98,10 @@ mod tests {
         let key = |batch, seq| job(JobKey { batch: BatchNo(batch), seq: Seq(seq) });
         assert!(key(1, 255) < key(1, 256));
         assert!(key(1, u32::MAX) < key(2, 0));
+        for number in [-1, 0, 20_000] {
+            assert_eq!(meaning(&day(UtcDay(number))), Some(Meaning::Day(UtcDay(number))));
+        }
+        assert_eq!(meaning(&outcomes_bytes(BatchNo(7))), Some(Meaning::OutcomesBytes(BatchNo(7))));
         assert!(day(UtcDay(-1)) < day(UtcDay(0)) && day(UtcDay(0)) < day(UtcDay(1)));
     }
 }

@@ -9,33 +9,49 @@
 //!   db/                    sled: batches, open jobs, totals. Small: what has not begun and what has
 //!                          ended live in the spool
 //!   spool/000001/          rows: what was accepted; outcomes: what became of it
+//!   spool/000001/batch.json what a rebuilt database must know of the batch
 //!   catalogs.json          the service's catalogs as last seen; a plan keeps them, too
 //!   schedules.json         how far each schedule was handled; losing it fires nothing
 //!   commits                the number of the last commit, to notice an old database that came back
+//!   closed                 checksums of a database that was closed in order
+//!   reserve                room for the database's last words on a full disk
+//!   aside/                 what was damaged: set aside, never deleted
 //! ```
 //!
 //! Architecture invariant: [`Store::commit`] is the single write path. It returns once everything in
 //! it is on the device; no effect may begin before that. No sled type leaves this room.
 
+mod aside;
+mod card;
 pub mod catalogs;
+mod closed;
 pub mod draft;
+pub mod dump;
+mod error;
 mod keys;
 mod lock;
 mod marker;
+mod opening;
 pub mod peek;
+pub mod probe;
+pub mod rebuild;
 mod record;
+mod records;
+mod reserve;
 pub mod schedules;
 pub mod spool;
 mod tally;
 #[cfg(test)]
 mod tests;
+pub mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -46,9 +62,13 @@ use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
 use crate::domain::request::Kind;
 use crate::domain::time::{Timestamp, UtcDay};
+use crate::store::card::Card;
 use crate::store::draft::Draft;
+pub use crate::store::error::StoreError;
+use crate::store::error::database;
 use crate::store::lock::Lock;
 use crate::store::record::Damaged;
+use crate::store::records::Records;
 use crate::store::spool::{Appender, Spool};
 pub use crate::store::tally::OfKind;
 
@@ -58,104 +78,6 @@ pub const COMMIT_MAX_JOBS: usize = 200;
 
 /// Memory that the database may use as its cache, in bytes.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
-
-/// The state cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// Another process has it.
-    #[error("{} is in use by process {pid}", .dir.display())]
-    InUse {
-        /// The state directory.
-        dir: PathBuf,
-        /// Who holds it, as the lock file says; `unknown` when it does not.
-        pid: String,
-    },
-    /// The folder holds something else.
-    #[error("{} is not a callsheet state: it holds {found}", .dir.display())]
-    Foreign {
-        /// The folder.
-        dir: PathBuf,
-        /// What lies in it.
-        found: String,
-    },
-    /// There is none.
-    #[error("there is no state in {}", .dir.display())]
-    Missing {
-        /// The folder.
-        dir: PathBuf,
-    },
-    /// Another version wrote it.
-    #[error("{} has state format {found}; this version reads format {expected}", .dir.display())]
-    OtherVersion {
-        /// The state directory.
-        dir: PathBuf,
-        /// Its format.
-        found: u32,
-        /// Ours.
-        expected: u32,
-    },
-    /// It was begun with another service.
-    #[error("{} belongs to {found}, not to {wanted}", .dir.display())]
-    OtherService {
-        /// The state directory.
-        dir: PathBuf,
-        /// The service it was begun with.
-        found: String,
-        /// The service of this run.
-        wanted: String,
-    },
-    /// A record or file in it is not what was written.
-    #[error("{what} in {} is damaged: {detail}", .dir.display())]
-    Damaged {
-        /// The state directory.
-        dir: PathBuf,
-        /// Which part.
-        what: String,
-        /// What is wrong with it.
-        detail: String,
-    },
-    /// The file system refused.
-    #[error("failed to use {}: {source}", .path.display())]
-    Io {
-        /// What was touched.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The database refused.
-    #[error("the database in {} failed: {source}", .dir.display())]
-    Database {
-        /// The state directory.
-        dir: PathBuf,
-        /// Why.
-        source: sled::Error,
-    },
-}
-
-impl StoreError {
-    /// Names the file that an I/O error is about.
-    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> StoreError + '_ {
-        move |source| StoreError::Io { path: path.to_owned(), source }
-    }
-
-    /// Whether the cause is a full or read-only disk.
-    pub fn is_disk(&self) -> bool {
-        let kind = match self {
-            StoreError::Io { source, .. } => source.kind(),
-            StoreError::Database { source: sled::Error::Io(source), .. } => source.kind(),
-            _ => return false,
-        };
-        matches!(
-            kind,
-            io::ErrorKind::StorageFull
-                | io::ErrorKind::QuotaExceeded
-                | io::ErrorKind::ReadOnlyFilesystem
-                | io::ErrorKind::PermissionDenied
-                | io::ErrorKind::NotADirectory
-                | io::ErrorKind::AlreadyExists
-        )
-    }
-}
 
 /// A part of a spool whose rows are still to begin, with its cursor. Rows of equal priority that
 /// came in one manifest make one segment.
@@ -278,6 +200,8 @@ pub enum Pause {
     Rejections,
     /// A charge differed from its plan, and its policy says to stop then.
     Drift,
+    /// The state was rebuilt or imported: keys may have been used, or not, that it does not know of.
+    Rebuilt,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -344,8 +268,6 @@ pub enum Change {
     End(JobRecord),
     /// A batch. The last one of a batch in a commit counts.
     Batch(Box<BatchRecord>),
-    /// A batch that is done and lies in the archive: it leaves the database.
-    Archived(BatchNo),
     /// Totals of the whole state.
     Total(Totals),
     /// Totals of a UTC day.
@@ -356,11 +278,30 @@ pub enum Change {
 #[derive(Debug)]
 pub struct Store {
     dir: PathBuf,
-    db: sled::Db,
-    /// The database's file, for the `fdatasync` that sled does not do.
-    db_file: File,
+    /// Nothing while it is opened anew.
+    database: RwLock<Option<Database>>,
     writer: Mutex<Writer>,
+    /// The disk was full, and the reserve is given up.
+    is_short: AtomicBool,
+    /// A commit failed: the database is not as it should be left.
+    is_broken: AtomicBool,
     _lock: Lock,
+}
+
+/// The open database.
+#[derive(Debug, Clone)]
+struct Database {
+    db: sled::Db,
+    /// Its file, for the `fdatasync` that sled does not do.
+    file: Arc<File>,
+}
+
+impl Database {
+    fn new(dir: &Path, db: sled::Db) -> Result<Database, StoreError> {
+        let path = dir.join("db").join("db");
+        let file = File::open(&path).map_err(StoreError::io(&path))?;
+        Ok(Database { db, file: Arc::new(file) })
+    }
 }
 
 /// What the single writer keeps between commits.
@@ -369,6 +310,8 @@ struct Writer {
     commits: u64,
     commits_file: File,
     outcomes: std::collections::HashMap<BatchNo, Appender>,
+    /// Cards as they lie on the disk.
+    cards: std::collections::HashMap<BatchNo, Card>,
 }
 
 impl Store {
@@ -382,20 +325,23 @@ impl Store {
         std::fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
         let lock = Lock::take(dir)?;
         marker::claim(dir, service, adopt)?;
+        reserve::take(dir)?;
         sweep_drafts(&dir.join("spool"))?;
-        let database = |source| StoreError::Database { dir: dir.to_owned(), source };
-        let db = sled::Config::new()
-            .path(dir.join("db"))
-            .cache_capacity(CACHE_BYTES)
-            .flush_every_ms(None)
-            .open()
-            .map_err(database)?;
-        let db_path = dir.join("db").join("db");
-        let db_file = File::open(&db_path).map_err(StoreError::io(&db_path))?;
+        let database = Database::new(dir, opening::open(dir)?)?;
         sync_folders(dir)?;
-        let (commits, commits_file) = open_commit_count(dir, &db)?;
-        let writer = Mutex::new(Writer { commits, commits_file, outcomes: Default::default() });
-        Ok(Store { dir: dir.to_owned(), db, db_file, writer, _lock: lock })
+        let records = Records::read(dir, &database.db)?;
+        let commits_file = check_commit_count(dir, records.commits)?;
+        verify::quick(dir, &records)?;
+        let cards = card::reconcile(&dir.join("spool"), &records)?;
+        let writer = Writer { commits: records.commits, commits_file, outcomes: Default::default(), cards };
+        Ok(Store {
+            dir: dir.to_owned(),
+            database: RwLock::new(Some(database)),
+            writer: Mutex::new(writer),
+            is_short: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+            _lock: lock,
+        })
     }
 
     /// Opens the state in `dir` whichever service it belongs to, to look at it or to change what is
@@ -442,7 +388,7 @@ impl Store {
 
     /// The rows and outcomes of a batch.
     pub fn spool(&self, batch: BatchNo) -> Spool {
-        Spool::new(self.dir.join("spool").join(format!("{:06}", batch.0)))
+        Spool::new(batch_dir(&self.dir, batch))
     }
 
     /// Length of a batch's outcomes, in bytes, as committed: what lies beyond was never
@@ -458,24 +404,46 @@ impl Store {
     /// opened anew before the next commit.
     pub fn commit(&self, changes: &[Change]) -> Result<(), StoreError> {
         // A writer that panicked took the process with it, so the lock cannot be poisoned.
-        let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let committed = match self.try_commit(&mut writer, changes) {
+            Err(error) if error.is_full() && reserve::give_up(&self.dir) => {
+                self.is_short.store(true, Ordering::Relaxed);
+                tracing::warn!(%error, "the disk is full: the state uses up its reserve");
+                self.reopen(&mut writer).and_then(|()| self.try_commit(&mut writer, changes))
+            }
+            other => other,
+        };
+        if committed.is_err() {
+            self.is_broken.store(true, Ordering::Relaxed);
+        }
+        committed
+    }
+
+    /// Whether the disk of the state has room for more work. Without, what is in the air can still be
+    /// brought to its end; nothing new should be begun.
+    pub fn has_room(&self) -> bool {
+        if self.is_short.load(Ordering::Relaxed) && reserve::take(&self.dir).is_ok() {
+            self.is_short.store(false, Ordering::Relaxed);
+        }
+        !self.is_short.load(Ordering::Relaxed)
+    }
+
+    fn try_commit(&self, writer: &mut Writer, changes: &[Change]) -> Result<(), StoreError> {
         let mut batch = sled::Batch::default();
         for change in changes {
             match change {
                 Change::Open(job) => batch.insert(&keys::job(job.key)[..], record::encode(job)),
                 Change::End(job) => batch.remove(&keys::job(job.key)[..]),
-                Change::Batch(b) => batch.insert(&keys::batch(b.no)[..], record::encode(b)),
-                Change::Archived(no) => {
-                    batch.remove(&keys::batch(*no)[..]);
-                    batch.remove(&keys::outcomes_bytes(*no)[..]);
-                    writer.outcomes.remove(no);
+                Change::Batch(b) => {
+                    self.write_card(writer, b)?;
+                    batch.insert(&keys::batch(b.no)[..], record::encode(b));
                 }
                 Change::Total(totals) => batch.insert(&keys::total()[..], record::encode(totals)),
                 Change::Day(day, totals) => batch.insert(&keys::day(*day)[..], record::encode(totals)),
             }
         }
         // Outcomes first: until the database says so, they do not count and their jobs are open.
-        for (no, bytes) in self.append_outcomes(&mut writer, changes)? {
+        for (no, bytes) in self.append_outcomes(writer, changes)? {
             batch.insert(&keys::outcomes_bytes(no)[..], record::encode(&bytes));
         }
         let commits = writer.commits + 1;
@@ -487,13 +455,44 @@ impl Store {
         Ok(())
     }
 
+    /// Writes a batch's card where it says something new: before the commit, so that what is
+    /// acknowledged can be rebuilt.
+    fn write_card(&self, writer: &mut Writer, batch: &BatchRecord) -> Result<(), StoreError> {
+        let card = Card::of(batch);
+        if writer.cards.get(&batch.no) != Some(&card) {
+            card::write(&batch_dir(&self.dir, batch.no), &card, writer.commits + 1)?;
+            writer.cards.insert(batch.no, card);
+        }
+        Ok(())
+    }
+
     /// Applies a batch and waits for the device. `flush` alone is not durable: on Linux it ends in
     /// `sync_file_range` (measured).
     fn write(&self, batch: sled::Batch) -> Result<(), StoreError> {
-        let database = |source| StoreError::Database { dir: self.dir.clone(), source };
-        self.db.apply_batch(batch).map_err(database)?;
-        self.db.flush().map_err(database)?;
-        self.db_file.sync_data().map_err(StoreError::io(&self.dir))
+        let refused = |source| database(&self.dir, source);
+        let Database { db, file } = self.database()?;
+        db.apply_batch(batch).map_err(refused)?;
+        db.flush().map_err(refused)?;
+        file.sync_data().map_err(StoreError::io(&self.dir))
+    }
+
+    /// Opens the database anew: after a full disk it refuses whatever it is asked.
+    fn reopen(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        // Dropped first: only one may have the file.
+        *database = None;
+        let opened = Database::new(&self.dir, opening::open_again(&self.dir)?)?;
+        writer.commits = Records::read(&self.dir, &opened.db)?.commits.max(writer.commits);
+        writer.outcomes.clear();
+        *database = Some(opened);
+        Ok(())
+    }
+
+    fn database(&self) -> Result<Database, StoreError> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let broken = || StoreError::io(&self.dir)(io::ErrorKind::StorageFull.into());
+        // Nothing only after it could not be opened anew on a full disk.
+        database.clone().ok_or_else(broken)
     }
 
     fn append_outcomes(
@@ -526,26 +525,61 @@ impl Store {
     }
 
     fn get<T: for<'de> Deserialize<'de>>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
-        let found =
-            self.db.get(key).map_err(|source| StoreError::Database { dir: self.dir.clone(), source })?;
+        let found = self.database()?.db.get(key).map_err(|source| database(&self.dir, source))?;
         found.map(|bytes| record::decode(&bytes).map_err(|damage| self.damaged(key, &damage))).transpose()
     }
 
     fn scan<T: for<'de> Deserialize<'de>>(&self, prefix: u8) -> Result<Vec<T>, StoreError> {
-        self.db
-            .scan_prefix([prefix])
-            .map(|entry| {
-                let (key, bytes) =
-                    entry.map_err(|source| StoreError::Database { dir: self.dir.clone(), source })?;
-                record::decode(&bytes).map_err(|damage| self.damaged(&key, &damage))
-            })
-            .collect()
+        let entries = self.database()?.db.scan_prefix([prefix]);
+        let read = entries.map(|entry| {
+            let (key, bytes) = entry.map_err(|source| database(&self.dir, source))?;
+            record::decode(&bytes).map_err(|damage| self.damaged(&key, &damage))
+        });
+        read.collect()
+    }
+
+    /// All records at once.
+    fn records(&self) -> Result<Records, StoreError> {
+        Records::read(&self.dir, &self.database()?.db)
     }
 
     fn damaged(&self, key: &[u8], damage: &Damaged) -> StoreError {
         let what = format!("the record {}", keys::describe(key));
         StoreError::Damaged { dir: self.dir.clone(), what, detail: damage.to_string() }
     }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let database = self.database.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let was_open = database.take().is_some();
+        if was_open && !self.is_broken.load(Ordering::Relaxed) {
+            closed::mark(&self.dir);
+        }
+    }
+}
+
+/// The folder of a batch's rows and outcomes.
+fn batch_dir(dir: &Path, batch: BatchNo) -> PathBuf {
+    dir.join("spool").join(format!("{:06}", batch.0))
+}
+
+/// The folders of all batches in a spool, in order.
+fn batch_dirs(spool: &Path) -> Result<Vec<(BatchNo, PathBuf)>, StoreError> {
+    let entries = match std::fs::read_dir(spool) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StoreError::io(spool)(error)),
+    };
+    let mut dirs = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(StoreError::io(spool))?;
+        if let Ok(no) = entry.file_name().to_string_lossy().parse() {
+            dirs.push((BatchNo(no), entry.path()));
+        }
+    }
+    dirs.sort();
+    Ok(dirs)
 }
 
 /// Makes the names of a new state's folders as durable as what will be written in them.
@@ -586,24 +620,24 @@ fn open_or_create(path: &Path) -> Result<File, StoreError> {
         .map_err(StoreError::io(path))
 }
 
-/// Reads the number of the last commit from the database and from beside it. A database that is
+/// Compares the database's number of the last commit with the one beside it. A database that is
 /// behind its own count is an older one that came back: going on with it would forget what was sent.
-fn open_commit_count(dir: &Path, db: &sled::Db) -> Result<(u64, File), StoreError> {
-    let damaged =
-        |detail: String| StoreError::Damaged { dir: dir.to_owned(), what: "the database".to_owned(), detail };
-    let database = |source| StoreError::Database { dir: dir.to_owned(), source };
-    let stored: u64 = match db.get(keys::commits()).map_err(database)? {
-        Some(bytes) => record::decode(&bytes).map_err(|damage| damaged(damage.to_string()))?,
-        None => 0,
-    };
-    let path = dir.join("commits");
-    let file = open_or_create(&path)?;
-    let mut beside = [0; 8];
-    let read = file.read_at(&mut beside, 0).map_err(StoreError::io(&path))?;
-    let seen = if read == beside.len() { u64::from_be_bytes(beside) } else { 0 };
+fn check_commit_count(dir: &Path, stored: u64) -> Result<File, StoreError> {
+    let file = open_or_create(&dir.join("commits"))?;
+    let seen = commits_beside(dir)?;
     if stored < seen {
         let detail = format!("it is at commit {stored}, but commit {seen} was acknowledged");
-        return Err(damaged(detail));
+        return Err(StoreError::Damaged { dir: dir.to_owned(), what: "the database".to_owned(), detail });
     }
-    Ok((stored, file))
+    Ok(file)
+}
+
+/// The number of the last commit as it was written beside the database; 0 when it was not.
+fn commits_beside(dir: &Path) -> Result<u64, StoreError> {
+    let path = dir.join("commits");
+    match std::fs::read(&path) {
+        Ok(bytes) => Ok(bytes.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(StoreError::io(&path)(error)),
+    }
 }

@@ -60,8 +60,9 @@ fn what_was_committed_is_there_after_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);
     let totals = Totals { held: Credits(7), ..Totals::default() };
+    let batch = BatchRecord { totals, ..batch(1, 2) };
     let changes = [
-        Change::Batch(Box::new(batch(1, 3))),
+        Change::Batch(Box::new(batch.clone())),
         Change::Open(job(1, 0, State::Queued)),
         Change::Open(job(1, 1, running())),
         Change::Total(totals),
@@ -71,7 +72,7 @@ fn what_was_committed_is_there_after_reopening() {
     store.commit(&[Change::Open(job(1, 0, running()))]).unwrap();
     drop(store);
     let store = open(&dir);
-    assert_eq!(store.batches().unwrap(), [batch(1, 3)]);
+    assert_eq!(store.batches().unwrap(), [batch]);
     assert_eq!(store.open_jobs().unwrap(), [job(1, 0, running()), job(1, 1, running())]);
     assert_eq!(store.total().unwrap(), totals);
     assert_eq!(store.day(UtcDay(20_000)).unwrap(), totals);
@@ -155,7 +156,7 @@ fn a_state_of_another_version_is_refused_and_kept() {
 fn an_older_database_that_came_back_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);
-    store.commit(&[Change::Open(job(1, 0, State::Queued))]).unwrap();
+    store.commit(&[Change::Batch(Box::new(batch(1, 1))), Change::Open(job(1, 0, State::Queued))]).unwrap();
     drop(store);
     let (db, kept) = (dir.path().join("db"), dir.path().join(".kept"));
     copy_dir(&db, &kept);
@@ -166,6 +167,94 @@ fn an_older_database_that_came_back_is_noticed() {
     fs::rename(&kept, &db).unwrap();
     let refused = refusal(dir.path(), SERVICE);
     assert!(refused.contains("it is at commit 1, but commit 2 was acknowledged"), "{refused}");
+}
+
+#[test]
+fn a_batch_that_was_accepted_and_is_gone_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(&dir));
+    let (db, kept) = (dir.path().join("db"), dir.path().join(".kept"));
+    copy_dir(&db, &kept);
+    let store = open(&dir);
+    store.commit(&[Change::Batch(Box::new(batch(1, 1))), Change::Open(job(1, 0, State::Queued))]).unwrap();
+    store.commit(&[Change::Open(job(1, 0, running()))]).unwrap();
+    drop(store);
+    // An older database came back, and the number beside it is lost.
+    fs::remove_dir_all(&db).unwrap();
+    fs::rename(&kept, &db).unwrap();
+    fs::remove_file(dir.path().join("commits")).unwrap();
+    fs::write(dir.path().join("spool/000001/batch.json"), card_for_commit(&dir, 2)).unwrap();
+    let refused = refusal(dir.path(), SERVICE);
+    assert!(
+        refused.contains("batch batch-1 in STATE is damaged: its card was written for commit 2"),
+        "{refused}"
+    );
+}
+
+fn card_for_commit(dir: &TempDir, commit: u64) -> String {
+    let text = fs::read_to_string(dir.path().join("spool/000001/batch.json")).unwrap();
+    text.replace("\"commit\": 1", &format!("\"commit\": {commit}"))
+}
+
+#[test]
+fn a_card_of_a_commit_that_never_was_does_not_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    store.commit(&[Change::Batch(Box::new(batch(1, 1))), Change::Open(job(1, 0, State::Queued))]).unwrap();
+    drop(store);
+    fs::create_dir_all(dir.path().join("spool/000002")).unwrap();
+    let card = card_for_commit(&dir, 2).replace("\"no\": 1", "\"no\": 2");
+    fs::write(dir.path().join("spool/000002/batch.json"), card).unwrap();
+    drop(open(&dir));
+    assert!(!dir.path().join("spool/000002/batch.json").exists());
+}
+
+#[test]
+fn an_outcome_that_the_database_knows_nothing_of_shows_an_older_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let rows = BatchRecord { spool_bytes: 0, ..batch(1, 1) };
+    store.commit(&[Change::Batch(Box::new(rows)), Change::Open(job(1, 0, running()))]).unwrap();
+    drop(store);
+    let path = dir.path().join("spool/000001/outcomes");
+    let mut outcomes = Appender::open(&path, 0).unwrap();
+    let fault = crate::domain::task::Fault::new("x", "x");
+    outcomes.push(&job(1, 0, State::Failed { fault: fault.clone(), task: None })).unwrap();
+    outcomes.sync().unwrap();
+    drop(open(&dir));
+    outcomes.push(&job(1, 5, State::Failed { fault, task: None })).unwrap();
+    outcomes.sync().unwrap();
+    let refused = refusal(dir.path(), SERVICE);
+    assert!(refused.contains("job 5 has ended, and the database knows neither"), "{refused}");
+}
+
+#[test]
+fn jobs_that_are_missing_are_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    store.commit(&[Change::Batch(Box::new(batch(1, 3))), Change::Open(job(1, 0, running()))]).unwrap();
+    drop(store);
+    let refused = refusal(dir.path(), SERVICE);
+    assert!(refused.contains("3 jobs were accepted, 0 have ended and 1 are open"), "{refused}");
+}
+
+#[test]
+fn a_torn_snapshot_is_set_aside_and_nothing_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    store.commit(&[Change::Batch(Box::new(batch(1, 1))), Change::Open(job(1, 0, running()))]).unwrap();
+    drop(store);
+    drop(open(&dir));
+    for entry in fs::read_dir(dir.path().join("db")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_string_lossy().starts_with("snap.") {
+            fs::write(&path, "torn").unwrap();
+            fs::write(path.with_extension("generating"), "torn, too").unwrap();
+        }
+    }
+    assert_eq!(open(&dir).open_jobs().unwrap(), [job(1, 0, running())]);
+    let aside = fs::read_dir(dir.path().join("aside")).unwrap();
+    assert!(aside.count() >= 2, "both are kept");
 }
 
 fn copy_dir(from: &Path, to: &Path) {

@@ -326,6 +326,113 @@ fn what_was_charged_and_given_back_unseen_is_in_the_books_all_the_same() {
     assert_eq!(moved, [Movement::Hold(Credits(10)), settle, Movement::Refund { spent, waived }]);
 }
 
+/// Runs events, each addressed to an attempt, and tells of the job and of what it was resubmitted over:
+/// `state#attempt held/charged`, then `task#attempt charged watch`.
+fn beside(terms: Terms, events: Vec<(u32, Event)>) -> String {
+    let mut job = Job::queued();
+    for (attempt, event) in events {
+        job = apply(&job, Attempt(attempt), event, terms, Timestamp(0)).unwrap().job;
+    }
+    let Books { held, charged, .. } = job.books;
+    let mut told = vec![format!("{}#{} {}/{}", job.state.name(), job.attempt.0, held.0, charged.0)];
+    told.extend(job.superseded.iter().map(|other| {
+        format!("{}#{} {} {:?}", other.task, other.attempt.0, other.books.charged.0, other.watch)
+    }));
+    assert_eq!(job.is_over(), job.state.is_final() && !told.iter().any(|line| line.ends_with("Open")));
+    told.join(", ")
+}
+
+/// A job whose second attempt follows its overdue first one.
+fn resubmitted(then: Vec<(u32, Event)>) -> String {
+    let mut events = vec![(1, admit(10)), (1, task("pending", 10)), (1, Event::Resubmit)];
+    events.extend(then);
+    beside(TERMS, events)
+}
+
+fn second(status: &str) -> TaskReading {
+    TaskReading { id: TaskId("t2".into()), ..reading(status, 10) }
+}
+
+fn second_task(status: &str) -> Event {
+    Event::Posted(PostAnswer::Task(second(status)))
+}
+
+#[test]
+fn both_attempts_may_succeed_and_both_are_paid_for() {
+    assert_eq!(resubmitted(vec![]), "queued#2 0/0, t1#1 10 Open");
+    let made = || vec![(2, admit(10)), (2, second_task("success")), (2, Event::Fetched(vec![file()]))];
+    assert_eq!(resubmitted(made()), "succeeded#2 0/10, t1#1 10 Open", "it is not over yet");
+    let then = |event| made().into_iter().chain([(1, event)]).collect();
+    assert_eq!(resubmitted(then(read("success", 10))), "succeeded#2 0/10, t1#1 10 Succeeded");
+    assert_eq!(resubmitted(then(Event::Read(failed("busy")))), "succeeded#2 0/10, t1#1 0 Over");
+    assert_eq!(resubmitted(then(Event::WatchOver(fault()))), "succeeded#2 0/10, t1#1 10 InDoubt");
+}
+
+#[test]
+fn the_first_to_succeed_is_kept_whatever_the_other_is_at() {
+    let first = || (1, read("success", 10));
+    assert_eq!(resubmitted(vec![first()]), "fetching#1 0/10", "the second was never sent");
+    let sent = vec![(2, admit(10)), first()];
+    assert_eq!(resubmitted(sent.clone()), "submitting#2 10/0, t1#1 10 Succeeded", "its answer first");
+    let then = |more: Vec<(u32, Event)>| resubmitted(sent.iter().cloned().chain(more).collect());
+    assert_eq!(then(vec![(2, second_task("pending"))]), "fetching#1 0/10, t2#2 10 Open");
+    assert_eq!(then(vec![(2, Event::Posted(PostAnswer::Refused(fault())))]), "fetching#1 0/10");
+    assert_eq!(then(vec![(2, second_task("success"))]), "fetching#2 0/10, t1#1 10 Succeeded");
+    let given_up = vec![(2, second_task("success")), (2, Event::FetchAbandoned(fault()))];
+    assert_eq!(then(given_up), "fetching#1 0/10, t2#2 10 Over", "paid for is paid for");
+    let named = (2, Event::Posted(PostAnswer::TaskNamed(TaskId("t2".into()), fault())));
+    assert_eq!(then(vec![named.clone()]), "running#2 10/0, t1#1 10 Succeeded", "its charge is not known");
+    assert_eq!(then(vec![named, (2, Event::Read(second("pending")))]), "fetching#1 0/10, t2#2 10 Open");
+    let running = vec![(2, admit(10)), (2, second_task("pending")), first()];
+    assert_eq!(resubmitted(running), "fetching#1 0/10, t2#2 10 Open");
+}
+
+#[test]
+fn a_key_is_used_up_once_and_attempts_are_counted_together() {
+    let busy = || TaskReading { id: TaskId("t2".into()), ..failed("busy") };
+    let again = vec![(2, admit(10)), (2, second_task("pending")), (2, Event::Read(busy()))];
+    assert_eq!(resubmitted(again.clone()), "queued#3 0/0, t1#1 10 Open");
+    let last = [(3, admit(10)), (3, task("pending", 10)), (3, Event::Resubmit)];
+    let none_left = resubmitted(again.into_iter().chain(last).collect());
+    assert_eq!(none_left, "running#3 0/10, t1#1 10 Open", "no attempt is left: it is watched");
+    let swapped = vec![
+        (2, admit(10)),
+        (2, second_task("pending")),
+        (1, read("success", 10)),
+        (1, Event::Fetched(vec![file()])),
+        (2, Event::Read(busy())),
+    ];
+    assert_eq!(resubmitted(swapped), "succeeded#1 0/10, t2#2 0 Over");
+}
+
+#[test]
+fn without_a_key_or_a_known_charge_a_job_is_merely_overdue() {
+    let events = || vec![(1, admit(10)), (1, task("pending", 10)), (1, Event::Resubmit)];
+    assert_eq!(beside(KEYLESS, events()), "running#1 0/10");
+    let named = Event::Posted(PostAnswer::TaskNamed(TaskId("t1".into()), fault()));
+    assert_eq!(beside(TERMS, vec![(1, admit(10)), (1, named), (1, Event::Resubmit)]), "running#1 10/0");
+    assert_eq!(beside(TERMS, vec![(1, admit(10)), (1, Event::Resubmit)]), "submitting#1 10/0");
+}
+
+#[test]
+fn a_retried_job_is_late_for_nothing() {
+    let mut job = Job::queued();
+    for event in [admit(10), task("pending", 10), Event::Overdue, Event::Read(failed("busy")), Event::Retry] {
+        job = apply(&job, job.attempt, event, TERMS, Timestamp(1_000)).unwrap().job;
+    }
+    let job = apply(&job, job.attempt, admit(10), TERMS, Timestamp(90_000)).unwrap().job;
+    assert!(job.holds_slot());
+    assert_eq!(job.deadline_from, Some(Timestamp(90_000)));
+}
+
+#[test]
+fn what_was_on_its_way_when_the_program_ended_keeps_its_hold() {
+    let sent = apply(&Job::queued(), Attempt(1), admit(10), TERMS, Timestamp(0)).unwrap().job;
+    let refused = Event::Posted(PostAnswer::Unauthorised(fault()));
+    let found = apply(&taken_up(sent), Attempt(1), refused, TERMS, Timestamp(0)).unwrap().job;
+    assert_eq!((found.state.name(), found.books.held), ("submitting", Credits(10)));
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     let status = prop_oneof![
         Just("pending"),
@@ -346,6 +453,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         6 => any_reading.prop_map(Event::Read),
         1 => Just(Event::TaskMissing(fault())),
         1 => Just(Event::Overdue),
+        2 => Just(Event::Resubmit),
         1 => Just(Event::WatchOver(fault())),
         2 => Just(Event::Fetched(vec![file()])),
         1 => Just(Event::FetchAbandoned(fault())),
@@ -383,19 +491,23 @@ proptest! {
     /// Whatever happens, the movements add up to the job's own books, a job that is queued or
     /// ended without a charge holds nothing, and an attempt number never goes back.
     #[test]
-    fn books_and_movements_agree(events in prop::collection::vec(any_event(), 0..60), keyed in any::<bool>()) {
+    fn books_and_movements_agree(events in prop::collection::vec((any_event(), any::<prop::sample::Index>()), 0..60), keyed in any::<bool>()) {
         let terms = Terms { attempts: 3, keyed };
         let (mut job, mut totals, mut at) = (Job::queued(), Totals::default(), Timestamp(0));
-        for event in events {
+        for (event, addressee) in events {
             at = at.after(Millis(1));
-            let Ok(step) = apply(&job, job.attempt, event, terms, at) else { continue };
-            prop_assert!(step.job.attempt >= job.attempt);
+            let mut attempts: Vec<Attempt> = job.superseded.iter().map(|other| other.attempt).collect();
+            attempts.push(job.attempt);
+            let Ok(step) = apply(&job, *addressee.get(&attempts), event, terms, at) else { continue };
+            let attempts: std::collections::BTreeSet<u32> = step.job.superseded.iter().map(|other| other.attempt.0).collect();
+            prop_assert_eq!(attempts.len(), step.job.superseded.len());
+            prop_assert!(!attempts.contains(&step.job.attempt.0), "every attempt has one task");
             for movement in step.movements {
                 totals.apply(movement).unwrap();
             }
             job = step.job;
-            prop_assert_eq!(totals.held, job.books.held);
-            prop_assert_eq!(totals.spent, job.books.charged);
+            prop_assert_eq!(totals.held, job.all_books().held);
+            prop_assert_eq!(totals.spent, job.all_books().charged);
             let empty = matches!(job.state, State::Queued | State::Canceled | State::Expired);
             prop_assert!(!empty || job.books == Books::default(), "{:?}", job);
             let may_hold = matches!(job.state, State::Submitting { .. } | State::Running { .. } | State::InDoubt { .. });

@@ -75,7 +75,9 @@ pub enum Deadline {
 pub enum OnDeadline {
     /// Its slot is freed; its task is watched slowly and collected if it succeeds after all.
     Watch,
-    /// As `watch`, and a new attempt is made, which is paid for anew.
+    /// As `watch`, and a new attempt is made, which is paid for as well if both succeed: the budget must have room
+    /// for it. Not for a deadline that is an instant, after which a new attempt could only be late, and not for an
+    /// endpoint without idempotency keys.
     Resubmit,
 }
 

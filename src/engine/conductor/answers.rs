@@ -12,7 +12,7 @@ use crate::engine::conductor::timing::pace_name;
 use crate::engine::conductor::{Conductor, ConductorError, FetchFault, Input, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed.
-const MISSING_MAX: u32 = 5;
+pub(super) const MISSING_MAX: u32 = 5;
 /// Downloads of a job that may fail in a row before it is given up until somebody asks again.
 const FETCH_TRIES_MAX: u32 = 8;
 
@@ -103,6 +103,9 @@ impl Conductor {
         answer: ReadAnswer,
         now: Now,
     ) -> Result<(), ConductorError> {
+        if self.is_late(key, attempt) {
+            return self.late_read(key, attempt, answer, now);
+        }
         let Some(faults) = self.effect_ended(key) else { return Ok(()) };
         let wait = match answer {
             ReadAnswer::Task(reading) => {

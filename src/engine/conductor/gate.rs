@@ -20,6 +20,10 @@ impl Conductor {
         }
     }
 
+    pub(super) fn shut_for_key(&mut self, now: Now) {
+        self.shut(Parked::Key, Credits::ZERO, now);
+    }
+
     pub(super) fn balance(&mut self, answer: &Result<Credits, Fault>, now: Now) {
         self.asking_balance = false;
         if self.settings.limits.keep.is_some() {

@@ -38,6 +38,7 @@ impl Conductor {
         }
         let before = std::mem::replace(&mut open.record.job, step.job);
         journal::moved(&desk.record.name, &open.spec, &before, &open.record.job);
+        let before = before.attempt;
         if !matches!(open.record.job.state, State::Queued) {
             self.candidates.remove(&key);
         }
@@ -61,8 +62,9 @@ impl Conductor {
             journal::paused(&desk.record, "a charge, a model or options other than planned");
             self.pending.changed_batches.insert(key.batch);
         }
-        let is_over = open.record.job.state.is_final();
+        let is_over = open.record.job.is_over();
         drop(open);
+        self.watch_superseded(key, before, self.settings.late_poll, now);
         if is_over {
             self.end(key);
         }

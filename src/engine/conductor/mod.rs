@@ -12,6 +12,7 @@ mod answers;
 mod gate;
 mod gauges;
 mod journal;
+mod late;
 mod lives;
 mod outage;
 mod overview;
@@ -36,7 +37,7 @@ pub use self::words::{
 };
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::ids::{Attempt, BatchNo, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
@@ -44,6 +45,7 @@ use crate::domain::manifest::row::Deadline;
 use crate::domain::pace::Pace;
 use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
+use crate::engine::conductor::late::Late;
 use crate::engine::conductor::roster::{Mark, Roster};
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Change, JobRecord};
 
@@ -97,6 +99,8 @@ struct OpenJob {
     deadline: Option<Timestamp>,
     /// When its present task was first seen by this process.
     task_since: Option<Tick>,
+    /// Tasks of other attempts that are watched beside it.
+    late: BTreeMap<Attempt, Late>,
     /// What it was last counted as.
     counted: Option<Mark>,
 }
@@ -112,6 +116,7 @@ impl OpenJob {
             fetch_faults: 0,
             deadline: None,
             task_since: None,
+            late: BTreeMap::new(),
             counted: None,
         }
     }
@@ -137,6 +142,8 @@ pub struct Conductor {
     candidates: BTreeSet<JobKey>,
     timers: BTreeSet<(Tick, JobKey)>,
     deadlines: BTreeSet<(Timestamp, JobKey)>,
+    late_timers: BTreeSet<(Tick, JobKey, Attempt)>,
+    late_ends: BTreeSet<(Timestamp, JobKey, Attempt)>,
     /// Jobs whose outputs wait for a free download.
     fetch_queue: VecDeque<JobKey>,
     fetching: usize,
@@ -193,6 +200,8 @@ impl Conductor {
             candidates: BTreeSet::new(),
             timers: BTreeSet::new(),
             deadlines: BTreeSet::new(),
+            late_timers: BTreeSet::new(),
+            late_ends: BTreeSet::new(),
             fetch_queue: VecDeque::new(),
             fetching: 0,
             total,
@@ -261,6 +270,8 @@ impl Conductor {
     /// Takes up a job that had begun before: a restart is not a special path.
     pub fn take_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
         let key = record.key;
+        let record = JobRecord { job: lifecycle::taken_up(record.job), ..record };
+        let attempt = record.job.attempt;
         let want = lifecycle::wants(&record.job.state);
         self.jobs.insert(key, OpenJob::new(record, spec));
         let wait = match want {
@@ -274,6 +285,8 @@ impl Conductor {
             self.schedule(key, now.tick.after(wait));
         }
         self.watch_deadline(key);
+        // Each is looked at once, soon.
+        self.watch_superseded(key, attempt, self.settings.poll_max, now);
     }
 
     /// One turn: see the module's documentation.
@@ -287,6 +300,7 @@ impl Conductor {
         self.pass_deadlines(now)?;
         self.pass_over_skipped();
         self.drop_unsent(now)?;
+        self.watch_late(now)?;
         self.begin_what_is_due(now)?;
         self.ask_balance_when_due(now);
         self.admit(now)?;
@@ -317,7 +331,8 @@ impl Conductor {
     fn wake(&self) -> Option<Tick> {
         let timer = self.timers.first().map(|(at, _)| *at);
         let gate = self.gate.and_then(|gate| gate.ask_at);
-        [timer, gate, self.crowded_until, self.balance_due].into_iter().flatten().min()
+        let late = self.late_timers.first().map(|(at, ..)| *at);
+        [timer, late, gate, self.crowded_until, self.balance_due].into_iter().flatten().min()
     }
 
     /// Whether something waits for an instant of the calendar: a deadline, an expiry, or midnight. The
@@ -327,6 +342,6 @@ impl Conductor {
             desk.parked == Some(Parked::DayBudget)
                 || desk.record.policy.expires.is_some() && !desk.record.is_done()
         };
-        !self.deadlines.is_empty() || self.desks.values().any(waits)
+        !self.deadlines.is_empty() || !self.late_ends.is_empty() || self.desks.values().any(waits)
     }
 }

@@ -23,7 +23,7 @@ impl Conductor {
         let sends = !self.held_back && self.gate.is_none();
         let moves = |motion| tally.moving(motion) > 0;
         if sends && (moves(Motion::NextAttempt) || moves(Motion::Post))
-            || !self.key_is_refused() && moves(Motion::Read)
+            || !self.key_is_refused() && (moves(Motion::Read) || tally.unseen > 0)
             || !self.disk_is_low && moves(Motion::Fetch)
         {
             return None;

@@ -30,6 +30,8 @@ pub(super) struct Tally {
     pub(super) in_flight: InFlight,
     /// Jobs with an effect under way.
     pub(super) busy: u32,
+    /// Jobs of which a watched task was not read since the start.
+    pub(super) unseen: u32,
     motions: [u32; 5],
     states: [u32; STATES],
     by_batch: BTreeMap<BatchNo, [u32; STATES]>,
@@ -56,6 +58,8 @@ pub(super) struct Mark {
     state: usize,
     holds_slot: bool,
     busy: bool,
+    /// A watched task of it was not read since the start.
+    unseen: bool,
     motion: Motion,
 }
 
@@ -70,7 +74,9 @@ impl Mark {
             Want::Fetch => Motion::Fetch,
             Want::Admission | Want::Post | Want::Read | Want::Nothing => Motion::Rest,
         };
-        Mark { state: place(&job.state), holds_slot: job.holds_slot(), busy: open.busy, motion }
+        let busy = open.busy || open.late.values().any(|late| late.busy);
+        let unseen = open.late.values().any(|late| !late.seen);
+        Mark { state: place(&job.state), holds_slot: job.holds_slot(), busy, unseen, motion }
     }
 }
 
@@ -132,6 +138,9 @@ impl Tally {
         by_one(&mut self.by_batch.entry(open.record.key.batch).or_default()[mark.state]);
         if mark.busy {
             by_one(&mut self.busy);
+        }
+        if mark.unseen {
+            by_one(&mut self.unseen);
         }
     }
 
@@ -198,8 +207,14 @@ impl Roster {
         let kinds = crate::domain::request::Kind::ALL.iter();
         let of_kind = |tally: &Tally, kind| tally.in_flight.by_kind.get(kind).copied().unwrap_or_default();
         let models = self.tally.in_flight.by_model.iter();
-        (anew.in_flight.all, anew.busy, anew.motions, anew.states)
-            == (self.tally.in_flight.all, self.tally.busy, self.tally.motions, self.tally.states)
+        (anew.in_flight.all, anew.busy, anew.unseen, anew.motions, anew.states)
+            == (
+                self.tally.in_flight.all,
+                self.tally.busy,
+                self.tally.unseen,
+                self.tally.motions,
+                self.tally.states,
+            )
             && kinds.clone().all(|kind| of_kind(&anew, kind) == of_kind(&self.tally, kind))
             && models.clone().all(|(m, n)| anew.in_flight.by_model.get(m).copied().unwrap_or_default() == *n)
             && self.tally.by_batch.keys().all(|no| anew.states_of(*no) == self.tally.states_of(*no))

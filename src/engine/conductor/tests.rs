@@ -1,6 +1,7 @@
 //! Turns as transcripts: a scripted service and a scripted clock around the conductor.
 
 mod polls;
+mod resubmit;
 mod waits;
 
 use serde_json::Map;
@@ -162,7 +163,7 @@ impl Stage {
                 Change::Open(record) => drop(self.durable.insert(record.key, record.clone())),
                 Change::End(record) => drop(self.durable.remove(&record.key)),
                 Change::Batch(batch) => self.batch = (**batch).clone(),
-                Change::Total(_) | Change::Day(..) | Change::Archived(_) => {}
+                Change::Total(_) | Change::Day(..) => {}
             }
         }
     }

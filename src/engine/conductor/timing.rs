@@ -4,13 +4,13 @@ use crate::domain::admission::Parked;
 use crate::domain::ids::{Attempt, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, Want};
-use crate::domain::manifest::row::Deadline;
+use crate::domain::manifest::row::{Deadline, OnDeadline};
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::conductor::{Conductor, ConductorError, Desk, Effect, FetchOrder};
 
 /// How long something waits at the shut gate before it looks again.
-const GATE_RECHECK: Millis = Millis(1_000);
+pub(super) const GATE_RECHECK: Millis = Millis(1_000);
 
 impl Conductor {
     /// An overdue job gives its slot back; one that was watched long enough is left to a person.
@@ -24,13 +24,29 @@ impl Conductor {
             let event = if overdue {
                 let fault = Fault::new("deadline", "its task never ended within the late window");
                 Event::WatchOver(fault)
+            } else if self.resubmits(key) {
+                Event::Resubmit
             } else {
                 Event::Overdue
             };
             self.apply(key, attempt, event, now)?;
+            if self.jobs.get(&key).is_some_and(|open| open.record.job.attempt != attempt) {
+                // The next attempt waits for a slot and the budgets, and for nothing else.
+                self.schedule(key, now.tick);
+            }
             self.watch_deadline(key);
         }
         Ok(())
+    }
+
+    /// Whether a job gets another attempt when its deadline passes. One with an instant for a deadline does not:
+    /// it could only be late.
+    fn resubmits(&self, key: JobKey) -> bool {
+        let Some(desk) = self.desks.get(&key.batch) else { return false };
+        let Some(open) = self.jobs.get(&key) else { return false };
+        desk.record.policy.on_deadline == Some(OnDeadline::Resubmit)
+            && !desk.record.canceled
+            && !matches!(open.spec.order.deadline, Some(Deadline::At(_)))
     }
 
     /// Sets the alarm for a job's deadline, or for the end of its watch.
@@ -55,7 +71,7 @@ impl Conductor {
     }
 
     pub(super) fn deadline_of(&self, spec: &JobSpec, job: &Job) -> Option<Timestamp> {
-        let first_sent = job.first_sent?;
+        let first_sent = job.deadline_from.or(job.first_sent)?;
         let deadline = match spec.order.deadline {
             Some(Deadline::At(at)) => at,
             Some(Deadline::After(span)) => first_sent.after(span),

@@ -39,8 +39,6 @@ pub enum Wish {
     FetchAgain(Vec<Found>),
     /// The owner was told that a batch is done.
     Announced(BatchNo),
-    /// A batch that is done leaves for the archive.
-    Forget(BatchNo),
     /// Other limits, budgets, waits and deadlines.
     Reload(Box<Settings>),
 }
@@ -93,7 +91,6 @@ impl Conductor {
                 batch.rejections = 0;
             })),
             Wish::Announced(no) => Ok(self.change(no, |batch| batch.announced = batch.is_done())),
-            Wish::Forget(no) => Ok(self.forget(no)),
             Wish::Cancel(no) => self.cancel(no, now),
             Wish::CancelJob(found) => self.cancel_job(*found, now),
             Wish::Retry(found) => Ok(self.retry(found, now)),
@@ -110,16 +107,6 @@ impl Conductor {
         change(&mut desk.record);
         self.pending.changed_batches.insert(no);
         Granted { in_flight: self.in_flight_of(no), ..Granted::default() }
-    }
-
-    /// Lets go of a batch that is done: it is in the archive.
-    fn forget(&mut self, no: BatchNo) -> Granted {
-        if self.desks.get(&no).is_none_or(|desk| !desk.record.is_done()) {
-            return Granted::default();
-        }
-        self.desks.remove(&no);
-        self.pending.turn.changes.push(crate::store::Change::Archived(no));
-        Granted { jobs: 1, ..Granted::default() }
     }
 
     fn in_flight_of(&self, no: BatchNo) -> u32 {

@@ -33,6 +33,7 @@ pub(super) struct Desk {
     /// The file that was written first comes first.
     ready: BTreeSet<((i64, i64), Name)>,
     scans: u64,
+    pub(super) known_max: usize,
     /// How long what a scan found has to stay unchanged.
     found_settle: Millis,
     /// What keeps the folder from being read, as it was last reported.
@@ -69,6 +70,7 @@ impl Desk {
             due: BTreeSet::new(),
             ready: BTreeSet::new(),
             scans: 0,
+            known_max: KNOWN_MAX,
             found_settle: FOUND_SETTLE,
             trouble: None,
             is_full: false,
@@ -155,7 +157,7 @@ impl Desk {
                 continue;
             }
             let name = Name::from(name);
-            if self.files.len() >= KNOWN_MAX && !self.files.contains_key(&name) {
+            if self.files.len() >= self.known_max && !self.files.contains_key(&name) {
                 is_full = true;
                 continue;
             }
@@ -167,8 +169,8 @@ impl Desk {
             }
         }
         if is_full && !self.is_full {
-            let folder = self.folder.display();
-            self.reports.push(format!("inbox {folder} holds more than {KNOWN_MAX} files; the rest waits"));
+            let (folder, most) = (self.folder.display(), self.known_max);
+            self.reports.push(format!("inbox {folder} holds more than {most} files; the rest waits"));
         }
         self.is_full = is_full;
         trouble.map_or(Ok(()), Err)

@@ -108,7 +108,8 @@ struct Claim {
 /// committed.
 ///
 /// # Errors
-/// [`FilingError`]; the manifest is in its inbox as before.
+/// [`FilingError`]; the manifest is in its inbox as before. One that changed is to be put back; where a
+/// folder refuses, the same may be tried again with the same receipt.
 pub fn file_away(
     folders: &Folders,
     manifest: &ReadyManifest,

@@ -9,10 +9,17 @@ use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::filing::{FilingError, Folders, file_away};
 use super::ready::Sign;
 use super::*;
+use crate::domain::manifest::row::Policy;
+use crate::domain::quote::{AccountPlan, Catalog, Rules};
+use crate::domain::time::Timestamp;
+use crate::intake::{Accepted, Terms, accept};
+use crate::store::{Change, Store};
 
 /// Longest wait for anything: a test that waits for it has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -196,6 +203,26 @@ fn an_unreadable_folder_is_said_once_and_tried_again() {
 }
 
 #[test]
+fn what_is_too_much_at_once_waits_until_there_is_room() {
+    let mut folder = Folder::new();
+    folder.desk.known_max = 2;
+    for name in ["a.csv", "b.csv", "c.csv"] {
+        folder.write(name, "x");
+    }
+    let mut names = folder.found();
+    assert_eq!(names.len(), 2);
+    assert!(folder.found().is_empty());
+    let reports = folder.desk.take_reports();
+    assert!(reports.len() == 1 && reports[0].contains("more than 2 files; the rest waits"), "{reports:?}");
+    fs::remove_file(folder.path(&names[0])).unwrap();
+    // The first scan finds that there is room, the next one what takes it.
+    names.extend(folder.found());
+    names.extend(folder.found());
+    names.sort();
+    assert_eq!(names, ["a.csv", "b.csv", "c.csv"]);
+}
+
+#[test]
 fn ten_thousand_files_at_once_come_in_order_and_once_each() {
     let mut folder = Folder::new();
     for n in 0..10_000 {
@@ -225,9 +252,20 @@ impl Office {
         fs::create_dir(dir.path().join("inbox")).unwrap();
         let inbox = Inbox::open(&dir.path().join("inbox"), watch, Clock::start());
         let mut office = Office { dir, inbox };
-        // Found by the first scan: from its return on, events are heard.
-        fs::write(office.path("first.csv"), "x").unwrap();
-        assert_eq!(office.next().await, "first.csv");
+        if !watch.events {
+            return office;
+        }
+        // Heard at once when events are, so what is not heard came too early.
+        for n in 0.. {
+            let (draft, path) = (office.draft("x"), office.path(&format!("first-{n}.csv")));
+            fs::rename(draft, &path).unwrap();
+            let heard = async { while office.inbox.next().await.unwrap().path != path {} };
+            let is_heard = tokio::time::timeout(Duration::from_millis(100), heard).await.is_ok();
+            fs::remove_file(path).unwrap();
+            if is_heard {
+                break;
+            }
+        }
         office
     }
 
@@ -397,7 +435,8 @@ async fn what_an_overrun_queue_of_events_lost_is_found() {
     // Nobody listens while the queue fills: whoever hears the first sign has to wait for the notes.
     let bell = Arc::clone(&office.inbox.bell);
     let notes = bell.notes();
-    for n in 0..=queue / 2 {
+    // Two events each.
+    for n in 0..queue {
         fs::rename(&names[n % 2], &names[(n + 1) % 2]).unwrap();
     }
     fs::rename(&draft, office.path("lost.csv")).unwrap();
@@ -414,4 +453,70 @@ async fn a_manifest_that_changed_while_it_was_read_comes_again() {
     let manifest = office.next_ready().await;
     office.inbox.put_back(&manifest, Millis(10));
     assert_eq!(office.next_ready().await, manifest);
+}
+
+/// Reads a manifest as the daemon does.
+fn read_in(store: &Store, path: &Path) -> Accepted {
+    let image = json!([{"id": "flat", "modes": {"text-to-image": {
+        "aspect_ratios": [], "qualities": [], "credits_per_generation": 3,
+    }}}]);
+    let terms = Terms {
+        occasion: None,
+        catalog: &Catalog::of(&json!([]), &image, &json!([]), &Value::Null),
+        rules: &Rules::builtin(),
+        namespace: "",
+        batch: None,
+        policy: Policy::default(),
+        default_policy: Policy::default(),
+        max_credits: None,
+        plan: AccountPlan::Unknown,
+    };
+    accept(store, path, &terms, Timestamp(0)).unwrap()
+}
+
+const TWO_GOOD_ROWS_OF_THREE: &str =
+    "id,kind,model,prompt\na,image,flat,fox\nb,image,nope,owl\nc,image,flat,hen\n";
+
+#[tokio::test]
+async fn a_crash_between_commit_and_filing_leads_to_a_second_reading_that_adds_nothing() {
+    let mut office = Office::open(RARELY).await;
+    let store = Store::open(&office.dir.path().join("state"), "s", false).unwrap();
+    let draft = office.draft(TWO_GOOD_ROWS_OF_THREE);
+    fs::rename(&draft, office.path("m.csv")).unwrap();
+    let manifest = office.next_ready().await;
+    let accepted = read_in(&store, &manifest.path);
+    assert!(manifest.is_what_was_read(&accepted.receipt));
+    store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
+
+    // Nothing is filed: the next process finds the manifest where it was.
+    office.inbox = Inbox::open(&office.dir.path().join("inbox"), RARELY, Clock::start());
+    let manifest = office.next_ready().await;
+    let Accepted { receipt, batch } = read_in(&store, &manifest.path);
+    assert!(batch.is_none() && manifest.is_what_was_read(&receipt));
+    let folders = Folders::in_jobs(office.dir.path());
+    let filed = file_away(&folders, &manifest, &receipt, Timestamp(0)).unwrap();
+    assert_eq!(filed.manifest, folders.accepted.join("m.csv"));
+    let written: Value = serde_json::from_slice(&fs::read(filed.receipt).unwrap()).unwrap();
+    let counts = ["rows", "new", "have", "invalid"].map(|name| written[name].as_u64().unwrap());
+    assert_eq!(counts, [3, 0, 2, 1]);
+    assert_eq!(written["problems"][0]["field"], "model");
+}
+
+#[tokio::test]
+async fn what_took_a_manifests_name_for_a_moment_is_neither_committed_nor_filed() {
+    let mut office = Office::open(RARELY).await;
+    let store = Store::open(&office.dir.path().join("state"), "s", false).unwrap();
+    let draft = office.draft(TWO_GOOD_ROWS_OF_THREE);
+    fs::rename(&draft, office.path("m.csv")).unwrap();
+    let manifest = office.next_ready().await;
+    let secret = office.draft("id,kind,model,prompt\nsecret,image,flat,x\n");
+    fs::rename(&manifest.path, office.path(".m.csv")).unwrap();
+    symlink(secret, &manifest.path).unwrap();
+    let Accepted { receipt, .. } = read_in(&store, &manifest.path);
+    fs::rename(office.path(".m.csv"), &manifest.path).unwrap();
+
+    assert!(!manifest.is_what_was_read(&receipt));
+    let folders = Folders::in_jobs(office.dir.path());
+    let error = file_away(&folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
+    assert!(matches!(error, FilingError::Changed { .. }), "{error}");
 }

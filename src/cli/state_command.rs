@@ -1,0 +1,196 @@
+//! `callsheet state`: export, import, verify, rebuild.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anstream::eprintln;
+use serde_json::json;
+
+use crate::cli::arguments::{Global, StateCommand, StateExport, StateImport, StateRebuild};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::{printable, service, written};
+use crate::clock::Clock;
+use crate::domain::ids::BatchName;
+use crate::domain::job::JobSpec;
+use crate::output::landing::Landing;
+use crate::output::layout::Layout;
+use crate::store::rebuild::Landed;
+use crate::store::{Store, StoreError, dump, probe, rebuild};
+
+/// Faults are told as they are found; with `--json` so many at most.
+const FAULTS_MAX: usize = 1000;
+
+pub(super) fn run(command: &StateCommand, global: &Global) -> Result<Exit, Failure> {
+    match command {
+        StateCommand::Export(command) => export(command, global),
+        StateCommand::Import(command) => import(command, global),
+        StateCommand::Verify => verify(global),
+        StateCommand::Rebuild(command) => rebuild(command, global),
+    }
+}
+
+/// The child's part of trying a database out, when this process is the child.
+pub(super) fn try_database() -> Option<Exit> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_none_or(|first| first != probe::ARGUMENT) {
+        if let Ok(program) = std::env::current_exe() {
+            probe::use_program(program);
+        }
+        return None;
+    }
+    let code = probe::child(&arguments.next()?);
+    std::process::exit(i32::from(code));
+}
+
+fn dir(global: &Global) -> Result<PathBuf, Failure> {
+    Ok(service::config(global)?.paths.state.unwrap_or_else(|| PathBuf::from("state")))
+}
+
+fn export(command: &StateExport, global: &Global) -> Result<Exit, Failure> {
+    let store = Store::open_existing(&dir(global)?)?;
+    let Some(path) = command.file.as_ref().filter(|path| path.as_os_str() != "-") else {
+        return match store.export(BufWriter::new(std::io::stdout().lock())) {
+            Err(dump::DumpError::Io(error)) => written(Err(error)).map(|()| Exit::Success),
+            other => Ok(other.map(|()| Exit::Success)?),
+        };
+    };
+    let refused = |error: std::io::Error| {
+        Failure::new(Exit::Disk, format!("failed to write {}: {error}", path.display()))
+            .hint("name a file that does not exist yet, in a folder that can be written to")
+    };
+    // Under another name until it is whole: half an export is none.
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = tempfile::Builder::new().prefix(".export-").tempfile_in(folder).map_err(refused)?;
+    store.export(BufWriter::new(file.as_file()))?;
+    file.as_file().sync_all().map_err(refused)?;
+    file.persist_noclobber(path).map_err(|error| refused(error.error))?;
+    eprintln!("{}: exported", path.display());
+    Ok(Exit::Success)
+}
+
+fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
+    let (dir, now) = (dir(global)?, Clock::start().now().wall);
+    let unreadable =
+        |error| Failure::new(Exit::Usage, format!("failed to read {}: {error}", command.file.display()));
+    let imported = if command.file.as_os_str() == "-" {
+        dump::import(std::io::stdin().lock(), &dir, now)?
+    } else {
+        dump::import(File::open(&command.file).map_err(unreadable)?, &dir, now)?
+    };
+    if global.json {
+        print(&json!(imported))?;
+    }
+    eprintln!(
+        "{}: {} batches with {} jobs, of which {} are open; the state belongs to {}",
+        dir.display(),
+        imported.batches,
+        imported.rows,
+        imported.open,
+        printable(&imported.service)
+    );
+    say_paused(imported.paused);
+    Ok(Exit::Success)
+}
+
+fn verify(global: &Global) -> Result<Exit, Failure> {
+    let dir = dir(global)?;
+    let mut faults = Vec::new();
+    let outcome = Store::open_existing(&dir).and_then(|store| {
+        store.verify(|fault| {
+            if global.json {
+                faults.extend((faults.len() < FAULTS_MAX).then_some(fault));
+            } else {
+                eprintln!("fault: {}", printable(&fault.to_string()));
+            }
+        })
+    });
+    let checked = match outcome {
+        Err(error @ StoreError::Damaged { .. }) => {
+            if global.json {
+                let fault = json!({ "place": "the state", "found": error.to_string() });
+                print(&json!({ "sound": false, "faults": [fault] }))?;
+            }
+            return Err(error.into());
+        }
+        other => other?,
+    };
+    let is_sound = checked.faults == 0;
+    if global.json {
+        print(&json!({ "sound": is_sound, "checked": checked, "faults": faults }))?;
+    }
+    eprintln!(
+        "{}: read {} batches with {} rows, {} outcomes, {} open jobs and {} days, up to commit {}: {}",
+        dir.display(),
+        checked.batches,
+        checked.rows,
+        checked.outcomes,
+        checked.open,
+        checked.days,
+        checked.commit,
+        if is_sound { "all fits".to_owned() } else { format!("{} faults", checked.faults) }
+    );
+    if is_sound {
+        return Ok(Exit::Success);
+    }
+    Err(StoreError::Damaged {
+        dir,
+        what: "the state".to_owned(),
+        detail: format!("{} faults were found", checked.faults),
+    }
+    .into())
+}
+
+fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
+    let config = service::config(global)?;
+    let (dir, now) = (dir(global)?, Clock::start().now().wall);
+    let output = config.paths.output.clone().unwrap_or_else(|| service::default_output(&dir));
+    let (landing, default_layout) = (Landing::new(&output), config.layout()?);
+    let landed = |batch: &BatchName, layout: Option<&str>, spec: &JobSpec| {
+        let own = layout.and_then(|text| Layout::parse(text).ok());
+        let told = landing.told_of(batch, own.as_ref().unwrap_or(&default_layout), spec)?;
+        Some(Landed {
+            task: told.task,
+            attempt: told.attempt,
+            charged: told.charged,
+            waived: told.waived,
+            model: told.model,
+            files: told.files,
+        })
+    };
+    let rebuilt = rebuild::rebuild(&dir, command.export.as_deref(), &landed, now)?;
+    if global.json {
+        print(&json!(rebuilt))?;
+    }
+    for note in &rebuilt.notes {
+        eprintln!("note: {}", printable(note));
+    }
+    if let Some(aside) = &rebuilt.aside {
+        eprintln!("the database as it was is now {}", aside.display());
+    }
+    eprintln!(
+        "{}: rebuilt {} batches with {} jobs: {} have ended ({} of them known from their sidecars), {} are open",
+        dir.display(),
+        rebuilt.batches,
+        rebuilt.jobs,
+        rebuilt.ended,
+        rebuilt.from_sidecars,
+        rebuilt.open
+    );
+    say_paused(rebuilt.paused);
+    Ok(Exit::Success)
+}
+
+fn say_paused(batches: usize) {
+    if batches > 0 {
+        eprintln!(
+            "paused: {batches} of the batches are not finished. A key that was used gives its task again, but one \
+             that was never used buys; callsheet resume, then the same run, goes on"
+        );
+    }
+}
+
+fn print(value: &serde_json::Value) -> Result<(), Failure> {
+    written(writeln!(std::io::stdout(), "{value:#}"))
+}

@@ -1,0 +1,141 @@
+//! The slow watch over tasks that a resubmission left behind.
+
+use crate::domain::ids::{Attempt, JobKey};
+use crate::domain::job::Watch;
+use crate::domain::lifecycle::Event;
+use crate::domain::task::{Fault, ReadAnswer};
+use crate::domain::time::{Millis, Now, Tick, Timestamp};
+use crate::engine::conductor::answers::MISSING_MAX;
+use crate::engine::conductor::timing::GATE_RECHECK;
+use crate::engine::conductor::{Conductor, ConductorError, Effect};
+
+/// What this process knows of a watched task.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Late {
+    /// It is being read.
+    pub(super) busy: bool,
+    /// It was read since the start.
+    pub(super) seen: bool,
+    due: Option<Tick>,
+    until: Timestamp,
+    faults: u32,
+}
+
+impl Conductor {
+    /// Watches what a job's last change left to be watched, and nothing else. `before` is the attempt it was at:
+    /// an exchange that is under way belongs to that.
+    pub(super) fn watch_superseded(&mut self, key: JobKey, before: Attempt, first_wait: Millis, now: Now) {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return };
+        let present = open.record.job.attempt;
+        if present == before && open.late.is_empty() && open.record.job.superseded.is_empty() {
+            return;
+        }
+        let superseded = open.record.job.superseded.iter().filter(|other| other.watch == Watch::Open);
+        let watched: Vec<(Attempt, Timestamp)> =
+            superseded.map(|other| (other.attempt, other.since.after(self.settings.late_window))).collect();
+        let known: Vec<(Attempt, Late)> = open.late.iter().map(|(attempt, late)| (*attempt, *late)).collect();
+        for (attempt, late) in known {
+            if !watched.iter().any(|(watched, _)| *watched == attempt) {
+                open.late.remove(&attempt);
+                self.late_ends.remove(&(late.until, key, attempt));
+                if let Some(due) = late.due {
+                    self.late_timers.remove(&(due, key, attempt));
+                }
+            }
+        }
+        let was_busy = present != before && open.busy;
+        if present != before {
+            (open.busy, open.faults, open.fetch_faults, open.task_since) = (false, 0, 0, None);
+        }
+        for (attempt, until) in watched {
+            if open.late.contains_key(&attempt) {
+                continue;
+            }
+            let (busy, due) = (was_busy && attempt == before, now.tick.after(first_wait));
+            let late = Late { busy, seen: present != before, due: Some(due), until, faults: 0 };
+            open.late.insert(attempt, late);
+            self.late_timers.insert((due, key, attempt));
+            self.late_ends.insert((until, key, attempt));
+        }
+    }
+
+    /// Reads the watched tasks that are due, and leaves those to a person that were watched long enough.
+    pub(super) fn watch_late(&mut self, now: Now) -> Result<(), ConductorError> {
+        while let Some(&(at, key, attempt)) = self.late_ends.first().filter(|(at, ..)| *at <= now.wall) {
+            self.late_ends.remove(&(at, key, attempt));
+            let fault = Fault::new("deadline", "its task never ended within the late window");
+            self.apply(key, attempt, Event::WatchOver(fault), now)?;
+        }
+        if self.stopping {
+            self.late_timers.clear();
+            return Ok(());
+        }
+        while let Some(&(at, key, attempt)) = self.late_timers.first().filter(|(at, ..)| *at <= now.tick) {
+            self.late_timers.remove(&(at, key, attempt));
+            if self.key_is_refused() {
+                self.schedule_late(key, attempt, now.tick.after(GATE_RECHECK));
+            } else {
+                self.read_late(key, attempt, at);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_late(&mut self, key: JobKey, attempt: Attempt, due: Tick) {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return };
+        let task = open.record.job.superseded.iter().find(|other| other.attempt == attempt);
+        let Some(task) = task.map(|other| other.task.clone()) else { return };
+        let spec = open.spec.clone();
+        let Some(late) = open.late.get_mut(&attempt) else { return };
+        late.due = None;
+        if !late.busy {
+            late.busy = true;
+            self.pending.turn.effects.push(Effect::Read { key, attempt, task, spec, due });
+        }
+    }
+
+    fn schedule_late(&mut self, key: JobKey, attempt: Attempt, at: Tick) {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return };
+        let Some(late) = open.late.get_mut(&attempt) else { return };
+        if let Some(due) = late.due.replace(at) {
+            self.late_timers.remove(&(due, key, attempt));
+        }
+        self.late_timers.insert((at, key, attempt));
+    }
+
+    /// Whether an answer is about a watched task rather than the present attempt's.
+    pub(super) fn is_late(&self, key: JobKey, attempt: Attempt) -> bool {
+        self.jobs.get(&key).is_some_and(|open| open.late.contains_key(&attempt))
+    }
+
+    /// Reading a watched task came to this.
+    pub(super) fn late_read(
+        &mut self,
+        key: JobKey,
+        attempt: Attempt,
+        answer: ReadAnswer,
+        now: Now,
+    ) -> Result<(), ConductorError> {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
+        let before = open.record.job.attempt;
+        let Some(late) = open.late.get_mut(&attempt) else { return Ok(()) };
+        (late.busy, late.seen) = (false, true);
+        late.faults = if matches!(answer, ReadAnswer::Missing(_)) { late.faults + 1 } else { 0 };
+        let faults = late.faults;
+        drop(open);
+        self.schedule_late(key, attempt, now.tick.after(self.settings.late_poll));
+        match answer {
+            ReadAnswer::Task(reading) => self.apply(key, attempt, Event::Read(reading), now)?,
+            ReadAnswer::Missing(fault) if faults >= MISSING_MAX => {
+                self.apply(key, attempt, Event::TaskMissing(fault), now)?;
+            }
+            ReadAnswer::Missing(_) | ReadAnswer::Again { .. } => {}
+            ReadAnswer::Unauthorised(_) => self.shut_for_key(now),
+        }
+        if self.jobs.get(&key).is_some_and(|open| open.record.job.attempt != before) {
+            // It succeeded first: its outputs are wanted now.
+            self.follow_up(key, Some(Millis(0)), now);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! A batch's card: what a rebuilt database must know of a batch and can learn nowhere else.
+//!
+//! It lies beside the batch's rows as `batch.json`, for people to read, and is written before the commit
+//! that it belongs to. So what was acknowledged is always on the card; what is on the card beyond that
+//! was about to be.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::manifest::row::Policy;
+use crate::domain::time::Timestamp;
+use crate::store::records::Records;
+use crate::store::{BatchRecord, StoreError};
+
+/// What a card says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Card {
+    /// The batch's number.
+    pub(super) no: BatchNo,
+    /// Its name.
+    pub(super) name: BatchName,
+    /// When its first manifest was accepted.
+    pub(super) created: Timestamp,
+    /// Jobs accepted so far.
+    pub(super) rows: u32,
+    /// Length of its rows, in bytes.
+    pub(super) spool_bytes: u64,
+    /// Sum of the prices.
+    pub(super) planned: Credits,
+    /// Its terms.
+    pub(super) policy: Policy,
+    /// Its owner canceled it, and that was not finished.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) canceled: bool,
+}
+
+/// A card as it lies on the disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Written {
+    /// The commit that it was written for.
+    pub(super) commit: u64,
+    #[serde(flatten)]
+    pub(super) card: Card,
+}
+
+impl Card {
+    pub(super) fn of(batch: &BatchRecord) -> Card {
+        Card {
+            no: batch.no,
+            name: batch.name.clone(),
+            created: batch.created,
+            rows: batch.rows,
+            spool_bytes: batch.spool_bytes,
+            planned: batch.planned,
+            policy: batch.policy.clone(),
+            canceled: batch.canceled,
+        }
+    }
+
+    /// The batch without anything begun.
+    pub(super) fn batch(&self) -> BatchRecord {
+        BatchRecord {
+            rows: self.rows,
+            spool_bytes: self.spool_bytes,
+            planned: self.planned,
+            policy: self.policy.clone(),
+            canceled: self.canceled,
+            ..BatchRecord::new(self.no, self.name.clone(), self.created)
+        }
+    }
+}
+
+fn path(dir: &Path) -> PathBuf {
+    dir.join("batch.json")
+}
+
+/// The card in a batch's folder; nothing when there is none, or none that can be read.
+pub(super) fn read(dir: &Path) -> Option<Written> {
+    serde_json::from_slice(&fs::read(path(dir)).ok()?).ok()
+}
+
+/// Writes a card; it is on the device on return.
+pub(super) fn write(dir: &Path, card: &Card, commit: u64) -> Result<(), StoreError> {
+    let path = path(dir);
+    let save = || -> io::Result<()> {
+        fs::create_dir_all(dir)?;
+        let mut file = tempfile::Builder::new().prefix(".batch-").tempfile_in(dir)?;
+        serde_json::to_writer_pretty(&mut file, &Written { commit, card: card.clone() })?;
+        writeln!(file)?;
+        file.as_file().sync_all()?;
+        file.persist(&path).map_err(|error| error.error)?;
+        File::open(dir)?.sync_all()?;
+        dir.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+    };
+    save().map_err(StoreError::io(&path))
+}
+
+/// The cards of all batches in a state's spool, in order.
+pub(super) fn all(spool: &Path) -> Vec<Written> {
+    let mut cards: Vec<Written> =
+        super::batch_dirs(spool).unwrap_or_default().iter().filter_map(|(_, dir)| read(dir)).collect();
+    cards.sort_by_key(|written| written.card.no);
+    cards
+}
+
+/// Brings cards in line that were written for a commit that never was, and returns all that hold.
+pub(super) fn reconcile(spool: &Path, records: &Records) -> Result<HashMap<BatchNo, Card>, StoreError> {
+    let mut cards = HashMap::new();
+    for (no, dir) in super::batch_dirs(spool)? {
+        let Some(written) = read(&dir) else { continue };
+        let record = records.batches.iter().find(|batch| batch.no == no);
+        match record {
+            _ if written.commit <= records.commits => {
+                cards.insert(no, written.card);
+            }
+            Some(record) => {
+                let card = Card::of(record);
+                write(&dir, &card, records.commits)?;
+                cards.insert(no, card);
+            }
+            None => fs::remove_file(path(&dir)).map_err(StoreError::io(&dir))?,
+        }
+    }
+    Ok(cards)
+}

@@ -1,0 +1,328 @@
+//! A state as one file of JSON Lines that people and scripts can read, and back.
+//!
+//! The first line says what it is, the last one how many lines there should be and their checksum.
+//! Between them, batch by batch: the batch, its rows and its outcomes as they were accepted and as they
+//! ended; then open jobs, totals and days. Rows and outcomes are carried word for word, so that every
+//! byte of an imported spool lies where it lay.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::domain::ids::BatchNo;
+use crate::domain::job::JobSpec;
+use crate::domain::ledger::Totals;
+use crate::domain::time::{Timestamp, UtcDay};
+use crate::store::lock::Lock;
+use crate::store::rebuild::requeue;
+use crate::store::records::Records;
+use crate::store::spool::{Appender, Lines, Spool};
+use crate::store::{BatchRecord, JobRecord, Pause, Store, StoreError, batch_dir, card, marker, verify};
+
+/// Version of the dump's format.
+const VERSION: u32 = 1;
+const DAY_MS: i64 = 86_400_000;
+
+/// The dump cannot be written, or not be taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum DumpError {
+    /// The state refuses.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Writing the dump, or reading it, failed.
+    #[error("failed to use the dump: {0}")]
+    Io(#[from] io::Error),
+    /// A line of it is not what was written.
+    #[error("line {line} of the dump: {found}")]
+    Line {
+        /// Its number, from 1.
+        line: u64,
+        /// What is wrong with it.
+        found: String,
+    },
+    /// The folder is not empty.
+    #[error("{} is not empty: it holds {found}", .dir.display())]
+    NotEmpty {
+        /// The folder.
+        dir: std::path::PathBuf,
+        /// What lies in it.
+        found: String,
+    },
+}
+
+/// What came in with a dump.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub struct Imported {
+    /// The service that the state belongs to.
+    pub service: String,
+    /// Batches.
+    pub batches: usize,
+    /// Of these, paused.
+    pub paused: usize,
+    /// Accepted jobs.
+    pub rows: u64,
+    /// Jobs that have begun and not ended.
+    pub open: usize,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    callsheet_dump: u32,
+    service: String,
+    commit: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Day {
+    /// As people write it; the number counts.
+    date: String,
+    number: UtcDay,
+    totals: Totals,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct BatchLine {
+    outcomes_bytes: u64,
+    record: BatchRecord,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct End {
+    lines: u64,
+    crc32: String,
+}
+
+/// One line between head and end.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Batch(Box<BatchLine>),
+    Row(Box<RawValue>),
+    Outcome(Box<RawValue>),
+    Open(Box<JobRecord>),
+    Total(Totals),
+    Day(Day),
+    End(End),
+}
+
+/// Writes lines and counts them.
+struct Sheet<W> {
+    out: W,
+    lines: u64,
+    checksum: crc32fast::Hasher,
+}
+
+impl<W: Write> Sheet<W> {
+    fn line<T: Serialize>(&mut self, value: &T) -> io::Result<()> {
+        let mut text = serde_json::to_vec(value)?;
+        text.push(b'\n');
+        self.lines += 1;
+        self.checksum.update(&text);
+        self.out.write_all(&text)
+    }
+
+    fn spooled(
+        &mut self,
+        path: &Path,
+        bytes: u64,
+        line: impl Fn(Box<RawValue>) -> Line,
+    ) -> Result<(), DumpError> {
+        let mut lines = Lines::open(path, 0, bytes)?;
+        while let Some((_, text)) = lines.next_line::<Box<RawValue>>()? {
+            self.line(&line(text))?;
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Writes the whole state as a dump.
+    ///
+    /// # Errors
+    /// [`DumpError`] when the state cannot be read, or the dump not be written.
+    pub fn export(&self, out: impl Write) -> Result<(), DumpError> {
+        let records = self.records()?;
+        let service = marker::service(&self.dir)?.unwrap_or_default();
+        let mut sheet = Sheet { out, lines: 0, checksum: crc32fast::Hasher::new() };
+        sheet.line(&Head { callsheet_dump: VERSION, service, commit: records.commits })?;
+        for batch in &records.batches {
+            let (spool, outcomes_bytes) = (self.spool(batch.no), records.outcomes_bytes(batch.no));
+            sheet.line(&Line::Batch(Box::new(BatchLine { outcomes_bytes, record: batch.clone() })))?;
+            sheet.spooled(&spool.rows_path(), batch.spool_bytes, Line::Row)?;
+            sheet.spooled(&spool.outcomes_path(), outcomes_bytes, Line::Outcome)?;
+        }
+        for open in &records.open {
+            sheet.line(&Line::Open(Box::new(open.clone())))?;
+        }
+        sheet.line(&Line::Total(records.total))?;
+        for (number, totals) in records.days {
+            let mut date = Timestamp(i64::from(number.0) * DAY_MS).to_string();
+            date.truncate("2026-11-21".len());
+            sheet.line(&Line::Day(Day { date, number, totals }))?;
+        }
+        let crc32 = format!("{:08x}", sheet.checksum.clone().finalize());
+        let end = Line::End(End { lines: sheet.lines, crc32 });
+        sheet.line(&end)?;
+        Ok(sheet.out.flush()?)
+    }
+}
+
+/// Makes a state in the empty folder `dir` from a dump. What was on its way comes back as queued under
+/// the same key, and what is not finished is paused: the dump may be older than what was sent.
+///
+/// # Errors
+/// [`DumpError`]; the folder is then no state.
+pub fn import(dump: impl io::Read, dir: &Path, now: Timestamp) -> Result<Imported, DumpError> {
+    must_be_empty(dir)?;
+    fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
+    let _lock = Lock::take(dir)?;
+    let (head, mut records) = read_into(dump, dir)?;
+    let mut imported = Imported {
+        service: head.service.clone(),
+        batches: records.batches.len(),
+        open: records.open.len(),
+        rows: records.batches.iter().map(|batch| u64::from(batch.rows)).sum(),
+        ..Imported::default()
+    };
+    requeue_all(dir, &mut records, now)?;
+    for batch in records.batches.iter_mut().filter(|batch| !batch.is_done()) {
+        batch.paused = Some(Pause::Rebuilt);
+        imported.paused += 1;
+    }
+    verify::quick(dir, &records)?;
+    records.write_database(dir, &dir.join("db"))?;
+    for batch in &records.batches {
+        card::write(&batch_dir(dir, batch.no), &card::Card::of(batch), records.commits)?;
+    }
+    let path = dir.join("commits");
+    fs::write(&path, records.commits.to_be_bytes()).map_err(StoreError::io(&path))?;
+    // Last: without it the folder is no state.
+    marker::claim(dir, &head.service, false)?;
+    Ok(imported)
+}
+
+fn must_be_empty(dir: &Path) -> Result<(), DumpError> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(StoreError::io(dir))?,
+    };
+    for entry in entries {
+        let name = entry.map_err(StoreError::io(dir))?.file_name();
+        if name != "lock" {
+            let found = name.to_string_lossy().into_owned();
+            return Err(DumpError::NotEmpty { dir: dir.to_owned(), found });
+        }
+    }
+    Ok(())
+}
+
+fn requeue_all(dir: &Path, records: &mut Records, now: Timestamp) -> Result<(), StoreError> {
+    let mut open = std::mem::take(&mut records.open);
+    for record in &mut open {
+        let path = Spool::new(batch_dir(dir, record.key.batch)).rows_path();
+        let spec: JobSpec = Lines::open(&path, record.row_at, u64::MAX)?.line_at(record.row_at)?;
+        let Some(released) = requeue(record, &spec, now) else { continue };
+        let batch = records.batches.iter_mut().find(|batch| batch.no == record.key.batch);
+        let totals = batch.map(|batch| &mut batch.totals).into_iter();
+        let day = record.job.day.and_then(|day| records.days.get_mut(&day));
+        for totals in totals.chain(day).chain([&mut records.total]) {
+            totals.held = totals.held.saturating_sub(released);
+        }
+    }
+    records.open = open;
+    Ok(())
+}
+
+/// Reads a dump: its rows and outcomes go into the spool of `dir`, its records are returned.
+pub(super) fn read_into_records(dump: impl io::Read, dir: &Path) -> Result<Records, DumpError> {
+    read_into(dump, dir).map(|(_, records)| records)
+}
+
+fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Records), DumpError> {
+    let mut reader =
+        Reader { dump: BufReader::new(dump), line: 0, text: Vec::new(), checksum: crc32fast::Hasher::new() };
+    let head: Head = reader.next()?;
+    if head.callsheet_dump != VERSION {
+        let found = format!("it has dump version {}; this version reads {VERSION}", head.callsheet_dump);
+        return Err(reader.wrong(found));
+    }
+    let mut records = Records { commits: head.commit, ..Records::default() };
+    let mut spool: Option<(BatchNo, Appender, Appender)> = None;
+    loop {
+        let end = End { lines: reader.line, crc32: format!("{:08x}", reader.checksum.clone().finalize()) };
+        match reader.next::<Line>()? {
+            Line::Batch(batch) => {
+                finish(spool.take())?;
+                let at = Spool::new(batch_dir(dir, batch.record.no));
+                let rows = Appender::open(&at.rows_path(), 0)?;
+                spool = Some((batch.record.no, rows, Appender::open(&at.outcomes_path(), 0)?));
+                if batch.outcomes_bytes > 0 {
+                    records.outcomes_bytes.insert(batch.record.no, batch.outcomes_bytes);
+                }
+                records.batches.push(batch.record);
+            }
+            Line::Row(text) => {
+                let Some((_, rows, _)) = &mut spool else {
+                    return Err(reader.wrong("a row before any batch"));
+                };
+                if let Err(error) = serde_json::from_str::<JobSpec>(text.get()) {
+                    return Err(reader.wrong(error.to_string()));
+                }
+                rows.push(&text)?;
+            }
+            Line::Outcome(text) => {
+                let Some((_, _, outcomes)) = &mut spool else {
+                    return Err(reader.wrong("an outcome before any batch"));
+                };
+                if let Err(error) = serde_json::from_str::<JobRecord>(text.get()) {
+                    return Err(reader.wrong(error.to_string()));
+                }
+                outcomes.push(&text)?;
+            }
+            Line::Open(open) => records.open.push(*open),
+            Line::Total(total) => records.total = total,
+            Line::Day(day) => {
+                records.days.insert(day.number, day.totals);
+            }
+            Line::End(found) if found == end => break,
+            Line::End(_) => return Err(reader.wrong("lines before it are missing or were changed")),
+        }
+    }
+    finish(spool.take())?;
+    Ok((head, records))
+}
+
+fn finish(spool: Option<(BatchNo, Appender, Appender)>) -> Result<(), StoreError> {
+    if let Some((_, mut rows, mut outcomes)) = spool {
+        rows.sync()?;
+        outcomes.sync()?;
+    }
+    Ok(())
+}
+
+struct Reader<R> {
+    dump: BufReader<R>,
+    line: u64,
+    text: Vec<u8>,
+    checksum: crc32fast::Hasher,
+}
+
+impl<R: io::Read> Reader<R> {
+    fn next<T: for<'de> Deserialize<'de>>(&mut self) -> Result<T, DumpError> {
+        self.text.clear();
+        let read = self.dump.read_until(b'\n', &mut self.text)?;
+        self.line += 1;
+        if read == 0 {
+            return Err(self.wrong("it is missing; the dump is cut off"));
+        }
+        self.checksum.update(&self.text);
+        serde_json::from_slice(&self.text).map_err(|error| self.wrong(error.to_string()))
+    }
+
+    fn wrong(&self, found: impl Into<String>) -> DumpError {
+        DumpError::Line { line: self.line, found: found.into() }
+    }
+}

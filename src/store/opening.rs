@@ -1,0 +1,134 @@
+//! Opening the database so that damage in it is a message and not the end of the process.
+
+use std::fs;
+use std::path::Path;
+
+use crate::store::probe::{self, Tried};
+use crate::store::{CACHE_BYTES, StoreError, aside, card, check_commit_count, closed, database, verify};
+
+/// Opens the database of the state in `dir`, which this process has locked.
+///
+/// One that is not byte for byte as it was left is tried out first, and what it holds is checked, both on
+/// a copy: opening writes to it, and what is refused should be left as it was found. A snapshot that is
+/// torn is set aside: the database is then recovered from its whole log, and nothing is lost.
+///
+/// # Errors
+/// [`StoreError::Damaged`], or what the file system said.
+pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
+    sweep_copies(dir)?;
+    if !dir.join("db").join("db").exists() {
+        // A card is written when there is a database already.
+        return match card::all(&dir.join("spool")).first() {
+            Some(_) => Err(damaged(dir, "it is gone, and there are batches".to_owned())),
+            None => open_here(dir),
+        };
+    }
+    for moved in aside::set_torn(dir)? {
+        tracing::warn!(to = %moved.to().display(), "set a torn snapshot of the database aside");
+    }
+    if closed::take_mark(dir) {
+        return open_here(dir);
+    }
+    let first = match check(dir, true) {
+        Ok(()) => match open_here(dir) {
+            Err(error @ StoreError::Damaged { .. }) => error,
+            other => return other,
+        },
+        Err(error @ StoreError::Damaged { .. }) => error,
+        Err(error) => return Err(error),
+    };
+    if matches!(check(dir, false), Err(StoreError::Damaged { .. })) {
+        return Err(first);
+    }
+    let moved = aside::set_dispensable(dir)?;
+    if moved.is_empty() {
+        return Err(first);
+    }
+    tracing::warn!(%first, "the database is recovered from its whole log");
+    open_here(dir)
+}
+
+/// Tries a copy of the database out and checks what it holds, with its snapshots and settings or without.
+fn check(dir: &Path, with_snapshots: bool) -> Result<(), StoreError> {
+    if !probe::is_possible() {
+        return Ok(());
+    }
+    let copy = tempfile::Builder::new().prefix(COPY).tempdir_in(dir).map_err(StoreError::io(dir))?;
+    copy_database(&dir.join("db"), copy.path(), with_snapshots)?;
+    let salvage = match probe::try_out(copy.path()) {
+        Tried::Opens(salvage) => salvage,
+        Tried::No => return Ok(()),
+        Tried::Damaged(detail) => return Err(damaged(dir, detail)),
+    };
+    if let Some(first) = salvage.unreadable.into_iter().next() {
+        return Err(damaged(dir, first));
+    }
+    check_commit_count(dir, salvage.records.commits)?;
+    verify::quick(dir, &salvage.records)
+}
+
+fn damaged(dir: &Path, detail: String) -> StoreError {
+    StoreError::Damaged { dir: dir.to_owned(), what: "the database".to_owned(), detail }
+}
+
+/// How copies are called, and the work of a rebuild; leftovers of a killed process are swept by it.
+const COPY: &str = ".try-";
+pub(super) const REBUILD: &str = ".rebuild-";
+
+fn sweep_copies(dir: &Path) -> Result<(), StoreError> {
+    for entry in fs::read_dir(dir).map_err(StoreError::io(dir))? {
+        let entry = entry.map_err(StoreError::io(dir))?;
+        let name = entry.file_name();
+        if [COPY, REBUILD].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            fs::remove_dir_all(entry.path()).map_err(StoreError::io(&entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies a database, with what its log can do without or not; false when there is none.
+pub(super) fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Result<bool, StoreError> {
+    fs::create_dir_all(to).map_err(StoreError::io(to))?;
+    let Ok(entries) = fs::read_dir(from) else { return Ok(false) };
+    let mut any = false;
+    for entry in entries {
+        let path = entry.map_err(StoreError::io(from))?.path();
+        let name = path.file_name().unwrap_or_default().to_os_string();
+        if path.is_dir() {
+            copy_database(&path, &to.join(name), true)?;
+        } else if with_snapshots || !aside::is_dispensable(&name.to_string_lossy()) {
+            fs::copy(&path, to.join(name)).map_err(StoreError::io(&path))?;
+            any = true;
+        }
+    }
+    Ok(any)
+}
+
+/// How often the file of a database that was just dropped is asked for.
+const AGAIN_TRIES: u32 = 50;
+
+/// Opens a database that this process has just dropped: its last threads may still hold the file.
+pub(super) fn open_again(dir: &Path) -> Result<sled::Db, StoreError> {
+    let mut tried = 0;
+    loop {
+        match open_here(dir) {
+            Err(StoreError::Database { source: sled::Error::Io(error), .. })
+                if error.kind() == std::io::ErrorKind::Other && tried < AGAIN_TRIES =>
+            {
+                tried += 1;
+                std::thread::park_timeout(std::time::Duration::from_millis(20));
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Opens it in this process.
+pub(super) fn open_here(dir: &Path) -> Result<sled::Db, StoreError> {
+    sled::Config::new()
+        .path(dir.join("db"))
+        .cache_capacity(CACHE_BYTES)
+        .flush_every_ms(None)
+        .open()
+        .map_err(|source| database(dir, source))
+}

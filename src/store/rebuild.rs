@@ -1,0 +1,563 @@
+//! A database built anew from what is readable: the spool, what the damaged database still tells, an
+//! export, and the sidecars of finished outputs.
+//!
+//! Why this pays for nothing twice: a job that had begun comes back under the key that it had, or an
+//! earlier one of its own. The service answers a key that it knows with that key's task; a task that
+//! failed leads on to the next attempt, as it did the first time. A key that was never used would buy,
+//! so every batch that is not finished comes back paused, and nothing creating is sent until its owner
+//! resumes it. A job whose endpoint honours no key is never queued by guessing: unless a trustworthy
+//! database says that it had not begun, it comes back as one whose request was on its way, which the
+//! engine leaves to a person.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey, TaskId};
+use crate::domain::job::{Books, HistoryLine, Job, JobSpec, OutputFile, State};
+use crate::domain::ledger::{Movement, Totals};
+use crate::domain::lifecycle::{self, Event, Terms};
+use crate::domain::task::{PostAnswer, TaskReading, TaskStatus};
+use crate::domain::time::{Timestamp, UtcDay};
+use crate::store::card::{self, Card};
+use crate::store::dump::{self, DumpError};
+use crate::store::lock::Lock;
+use crate::store::opening::{REBUILD, copy_database};
+use crate::store::probe::{self, Tried};
+use crate::store::records::{Records, Salvage};
+use crate::store::spool::{Appender, Lines, Spool};
+use crate::store::{
+    BatchRecord, CACHE_BYTES, Ended, JobRecord, Pause, Segment, StoreError, aside, batch_dir, batch_dirs,
+    closed, commits_beside, database, marker, reserve, verify,
+};
+
+/// A job's outputs as they lie in the output folder, unchanged, with what their sidecar says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Landed {
+    /// The task that made them.
+    pub task: TaskId,
+    /// The attempt that it was of.
+    pub attempt: Attempt,
+    /// What it was charged.
+    pub charged: Credits,
+    /// What an allowance covered.
+    pub waived: Credits,
+    /// The model that ran it.
+    pub model: Option<String>,
+    /// The outputs.
+    pub files: Vec<OutputFile>,
+}
+
+/// Looks for the outputs of a job of a batch, whose layout may be its own.
+pub type FindLanded<'a> = dyn Fn(&BatchName, Option<&str>, &JobSpec) -> Option<Landed> + 'a;
+
+/// What came of it.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub struct Rebuilt {
+    /// Batches.
+    pub batches: usize,
+    /// Of these, paused.
+    pub paused: usize,
+    /// Accepted jobs.
+    pub jobs: u64,
+    /// Jobs that have ended.
+    pub ended: u64,
+    /// Of these, known from their sidecars alone.
+    pub from_sidecars: u64,
+    /// Jobs that had begun, or may have, and go on.
+    pub open: u64,
+    /// Where the damaged database lies now.
+    pub aside: Option<PathBuf>,
+    /// What could not be read, and what was done instead.
+    pub notes: Vec<String>,
+}
+
+/// Where a rebuild takes what it knows from.
+struct Sources<'a> {
+    dir: &'a Path,
+    salvage: Records,
+    /// The damaged database is the latest one, whole and in agreement with the spool.
+    trusted: bool,
+    export: Records,
+    /// The spool of the export.
+    export_dir: PathBuf,
+    landed: &'a FindLanded<'a>,
+    now: Timestamp,
+}
+
+/// Sets the database of the state in `dir` aside and builds a new one.
+///
+/// # Errors
+/// [`DumpError`] when accepted rows cannot be read and the export does not have them, when the export
+/// is damaged, or when the disk refuses; the state is then as it was.
+pub fn rebuild(
+    dir: &Path,
+    export: Option<&Path>,
+    landed: &FindLanded<'_>,
+    now: Timestamp,
+) -> Result<Rebuilt, DumpError> {
+    if marker::service(dir)?.is_none() {
+        return Err(StoreError::Missing { dir: dir.to_owned() }.into());
+    }
+    let _lock = Lock::take(dir)?;
+    reserve::take(dir)?;
+    let work = tempfile::Builder::new().prefix(REBUILD).tempdir_in(dir).map_err(StoreError::io(dir))?;
+    let mut rebuilt = Rebuilt::default();
+    let Salvage { records: salvage, unreadable } = salvage(dir, work.path(), &mut rebuilt.notes)?;
+    let trusted = unreadable.is_empty()
+        && salvage.commits > 0
+        && salvage.commits >= commits_beside(dir)?
+        && agrees(dir, &salvage)?;
+    rebuilt.notes.extend(unreadable);
+    let export_dir = work.path().join("export");
+    let export = match export {
+        Some(path) => dump::read_into_records(fs::File::open(path)?, &export_dir)?,
+        None => Records::default(),
+    };
+    let sources = Sources { dir, salvage, trusted, export, export_dir, landed, now };
+    let mut records = Records { commits: sources.last_commit()? + 1, ..Records::default() };
+    for (no, _) in batch_dirs(&dir.join("spool"))? {
+        sources.batch(no, &mut records, &mut rebuilt)?;
+    }
+    if let Some(lost) = sources.lost(&records) {
+        return Err(damaged(dir, "the spool", &format!("nothing is left of batch {lost}")).into());
+    }
+    records.total = sum(records.batches.iter().map(|batch| batch.totals));
+    verify::quick(dir, &records)?;
+    install(dir, work.path(), &records, &mut rebuilt)?;
+    Ok(rebuilt)
+}
+
+fn damaged(dir: &Path, what: &str, detail: &str) -> StoreError {
+    StoreError::Damaged { dir: dir.to_owned(), what: what.to_owned(), detail: detail.to_owned() }
+}
+
+/// Whether the records and the spool agree in everything.
+fn agrees(dir: &Path, records: &Records) -> Result<bool, StoreError> {
+    Ok(verify::full(dir, records, &mut |_| {})?.faults == 0)
+}
+
+/// Reads what a copy of the damaged database still tells: reading writes to it.
+fn salvage(dir: &Path, work: &Path, notes: &mut Vec<String>) -> Result<Salvage, StoreError> {
+    for with_snapshots in [true, false] {
+        let copy = work.join(if with_snapshots { "db" } else { "db-log" });
+        if !copy_database(&dir.join("db"), &copy, with_snapshots)? {
+            break;
+        }
+        match probe::try_out(&copy) {
+            Tried::Opens(salvage) => return Ok(*salvage),
+            Tried::Damaged(detail) => notes.push(format!("the damaged database tells nothing: {detail}")),
+            Tried::No => {
+                let opened =
+                    sled::Config::new().path(&copy).cache_capacity(CACHE_BYTES).flush_every_ms(None).open();
+                match opened.map_err(|source| database(dir, source)) {
+                    Ok(db) => return Ok(Salvage::of(&db)),
+                    Err(StoreError::Damaged { detail, .. }) => notes.push(detail),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+    Ok(Salvage::default())
+}
+
+/// Puts the new database in the place of the old one.
+fn install(dir: &Path, work: &Path, records: &Records, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
+    let fresh = work.join("fresh");
+    records.write_database(dir, &fresh)?;
+    for batch in &records.batches {
+        card::write(&batch_dir(dir, batch.no), &Card::of(batch), records.commits)?;
+    }
+    let commits = dir.join("commits");
+    closed::take_mark(dir);
+    rebuilt.aside = aside::set(dir, &dir.join("db"), "db")?.map(|moved| moved.to().to_owned());
+    fs::rename(&fresh, dir.join("db")).map_err(StoreError::io(&fresh))?;
+    fs::write(&commits, records.commits.to_be_bytes()).map_err(StoreError::io(&commits))?;
+    fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(StoreError::io(dir))
+}
+
+impl Sources<'_> {
+    /// The highest number of a commit that anything shows.
+    fn last_commit(&self) -> Result<u64, StoreError> {
+        let cards = card::all(&self.dir.join("spool")).into_iter().map(|written| written.commit);
+        let known = [self.salvage.commits, self.export.commits, commits_beside(self.dir)?];
+        Ok(cards.chain(known).max().unwrap_or_default())
+    }
+
+    /// A batch that something knows of, and that has no folder.
+    fn lost(&self, records: &Records) -> Option<BatchName> {
+        let found: BTreeSet<BatchNo> = records.batches.iter().map(|batch| batch.no).collect();
+        let known = self.salvage.batches.iter().chain(&self.export.batches);
+        known
+            .filter(|batch| batch.rows > 0)
+            .find(|batch| !found.contains(&batch.no))
+            .map(|batch| batch.name.clone())
+    }
+
+    /// What is known of a batch itself, the most recent source first.
+    fn known(&self, no: BatchNo) -> Option<BatchRecord> {
+        let of = |records: &Records| records.batches.iter().find(|batch| batch.no == no).cloned();
+        let card = card::read(&batch_dir(self.dir, no)).map(|written| written.card.batch());
+        let known: Vec<BatchRecord> =
+            [of(&self.salvage), card, of(&self.export)].into_iter().flatten().collect();
+        let most = known.iter().map(|batch| batch.spool_bytes).max()?;
+        // The one that knows the most rows; among equals the first.
+        known.into_iter().find(|batch| batch.spool_bytes == most)
+    }
+
+    fn batch(&self, no: BatchNo, records: &mut Records, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
+        let spool = Spool::new(batch_dir(self.dir, no));
+        let rows_bytes = fs::metadata(spool.rows_path()).map_or(0, |meta| meta.len());
+        let Some(mut batch) = self.known(no) else {
+            if rows_bytes > 0 {
+                let note =
+                    format!("nothing tells of the rows in {}; they are left there", spool.dir().display());
+                rebuilt.notes.push(note);
+            }
+            return Ok(());
+        };
+        self.mend_rows(&batch, rebuilt)?;
+        let mut sheet = Sheet::read_rows(self, &batch)?;
+        sheet.read_outcomes(self, rebuilt)?;
+        let outcomes = sheet.decide(self, rebuilt)?;
+        batch.segments = sheet.segments;
+        batch.ended = sheet.ended;
+        batch.totals = sheet.totals;
+        batch.rejections = 0;
+        batch.paused = None;
+        rebuilt.batches += 1;
+        rebuilt.jobs += u64::from(batch.rows);
+        rebuilt.ended += u64::from(batch.ended.all());
+        rebuilt.open += sheet.open.len() as u64;
+        if !batch.is_done() {
+            batch.paused = Some(Pause::Rebuilt);
+            rebuilt.paused += 1;
+        }
+        let bytes = write_outcomes(self.dir, &spool, no, &outcomes)?;
+        if bytes > 0 {
+            records.outcomes_bytes.insert(no, bytes);
+        }
+        for (day, totals) in sheet.days {
+            let stored = records.days.entry(day).or_default();
+            *stored = sum([*stored, totals].into_iter());
+        }
+        records.open.extend(sheet.open);
+        records.batches.push(batch);
+        Ok(())
+    }
+
+    /// Accepted rows that cannot be read are taken from the export, of which the spool is the
+    /// continuation.
+    fn mend_rows(&self, batch: &BatchRecord, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
+        let path = Spool::new(batch_dir(self.dir, batch.no)).rows_path();
+        let Err(error) = read_all(&path, batch.spool_bytes) else { return Ok(()) };
+        let StoreError::Damaged { .. } = error else { return Err(error) };
+        let theirs = Spool::new(batch_dir(&self.export_dir, batch.no)).rows_path();
+        let Ok(mut whole) = fs::read(&theirs) else { return Err(error) };
+        if let Ok(ours) = fs::read(&path) {
+            whole.extend(ours.get(whole.len()..).unwrap_or_default());
+        }
+        let draft = path.with_extension("mended");
+        fs::write(&draft, &whole).map_err(StoreError::io(&draft))?;
+        if read_all(&draft, batch.spool_bytes).is_err() {
+            fs::remove_file(&draft).map_err(StoreError::io(&draft))?;
+            return Err(error);
+        }
+        aside::set(self.dir, &path, &format!("rows-{:06}", batch.no.0))?;
+        fs::rename(&draft, &path).map_err(StoreError::io(&draft))?;
+        rebuilt.notes.push(format!("rows of batch {} were taken from the export", batch.name));
+        Ok(())
+    }
+}
+
+fn read_all(path: &Path, bytes: u64) -> Result<(), StoreError> {
+    let mut lines = Lines::open(path, 0, bytes)?;
+    while lines.next_line::<JobSpec>()?.is_some() {}
+    Ok(())
+}
+
+/// Writes the outcomes that count, if they are not those that lie there, and returns their length.
+fn write_outcomes(dir: &Path, spool: &Spool, no: BatchNo, outcomes: &[JobRecord]) -> Result<u64, StoreError> {
+    let (path, draft) = (spool.outcomes_path(), spool.dir().join("outcomes.mended"));
+    let _ = fs::remove_file(&draft);
+    let mut file = Appender::open(&draft, 0)?;
+    for outcome in outcomes {
+        file.push(outcome)?;
+    }
+    let bytes = file.sync()?;
+    let is_same = match (fs::read(&path), fs::read(&draft)) {
+        (Ok(before), Ok(after)) => before == after,
+        (Err(_), Ok(after)) => after.is_empty(),
+        _ => false,
+    };
+    if is_same {
+        fs::remove_file(&draft).map_err(StoreError::io(&draft))?;
+        return Ok(bytes);
+    }
+    if path.exists() {
+        // The old ones keep their place until the new ones take it.
+        let kept = aside::place(dir, &format!("outcomes-{:06}", no.0))?;
+        fs::hard_link(&path, &kept)
+            .or_else(|_| fs::copy(&path, &kept).map(drop))
+            .map_err(StoreError::io(&kept))?;
+    }
+    fs::rename(&draft, &path).map_err(StoreError::io(&path))?;
+    Ok(bytes)
+}
+
+/// A batch being put together.
+struct Sheet {
+    batch: BatchRecord,
+    /// Byte of each job's row, by its place.
+    rows: Vec<u64>,
+    segments: Vec<Segment>,
+    outcomes: BTreeMap<u32, JobRecord>,
+    open: Vec<JobRecord>,
+    ended: Ended,
+    totals: Totals,
+    days: BTreeMap<UtcDay, Totals>,
+}
+
+impl Sheet {
+    /// Finds every row, and the segments that they make.
+    fn read_rows(from: &Sources<'_>, batch: &BatchRecord) -> Result<Sheet, StoreError> {
+        let mut rows = vec![0; batch.rows as usize];
+        let mut segments: Vec<Segment> = Vec::new();
+        let path = Spool::new(batch_dir(from.dir, batch.no)).rows_path();
+        let mut lines = Lines::open(&path, 0, batch.spool_bytes)?;
+        while let Some((at, spec)) = lines.next_line::<JobSpec>()? {
+            if let Some(row) = rows.get_mut(spec.seq.0 as usize) {
+                *row = at;
+            }
+            let priority = spec.order.priority;
+            match segments.last_mut() {
+                Some(last) if last.priority == priority => last.end = lines.at(),
+                _ => segments.push(Segment { priority, cursor: at, end: lines.at() }),
+            }
+        }
+        Ok(Sheet {
+            batch: batch.clone(),
+            rows,
+            segments,
+            outcomes: BTreeMap::new(),
+            open: Vec::new(),
+            ended: Ended::default(),
+            totals: Totals::default(),
+            days: BTreeMap::new(),
+        })
+    }
+
+    /// Reads every outcome that can be read, the export's first: the last one of a job counts.
+    fn read_outcomes(&mut self, from: &Sources<'_>, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
+        for dir in [&from.export_dir, from.dir] {
+            let path = Spool::new(batch_dir(dir, self.batch.no)).outcomes_path();
+            let Ok(meta) = fs::metadata(&path) else { continue };
+            let mut lines = Lines::open(&path, 0, meta.len())?;
+            loop {
+                match lines.next_line::<JobRecord>() {
+                    Ok(Some((_, record))) => self.outcome(record),
+                    Ok(None) => break,
+                    Err(StoreError::Damaged { what, detail, .. }) => {
+                        rebuilt.notes.push(format!("left out {what}: {detail}"));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn outcome(&mut self, record: JobRecord) {
+        let place = self.rows.get(record.key.seq.0 as usize).copied();
+        let is_ours = record.key.batch == self.batch.no && place == Some(record.row_at);
+        let before = self.outcomes.get(&record.key.seq.0).map(|record| record.job.attempt);
+        if is_ours
+            && record.job.state.is_final()
+            && before.is_none_or(|attempt| attempt <= record.job.attempt)
+        {
+            self.outcomes.insert(record.key.seq.0, record);
+        }
+    }
+
+    /// Decides where every job stands; returns the outcomes that count.
+    fn decide(&mut self, from: &Sources<'_>, rebuilt: &mut Rebuilt) -> Result<Vec<JobRecord>, StoreError> {
+        let path = Spool::new(batch_dir(from.dir, self.batch.no)).rows_path();
+        let mut lines = Lines::open(&path, 0, self.batch.spool_bytes)?;
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        let mut ended = Vec::new();
+        // Rows that nothing is known of: had they begun, a later one of their segment has.
+        let mut silent: Vec<JobRecord> = Vec::new();
+        let mut segment = 0;
+        while let Some((at, spec)) = lines.next_line::<JobSpec>()? {
+            if self.segments.get(segment).is_some_and(|segment| at >= segment.end) {
+                segment += 1;
+                silent.clear();
+            }
+            let record = JobRecord {
+                key: JobKey { batch: self.batch.no, seq: spec.seq },
+                id: spec.id,
+                row_at: at,
+                job: Job::queued(),
+            };
+            let outcome = outcomes.remove(&spec.seq.0);
+            let Some(found) = self.stands(from, &spec, &record, outcome, rebuilt) else {
+                silent.push(record);
+                continue;
+            };
+            if let Some(segment) = self.segments.get_mut(segment) {
+                segment.cursor = lines.at();
+            }
+            self.open.append(&mut silent);
+            self.book(&found.job);
+            if found.job.state.is_final() {
+                self.ended.count(&found.job.state);
+                ended.push(found);
+            } else {
+                self.open.push(found);
+            }
+        }
+        self.open.sort_by_key(|open| open.key);
+        Ok(ended)
+    }
+
+    /// Where a job stands, if anything tells.
+    fn stands(
+        &self,
+        from: &Sources<'_>,
+        spec: &JobSpec,
+        row: &JobRecord,
+        outcome: Option<JobRecord>,
+        rebuilt: &mut Rebuilt,
+    ) -> Option<JobRecord> {
+        let fits = |open: &&JobRecord| open.id == row.id && open.row_at == row.row_at;
+        let theirs = from.salvage.open_job(row.key).filter(fits);
+        if from.trusted && theirs.is_none() && outcome.is_none() {
+            return None;
+        }
+        let told = from.export.open_job(row.key).filter(fits);
+        // The later attempt is the later news; among equals the database's.
+        let later = |a: &JobRecord, b: &JobRecord| a.job.attempt > b.job.attempt;
+        let open = match (theirs, told) {
+            (Some(theirs), Some(told)) if later(told, theirs) => Some(told),
+            (theirs, told) => theirs.or(told),
+        };
+        match (outcome, open) {
+            (Some(outcome), Some(open)) if from.trusted || later(open, &outcome) => {
+                Some(from.goes_on(open, spec))
+            }
+            (Some(outcome), _) => Some(outcome),
+            (None, open) => {
+                let least = open.map_or(Attempt::FIRST, |open| open.job.attempt);
+                let landed = (from.landed)(&self.batch.name, self.batch.policy.layout.as_deref(), spec);
+                match landed.filter(|landed| landed.attempt >= least) {
+                    Some(landed) => {
+                        rebuilt.from_sidecars += 1;
+                        Some(JobRecord { job: landed_job(landed, spec, from.now)?, ..row.clone() })
+                    }
+                    None => match open {
+                        Some(open) => Some(from.goes_on(open, spec)),
+                        None if !spec.order.kind.is_keyed() => {
+                            Some(JobRecord { job: on_its_way(&row.job, spec, from.now)?, ..row.clone() })
+                        }
+                        None => None,
+                    },
+                }
+            }
+        }
+    }
+
+    fn book(&mut self, job: &Job) {
+        let Books { held, charged, waived } = job.books;
+        let own = Totals { held, spent: charged, waived, refunded: Credits::ZERO };
+        self.totals = sum([self.totals, own].into_iter());
+        if let Some(day) = job.day {
+            let total = self.days.entry(day).or_default();
+            *total = sum([*total, own].into_iter());
+        }
+        let mut day = job.day;
+        for line in &job.history {
+            match line.movement {
+                Some(Movement::Hold(_)) => day = Some(line.at.utc_day()),
+                Some(Movement::Refund { spent, .. }) => {
+                    self.totals.refunded = self.totals.refunded + spent;
+                    if let Some(day) = day {
+                        let total = self.days.entry(day).or_default();
+                        total.refunded = total.refunded + spent;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Sources<'_> {
+    /// An open job as it goes on: nothing of it is sent by itself.
+    fn goes_on(&self, open: &JobRecord, spec: &JobSpec) -> JobRecord {
+        let mut record = open.clone();
+        let is_silent = matches!(record.job.state, State::Queued);
+        if is_silent && !spec.order.kind.is_keyed() && !self.trusted {
+            if let Some(job) = on_its_way(&record.job, spec, self.now) {
+                record.job = job;
+            }
+        } else {
+            requeue(&mut record, spec, self.now);
+        }
+        record
+    }
+}
+
+const KEYED: Terms = Terms { attempts: 1, keyed: true };
+
+/// A job whose request was on its way goes back to the queue, under the same key; returns the hold that
+/// was set aside for it. One whose endpoint honours no key stays as it is.
+pub(super) fn requeue(record: &mut JobRecord, spec: &JobSpec, now: Timestamp) -> Option<Credits> {
+    let is_on_its_way = matches!(record.job.state, State::Submitting { .. });
+    if !is_on_its_way || !spec.order.kind.is_keyed() {
+        return None;
+    }
+    let held = std::mem::take(&mut record.job.books.held);
+    let what = "the state was rebuilt; queued again under the same key".to_owned();
+    let movement = (!held.is_zero()).then_some(Movement::Release(held));
+    record.job.history.push(HistoryLine { at: now, attempt: record.job.attempt, what, movement });
+    record.job.state = State::Queued;
+    Some(held)
+}
+
+/// The job as if its request had just left: what became of it is not known.
+fn on_its_way(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<Job> {
+    let event = Event::Admit { hold: spec.order.hold().unwrap_or_default(), day: now.utc_day() };
+    lifecycle::apply(job, job.attempt, event, KEYED, now).ok().map(|step| step.job)
+}
+
+/// The job that its sidecar tells of.
+fn landed_job(landed: Landed, spec: &JobSpec, now: Timestamp) -> Option<Job> {
+    let attempt = landed.attempt;
+    let reading = TaskReading {
+        id: landed.task,
+        status: TaskStatus::Success,
+        model: landed.model,
+        options: None,
+        charged: landed.charged,
+        waived: landed.waived,
+        urls: Vec::new(),
+        fault: None,
+    };
+    let mut job = on_its_way(&Job { attempt, ..Job::queued() }, spec, now)?;
+    for event in [Event::Posted(PostAnswer::Task(reading)), Event::Fetched(landed.files)] {
+        job = lifecycle::apply(&job, attempt, event, KEYED, now).ok()?.job;
+    }
+    Some(job)
+}
+
+fn sum(totals: impl Iterator<Item = Totals>) -> Totals {
+    totals.fold(Totals::default(), |a, b| Totals {
+        held: a.held + b.held,
+        spent: a.spent + b.spent,
+        waived: a.waived + b.waived,
+        refunded: a.refunded + b.refunded,
+    })
+}

@@ -1,0 +1,158 @@
+//! Everything that the database holds, at once.
+//!
+//! The database is small by design: batches, open jobs and totals; rows and outcomes lie in the spool.
+//! So checking, exporting and rebuilding a state work on all of it in memory.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::ledger::Totals;
+use crate::domain::time::UtcDay;
+use crate::store::error::in_words;
+use crate::store::keys::{self, Meaning};
+use crate::store::{BatchRecord, COMMIT_MAX_JOBS, JobRecord, StoreError, database, record};
+
+/// The records of a state.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Records {
+    /// Number of the last commit.
+    pub(super) commits: u64,
+    /// Every batch, oldest first.
+    pub(super) batches: Vec<BatchRecord>,
+    /// Every job that has begun and not ended, in order of batch and manifest.
+    pub(super) open: Vec<JobRecord>,
+    /// Totals of the whole state.
+    pub(super) total: Totals,
+    /// Totals of every day that has some.
+    pub(super) days: BTreeMap<UtcDay, Totals>,
+    /// Committed lengths of outcomes, in bytes.
+    pub(super) outcomes_bytes: BTreeMap<BatchNo, u64>,
+}
+
+/// What could be read of a database, and what could not.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Salvage {
+    pub(super) records: Records,
+    /// What is damaged, in words.
+    pub(super) unreadable: Vec<String>,
+}
+
+impl Salvage {
+    /// Reads all that can be read.
+    pub(super) fn of(db: &sled::Db) -> Salvage {
+        let mut salvage = Salvage::default();
+        for entry in db.iter() {
+            let taken = match entry {
+                Ok((key, bytes)) => salvage.records.take(&key, &bytes),
+                Err(error) => {
+                    salvage.unreadable.push(format!("the database: {}", in_words(&error)));
+                    // It has no way past a page that it cannot read.
+                    break;
+                }
+            };
+            if let Err(damage) = taken {
+                salvage.unreadable.push(damage);
+            }
+        }
+        salvage
+    }
+}
+
+impl Records {
+    /// Reads all records.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] for the first one that is not what was written.
+    pub(super) fn read(dir: &Path, db: &sled::Db) -> Result<Records, StoreError> {
+        let mut records = Records::default();
+        for entry in db.iter() {
+            let (key, bytes) = entry.map_err(|source| database(dir, source))?;
+            records.take(&key, &bytes).map_err(|detail| StoreError::Damaged {
+                dir: dir.to_owned(),
+                what: "the database".to_owned(),
+                detail,
+            })?;
+        }
+        Ok(records)
+    }
+
+    /// Takes a record in; the reason when it is not what was written.
+    fn take(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), String> {
+        let Some(meaning) = keys::meaning(key) else {
+            return Err(format!("the record {} is none of ours", keys::describe(key)));
+        };
+        let mut put = || -> Result<(), record::Damaged> {
+            match meaning {
+                Meaning::Batch => self.batches.push(record::decode(bytes)?),
+                Meaning::Job => self.open.push(record::decode(bytes)?),
+                Meaning::OutcomesBytes(no) => {
+                    self.outcomes_bytes.insert(no, record::decode(bytes)?);
+                }
+                Meaning::Day(day) => {
+                    self.days.insert(day, record::decode(bytes)?);
+                }
+                Meaning::Total => self.total = record::decode(bytes)?,
+                Meaning::Commits => self.commits = record::decode(bytes)?,
+            }
+            Ok(())
+        };
+        put().map_err(|damage| format!("the record {}: {damage}", keys::describe(key)))
+    }
+
+    /// Writes a new database, which is on the device on return.
+    pub(super) fn write_database(&self, dir: &Path, path: &Path) -> Result<(), StoreError> {
+        let refused = |source| database(dir, source);
+        let db = sled::Config::new().path(path).flush_every_ms(None).open().map_err(refused)?;
+        for entries in self.entries().chunks(COMMIT_MAX_JOBS) {
+            let mut batch = sled::Batch::default();
+            for (key, bytes) in entries {
+                batch.insert(&key[..], &bytes[..]);
+            }
+            db.apply_batch(batch).map_err(refused)?;
+        }
+        db.flush().map_err(refused)?;
+        drop(db);
+        for file in [&path.join("db"), path] {
+            File::open(file).and_then(|file| file.sync_all()).map_err(StoreError::io(file))?;
+        }
+        Ok(())
+    }
+
+    /// Keys and bytes, the number of the last commit at the end.
+    fn entries(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let batches =
+            self.batches.iter().map(|batch| (keys::batch(batch.no).to_vec(), record::encode(batch)));
+        entries.extend(batches);
+        entries.extend(self.open.iter().map(|open| (keys::job(open.key).to_vec(), record::encode(open))));
+        let lengths = self.outcomes_bytes.iter();
+        entries
+            .extend(lengths.map(|(no, bytes)| (keys::outcomes_bytes(*no).to_vec(), record::encode(bytes))));
+        entries
+            .extend(self.days.iter().map(|(day, totals)| (keys::day(*day).to_vec(), record::encode(totals))));
+        entries.push((keys::total().to_vec(), record::encode(&self.total)));
+        entries.push((keys::commits().to_vec(), record::encode(&self.commits)));
+        entries
+    }
+
+    /// The open jobs of a batch.
+    pub(super) fn open_of(&self, no: BatchNo) -> impl Iterator<Item = &JobRecord> {
+        let first = self.open.partition_point(|open| open.key.batch < no);
+        self.open.iter().skip(first).take_while(move |open| open.key.batch == no)
+    }
+
+    /// The open job of that place.
+    pub(super) fn open_job(&self, key: JobKey) -> Option<&JobRecord> {
+        let index = self.open.binary_search_by_key(&key, |open| open.key).ok()?;
+        self.open.get(index)
+    }
+
+    /// Committed length of a batch's outcomes, in bytes.
+    pub(super) fn outcomes_bytes(&self, no: BatchNo) -> u64 {
+        self.outcomes_bytes.get(&no).copied().unwrap_or_default()
+    }
+}

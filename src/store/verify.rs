@@ -1,0 +1,475 @@
+//! What the database and the spool say of each other.
+//!
+//! Neither is believed alone: sled was seen to open damaged files with older or missing records, and
+//! without a word. [`quick`] runs whenever a state is opened and reads no rows; [`Store::verify`] reads
+//! everything, in bounded memory: 17 bytes a job.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::{BatchNo, JobId, JobKey};
+use crate::domain::job::{Books, JobSpec, State};
+use crate::domain::ledger::Totals;
+use crate::domain::time::UtcDay;
+use crate::store::records::Records;
+use crate::store::spool::{Lines, Spool};
+use crate::store::{BatchRecord, Ended, JobRecord, Store, StoreError, batch_dir, card};
+
+/// Faults of one sort that are told of one batch; the rest are counted.
+const TOLD_MAX: u64 = 20;
+/// A job without a row or an outcome.
+const NOWHERE: u64 = u64::MAX;
+
+/// Something that does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// Where.
+    pub place: String,
+    /// What was found there.
+    pub found: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.found)
+    }
+}
+
+/// What was looked at.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// Batches.
+    pub batches: u64,
+    /// Accepted jobs.
+    pub rows: u64,
+    /// Lines of outcomes.
+    pub outcomes: u64,
+    /// Jobs that have begun and not ended.
+    pub open: u64,
+    /// Days with totals.
+    pub days: u64,
+    /// Number of the last commit.
+    pub commit: u64,
+    /// Everything that does not fit.
+    pub faults: u64,
+}
+
+impl Store {
+    /// Reads the whole state and tells every fault.
+    ///
+    /// # Errors
+    /// When something cannot be read at all.
+    pub fn verify(&self, mut tell: impl FnMut(Fault)) -> Result<Checked, StoreError> {
+        full(self.dir(), &self.records()?, &mut tell)
+    }
+}
+
+/// Refuses a state whose parts contradict each other, as far as lengths and counts tell.
+pub(super) fn quick(dir: &Path, records: &Records) -> Result<(), StoreError> {
+    let mut first = None;
+    look(dir, records, &mut |fault| {
+        first.get_or_insert(fault);
+    })?;
+    match first {
+        None => Ok(()),
+        Some(Fault { place, found }) => {
+            Err(StoreError::Damaged { dir: dir.to_owned(), what: place, detail: found })
+        }
+    }
+}
+
+/// Reads everything.
+pub(super) fn full(
+    dir: &Path,
+    records: &Records,
+    tell: &mut dyn FnMut(Fault),
+) -> Result<Checked, StoreError> {
+    let mut faults = 0;
+    let mut count = |fault| {
+        faults += 1;
+        tell(fault);
+    };
+    look(dir, records, &mut count)?;
+    let mut checked = Checked {
+        batches: records.batches.len() as u64,
+        open: records.open.len() as u64,
+        days: records.days.len() as u64,
+        commit: records.commits,
+        ..Checked::default()
+    };
+    let mut days = BTreeMap::new();
+    for batch in &records.batches {
+        let mut reading = Reading::new(dir, records, batch, &mut count);
+        reading.rows()?;
+        reading.outcomes()?;
+        reading.jobs();
+        reading.sums(&mut days)?;
+        checked.rows += reading.rows_read;
+        checked.outcomes += reading.outcomes_read;
+    }
+    for day in days.keys().chain(records.days.keys()).collect::<BTreeSet<_>>() {
+        let (found, stored) = (days.get(day).copied(), records.days.get(day).copied());
+        compare("the totals of a day", found.unwrap_or_default(), stored.unwrap_or_default(), &mut count);
+    }
+    checked.faults = faults;
+    Ok(checked)
+}
+
+/// Lengths, counts and sums of the records: nothing of the spool is read but what lies beyond its
+/// committed length.
+fn look(dir: &Path, records: &Records, tell: &mut dyn FnMut(Fault)) -> Result<(), StoreError> {
+    let known: BTreeSet<BatchNo> = records.batches.iter().map(|batch| batch.no).collect();
+    for open in &records.open {
+        if !known.contains(&open.key.batch) {
+            let found = format!("no batch {} is known, but a job of it is open", open.key.batch.0);
+            tell(Fault { place: "the database".to_owned(), found });
+        }
+    }
+    for batch in &records.batches {
+        let place = format!("batch {}", batch.name);
+        let mut say = |found: String| tell(Fault { place: place.clone(), found });
+        lengths(dir, records, batch, &mut say)?;
+        segments(batch, &mut say);
+        counts(records, batch, &mut say);
+        tail(dir, records, batch, &mut say)?;
+    }
+    cards(dir, records, &known, tell);
+    let sum = records.batches.iter().fold(Totals::default(), |sum, batch| plus(sum, batch.totals));
+    if sum != records.total {
+        let found = format!("the batches come to {sum:?}, the state to {:?}", records.total);
+        tell(Fault { place: "the totals".to_owned(), found });
+    }
+    Ok(())
+}
+
+fn plus(a: Totals, b: Totals) -> Totals {
+    Totals {
+        held: a.held + b.held,
+        spent: a.spent + b.spent,
+        waived: a.waived + b.waived,
+        refunded: a.refunded + b.refunded,
+    }
+}
+
+fn lengths(
+    dir: &Path,
+    records: &Records,
+    batch: &BatchRecord,
+    say: &mut dyn FnMut(String),
+) -> Result<(), StoreError> {
+    let spool = Spool::new(batch_dir(dir, batch.no));
+    let wanted =
+        [(spool.rows_path(), batch.spool_bytes), (spool.outcomes_path(), records.outcomes_bytes(batch.no))];
+    for (path, committed) in wanted {
+        let found = match std::fs::metadata(&path) {
+            Ok(meta) => meta.len(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(StoreError::io(&path)(error)),
+        };
+        if found < committed {
+            say(format!("{} has {found} bytes, but {committed} were acknowledged", path.display()));
+        }
+    }
+    Ok(())
+}
+
+fn segments(batch: &BatchRecord, say: &mut dyn FnMut(String)) {
+    let mut start = 0;
+    for segment in &batch.segments {
+        if segment.cursor < start || segment.cursor > segment.end {
+            let range = format!("byte {start} to byte {}", segment.end);
+            say(format!("the place reached in the rows is byte {}, outside {range}", segment.cursor));
+        }
+        start = segment.end;
+    }
+    if start != batch.spool_bytes {
+        say(format!("its rows are known up to byte {start}, but {} were acknowledged", batch.spool_bytes));
+    }
+}
+
+fn counts(records: &Records, batch: &BatchRecord, say: &mut dyn FnMut(String)) {
+    let open: Vec<&JobRecord> = records.open_of(batch.no).collect();
+    let begun = u64::from(batch.ended.all()) + open.len() as u64;
+    let rows = u64::from(batch.rows);
+    let is_through = batch.segments.iter().all(|segment| segment.cursor == segment.end);
+    if begun > rows || is_through && begun != rows {
+        let (ended, open) = (batch.ended.all(), open.len());
+        say(format!("{rows} jobs were accepted, {ended} have ended and {open} are open"));
+    }
+    let held: Credits = open.iter().map(|open| open.job.books.held).sum();
+    if held > batch.totals.held {
+        say(format!("its open jobs hold {held}, the batch {}", batch.totals.held));
+    }
+    if batch.ended.all() > 0 && records.outcomes_bytes(batch.no) == 0 {
+        say(format!("{} jobs have ended, but no outcome is known", batch.ended.all()));
+    }
+}
+
+/// What lies beyond the committed outcomes was never acknowledged, so the database has its jobs open,
+/// unless it is an older one.
+fn tail(
+    dir: &Path,
+    records: &Records,
+    batch: &BatchRecord,
+    say: &mut dyn FnMut(String),
+) -> Result<(), StoreError> {
+    let path = Spool::new(batch_dir(dir, batch.no)).outcomes_path();
+    let committed = records.outcomes_bytes(batch.no);
+    let Ok(meta) = std::fs::metadata(&path) else { return Ok(()) };
+    if meta.len() <= committed {
+        return Ok(());
+    }
+    let mut lines = Lines::open(&path, committed, meta.len())?;
+    // A line that is cut off, or was never on the device, ends what can be told.
+    while let Ok(Some((_, record))) = lines.next_line::<JobRecord>() {
+        let was_sent = !matches!(record.job.state, State::Canceled | State::Expired);
+        if was_sent && records.open_job(record.key).is_none() {
+            let seq = record.key.seq.0;
+            say(format!("job {seq} has ended, and the database knows neither that nor that it began"));
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A card is written before the commit that it is for.
+fn cards(dir: &Path, records: &Records, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Fault)) {
+    for written in card::all(&dir.join("spool")) {
+        let card = &written.card;
+        let place = format!("batch {}", card.name);
+        if written.commit > records.commits + 1 {
+            let (card, db) = (written.commit, records.commits);
+            let found = format!("its card was written for commit {card}, but the database is at commit {db}");
+            tell(Fault { place, found });
+        } else if !known.contains(&card.no) && has_outcomes(dir, card.no) {
+            tell(Fault {
+                place,
+                found: "jobs of it have ended, and the database does not know it".to_owned(),
+            });
+        } else if written.commit <= records.commits {
+            let record = records.batches.iter().find(|batch| batch.no == card.no);
+            let bytes = record.map_or(0, |batch| batch.spool_bytes);
+            if !known.contains(&card.no) || bytes < card.spool_bytes {
+                let found =
+                    format!("{} bytes of rows were accepted, the database knows {bytes}", card.spool_bytes);
+                tell(Fault { place, found });
+            }
+        }
+    }
+}
+
+fn has_outcomes(dir: &Path, no: BatchNo) -> bool {
+    std::fs::metadata(Spool::new(batch_dir(dir, no)).outcomes_path()).is_ok_and(|meta| meta.len() > 0)
+}
+
+/// Tells when sums of jobs are not what is stored. What was refunded cannot be added up from them.
+fn compare(place: &str, found: Totals, stored: Totals, tell: &mut dyn FnMut(Fault)) {
+    let pairs = [
+        ("held", found.held, stored.held),
+        ("charged", found.spent, stored.spent),
+        ("waived", found.waived, stored.waived),
+    ];
+    for (what, found, stored) in pairs.into_iter().filter(|(_, found, stored)| found != stored) {
+        let found = format!("{} {what} according to the jobs, {} as stored", found.0, stored.0);
+        tell(Fault { place: place.to_owned(), found });
+    }
+}
+
+/// What is known of a job while its batch is read.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    row: u64,
+    outcome: u64,
+    begun: bool,
+}
+
+/// A batch being read.
+struct Reading<'a> {
+    records: &'a Records,
+    batch: &'a BatchRecord,
+    spool: Spool,
+    places: Vec<Place>,
+    planned: Credits,
+    rows_read: u64,
+    outcomes_read: u64,
+    told: u64,
+    tell: &'a mut dyn FnMut(Fault),
+}
+
+impl<'a> Reading<'a> {
+    fn new(
+        dir: &Path,
+        records: &'a Records,
+        batch: &'a BatchRecord,
+        tell: &'a mut dyn FnMut(Fault),
+    ) -> Reading<'a> {
+        let nothing = Place { row: NOWHERE, outcome: NOWHERE, begun: false };
+        Reading {
+            records,
+            batch,
+            spool: Spool::new(batch_dir(dir, batch.no)),
+            places: vec![nothing; batch.rows as usize],
+            planned: Credits::ZERO,
+            rows_read: 0,
+            outcomes_read: 0,
+            told: 0,
+            tell,
+        }
+    }
+
+    fn say(&mut self, found: String) {
+        self.told += 1;
+        if self.told <= TOLD_MAX {
+            (self.tell)(Fault { place: format!("batch {}", self.batch.name), found });
+        }
+    }
+
+    /// Reads every row: whole, each place once, priorities and cursors where a row begins or ends.
+    fn rows(&mut self) -> Result<(), StoreError> {
+        let mut lines = Lines::open(&self.spool.rows_path(), 0, self.batch.spool_bytes)?;
+        let mut borders: BTreeSet<u64> =
+            self.batch.segments.iter().flat_map(|segment| [segment.cursor, segment.end]).collect();
+        borders.remove(&0);
+        loop {
+            let read = lines.next_line::<JobSpec>();
+            borders.remove(&lines.at());
+            match read {
+                Ok(Some((at, spec))) => self.row(at, &spec),
+                Ok(None) => break,
+                Err(StoreError::Damaged { what, detail, .. }) => self.say(format!("{what}: {detail}")),
+                Err(error) => return Err(error),
+            }
+            self.rows_read += 1;
+        }
+        for border in borders {
+            self.say(format!("byte {border} of its rows is not where a row ends"));
+        }
+        if self.planned != self.batch.planned {
+            self.say(format!(
+                "its rows are planned at {}, the batch at {}",
+                self.planned, self.batch.planned
+            ));
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, at: u64, spec: &JobSpec) {
+        self.planned = self.planned + spec.order.hold().unwrap_or_default();
+        if spec.id != JobId::derive(spec.fingerprint, spec.variation) {
+            self.say(format!("the row at byte {at} has an identity that is not its own"));
+        }
+        let segment = self.batch.segments.iter().find(|segment| at < segment.end);
+        let begun = segment.is_some_and(|segment| at < segment.cursor);
+        match self.places.get_mut(spec.seq.0 as usize) {
+            Some(place) if place.row == NOWHERE => (place.row, place.begun) = (at, begun),
+            Some(_) => self.say(format!("job {} has two rows", spec.seq.0)),
+            None => {
+                self.say(format!("job {} has a row, but only {} were accepted", spec.seq.0, self.batch.rows));
+            }
+        }
+    }
+
+    /// Reads every outcome: whole, final, of a job of this batch.
+    fn outcomes(&mut self) -> Result<(), StoreError> {
+        let bytes = self.records.outcomes_bytes(self.batch.no);
+        let mut lines = Lines::open(&self.spool.outcomes_path(), 0, bytes)?;
+        loop {
+            match lines.next_line::<JobRecord>() {
+                Ok(Some((at, record))) => self.outcome(at, &record),
+                Ok(None) => break,
+                Err(StoreError::Damaged { what, detail, .. }) => self.say(format!("{what}: {detail}")),
+                Err(error) => return Err(error),
+            }
+            self.outcomes_read += 1;
+        }
+        if lines.at() != bytes {
+            self.say(format!("its outcomes end within a line, at byte {bytes}"));
+        }
+        Ok(())
+    }
+
+    fn outcome(&mut self, at: u64, record: &JobRecord) {
+        let seq = record.key.seq.0;
+        if record.key.batch != self.batch.no || !record.job.state.is_final() {
+            let (batch, state) = (record.key.batch.0, record.job.state.name());
+            self.say(format!("the outcome at byte {at} is of job {seq} of batch {batch}, which is {state}"));
+            return;
+        }
+        match self.places.get_mut(seq as usize) {
+            Some(place) if place.row == record.row_at => place.outcome = at,
+            _ => self.say(format!("the outcome at byte {at} is of job {seq}, whose row lies elsewhere")),
+        }
+    }
+
+    /// Every job before the cursors is open or has ended, and no other is.
+    fn jobs(&mut self) {
+        for seq in 0..self.batch.rows {
+            let key = JobKey { batch: self.batch.no, seq: crate::domain::ids::Seq(seq) };
+            let Place { row, outcome, begun } = self.places[seq as usize];
+            let open = self.records.open_job(key);
+            let problem = match (row, begun, open, outcome) {
+                (NOWHERE, ..) => "has no row",
+                (_, true, None, NOWHERE) => "has begun, and is neither open nor ended",
+                (_, false, Some(_), _) => "is open, but has not begun",
+                (_, false, None, at) if at != NOWHERE => "has ended, but has not begun",
+                (row, _, Some(open), _) if open.row_at != row => "is open, and its row lies elsewhere",
+                (_, _, Some(open), _) if open.job.state.is_final() => "is open, but its state is final",
+                _ => continue,
+            };
+            self.say(format!("job {seq} {problem}"));
+        }
+        let beyond =
+            self.records.open_of(self.batch.no).filter(|open| open.key.seq.0 >= self.batch.rows).count();
+        if beyond > 0 {
+            self.say(format!("{beyond} open jobs have no row"));
+        }
+    }
+
+    /// Adds up what the jobs hold and were charged.
+    fn sums(&mut self, days: &mut BTreeMap<UtcDay, Totals>) -> Result<(), StoreError> {
+        let (mut sum, mut ended) = (Totals::default(), Ended::default());
+        let mut add = |books: Books, day: Option<UtcDay>| {
+            let more = Totals {
+                held: books.held,
+                spent: books.charged,
+                waived: books.waived,
+                refunded: Credits::ZERO,
+            };
+            sum = plus(sum, more);
+            if let Some(day) = day {
+                let total = days.entry(day).or_default();
+                *total = plus(*total, more);
+            }
+        };
+        for open in self.records.open_of(self.batch.no) {
+            add(open.job.books, open.job.day);
+        }
+        let bytes = self.records.outcomes_bytes(self.batch.no);
+        let mut lines = Lines::open(&self.spool.outcomes_path(), 0, bytes)?;
+        loop {
+            match lines.next_line::<JobRecord>() {
+                Ok(Some((at, record))) => {
+                    let counts = self.places.get(record.key.seq.0 as usize).is_some_and(|p| p.outcome == at);
+                    if counts && self.records.open_job(record.key).is_none() {
+                        add(record.job.books, record.job.day);
+                        ended.count(&record.job.state);
+                    }
+                }
+                Ok(None) => break,
+                // Told already.
+                Err(StoreError::Damaged { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if ended != self.batch.ended {
+            self.say(format!("its outcomes come to {ended:?}, the batch to {:?}", self.batch.ended));
+        }
+        let name = format!("batch {}", self.batch.name);
+        compare(&name, sum, self.batch.totals, self.tell);
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! A day in short: batches dropped and scheduled, a service in a storm, and a daemon that is killed again
+//! and again. Judged by the service's own books, by every file on disk, and by the memory it took.
+//!
+//! Half a minute within `cargo test`; `CALLSHEET_SOAK_SECONDS=3600 cargo test --release --test soak` is the
+//! long one. `CALLSHEET_SEED` plays the same kills at the same moments again.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test that cannot go on should stop, and a seed that is not shown cannot be played again"
+)]
+
+mod stage;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use self::stage::process::Running;
+use self::stage::{Stage, scripts, until};
+
+/// Memory that a daemon may take, however long it works, in bytes. Unoptimised builds are larger.
+const MEMORY_MAX: u64 = 160 << 20;
+/// Jobs of every kind in each dropped manifest.
+const EACH: usize = 2;
+
+const SCHEDULE: &str = "\
+    [[schedule]]\nname = \"pulse\"\ncron = \"*/2 * * * * *\"\nmanifest = \"pulse.csv\"\noverlap = \"allow\"\n\
+    missed = \"latest\"\n";
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn configure(stage: &Stage, more: &str) {
+    stage.configure(&format!("[limits]\nin_flight = 8\n[deadlines]\nlate_poll = \"1s\"\n{more}"));
+}
+
+fn drop_in(stage: &Stage, name: &str, content: &str) {
+    let temporary = stage.write(&format!("jobs/inbox/.{name}.tmp"), content);
+    std::fs::rename(temporary, stage.path(&format!("jobs/inbox/{name}"))).unwrap();
+}
+
+fn batches(stage: &Stage) -> Vec<Value> {
+    let status = stage.run(["status", "--json"]).exited(0).json();
+    status["batches"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
+    let seconds = number("CALLSHEET_SOAK_SECONDS").unwrap_or(30);
+    let seed = number("CALLSHEET_SEED").unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("CALLSHEET_SEED={seed} CALLSHEET_SOAK_SECONDS={seconds}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let stage = Stage::new();
+    stage.faults("storm");
+    stage.write(
+        "pulse.csv",
+        "id,kind,model,prompt\npulse-{time},image,gi-2,\"a clock that shows {time}, {n}\"\n",
+    );
+    configure(&stage, SCHEDULE);
+    let began = Instant::now();
+    let (mut kills, mut drops, mut peaks) = (0, 0, Vec::new());
+    while began.elapsed() < Duration::from_secs(seconds) {
+        let daemon = stage.start(["daemon"]);
+        for _ in 0..random.u32(0..3) {
+            drops += 1;
+            drop_in(&stage, &format!("drop-{drops}.csv"), &scripts::of_all_kinds(EACH).0);
+        }
+        let outcome = daemon.end_or_kill_after(Duration::from_millis(random.u64(300..3_000)));
+        kills += 1;
+        peaks.push(outcome.peak_bytes);
+    }
+    // The storm passes; what is left is finished in peace.
+    stage.faults("");
+    configure(&stage, "");
+    drop_in(&stage, "last.csv", &scripts::of_all_kinds(EACH).0);
+    let daemon = stage.start(["daemon"]);
+    until("the socket", || stage.path("state/callsheet.sock").exists());
+    let filed = || std::fs::read_dir(stage.path("jobs/inbox")).is_ok_and(|mut inbox| inbox.next().is_none());
+    until("every manifest to be filed", filed);
+    until("every batch to end", || batches(&stage).iter().all(|batch| batch["state"] == "done"));
+    let ended = batches(&stage);
+    until("every batch's results", || {
+        let written = |batch: &Value| {
+            let name = batch["name"].as_str().unwrap();
+            stage.path(&format!("output/{name}/report.json")).exists()
+        };
+        ended.iter().all(written)
+    });
+    peaks.push(stop(daemon));
+    judge(&stage, &ended, drops + 1);
+    let most = peaks.iter().max().copied().unwrap_or_default();
+    eprintln!("{kills} kills, {} batches, {drops} drops, at most {} MiB", ended.len(), most >> 20);
+    assert!(most < MEMORY_MAX, "{peaks:?}");
+}
+
+fn stop(daemon: Running) -> u64 {
+    daemon.signal(rustix::process::Signal::TERM);
+    daemon.end().exited(0).peak_bytes
+}
+
+/// The service's books, ours, and what lies on disk.
+fn judge(stage: &Stage, batches: &[Value], drops: usize) {
+    let audit = stage.audit();
+    let dropped = batches.iter().filter(|batch| !batch["name"].as_str().unwrap().starts_with("pulse-"));
+    assert_eq!(dropped.count(), drops, "every dropped manifest is a batch");
+    let sum = |field: &str| batches.iter().map(|batch| batch[field].as_u64().unwrap()).sum::<u64>();
+    let totals = &audit.totals;
+    assert_eq!(sum("held_credits"), 0, "no hold is left");
+    assert_eq!(
+        sum("charged_credits"),
+        totals.charged_credits - totals.refunded_credits,
+        "one account, one sum"
+    );
+    assert_eq!((totals.foreign_body_replays, totals.media_requests_with_key, totals.without_key), (0, 0, 0));
+    for task in &audit.tasks {
+        assert!(task.charges <= 1, "charged twice: {task:#?}");
+    }
+    // What is wanted is counted once: net charges a job, by prompt, never more than one.
+    let mut wanted: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for batch in batches {
+        let name = batch["name"].as_str().unwrap();
+        let results = std::fs::read_to_string(stage.path(&format!("output/{name}/results.jsonl"))).unwrap();
+        for line in results.lines() {
+            let result: Value = serde_json::from_str(line).unwrap();
+            let id = result["id"].as_str().unwrap().to_owned();
+            *wanted.entry((name.to_owned(), id)).or_default() += 1;
+            for file in result["files"].as_array().unwrap() {
+                let path = stage.path(&format!("output/{name}/{}", file["path"].as_str().unwrap()));
+                let length = std::fs::metadata(&path).map(|meta| meta.len()).ok();
+                assert_eq!(length, file["bytes"].as_u64(), "{}", path.display());
+            }
+        }
+    }
+    assert!(wanted.values().all(|n| *n == 1), "a job is listed once");
+    let net = audit.tasks.iter().filter(|task| task.charges > task.refunds).count();
+    let kept = count(batches, "succeeded") + count(batches, "failed") + count(batches, "in_doubt");
+    assert!(net as u64 <= kept, "{net} tasks are paid for, and {kept} jobs could be");
+}
+
+fn count(batches: &[Value], state: &str) -> u64 {
+    batches.iter().filter_map(|batch| batch[state].as_u64()).sum()
+}
