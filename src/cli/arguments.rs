@@ -338,8 +338,8 @@ pub(super) struct ScheduleNextCommand {
     #[arg(value_name = "NAME")]
     pub(super) name: String,
     /// How many
-    #[arg(short, long, default_value_t = 10, value_name = "NUMBER")]
-    pub(super) number: usize,
+    #[arg(short, long, default_value_t = 10, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(super) number: u16,
 }
 
 /// The run is a batch of its own, named after this second; what is due later stays due.

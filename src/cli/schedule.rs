@@ -134,7 +134,8 @@ fn next(config: &Config, command: &ScheduleNextCommand, global: &Global) -> Resu
             n: schedule.occasion(at).n,
         })
     };
-    let fires = schedule.fires_after(now).take(command.number).map(fire).collect::<Result<Vec<_>, _>>();
+    let fires =
+        schedule.fires_after(now).take(usize::from(command.number)).map(fire).collect::<Result<Vec<_>, _>>();
     let fires = fires.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {

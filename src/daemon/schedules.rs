@@ -52,8 +52,8 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// From its section of the configuration. Its budget binds every run, whatever the manifest says; its
-    /// other terms hold where the manifest says nothing.
+    /// From its section of the configuration. Its budget is the most that a run may spend, though the manifest
+    /// may ask for less; its other terms hold where the manifest says nothing.
     ///
     /// # Errors
     /// [`ScheduleError`].

@@ -181,7 +181,7 @@ pub fn judge(
     let header = manifest.header().clone();
     let name = batch_name(path, &header, terms)?;
     receipt.batch = Some(name.clone());
-    let policy = terms.policy.over(&header.policy).over(&terms.default_policy);
+    let policy = resolve_policy(terms, &header);
     if let Some(problem) = layout_problem(&policy) {
         refuse_file(vec![problem], &mut receipt, &mut draft)?;
     }
@@ -214,6 +214,17 @@ fn batch_name(path: &Path, header: &Header, terms: &Terms<'_>) -> Result<BatchNa
         (None, Some(name)) => name.parse(),
         (None, None) => BatchName::from_file_stem(&path.file_stem().unwrap_or_default().to_string_lossy()),
     }
+}
+
+/// Who brings it over manifest over defaults. The budget of a schedule is the most that a run may spend, and
+/// the manifest may ask for less.
+fn resolve_policy(terms: &Terms<'_>, header: &Header) -> Policy {
+    let mut policy = terms.policy.over(&header.policy).over(&terms.default_policy);
+    if terms.occasion.is_some() {
+        policy.budget =
+            [terms.policy.budget, header.policy.budget].into_iter().flatten().min().or(policy.budget);
+    }
+    policy
 }
 
 fn layout_problem(policy: &Policy) -> Option<Problem> {

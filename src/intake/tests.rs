@@ -16,6 +16,7 @@ struct Door {
     rules: Rules,
     strict: bool,
     occasion: Option<Occasion>,
+    budget: Option<Credits>,
 }
 
 fn door() -> Door {
@@ -23,7 +24,7 @@ fn door() -> Door {
     let store = Store::open(&dir.path().join("state"), "s", false).unwrap();
     let image = json!([{"id": "flat", "modes": {"text-to-image": {"aspect_ratios": [], "qualities": [], "credits_per_generation": 3}}}]);
     let catalog = Catalog::of(&json!([]), &image, &json!([]), &Value::Null);
-    Door { dir, store, catalog, rules: Rules::builtin(), strict: false, occasion: None }
+    Door { dir, store, catalog, rules: Rules::builtin(), strict: false, occasion: None, budget: None }
 }
 
 impl Door {
@@ -35,7 +36,7 @@ impl Door {
             rules: &self.rules,
             namespace: "",
             batch: None,
-            policy: Policy { strict: Some(self.strict), ..Policy::default() },
+            policy: Policy { strict: Some(self.strict), budget: self.budget, ..Policy::default() },
             default_policy: Policy::default(),
             max_credits: None,
             plan: AccountPlan::Unknown,
@@ -214,4 +215,25 @@ fn a_schedule_fills_placeholders_before_rows_become_jobs() {
     door.occasion = Some(schedule.occasion(Timestamp(saturday.0 + 86_400_000)));
     door.check("m.csv", &text, "2 new 0 have 0 invalid 6 credits");
     assert_eq!(door.labels("m"), ["0 a-{date}", "1 b", "2 a-2026-11-21", "3 b", "4 a-2026-11-22", "5 b"]);
+}
+
+#[test]
+fn a_run_of_a_schedule_spends_no_more_than_schedule_and_manifest_allow() {
+    let mut door = door();
+    let mut check = |occasion: Option<Occasion>, schedule, manifest: &str, expected| {
+        door.occasion = occasion;
+        door.budget = schedule;
+        let jobs = r#""jobs": [{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}]"#;
+        let name = format!("m{}.json", door.store.batches().unwrap().len());
+        door.accept(&name, &format!("{{\"policy\": {{{manifest}}}, {jobs}}}"));
+        assert_eq!(door.store.batches().unwrap().last().unwrap().policy.budget, expected, "{manifest}");
+    };
+    let occasion = || Some(Schedule::parse("@daily", None).unwrap().occasion(Timestamp(0)));
+    let [nine, fifty] = [Credits(9), Credits(50)];
+    check(occasion(), Some(fifty), "\"budget\": 9", Some(nine));
+    check(occasion(), Some(nine), "\"budget\": 50", Some(nine));
+    check(occasion(), Some(nine), "", Some(nine));
+    check(occasion(), None, "\"budget\": 50", Some(fifty));
+    // A flag is the last word.
+    check(None, Some(fifty), "\"budget\": 9", Some(fifty));
 }

@@ -72,6 +72,17 @@ impl Expression {
         })
     }
 
+    /// How many of its times of day come before a second of the day; all of them before 86,400.
+    pub(super) fn times_before(&self, second: i64) -> usize {
+        let part = |value: i64| u32::try_from(value).unwrap_or(0);
+        let (hour, minute, second) = (part(second / 3600), part(second / 60 % 60), part(second % 60));
+        let below = |values: &BTreeSet<u32>, value: u32| values.range(..value).count();
+        let in_minute = if self.minutes.contains(&minute) { below(&self.seconds, second) } else { 0 };
+        let in_hour = below(&self.minutes, minute) * self.seconds.len() + in_minute;
+        let in_hour = if self.hours.contains(&hour) { in_hour } else { 0 };
+        below(&self.hours, hour) * self.minutes.len() * self.seconds.len() + in_hour
+    }
+
     /// Whether both days have to fit, or one of them (crontab(5)).
     pub(super) fn needs_both_days(&self) -> bool {
         self.days.is_star || self.weekdays.is_star

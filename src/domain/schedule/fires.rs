@@ -180,20 +180,20 @@ impl Schedule {
         number
     }
 
-    /// Fires from `begins` to before `ends`, which lie in the same day.
+    /// Fires from `begins`, where the day begins, to before `ends`, in the same day or where it ends.
     fn count_day(&self, day: NaiveDate, begins: i64, ends: i64) -> u32 {
-        let is_plain = ends - begins == 86_400 && self.zone.first_change(begins - 1, ends).is_none();
-        if is_plain {
-            let Expression { seconds, minutes, hours, .. } = &self.expression;
-            let times = seconds.len() * minutes.len() * hours.len();
-            return if self.fits_day(day) { u32::try_from(times).unwrap_or(u32::MAX) } else { 0 };
-        }
-        let fires = self.fires_after(Timestamp((begins - 1) * 1000)).take_while(|fire| fire.0 < ends * 1000);
-        u32::try_from(fires.count()).unwrap_or(u32::MAX)
+        // A day on which clocks are left alone is counted without going through it.
+        let count = if self.zone.first_change(begins - 1, begins + 86_400).is_none() {
+            if self.fits_day(day) { self.expression.times_before(ends - begins) } else { 0 }
+        } else {
+            let fires = self.fires_after(Timestamp((begins - 1) * 1000));
+            fires.take_while(|fire| fire.0 < ends * 1000).count()
+        };
+        u32::try_from(count).unwrap_or(u32::MAX)
     }
 
     /// The second at which the zone's calendar turns to a day: midnight, or what comes in its place.
-    fn day_begins(&self, day: NaiveDate) -> i64 {
+    pub(super) fn day_begins(&self, day: NaiveDate) -> i64 {
         let Some(midnight) = day.and_hms_opt(0, 0, 0) else { return i64::MAX };
         if let Some((first, _)) = self.zone.instants(midnight) {
             return first;

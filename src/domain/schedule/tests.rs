@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use chrono::DateTime;
+use chrono::{DateTime, NaiveDate};
 use proptest::prelude::*;
 
 use super::due::{Due, Handled, Missed, Overlap, Reason, Rules, decide};
@@ -421,6 +421,24 @@ proptest! {
         let again: Vec<Timestamp> = schedule.fires_after(later).take(20).collect();
         let rest: Vec<Timestamp> = fires.iter().copied().filter(|fire| *fire > later).take(20).collect();
         prop_assert!(again.starts_with(&rest));
+    }
+
+    /// The number of a run is what counting to it would give, through changed clocks, too.
+    #[test]
+    fn numbers_are_counted(
+        hours in "[0-9],1[0-9]|\\*|\\*/5|2",
+        minute in 0..60_u32,
+        second in prop_oneof![Just("0"), Just("10,50")],
+        zone in 0..chrono_tz::TZ_VARIANTS.len(),
+        after in 0_i64..110 * 86_400,
+    ) {
+        let cron = format!("{second} {minute} {hours} * * *");
+        let schedule = schedule(&cron, Some(chrono_tz::TZ_VARIANTS[zone].name()));
+        let new_year = NaiveDate::from_ymd_opt(2025, 1, 1).unwrap();
+        let begins = schedule.day_begins(new_year);
+        let at = Timestamp((begins + after) * 1000 + 250);
+        let before = schedule.fires_after(Timestamp((begins - 1) * 1000)).take_while(|fire| fire.0 < at.0 - 250);
+        prop_assert_eq!(schedule.number_in_year(at), 1 + u32::try_from(before.count()).unwrap());
     }
 
     /// Whatever the clock and the policy do, an instant is started at most once, and none before the first
