@@ -13,7 +13,7 @@ use callsheet::domain::lifecycle::{self, Event, Terms};
 use callsheet::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Timestamp, UtcDay};
 use callsheet::store::spool::Lines;
-use callsheet::store::{BatchRecord, Change, JobRecord, Store};
+use callsheet::store::{BatchRecord, Change, Ended, JobRecord, Store};
 use proptest::prelude::*;
 
 const JOBS: usize = 4;
@@ -151,10 +151,12 @@ impl Memory {
         let record = |n: &usize| {
             let key = JobKey { batch: BATCH, seq: Seq(u32::try_from(*n).unwrap()) };
             let record = JobRecord { key, id: JobId([0; 16]), row_at: 0, job: self.jobs[*n].clone() };
-            if record.job.state.is_final() { Change::End(record) } else { Change::Open(record) }
+            if record.job.is_over() { Change::End(record) } else { Change::Open(record) }
         };
         let batch = BatchRecord::new(BATCH, "batch".parse().unwrap(), Timestamp(0));
-        let batch = BatchRecord { rows: u32::try_from(JOBS).unwrap(), totals: self.batch, ..batch };
+        let mut ended = Ended::default();
+        self.jobs.iter().filter(|job| job.is_over()).for_each(|job| ended.count(&job.state));
+        let batch = BatchRecord { rows: u32::try_from(JOBS).unwrap(), totals: self.batch, ended, ..batch };
         let mut changes: Vec<Change> = changed.iter().map(record).collect();
         changes.extend([Change::Batch(Box::new(batch)), Change::Total(self.total)]);
         changes.extend(self.days.iter().map(|(day, totals)| Change::Day(*day, *totals)));
@@ -192,7 +194,9 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let mut store = open(dir.path());
         let (mut memory, mut committed) = (Memory::new(), Memory::new());
-        let mut changed = BTreeSet::new();
+        // A batch comes with all of its jobs.
+        let all = || (0..JOBS).collect::<BTreeSet<usize>>();
+        let mut changed = all();
         for act in acts.into_iter().chain([Act::Commit, Act::Restart]) {
             match act {
                 Act::Happen(draw) => {
@@ -209,7 +213,7 @@ proptest! {
                     drop(store);
                     store = open(dir.path());
                     // What was not committed never happened.
-                    changed.clear();
+                    changed = if store.batches().unwrap().is_empty() { all() } else { BTreeSet::new() };
                     memory = Memory::read(&store, committed.days.keys().copied());
                     prop_assert_eq!(&memory, &committed);
                     memory.adds_up();
