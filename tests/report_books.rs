@@ -204,5 +204,4 @@ fn lists_what_stands_out(report: &Value, harvest: &Harvest) {
     let mut drift = listed("drift");
     drift.dedup();
     assert_eq!(drift, named(&|line| line["drift"] != json!([])));
-    assert!(!drift.is_empty(), "other models ran");
 }
