@@ -3,16 +3,19 @@
 mod access;
 mod arguments;
 mod cancel;
+mod completions;
 mod credits;
 mod daemon;
 mod download;
 mod emulator;
+mod examples;
 pub mod exit;
 mod explain;
 mod failure;
 mod jobs;
 mod ledger;
 mod log;
+mod man;
 mod models;
 mod pause;
 mod plan;
@@ -71,6 +74,8 @@ pub fn main() -> Exit {
             Command::Credits(command) => credits::run(command, &arguments.global).await,
             Command::Schedule(command) => schedule::run(command, &arguments.global).await,
             Command::Schema => schema::run(),
+            Command::Man(command) => man::run(command),
+            Command::Completions(command) => completions::run(command),
             Command::Emulator(command) => emulator::run(command, &arguments.global).await,
         }
     });
