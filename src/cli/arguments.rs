@@ -123,6 +123,11 @@ pub(super) enum Command {
     Schedule(ScheduleCommand),
     /// Print the JSON Schema of manifests
     Schema,
+    /// Say what is wrong here, and what to do about it
+    ///
+    /// Looks at configuration, key, service, certificates, clock, balance, catalogs, state, disks, folders, socket
+    /// and unit, and says of each what was found and what to do. Sends nothing that charges, never shows the key.
+    Doctor(DoctorCommand),
     /// The whole service, offline, on a loopback port
     ///
     /// Serves the service's API with an imaginary account and real, small media, for newcomers, pipelines and
@@ -351,6 +356,14 @@ pub(super) struct ScheduleNameArgument {
     /// Name of the schedule
     #[arg(value_name = "NAME")]
     pub(super) name: String,
+}
+
+/// What `doctor` takes.
+#[derive(Debug, Args)]
+#[command(after_help = examples::DOCTOR)]
+pub(super) struct DoctorCommand {
+    #[command(flatten)]
+    pub(super) source: SourceArguments,
 }
 
 /// Made from the same texts as --help.

@@ -55,6 +55,25 @@ Examples:
   # From cron, a batch a day.
   callsheet submit nightly.csv --batch nightly-$(date +%F)";
 
+pub(super) const DOCTOR: &str = "\
+Examples:
+  # Before the first run: is everything in place?
+  callsheet doctor
+
+  # Of an installed service, with the key that its unit hands over.
+  sudo callsheet doctor
+
+  # What is wrong, for a monitoring script.
+  callsheet doctor --json | jq '.checks[] | select(.level != \"good\")'
+
+Exit codes:
+    0  nothing is wrong; there may be advice
+    2  configuration, paths or state are wrong
+    3  the key is missing or refused
+    4  the account is empty
+    5  the service does not answer, or does not answer as itself
+    6  the disk is full or not writable";
+
 pub(super) const MAN: &str = "\
 Examples:
   callsheet man | man -l -

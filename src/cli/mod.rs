@@ -6,6 +6,7 @@ mod cancel;
 mod completions;
 mod credits;
 mod daemon;
+mod doctor;
 mod download;
 mod emulator;
 mod examples;
@@ -74,6 +75,7 @@ pub fn main() -> Exit {
             Command::Credits(command) => credits::run(command, &arguments.global).await,
             Command::Schedule(command) => schedule::run(command, &arguments.global).await,
             Command::Schema => schema::run(),
+            Command::Doctor(command) => doctor::run(command, &arguments.global).await,
             Command::Man(command) => man::run(command),
             Command::Completions(command) => completions::run(command),
             Command::Emulator(command) => emulator::run(command, &arguments.global).await,

@@ -334,11 +334,15 @@ impl Config {
     /// # Errors
     /// [`ConfigError`], with line and suggestion.
     pub fn load(named: Option<&Path>) -> Result<Config, ConfigError> {
-        let usual = || PLACES.iter().map(Path::new).find(|path| path.exists());
-        let Some(path) = named.or_else(usual) else { return Ok(Config::default()) };
+        let Some(path) = Config::place(named) else { return Ok(Config::default()) };
         let text = fs::read_to_string(path)
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         Config::parse(&text, path)
+    }
+
+    /// The file that [`Config::load`] reads, if there is one.
+    pub fn place(named: Option<&Path>) -> Option<&Path> {
+        named.or_else(|| PLACES.iter().map(Path::new).find(|path| path.exists()))
     }
 
     fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
