@@ -167,7 +167,7 @@ fn the_configuration_is_read_anew_and_a_bad_one_is_not() {
     stage.run(["submit", "batch.csv", "--wait"]).exited(4).says("the total budget is used up");
     stage.configure("[budget]\ntotla = 1000");
     daemon.signal(Signal::HUP);
-    daemon.says("the old one stays in force");
+    daemon.says("the old one stays in force").says("did you mean `total`");
     stage.configure("[budget]\ntotal = 1000");
     assert_eq!(status(&stage, "batch")["parked_by"], "total_budget");
     daemon.signal(Signal::HUP);

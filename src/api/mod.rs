@@ -7,6 +7,7 @@
 
 pub mod answer;
 mod download;
+mod probe;
 mod redact;
 pub mod studio;
 pub mod webhook;
@@ -21,6 +22,7 @@ use serde_json::Value;
 use url::Url;
 
 pub use self::download::{DownloadError, Downloads, Opened};
+pub use self::probe::{End, NotReached, Reached};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{IdempotencyKey, TaskId};
 use crate::domain::job::Order;

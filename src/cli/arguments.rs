@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use url::Url;
 
-use crate::cli::exit;
+use crate::cli::{examples, exit};
 use crate::config::check_log_level;
 use crate::domain::ids::BatchName;
 use crate::emulator::DEFAULT_API_KEY;
@@ -58,16 +58,35 @@ fn log_level(text: &str) -> Result<String, String> {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Plan manifests, run them to the end with progress, and exit
+    ///
+    /// Reads the manifests, makes every row's intent durable, submits, polls, downloads, and leaves one
+    /// finished file a row in the output folder. Running the same command again resumes what is not
+    /// finished and pays for nothing twice.
     Run(RunCommand),
     /// Show what manifests would do and cost; send nothing that charges
+    ///
+    /// Validates every row as the service would, fills its defaults, and prices it from the catalogs in
+    /// force. Reads the state and does not change it, so it works beside a running process; without the
+    /// service it works from the catalogs kept last.
     Plan(PlanCommand),
     /// Serve: take manifests in from inboxes, schedules and submissions, for as long as it is let
+    ///
+    /// Works on every batch of the state, and on what its inboxes, schedules and socket bring. SIGTERM ends it
+    /// with exit code 0, SIGHUP makes it read its configuration anew.
     Daemon(DaemonCommand),
     /// Hand manifests to the running daemon
+    ///
+    /// On return the good rows are durable, and the daemon works on them. Handing the same manifest in again
+    /// changes nothing.
     Submit(SubmitCommand),
     /// Show every batch in numbers
     Status(StatusCommand),
     /// List jobs
+    ///
+    /// Lists jobs in manifest order. With --json one object a line, as in results.jsonl.
+    ///
+    /// `--state failed`, or another state's name, lists only such jobs; the state's folder is then named by
+    /// CALLSHEET_STATE or the configuration.
     Jobs(JobsCommand),
     /// Tell a job's whole story, and what comes next
     Explain(JobArgument),
@@ -80,16 +99,30 @@ pub(super) enum Command {
     /// Queue failed jobs again, under new keys
     Retry(NameArgument),
     /// Tell what a job in doubt was charged, as a person found out
+    ///
+    /// A job is in doubt when it may have been charged and nothing the service offers can tell: its credits stay
+    /// counted until a person looks at the account. Once told that nothing was charged, `callsheet retry` may send it
+    /// again.
     Resolve(ResolveCommand),
     /// Fetch outputs again, free of charge
+    ///
+    /// Reads the tasks of what is paid for and downloads what is not on disk as it was. Sends no creating
+    /// request.
     Download(DownloadCommand),
     /// List every hold, charge and refund
+    ///
+    /// Lists movements job by job, in manifest order. Held, charged and waived add up to the books.
     Ledger(LedgerCommand),
     /// List models with their modes, limits and prices
+    ///
+    /// Lists what a manifest may ask for. With --json: the catalogs as the service gave them, which
+    /// `callsheet emulator --catalog FILE` serves again.
     Models(ModelsCommand),
     /// List voices
     Voices(VoicesCommand),
     /// Show the balance of the account
+    ///
+    /// Shows the balance, which all keys of the account, its web app and its other clients share.
     Credits(CreditsCommand),
     /// List schedules, show when they fire next, or run one now
     #[command(subcommand)]
@@ -99,15 +132,25 @@ pub(super) enum Command {
     State(StateCommand),
     /// Print the JSON Schema of manifests
     Schema,
+    /// Say what is wrong here, and what to do about it
+    ///
+    /// Looks at configuration, key, service, certificates, clock, balance, catalogs, state, disks, folders, socket
+    /// and unit, and says of each what was found and what to do. Sends nothing that charges, never shows the key.
+    Doctor(DoctorCommand),
     /// The whole service, offline, on a loopback port
+    ///
+    /// Serves the service's API with an imaginary account and real, small media, for newcomers, pipelines and
+    /// tests. `callsheet run --emulator` starts one by itself; this command is for other clients.
     Emulator(EmulatorCommand),
+    /// The manual: the page of all commands, or every page into a folder
+    Man(ManCommand),
+    /// Print what a shell needs to complete commands and options
+    Completions(CompletionsCommand),
 }
 
-/// Reads the manifests, makes every row's intent durable, submits, polls, downloads, and leaves one
-/// finished file a row in the output folder. Running the same command again resumes what is not
-/// finished and pays for nothing twice.
+/// What `run` takes.
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
+#[command(after_help = examples::and_exit_codes(examples::RUN))]
 pub(super) struct RunCommand {
     /// Manifests: .csv, .json, .jsonl or .ndjson
     #[arg(required = true, value_name = "MANIFEST")]
@@ -125,10 +168,9 @@ pub(super) struct RunCommand {
     pub(super) adopt_state: bool,
 }
 
-/// Works on every batch of the state, and on what its inboxes, schedules and socket bring. SIGTERM ends it
-/// with exit code 0, SIGHUP makes it read its configuration anew.
+/// What `daemon` takes.
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
+#[command(after_help = examples::and_exit_codes(examples::DAEMON))]
 pub(super) struct DaemonCommand {
     /// Work offline against the built-in emulator of the service
     #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url")]
@@ -141,10 +183,9 @@ pub(super) struct DaemonCommand {
     pub(super) adopt_state: bool,
 }
 
-/// On return the good rows are durable, and the daemon works on them. Handing the same manifest in again
-/// changes nothing.
+/// What `submit` takes.
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
+#[command(after_help = examples::and_exit_codes(examples::SUBMIT))]
 pub(super) struct SubmitCommand {
     /// Manifests: .csv, .json, .jsonl or .ndjson
     #[arg(required = true, value_name = "MANIFEST")]
@@ -191,9 +232,7 @@ pub(super) struct NameArgument {
     pub(super) name: String,
 }
 
-/// A job is in doubt when it may have been charged and nothing the service offers can tell: its credits stay
-/// counted until a person looks at the account. Once told that nothing was charged, `callsheet retry` may
-/// send it again.
+/// What `resolve` takes.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("found").required(true))]
 pub(super) struct ResolveCommand {
@@ -208,10 +247,7 @@ pub(super) struct ResolveCommand {
     pub(super) not_charged: bool,
 }
 
-/// Lists jobs in manifest order. With --json one object a line, as in results.jsonl.
-///
-/// `--state failed`, or another state's name, lists only such jobs; the state's folder is then named by
-/// CALLSHEET_STATE or the configuration.
+/// What `jobs` takes.
 #[derive(Debug, Args)]
 pub(super) struct JobsCommand {
     /// Name of the batch [default: all]
@@ -219,8 +255,7 @@ pub(super) struct JobsCommand {
     pub(super) batch: Option<BatchName>,
 }
 
-/// Reads the tasks of what is paid for and downloads what is not on disk as it was. Sends no creating
-/// request.
+/// What `download` takes.
 #[derive(Debug, Args)]
 pub(super) struct DownloadCommand {
     /// Name of a batch, or of a job: its label, BATCH/LABEL, or the beginning of its identity
@@ -231,7 +266,7 @@ pub(super) struct DownloadCommand {
     pub(super) emulator: bool,
 }
 
-/// Lists movements job by job, in manifest order. Held, charged and waived add up to the books.
+/// What `ledger` takes.
 #[derive(Debug, Args)]
 pub(super) struct LedgerCommand {
     /// Name of the batch [default: all]
@@ -259,11 +294,9 @@ pub(super) struct TermArguments {
     pub(super) strict: bool,
 }
 
-/// Validates every row as the service would, fills its defaults, and prices it from the catalogs in
-/// force. Reads the state and does not change it, so it works beside a running process; without the
-/// service it works from the catalogs kept last.
+/// What `plan` takes.
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
+#[command(after_help = examples::and_exit_codes(examples::PLAN))]
 pub(super) struct PlanCommand {
     /// Manifests: .csv, .json, .jsonl or .ndjson
     #[arg(required = true, value_name = "MANIFEST")]
@@ -285,8 +318,7 @@ pub(super) struct SourceArguments {
     pub(super) emulator: bool,
 }
 
-/// Lists what a manifest may ask for. With --json: the catalogs as the service gave them, which
-/// `callsheet emulator --catalog FILE` serves again.
+/// What `models` takes.
 #[derive(Debug, Args)]
 pub(super) struct ModelsCommand {
     /// Only those whose id, label, vendor or mode holds this
@@ -312,7 +344,7 @@ pub(super) struct VoicesCommand {
     pub(super) source: SourceArguments,
 }
 
-/// Shows the balance, which all keys of the account, its web app and its other clients share.
+/// What `credits` takes.
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
 pub(super) struct CreditsCommand {
@@ -354,17 +386,27 @@ pub(super) struct ScheduleNameArgument {
 #[derive(Debug, Subcommand)]
 pub(super) enum StateCommand {
     /// Write the whole state as one file of JSON Lines
+    ///
+    /// Batches, rows, outcomes, open jobs and totals: everything that a state can be made of again. No process may be
+    /// using the state meanwhile.
     Export(StateExport),
     /// Make a state from an export, in the empty folder that --state names
+    ///
+    /// What is not finished comes back paused: keys may have been used since the export. After callsheet resume, each
+    /// job goes on under the key that it had.
     Import(StateImport),
     /// Read the whole state and tell everything that does not fit
     Verify,
     /// Set a damaged database aside and build it anew from what is readable
+    ///
+    /// Reads the accepted rows and outcomes beside the database, what the database still tells, the sidecars in the
+    /// output folder and, if one is given, an export. The damaged database is moved to `aside` in the state, never
+    /// deleted. What is not finished comes back paused: sending a key that was used gives its task again, but one that
+    /// was never used buys.
     Rebuild(StateRebuild),
 }
 
-/// Batches, rows, outcomes, open jobs and totals: everything that a state can be made of again. No process
-/// may be using the state meanwhile.
+/// What `state export` takes.
 #[derive(Debug, Args)]
 pub(super) struct StateExport {
     /// Where to; it must not exist [default: standard output]
@@ -372,8 +414,7 @@ pub(super) struct StateExport {
     pub(super) file: Option<PathBuf>,
 }
 
-/// What is not finished comes back paused: keys may have been used since the export. After callsheet
-/// resume, each job goes on under the key that it had.
+/// What `state import` takes.
 #[derive(Debug, Args)]
 pub(super) struct StateImport {
     /// The export, or - for standard input
@@ -381,15 +422,45 @@ pub(super) struct StateImport {
     pub(super) file: PathBuf,
 }
 
-/// Reads the accepted rows and outcomes beside the database, what the database still tells, the sidecars in
-/// the output folder and, if one is given, an export. The damaged database is moved to `aside` in the
-/// state, never deleted. What is not finished comes back paused: sending a key that was used gives its task
-/// again, but one that was never used buys.
+/// What `state rebuild` takes.
 #[derive(Debug, Args)]
 pub(super) struct StateRebuild {
     /// An export of this state, however old
     #[arg(long, value_name = "FILE")]
     pub(super) export: Option<PathBuf>,
+}
+
+/// What `doctor` takes.
+#[derive(Debug, Args)]
+#[command(after_help = examples::DOCTOR)]
+pub(super) struct DoctorCommand {
+    #[command(flatten)]
+    pub(super) source: SourceArguments,
+}
+
+/// Made from the same texts as --help.
+#[derive(Debug, Args)]
+#[command(after_help = examples::MAN)]
+pub(super) struct ManCommand {
+    /// Where all pages go, one file a command [default: the page of all commands goes to stdout]
+    #[arg(value_name = "DIR")]
+    pub(super) dir: Option<PathBuf>,
+}
+
+/// Commands, options and their values; files where files are meant.
+#[derive(Debug, Args)]
+#[command(after_help = examples::COMPLETIONS)]
+pub(super) struct CompletionsCommand {
+    /// Of which shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(super) shell: ShellName,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ShellName {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -399,8 +470,7 @@ pub(super) enum MediaType {
     Music,
 }
 
-/// Serves the service's API with an imaginary account and real, small media, for newcomers, pipelines and
-/// tests. `callsheet run --emulator` starts one by itself; this command is for other clients.
+/// What `emulator` takes.
 #[derive(Debug, Args)]
 #[command(
     next_help_heading = "Emulator options",

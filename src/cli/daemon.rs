@@ -73,7 +73,7 @@ fn parts(config: &Config, chosen: &Chosen) -> Result<Parts, Failure> {
 }
 
 /// The inbox of the jobs folder, and those that the configuration names beside it.
-fn inboxes(config: &Config) -> Vec<InboxTerms> {
+pub(super) fn inboxes(config: &Config) -> Vec<InboxTerms> {
     let jobs = config.paths.jobs.clone().unwrap_or_else(|| PathBuf::from("jobs"));
     let first = InboxTerms { folders: Folders::in_jobs(&jobs), policy: Policy::default() };
     let named = config.inbox.iter().map(InboxTerms::from);

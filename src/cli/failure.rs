@@ -35,6 +35,11 @@ impl Failure {
         self
     }
 
+    /// Exit code, what failed, and what to do next.
+    pub(super) fn into_parts(self) -> (Exit, String, Option<String>) {
+        (self.exit, self.message, self.hint)
+    }
+
     /// Says it on stderr.
     pub(super) fn report(self) -> Exit {
         if self.message.is_empty() {

@@ -3,16 +3,20 @@
 mod access;
 mod arguments;
 mod cancel;
+mod completions;
 mod credits;
 mod daemon;
+mod doctor;
 mod download;
 mod emulator;
+mod examples;
 pub mod exit;
 mod explain;
 mod failure;
 mod jobs;
 mod ledger;
 mod log;
+mod man;
 mod models;
 mod pause;
 mod plan;
@@ -78,6 +82,9 @@ pub fn main() -> Exit {
             Command::Schedule(command) => schedule::run(command, &arguments.global).await,
             Command::State(command) => state_command::run(command, &arguments.global),
             Command::Schema => schema::run(),
+            Command::Doctor(command) => doctor::run(command, &arguments.global).await,
+            Command::Man(command) => man::run(command),
+            Command::Completions(command) => completions::run(command),
             Command::Emulator(command) => emulator::run(command, &arguments.global).await,
         }
     });

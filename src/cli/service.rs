@@ -123,12 +123,19 @@ pub(super) fn credentials() -> Option<PathBuf> {
 
 /// The configured service, if there is one; its key, if there is one.
 fn named(config: &Config) -> Result<Option<Chosen>, Failure> {
+    if config.service.base_url.is_none() {
+        return Ok(None);
+    }
+    named_with(config, config.api_key(std::env::var("CALLSHEET_API_KEY").ok(), credentials())?)
+}
+
+/// The same, with a key that was found otherwise.
+pub(super) fn named_with(config: &Config, key: Option<SecretString>) -> Result<Option<Chosen>, Failure> {
     let Some(base_url) = config.service.base_url.clone() else { return Ok(None) };
     if !matches!(base_url.scheme(), "http" | "https") || base_url.cannot_be_a_base() {
         let message = format!("{base_url} is not an http(s) address");
         return Err(Failure::new(Exit::Usage, message).hint("give the service's base address in --base-url"));
     }
-    let key = config.api_key(std::env::var("CALLSHEET_API_KEY").ok(), credentials())?;
     let identity = base_url.as_str().trim_end_matches('/').to_owned();
     let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(STATE));
     let output = config.paths.output.clone().unwrap_or_else(|| PathBuf::from("output"));
@@ -187,7 +194,7 @@ pub(super) async fn asked(config: &Config, source: &SourceArguments) -> Result<A
 
 /// The emulator for a command that only asks: with the account that earlier runs left, where there is
 /// one and nobody is using it, and else with a new one that leaves no trace.
-async fn emulated_to_ask(config: &Config) -> Result<Chosen, Failure> {
+pub(super) async fn emulated_to_ask(config: &Config) -> Result<Chosen, Failure> {
     let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(EMULATOR_STATE));
     let kept = beside(&state);
     if kept.is_dir()
@@ -208,7 +215,7 @@ pub(super) fn warn_of_age(catalogs: &Catalogs, clock: &Clock) {
 }
 
 /// `3 hours`, `2 days`: the largest unit is enough.
-fn age_in_words(age: Millis) -> String {
+pub(super) fn age_in_words(age: Millis) -> String {
     let seconds = age.0 / 1000;
     let (n, unit) = match seconds {
         0..60 => (seconds, "second"),

@@ -1,4 +1,4 @@
-//! The sections that only the daemon reads: inboxes, schedules, hooks, control, logs, retention.
+//! The sections that only the daemon reads: inboxes, schedules, hooks, control, logs.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
-use crate::config::{Config, ConfigError, Span};
+use crate::config::{Config, ConfigError};
 use crate::domain::credits::Credits;
 use crate::domain::manifest::read_policy;
 use crate::domain::manifest::row::Policy;
@@ -134,14 +134,6 @@ pub enum LogFormat {
     Json,
     /// For systemd's journal, with fields.
     Journald,
-}
-
-/// `[retention]`
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Retention {
-    /// Batches that ended so long ago leave the database for the archive; never, unless given. Outputs stay.
-    pub archive_after: Option<Span>,
 }
 
 /// What a level may be called.

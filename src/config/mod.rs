@@ -17,8 +17,8 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 pub use self::daemon::{
-    ControlConfig, HooksConfig, InboxConfig, LogConfig, LogFormat, Missed, Overlap, Retention,
-    ScheduleConfig, check_log_level,
+    ControlConfig, HooksConfig, InboxConfig, LogConfig, LogFormat, Missed, Overlap, ScheduleConfig,
+    check_log_level,
 };
 use crate::domain::credits::Credits;
 use crate::domain::quote::{AccountPlan, Finding, Rules, RulesExtension};
@@ -75,8 +75,6 @@ pub struct Config {
     pub control: ControlConfig,
     /// What is logged, and how.
     pub log: LogConfig,
-    /// How long finished batches are kept in the state.
-    pub retention: Retention,
     /// What the service's document says of models and its catalogs do not, for more model ids.
     pub rules: RulesExtension,
 }
@@ -334,11 +332,15 @@ impl Config {
     /// # Errors
     /// [`ConfigError`], with line and suggestion.
     pub fn load(named: Option<&Path>) -> Result<Config, ConfigError> {
-        let usual = || PLACES.iter().map(Path::new).find(|path| path.exists());
-        let Some(path) = named.or_else(usual) else { return Ok(Config::default()) };
+        let Some(path) = Config::place(named) else { return Ok(Config::default()) };
         let text = fs::read_to_string(path)
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         Config::parse(&text, path)
+    }
+
+    /// The file that [`Config::load`] reads, if there is one.
+    pub fn place(named: Option<&Path>) -> Option<&Path> {
+        named.or_else(|| PLACES.iter().map(Path::new).find(|path| path.exists()))
     }
 
     fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {

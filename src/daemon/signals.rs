@@ -60,7 +60,8 @@ impl Reloader {
                 }
             }
             Err(error) => {
-                tracing::error!(error, "the new configuration is not used; the old one stays in force");
+                // In the message and not beside it: the journal shows messages alone.
+                tracing::error!("the new configuration is not used; the old one stays in force: {error}");
             }
         }
         notice::reloaded();

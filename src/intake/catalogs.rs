@@ -87,7 +87,11 @@ pub async fn load(
     }
 }
 
-async fn fetch(service: &Service) -> Result<Value, ServiceError> {
+/// Asks the service for all four, and keeps nothing.
+///
+/// # Errors
+/// [`ServiceError`] of the first that is not answered.
+pub async fn fetch(service: &Service) -> Result<Value, ServiceError> {
     Ok(json!({
         "video": service.models("video").await?,
         "image": service.models("image").await?,

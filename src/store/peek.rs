@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use crate::domain::ids::Fingerprint;
 use crate::store::spool::{Lines, Spool};
-use crate::store::{StoreError, marker};
+use crate::store::{StoreError, lock, marker};
 
 /// A state that is looked at and not opened.
 #[derive(Debug, Clone)]
@@ -40,6 +40,19 @@ impl Peek {
     pub fn at(dir: &Path) -> Result<Peek, StoreError> {
         marker::check_folder(dir)?;
         Ok(Peek { dir: dir.to_owned(), service: marker::service(dir)? })
+    }
+
+    /// The service that the state was begun with; nothing where nothing was begun.
+    pub fn service(&self) -> Option<&str> {
+        self.service.as_deref()
+    }
+
+    /// The process that has the state open, as the lock file says; nothing where none has.
+    ///
+    /// # Errors
+    /// When the lock cannot be looked at.
+    pub fn holder(&self) -> Result<Option<String>, StoreError> {
+        lock::holder(&self.dir)
     }
 
     /// Refuses a state that belongs to another service, as opening it would.

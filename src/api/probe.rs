@@ -1,0 +1,139 @@
+//! Whether the service can be reached, and if not, where on the way it ends. Asks for what needs no key and
+//! charges nothing.
+
+use std::error::Error;
+use std::io;
+
+use chrono::DateTime;
+use reqwest::header::DATE;
+use serde_json::Value;
+use tokio::net::lookup_host;
+
+use crate::api::{ClientError, Service, answer, client, read_answer};
+use crate::domain::time::Timestamp;
+
+/// Where the service describes itself.
+const DESCRIPTION: &str = "/openapi.json";
+
+/// Something answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reached {
+    /// What was asked for.
+    pub url: String,
+    /// HTTP status.
+    pub status: u16,
+    /// The answer's own idea of the time, to the second.
+    pub date: Option<Timestamp>,
+    /// The version that the service's description gives itself; nothing where there is no description.
+    pub version: Option<String>,
+}
+
+/// Where the way to the service ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Its name stands for no address.
+    Name,
+    /// Nobody listens there.
+    Refused,
+    /// Its certificate is not trusted here.
+    Certificate,
+    /// It does not speak TLS, or not so that both understand.
+    Tls,
+    /// No answer in time.
+    Silence,
+    /// Anywhere else.
+    Elsewhere,
+}
+
+/// Nothing answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{url}: {detail}")]
+pub struct NotReached {
+    /// What was asked for.
+    pub url: String,
+    /// Where the way ends.
+    pub end: End,
+    /// The innermost cause, as the system gives it.
+    pub detail: String,
+}
+
+impl Service {
+    /// Finds out whether the service can be reached.
+    ///
+    /// # Errors
+    /// [`NotReached`], with where the way to it ends.
+    pub async fn probe(&self) -> Result<Reached, NotReached> {
+        let url = self.url(DESCRIPTION);
+        // A client without the key: whatever answers there is not known yet.
+        let bare = client(&self.options).build().map_err(ClientError::from).map_err(|error| NotReached {
+            url: url.clone(),
+            end: End::Elsewhere,
+            detail: error.to_string(),
+        })?;
+        let response = match bare.get(&url).send().await {
+            Ok(response) => response,
+            Err(error) => return Err(self.not_reached(url, &error).await),
+        };
+        let date = response.headers().get(DATE).and_then(|value| value.to_str().ok());
+        let date = date.and_then(|text| DateTime::parse_from_rfc2822(text).ok());
+        let date = date.map(|date| Timestamp(date.timestamp_millis()));
+        match read_answer(response).await {
+            Ok(raw) => {
+                let description: Option<Value> = serde_json::from_slice(&raw.body).ok();
+                let version = description.as_ref().and_then(|it| it.pointer("/info/version"));
+                let version = version.and_then(Value::as_str).map(str::to_owned);
+                Ok(Reached { url, status: raw.status, date, version })
+            }
+            Err(error) => Err(self.not_reached(url, &error).await),
+        }
+    }
+
+    async fn not_reached(&self, url: String, error: &reqwest::Error) -> NotReached {
+        let detail = answer::describe(error);
+        let end = match end_of(error) {
+            End::Elsewhere if error.is_connect() && !self.has_address().await => End::Name,
+            end => end,
+        };
+        NotReached { url, end, detail }
+    }
+
+    /// Whether the service's name stands for an address.
+    async fn has_address(&self) -> bool {
+        let base = &self.options.base_url;
+        let Some(host) = base.host_str() else { return true };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let found = lookup_host((host, base.port_or_known_default().unwrap_or(443))).await;
+        found.is_ok_and(|mut addresses| addresses.next().is_some())
+    }
+}
+
+/// Where the way ends, by the causes of an error.
+fn end_of(error: &reqwest::Error) -> End {
+    if error.is_timeout() {
+        return End::Silence;
+    }
+    let mut end = End::Elsewhere;
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>()
+            && error.kind() == io::ErrorKind::ConnectionRefused
+        {
+            return End::Refused;
+        }
+        match tls_in(error) {
+            Some(rustls::Error::InvalidCertificate(_)) => return End::Certificate,
+            Some(_) => end = End::Tls,
+            None => {}
+        }
+        cause = error.source();
+    }
+    end
+}
+
+/// What TLS says, however often it is wrapped: an I/O error does not name what it holds as its source.
+fn tls_in<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    match error.downcast_ref::<io::Error>() {
+        Some(wrapped) => wrapped.get_ref().and_then(|held| tls_in(held)),
+        None => error.downcast_ref::<rustls::Error>(),
+    }
+}

@@ -1,0 +1,90 @@
+//! The running daemon and its unit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::cli::access;
+use crate::cli::doctor::Check;
+use crate::cli::exit::Exit;
+use crate::cli::service::Chosen;
+use crate::config::Config;
+use crate::control::client::{Client, ClientError};
+use crate::control::protocol::Health;
+
+/// How long a daemon may take to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Where a unit may lie, in the order in which systemd looks.
+const UNITS: [&str; 4] =
+    ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
+
+pub(super) async fn all(config: &Config, state: &Path, chosen: Option<&Chosen>) -> Vec<Check> {
+    let socket = access::socket(config, state);
+    let asked = tokio::time::timeout(PATIENCE, health(&socket)).await;
+    let (about_socket, health) = match asked {
+        Ok(Ok(health)) => (described(&health, chosen), Some(health)),
+        Ok(Err(ClientError::NobodyThere { .. })) => {
+            (Check::good("socket", format!("no daemon listens on {}", socket.display())), None)
+        }
+        Ok(Err(error)) => {
+            let advice =
+                "the daemon's user and the members of its group may speak to it: adduser NAME callsheet";
+            (Check::wrong("socket", Exit::Usage, error.to_string(), advice), None)
+        }
+        Err(_) => {
+            let found = format!("whoever listens on {} does not answer", socket.display());
+            let advice = "systemctl restart callsheet; what is under way is taken up again";
+            (Check::wrong("socket", Exit::Unfinished, found, advice), None)
+        }
+    };
+    vec![about_socket, unit(health.as_ref())]
+}
+
+async fn health(socket: &Path) -> Result<Health, ClientError> {
+    Client::connect(socket).await?.health().await
+}
+
+fn described(health: &Health, chosen: Option<&Chosen>) -> Check {
+    let found = format!(
+        "the daemon {} answers, as process {}; it works with {}",
+        health.version, health.pid, health.service
+    );
+    if health.version != env!("CARGO_PKG_VERSION") {
+        let advice = format!("this is {}: systemctl restart callsheet", env!("CARGO_PKG_VERSION"));
+        return Check::advice("socket", found, advice);
+    }
+    match chosen.filter(|chosen| chosen.identity != health.service) {
+        Some(chosen) => Check::advice(
+            "socket",
+            found,
+            format!("the configuration here names {}: see --config and --socket", chosen.identity),
+        ),
+        None => Check::good("socket", found),
+    }
+}
+
+fn unit(health: Option<&Health>) -> Check {
+    if !Path::new("/run/systemd/system").is_dir() {
+        return Check::good("unit", "systemd does not run this machine");
+    }
+    let installed = UNITS.iter().map(|dir| PathBuf::from(dir).join("callsheet.service"));
+    let installed = installed.into_iter().find(|path| path.exists());
+    let running = health.and_then(|health| unit_of(health.pid));
+    match (installed, health, running) {
+        (_, Some(_), Some(unit)) => Check::good("unit", format!("the daemon runs as {unit}")),
+        (_, Some(_), None) => Check::good("unit", "the daemon runs, started by hand"),
+        (Some(path), None, _) => Check::advice(
+            "unit",
+            format!("{} is installed, and no daemon answers", path.display()),
+            "systemctl enable --now callsheet; why not: journalctl -u callsheet",
+        ),
+        (None, None, _) => Check::good("unit", "none is installed"),
+    }
+}
+
+/// The unit that a process belongs to, as its control group names it.
+fn unit_of(pid: u32) -> Option<String> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let names = groups.lines().filter_map(|line| line.rsplit('/').next());
+    names.into_iter().find(|name| name.ends_with(".service") && !name.starts_with("user@")).map(str::to_owned)
+}

@@ -1,0 +1,134 @@
+//! `callsheet doctor`: looks at everything that a run needs, and says of each what was found and what to do.
+//!
+//! Nothing that is looked at is changed: the state is not opened, catalogs that are read are not kept, and
+//! no request charges.
+
+mod daemon;
+mod places;
+mod reach;
+mod settings;
+
+use anstream::println;
+use serde::Serialize;
+
+use crate::cli::arguments::{DoctorCommand, Global};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::{access, printable, service};
+use crate::clock::Clock;
+
+/// How something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Level {
+    Good,
+    /// It works, and could be better.
+    Advice,
+    Wrong,
+}
+
+/// What was found about one thing.
+#[derive(Debug, Serialize)]
+struct Check {
+    check: &'static str,
+    level: Level,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    todo: Option<String>,
+    #[serde(skip)]
+    exit: Exit,
+}
+
+impl Check {
+    fn good(check: &'static str, found: impl Into<String>) -> Check {
+        Check { check, level: Level::Good, found: found.into(), todo: None, exit: Exit::Success }
+    }
+
+    fn advice(check: &'static str, found: impl Into<String>, todo: impl Into<String>) -> Check {
+        Check { level: Level::Advice, todo: Some(todo.into()), ..Check::good(check, found) }
+    }
+
+    fn wrong(check: &'static str, exit: Exit, found: impl Into<String>, todo: impl Into<String>) -> Check {
+        Check { level: Level::Wrong, exit, ..Check::advice(check, found, todo) }
+    }
+
+    /// What another command would have ended with.
+    fn failed(check: &'static str, failure: Failure) -> Check {
+        let (exit, message, hint) = failure.into_parts();
+        let wrong = Check::wrong(check, exit, message, "");
+        Check { todo: hint, ..wrong }
+    }
+}
+
+pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit, Failure> {
+    let clock = Clock::start();
+    let config = match service::config(global) {
+        Ok(config) => config,
+        Err(failure) => {
+            let failure = failure.hint("mend that first: nothing else was looked at");
+            return Ok(report(&[Check::failed("config", failure)], global));
+        }
+    };
+    let mut checks = vec![settings::file(global)];
+    let is_emulated = command.source.emulator;
+    let (key, about_key) = settings::key(&config, global, is_emulated);
+    let chosen = match is_emulated {
+        true => service::emulated_to_ask(&config).await.map(Some),
+        false => service::named_with(&config, key),
+    };
+    checks.push(about_key);
+    let mut chosen = match chosen {
+        Ok(chosen) => chosen,
+        Err(failure) => {
+            checks.push(Check::failed("service", failure));
+            None
+        }
+    };
+    let emulator = chosen.as_mut().and_then(|chosen| chosen.emulator.take());
+    let state = chosen.as_ref().map_or_else(|| access::state_dir(&config), |chosen| chosen.state.clone());
+    match &chosen {
+        Some(chosen) => checks.extend(reach::all(chosen, &config, &clock).await),
+        None if checks.iter().any(|check| check.check == "service") => {}
+        None => checks.push(Check::failed("service", service::not_configured())),
+    }
+    if let Some(emulator) = emulator {
+        emulator.stop().await;
+    }
+    checks.extend(places::all(&config, &state, chosen.as_ref()));
+    checks.extend(daemon::all(&config, &state, chosen.as_ref()).await);
+    Ok(report(&checks, global))
+}
+
+/// Says it all, and what it comes to.
+fn report(checks: &[Check], global: &Global) -> Exit {
+    let exit = worst(checks);
+    if global.json {
+        println!("{}", serde_json::json!({ "checks": checks, "exit_code": exit.code() }));
+        return exit;
+    }
+    for check in checks {
+        let word = match check.level {
+            Level::Good => "ok",
+            Level::Advice => "advice",
+            Level::Wrong => "WRONG",
+        };
+        println!("{word:<7} {:<9} {}", check.check, printable(&check.found));
+        if let Some(todo) = check.todo.as_ref().filter(|todo| !todo.is_empty()) {
+            println!("{:17} -> {}", "", printable(todo));
+        }
+    }
+    match checks.iter().filter(|check| check.level == Level::Wrong).count() {
+        0 => println!("\nnothing is wrong"),
+        1 => println!("\n1 thing is wrong"),
+        n => println!("\n{n} things are wrong"),
+    }
+    exit
+}
+
+/// What has to be mended first decides the exit code.
+fn worst(checks: &[Check]) -> Exit {
+    let order = [Exit::Usage, Exit::Disk, Exit::Unreachable, Exit::Unauthorised, Exit::OutOfFunds];
+    let is_found =
+        |exit: &Exit| checks.iter().any(|check| check.level == Level::Wrong && check.exit == *exit);
+    order.into_iter().find(is_found).unwrap_or(Exit::Success)
+}

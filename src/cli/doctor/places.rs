@@ -1,0 +1,121 @@
+//! The state, room on disks, inboxes and the output folder.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use bytesize::ByteSize;
+use rustix::fs::{Access, access};
+
+use crate::cli::daemon;
+use crate::cli::doctor::Check;
+use crate::cli::exit::Exit;
+use crate::cli::service::Chosen;
+use crate::config::Config;
+use crate::output::landing::Landing;
+use crate::store::StoreError;
+use crate::store::peek::Peek;
+
+/// The state's files grow by far less than this in a day; with less room, a commit may fail.
+const STATE_ROOM: ByteSize = ByteSize::mib(256);
+
+pub(super) fn all(config: &Config, state: &Path, chosen: Option<&Chosen>) -> Vec<Check> {
+    let configured = || config.paths.output.clone().unwrap_or_else(|| PathBuf::from("output"));
+    let output = chosen.map_or_else(configured, |chosen| chosen.output.clone());
+    let mut checks = vec![the_state(state, chosen), folder("output", &output)];
+    checks.push(room("disk", "state", state, STATE_ROOM, "the state's disk"));
+    checks.push(room("disk", "output", &output, config.output.min_free, "output.min_free"));
+    for inbox in daemon::inboxes(config) {
+        let folders = inbox.folders;
+        checks.push(folder("inbox", &folders.inbox));
+        checks.extend(across(&folders.inbox, &folders.accepted));
+        checks.extend(across(&folders.inbox, &folders.rejected));
+    }
+    checks
+}
+
+fn the_state(dir: &Path, chosen: Option<&Chosen>) -> Check {
+    match look(dir, chosen) {
+        Ok(check) => check,
+        Err(error) => Check::failed("state", error.into()),
+    }
+}
+
+fn look(dir: &Path, chosen: Option<&Chosen>) -> Result<Check, StoreError> {
+    let peek = Peek::at(dir)?;
+    let at = dir.display();
+    if let Some(chosen) = chosen {
+        peek.belongs_to(&chosen.identity)?;
+    }
+    if let Err(check) = may_write("state", dir) {
+        return Ok(*check);
+    }
+    let Some(service) = peek.service() else {
+        return Ok(Check::good("state", format!("none yet; the first run makes it in {at}")));
+    };
+    let whose = format!("{at} belongs to {service}");
+    Ok(match peek.holder()? {
+        Some(pid) => Check::good("state", format!("{whose}, and is in use by process {pid}")),
+        None => Check::good("state", format!("{whose}, and is not in use")),
+    })
+}
+
+/// A folder that is written to, or will be made.
+fn folder(check: &'static str, dir: &Path) -> Check {
+    let at = dir.display();
+    match may_write(check, dir) {
+        Err(found) => *found,
+        Ok(()) if dir.exists() => Check::good(check, format!("{at} can be written to")),
+        Ok(()) => Check::good(check, format!("{at} is made when it is needed")),
+    }
+}
+
+/// Whether this user may write to a folder, or make it.
+fn may_write(check: &'static str, dir: &Path) -> Result<(), Box<Check>> {
+    let wrong = |exit, found: String, todo: &str| Err(Box::new(Check::wrong(check, exit, found, todo)));
+    let at = dir.display();
+    let standing = standing(dir);
+    if !standing.is_dir() {
+        return wrong(Exit::Usage, format!("{} is not a folder", standing.display()), "name another");
+    }
+    let Err(error) = access(standing, Access::WRITE_OK | Access::EXEC_OK) else { return Ok(()) };
+    let verb = if standing == dir { "written to" } else { "made" };
+    let who = rustix::process::getuid().as_raw();
+    wrong(
+        Exit::Disk,
+        format!("{at} cannot be {verb} by user {who}: {}", std::io::Error::from(error)),
+        "grant the rights (for the unit's folders: be a member of the group callsheet), or name another",
+    )
+}
+
+/// The nearest folder above, or the path itself, that exists.
+fn standing(dir: &Path) -> &Path {
+    let above = dir.ancestors().find(|path| fs::symlink_metadata(path).is_ok());
+    // The last ancestor of a relative path is empty, and stands for the folder one is in.
+    above.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn room(check: &'static str, what: &str, dir: &Path, least: ByteSize, key: &str) -> Check {
+    let Some(free) = Landing::new(standing(dir)).free_bytes() else {
+        return Check::advice(check, format!("{what}: room is not told"), format!("df {}", dir.display()));
+    };
+    let found = format!("{what}: {} free", ByteSize::b(free));
+    match ByteSize::b(free) {
+        free if free < least => {
+            let found = format!("{found}, less than {least} ({key})");
+            Check::wrong(check, Exit::Disk, found, format!("make room on the disk of {}", dir.display()))
+        }
+        _ => Check::good(check, found),
+    }
+}
+
+/// Manifests are filed by renaming them, which stays on one file system.
+fn across(inbox: &Path, filed: &Path) -> Option<Check> {
+    let device = |dir: &Path| fs::metadata(standing(dir)).ok().map(|meta| meta.dev());
+    if device(inbox)? == device(filed)? {
+        return None;
+    }
+    let found = format!("{} lies on another file system than {}", filed.display(), inbox.display());
+    let advice = "have both on one: manifests are filed by renaming them";
+    Some(Check::wrong("inbox", Exit::Usage, found, advice))
+}

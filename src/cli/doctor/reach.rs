@@ -1,0 +1,184 @@
+//! The service: the way to it, its certificate, its clock, the key as it sees it, its catalogs.
+
+use crate::api::{ClientError, End, NotReached, Reached, Service, ServiceError};
+use crate::cli::doctor::{Check, Level};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::service::{self, Chosen};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::domain::quote::Catalog;
+use crate::domain::time::{Millis, Timestamp};
+use crate::intake::catalogs;
+use crate::store::catalogs as kept;
+
+/// A clock that differs by more is worth a word. The service tells the time to the second.
+const SKEW_NOTED: Millis = Millis::from_secs(5);
+/// By more, signed webhooks are refused by those who get them, and deadlines and schedules are off.
+const SKEW_WRONG: Millis = Millis::from_secs(5 * 60);
+/// Odd entries of a catalog that are named.
+const ODDITIES_MAX: usize = 3;
+
+pub(super) async fn all(chosen: &Chosen, config: &Config, clock: &Clock) -> Vec<Check> {
+    let service = match Service::new(chosen.options.clone()) {
+        Ok(service) => service,
+        Err(error @ ClientError::Key) => {
+            let advice = "write the key alone into its file or variable, without quotation marks";
+            return vec![Check::wrong("key", Exit::Unauthorised, error.to_string(), advice)];
+        }
+        Err(error) => return vec![Check::failed("service", Failure::from(error))],
+    };
+    let began = clock.now();
+    let outcome = service.probe().await;
+    let ended = clock.now();
+    let mut checks = Vec::new();
+    match &outcome {
+        Ok(reached) => {
+            checks.push(answered(reached, ended.tick.since(began.tick)));
+            checks.push(encryption(chosen));
+            checks.extend(reached.date.map(|date| skew(date, began.wall, ended.wall)));
+            if chosen.options.api_key.is_some() {
+                checks.push(balance(&service, config).await);
+            }
+        }
+        Err(error) => checks.push(not_reached(error)),
+    }
+    let asked = Some(&service).filter(|_| outcome.is_ok());
+    checks.push(catalog(asked, chosen, ended.wall).await);
+    checks
+}
+
+fn answered(reached: &Reached, took: Millis) -> Check {
+    let Reached { url, status, version, .. } = reached;
+    match version {
+        Some(version) => Check::good("service", format!("{url} answers in {} ms; version {version}", took.0)),
+        None => Check::advice(
+            "service",
+            format!("{url} answers with HTTP {status} and no description of the service"),
+            "see whether service.base_url is the address of the service and of nothing in front of it",
+        ),
+    }
+}
+
+fn encryption(chosen: &Chosen) -> Check {
+    let url = &chosen.options.base_url;
+    let host = url.host_str().unwrap_or_default();
+    let is_loopback = host == "localhost" || host.starts_with("127.") || host == "[::1]";
+    match url.scheme() {
+        "https" => Check::good("tls", format!("the certificate of {host} is trusted")),
+        _ if is_loopback => Check::good("tls", "none, on this machine alone"),
+        _ => {
+            Check::advice("tls", format!("none: the key goes to {host} as it is"), "give an https:// address")
+        }
+    }
+}
+
+fn not_reached(error: &NotReached) -> Check {
+    let (check, advice) = match error.end {
+        End::Name => ("service", "mend service.base_url, or name resolution (getent hosts NAME)"),
+        End::Refused => ("service", "nobody listens there: see the host and port of service.base_url"),
+        End::Silence => {
+            ("service", "see firewalls and proxies (HTTPS_PROXY); longer: service.connect_timeout")
+        }
+        End::Certificate => (
+            "tls",
+            "it is reached, and its certificate is not trusted: see the name in service.base_url and this \
+             machine's clock; the CA of a proxy belongs into the system's store (update-ca-certificates)",
+        ),
+        End::Tls => {
+            ("tls", "it is reached, and does not speak TLS there: see scheme and port of service.base_url")
+        }
+        End::Elsewhere => ("service", "see service.base_url and the network; --emulator works offline"),
+    };
+    Check::wrong(check, Exit::Unreachable, error.to_string(), advice)
+}
+
+fn skew(date: Timestamp, began: Timestamp, ended: Timestamp) -> Check {
+    // The answer was dated at some time between the two, and its date is cut to the second.
+    let (late, early) = (began.since(date.after(Millis::from_secs(1))), date.since(ended));
+    let (by, how) = if late >= early { (late, "ahead of") } else { (early, "behind") };
+    if by < SKEW_NOTED {
+        return Check::good("clock", "within some seconds of the service's");
+    }
+    let found = format!("this machine's is {} {how} the service's", service::age_in_words(by));
+    let advice = "set it by the network: timedatectl set-ntp true";
+    match by {
+        by if by < SKEW_WRONG => Check::advice("clock", found, advice),
+        _ => Check::wrong("clock", Exit::Usage, found, advice),
+    }
+}
+
+async fn balance(service: &Service, config: &Config) -> Check {
+    match service.credits().await {
+        Ok(balance) if balance.0 == 0 => {
+            Check::wrong("credits", Exit::OutOfFunds, "the key is accepted; 0 credits are left", "buy some")
+        }
+        Ok(balance) if config.budget.keep.is_some_and(|keep| keep >= balance) => Check::wrong(
+            "credits",
+            Exit::OutOfFunds,
+            format!("the key is accepted; {balance} are left, and budget.keep keeps all of them"),
+            "buy some, or lower budget.keep",
+        ),
+        Ok(balance) => Check::good("credits", format!("the key is accepted; {balance} are left")),
+        Err(error @ ServiceError::Unauthorised(_)) => Check::wrong(
+            "credits",
+            Exit::Unauthorised,
+            error.to_string(),
+            "see whether the key belongs to this service, and whether it was revoked",
+        ),
+        Err(error) => Check::failed("credits", error.into()),
+    }
+}
+
+/// As the service gives them now, or as they were kept.
+async fn catalog(service: Option<&Service>, chosen: &Chosen, now: Timestamp) -> Check {
+    let fetched = match service {
+        Some(service) => Some(catalogs::fetch(service).await),
+        None => None,
+    };
+    let failed = match fetched {
+        Some(Ok(data)) => {
+            return described(&Catalog::of(&data["video"], &data["image"], &data["music"], &data["voices"]));
+        }
+        Some(Err(error)) => Some(error.to_string()),
+        None => None,
+    };
+    let kept = match kept::read(&chosen.state) {
+        Ok(kept) => kept.filter(|kept| kept.service == chosen.identity),
+        Err(error) => return Check::failed("catalog", error.into()),
+    };
+    let why = failed.map_or_else(String::new, |why| format!("; the service's: {why}"));
+    match kept {
+        Some(kept) => {
+            let age = service::age_in_words(now.since(kept.fetched));
+            Check::advice("catalog", format!("kept, {age} old{why}"), "prices may have changed meanwhile")
+        }
+        None => Check::advice(
+            "catalog",
+            format!("none was kept{why}"),
+            "until the service answers, nothing can be validated or priced",
+        ),
+    }
+}
+
+fn described(catalog: &Catalog) -> Check {
+    let count = |n: usize, what: &str| format!("{n} {what}");
+    let found = [
+        count(catalog.video.len(), "video"),
+        count(catalog.image.len(), "image"),
+        count(catalog.music.len(), "music models"),
+        count(catalog.voices.voices.len(), "voices"),
+    ];
+    let check = Check::good("catalog", found.join(", "));
+    if catalog.oddities.is_empty() {
+        return check;
+    }
+    let named = catalog.oddities.iter().take(ODDITIES_MAX).map(|(part, said)| format!("{part:?}: {said}"));
+    let named = named.collect::<Vec<_>>().join("; ");
+    Check {
+        level: Level::Advice,
+        found: format!("{}; {} entries cannot be read: {named}", check.found, catalog.oddities.len()),
+        todo: Some("rows that need them are not priced; a newer callsheet may read them".to_owned()),
+        ..check
+    }
+}

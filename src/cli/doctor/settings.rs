@@ -1,0 +1,87 @@
+//! The configuration file and the key.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::cli::arguments::Global;
+use crate::cli::doctor::Check;
+use crate::cli::exit::Exit;
+use crate::cli::service;
+use crate::config::Config;
+
+/// The configuration of an installed service, and the key that its unit hands over.
+const INSTALLED: &str = "/etc/callsheet/callsheet.toml";
+const UNIT_KEY: &str = "/etc/callsheet/api-key";
+
+/// Which file is read. That it is valid is known already.
+pub(super) fn file(global: &Global) -> Check {
+    match Config::place(global.config.as_deref()) {
+        Some(path) => Check::good("config", format!("{} is valid", path.display())),
+        None => Check::good("config", "no file; defaults, environment and flags are in force"),
+    }
+}
+
+/// Where the key is from.
+enum Source {
+    Environment,
+    File(PathBuf),
+}
+
+/// The key, and what there is to say of it; never the key itself.
+pub(super) fn key(config: &Config, global: &Global, is_emulated: bool) -> (Option<SecretString>, Check) {
+    if is_emulated {
+        return (None, Check::good("key", "the emulator's own"));
+    }
+    let environment = std::env::var("CALLSHEET_API_KEY").ok().filter(|key| !key.trim().is_empty());
+    let Some(source) = source(config, global, environment.is_some()) else {
+        let advice = "set CALLSHEET_API_KEY, or service.api_key_file; for the unit: install -m 600 /dev/stdin \
+                      /etc/callsheet/api-key";
+        return (None, Check::wrong("key", Exit::Unauthorised, "no API key is given", advice));
+    };
+    match source {
+        Source::Environment => {
+            let key = environment.map(|key| SecretString::from(key.trim()));
+            (key, Check::good("key", "from the environment, CALLSHEET_API_KEY"))
+        }
+        Source::File(path) => key_in(&path),
+    }
+}
+
+/// In the order in which commands look for it.
+fn source(config: &Config, global: &Global, is_in_environment: bool) -> Option<Source> {
+    if is_in_environment {
+        return Some(Source::Environment);
+    }
+    let credential = service::credentials().map(|dir| dir.join("api-key")).filter(|path| path.exists());
+    // What the unit would be given, where it is the unit's configuration that is looked at.
+    let is_installed = global.base_url.is_none()
+        && Config::place(global.config.as_deref()).is_some_and(|path| path == Path::new(INSTALLED));
+    let of_unit = Some(PathBuf::from(UNIT_KEY)).filter(|path| is_installed && path.exists());
+    config.service.api_key_file.clone().or(credential).or(of_unit).map(Source::File)
+}
+
+fn key_in(path: &Path) -> (Option<SecretString>, Check) {
+    let at = path.display();
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            let advice = format!("make {at} readable for whoever runs this, or ask as root");
+            let found = format!("failed to read {at}: {error}");
+            return (None, Check::wrong("key", Exit::Unauthorised, found, advice));
+        }
+    };
+    let key = SecretString::from(text.trim());
+    if key.expose_secret().is_empty() {
+        let found = format!("{at} is empty");
+        return (None, Check::wrong("key", Exit::Unauthorised, found, "write the API key into it"));
+    }
+    let mode = fs::metadata(path).map_or(0, |meta| meta.permissions().mode());
+    let check = match mode & 0o007 {
+        0 => Check::good("key", format!("from {at}")),
+        _ => Check::advice("key", format!("from {at}, which everybody can read"), format!("chmod o= {at}")),
+    };
+    (Some(key), check)
+}

@@ -1,0 +1,285 @@
+//! `callsheet doctor`: every finding brought about for real, and nothing of it ever the key.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+
+mod stage;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+
+use callsheet::emulator::DEFAULT_API_KEY;
+use rustix::process::Signal;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+
+use self::stage::Stage;
+use self::stage::process::{Outcome, Running};
+
+/// Runs it with `--json`, sees its exit code, and sees that the key is nowhere.
+#[track_caller]
+fn doctor(command: Command, code: i32, key: &str) -> Report {
+    let outcome = Running::start(command).end().exited(code);
+    assert!(!outcome.stdout.contains(key) && !outcome.stderr.contains(key), "the key is shown");
+    let report = outcome.json();
+    assert_eq!(report["exit_code"], code);
+    Report(report)
+}
+
+struct Report(Value);
+
+impl Report {
+    /// The first finding about something that is not well, or else the first one.
+    #[track_caller]
+    fn about(&self, check: &str) -> (&str, &str) {
+        let checks = self.0["checks"].as_array().unwrap();
+        let named = || checks.iter().filter(|found| found["check"] == check);
+        let worst = named().find(|found| found["level"] != "good").or(named().next());
+        let found = worst.unwrap_or_else(|| panic!("nothing about {check}: {:#}", self.0));
+        assert!(found["level"] == "good" || found["todo"].is_string(), "nothing to do: {found:#}");
+        (found["level"].as_str().unwrap(), found["found"].as_str().unwrap())
+    }
+
+    #[track_caller]
+    fn shows(&self, check: &str, level: &str, text: &str) -> &Report {
+        let (found_level, found) = self.about(check);
+        assert!(found_level == level && found.contains(text), "{check}: {found_level}: {found}");
+        self
+    }
+}
+
+fn healthy(stage: &Stage) -> Command {
+    stage.command(["doctor", "--json"])
+}
+
+/// Looks at another address than the stage's, by the flag.
+fn at(stage: &Stage, url: &str) -> Command {
+    let mut command = stage.command(["doctor", "--json", "--base-url"]);
+    command.arg(url);
+    command
+}
+
+/// Answers every connection, one after the other, for as long as the test runs.
+fn serve(answer: impl Fn(std::net::TcpStream) + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || listener.incoming().flatten().for_each(answer));
+    address
+}
+
+#[test]
+fn where_all_is_well_everything_is_looked_at_and_nothing_is_changed() {
+    let stage = Stage::with_credits(500);
+    let report = doctor(healthy(&stage), 0, DEFAULT_API_KEY);
+    report
+        .shows("config", "good", "callsheet.toml is valid")
+        .shows("key", "good", "from the environment")
+        .shows("service", "good", "version 1.")
+        .shows("tls", "good", "on this machine alone")
+        .shows("clock", "good", "within some seconds")
+        .shows("credits", "good", "500 credits are left")
+        .shows("catalog", "good", "12 voices")
+        .shows("state", "good", "none yet")
+        .shows("disk", "good", "free")
+        .shows("inbox", "good", "is made when it is needed")
+        .shows("output", "good", "is made when it is needed")
+        .shows("socket", "good", "no daemon listens");
+    report.about("unit");
+    let text = stage.run(["doctor"]).exited(0).stdout;
+    assert!(text.contains("ok      credits   the key is accepted; 500 credits are left"), "{text}");
+    assert!(text.ends_with("\nnothing is wrong\n"), "{text}");
+    let left: Vec<_> =
+        fs::read_dir(stage.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["callsheet.toml"], "nothing is made by looking");
+    assert_eq!(stage.audit().totals.tasks, 0);
+}
+
+#[test]
+fn offline_the_emulator_is_asked() {
+    let stage = Stage::new();
+    let mut command = stage.command(["doctor", "--json", "--emulator"]);
+    command.env_remove("CALLSHEET_API_KEY");
+    doctor(command, 0, DEFAULT_API_KEY).shows("key", "good", "the emulator's own").shows(
+        "state",
+        "good",
+        "state/emulator",
+    );
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_is_the_whole_story() {
+    let stage = Stage::new();
+    stage.configure("[limits]\nin_fligth = 3");
+    doctor(healthy(&stage), 2, DEFAULT_API_KEY).shows("config", "wrong", "did you mean `in_flight`?");
+}
+
+impl Report {
+    /// What to do about the first finding that is not well.
+    fn todo(&self, check: &str) -> String {
+        let checks = self.0["checks"].as_array().unwrap();
+        let found = checks.iter().find(|found| found["check"] == check && found["level"] != "good");
+        found.map(|found| found["todo"].as_str().unwrap_or_default().to_owned()).unwrap_or_default()
+    }
+}
+
+#[test]
+fn the_key_is_missing_empty_open_to_all_or_refused() {
+    let stage = Stage::new();
+    let without = |stage: &Stage| {
+        let mut command = healthy(stage);
+        command.env_remove("CALLSHEET_API_KEY");
+        command
+    };
+    doctor(without(&stage), 3, "sk-secret").shows("key", "wrong", "no API key is given");
+
+    stage.configure_service("api_key_file = \"key\"", "");
+    doctor(without(&stage), 3, "sk-secret").shows("key", "wrong", "failed to read key: No such file");
+    let path = stage.write("key", "\n");
+    doctor(without(&stage), 3, "sk-secret").shows("key", "wrong", "key is empty");
+    fs::write(&path, "sk-secret\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
+    let report = doctor(without(&stage), 3, "sk-secret");
+    report.shows("key", "advice", "which everybody can read");
+    report.shows("credits", "wrong", "the service refuses the API key");
+    fs::write(&path, DEFAULT_API_KEY).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    doctor(without(&stage), 0, DEFAULT_API_KEY).shows("key", "good", "from key");
+}
+
+#[test]
+fn nobody_listens() {
+    let stage = Stage::new();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let report = doctor(at(&stage, &format!("http://{address}")), 5, DEFAULT_API_KEY);
+    report.shows("service", "wrong", "Connection refused").shows("catalog", "advice", "none was kept");
+    assert!(report.todo("service").contains("nobody listens there"));
+}
+
+#[test]
+fn somebody_listens_and_says_nothing() {
+    let stage = Stage::new();
+    stage.configure_service("request_timeout = \"300ms\"", "");
+    let address = serve(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let report = doctor(at(&stage, &format!("http://{address}")), 5, DEFAULT_API_KEY);
+    report.shows("service", "wrong", "no answer in time");
+}
+
+#[test]
+fn somebody_listens_and_speaks_no_tls() {
+    let stage = Stage::new();
+    let address = serve(|mut stream| {
+        let _ = stream.read(&mut [0; 1024]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+    });
+    let report = doctor(at(&stage, &format!("https://{address}")), 5, DEFAULT_API_KEY);
+    report.shows("tls", "wrong", "corrupt message");
+    assert!(report.todo("tls").contains("does not speak TLS"));
+}
+
+#[test]
+fn a_certificate_that_nobody_vouches_for_is_told_apart() {
+    let stage = Stage::new();
+    let certificate = CertificateDer::from(include_bytes!("fixtures/tls/untrusted.der").to_vec());
+    let key = PrivatePkcs8KeyDer::from(include_bytes!("fixtures/tls/untrusted.key.der").to_vec());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], PrivateKeyDer::Pkcs8(key))
+        .unwrap();
+    let config = Arc::new(config);
+    let address = serve(move |mut stream| {
+        let mut connection = rustls::ServerConnection::new(config.clone()).unwrap();
+        // It ends with the alert that the client sends.
+        let _ = rustls::Stream::new(&mut connection, &mut stream).read(&mut [0; 1024]);
+    });
+    let report = doctor(at(&stage, &format!("https://localhost:{}", address.port())), 5, DEFAULT_API_KEY);
+    report.shows("tls", "wrong", "invalid peer certificate");
+    assert!(report.todo("tls").contains("its certificate is not trusted"));
+}
+
+#[test]
+fn a_clock_that_is_off_is_noticed() {
+    let stage = Stage::new();
+    let address = serve(|mut stream| {
+        let _ = stream.read(&mut [0; 1024]);
+        let _ = stream.write_all(
+            b"HTTP/1.1 404 Not Found\r\ndate: Mon, 06 Jan 2020 08:00:00 GMT\r\nconnection: close\r\n\
+              content-length: 0\r\n\r\n",
+        );
+    });
+    let report = doctor(at(&stage, &format!("http://{address}")), 2, DEFAULT_API_KEY);
+    report.shows("service", "advice", "HTTP 404 and no description");
+    let (level, found) = report.about("clock");
+    assert!(level == "wrong" && found.contains("days ahead of the service's"), "{found}");
+}
+
+#[test]
+fn an_empty_account_and_one_that_is_kept_are_out_of_funds() {
+    let stage = Stage::with_credits(30);
+    stage.configure("[budget]\nkeep = 50");
+    doctor(healthy(&stage), 4, DEFAULT_API_KEY).shows("credits", "wrong", "budget.keep keeps all of them");
+    stage.account(&json!({ "credits": 0 }));
+    doctor(healthy(&stage), 4, DEFAULT_API_KEY).shows("credits", "wrong", "0 credits are left");
+}
+
+#[test]
+fn a_disk_without_the_room_that_is_asked_for_is_full() {
+    let stage = Stage::new();
+    stage.configure("[output]\nmin_free = \"9000PiB\"");
+    doctor(healthy(&stage), 6, DEFAULT_API_KEY).shows("disk", "wrong", "less than");
+}
+
+#[test]
+fn an_inbox_that_cannot_be_written_to_is_named_with_the_user() {
+    let stage = Stage::new();
+    let open = |name: &str, mode| {
+        fs::create_dir_all(stage.path(name)).unwrap();
+        fs::set_permissions(stage.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for name in ["", "state", "output", "jobs"] {
+        open(name, 0o777);
+    }
+    open("jobs/inbox", 0o555);
+    let mut command = healthy(&stage);
+    // Root may write anywhere.
+    if rustix::process::getuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    let report = doctor(command, 6, DEFAULT_API_KEY);
+    report
+        .shows("inbox", "wrong", "jobs/inbox cannot be written to by user")
+        .shows("output", "good", "output");
+}
+
+#[test]
+fn a_state_of_another_service_and_one_in_use_are_known() {
+    let stage = Stage::new();
+    let daemon = stage.start(["daemon", "--log-level", "info"]);
+    daemon.says("ready");
+    let report = doctor(healthy(&stage), 0, DEFAULT_API_KEY);
+    let pid = daemon.pid();
+    report.shows("state", "good", &format!("is in use by process {pid}")).shows(
+        "socket",
+        "good",
+        &format!("answers, as process {pid}"),
+    );
+    daemon.signal(Signal::TERM);
+    let _: Outcome = daemon.end().exited(0);
+    let report = doctor(healthy(&stage), 0, DEFAULT_API_KEY);
+    report.shows("state", "good", "is not in use").shows("catalog", "good", "video");
+
+    let elsewhere = Stage::new();
+    let report = doctor(at(&stage, &elsewhere.base_url()), 2, DEFAULT_API_KEY);
+    report.shows("state", "wrong", "not to http");
+    // The wrong folder altogether.
+    stage.write("attic/photo.jpg", "x");
+    let mut command = healthy(&stage);
+    command.args(["--state", "attic"]);
+    doctor(command, 2, DEFAULT_API_KEY).shows("state", "wrong", "photo.jpg");
+}
