@@ -60,7 +60,6 @@ impl Reloader {
                 }
             }
             Err(error) => {
-                // In the message and not beside it: the journal shows messages alone.
                 tracing::error!("the new configuration is not used; the old one stays in force: {error}");
             }
         }

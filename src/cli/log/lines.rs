@@ -1,4 +1,4 @@
-//! Log lines on stderr: for people, or one JSON object each.
+//! Log lines: on stderr for people, or one JSON object each; in the journal as entries with fields.
 //!
 //! Fields of the spans around an event stand on its line as its own do, so that `batch`, `job`, `attempt`
 //! and `task` are always found in one place. For people, text from outside is shown, not obeyed: a service's
@@ -14,6 +14,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::cli::log::journal::{Entry, Journal};
 use crate::cli::printable;
 use crate::clock::Clock;
 use crate::domain::time::Timestamp;
@@ -25,15 +26,21 @@ pub(super) enum Style {
     Json,
 }
 
+/// Where lines go.
+pub(super) enum Out {
+    Stderr(Style),
+    Journal(Journal),
+}
+
 /// Writes every event as a line.
 pub(super) struct Lines {
-    style: Style,
+    out: Out,
     clock: Clock,
 }
 
 impl Lines {
-    pub(super) fn new(style: Style, clock: Clock) -> Lines {
-        Lines { style, clock }
+    pub(super) fn new(out: Out, clock: Clock) -> Lines {
+        Lines { out, clock }
     }
 }
 
@@ -67,10 +74,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         let target = fields.log_target.take().unwrap_or_else(|| metadata.target().to_owned());
         let line =
             Line { at: self.clock.now().wall, level: *metadata.level(), target: &target, fields: &fields };
-        super::write(&match self.style {
-            Style::Human { colour } => line.for_people(colour),
-            Style::Json => line.as_json(),
-        });
+        match &self.out {
+            Out::Stderr(Style::Human { colour }) => super::write(&line.for_people(*colour)),
+            Out::Stderr(Style::Json) => super::write(&line.as_json()),
+            Out::Journal(journal) => journal.write(&line.as_entry()),
+        }
     }
 }
 
@@ -144,11 +152,23 @@ impl Line<'_> {
             let _ = write!(line, "{dim}{}:{plain} ", printable(self.target));
         }
         line.push_str(&message);
+        self.append_fields(&mut line, dim, plain);
+        line.push('\n');
+        line
+    }
+
+    fn append_fields(&self, line: &mut String, dim: &str, plain: &str) {
         for (name, value) in &self.fields.list {
             let _ = write!(line, " {dim}{name}={plain}{}", quoted(value));
         }
-        line.push('\n');
-        line
+    }
+
+    fn as_entry(&self) -> Entry {
+        let mut message = printable(&self.fields.message);
+        self.append_fields(&mut message, "", "");
+        let mut entry = Entry::new(&message, self.level, self.target);
+        self.fields.list.iter().for_each(|(name, value)| entry.own(name, value));
+        entry
     }
 
     fn colour(&self) -> &'static str {

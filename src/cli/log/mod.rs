@@ -4,28 +4,26 @@
 //! whatever else is in it, and by the command, which reports what is wrong with the file. Until it is
 //! mended, logs look as they would without one.
 
+mod journal;
 mod lines;
 
 use std::io::{IsTerminal, Write, stderr};
-use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use indicatif::ProgressBar;
 use rustix::fs::fstat;
-use tracing_journald::{Priority, PriorityMappings};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
+use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use self::lines::{Lines, Style};
+use self::journal::Journal;
+use self::lines::{Lines, Out, Style};
 use crate::cli::arguments::Global;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::clock::Clock;
 use crate::config::{Config, LogConfig, LogFormat};
 
-/// What precedes the names of our fields in the journal: `CALLSHEET_BATCH`, `CALLSHEET_JOB`.
-const JOURNAL_PREFIX: &str = "CALLSHEET";
 /// What is said unless told otherwise by a command that somebody watches.
 const LEVEL: &str = "warn";
 /// What the daemon says unless told otherwise.
@@ -48,12 +46,12 @@ pub(super) fn begin(global: &Global, is_daemon: bool) -> Result<(), Failure> {
     let stream = std::env::var("JOURNAL_STREAM").ok();
     let is_journal = is_stderr(stream.as_deref()) && journal().is_ok();
     let destination = destination(config.format, is_daemon, stderr().is_terminal(), is_journal);
-    let layer: Box<dyn Layer<_> + Send + Sync> = match destination {
-        Destination::Journal => journal()?.boxed(),
-        Destination::Stderr(style) => Lines::new(style, Clock::start()).boxed(),
+    let out = match destination {
+        Destination::Journal => Out::Journal(journal()?),
+        Destination::Stderr(style) => Out::Stderr(style),
     };
     // Nothing else in the program begins logging.
-    let _ = tracing_subscriber::registry().with(filter).with(layer).try_init();
+    let _ = tracing_subscriber::registry().with(filter).with(Lines::new(out, Clock::start())).try_init();
     Ok(())
 }
 
@@ -123,21 +121,12 @@ fn is_stderr(stream: Option<&str>) -> bool {
     fstat(stderr()).is_ok_and(|stat| device.parse() == Ok(stat.st_dev) && inode.parse() == Ok(stat.st_ino))
 }
 
-fn journal() -> Result<tracing_journald::Layer, Failure> {
-    let layer = tracing_journald::layer().map_err(|error| {
-        let socket = Path::new("/run/systemd/journal/socket").display();
-        Failure::new(
-            Exit::Usage,
-            format!("log.format is journald, and no journal answers at {socket}: {error}"),
-        )
-        .hint("log.format = \"auto\" takes the journal where there is one")
-    })?;
-    let priorities =
-        PriorityMappings { info: Priority::Informational, debug: Priority::Debug, ..PriorityMappings::new() };
-    Ok(layer
-        .with_field_prefix(Some(JOURNAL_PREFIX.to_owned()))
-        .with_syslog_identifier(String::from("callsheet"))
-        .with_priority_mappings(priorities))
+fn journal() -> Result<Journal, Failure> {
+    Journal::find().map_err(|error| {
+        let message =
+            format!("log.format is journald, and no journal answers at {}: {error}", Journal::place());
+        Failure::new(Exit::Usage, message).hint("log.format = \"auto\" takes the journal where there is one")
+    })
 }
 
 #[cfg(test)]
