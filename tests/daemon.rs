@@ -297,6 +297,26 @@ fn strangers_are_told_what_they_did_wrong() {
 }
 
 #[test]
+fn every_request_of_the_page_is_there() {
+    let stage = Stage::new();
+    let daemon = daemon(&stage);
+    let page = include_str!("../docs/control.md");
+    let requests = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let requests: Vec<&str> =
+        requests.filter(|text| text.starts_with("GET ") || text.starts_with("POST ")).collect();
+    assert_eq!(requests.len(), 14);
+    for request in requests {
+        let mut stream = UnixStream::connect(stage.path("state/callsheet.sock")).unwrap();
+        let head = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+        assert!(!answer.contains("there is no ") && !answer.contains(" 405 "), "{request}: {answer}");
+    }
+    stop(daemon);
+}
+
+#[test]
 fn tcp_asks_for_its_token() {
     let stage = Stage::new();
     stage.write("token", "open sesame\n");
