@@ -24,6 +24,7 @@ use crate::daemon::announcer::Announcer;
 use crate::daemon::inboxes::InboxTerms;
 use crate::daemon::notice::Notice;
 use crate::daemon::schedules::{Inputs, Planned, Watch};
+use crate::daemon::signals::Signals;
 use crate::engine::conductor::Settings;
 use crate::engine::desk::Desk;
 use crate::engine::{Engine, EngineError, Outside, Stop, Until};
@@ -97,6 +98,8 @@ pub enum DaemonError {
 /// # Errors
 /// [`DaemonError`].
 pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) -> Result<(), DaemonError> {
+    let signals = Signals::listen()
+        .map_err(|error| DaemonError::Broken(format!("signals cannot be listened to: {error}")))?;
     let mut notice = Notice::begin(clock);
     let incoming = store.dir().to_owned();
     reception::sweep_incoming(&incoming)
@@ -145,6 +148,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let scheduled = Watch::begin(door, store.dir(), planned);
     tokio::spawn(scheduled.run(clock, Inputs { reloads, fires, stop: stop.clone() }));
     tokio::spawn(signals::watch(
+        signals,
         stop_sender,
         signals::Reloader { reload, handle, reception, schedules, fixed },
     ));

@@ -1,6 +1,8 @@
 //! Signals: SIGTERM and SIGINT stop, SIGHUP reads the configuration anew.
 
-use tokio::signal::unix::{SignalKind, signal};
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::daemon::schedules::Planned;
@@ -18,14 +20,31 @@ pub(super) struct Reloader {
     pub(super) schedules: mpsc::Sender<Vec<Planned>>,
 }
 
+/// The signals that are listened to.
+#[derive(Debug)]
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Listens from now on: a signal that comes before anybody waits for it is not lost.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(super) fn listen() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
 /// Waits for signals for as long as the process lives.
-pub(super) async fn watch(stop: watch::Sender<Stop>, reloader: Reloader) {
-    let signals =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
-    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
-        // Without handlers the signals keep their usual effect, which is as safe.
-        return std::future::pending().await;
-    };
+pub(super) async fn watch(signals: Signals, stop: watch::Sender<Stop>, reloader: Reloader) {
+    let Signals { mut terminate, mut interrupt, mut hangup } = signals;
     loop {
         tokio::select! {
             _ = terminate.recv() => {}
