@@ -387,8 +387,8 @@ pub(super) struct ScheduleNameArgument {
 pub(super) enum StateCommand {
     /// Write the whole state as one file of JSON Lines
     ///
-    /// Batches, rows, outcomes, open jobs and totals: everything that a state can be made of again. No process may be
-    /// using the state meanwhile.
+    /// Batches, rows, outcomes, open jobs and totals: everything that a state can be made of again. From a running
+    /// daemon, too; a `run` has to end first.
     Export(StateExport),
     /// Make a state from an export, in the empty folder that --state names
     ///

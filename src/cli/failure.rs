@@ -164,6 +164,8 @@ impl From<DumpError> for Failure {
     fn from(error: DumpError) -> Failure {
         match error {
             DumpError::Store(error) => error.into(),
+            // Whoever read it has seen enough.
+            DumpError::Io(source) if source.kind() == std::io::ErrorKind::BrokenPipe => Failure::quiet(),
             DumpError::Io(_) => Failure::new(Exit::Disk, error.to_string()),
             DumpError::Line { .. } => Failure::new(Exit::Usage, error.to_string())
                 .hint("a dump is taken as a whole or not at all; export it again, or take an older one"),

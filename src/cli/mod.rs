@@ -80,7 +80,7 @@ pub fn main() -> Exit {
             Command::Voices(command) => voices::run(command, &arguments.global).await,
             Command::Credits(command) => credits::run(command, &arguments.global).await,
             Command::Schedule(command) => schedule::run(command, &arguments.global).await,
-            Command::State(command) => state_command::run(command, &arguments.global),
+            Command::State(command) => state_command::run(command, &arguments.global).await,
             Command::Schema => schema::run(),
             Command::Doctor(command) => doctor::run(command, &arguments.global).await,
             Command::Man(command) => man::run(command),

@@ -10,8 +10,9 @@ use serde_json::json;
 use crate::cli::arguments::{Global, StateCommand, StateExport, StateImport, StateRebuild};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{printable, service, written};
+use crate::cli::{access, printable, service, written};
 use crate::clock::Clock;
+use crate::control::client::Client;
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::output::landing::Landing;
@@ -22,9 +23,9 @@ use crate::store::{Store, StoreError, dump, probe, rebuild};
 /// Faults are told as they are found; with `--json` so many at most.
 const FAULTS_MAX: usize = 1000;
 
-pub(super) fn run(command: &StateCommand, global: &Global) -> Result<Exit, Failure> {
+pub(super) async fn run(command: &StateCommand, global: &Global) -> Result<Exit, Failure> {
     match command {
-        StateCommand::Export(command) => export(command, global),
+        StateCommand::Export(command) => export(command, global).await,
         StateCommand::Import(command) => import(command, global),
         StateCommand::Verify => verify(global),
         StateCommand::Rebuild(command) => rebuild(command, global),
@@ -48,13 +49,39 @@ fn dir(global: &Global) -> Result<PathBuf, Failure> {
     Ok(service::config(global)?.paths.state.unwrap_or_else(|| PathBuf::from("state")))
 }
 
-fn export(command: &StateExport, global: &Global) -> Result<Exit, Failure> {
-    let store = Store::open_existing(&dir(global)?)?;
+/// Where an export comes from: the daemon that has the state, or the state itself.
+enum Source {
+    Daemon(Client),
+    State(Box<Store>),
+}
+
+impl Source {
+    async fn open(global: &Global) -> Result<Source, Failure> {
+        let (config, dir) = (service::config(global)?, dir(global)?);
+        Ok(match access::daemon(&config, &dir).await? {
+            Some(client) => Source::Daemon(client),
+            None => Source::State(Box::new(Store::open_existing(&dir)?)),
+        })
+    }
+
+    async fn write(&self, out: impl Write) -> Result<(), Failure> {
+        let mut out = BufWriter::new(out);
+        match self {
+            Source::Daemon(client) => {
+                client.lines("/v1/state", &(), &mut |line| out.write_all(line)).await?;
+                out.flush().map_err(dump::DumpError::Io)?;
+            }
+            Source::State(store) => store.export(out)?,
+        }
+        Ok(())
+    }
+}
+
+async fn export(command: &StateExport, global: &Global) -> Result<Exit, Failure> {
+    let source = Source::open(global).await?;
     let Some(path) = command.file.as_ref().filter(|path| path.as_os_str() != "-") else {
-        return match store.export(BufWriter::new(std::io::stdout().lock())) {
-            Err(dump::DumpError::Io(error)) => written(Err(error)).map(|()| Exit::Success),
-            other => Ok(other.map(|()| Exit::Success)?),
-        };
+        source.write(std::io::stdout()).await?;
+        return Ok(Exit::Success);
     };
     let refused = |error: std::io::Error| {
         Failure::new(Exit::Disk, format!("failed to write {}: {error}", path.display()))
@@ -63,7 +90,7 @@ fn export(command: &StateExport, global: &Global) -> Result<Exit, Failure> {
     // Under another name until it is whole: half an export is none.
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file = tempfile::Builder::new().prefix(".export-").tempfile_in(folder).map_err(refused)?;
-    store.export(BufWriter::new(file.as_file()))?;
+    source.write(file.as_file()).await?;
     file.as_file().sync_all().map_err(refused)?;
     file.persist_noclobber(path).map_err(|error| refused(error.error))?;
     eprintln!("{}: exported", path.display());

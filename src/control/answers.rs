@@ -14,6 +14,7 @@ use crate::engine::walk::Walk;
 use crate::output::landing::Landing;
 use crate::output::layout::Layout;
 use crate::output::results::ResultLine;
+use crate::store::dump::DumpError;
 use crate::store::{BatchRecord, JobRecord, Pause, Store, StoreError};
 
 /// Why there is no answer.
@@ -127,6 +128,31 @@ pub fn ledger(
         }
     }
     Ok(())
+}
+
+/// Hands over the whole state as a dump, as it is at this moment.
+///
+/// # Errors
+/// [`AnswerError`]; what `sink` refuses ends it.
+pub fn export(store: &Store, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), AnswerError> {
+    store.export(Poured(sink)).map_err(|error| match error {
+        DumpError::Store(error) => error.into(),
+        DumpError::Io(error) => AnswerError::Reader(error),
+        error => AnswerError::Reader(io::Error::other(error)),
+    })
+}
+
+/// Where lines go, as something that is written to.
+struct Poured<'a>(&'a mut dyn FnMut(&[u8]) -> io::Result<()>);
+
+impl io::Write for Poured<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (self.0)(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The whole story of a job.

@@ -86,6 +86,7 @@ pub fn router(office: Arc<Office>) -> Router {
         .route("/v1/jobs", get(jobs))
         .route("/v1/explain", get(explain))
         .route("/v1/ledger", get(ledger))
+        .route("/v1/state", get(export))
         .route("/v1/pause", post(pause))
         .route("/v1/resume", post(resume))
         .route("/v1/cancel", post(cancel))
@@ -210,6 +211,11 @@ async fn ledger(State(office): Shared, Asked(asked): Asked<OfBatch>) -> Result<R
     let batches = office.desk.batches(asked.batch.as_ref()).map_err(AnswerError::from)?;
     let store = office.desk.store().clone();
     Ok(lines(move |sink| answers::ledger(&store, &batches, sink)))
+}
+
+async fn export(State(office): Shared) -> Response {
+    let store = office.desk.store().clone();
+    lines(move |sink| answers::export(&store, sink))
 }
 
 /// Where lines go.

@@ -144,7 +144,8 @@ impl Store {
     /// # Errors
     /// [`DumpError`] when the state cannot be read, or the dump not be written.
     pub fn export(&self, out: impl Write) -> Result<(), DumpError> {
-        let records = self.records()?;
+        // No commit in between: what is read of the database is of one moment. The files beside it only grow.
+        let records = self.at_rest(Store::records)?;
         let service = marker::service(&self.dir)?.unwrap_or_default();
         let mut sheet = Sheet { out, lines: 0, checksum: crc32fast::Hasher::new() };
         sheet.line(&Head { callsheet_dump: VERSION, service, commit: records.commits })?;

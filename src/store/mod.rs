@@ -538,6 +538,12 @@ impl Store {
         read.collect()
     }
 
+    /// Looks at the database while no commit changes it: what is seen is of one moment.
+    fn at_rest<T>(&self, look: impl FnOnce(&Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let _still = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        look(self)
+    }
+
     /// All records at once.
     fn records(&self) -> Result<Records, StoreError> {
         Records::read(&self.dir, &self.database()?.db)
