@@ -31,9 +31,9 @@ mod tally;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -584,6 +584,13 @@ fn open_or_create(path: &Path) -> Result<File, StoreError> {
         .write(true)
         .open(path)
         .map_err(StoreError::io(path))
+}
+
+/// A file that is to take another's place, with the rights that new files have here: members of a service's
+/// group read what it keeps.
+fn successor(dir: &Path, prefix: &str) -> io::Result<tempfile::NamedTempFile> {
+    let as_the_umask_says = Permissions::from_mode(0o666);
+    tempfile::Builder::new().prefix(prefix).permissions(as_the_umask_says).tempfile_in(dir)
 }
 
 /// Reads the number of the last commit from the database and from beside it. A database that is
