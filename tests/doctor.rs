@@ -183,6 +183,7 @@ fn somebody_listens_and_speaks_no_tls() {
 #[test]
 fn a_certificate_that_nobody_vouches_for_is_told_apart() {
     let stage = Stage::new();
+    // It vouches for itself, as localhost, for a hundred years; its key is no secret.
     let certificate = CertificateDer::from(include_bytes!("fixtures/tls/untrusted.der").to_vec());
     let key = PrivatePkcs8KeyDer::from(include_bytes!("fixtures/tls/untrusted.key.der").to_vec());
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -269,6 +270,10 @@ fn a_state_of_another_service_and_one_in_use_are_known() {
         "good",
         &format!("answers, as process {pid}"),
     );
+    // Whoever has no key of their own needs none: the daemon has one.
+    let mut keyless = healthy(&stage);
+    keyless.env_remove("CALLSHEET_API_KEY");
+    doctor(keyless, 0, DEFAULT_API_KEY).shows("key", "advice", "no API key is given");
     daemon.signal(Signal::TERM);
     let _: Outcome = daemon.end().exited(0);
     let report = doctor(healthy(&stage), 0, DEFAULT_API_KEY);

@@ -178,6 +178,7 @@ fn every_command_has_a_page_and_every_page_its_examples() {
         assert!(text.contains(".SH \"EXIT CODES\""), "{name}");
     }
     let one = String::from_utf8(program(&["man"]).stdout).unwrap();
+    assert!(one.contains("CALLSHEET_CONFIG"), "variables of the environment are named");
     assert_eq!(one, fs::read_to_string(dir.path().join("callsheet.1")).unwrap());
 }
 

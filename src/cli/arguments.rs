@@ -23,6 +23,7 @@ pub(super) struct Arguments {
 
 /// What every command takes.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(super) struct Global {
     /// Configuration file [default: ./callsheet.toml, then /etc/callsheet/callsheet.toml]
     #[arg(long, global = true, env = "CALLSHEET_CONFIG", hide_env_values = true, value_name = "FILE")]

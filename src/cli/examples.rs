@@ -14,7 +14,7 @@ Examples:
   callsheet run spring.csv --batch spring-2
 
   # For scripts: what became of it, as JSON on stdout.
-  callsheet run spring.csv --json | jq '.batches[] | {name, succeeded, failed}'
+  callsheet run spring.csv --json | jq '.batches[] | {name, state, succeeded}'
 
 Ctrl-C once finishes what is in the air, twice leaves at once; the same command resumes.";
 

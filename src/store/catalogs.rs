@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::domain::time::Timestamp;
-use crate::store::StoreError;
+use crate::store::{StoreError, successor};
 
 pub(super) const FILE_NAME: &str = "catalogs.json";
 
@@ -48,7 +48,7 @@ pub fn keep(dir: &Path, kept: &Kept) -> Result<(), StoreError> {
     let save = || -> io::Result<()> {
         fs::create_dir_all(dir)?;
         // A dot before the name: a plan that is cut short leaves nothing that looks like a state.
-        let file = tempfile::Builder::new().prefix(".catalogs-").tempfile_in(dir)?;
+        let file = successor(dir, ".catalogs-")?;
         serde_json::to_writer(io::BufWriter::new(&file), kept)?;
         file.persist(&path).map(drop).map_err(|error| error.error)
     };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::{StoreError, catalogs};
+use crate::store::{StoreError, catalogs, successor};
 
 const FILE_NAME: &str = "callsheet-state.json";
 /// Format of the whole directory.
@@ -84,7 +84,7 @@ fn write(dir: &Path, service: &str) -> Result<(), StoreError> {
     let path = dir.join(FILE_NAME);
     let marker = serde_json::json!(Marker { format: FORMAT, service: service.to_owned() });
     let save = || -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        let mut file = successor(dir, ".state-")?;
         writeln!(file, "{marker:#}")?;
         file.as_file().sync_all()?;
         file.persist(&path).map_err(|error| error.error)?;

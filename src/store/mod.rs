@@ -46,9 +46,9 @@ mod tests;
 pub mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -624,6 +624,13 @@ fn open_or_create(path: &Path) -> Result<File, StoreError> {
         .write(true)
         .open(path)
         .map_err(StoreError::io(path))
+}
+
+/// A file that is to take another's place, with the rights that new files have here: members of a service's
+/// group read what it keeps.
+fn successor(dir: &Path, prefix: &str) -> io::Result<tempfile::NamedTempFile> {
+    let as_the_umask_says = Permissions::from_mode(0o666);
+    tempfile::Builder::new().prefix(prefix).permissions(as_the_umask_says).tempfile_in(dir)
 }
 
 /// Compares the database's number of the last commit with the one beside it. A database that is

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::ids::BatchName;
 use crate::domain::schedule::due::Handled;
 use crate::domain::time::Timestamp;
-use crate::store::StoreError;
+use crate::store::{StoreError, successor};
 
 const FILE_NAME: &str = "schedules.json";
 
@@ -65,7 +65,7 @@ pub fn read(dir: &Path) -> Result<Records, StoreError> {
 pub fn keep(dir: &Path, records: &Records) -> Result<(), StoreError> {
     let path = dir.join(FILE_NAME);
     let save = || -> io::Result<()> {
-        let mut file = tempfile::Builder::new().prefix(".schedules-").tempfile_in(dir)?;
+        let mut file = successor(dir, ".schedules-")?;
         serde_json::to_writer_pretty(&mut file, records)?;
         writeln!(file)?;
         file.as_file().sync_all()?;

@@ -376,3 +376,16 @@ fn a_row_reads_back_as_it_was_spooled() {
     let mut lines = Lines::open(&dir.path().join("rows"), 0, u64::MAX).unwrap();
     assert_eq!(lines.line_at::<JobSpec>(at).unwrap(), spec);
 }
+
+#[test]
+fn whoever_may_read_new_files_here_may_read_what_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(&dir));
+    let kept = catalogs::Kept { service: "x".into(), fetched: Timestamp(0), data: json!({}) };
+    catalogs::keep(dir.path(), &kept).unwrap();
+    fs::write(dir.path().join("new"), "").unwrap();
+    let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+    for name in ["callsheet-state.json", "catalogs.json"] {
+        assert_eq!(mode(name), mode("new"), "{name}");
+    }
+}

@@ -4,11 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cli::access;
 use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
 use crate::cli::service::Chosen;
-use crate::config::Config;
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::Health;
 
@@ -18,26 +16,48 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const UNITS: [&str; 4] =
     ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 
-pub(super) async fn all(config: &Config, state: &Path, chosen: Option<&Chosen>) -> Vec<Check> {
-    let socket = access::socket(config, state);
-    let asked = tokio::time::timeout(PATIENCE, health(&socket)).await;
-    let (about_socket, health) = match asked {
-        Ok(Ok(health)) => (described(&health, chosen), Some(health)),
-        Ok(Err(ClientError::NobodyThere { .. })) => {
-            (Check::good("socket", format!("no daemon listens on {}", socket.display())), None)
+/// Whoever listens on a socket.
+pub(super) struct Daemon {
+    socket: PathBuf,
+    /// Nothing: no answer in time.
+    answer: Option<Result<Health, ClientError>>,
+}
+
+impl Daemon {
+    /// Asks whether one is there.
+    pub(super) async fn at(socket: PathBuf) -> Daemon {
+        let answer = tokio::time::timeout(PATIENCE, health(&socket)).await.ok();
+        Daemon { socket, answer }
+    }
+
+    pub(super) fn answers(&self) -> bool {
+        matches!(self.answer, Some(Ok(_)))
+    }
+
+    pub(super) fn checks(&self, chosen: Option<&Chosen>) -> Vec<Check> {
+        let health = self.answer.as_ref().and_then(|answer| answer.as_ref().ok());
+        vec![self.about_socket(chosen), unit(health)]
+    }
+
+    fn about_socket(&self, chosen: Option<&Chosen>) -> Check {
+        let at = self.socket.display();
+        match &self.answer {
+            Some(Ok(health)) => described(health, chosen),
+            Some(Err(ClientError::NobodyThere { .. })) => {
+                Check::good("socket", format!("no daemon listens on {at}"))
+            }
+            Some(Err(error)) => {
+                let advice =
+                    "the daemon's user and the members of its group may speak to it: adduser NAME callsheet";
+                Check::wrong("socket", Exit::Usage, error.to_string(), advice)
+            }
+            None => {
+                let found = format!("whoever listens on {at} does not answer");
+                let advice = "systemctl restart callsheet; what is under way is taken up again";
+                Check::wrong("socket", Exit::Usage, found, advice)
+            }
         }
-        Ok(Err(error)) => {
-            let advice =
-                "the daemon's user and the members of its group may speak to it: adduser NAME callsheet";
-            (Check::wrong("socket", Exit::Usage, error.to_string(), advice), None)
-        }
-        Err(_) => {
-            let found = format!("whoever listens on {} does not answer", socket.display());
-            let advice = "systemctl restart callsheet; what is under way is taken up again";
-            (Check::wrong("socket", Exit::Unfinished, found, advice), None)
-        }
-    };
-    vec![about_socket, unit(health.as_ref())]
+    }
 }
 
 async fn health(socket: &Path) -> Result<Health, ClientError> {

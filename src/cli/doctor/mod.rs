@@ -8,10 +8,13 @@ mod places;
 mod reach;
 mod settings;
 
+use std::path::PathBuf;
+
 use anstream::println;
 use serde::Serialize;
 
 use crate::cli::arguments::{DoctorCommand, Global};
+use crate::cli::doctor::daemon::Daemon;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{access, printable, service};
@@ -52,6 +55,19 @@ impl Check {
         Check { level: Level::Wrong, exit, ..Check::advice(check, found, todo) }
     }
 
+    /// What this user may not do is in nobody's way where a daemon does it, with rights of its own.
+    fn unless_served(self, is_served: bool) -> Check {
+        match self.level {
+            Level::Wrong if is_served => Check {
+                level: Level::Advice,
+                exit: Exit::Success,
+                todo: Some("none is needed to speak to the daemon, which has rights of its own".to_owned()),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     /// What another command would have ended with.
     fn failed(check: &'static str, failure: Failure) -> Check {
         let (exit, message, hint) = failure.into_parts();
@@ -71,7 +87,11 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     };
     let mut checks = vec![settings::file(global)];
     let is_emulated = command.source.emulator;
-    let (key, about_key) = settings::key(&config, global, is_emulated);
+    let usual = if is_emulated { service::EMULATOR_STATE } else { service::STATE };
+    let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(usual));
+    let daemon = Daemon::at(access::socket(&config, &state)).await;
+    let is_served = daemon.answers();
+    let (key, about_key) = settings::key(&config, global, is_emulated, is_served);
     let chosen = match is_emulated {
         true => service::emulated_to_ask(&config).await.map(Some),
         false => service::named_with(&config, key),
@@ -85,7 +105,6 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
         }
     };
     let emulator = chosen.as_mut().and_then(|chosen| chosen.emulator.take());
-    let state = chosen.as_ref().map_or_else(|| access::state_dir(&config), |chosen| chosen.state.clone());
     match &chosen {
         Some(chosen) => checks.extend(reach::all(chosen, &config, &clock).await),
         None if checks.iter().any(|check| check.check == "service") => {}
@@ -94,8 +113,8 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     if let Some(emulator) = emulator {
         emulator.stop().await;
     }
-    checks.extend(places::all(&config, &state, chosen.as_ref()));
-    checks.extend(daemon::all(&config, &state, chosen.as_ref()).await);
+    checks.extend(places::all(&config, &state, chosen.as_ref(), is_served));
+    checks.extend(daemon.checks(chosen.as_ref()));
     Ok(report(&checks, global))
 }
 

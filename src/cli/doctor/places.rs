@@ -19,10 +19,11 @@ use crate::store::peek::Peek;
 /// The state's files grow by far less than this in a day; with less room, a commit may fail.
 const STATE_ROOM: ByteSize = ByteSize::mib(256);
 
-pub(super) fn all(config: &Config, state: &Path, chosen: Option<&Chosen>) -> Vec<Check> {
+pub(super) fn all(config: &Config, state: &Path, chosen: Option<&Chosen>, is_served: bool) -> Vec<Check> {
     let configured = || config.paths.output.clone().unwrap_or_else(|| PathBuf::from("output"));
     let output = chosen.map_or_else(configured, |chosen| chosen.output.clone());
-    let mut checks = vec![the_state(state, chosen), folder("output", &output)];
+    let mut checks =
+        vec![the_state(state, chosen, is_served), folder("output", &output).unless_served(is_served)];
     checks.push(room("disk", "state", state, STATE_ROOM, "the state's disk"));
     checks.push(room("disk", "output", &output, config.output.min_free, "output.min_free"));
     for inbox in daemon::inboxes(config) {
@@ -34,21 +35,22 @@ pub(super) fn all(config: &Config, state: &Path, chosen: Option<&Chosen>) -> Vec
     checks
 }
 
-fn the_state(dir: &Path, chosen: Option<&Chosen>) -> Check {
-    match look(dir, chosen) {
+fn the_state(dir: &Path, chosen: Option<&Chosen>, is_served: bool) -> Check {
+    match look(dir, chosen, is_served) {
         Ok(check) => check,
+        Err(error @ StoreError::Io { .. }) => Check::failed("state", error.into()).unless_served(is_served),
         Err(error) => Check::failed("state", error.into()),
     }
 }
 
-fn look(dir: &Path, chosen: Option<&Chosen>) -> Result<Check, StoreError> {
+fn look(dir: &Path, chosen: Option<&Chosen>, is_served: bool) -> Result<Check, StoreError> {
     let peek = Peek::at(dir)?;
     let at = dir.display();
     if let Some(chosen) = chosen {
         peek.belongs_to(&chosen.identity)?;
     }
     if let Err(check) = may_write("state", dir) {
-        return Ok(*check);
+        return Ok(check.unless_served(is_served));
     }
     let Some(service) = peek.service() else {
         return Ok(Check::good("state", format!("none yet; the first run makes it in {at}")));

@@ -1,6 +1,7 @@
 //! The configuration file and the key.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +32,12 @@ enum Source {
 }
 
 /// The key, and what there is to say of it; never the key itself.
-pub(super) fn key(config: &Config, global: &Global, is_emulated: bool) -> (Option<SecretString>, Check) {
+pub(super) fn key(
+    config: &Config,
+    global: &Global,
+    is_emulated: bool,
+    is_served: bool,
+) -> (Option<SecretString>, Check) {
     if is_emulated {
         return (None, Check::good("key", "the emulator's own"));
     }
@@ -39,14 +45,15 @@ pub(super) fn key(config: &Config, global: &Global, is_emulated: bool) -> (Optio
     let Some(source) = source(config, global, environment.is_some()) else {
         let advice = "set CALLSHEET_API_KEY, or service.api_key_file; for the unit: install -m 600 /dev/stdin \
                       /etc/callsheet/api-key";
-        return (None, Check::wrong("key", Exit::Unauthorised, "no API key is given", advice));
+        let check = Check::wrong("key", Exit::Unauthorised, "no API key is given", advice);
+        return (None, check.unless_served(is_served));
     };
     match source {
         Source::Environment => {
             let key = environment.map(|key| SecretString::from(key.trim()));
             (key, Check::good("key", "from the environment, CALLSHEET_API_KEY"))
         }
-        Source::File(path) => key_in(&path),
+        Source::File(path) => key_in(&path, is_served),
     }
 }
 
@@ -63,14 +70,16 @@ fn source(config: &Config, global: &Global, is_in_environment: bool) -> Option<S
     config.service.api_key_file.clone().or(credential).or(of_unit).map(Source::File)
 }
 
-fn key_in(path: &Path) -> (Option<SecretString>, Check) {
+fn key_in(path: &Path, is_served: bool) -> (Option<SecretString>, Check) {
     let at = path.display();
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => {
             let advice = format!("make {at} readable for whoever runs this, or ask as root");
             let found = format!("failed to read {at}: {error}");
-            return (None, Check::wrong("key", Exit::Unauthorised, found, advice));
+            let check = Check::wrong("key", Exit::Unauthorised, found, advice);
+            let is_denied = error.kind() == ErrorKind::PermissionDenied;
+            return (None, check.unless_served(is_served && is_denied));
         }
     };
     let key = SecretString::from(text.trim());
