@@ -24,6 +24,7 @@ pub use self::download::{DownloadError, Downloads, Opened};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{IdempotencyKey, TaskId};
 use crate::domain::job::Order;
+use crate::domain::reach::Reach;
 use crate::domain::request::Kind;
 use crate::domain::task::{PostAnswer, ReadAnswer};
 
@@ -95,9 +96,9 @@ impl Service {
         Ok(Service { http, options })
     }
 
-    /// A client for result URLs, which never carries the key.
-    pub fn downloads(&self) -> Result<Downloads, ClientError> {
-        Ok(Downloads::new(&self.options)?)
+    /// A client for result URLs, which never carries the key and goes no further than `reach`.
+    pub fn downloads(&self, reach: Reach) -> Result<Downloads, ClientError> {
+        Ok(Downloads::new(&self.options, reach)?)
     }
 
     /// Sends a creating POST, once.
@@ -126,7 +127,7 @@ impl Service {
         match self.exchange(self.request(Method::GET, &path)).await {
             Err(error) => answer::read_not_answered(&error),
             Ok(raw) if is_studio => studio::of_read(&raw, task, order.hold().unwrap_or_default()),
-            Ok(raw) => answer::of_read(&raw),
+            Ok(raw) => answer::of_read(&raw).about(task),
         }
     }
 

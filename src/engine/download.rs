@@ -109,6 +109,10 @@ impl<'a> Fetcher<'a> {
                     return Err(FetchFault::Stale(error.into()));
                 }
                 Err(Broken::Link(DownloadError::Broken(_))) => resumes += 1,
+                // Asking again changes nothing: a person decides where results may come from.
+                Err(Broken::Link(error @ DownloadError::Refused(_))) => {
+                    return Err(FetchFault::Lasting(Fault::new("refused_link", error.to_string())));
+                }
                 Err(Broken::Link(error)) => return Err(FetchFault::Stale(error.into())),
                 Err(Broken::Here(fault)) => return Err(fault),
             }
@@ -123,7 +127,9 @@ impl<'a> Fetcher<'a> {
         let class = match &outcome {
             Ok(()) | Err(Broken::Here(_)) => Answer::Ok,
             Err(Broken::Link(DownloadError::Status(429))) => Answer::RateLimited,
-            Err(Broken::Link(DownloadError::Status(_) | DownloadError::BadUrl(_))) => Answer::Refused,
+            Err(Broken::Link(
+                DownloadError::Status(_) | DownloadError::BadUrl(_) | DownloadError::Refused(_),
+            )) => Answer::Refused,
             Err(Broken::Link(DownloadError::Broken(_))) => Answer::Connection,
         };
         let took = self.clock.elapsed().saturating_sub(begun);
