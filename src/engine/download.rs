@@ -15,7 +15,7 @@ use crate::engine::Outside;
 use crate::engine::conductor::{FetchFault, FetchOrder};
 use crate::engine::perform::whole_ms;
 use crate::metrics::{Answer, Endpoint, Metrics};
-use crate::output::landing::{Arrival, Part, hex};
+use crate::output::landing::{self, Arrival, Part, hex};
 use crate::output::layout::Layout;
 use crate::output::{is_cut_off, sniff};
 
@@ -165,7 +165,11 @@ struct Transfer {
 
 impl Transfer {
     async fn begin(path: &Path, outside: &Outside) -> Result<Transfer, FetchFault> {
-        let file = File::create(path).await.map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
+        let place = path.to_owned();
+        let file = blocking(move || landing::create(&place))
+            .await
+            .map(File::from_std)
+            .map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
         Ok(Transfer {
             file,
             hasher: Sha256::new(),
