@@ -13,6 +13,7 @@ use callsheet::domain::admission::Limits;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::manifest::row::Policy;
 use callsheet::domain::quote::{AccountPlan, Rules};
+use callsheet::domain::reach::Reach;
 use callsheet::domain::retry::Backoff;
 use callsheet::domain::time::Millis;
 use callsheet::emulator::{self, Emulator, Faults};
@@ -121,7 +122,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
     let accepted = intake::accept(&store, &manifest, &terms, clock.now().wall).unwrap();
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
     let outside = Outside {
-        downloads: service.downloads().unwrap(),
+        downloads: service.downloads(Reach::new(&emulator.base_url().parse().unwrap(), Vec::new())).unwrap(),
         service,
         landing: Landing::new(&dir.path().join("output")),
         max_file_bytes: u64::MAX,

@@ -22,6 +22,8 @@ pub fn of_post(raw: &RawAnswer) -> PostAnswer {
     let error = body.as_ref().and_then(wire::error);
     let is_envelope = error.is_some();
     let (fault, task) = match error {
+        // There may be a task all the same, and no way to ask for it: the same key finds it again.
+        Some(error) if error.task_is_unreadable => return again(raw, error.fault, true),
         Some(error) => (error.fault, error.task),
         None => (http_fault(raw), None),
     };
@@ -201,6 +203,8 @@ mod tests {
                 "again (broken_answer), may have run",
             ),
             (400, &invalid, "refused (invalid_request)"),
+            (400, r#"{"code":-1,"error":{"type":"e","task_id":7}}"#, "again (e), may have run"),
+            (400, r#"{"code":-1,"error":{"type":"e","task_id":null}}"#, "refused (e)"),
             (400, &envelope("content_rejected", None), "refused (content_rejected)"),
             (400, &envelope("invalid_request", Some("t9")), "read t9 (invalid_request)"),
             (401, &envelope("unauthorized", None), "park: key"),
@@ -227,6 +231,60 @@ mod tests {
         ] {
             assert_eq!(outcome(status, body), expected, "{status} {body}");
         }
+    }
+
+    #[test]
+    fn what_no_task_can_cost_is_no_charge() {
+        for (cost, is_one) in [
+            ("0", true),
+            ("10", true),
+            ("10.0", true),
+            ("1e3", true),
+            ("1000000000000", true),
+            ("1000000000001", false),
+            ("18446744073709551615", false),
+            ("1e30", false),
+            ("1e400", false),
+            ("-1", false),
+            ("-0.5", false),
+            ("0.5", false),
+            ("\"10\"", false),
+            ("[10]", false),
+            ("null", false),
+            ("true", false),
+            ("NaN", false),
+        ] {
+            let body =
+                format!(r#"{{"code":0,"data":{{"id":"t1","status":"pending","costCredits":{cost}}}}}"#);
+            let expected = if is_one { "task t1 Pending" } else { "again (broken_answer), may have run" };
+            assert_eq!(outcome(200, &body), expected, "{cost}");
+        }
+    }
+
+    #[test]
+    fn nothing_endless_is_taken_from_an_answer() {
+        let long = "x".repeat(3_000_000);
+        let task = |id: &str, model: &str| {
+            let options = serde_json::json!({"a": model});
+            let info = serde_json::json!({"errorCode": model, "errorMessage": model});
+            let task = serde_json::json!({
+                "id": id, "status": "failed", "costCredits": 1, "model": model, "options": options, "taskInfo": info,
+            });
+            serde_json::json!({"code": 0, "data": task}).to_string()
+        };
+        assert_eq!(outcome(200, &task(&long, "m")), "again (broken_answer), may have run");
+        let PostAnswer::Task(reading) = of_post(&raw(200, &task("t1", &long))) else { panic!("no task") };
+        let fault = reading.fault.unwrap();
+        assert_eq!((reading.model, reading.options), (None, None));
+        assert!(fault.code.len() <= 100 && fault.message.len() <= 2_000);
+        let PostAnswer::Refused(fault) = of_post(&raw(400, &envelope(&long, None))) else {
+            panic!("not refused")
+        };
+        assert!(fault.code.len() <= 100);
+        let named = outcome(400, &envelope("e", Some(&long)));
+        assert_eq!(named, "again (e), may have run");
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(outcome(200, &deep), "again (broken_answer), may have run");
     }
 
     #[test]

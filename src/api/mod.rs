@@ -26,6 +26,7 @@ pub use self::probe::{End, NotReached, Reached};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{IdempotencyKey, TaskId};
 use crate::domain::job::Order;
+use crate::domain::reach::Reach;
 use crate::domain::request::Kind;
 use crate::domain::task::{PostAnswer, ReadAnswer};
 
@@ -97,9 +98,9 @@ impl Service {
         Ok(Service { http, options })
     }
 
-    /// A client for result URLs, which never carries the key.
-    pub fn downloads(&self) -> Result<Downloads, ClientError> {
-        Ok(Downloads::new(&self.options)?)
+    /// A client for result URLs, which never carries the key and goes no further than `reach`.
+    pub fn downloads(&self, reach: Reach) -> Result<Downloads, ClientError> {
+        Ok(Downloads::new(&self.options, reach)?)
     }
 
     /// Sends a creating POST, once.
@@ -128,7 +129,7 @@ impl Service {
         match self.exchange(self.request(Method::GET, &path)).await {
             Err(error) => answer::read_not_answered(&error),
             Ok(raw) if is_studio => studio::of_read(&raw, task, order.hold().unwrap_or_default()),
-            Ok(raw) => answer::of_read(&raw),
+            Ok(raw) => answer::of_read(&raw).about(task),
         }
     }
 

@@ -77,11 +77,11 @@ fn reading(raw: &RawAnswer, known: Option<&TaskId>, set_aside: Credits) -> Resul
     };
     let urls = urls_in(object);
     let status = status(raw, object, &urls, known.is_some())?;
-    let credits = |name: &str| object.get(name).and_then(wire::credits);
+    let credits = |name: &str| object.get(name).and_then(wire::charge);
     Ok(TaskReading {
         id,
         status,
-        model: wire::text(object, "model"),
+        model: wire::model(object),
         options: None,
         charged: credits("costCredits").unwrap_or(set_aside),
         waived: credits("waivedCredits").unwrap_or_default(),
@@ -91,7 +91,7 @@ fn reading(raw: &RawAnswer, known: Option<&TaskId>, set_aside: Credits) -> Resul
 }
 
 fn id_in(object: &Value) -> Option<TaskId> {
-    let given = |name: &str| wire::text(object, name).filter(|id| !id.is_empty());
+    let given = |name: &str| wire::text(object, name).filter(|id| wire::is_id(id));
     let task = given("taskId").or_else(|| given("id"));
     task.or_else(|| given("requestId").map(|id| format!("{REQUEST}{id}"))).map(TaskId)
 }

@@ -7,6 +7,20 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
 use crate::domain::task::{Fault, TaskReading, TaskStatus};
 
+/// Most credits that one task is believed to cost: far above any price, and low enough that no sum of them
+/// runs over.
+const CHARGE_MAX: Credits = Credits(1_000_000_000_000);
+/// Longest id of a task, in bytes. A UUID has 36.
+const ID_MAX_BYTES: usize = 256;
+/// Longest code of an error, in characters.
+const CODE_MAX_CHARS: usize = 100;
+/// Longest message of an error, in characters.
+const MESSAGE_MAX_CHARS: usize = 2_000;
+/// Longest name of a model, in bytes.
+const MODEL_MAX_BYTES: usize = 256;
+/// Longest `options` text that is kept, in bytes.
+const OPTIONS_MAX_BYTES: usize = 64 * 1024;
+
 /// A whole number of credits. A negative one, or a fraction, is none.
 pub(super) fn credits(value: &Value) -> Option<Credits> {
     let whole = value.as_u64().or_else(|| {
@@ -18,10 +32,17 @@ pub(super) fn credits(value: &Value) -> Option<Credits> {
     whole.map(Credits)
 }
 
+/// What a task is charged. More than [`CHARGE_MAX`] is none.
+pub(super) fn charge(value: &Value) -> Option<Credits> {
+    credits(value).filter(|charge| *charge <= CHARGE_MAX)
+}
+
 /// The `error` of an error envelope, with its message.
 pub(super) struct WireError {
     pub(super) fault: Fault,
     pub(super) task: Option<TaskId>,
+    /// A task is named, by something that cannot be the id of one.
+    pub(super) task_is_unreadable: bool,
 }
 
 /// Reads an error envelope (`code`, `message`, `error`), by its `error.type` or its `code`: Shorts
@@ -32,25 +53,27 @@ pub(super) fn error(body: &Value) -> Option<WireError> {
     let error = body.get("error");
     let of_error = |name: &str| error.and_then(|error| text(error, name));
     let kind = of_error("type").or_else(|| code.map(|code| format!("code_{code}")))?;
-    let task = of_error("task_id").filter(|id| !id.is_empty()).map(TaskId);
+    let task = of_error("task_id").filter(|id| is_id(id)).map(TaskId);
+    let is_named = error.and_then(|error| error.get("task_id")).is_some_and(|id| !id.is_null() && id != "");
+    let task_is_unreadable = is_named && task.is_none();
     let message = match of_error("hint") {
         Some(hint) if !hint.is_empty() => format!("{message} ({hint})"),
         _ => message,
     };
-    Some(WireError { fault: Fault::new(kind, message), task })
+    Some(WireError { fault: fault(&kind, &message), task, task_is_unreadable })
 }
 
 /// Reads a task object. What is missing is named.
 pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
-    let id = text(data, "id").filter(|id| !id.is_empty()).ok_or("the task has no id")?;
+    let id = text(data, "id").filter(|id| is_id(id)).ok_or("the task has no id that could be asked for")?;
     let status = text(data, "status").ok_or("the task has no status")?;
-    let charged = data.get("costCredits").and_then(credits).ok_or("the task has no valid costCredits")?;
-    let waived = data.get("waivedCredits").and_then(credits).unwrap_or_default();
+    let charged = data.get("costCredits").and_then(charge).ok_or("the task has no valid costCredits")?;
+    let waived = data.get("waivedCredits").and_then(charge).unwrap_or_default();
     let urls = data.get("taskUrls").and_then(Value::as_array).into_iter().flatten();
     Ok(TaskReading {
         id: TaskId(id),
         status: TaskStatus::from_wire(&status),
-        model: text(data, "model"),
+        model: model(data),
         options: options(data),
         charged,
         waived,
@@ -59,11 +82,30 @@ pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
     })
 }
 
+/// Whether this may be a task's id: not nothing, nothing endless, and no step within a path, which no escape
+/// hides from the rules of URLs.
+pub(super) fn is_id(text: &str) -> bool {
+    (1..=ID_MAX_BYTES).contains(&text.len()) && text != "." && text != ".."
+}
+
+pub(super) fn model(data: &Value) -> Option<String> {
+    text(data, "model").filter(|model| model.len() <= MODEL_MAX_BYTES)
+}
+
+/// What was said, as much of it as belongs into a history.
+fn fault(code: &str, message: &str) -> Fault {
+    let cut = |text: &str, most: usize| -> String { text.chars().take(most).collect() };
+    Fault::new(cut(code, CODE_MAX_CHARS), cut(message, MESSAGE_MAX_CHARS))
+}
+
 /// `options`: JSON text, as the document has it, or the object itself.
 fn options(data: &Value) -> Option<Map<String, Value>> {
     match data.get("options")? {
-        Value::String(text) => serde_json::from_str(text).ok(),
-        Value::Object(options) => Some(options.clone()),
+        Value::String(text) if text.len() <= OPTIONS_MAX_BYTES => serde_json::from_str(text).ok(),
+        Value::Object(options) => {
+            let length = serde_json::to_string(options).ok()?.len();
+            (length <= OPTIONS_MAX_BYTES).then(|| options.clone())
+        }
         _ => None,
     }
 }
@@ -78,7 +120,7 @@ pub(super) fn task_fault(data: &Value) -> Option<Fault> {
         };
         let code = text(&object, "errorCode")?;
         let said = text(&object, "errorMessage").filter(|said| !said.is_empty());
-        Some(Fault::new(code, said.or_else(|| text(&object, "error")).unwrap_or_default()))
+        Some(fault(&code, &said.or_else(|| text(&object, "error")).unwrap_or_default()))
     };
     from("taskInfo").or_else(|| from("taskResult"))
 }

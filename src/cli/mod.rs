@@ -104,7 +104,11 @@ fn written(outcome: std::io::Result<()>) -> Result<(), Failure> {
 }
 
 /// Text from outside, fit for a terminal: an escape sequence in a service's message is shown, not
-/// obeyed.
+/// obeyed, and so is a mark that turns the direction of what follows.
 fn printable(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+    let obeyed = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().flat_map(|c| if obeyed(c) { c.escape_default().collect() } else { vec![c] }).collect()
 }

@@ -9,6 +9,7 @@ use crate::domain::admission::Limits;
 use crate::domain::credits::Credits;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{Catalog, Rules};
+use crate::domain::reach::Reach;
 use crate::domain::retry::Backoff;
 use crate::domain::time::Millis;
 use crate::engine::conductor::Settings;
@@ -51,7 +52,8 @@ pub(super) fn settings(config: &Config) -> Settings {
 pub(super) fn outside(chosen: &Chosen, config: &Config) -> Result<Outside, Failure> {
     let service = Service::new(chosen.options.clone())?;
     Ok(Outside {
-        downloads: service.downloads()?,
+        downloads: service
+            .downloads(Reach::new(&chosen.options.base_url, config.output.allow_hosts.clone()))?,
         service,
         landing: Landing::new(&chosen.output),
         max_file_bytes: config.output.max_file.as_u64(),

@@ -22,6 +22,7 @@ pub use self::daemon::{
 };
 use crate::domain::credits::Credits;
 use crate::domain::quote::{AccountPlan, Finding, Rules, RulesExtension};
+use crate::domain::reach::AllowedHost;
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 use crate::output::layout::{self, Layout};
@@ -271,6 +272,8 @@ pub struct OutputConfig {
     pub max_file: ByteSize,
     /// Room that must stay free on the output disk.
     pub min_free: ByteSize,
+    /// Hosts that result links may lead to although their addresses are not public, or over http.
+    pub allow_hosts: Vec<AllowedHost>,
 }
 
 impl Default for OutputConfig {
@@ -279,6 +282,7 @@ impl Default for OutputConfig {
             layout: layout::DEFAULT.to_owned(),
             max_file: ByteSize::gib(8),
             min_free: ByteSize::gib(1),
+            allow_hosts: Vec::new(),
         }
     }
 }
@@ -483,6 +487,7 @@ mod tests {
             per_day = 5000
             [output]
             max_file = "2GiB"
+            allow_hosts = ["*.cdn.example", "10.1.0.0/16"]
         "#;
         let config = Config::parse(text, Path::new("x")).unwrap();
         assert_eq!(config.limits.in_flight_per_kind[&Kind::SoundEffect], 2);
@@ -490,6 +495,7 @@ mod tests {
         assert_eq!(config.deadlines.video, secs(5400));
         assert_eq!(config.budget.per_day, Some(Credits(5000)));
         assert_eq!(config.output.max_file, ByteSize::gib(2));
+        assert_eq!(config.output.allow_hosts[0], "*.cdn.example".parse().unwrap());
     }
 
     #[test]
@@ -506,6 +512,11 @@ mod tests {
         assert_eq!(
             error("[limits]\nin_flight_per_model = { \"house-c1\" = 0 }"),
             "limits.in_flight_per_model: found 0; at least 1 is accepted"
+        );
+        assert_eq!(
+            error("[output]\nallow_hosts = [\"http://cdn.example\"]"),
+            "callsheet.toml:2: \"http://cdn.example\" is no host; write media.example, *.media.example, 10.1.2.3 or \
+             10.1.0.0/16, without a port"
         );
         assert!(error("[output]\nlayout = \"{job}.{ext}\"").contains("a layout begins with {batch}/"));
     }

@@ -15,6 +15,7 @@ pub mod manifest;
 pub mod pace;
 pub mod problem;
 pub mod quote;
+pub mod reach;
 pub mod request;
 pub mod retry;
 pub mod schedule;

@@ -115,6 +115,23 @@ pub enum PostAnswer {
     },
 }
 
+impl ReadAnswer {
+    /// This answer to a question for the task `asked`: another task's record is no answer to it, whoever's
+    /// that task is.
+    #[must_use]
+    pub fn about(self, asked: &TaskId) -> ReadAnswer {
+        match self {
+            ReadAnswer::Task(reading) if !reading.id.0.eq_ignore_ascii_case(&asked.0) => {
+                let text = format!("asked for task {asked}, the service answered with task {}", reading.id);
+                ReadAnswer::Again { fault: Fault::new("broken_answer", text), wait: None }
+            }
+            // As it was given first, so that one task has one name.
+            ReadAnswer::Task(reading) => ReadAnswer::Task(TaskReading { id: asked.clone(), ..reading }),
+            other => other,
+        }
+    }
+}
+
 /// What reading a task came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadAnswer {

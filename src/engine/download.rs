@@ -15,7 +15,7 @@ use crate::engine::Outside;
 use crate::engine::conductor::{FetchFault, FetchOrder};
 use crate::engine::perform::whole_ms;
 use crate::metrics::{Answer, Endpoint, Metrics};
-use crate::output::landing::{Arrival, Part, hex};
+use crate::output::landing::{self, Arrival, Part, hex};
 use crate::output::layout::Layout;
 use crate::output::{is_cut_off, sniff};
 
@@ -109,6 +109,10 @@ impl<'a> Fetcher<'a> {
                     return Err(FetchFault::Stale(error.into()));
                 }
                 Err(Broken::Link(DownloadError::Broken(_))) => resumes += 1,
+                // Asking again changes nothing: a person decides where results may come from.
+                Err(Broken::Link(error @ DownloadError::Refused(_))) => {
+                    return Err(FetchFault::Lasting(Fault::new("refused_link", error.to_string())));
+                }
                 Err(Broken::Link(error)) => return Err(FetchFault::Stale(error.into())),
                 Err(Broken::Here(fault)) => return Err(fault),
             }
@@ -123,7 +127,9 @@ impl<'a> Fetcher<'a> {
         let class = match &outcome {
             Ok(()) | Err(Broken::Here(_)) => Answer::Ok,
             Err(Broken::Link(DownloadError::Status(429))) => Answer::RateLimited,
-            Err(Broken::Link(DownloadError::Status(_) | DownloadError::BadUrl(_))) => Answer::Refused,
+            Err(Broken::Link(
+                DownloadError::Status(_) | DownloadError::BadUrl(_) | DownloadError::Refused(_),
+            )) => Answer::Refused,
             Err(Broken::Link(DownloadError::Broken(_))) => Answer::Connection,
         };
         let took = self.clock.elapsed().saturating_sub(begun);
@@ -159,7 +165,11 @@ struct Transfer {
 
 impl Transfer {
     async fn begin(path: &Path, outside: &Outside) -> Result<Transfer, FetchFault> {
-        let file = File::create(path).await.map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
+        let place = path.to_owned();
+        let file = blocking(move || landing::create(&place))
+            .await
+            .map(File::from_std)
+            .map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
         Ok(Transfer {
             file,
             hasher: Sha256::new(),

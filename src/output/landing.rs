@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -121,7 +121,7 @@ impl Landing {
     /// When the folder cannot be made or written to.
     pub fn prepare(&self, batch: &BatchName) -> io::Result<()> {
         let dir = self.batch_dir(batch);
-        fs::create_dir_all(&dir)?;
+        make_folder(&self.root, &dir)?;
         for entry in fs::read_dir(&dir)? {
             let entry = entry?;
             if is_part(&entry.file_name().to_string_lossy()) {
@@ -224,15 +224,21 @@ impl Landing {
             return Ok(None);
         }
         let folder = sidecar_path.parent().unwrap_or(&dir);
-        fs::create_dir_all(folder)?;
+        make_folder(&self.root, folder)?;
         // Called a part, so that nothing takes it for a result and a sweep finds it.
         let draft = self.part_path(batch, spec.id, 0);
-        write_sidecar(&draft, &sidecar_path, &sidecar(arrival, files.clone()))?;
+        let flags = if matches!(owner, Owner::Us) { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        match write_sidecar(&draft, &sidecar_path, &sidecar(arrival, files.clone()), flags) {
+            // Another job of the same name was faster: the sidecar is what takes a name.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&draft)?;
+                return Ok(None);
+            }
+            other => other?,
+        }
         failpoint::hit("sidecar-written");
         for (part, file) in parts.iter().zip(&files) {
             let target = dir.join(&file.path);
-            let flags =
-                if matches!(owner, Owner::Us) { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
             match rename(&part.path, &target, flags) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     // Somebody put a file there between the look and the rename. Parts renamed
@@ -252,6 +258,31 @@ impl Landing {
         failpoint::hit("landed");
         Ok(Some(files))
     }
+}
+
+/// Makes a folder below the output folder. The output folder itself may be a link, since a person named it; what
+/// is below it belongs to the program, and a link there may lead anywhere.
+fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(root)?;
+    let mut path = root.to_owned();
+    for name in dir.strip_prefix(root).unwrap_or(Path::new("")).components() {
+        path.push(name);
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        if !path.symlink_metadata()?.is_dir() {
+            let reason = format!("{} is a link or a file, a folder is needed there", path.display());
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, reason));
+        }
+    }
+    Ok(())
+}
+
+/// Makes a file anew, or empties it; one that is a link is refused.
+pub fn create(path: &Path) -> io::Result<File> {
+    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?.into())
 }
 
 /// Whether a name was made by [`Landing::part_path`].
@@ -300,12 +331,12 @@ fn read_sidecar(path: &Path) -> Option<Sidecar> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-fn write_sidecar(draft: &Path, path: &Path, sidecar: &Sidecar) -> io::Result<()> {
-    let mut file = File::create(draft)?;
+fn write_sidecar(draft: &Path, path: &Path, sidecar: &Sidecar, flags: RenameFlags) -> io::Result<()> {
+    let mut file = create(draft)?;
     serde_json::to_writer_pretty(&file, sidecar)?;
     file.write_all(b"\n")?;
     file.sync_data()?;
-    fs::rename(draft, path)
+    rename(draft, path, flags)
 }
 
 fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
@@ -423,6 +454,21 @@ mod tests {
         assert_eq!(bench.land(&spec(1, "hero"), &["one"]), ["hero.png"]);
         assert_eq!(bench.land(&spec(2, "hero"), &["two"]), ["hero-02020202.png"]);
         assert_eq!(bench.read("hero.png"), "one");
+    }
+
+    /// The names are free when both look: the sidecar that comes first has the name, and keeps it.
+    #[test]
+    fn many_jobs_with_one_name_that_land_at_once_keep_their_sidecars() {
+        for _ in 0..20 {
+            let bench = bench();
+            std::thread::scope(|scope| {
+                for id in 1..=6 {
+                    let bench = &bench;
+                    scope.spawn(move || bench.land(&spec(id, "hero"), &["one", "two"]));
+                }
+            });
+            assert_eq!(bench.names().len(), 6 * 3, "{:?}", bench.names());
+        }
     }
 
     #[test]

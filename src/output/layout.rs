@@ -153,7 +153,8 @@ fn is_device(stem: &str) -> bool {
 
 /// Characters that change how a name looks without being seen.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
+    matches!(c, '\u{AD}' | '\u{61C}' | '\u{180E}' | '\u{E0000}'..='\u{E007F}' | '\u{FFF9}'..='\u{FFFB}')
+        || matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
 }
 
 fn safe_ext(ext: &str) -> String {

@@ -1,7 +1,7 @@
 //! `report.json`: what a batch was planned to cost, what it cost, and what stands out.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -12,6 +12,7 @@ use crate::domain::drift;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::ledger::{Movement, Totals};
+use crate::output::landing::create;
 
 /// Jobs that are named one by one; the rest are counted.
 const LISTED_MAX: usize = 1_000;
@@ -117,7 +118,7 @@ impl Report {
     /// Writes `report.json` into the batch's folder; it appears once it is complete.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         let draft = dir.join(".report.json.draft");
-        let mut file = File::create(&draft)?;
+        let mut file = create(&draft)?;
         serde_json::to_writer_pretty(&file, self)?;
         file.write_all(b"\n")?;
         file.sync_data()?;

@@ -14,6 +14,7 @@ use crate::domain::ids::{BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
+use crate::output::landing::create;
 
 /// A line of `results.jsonl`. Scripts rely on the names: fields may be added, not renamed.
 #[derive(Debug, Serialize)]
@@ -121,8 +122,8 @@ pub struct ResultsWriter {
 impl ResultsWriter {
     /// Begins in the batch's folder. `meta_columns` are the names of all `meta.` columns.
     pub fn begin(dir: &Path, meta_columns: BTreeSet<String>) -> io::Result<ResultsWriter> {
-        let jsonl = BufWriter::new(File::create(draft(dir, "results.jsonl"))?);
-        let mut csv = csv::Writer::from_path(draft(dir, "results.csv"))?;
+        let jsonl = BufWriter::new(create(&draft(dir, "results.jsonl"))?);
+        let mut csv = csv::Writer::from_writer(create(&draft(dir, "results.csv"))?);
         let meta = meta_columns.iter().map(|name| format!("meta.{name}"));
         csv.write_record(CSV_COLUMNS.into_iter().map(str::to_owned).chain(meta))?;
         Ok(ResultsWriter { dir: dir.to_owned(), jsonl, csv, meta_columns })

@@ -15,6 +15,7 @@
 
 pub mod books;
 pub mod harvest;
+pub mod hostile;
 pub mod matrix;
 pub mod process;
 pub mod proxy;

@@ -1,0 +1,418 @@
+//! A service that means harm, or has lost its mind: endless and slow answers, wrong types, bombs, other people's
+//! tasks, impossible charges. Nothing grows, nothing is paid for twice, the bad answer is named, and the rest of
+//! the work goes on.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+
+mod stage;
+
+use serde_json::{Value, json};
+
+use self::stage::harvest::Harvest;
+use self::stage::hostile::{Act, Call, Hostile, Route, reply_of};
+use self::stage::process::Outcome;
+use self::stage::{Stage, scripts};
+
+/// The most memory that a run of a debug build may take, whatever it is told. A run of a few rows takes some
+/// 20 MB; an answer of 8 MiB is read before it is given up, and may be there twice while it is looked at.
+const MEMORY_MAX_BYTES: u64 = 96 * 1024 * 1024;
+/// The most that may be said about one run.
+const REPORT_MAX_BYTES: usize = 64 * 1024;
+
+const JSON: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n";
+const PICTURE: &str = "HTTP/1.1 200 OK\r\ncontent-type: image/png\r\n\r\n";
+
+/// Runs a manifest against the service.
+#[track_caller]
+fn run(stage: &Stage, hostile: &Hostile, manifest: &str) -> Outcome {
+    stage.write("batch.csv", manifest);
+    let outcome = stage.run(["run", "batch.csv", "--base-url", &hostile.base_url()]);
+    is_sober(&outcome);
+    outcome
+}
+
+/// No panic, bounded memory, few words, none of them a command to the terminal.
+#[track_caller]
+fn is_sober(outcome: &Outcome) {
+    assert_eq!(outcome.signal, None, "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
+    assert!(outcome.peak_bytes < MEMORY_MAX_BYTES, "{} MB of memory", outcome.peak_bytes >> 20);
+    let said = outcome.stderr.len() + outcome.stdout.len();
+    assert!(said < REPORT_MAX_BYTES, "{said} bytes were said");
+    assert!(!outcome.stderr.contains('\x1b') && !outcome.stdout.contains('\x1b'), "{}", outcome.stderr);
+}
+
+/// Every first creating call, or every first reading of a task, is answered so; all else is as it should be.
+/// Both jobs must be done and paid for once.
+#[track_caller]
+fn recovers(name: &str, keys: &str, act: impl Fn() -> Act + Send + Sync + Clone + 'static) {
+    for route in [Route::Create, Route::Poll] {
+        let stage = Stage::new();
+        stage.configure_service(keys, "");
+        let act = act.clone();
+        let first = move |call: &Call| if call.route == route && call.nth == 0 { act() } else { Act::Pass };
+        let hostile = Hostile::before(&stage.base_url(), first);
+        let outcome = run(&stage, &hostile, &scripts::manifest("image", 2));
+        assert_eq!(outcome.code, Some(0), "{name} at {route:?}: {}", outcome.stderr);
+        // A task that is done at once is never read.
+        let times = |nth| hostile.calls(route).iter().filter(|call| call.nth == nth).count();
+        assert!(times(0) > 0 && times(0) == times(1), "{name} at {route:?}: each asked again");
+        stage.audit().each_paid_once(2);
+        let harvest = Harvest::of(&stage, "batch");
+        harvest.is_complete(&scripts::ids("image", 2));
+        harvest.agrees_with(&stage.audit());
+    }
+}
+
+/// `recovers`, where the service does its work first and gives this answer then.
+#[track_caller]
+fn recovers_from(name: &str, reply: Vec<u8>) {
+    recovers(name, "", move || Act::Robbed(reply.clone()));
+}
+
+/// Ten megabytes of zeros in some ten kilobytes: matches of 258 bytes at distance 1, in fixed Huffman codes.
+fn bomb() -> Vec<u8> {
+    let mut bits: Vec<bool> = vec![true, true, false];
+    let mut code = |value: u32, length: u32| bits.extend((0..length).rev().map(|bit| value >> bit & 1 == 1));
+    code(0b0011_0000, 8);
+    for _ in 0..40_000 {
+        code(0b1100_0101, 8);
+        code(0, 5);
+    }
+    code(0, 7);
+    let packed = bits.chunks(8).map(|byte| byte.iter().rev().fold(0u8, |all, bit| all << 1 | u8::from(*bit)));
+    let mut bytes = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    bytes.extend(packed);
+    bytes
+}
+
+// ---- answers that do not end, or hardly begin ----
+
+#[test]
+fn an_answer_without_an_end_is_given_up_and_asked_for_again() {
+    recovers("endless", "", || Act::Endless(JSON.to_owned(), vec![b'['; 64 * 1024]));
+}
+
+#[test]
+fn an_answer_of_a_byte_now_and_then_runs_out_of_time() {
+    recovers("drip", "request_timeout = \"300ms\"", || Act::Drip(JSON.to_owned()));
+}
+
+#[test]
+fn a_catalog_without_an_end_is_no_catalog() {
+    let stage = Stage::new();
+    let endless = |call: &Call| match call.route {
+        Route::Catalog => Act::Endless(JSON.to_owned(), vec![b' '; 64 * 1024]),
+        _ => Act::Pass,
+    };
+    let hostile = Hostile::before(&stage.base_url(), endless);
+    run(&stage, &hostile, &scripts::manifest("image", 1)).exited(5).says("/api/v1/");
+    assert_eq!(stage.audit().totals.tasks, 0);
+}
+
+#[test]
+fn a_result_without_an_end_fills_no_disk() {
+    let stage = Stage::new();
+    stage.configure("[output]\nmax_file = \"1MiB\"");
+    let hostile = results(&stage, |_| Act::Endless(PICTURE.to_owned(), vec![7; 64 * 1024]));
+    let outcome = run(&stage, &hostile, &scripts::manifest("image", 2)).exited(1);
+    outcome.says("output.max_file");
+    one_was_lost(&stage, "larger than 1048576 bytes");
+}
+
+// ---- bodies that are something else ----
+
+#[test]
+fn a_compressed_bomb_nobody_asked_for_stays_packed() {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+        bomb().len()
+    );
+    recovers_from("bomb", [head.as_bytes(), &bomb()].concat());
+}
+
+#[test]
+fn pages_and_wrong_types_are_no_answer() {
+    let page = "<!doctype html><title>\x1b[31mWelcome</title>";
+    for (name, reply) in [
+        ("page", reply_of("200 OK", "text/html", page)),
+        ("page called JSON", reply_of("200 OK", "application/json", page)),
+        ("picture", reply_of("200 OK", "image/png", b"\x89PNG\r\n\x1a\n")),
+        ("nothing", reply_of("200 OK", "application/json", "")),
+        ("not UTF-8", reply_of("200 OK", "application/json", b"{\"data\":\"\xff\xfe\"}")),
+        ("array", reply_of("200 OK", "application/json", "[]")),
+        (
+            "deep",
+            reply_of(
+                "200 OK",
+                "application/json",
+                format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000)),
+            ),
+        ),
+        ("deep objects", reply_of("200 OK", "application/json", "{\"data\":".repeat(100_000))),
+        ("no HTTP", b"SSH-2.0-OpenSSH_9.2\r\n".to_vec()),
+        ("endless header", [b"HTTP/1.1 200 OK\r\nx: ".to_vec(), vec![b'x'; 1 << 20]].concat()),
+        ("wrong length", b"HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551616\r\n\r\n{}".to_vec()),
+    ] {
+        recovers_from(name, reply);
+    }
+}
+
+#[test]
+fn a_catalog_that_is_a_page_is_named() {
+    let stage = Stage::new();
+    let page = |call: &Call| match call.route {
+        Route::Catalog => Act::Bytes(reply_of("200 OK", "text/html", "<h1>\x1b]0;Parked\x07 domain</h1>")),
+        _ => Act::Pass,
+    };
+    let hostile = Hostile::before(&stage.base_url(), page);
+    let outcome = run(&stage, &hostile, &scripts::manifest("image", 1)).exited(5);
+    outcome.says("not an answer of the service: <h1>");
+}
+
+// ---- tasks that cannot be ----
+
+#[test]
+fn a_charge_that_cannot_be_is_not_booked() {
+    for cost in
+        [json!(-5), json!(0.5), json!(1e30), json!(u64::MAX), json!("8"), json!([8]), json!(null), json!({})]
+    {
+        let name = format!("costCredits {cost}");
+        recovers(&name, "", move || {
+            let cost = cost.clone();
+            Act::Change(Box::new(move |body| body["data"]["costCredits"] = cost))
+        });
+    }
+}
+
+#[test]
+fn a_status_or_an_id_of_another_type_is_no_task() {
+    for (field, value) in [
+        ("status", json!(7)),
+        ("status", json!(["success"])),
+        ("status", json!(null)),
+        ("id", json!(7)),
+        ("id", json!("")),
+        ("id", json!("..")),
+        ("id", json!("x".repeat(10 << 20))),
+        ("id", json!("x".repeat(1 << 20))),
+    ] {
+        let name = format!("{field} {}", value.to_string().chars().take(20).collect::<String>());
+        recovers(&name, "", move || {
+            let value = value.clone();
+            Act::Change(Box::new(move |body| body["data"][field] = value))
+        });
+    }
+}
+
+#[test]
+fn the_record_of_another_task_is_no_answer() {
+    let stage = Stage::new();
+    // Each task is twice answered with a record of somebody else's, dear and already done.
+    let hostile = Hostile::before(&stage.base_url(), |call| match call.route {
+        Route::Poll if call.nth < 2 => Act::Change(Box::new(|body| {
+            body["data"] = json!({
+                "id": "00000000-0000-4000-8000-000000000000", "status": "success", "costCredits": 900,
+                "taskUrls": ["http://127.0.0.1:1/theirs.png"],
+            });
+        })),
+        _ => Act::Pass,
+    });
+    run(&stage, &hostile, &scripts::manifest("image", 2)).exited(0);
+    stage.audit().each_paid_once(2);
+    let harvest = Harvest::of(&stage, "batch");
+    harvest.is_complete(&scripts::ids("image", 2));
+    harvest.agrees_with(&stage.audit());
+}
+
+#[test]
+fn an_id_is_one_segment_of_a_path_whatever_it_holds() {
+    let hostile_id = "../../admin?x=1#\u{202e}\n\0\u{1f98a}";
+    let stage = Stage::new();
+    let real = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+    let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+        Route::Create => {
+            let real = real.clone();
+            Act::Change(Box::new(move |body| {
+                *real.lock().unwrap() = body["data"]["id"].as_str().unwrap().to_owned();
+                body["data"]["id"] = json!(hostile_id);
+            }))
+        }
+        // Its record can only be asked for under the name that the service gave it.
+        Route::Poll => {
+            let real = real.lock().unwrap().clone();
+            Act::Bytes(reply_of(
+                "200 OK",
+                "application/json",
+                json!({"code": 0, "data": {
+                    "id": hostile_id, "status": "failed", "costCredits": 8,
+                    "taskInfo": {"errorCode": "content_rejected", "errorMessage": format!("no \x1b[2J {real}")},
+                }})
+                .to_string(),
+            ))
+        }
+        _ => Act::Pass,
+    });
+    run(&stage, &hostile, &scripts::manifest("image", 1)).exited(1).says("content_rejected");
+    let poll = &hostile.calls(Route::Poll)[0].path;
+    assert!(poll.starts_with("/api/v1/tasks/%2E%2E%2F") && poll.matches('/').count() == 4, "{poll}");
+}
+
+// ---- results that lead elsewhere ----
+
+/// The links of the first job lead to the hostile service, which does this with them.
+fn results(stage: &Stage, act: impl Fn(&Call) -> Act + Send + Sync + 'static) -> Hostile {
+    let there = std::sync::Arc::new(std::sync::OnceLock::<String>::new());
+    let links = there.clone();
+    let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+        Route::Result => act(call),
+        Route::Poll => {
+            let link = format!("{}/loot.png", links.wait());
+            Act::Change(Box::new(move |body| lead(body, "image-1", &json!([link]))))
+        }
+        _ => Act::Pass,
+    });
+    there.set(hostile.base_url()).unwrap();
+    hostile
+}
+
+/// Puts other links into a finished task that has `name` in its prompt.
+fn lead(body: &mut Value, name: &str, links: &Value) {
+    let is_meant = body["data"].to_string().contains(name);
+    if is_meant && body["data"]["status"] == "success" {
+        body["data"]["taskUrls"] = links.clone();
+    }
+}
+
+/// The second of two jobs is done; the first was paid for, could not be fetched, and says why.
+#[track_caller]
+fn one_was_lost(stage: &Stage, why: &str) {
+    let harvest = Harvest::of(stage, "batch");
+    assert_eq!(harvest.column("state"), ["failed", "succeeded"], "{:#?}", harvest.lines);
+    let error = harvest.lines[0]["error"].to_string();
+    assert!(error.contains(why), "{error}");
+    harvest.is_whole();
+    stage.audit().each_paid_once(2);
+    harvest.agrees_with(&stage.audit());
+}
+
+#[test]
+fn a_task_with_ten_thousand_results_is_not_believed() {
+    let stage = Stage::new();
+    let hostile = Hostile::before(&stage.base_url(), |call| match call.route {
+        Route::Poll => Act::Change(Box::new(|body| {
+            let links: Vec<String> = (0..10_000).map(|n| format!("http://127.0.0.1:1/{n}.png")).collect();
+            lead(body, "image-1", &json!(links));
+        })),
+        _ => Act::Pass,
+    });
+    run(&stage, &hostile, &scripts::manifest("image", 2)).exited(1);
+    one_was_lost(&stage, "lists 10000 results, more than 256");
+}
+
+#[test]
+fn a_result_that_is_no_media_is_not_kept() {
+    for (content_type, body) in [
+        ("image/png", b"<html>not found</html>".to_vec()),
+        ("application/json", b"{}".to_vec()),
+        ("image/png", bomb()),
+        ("image/png", [b"\x7fELF\x02\x01\x01".as_slice(), &[0; 64]].concat()),
+        ("image/png", Vec::new()),
+    ] {
+        let stage = Stage::new();
+        let hostile = results(&stage, move |_| Act::Bytes(reply_of("200 OK", content_type, &body)));
+        run(&stage, &hostile, &scripts::manifest("image", 2)).exited(1);
+        one_was_lost(&stage, "not an image");
+    }
+}
+
+/// One job for each link, which its task shows as its result.
+#[test]
+fn links_to_files_and_to_places_within_are_refused() {
+    const LINKS: [(&str, &str); 10] = [
+        ("file:///etc/passwd", "no http(s) address, but file:"),
+        ("ftp://files.example/a.png", "no http(s) address, but ftp:"),
+        ("data:image/png;base64,iVBORw0KGgo=", "no http(s) address, but data:"),
+        ("http://169.254.169.254/latest/meta-data/", "169.254.169.254, a link-local address"),
+        ("http://10.0.0.1/a.png", "10.0.0.1, a private address"),
+        ("http://[::ffff:192.168.0.1]/a.png", "a private address"),
+        ("http://[fd00:ec2::254]/a.png", "a private address"),
+        ("http://0.0.0.0/a.png", "a reserved address"),
+        ("http://3232235777/a.png", "192.168.1.1, a private address"),
+        ("/media/a.png", "is not an http(s) address"),
+    ];
+    let stage = Stage::new();
+    let hostile = Hostile::before(&stage.base_url(), |call| match call.route {
+        Route::Poll => Act::Change(Box::new(|body| {
+            for (n, (link, _)) in LINKS.iter().enumerate() {
+                lead(body, &format!("image-{}\"", n + 1), &json!([link]));
+            }
+        })),
+        _ => Act::Pass,
+    });
+    run(&stage, &hostile, &scripts::manifest("image", LINKS.len() + 1)).exited(1);
+    let harvest = Harvest::of(&stage, "batch");
+    for (line, (link, why)) in harvest.lines.iter().zip(LINKS) {
+        let error = line["error"].to_string();
+        assert!(line["state"] == "failed" && error.contains(why), "{link}: {error}");
+        let can_be_listed = why.starts_with(char::is_numeric);
+        assert!(!can_be_listed || error.contains("output.allow_hosts"), "{link}: {error}");
+    }
+    assert_eq!(harvest.lines[LINKS.len()]["state"], "succeeded");
+    harvest.is_whole();
+    stage.audit().each_paid_once(LINKS.len() + 1);
+}
+
+#[test]
+fn a_redirect_is_judged_like_a_link() {
+    for (location, why) in [
+        ("file:///etc/passwd", "the result host answered 302"),
+        ("http://169.254.169.254/latest/", "169.254.169.254, a link-local address"),
+        ("//10.0.0.1/a.png", "10.0.0.1, a private address"),
+        ("/again.png", "too many redirects"),
+    ] {
+        let stage = Stage::new();
+        let reply = format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+        let hostile = results(&stage, move |_| Act::Bytes(reply.clone().into_bytes()));
+        run(&stage, &hostile, &scripts::manifest("image", 2)).exited(1);
+        one_was_lost(&stage, why);
+    }
+}
+
+/// The service is on an address that is special in another way than the one its links lead to: the loopback
+/// address, by number and by name. A person who allows it gets the files, and pays for nothing again.
+#[test]
+fn a_listed_host_is_fetched_from_without_another_charge() {
+    for host in ["127.0.0.1", "localhost"] {
+        let stage = Stage::new();
+        let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+            Route::Poll => Act::Change(Box::new(move |body| {
+                let links = body["data"]["taskUrls"].to_string().replace("127.0.0.1", host);
+                body["data"]["taskUrls"] = serde_json::from_str(&links).unwrap();
+            })),
+            _ => Act::Pass,
+        });
+        let elsewhere = hostile.at("0.0.0.0");
+        stage.write("batch.csv", scripts::manifest("image", 1));
+        let outcome = stage.run(["run", "batch.csv", "--base-url", &elsewhere]).exited(1);
+        outcome.says(&format!("output.allow_hosts can list \"{host}\""));
+        stage.configure(&format!("[output]\nallow_hosts = [\"{host}\"]"));
+        stage.run(["download", "batch", "--base-url", &elsewhere]).exited(0);
+        stage.run(["run", "batch.csv", "--base-url", &elsewhere]).exited(0);
+        stage.audit().each_paid_once(1);
+        Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 1));
+    }
+}
+
+// ---- no TLS where TLS should be ----
+
+#[test]
+fn plain_text_where_tls_should_be_is_named() {
+    let stage = Stage::new();
+    let hostile = Hostile::before(&stage.base_url(), |_| Act::Pass);
+    let https = hostile.base_url().replace("http:", "https:");
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    let outcome = stage.run(["run", "batch.csv", "--base-url", &https]);
+    is_sober(&outcome);
+    outcome.exited(5).says(&https);
+    assert_eq!(stage.audit().totals.tasks, 0);
+}
