@@ -345,7 +345,11 @@ impl Config {
         Config::parse(&text, path)
     }
 
-    fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+    /// Reads a configuration that stands in the file `path`.
+    ///
+    /// # Errors
+    /// [`ConfigError`], with line and suggestion.
+    pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
         let config: Config = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
             let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
