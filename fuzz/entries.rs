@@ -1,0 +1,133 @@
+//! Where fuzzing enters: one function for each reader of text from outside, with what must hold whatever the text
+//! is. Shared by the targets of cargo-fuzz and by `tests/fuzz_smoke.rs`.
+
+use std::path::Path;
+
+use callsheet::api::{RawAnswer, answer, studio};
+use callsheet::config::Config;
+use callsheet::control::protocol::{
+    BatchRequest, NameRequest, ResolveRequest, Status, Submission, Submitted,
+};
+use callsheet::domain::credits::Credits;
+use callsheet::domain::ids::TaskId;
+use callsheet::domain::manifest::row::ReadRow;
+use callsheet::domain::manifest::{Limits, open};
+use callsheet::domain::request::Kind;
+use callsheet::domain::task::{PostAnswer, ReadAnswer, TaskReading};
+use callsheet::output::{is_cut_off, sniff};
+
+pub fn csv(data: &[u8]) {
+    read_all("a.csv", data);
+}
+
+pub fn json(data: &[u8]) {
+    read_all("a.json", data);
+}
+
+pub fn jsonl(data: &[u8]) {
+    read_all("a.jsonl", data);
+}
+
+/// Reading ends, and every row is a row or is told about.
+fn read_all(name: &str, data: &[u8]) {
+    let limits = Limits { max_line_bytes: 4096, max_json_bytes: 64 * 1024, max_count: 100 };
+    match open(name, data, &limits) {
+        Err(problems) => assert!(!problems.is_empty()),
+        Ok(manifest) => {
+            let mut ended = false;
+            for row in manifest {
+                assert!(!ended, "nothing follows what is unreadable");
+                match row {
+                    ReadRow::Good(row) => assert!(row.count <= limits.max_count),
+                    ReadRow::Bad(problems) => assert!(!problems.is_empty()),
+                    ReadRow::Unreadable(_) => ended = true,
+                }
+            }
+        }
+    }
+}
+
+/// A configuration that is taken can be used.
+pub fn config(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match Config::parse(text, Path::new("callsheet.toml")) {
+        Err(error) => assert!(!error.to_string().is_empty()),
+        Ok(config) => {
+            assert!(config.layout().is_ok() && config.rules().is_ok());
+            assert!(config.limits.in_flight > 0 && config.poll.min.0 <= config.poll.max.0);
+        }
+    }
+}
+
+/// What a control client or a daemon may be sent; a status that is read is written and read the same.
+pub fn control(data: &[u8]) {
+    let wishes = [
+        serde_json::from_slice::<BatchRequest>(data).map(drop),
+        serde_json::from_slice::<NameRequest>(data).map(drop),
+        serde_json::from_slice::<ResolveRequest>(data).map(drop),
+        serde_json::from_slice::<Submission>(data).map(drop),
+        serde_json::from_slice::<Submitted>(data).map(drop),
+    ];
+    for error in wishes.into_iter().filter_map(Result::err) {
+        assert!(!error.to_string().is_empty());
+    }
+    if let Ok(status) = serde_json::from_slice::<Status>(data) {
+        let text = serde_json::to_vec(&status).unwrap_or_default();
+        assert!(serde_json::from_slice::<Status>(&text).is_ok_and(|again| again == status));
+    }
+}
+
+/// Any answer comes to something, and nothing endless or impossible comes of it. The first two bytes are the
+/// status, the third the length of `Retry-After`.
+pub fn answers(data: &[u8]) {
+    let [high, low, wait, rest @ ..] = data else { return };
+    let status = 100 + u16::from_be_bytes([*high, *low]) % 500;
+    let (wait, body) = rest.split_at(usize::from(*wait % 32).min(rest.len()));
+    let retry_after = std::str::from_utf8(wait).ok().map(str::to_owned);
+    let raw = RawAnswer { status, retry_after, body: body.to_vec() };
+    let asked = TaskId("asked".to_owned());
+    for posted in [answer::of_post(&raw), studio::of_post(&raw, Credits(7))] {
+        match posted {
+            PostAnswer::Task(reading) => is_possible(&reading),
+            PostAnswer::TaskNamed(task, _) => assert!((1..=256).contains(&task.0.len())),
+            PostAnswer::Refused(fault) => assert!(fault.message.chars().count() <= 2_000),
+            _ => {}
+        }
+    }
+    if let ReadAnswer::Task(reading) = answer::of_read(&raw).about(&asked) {
+        is_possible(&reading);
+        assert_eq!(reading.id, asked);
+    }
+    if let ReadAnswer::Task(reading) = studio::of_read(&raw, &asked, Credits(7)) {
+        is_possible(&reading);
+    }
+    if let Err(fault) = answer::of_question(&raw) {
+        assert!(!fault.to_string().is_empty());
+    }
+}
+
+fn is_possible(reading: &TaskReading) {
+    assert!((1..=300).contains(&reading.id.0.len()));
+    assert!(reading.charged.0 <= 1_000_000_000_000 && reading.waived.0 <= 1_000_000_000_000);
+    assert!(reading.model.as_ref().is_none_or(|model| model.len() <= 256));
+}
+
+/// A download of any content is named or refused; looking for its end ends. The first byte picks the kind.
+pub fn outputs(data: &[u8]) {
+    let [pick, rest @ ..] = data else { return };
+    let kind = Kind::ALL[usize::from(*pick) % Kind::ALL.len()];
+    let declared = ["image/png", "video/mp4; a=b", "audio/wav", "", "text/html"][usize::from(*pick) % 5];
+    let head = &rest[..rest.len().min(4096)];
+    let found = sniff(kind, head, Some(declared)).map(|media| {
+        assert!(!media.ext.is_empty());
+        media.content_type
+    });
+    let Ok(folder) = tempfile::tempdir() else { return };
+    let path = folder.path().join("part");
+    if std::fs::write(&path, rest).is_ok() {
+        let types = ["image/png", "audio/wav", "image/webp", "video/mp4"].map(str::to_owned);
+        for content_type in types.into_iter().chain(found.ok()) {
+            assert!(is_cut_off(&path, &content_type).is_ok());
+        }
+    }
+}
