@@ -342,20 +342,16 @@ impl Config {
         Config::parse(&text, path)
     }
 
-<<<<<<< HEAD
     /// The file that [`Config::load`] reads, if there is one.
     pub fn place(named: Option<&Path>) -> Option<&Path> {
         named.or_else(|| PLACES.iter().map(Path::new).find(|path| path.exists()))
     }
 
-    fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
-=======
     /// Reads a configuration that stands in the file `path`.
     ///
     /// # Errors
     /// [`ConfigError`], with line and suggestion.
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
->>>>>>> hostile
         let config: Config = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
             let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
