@@ -371,9 +371,12 @@ fn a_redirect_is_judged_like_a_link() {
         ("/again.png", "too many redirects"),
     ] {
         let stage = Stage::new();
-        let reply = format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+        let reply = format!(
+            "HTTP/1.1 302 Found\r\nlocation: {location}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        );
         let hostile = results(&stage, move |_| Act::Bytes(reply.clone().into_bytes()));
-        run(&stage, &hostile, &scripts::manifest("image", 2)).exited(1);
+        let outcome = run(&stage, &hostile, &scripts::manifest("image", 2));
+        assert_eq!(outcome.code, Some(1), "{location}: {}\n{}", outcome.stderr, outcome.stdout);
         one_was_lost(&stage, why);
     }
 }

@@ -263,7 +263,9 @@ impl Landing {
 /// Makes a folder below the output folder. The output folder itself may be a link, since a person named it; what
 /// is below it belongs to the program, and a link there may lead anywhere.
 fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
-    fs::create_dir_all(root)?;
+    if !root.is_dir() {
+        return fs::create_dir_all(dir);
+    }
     let mut path = root.to_owned();
     for name in dir.strip_prefix(root).unwrap_or(Path::new("")).components() {
         path.push(name);
@@ -271,9 +273,13 @@ fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        if !path.symlink_metadata()?.is_dir() {
-            let reason = format!("{} is a link or a file, a folder is needed there", path.display());
+        let found = path.symlink_metadata()?;
+        if found.is_symlink() {
+            let reason = format!("{} is a link, a folder is needed there", path.display());
             return Err(io::Error::new(io::ErrorKind::NotADirectory, reason));
+        }
+        if !found.is_dir() {
+            return Err(rustix::io::Errno::EXIST.into());
         }
     }
     Ok(())

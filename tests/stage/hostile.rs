@@ -97,7 +97,9 @@ fn serve(client: &mut TcpStream, service: &str, script: &Script, seen: &Mutex<Ve
         let call = note(&request, seen);
         match script(&call) {
             Act::Pass => client.write_all(&forward(service, &request)?)?,
-            Act::Change(change) => client.write_all(&changed(&forward(service, &request)?, change))?,
+            Act::Change(change) => {
+                return client.write_all(&changed(&forward(service, &request)?, change));
+            }
             Act::Bytes(bytes) => return client.write_all(&bytes),
             Act::Robbed(bytes) => {
                 forward(service, &request)?;
@@ -162,7 +164,8 @@ fn changed(reply: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
 pub fn reply_of(status: &str, content_type: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let length = body.len();
-    let head =
-        format!("HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n");
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+    );
     [head.as_bytes(), body].concat()
 }
