@@ -299,9 +299,10 @@ impl Conductor {
         }
         self.pass_deadlines(now)?;
         self.pass_over_skipped();
-        self.drop_unsent(now)?;
         self.watch_late(now)?;
         self.begin_what_is_due(now)?;
+        // Last before admission: a wait that is over now queues a job whose batch may be canceled.
+        self.drop_unsent(now)?;
         self.ask_balance_when_due(now);
         self.admit(now)?;
         self.load_rows();

@@ -20,6 +20,8 @@ const LOOKED_AT_MAX: usize = 1_024;
 
 impl Conductor {
     pub(super) fn admit(&mut self, now: Now) -> Result<(), ConductorError> {
+        // Whatever else keeps the queue: a wait that is over is no reason to wake up.
+        self.crowded_until = self.throttle.wait_until().filter(|until| now.tick < *until);
         if self.stopping || self.held_back || self.gate.is_some() {
             return Ok(());
         }
@@ -30,7 +32,6 @@ impl Conductor {
             self.desks.values_mut().for_each(|desk| desk.parked = Some(Parked::Disk));
             return Ok(());
         }
-        self.crowded_until = self.throttle.wait_until().filter(|until| now.tick < *until);
         // Outputs that pile up because the disk or the result host is slow hold back new work. What is
         // overdue does not: its slot is free.
         let tally = self.jobs.tally();
@@ -57,6 +58,10 @@ impl Conductor {
             self.last_served = candidate.key.batch;
             self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.hold));
             self.send(&candidate, now)?;
+            // One that could only be late ended instead: its slot is free for the next, without waiting for news.
+            if !self.jobs.contains_key(&candidate.key) {
+                self.pending.turn.wake = Some(now.tick);
+            }
         }
         Ok(())
     }

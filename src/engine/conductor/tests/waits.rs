@@ -1,6 +1,7 @@
 //! How long is waited after a fault, and what counts as an attempt.
 
 use super::*;
+use crate::domain::manifest::row::Deadline;
 
 /// Lets time pass until the next turn says something, and tells how long that took.
 fn wait_for_more(stage: &mut Stage) -> (Millis, String) {
@@ -89,4 +90,40 @@ fn an_outage_is_told_of_once_it_lasts_and_until_something_is_answered() {
     assert!(stage.conductor.outage().is_some());
     stage.read(0, ReadAnswer::Task(reading("processing")));
     assert_eq!(stage.conductor.outage(), None);
+}
+
+#[test]
+fn a_wait_that_is_over_wakes_nobody_while_the_disk_is_low() {
+    let mut stage = Stage::of(2);
+    stage.turn(vec![]);
+    let crowded =
+        PostAnswer::Again { fault: fault("http_429"), wait: Some(Millis(1_000)), may_have_run: false };
+    stage.posted(0, crowded);
+    stage.posted(1, task("pending"));
+    stage.pass(Millis(30_000));
+    stage.turn(vec![Input::DiskIsLow(true)]);
+    let turn = stage.conductor.turn(vec![], stage.now).unwrap();
+    assert!(turn.wake.is_none_or(|wake| wake > stage.now.tick), "{:?}", turn.wake);
+}
+
+#[test]
+fn an_attempt_that_waited_while_its_batch_was_canceled_is_not_sent() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    stage.posted(0, task("failed"));
+    stage.conductor.desks.get_mut(&BatchNo(1)).unwrap().record.canceled = true;
+    assert_eq!(stage.pass(Millis(300_000)).turn(vec![]), "");
+    assert_eq!(stage.ended, ["job-0 canceled"]);
+}
+
+#[test]
+fn a_job_that_could_only_be_late_leaves_its_slot_to_the_next_at_once() {
+    let limits = Limits { in_flight: 1, ..settings().limits };
+    let mut stage = Stage::with(2, Settings { limits, ..settings() });
+    let late = Arc::make_mut(&mut stage.specs[0]);
+    late.order.deadline = Some(Deadline::At(Timestamp(1)));
+    assert_eq!(stage.turn(vec![]), "");
+    assert_eq!(stage.ended, ["job-0 expired"]);
+    let turn = stage.conductor.turn(vec![], stage.now).unwrap();
+    assert_eq!(turn.effects.len(), 1, "{:?}", turn.effects);
 }

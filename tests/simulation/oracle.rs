@@ -1,0 +1,230 @@
+//! What must be true whatever happens, checked against the disk and against the service's own books.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use callsheet::domain::credits::Credits;
+use callsheet::domain::ids::{Attempt, BatchNo, JobKey};
+use callsheet::domain::job::{Books, JobSpec, State, Watch};
+use callsheet::domain::manifest::row::{Deadline, OnDeadline};
+use callsheet::domain::time::Now;
+use callsheet::engine::conductor::{Conductor, Settings};
+use callsheet::store::{BatchRecord, Ended, JobRecord};
+
+use super::disk::Disk;
+use super::service::{Request, Service};
+use super::transcript::job as named;
+
+/// The first thing that was not as it must be.
+pub type Verdict = Result<(), String>;
+
+/// What is remembered beside the books.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    /// Attempts that an owner asked for.
+    pub retries: BTreeMap<JobKey, u32>,
+    /// Jobs that their owner dropped before they were sent.
+    pub dropped: BTreeSet<JobKey>,
+    /// The most attempts that the terms ever allowed.
+    pub attempts: u32,
+}
+
+/// What one process was told, and what it did.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// 401, and no answer for the balance since.
+    pub key_refused: bool,
+    /// 402, and no balance that covers this since.
+    pub need: Option<u64>,
+    pub is_stopping: bool,
+    /// POSTs that were on their way when the process began.
+    pub taken_up: BTreeSet<JobKey>,
+    /// When each task was last read, or shown by its POST.
+    pub read_at: BTreeMap<(JobKey, u32), u64>,
+    /// Tasks that were seen to have ended, and whether they succeeded.
+    pub ended: BTreeMap<(JobKey, u32), bool>,
+}
+
+fn check(is_so: bool, why: impl FnOnce() -> String) -> Verdict {
+    if is_so { Ok(()) } else { Err(why()) }
+}
+
+impl Oracle {
+    /// A POST arrived, and made a task if there are more than before.
+    pub fn arrived(&self, request: &Request, tasks_before: usize, disk: &Disk, service: &Service) -> Verdict {
+        let who = named(request.job, request.attempt);
+        if service.tasks.len() > tasks_before {
+            let same = service.tasks_of(request.job).filter(|task| task.attempt == request.attempt).count();
+            check(same <= 1, || format!("{who} was bought twice: one attempt, {same} tasks"))?;
+            let paid = service.tasks_of(request.job).filter(|task| task.net() > 0).count();
+            let policy = disk.batches.get(&request.job.batch).and_then(|batch| batch.policy.on_deadline);
+            let may_pay_twice = policy == Some(OnDeadline::Resubmit);
+            check(paid <= 1 || may_pay_twice, || {
+                format!("{who} was bought while {} of its tasks were paid for already", paid - 1)
+            })?;
+            let most = self.attempts + self.retries.get(&request.job).copied().unwrap_or_default();
+            check(request.attempt <= most, || format!("{who} was bought, {most} attempts were asked for"))?;
+        }
+        let batch = disk.batches.get(&request.job.batch);
+        let (ours, theirs) =
+            (batch.map(|batch| batch.totals.committed().0), service.net_of(request.job.batch));
+        check(ours >= Some(theirs), || {
+            format!("batch {} costs {theirs}, and {ours:?} is known of", request.job.batch.0)
+        })
+    }
+
+    /// Something became durable.
+    pub fn committed(&self, disk: &Disk, service: &Service, settings: &Settings) -> Verdict {
+        let (mut held, mut spent) = (Credits::ZERO, Credits::ZERO);
+        for batch in disk.batches.values() {
+            let no = batch.no;
+            let sums = disk.summed(|record| record.key.batch == no);
+            check(sums == (batch.totals.held, batch.totals.spent), || {
+                format!("batch {} says {:?}, its jobs say held and spent {sums:?}", no.0, batch.totals)
+            })?;
+            (held, spent) = (held + batch.totals.held, spent + batch.totals.spent);
+            within("the batch's budget", batch.totals.committed(), Some(batch.budget()))?;
+            let theirs = service.net_of(no);
+            check(batch.totals.committed().0 >= theirs, || {
+                format!("batch {} costs {theirs}, and {:?} is known of", no.0, batch.totals)
+            })?;
+        }
+        check((held, spent) == (disk.total.held, disk.total.spent), || {
+            format!("the total says {:?}, the batches held {held} and spent {spent}", disk.total)
+        })?;
+        within("the total budget", disk.total.committed(), settings.limits.total)?;
+        for totals in disk.days.values() {
+            within("a day's budget", totals.committed(), settings.limits.per_day)?;
+        }
+        Ok(())
+    }
+
+    /// A creating POST is about to leave.
+    pub fn posts(
+        &self,
+        key: JobKey,
+        attempt: Attempt,
+        spec: &JobSpec,
+        (disk, conductor, memory, now): (&Disk, &Conductor, &Memory, Now),
+        (settings, disk_is_low): (&Settings, bool),
+    ) -> Verdict {
+        let who = named(key, attempt.0);
+        let record = disk.open.get(&key).filter(|record| record.job.attempt == attempt);
+        let state = record.map(|record| &record.job.state);
+        let Some(State::Submitting { may_have_run, sends, .. }) = state else {
+            return Err(format!("{who} is sent, and what is durable of it is {state:?}"));
+        };
+        check(!memory.is_stopping, || format!("{who} is sent after a stop"))?;
+        check(!memory.key_refused, || format!("{who} is sent under a refused key"))?;
+        check(memory.need.is_none(), || format!("{who} is sent after a 402"))?;
+        let is_fresh = *sends == 0 && !may_have_run && !memory.taken_up.contains(&key);
+        if !is_fresh {
+            return check(spec.order.kind.is_keyed(), || format!("{who} has no key and is sent again"));
+        }
+        let Some(batch) = conductor.batch(key.batch) else { return Err(format!("{who} has no batch")) };
+        check(batch.paused.is_none(), || format!("{who} is sent while its batch is paused"))?;
+        check(!batch.canceled, || format!("{who} is sent after its batch was canceled"))?;
+        check(!self.dropped.contains(&key), || format!("{who} is sent after it was canceled"))?;
+        check(!disk_is_low, || format!("{who} is sent while the disk is low"))?;
+        let is_first = attempt == Attempt::FIRST;
+        check(!is_first || !has_expired(batch, now), || format!("{who} is sent after its batch expired"))?;
+        let slots = disk.open.values().filter(|record| record.job.holds_slot()).count();
+        check(slots <= settings.limits.in_flight as usize, || {
+            format!("{who} is sent, and {slots} are in flight of {}", settings.limits.in_flight)
+        })
+    }
+
+    /// A task is about to be read.
+    pub fn reads(
+        &self,
+        key: JobKey,
+        attempt: Attempt,
+        disk: &Disk,
+        memory: &Memory,
+        at: u64,
+        least: u64,
+    ) -> Verdict {
+        let who = named(key, attempt.0);
+        check(!memory.is_stopping, || format!("{who} is read after a stop"))?;
+        check(!memory.key_refused, || format!("{who} is read under a refused key"))?;
+        let job = disk.open.get(&key).map(|record| &record.job);
+        let wants_links =
+            job.is_some_and(|job| job.attempt == attempt && matches!(job.state, State::Fetching { .. }));
+        match memory.ended.get(&(key, attempt.0)) {
+            Some(true) if wants_links => return Ok(()),
+            Some(_) => return Err(format!("{who} is read after it was seen to have ended")),
+            None => {}
+        }
+        let last = memory.read_at.get(&(key, attempt.0)).filter(|_| !wants_links);
+        check(last.is_none_or(|last| at - last >= least), || {
+            format!("{who} is read {} ms after it was seen last", at - last.copied().unwrap_or_default())
+        })
+    }
+
+    /// All has ended: both books agree.
+    pub fn at_rest(&self, disk: &Disk, service: &Service) -> Verdict {
+        for batch in disk.batches.values() {
+            let mut ended = Ended::default();
+            for (_, record) in disk.jobs(batch.no) {
+                ended.count(&record.job.state);
+                agrees(&record, service)?;
+            }
+            check(ended == batch.ended && batch.is_done(), || {
+                format!(
+                    "batch {} says {:?} of {}, its jobs say {ended:?}",
+                    batch.no.0, batch.ended, batch.rows
+                )
+            })?;
+            check(batch.totals.held.is_zero(), || {
+                format!("batch {} still holds {}", batch.no.0, batch.totals.held)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// What must stay on the account does, whatever the client believes.
+pub fn keeps(service: &Service, settings: &Settings, before: u64) -> Verdict {
+    let keep = settings.limits.keep.map_or(0, |keep| keep.0);
+    check(service.balance >= keep || service.balance >= before, || {
+        format!("{} credits are left on the account, {keep} must stay", service.balance)
+    })
+}
+
+fn within(what: &str, committed: Credits, budget: Option<Credits>) -> Verdict {
+    check(budget.is_none_or(|budget| committed <= budget), || {
+        format!("{what} is passed: {committed} of {}", budget.unwrap_or_default())
+    })
+}
+
+fn has_expired(batch: &BatchRecord, now: Now) -> bool {
+    batch.policy.expires.is_some_and(|expires| match expires {
+        Deadline::At(at) => at <= now.wall,
+        Deadline::After(span) => batch.created.after(span) <= now.wall,
+    })
+}
+
+fn agrees(record: &JobRecord, service: &Service) -> Verdict {
+    let job = &record.job;
+    let who = named(record.key, job.attempt.0);
+    let Books { held, charged, .. } = job.all_books();
+    let theirs: u64 = service.tasks_of(record.key).map(|task| task.net()).sum();
+    let is_doubtful = job.superseded.iter().any(|other| other.watch == Watch::InDoubt);
+    check(held.is_zero(), || format!("{who} still holds {held}"))?;
+    check(charged.0 == theirs || is_doubtful && charged.0 > theirs, || {
+        format!("{who}, {}: it costs {theirs}, the books say {charged}", job.state.name())
+    })?;
+    let succeeded = |task: &super::service::Task| task.attempt == job.attempt.0 && task.has_succeeded();
+    check(
+        !matches!(job.state, State::Succeeded { .. }) || service.tasks_of(record.key).any(succeeded),
+        || format!("{who} is said to have succeeded, and has not"),
+    )?;
+    Ok(())
+}
+
+/// The open jobs of a batch in one line, for a history that does not come to rest.
+pub fn what_is_open(disk: &Disk, no: BatchNo) -> String {
+    let open = disk.open.values().filter(|record| record.key.batch == no);
+    let open =
+        open.map(|record| format!("{} {}", named(record.key, record.job.attempt.0), record.job.state.name()));
+    open.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,172 @@
+//! The owner: manifests, and wishes at any moment.
+
+use callsheet::domain::admission::Limits;
+use callsheet::domain::credits::Credits;
+use callsheet::domain::ids::{BatchNo, JobKey};
+use callsheet::domain::job::State;
+use callsheet::engine::conductor::{Found, Settings, Wish};
+use callsheet::store::BatchRecord;
+
+use super::oracle::Verdict;
+use super::plan::{Errand, Happening, Manifest};
+use super::service::Task;
+use super::world::{Event, World};
+
+/// More than anything here costs.
+const PLENTY: Credits = Credits(1_000_000);
+
+impl World {
+    /// A manifest comes in. Where no program runs, it waits for one.
+    pub(super) fn take_manifest(&mut self, manifest: Manifest) -> Verdict {
+        if self.process.as_ref().is_none_or(|process| process.memory.is_stopping) {
+            self.at(self.t + 1_000, Event::Happens(Happening::Manifest(manifest)));
+            return Ok(());
+        }
+        let Manifest { batch: no, rows, policy } = manifest;
+        let name = format!("batch-{}", no.0).parse().unwrap();
+        let new = BatchRecord::new(no, name, self.wall());
+        // What one commit lost is cut off the spool, so the next reading finds these rows new again.
+        let mut record = self.disk.spool(&new, &rows, self.wall());
+        let budget = record.policy.budget.max(policy.budget);
+        record.policy = policy.clone();
+        record.policy.budget = if budget == Some(PLENTY) { budget } else { policy.budget.and(budget) };
+        self.log.say(self.t, "owner", format_args!("batch {}: {} more rows", no.0, rows.len()));
+        let before = self.disk.batches.get(&no).map_or(0, |batch| batch.rows);
+        self.grant(Wish::Take(Box::new(record)))?;
+        self.turn()?;
+        if self.disk.batches.get(&no).map_or(0, |batch| batch.rows) == before {
+            // The process died first: the file is still in the inbox.
+            let again = Manifest { batch: no, rows, policy };
+            self.at(self.t + 1_000, Event::Happens(Happening::Manifest(again)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn errand(&mut self, errand: Errand) -> Verdict {
+        if self.process.is_none() || self.disk.batches.is_empty() {
+            return Ok(());
+        }
+        let batches: Vec<BatchNo> = self.disk.batches.keys().copied().collect();
+        let no = batches[self.random.usize(0..batches.len())];
+        let jobs = self.disk.jobs(no);
+        let one = jobs[self.random.usize(0..jobs.len())].clone();
+        self.log.say(self.t, "owner", format_args!("{errand:?}, batch {} or job {}", no.0, one.0.seq.0));
+        match errand {
+            Errand::Pause => self.grant(Wish::Pause(no)),
+            Errand::Resume => self.grant(Wish::Resume(no)),
+            Errand::Announced => self.grant(Wish::Announced(no)),
+            Errand::Cancel => self.cancel(no, &jobs),
+            Errand::CancelJob => {
+                let (key, state) = (one.1.key, one.1.job.state.clone());
+                self.grant(Wish::CancelJob(Box::new(one)))?;
+                if state == State::Queued {
+                    self.marks.push((key, self.was_dropped(key)));
+                }
+                Ok(())
+            }
+            Errand::Retry => self.retry(jobs),
+            Errand::RetryJob => self.retry(vec![one]),
+            Errand::FetchAgain => {
+                let ended = jobs.into_iter().filter(|found| found.1.job.state.is_final());
+                self.grant(Wish::FetchAgain(ended.collect()))
+            }
+            Errand::Resolve => self.resolve_what_is_known(),
+            Errand::RaiseBudget => self.raise_budget(no, None),
+            Errand::Reload => {
+                let settings = self.other_settings();
+                self.reload(settings)
+            }
+        }
+    }
+
+    fn cancel(&mut self, no: BatchNo, jobs: &[Found]) -> Verdict {
+        self.grant(Wish::Cancel(no))?;
+        for (_, record) in jobs.iter().filter(|found| found.1.job.state == State::Queued) {
+            self.marks.push((record.key, self.was_dropped(record.key)));
+        }
+        Ok(())
+    }
+
+    /// Whether a job that was queued on disk is not under way by now.
+    fn was_dropped(&self, key: JobKey) -> bool {
+        let Some(process) = &self.process else { return false };
+        !process.conductor.open_jobs().any(|open| open.key == key)
+    }
+
+    fn retry(&mut self, found: Vec<Found>) -> Verdict {
+        let is_retried = |found: &Found| {
+            matches!(found.1.job.state, State::Failed { .. } | State::Canceled | State::Expired)
+        };
+        let found: Vec<Found> = found.into_iter().filter(is_retried).collect();
+        for (_, record) in &found {
+            *self.oracle.retries.entry(record.key).or_default() += 1;
+            self.oracle.dropped.remove(&record.key);
+            self.marks.push((record.key, false));
+        }
+        self.grant(Wish::Retry(found))
+    }
+
+    /// The same manifest again, with a higher budget.
+    fn raise_budget(&mut self, no: BatchNo, to: Option<Credits>) -> Verdict {
+        let mut record = self.disk.batches[&no].clone();
+        let more = Credits(self.random.u64(1..200));
+        record.policy.budget = to.or(Some(record.budget() + more));
+        // Nothing of it is new: intake takes the batch as it is in the state.
+        self.grant(Wish::Take(Box::new(record)))
+    }
+
+    fn other_settings(&mut self) -> Settings {
+        let mut settings = self.settings.clone();
+        settings.limits.in_flight = self.random.u32(1..20);
+        settings.downloads = self.random.usize(1..5);
+        let more = Credits(self.random.u64(1..200));
+        settings.limits.total = settings.limits.total.map(|total| total + more);
+        settings.limits.per_day = settings.limits.per_day.map(|day| day + more);
+        settings.late_window = self.span(settings.late_window.0);
+        settings
+    }
+
+    fn reload(&mut self, settings: Settings) -> Verdict {
+        self.settings = settings.clone();
+        self.grant(Wish::Reload(Box::new(settings)))
+    }
+
+    /// Doubts are ended by what a person finds in the service's books, once nothing there can change.
+    fn resolve_what_is_known(&mut self) -> Verdict {
+        let doubtful: Vec<JobKey> = (self.disk.outcomes.values())
+            .filter(|record| matches!(record.job.state, State::InDoubt { .. }))
+            .map(|record| record.key)
+            .collect();
+        for key in doubtful {
+            let is_settled = self.service.tasks_of(key).all(Task::is_settled);
+            if self.disk.open.contains_key(&key) || self.in_air.contains_key(&key) || !is_settled {
+                continue;
+            }
+            let jobs = self.disk.jobs(key.batch);
+            let Some(found) = jobs.into_iter().find(|found| found.1.key == key) else { continue };
+            let attempt = found.1.job.attempt.0;
+            let of_attempt = self.service.tasks_of(key).filter(|task| task.attempt == attempt);
+            let charged = Credits(of_attempt.map(|task| task.net()).sum());
+            self.log.say(self.t, "owner", format_args!("finds that job {} cost {charged}", key.seq.0));
+            self.grant(Wish::Resolve(Box::new(found), charged))?;
+        }
+        Ok(())
+    }
+
+    /// Lifts whatever an owner can lift.
+    pub(super) fn look_after(&mut self) -> Verdict {
+        let Some(process) = &self.process else { return Ok(()) };
+        let is_told = process.conductor.batches().all(|batch| batch.policy.budget == Some(PLENTY));
+        let paused = process.conductor.batches().filter(|batch| batch.paused.is_some());
+        let paused: Vec<BatchNo> = paused.map(|batch| batch.no).collect();
+        let all: Vec<BatchNo> = self.disk.batches.keys().copied().collect();
+        if !is_told {
+            self.log.say(self.t, "owner", format_args!("lifts every budget"));
+            let limits = Limits { total: None, per_day: None, ..self.settings.limits.clone() };
+            self.reload(Settings { limits, ..self.settings.clone() })?;
+            all.into_iter().try_for_each(|no| self.raise_budget(no, Some(PLENTY)))?;
+        }
+        paused.into_iter().try_for_each(|no| self.grant(Wish::Resume(no)))?;
+        self.resolve_what_is_known()
+    }
+}

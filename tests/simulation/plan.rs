@@ -1,0 +1,332 @@
+//! What a seed stands for: batches, terms, limits, and everything that will go wrong, and when.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use callsheet::domain::admission::Limits;
+use callsheet::domain::credits::Credits;
+use callsheet::domain::ids::{BatchNo, Fingerprint, JobId, JobKey, Seq};
+use callsheet::domain::job::{JobSpec, Order};
+use callsheet::domain::manifest::row::{Deadline, OnDeadline, OnDrift, Policy};
+use callsheet::domain::request::Kind;
+use callsheet::domain::retry::Backoff;
+use callsheet::domain::time::{Millis, Timestamp};
+use callsheet::engine::conductor::Settings;
+use fastrand::Rng;
+
+use super::service::Trouble;
+
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+pub const HOUR: u64 = 60 * MINUTE;
+
+/// When the history begins, by the calendar: half an hour before a UTC midnight.
+pub const BEGINNING: i64 = 1_800_000_000_000 / 86_400_000 * 86_400_000 - 1_800_000;
+
+/// A manifest that comes in.
+#[derive(Debug, Clone)]
+pub struct Manifest {
+    pub batch: BatchNo,
+    pub rows: Vec<Arc<JobSpec>>,
+    pub policy: Policy,
+}
+
+/// What an owner asks for, of whatever there is then.
+#[derive(Debug, Clone, Copy)]
+pub enum Errand {
+    Pause,
+    Resume,
+    Cancel,
+    CancelJob,
+    Retry,
+    RetryJob,
+    FetchAgain,
+    Resolve,
+    RaiseBudget,
+    Reload,
+    Announced,
+}
+
+/// Where a process dies.
+#[derive(Debug, Clone, Copy)]
+pub enum Death {
+    /// Now, with whatever is in the air.
+    AtOnce,
+    /// Before its next commit.
+    BeforeCommit,
+    /// Its next commit is durable, and nobody hears of it.
+    Unacknowledged,
+    /// After its next commit, when so many effects have begun.
+    AmongEffects(usize),
+}
+
+/// What happens at an instant.
+#[derive(Debug, Clone)]
+pub enum Happening {
+    Manifest(Manifest),
+    Errand(Errand),
+    /// The process dies, and is down for so long.
+    Death(Death, u64),
+    /// It is told to stop, and is down for so long.
+    Stop(u64),
+    /// The calendar is changed by so much.
+    ClockStep(i64),
+    DiskIsLow(bool),
+    /// Credits are bought.
+    TopUp(u64),
+}
+
+impl Happening {
+    /// By how much the end of everything may be put off.
+    fn delays(&self) -> u64 {
+        match self {
+            Happening::Death(_, down) | Happening::Stop(down) => *down,
+            Happening::ClockStep(by) => by.unsigned_abs(),
+            _ => 0,
+        }
+    }
+}
+
+/// How often the network fails, in thousandths.
+#[derive(Debug, Clone, Copy)]
+pub struct Weather {
+    pub unconnected: u32,
+    pub lost: u32,
+    pub unheard: u32,
+    pub late: u32,
+    pub twice: u32,
+    pub bad_download: u32,
+}
+
+/// Everything a seed says.
+#[derive(Debug)]
+pub struct Plan {
+    pub settings: Settings,
+    pub happenings: Vec<(u64, Happening)>,
+    pub troubles: Vec<(Trouble, u64, u64)>,
+    pub weather: Weather,
+    pub clumsiness: u32,
+    pub slowness: u64,
+    pub is_generous: bool,
+    pub balance: u64,
+    /// When everything that goes wrong is over.
+    pub horizon: u64,
+    /// Within which time after that all must have ended.
+    pub patience: u64,
+    /// What the service will charge for a job, and whether it refuses it.
+    pub truths: BTreeMap<JobKey, (u64, bool)>,
+}
+
+pub fn of(seed: u64) -> Plan {
+    let mut draw =
+        Draw { random: Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)), truths: BTreeMap::new() };
+    let horizon = draw.random.u64(10 * MINUTE..4 * HOUR);
+    let settings = draw.settings(seed);
+    let mut happenings = draw.manifests(horizon);
+    happenings.extend(draw.disturbances(horizon));
+    happenings.sort_by_key(|(at, _)| *at);
+    let is_calm = draw.random.u32(0..4) == 0;
+    let mut rate = |most: u32| if is_calm { 0 } else { draw.random.u32(0..most) };
+    let weather = Weather {
+        unconnected: rate(80),
+        lost: rate(80),
+        unheard: rate(80),
+        late: rate(80),
+        twice: rate(80),
+        bad_download: rate(400),
+    };
+    let clumsiness = rate(40);
+    let troubles = draw.troubles(horizon);
+    let steps: u64 = happenings.iter().map(|(_, what)| what.delays()).sum();
+    let longest = settings.deadlines.values().map(|span| span.0).max().unwrap_or_default().max(HOUR);
+    let patience = steps + 6 * longest + 3 * settings.late_window.0 + 24 * HOUR;
+    Plan {
+        happenings,
+        troubles,
+        weather,
+        clumsiness,
+        slowness: draw.one_of(&[5 * SECOND, MINUTE, 10 * MINUTE, 2 * HOUR]),
+        is_generous: draw.random.bool(),
+        balance: draw.one_of(&[30, 200, 5_000, 5_000]),
+        horizon,
+        patience,
+        settings,
+        truths: draw.truths,
+    }
+}
+
+struct Draw {
+    random: Rng,
+    truths: BTreeMap<JobKey, (u64, bool)>,
+}
+
+impl Draw {
+    fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.random.usize(0..of.len())]
+    }
+
+    /// Something in one of `n` cases.
+    fn sometimes<T>(&mut self, n: u32, draw: impl FnOnce(&mut Draw) -> T) -> Option<T> {
+        (self.random.u32(0..n) == 0).then(|| draw(self))
+    }
+
+    fn settings(&mut self, seed: u64) -> Settings {
+        let credits = |draw: &mut Draw| Credits(draw.random.u64(10..200));
+        let limits = Limits {
+            in_flight: self.one_of(&[1, 2, 4, 16]),
+            in_flight_per_kind: self.sometimes(4, |_| BTreeMap::from([(Kind::Video, 1)])).unwrap_or_default(),
+            in_flight_per_model: BTreeMap::new(),
+            total: self.sometimes(4, credits),
+            per_day: self.sometimes(4, credits),
+            keep: self.sometimes(5, |draw| Credits(draw.random.u64(1..60))),
+        };
+        let deadlines =
+            Kind::ALL.into_iter().map(|kind| (kind, Millis(self.random.u64(MINUTE..30 * MINUTE))));
+        Settings {
+            limits,
+            deadlines: deadlines.collect(),
+            adaptive: self.random.bool(),
+            rejections: self.one_of(&[2, 5]),
+            downloads: self.one_of(&[1, 4]),
+            poll_min: Millis(5_000),
+            poll_max: Millis(10_000),
+            late_poll: Millis(self.one_of(&[MINUTE, 5 * MINUTE])),
+            late_window: Millis(self.one_of(&[10 * MINUTE, HOUR, 3 * HOUR])),
+            attempts: self.random.u32(1..4),
+            backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
+            balance_interval: Millis(MINUTE),
+            seed,
+        }
+    }
+
+    fn policy(&mut self, horizon: u64) -> Policy {
+        Policy {
+            budget: self.sometimes(2, |draw| Credits(draw.random.u64(10..300))),
+            on_deadline: Some(self.one_of(&[OnDeadline::Watch, OnDeadline::Resubmit])),
+            expires: self.sometimes(6, |draw| Deadline::After(Millis(draw.random.u64(MINUTE..horizon)))),
+            attempts: self.sometimes(2, |draw| draw.random.u32(1..5)),
+            on_drift: self.sometimes(4, |_| OnDrift::Pause),
+            ..Policy::default()
+        }
+    }
+
+    fn manifests(&mut self, horizon: u64) -> Vec<(u64, Happening)> {
+        let mut all = Vec::new();
+        for no in 1..=self.random.u32(1..4) {
+            let policy = self.policy(horizon);
+            let mut first = 0;
+            let mut at = if no == 1 { 0 } else { self.random.u64(0..horizon / 2) };
+            for _ in 0..self.one_of(&[1, 1, 2, 3]) {
+                let count = self.one_of(&[1, 3, 8, 20]);
+                let rows = (first..first + count).map(|seq| self.row(BatchNo(no), seq, horizon)).collect();
+                first += count;
+                let manifest = Manifest { batch: BatchNo(no), rows, policy: policy.clone() };
+                all.push((at, Happening::Manifest(manifest)));
+                at += self.random.u64(1..horizon / 2);
+            }
+        }
+        all
+    }
+
+    fn row(&mut self, batch: BatchNo, seq: u32, horizon: u64) -> Arc<JobSpec> {
+        let kind = self.one_of(&Kind::ALL);
+        let hold = self.random.u64(1..25);
+        let is_priced = self.random.u32(0..6) > 0;
+        let cost = if is_priced { hold } else { self.random.u64(0..=hold) };
+        let is_refused = self.random.u32(0..25) == 0;
+        self.truths.insert(JobKey { batch, seq: Seq(seq) }, (cost, is_refused));
+        let order = Order {
+            line: u64::from(seq) + 2,
+            kind,
+            model: None,
+            body: serde_json::Map::new(),
+            price: is_priced.then_some(Credits(hold)),
+            formula: String::new(),
+            waivable: Credits::ZERO,
+            max_credits: (!is_priced).then_some(Credits(hold)),
+            priority: self.sometimes(5, |draw| draw.random.i8(-1..3)).unwrap_or_default(),
+            deadline: self.sometimes(4, |draw| draw.deadline(horizon)),
+            meta: serde_json::Map::new(),
+        };
+        let id = JobId((u128::from(batch.0) << 32 | u128::from(seq)).to_be_bytes());
+        let label = format!("job-{seq}");
+        Arc::new(JobSpec { seq: Seq(seq), id, fingerprint: Fingerprint(id.0), variation: 1, label, order })
+    }
+
+    fn deadline(&mut self, horizon: u64) -> Deadline {
+        let span = self.random.u64(30 * SECOND..horizon);
+        if self.random.bool() {
+            Deadline::After(Millis(span / 4))
+        } else {
+            Deadline::At(Timestamp(BEGINNING).after(Millis(span)))
+        }
+    }
+
+    fn disturbances(&mut self, horizon: u64) -> Vec<(u64, Happening)> {
+        let mut all = Vec::new();
+        for _ in 0..self.one_of(&[0, 2, 5, 12]) {
+            // Half of it falls into the first minutes, where most moves.
+            let span = if self.random.bool() { 3 * MINUTE } else { horizon };
+            let at = self.random.u64(0..span);
+            let what = match self.random.u32(0..20) {
+                0..6 => {
+                    let (death, down) = (self.death(), self.downtime());
+                    Happening::Death(death, down)
+                }
+                6 => Happening::Stop(self.downtime()),
+                7..9 => Happening::ClockStep(self.step()),
+                9 => {
+                    let until = (at + self.random.u64(SECOND..HOUR)).min(horizon);
+                    all.push((until, Happening::DiskIsLow(false)));
+                    Happening::DiskIsLow(true)
+                }
+                10 => Happening::TopUp(self.random.u64(1..500)),
+                _ => Happening::Errand(self.errand()),
+            };
+            all.push((at, what));
+        }
+        all
+    }
+
+    fn errand(&mut self) -> Errand {
+        self.one_of(&[
+            Errand::Pause,
+            Errand::Resume,
+            Errand::Cancel,
+            Errand::CancelJob,
+            Errand::CancelJob,
+            Errand::Retry,
+            Errand::RetryJob,
+            Errand::FetchAgain,
+            Errand::Resolve,
+            Errand::RaiseBudget,
+            Errand::Reload,
+            Errand::Announced,
+        ])
+    }
+
+    fn death(&mut self) -> Death {
+        let after = self.random.usize(0..5);
+        self.one_of(&[Death::AtOnce, Death::BeforeCommit, Death::Unacknowledged, Death::AmongEffects(after)])
+    }
+
+    fn downtime(&mut self) -> u64 {
+        let most = self.one_of(&[3 * SECOND, 3 * SECOND, 10 * MINUTE, 3 * HOUR, 48 * HOUR]);
+        self.random.u64(SECOND..most)
+    }
+
+    fn step(&mut self) -> i64 {
+        let most = self.one_of(&[MINUTE, HOUR, 30 * HOUR]).cast_signed();
+        self.random.i64(-most..most)
+    }
+
+    fn troubles(&mut self, horizon: u64) -> Vec<(Trouble, u64, u64)> {
+        let count = self.one_of(&[0, 1, 3]);
+        let mut trouble = || {
+            let what = self.one_of(&[Trouble::Key, Trouble::Away, Trouble::Crowded, Trouble::Forgetful]);
+            let from = self.random.u64(0..horizon);
+            (what, from, (from + self.random.u64(SECOND..HOUR)).min(horizon))
+        };
+        (0..count).map(|_| trouble()).collect()
+    }
+}

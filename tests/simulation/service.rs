@@ -1,0 +1,275 @@
+//! The service, written from its document: keys, charges, refunds, and the answers as they stand on the wire.
+//!
+//! It keeps books of its own. What the client makes of an answer is the client's own code.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use callsheet::api::RawAnswer;
+use callsheet::domain::ids::{BatchNo, JobKey};
+use serde_json::json;
+
+/// What a creating POST carries, and what only the world knows of it.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub job: JobKey,
+    pub attempt: u32,
+    /// The `Idempotency-Key`; Shorts Studio has none.
+    pub key: Option<String>,
+    pub cost: u64,
+    /// Its content is refused, always.
+    pub is_refused: bool,
+    /// It is rendered inside the call.
+    pub is_sync: bool,
+}
+
+/// How a task ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Success,
+    Failed(&'static str),
+    Canceled,
+    /// Never.
+    Stuck,
+}
+
+/// A task in the service's own books.
+#[derive(Debug)]
+pub struct Task {
+    pub job: JobKey,
+    pub attempt: u32,
+    pub charged: u64,
+    pub waived: u64,
+    end: End,
+    pub is_over: bool,
+}
+
+impl Task {
+    /// What it costs at this moment.
+    pub fn net(&self) -> u64 {
+        let is_refunded = self.is_over && self.end != End::Success;
+        if is_refunded { 0 } else { self.charged }
+    }
+
+    /// Whether what it costs can still change.
+    pub fn is_settled(&self) -> bool {
+        self.is_over || self.end == End::Stuck
+    }
+
+    pub fn has_succeeded(&self) -> bool {
+        self.is_over && self.end == End::Success
+    }
+
+    fn status(&self) -> &'static str {
+        match self.end {
+            _ if !self.is_over => "processing",
+            End::Success => "success",
+            End::Failed(_) => "failed",
+            End::Canceled => "canceled",
+            End::Stuck => "processing",
+        }
+    }
+}
+
+/// What is wrong with the service for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// 401 to everything.
+    Key,
+    /// 5xx, from the service or something before it, sometimes after the work was done.
+    Away,
+    /// 429.
+    Crowded,
+    /// 404 to every reading of a task.
+    Forgetful,
+}
+
+#[derive(Debug)]
+pub struct Service {
+    pub balance: u64,
+    pub tasks: Vec<Task>,
+    keys: BTreeMap<String, usize>,
+    running: BTreeSet<(u64, usize)>,
+    pub troubles: Vec<(Trouble, u64, u64)>,
+    /// How many of a thousand answers go wrong without any trouble.
+    pub clumsiness: u32,
+    /// How long tasks take at most, in milliseconds.
+    pub slowness: u64,
+    /// Whether a plan allowance covers some.
+    pub is_generous: bool,
+    random: fastrand::Rng,
+}
+
+impl Service {
+    pub fn new(seed: u64, balance: u64) -> Service {
+        Service {
+            balance,
+            tasks: Vec::new(),
+            keys: BTreeMap::new(),
+            running: BTreeSet::new(),
+            troubles: Vec::new(),
+            clumsiness: 0,
+            slowness: 60_000,
+            is_generous: false,
+            random: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    /// Ends what has run for long enough, and refunds what did not succeed.
+    pub fn pass(&mut self, now: u64) {
+        while let Some(&(at, index)) = self.running.first().filter(|(at, _)| *at <= now) {
+            self.running.remove(&(at, index));
+            self.end(index);
+        }
+    }
+
+    fn end(&mut self, index: usize) {
+        let before = self.tasks[index].net();
+        self.tasks[index].is_over = true;
+        self.balance += before - self.tasks[index].net();
+    }
+
+    fn has(&self, trouble: Trouble, now: u64) -> bool {
+        self.troubles.iter().any(|(what, from, until)| *what == trouble && (*from..*until).contains(&now))
+    }
+
+    fn slips(&mut self) -> bool {
+        self.random.u32(0..1000) < self.clumsiness
+    }
+
+    /// A creating POST arrives.
+    pub fn post(&mut self, request: &Request, now: u64) -> RawAnswer {
+        if self.has(Trouble::Key, now) {
+            return error(401, "unauthorized", None);
+        }
+        if self.has(Trouble::Crowded, now) || self.slips() {
+            let wait = self.random.bool().then(|| self.random.u64(0..60).to_string());
+            return RawAnswer { retry_after: wait, ..error(429, "rate_limited", None) };
+        }
+        if self.has(Trouble::Away, now) || self.slips() {
+            return match self.random.u32(0..4) {
+                0 => error(503, "internal_error", None),
+                1 => page(502),
+                2 => {
+                    self.take(request, now);
+                    page(504)
+                }
+                _ => {
+                    self.take(request, now);
+                    error(500, "internal_error", None)
+                }
+            };
+        }
+        self.take(request, now)
+    }
+
+    fn take(&mut self, request: &Request, now: u64) -> RawAnswer {
+        if let Some(known) = request.key.as_ref().and_then(|key| self.keys.get(key)) {
+            return self.show(*known);
+        }
+        if request.is_refused {
+            return error(400, "content_rejected", None);
+        }
+        if self.balance < request.cost {
+            return error(402, "insufficient_credits", None);
+        }
+        let is_waived = self.is_generous && self.random.u32(0..10) == 0;
+        let (charged, waived) = if is_waived { (0, request.cost) } else { (request.cost, 0) };
+        self.balance -= charged;
+        let end = match self.random.u32(0..100) {
+            0..75 => End::Success,
+            75..86 => End::Failed("busy"),
+            86..91 => End::Failed("generic"),
+            91..94 => End::Failed("invalid_input"),
+            94..98 => End::Canceled,
+            _ => End::Stuck,
+        };
+        let index = self.tasks.len();
+        let Request { job, attempt, .. } = *request;
+        self.tasks.push(Task { job, attempt, charged, waived, end, is_over: false });
+        if let Some(key) = &request.key {
+            self.keys.insert(key.clone(), index);
+        }
+        let at_submission = self.random.u32(0..12) == 0;
+        match end {
+            End::Failed(_) if at_submission => self.end(index),
+            End::Stuck => {}
+            _ if request.is_sync => self.end(index),
+            _ => drop(self.running.insert((now + self.random.u64(500..self.slowness), index))),
+        }
+        match end {
+            End::Failed(_) if at_submission && self.random.bool() => {
+                error(400, "invalid_request", Some(index))
+            }
+            End::Failed(_) if at_submission => error(500, "internal_error", Some(index)),
+            // The outcome is unknown to it: the task says.
+            _ if self.random.u32(0..50) == 0 => error(500, "internal_error", Some(index)),
+            _ => self.show(index),
+        }
+    }
+
+    /// A task is read.
+    pub fn read(&mut self, id: &str, now: u64) -> RawAnswer {
+        if self.has(Trouble::Key, now) {
+            return error(401, "unauthorized", None);
+        }
+        if self.has(Trouble::Away, now) || self.slips() {
+            return page(502);
+        }
+        if self.has(Trouble::Crowded, now) {
+            return error(429, "rate_limited", None);
+        }
+        let known = id.strip_prefix("task-").and_then(|n| n.parse().ok()).filter(|n| *n < self.tasks.len());
+        match known {
+            Some(index) if !self.has(Trouble::Forgetful, now) => self.show(index),
+            _ => error(404, "not_found", None),
+        }
+    }
+
+    /// The balance is asked for.
+    pub fn credits(&mut self, now: u64) -> Option<u64> {
+        let is_silent = self.has(Trouble::Key, now) || self.has(Trouble::Away, now) || self.slips();
+        (!is_silent).then_some(self.balance)
+    }
+
+    fn show(&self, index: usize) -> RawAnswer {
+        let task = &self.tasks[index];
+        let status = task.status();
+        let urls: Vec<String> =
+            if status == "success" { vec![format!("https://r/{index}")] } else { Vec::new() };
+        let info = match task.end {
+            End::Failed(code) if task.is_over => Some(json!({"errorCode": code, "error": code}).to_string()),
+            _ => None,
+        };
+        let data = json!({
+            "id": format!("task-{index}"), "status": status, "costCredits": task.charged,
+            "waivedCredits": task.waived, "taskUrls": urls, "taskInfo": info,
+        });
+        answer(200, &json!({"code": 0, "message": "ok", "data": data}))
+    }
+
+    pub fn tasks_of(&self, job: JobKey) -> impl Iterator<Item = &Task> {
+        self.tasks.iter().filter(move |task| task.job == job)
+    }
+
+    /// What a batch's tasks cost at this moment.
+    pub fn net_of(&self, batch: BatchNo) -> u64 {
+        self.tasks.iter().filter(|task| task.job.batch == batch).map(Task::net).sum()
+    }
+}
+
+fn answer(status: u16, body: &serde_json::Value) -> RawAnswer {
+    RawAnswer { status, retry_after: None, body: body.to_string().into_bytes() }
+}
+
+fn error(status: u16, kind: &str, task: Option<usize>) -> RawAnswer {
+    let mut error = json!({"type": kind, "hint": "", "docs": "https://docs"});
+    if let Some(index) = task {
+        error["task_id"] = format!("task-{index}").into();
+    }
+    answer(status, &json!({"code": -1, "message": kind, "error": error}))
+}
+
+/// Something before the service answers in its place.
+fn page(status: u16) -> RawAnswer {
+    RawAnswer { status, retry_after: None, body: b"<html>".to_vec() }
+}

@@ -1,0 +1,665 @@
+//! The world: clocks, network, owner, and the loop of the engine, one event after the other.
+//!
+//! Time passes only here. Whatever is drawn is drawn from the seed, so that a history is the same each time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use callsheet::api::studio;
+use callsheet::api::{RawAnswer, answer};
+use callsheet::domain::credits::Credits;
+use callsheet::domain::ids::{Attempt, IdempotencyKey, JobKey, TaskId};
+use callsheet::domain::job::{JobSpec, OutputFile, State};
+use callsheet::domain::request::Kind;
+use callsheet::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
+use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
+use callsheet::engine::conductor::{
+    Conductor, Effect, FetchFault, FetchOrder, Input, Settings, Standstill, Wish,
+};
+use callsheet::store::{Change, JobRecord};
+use fastrand::Rng;
+
+use super::disk::Disk;
+use super::oracle::{self, Memory, Oracle, Verdict};
+use super::plan::{self, BEGINNING, Death, Happening, Plan, Weather};
+use super::service::{Request, Service};
+use super::transcript::{Transcript, job as named};
+
+/// How long the client waits for an answer.
+const TIMEOUT: u64 = 60_000;
+/// How long a stop waits for what is in the air.
+const STOP_GRACE: u64 = 30_000;
+/// Between two looks at the calendar. The real loop looks each second; what is right then is right later, too.
+const CALENDAR: u64 = 20_000;
+/// Between two visits of an owner who lifts what can be lifted, once nothing goes wrong any more.
+const VISITS: u64 = 600_000;
+
+/// The rules, or one of them broken on purpose, outside the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    Kept,
+    /// A POST that was not answered is sent again under another key.
+    FreshKeyAfterSilence,
+    /// Silence is taken for proof that nothing was done: a 401 then gives the hold back.
+    SilenceMeansNothing,
+    /// Effects begin before the commit that announces them.
+    EffectsFirst,
+}
+
+pub(super) enum Event {
+    Happens(Happening),
+    /// A creating POST reaches the service; its answer is heard then, by that process.
+    Post(Request, Box<JobSpecOf>, Option<(u64, u32)>),
+    /// A reading of a task does.
+    Read(JobKey, Attempt, TaskId, Box<JobSpecOf>, (u64, u32)),
+    Balance(u64, u32),
+    /// A process of this number hears something.
+    Hear(u32, Input),
+    Start,
+    /// The owner looks after everything.
+    Visit,
+}
+
+type JobSpecOf = std::sync::Arc<JobSpec>;
+
+/// A running engine.
+pub(super) struct Process {
+    pub(super) conductor: Conductor,
+    began: u64,
+    inputs: Vec<Input>,
+    wake: Option<u64>,
+    pub(super) memory: Memory,
+    /// Effects that have not been heard of yet.
+    pending: u32,
+    leaves_at: Option<u64>,
+    looked: u64,
+    down: u64,
+}
+
+/// See the module's documentation.
+pub struct World {
+    pub(super) rule: Rule,
+    pub(super) random: Rng,
+    pub(super) t: u64,
+    offset: i64,
+    queue: BTreeMap<(u64, u32), Event>,
+    serial: u32,
+    pub(super) service: Service,
+    pub(super) disk: Disk,
+    pub(super) process: Option<Process>,
+    number: u32,
+    armed: Option<(Death, u64)>,
+    disk_is_low: bool,
+    pub(super) oracle: Oracle,
+    pub(super) settings: Settings,
+    weather: Weather,
+    truths: BTreeMap<JobKey, (u64, bool)>,
+    horizon: u64,
+    end: u64,
+    pub(super) is_over: bool,
+    pub(super) in_air: BTreeMap<JobKey, u32>,
+    /// Jobs to be counted as canceled, or not any more, once that is durable.
+    pub(super) marks: Vec<(JobKey, bool)>,
+    /// Turns since time passed last.
+    stalls: u32,
+    silences: BTreeMap<(JobKey, u32), u32>,
+    pub log: Transcript,
+}
+
+impl World {
+    pub fn new(seed: u64, rule: Rule, is_told: bool) -> World {
+        let Plan { settings, happenings, troubles, weather, horizon, patience, truths, .. } = plan::of(seed);
+        let plan = plan::of(seed);
+        let mut service = Service::new(seed, plan.balance);
+        (service.troubles, service.clumsiness) = (troubles, plan.clumsiness);
+        (service.slowness, service.is_generous) = (plan.slowness, plan.is_generous);
+        let policies = happenings.iter().filter_map(|(_, what)| match what {
+            Happening::Manifest(manifest) => manifest.policy.attempts,
+            _ => None,
+        });
+        let attempts = policies.max().unwrap_or_default().max(settings.attempts);
+        let mut world = World {
+            rule,
+            random: Rng::with_seed(seed ^ 0x5DEE_CE66),
+            t: 0,
+            offset: 0,
+            queue: BTreeMap::new(),
+            serial: 0,
+            service,
+            disk: Disk::default(),
+            process: None,
+            number: 0,
+            armed: None,
+            disk_is_low: false,
+            oracle: Oracle { attempts, ..Oracle::default() },
+            settings,
+            weather,
+            truths,
+            horizon,
+            end: horizon + patience,
+            is_over: false,
+            in_air: BTreeMap::new(),
+            marks: Vec::new(),
+            stalls: 0,
+            silences: BTreeMap::new(),
+            log: Transcript::new(is_told),
+        };
+        world.at(0, Event::Start);
+        happenings.into_iter().for_each(|(at, what)| world.at(at, Event::Happens(what)));
+        world.at(horizon, Event::Visit);
+        world
+    }
+
+    pub(super) fn at(&mut self, at: u64, event: Event) {
+        self.serial += 1;
+        self.queue.insert((at.max(self.t), self.serial), event);
+    }
+
+    pub(super) fn wall(&self) -> Timestamp {
+        Timestamp(BEGINNING + self.t.cast_signed() + self.offset)
+    }
+
+    pub(super) fn now(&self) -> Now {
+        let began = self.process.as_ref().map_or(self.t, |process| process.began);
+        Now { wall: self.wall(), tick: Tick(self.t - began) }
+    }
+
+    /// The whole history.
+    pub fn run(&mut self) -> Verdict {
+        while !self.is_over {
+            if self.t > self.end {
+                let open: Vec<String> =
+                    self.disk.batches.keys().map(|no| oracle::what_is_open(&self.disk, *no)).collect();
+                let standstill = self.process.as_ref().map(|process| process.conductor.standstill());
+                return Err(format!("it does not come to rest ({standstill:?}): {open:?}"));
+            }
+            self.step()?;
+        }
+        self.oracle.at_rest(&self.disk, &self.service)
+    }
+
+    fn step(&mut self) -> Verdict {
+        let event = self.queue.first_key_value().map(|((at, _), _)| *at);
+        let wake = self.process.as_ref().and_then(|process| {
+            let calendar = process.conductor.watches_the_calendar().then_some(process.looked + CALENDAR);
+            [process.wake, calendar, process.leaves_at].into_iter().flatten().min()
+        });
+        let Some(next) = [event, wake].into_iter().flatten().min() else {
+            return Err("nothing will ever happen again".to_owned());
+        };
+        self.stalls = if next > self.t { 0 } else { self.stalls + 1 };
+        if self.stalls > 1_000 {
+            return Err("the loop spins: a thousand turns in a moment".to_owned());
+        }
+        self.t = self.t.max(next);
+        self.service.pass(self.t);
+        while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= self.t) {
+            let event = entry.remove();
+            self.happens(event)?;
+        }
+        self.turn()
+    }
+
+    fn happens(&mut self, event: Event) -> Verdict {
+        match event {
+            Event::Happens(what) => self.disturb(what)?,
+            Event::Start => self.start(),
+            Event::Visit => self.visit()?,
+            Event::Post(request, spec, reply) => return self.arrive(&request, &spec, reply),
+            Event::Read(key, attempt, task, spec, (at, number)) => {
+                let raw = self.service.read(&task.0, self.t);
+                let answer = read_answer(&spec, &task, &raw);
+                self.at(at, Event::Hear(number, Input::Read(key, attempt, answer)));
+            }
+            Event::Balance(at, number) => {
+                let answer = self.service.credits(self.t).map(Credits);
+                let answer = answer.ok_or_else(|| Fault::new("balance", "no answer"));
+                self.at(at, Event::Hear(number, Input::Balance(answer)));
+            }
+            Event::Hear(number, input) if number == self.number => self.hear(input),
+            Event::Hear(..) => {}
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) {
+        if self.process.is_some() {
+            return;
+        }
+        self.number += 1;
+        let now = Now { wall: self.wall(), tick: Tick(0) };
+        let conductor = self.disk.take_up(self.settings.clone(), now);
+        let submitting = |record: &&JobRecord| matches!(record.job.state, State::Submitting { .. });
+        let taken_up: BTreeSet<JobKey> =
+            self.disk.open.values().filter(submitting).map(|record| record.key).collect();
+        let inputs = if self.disk_is_low { vec![Input::DiskIsLow(true)] } else { Vec::new() };
+        self.log.say(self.t, "program", format_args!("begins, {} jobs are open", self.disk.open.len()));
+        self.process = Some(Process {
+            conductor,
+            began: self.t,
+            inputs,
+            wake: Some(self.t),
+            memory: Memory { taken_up, ..Memory::default() },
+            pending: 0,
+            leaves_at: None,
+            looked: self.t,
+            down: 0,
+        });
+    }
+
+    pub(super) fn die(&mut self, down: u64, how: &str) {
+        if self.process.take().is_some() {
+            self.number += 1;
+            self.marks.clear();
+            self.log.say(self.t, "program", format_args!("dies ({how}), down for {} s", down / 1000));
+            self.at(self.t + down, Event::Start);
+        }
+    }
+
+    fn disturb(&mut self, what: Happening) -> Verdict {
+        match what {
+            Happening::Manifest(manifest) => self.take_manifest(manifest)?,
+            Happening::Errand(errand) => self.errand(errand)?,
+            Happening::Death(Death::AtOnce, down) => self.die(down, "at once"),
+            Happening::Death(death, down) => self.armed = Some((death, down)),
+            Happening::Stop(down) => self.stop(down),
+            Happening::ClockStep(by) => {
+                self.offset += by;
+                self.log.say(
+                    self.t,
+                    "calendar",
+                    format_args!("is set by {} s, to {}", by / 1000, self.wall()),
+                );
+            }
+            Happening::DiskIsLow(is_low) => self.set_disk(is_low),
+            Happening::TopUp(credits) => {
+                self.service.balance += credits;
+                self.log.say(self.t, "owner", format_args!("buys {credits} credits"));
+            }
+        }
+        Ok(())
+    }
+
+    fn set_disk(&mut self, is_low: bool) {
+        if self.disk_is_low != is_low {
+            self.disk_is_low = is_low;
+            self.log.say(self.t, "disk", format_args!("{}", if is_low { "is low" } else { "has room" }));
+            if let Some(process) = &mut self.process {
+                process.inputs.push(Input::DiskIsLow(is_low));
+            }
+        }
+    }
+
+    fn stop(&mut self, down: u64) {
+        let at = self.t;
+        let Some(process) = self.process.as_mut().filter(|process| process.leaves_at.is_none()) else {
+            return;
+        };
+        process.inputs.push(Input::Stop);
+        (process.leaves_at, process.down) = (Some(at + STOP_GRACE), down);
+        process.memory.is_stopping = true;
+        self.log.say(at, "owner", format_args!("stops the program"));
+    }
+
+    /// Everything that goes wrong is over: what an owner can lift is lifted, again and again.
+    fn visit(&mut self) -> Verdict {
+        if self.t == self.horizon {
+            self.armed = None;
+            self.weather =
+                Weather { unconnected: 0, lost: 0, unheard: 0, late: 0, twice: 0, bad_download: 0 };
+            self.service.clumsiness = 0;
+        }
+        self.set_disk(false);
+        self.service.balance += 100_000;
+        self.look_after()?;
+        self.at(self.t + VISITS, Event::Visit);
+        Ok(())
+    }
+
+    /// The process takes note of what came in.
+    fn hear(&mut self, input: Input) {
+        let at = self.t;
+        let Some(process) = &mut self.process else { return };
+        process.pending = process.pending.saturating_sub(u32::from(!matches!(input, Input::DiskIsLow(_))));
+        let memory = &mut process.memory;
+        match &input {
+            Input::Posted(key, attempt, answer) => {
+                self.log.say(at, named(*key, attempt.0), format_args!("POST <- {answer:?}"));
+                memory.taken_up.remove(key);
+                match answer {
+                    PostAnswer::Task(reading) => note_reading(memory, *key, *attempt, reading, at),
+                    PostAnswer::Unauthorised(_) => (memory.key_refused, memory.need) = (true, None),
+                    PostAnswer::OutOfCredits(_) if !memory.key_refused => {
+                        let held = self.disk.open.get(key).map(|record| record.job.books.held.0);
+                        memory.need = Some(held.unwrap_or_default());
+                    }
+                    _ => {}
+                }
+            }
+            Input::Read(key, attempt, answer) => {
+                self.log.say(at, named(*key, attempt.0), format_args!("task <- {answer:?}"));
+                match answer {
+                    ReadAnswer::Task(reading) => note_reading(memory, *key, *attempt, reading, at),
+                    ReadAnswer::Unauthorised(_) => (memory.key_refused, memory.need) = (true, None),
+                    _ => {}
+                }
+            }
+            Input::Fetched(key, attempt, outcome) => {
+                let outcome = outcome.as_ref().map(Vec::len);
+                self.log.say(at, named(*key, attempt.0), format_args!("download <- {outcome:?}"));
+            }
+            Input::Balance(balance) => {
+                self.log.say(at, "service", format_args!("balance <- {balance:?}"));
+                if let Ok(balance) = balance {
+                    memory.need = memory.need.filter(|need| balance.0 < *need);
+                    memory.key_refused = false;
+                }
+            }
+            _ => {}
+        }
+        process.inputs.push(input);
+    }
+
+    /// One turn of the engine: decide, commit, begin. A process may die in between.
+    pub(super) fn turn(&mut self) -> Verdict {
+        let now = self.now();
+        let Some(process) = &mut self.process else { return Ok(()) };
+        self.disk.know_day(&mut process.conductor, now.wall.utc_day());
+        process.looked = self.t;
+        let inputs = std::mem::take(&mut process.inputs);
+        let turn = process.conductor.turn(inputs, now).map_err(|error| error.to_string())?;
+        process.wake = turn.wake.map(|tick| process.began + tick.0);
+        let death = if turn.changes.is_empty() { None } else { self.armed.take() };
+        let (changes, mut effects) = (turn.changes, turn.effects);
+        if self.rule == Rule::EffectsFirst {
+            for effect in std::mem::take(&mut effects) {
+                self.begin(effect);
+            }
+        }
+        if let Some((Death::BeforeCommit, down)) = death {
+            self.die(down, "before a commit");
+            return Ok(());
+        }
+        self.commit(&changes)?;
+        if let Some((Death::Unacknowledged, down)) = death {
+            self.die(down, "after a commit that nobody heard of");
+            return Ok(());
+        }
+        for (index, effect) in effects.into_iter().enumerate() {
+            if let Some((Death::AmongEffects(after), down)) = death
+                && index >= after
+            {
+                self.die(down, "among its effects");
+                return Ok(());
+            }
+            self.judge(&effect)?;
+            self.begin(effect);
+        }
+        if let Some((_, down)) = death {
+            self.die(down, "after its effects");
+        }
+        self.rest()
+    }
+
+    fn commit(&mut self, changes: &[Change]) -> Verdict {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.disk.commit(changes);
+        for change in changes {
+            if let Change::Open(record) | Change::End(record) = change {
+                self.log.say(
+                    self.t,
+                    named(record.key, record.job.attempt.0),
+                    format_args!("{} {:?}", record.job.state.name(), record.job.all_books()),
+                );
+                if let Some(process) = &mut self.process
+                    && !matches!(record.job.state, State::Submitting { .. })
+                {
+                    process.memory.taken_up.remove(&record.key);
+                }
+            }
+            if let Change::Batch(batch) = change {
+                let who = format!("batch {}", batch.no.0);
+                self.log.say(self.t, who, format_args!("{:?} paused {:?}", batch.totals, batch.paused));
+            }
+        }
+        for (key, is_dropped) in self.marks.drain(..) {
+            if is_dropped {
+                self.oracle.dropped.insert(key);
+            } else {
+                self.oracle.dropped.remove(&key);
+            }
+        }
+        self.oracle.committed(&self.disk, &self.service, &self.settings)
+    }
+
+    fn judge(&self, effect: &Effect) -> Verdict {
+        let Some(process) = &self.process else { return Ok(()) };
+        let memory = &process.memory;
+        match effect {
+            Effect::Post { key, attempt, spec } => {
+                let seen = (&self.disk, &process.conductor, memory, self.now());
+                self.oracle.posts(*key, *attempt, spec, seen, (&self.settings, self.disk_is_low))
+            }
+            Effect::Read { key, attempt, .. } => {
+                let least = self.settings.poll_min.0;
+                self.oracle.reads(*key, *attempt, &self.disk, memory, self.t, least)
+            }
+            Effect::Fetch(order) if self.disk_is_low => {
+                Err(format!("{} is downloaded to a disk that is low", named(order.key, order.attempt.0)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether anything is left to do, and a reason if nothing moves.
+    fn rest(&mut self) -> Verdict {
+        let Some(process) = &self.process else { return Ok(()) };
+        let standstill = process.conductor.standstill();
+        let is_asleep =
+            process.wake.is_none() && process.pending == 0 && !process.conductor.watches_the_calendar();
+        if is_asleep && standstill.is_none() {
+            return Err("nothing moves, and no reason is given".to_owned());
+        }
+        if process.leaves_at.is_some_and(|at| standstill.is_some() || at <= self.t) {
+            let down = process.down;
+            self.die(down, "it was stopped");
+            return Ok(());
+        }
+        let doubts = || self.disk.outcomes.values().any(|job| matches!(job.job.state, State::InDoubt { .. }));
+        self.is_over = self.t >= self.horizon
+            && standstill == Some(Standstill::Done)
+            && self.in_air.is_empty()
+            && !doubts();
+        Ok(())
+    }
+
+    fn begin(&mut self, effect: Effect) {
+        let (at, number) = (self.t, self.number);
+        if let Some(process) = &mut self.process {
+            process.pending += 1;
+        }
+        match effect {
+            Effect::Post { key, attempt, spec } => self.post(key, attempt, spec),
+            Effect::Read { key, attempt, task, spec, .. } => {
+                self.log.say(at, named(key, attempt.0), format_args!("reads {task}"));
+                if let Some(process) = &mut self.process {
+                    process.memory.read_at.insert((key, attempt.0), at);
+                }
+                let (there, back) = self.way();
+                if self.fails(self.weather.lost) {
+                    let fault = Fault::new("timeout", "no answer in time");
+                    let answer = ReadAnswer::Again { fault, wait: None };
+                    self.at(at + TIMEOUT, Event::Hear(number, Input::Read(key, attempt, answer)));
+                } else {
+                    self.at(
+                        at + there,
+                        Event::Read(key, attempt, task, Box::new(spec), (at + there + back, number)),
+                    );
+                }
+            }
+            Effect::Fetch(order) => self.fetch(&order),
+            Effect::LoadRows { batch, from, end, most } => {
+                let rows = self.disk.rows(batch, from, end, most);
+                self.at(at + 1, Event::Hear(number, Input::Rows { batch, from, rows }));
+            }
+            Effect::AskBalance => {
+                self.log.say(at, "program", format_args!("asks for the balance"));
+                let (there, back) = self.way();
+                let back = if self.fails(self.weather.late) { self.random.u64(back..30_000) } else { back };
+                self.at(at + there, Event::Balance(at + there + back, number));
+            }
+        }
+    }
+
+    fn fails(&mut self, thousandths: u32) -> bool {
+        self.random.u32(0..1000) < thousandths
+    }
+
+    fn way(&mut self) -> (u64, u64) {
+        (self.random.u64(1..400), self.random.u64(1..400))
+    }
+
+    /// A creating POST leaves. What becomes of it on its way is drawn now.
+    fn post(&mut self, key: JobKey, attempt: Attempt, spec: JobSpecOf) {
+        let (at, number) = (self.t, self.number);
+        let (cost, is_refused) = self.truths[&key];
+        let kind = spec.order.kind;
+        let header = kind.is_keyed().then(|| IdempotencyKey::derive(spec.id, attempt).as_str().to_owned());
+        let silences = self.silences.get(&(key, attempt.0)).copied().unwrap_or_default();
+        let header = header.map(|header| match self.rule {
+            Rule::FreshKeyAfterSilence => format!("{header}-{silences}"),
+            _ => header,
+        });
+        let request = Request {
+            job: key,
+            attempt: attempt.0,
+            key: header,
+            cost,
+            is_refused,
+            is_sync: kind.renders_in_call(),
+        };
+        let who = named(key, attempt.0);
+        if self.fails(self.weather.unconnected) {
+            self.log.say(at, who, format_args!("POST {kind}, no connection"));
+            let fault = Fault::new("connection", "no connection");
+            let answer = PostAnswer::Again { fault, wait: None, may_have_run: false };
+            self.at(at + 50, Event::Hear(number, Input::Posted(key, attempt, answer)));
+            return;
+        }
+        let (there, back) = self.way();
+        let back = if kind.renders_in_call() { self.random.u64(back..20_000) } else { back };
+        let spec = Box::new(spec);
+        if self.fails(self.weather.lost) {
+            self.log.say(at, who, format_args!("POST {kind}, lost on its way"));
+            self.silence(key, attempt);
+        } else if self.fails(self.weather.unheard) {
+            self.log.say(at, who, format_args!("POST {kind}, its answer is lost"));
+            self.flies(at + there, request, spec, None);
+            self.silence(key, attempt);
+        } else if self.fails(self.weather.late) {
+            let there = self.random.u64(1_000..20 * TIMEOUT);
+            self.log.say(at, who, format_args!("POST {kind}, held up for {there} ms"));
+            self.flies(at + there, request, spec, None);
+            self.silence(key, attempt);
+        } else {
+            self.log.say(at, who, format_args!("POST {kind}, {cost} credits"));
+            if kind != Kind::ShortsStudio && self.fails(self.weather.twice) {
+                let again = self.random.u64(1..10 * TIMEOUT);
+                self.flies(at + again, request.clone(), spec.clone(), None);
+            }
+            self.flies(at + there, request, spec, Some((at + there + back, number)));
+        }
+    }
+
+    fn flies(&mut self, at: u64, request: Request, spec: Box<JobSpecOf>, reply: Option<(u64, u32)>) {
+        *self.in_air.entry(request.job).or_default() += 1;
+        self.at(at, Event::Post(request, spec, reply));
+    }
+
+    /// The client gives up waiting for an answer.
+    fn silence(&mut self, key: JobKey, attempt: Attempt) {
+        *self.silences.entry((key, attempt.0)).or_default() += 1;
+        let may_have_run = self.rule != Rule::SilenceMeansNothing;
+        let fault = Fault::new("timeout", "no answer in time");
+        let answer = PostAnswer::Again { fault, wait: None, may_have_run };
+        self.at(self.t + TIMEOUT, Event::Hear(self.number, Input::Posted(key, attempt, answer)));
+    }
+
+    fn arrive(&mut self, request: &Request, spec: &JobSpec, reply: Option<(u64, u32)>) -> Verdict {
+        let key = request.job;
+        if let Some(flying) = self.in_air.get_mut(&key) {
+            *flying -= 1;
+        }
+        self.in_air.retain(|_, flying| *flying > 0);
+        let (tasks, balance) = (self.service.tasks.len(), self.service.balance);
+        let raw = self.service.post(request, self.t);
+        let said = String::from_utf8_lossy(&raw.body).into_owned();
+        self.log.say(
+            self.t,
+            "service",
+            format_args!("{} -> {} {said}", named(key, request.attempt), raw.status),
+        );
+        if let Some((at, number)) = reply {
+            let set_aside = spec.order.hold().unwrap_or_default();
+            let answer = if spec.order.kind.is_keyed() {
+                answer::of_post(&raw)
+            } else {
+                studio::of_post(&raw, set_aside)
+            };
+            self.at(at, Event::Hear(number, Input::Posted(key, Attempt(request.attempt), answer)));
+        }
+        self.oracle.arrived(request, tasks, &self.disk, &self.service)?;
+        oracle::keeps(&self.service, &self.settings, balance)
+    }
+
+    fn fetch(&mut self, order: &FetchOrder) {
+        let at = self.t + self.random.u64(20..5_000);
+        let outcome = if self.fails(self.weather.bad_download) {
+            let fault = Fault::new("download", "it broke");
+            Err(match self.random.u32(0..8) {
+                0 => FetchFault::Lasting(fault),
+                1..4 => FetchFault::Stale(fault),
+                _ => FetchFault::Passing(fault),
+            })
+        } else {
+            let (path, content_type) = (order.spec.label.clone(), "video/mp4".to_owned());
+            Ok(vec![OutputFile { path, bytes: 1, sha256: String::new(), content_type }])
+        };
+        self.at(at, Event::Hear(self.number, Input::Fetched(order.key, order.attempt, outcome)));
+    }
+
+    /// The owner asks the running program for something; it is durable with the next turn.
+    pub(super) fn grant(&mut self, wish: Wish) -> Verdict {
+        let now = self.now();
+        let Some(process) = &mut self.process else { return Ok(()) };
+        for day in wish.days() {
+            self.disk.know_day(&mut process.conductor, day);
+        }
+        let granted = process.conductor.grant(wish, now).map_err(|error| error.to_string())?;
+        process.wake = Some(self.t);
+        self.log.say(self.t, "program", format_args!("{granted:?}"));
+        Ok(())
+    }
+
+    pub(super) fn span(&mut self, most: u64) -> Millis {
+        Millis(self.random.u64(1..most))
+    }
+}
+
+fn read_answer(spec: &JobSpec, task: &TaskId, raw: &RawAnswer) -> ReadAnswer {
+    if spec.order.kind.is_keyed() {
+        answer::of_read(raw)
+    } else {
+        studio::of_read(raw, task, spec.order.hold().unwrap_or_default())
+    }
+}
+
+fn note_reading(memory: &mut Memory, key: JobKey, attempt: Attempt, reading: &TaskReading, at: u64) {
+    memory.read_at.insert((key, attempt.0), at);
+    match reading.status {
+        TaskStatus::Success => drop(memory.ended.insert((key, attempt.0), true)),
+        TaskStatus::Failed | TaskStatus::Canceled => drop(memory.ended.insert((key, attempt.0), false)),
+        _ => {}
+    }
+}
