@@ -28,8 +28,11 @@ impl Conductor {
         self.asking_balance = false;
         if self.settings.limits.keep.is_some() {
             self.balance_due = Some(now.tick.after(self.settings.balance_interval));
-            // What is held may be charged already or not: taken off twice at worst, never forgotten.
-            self.balance = answer.as_ref().ok().map(|balance| balance.saturating_sub(self.total.held));
+            // What is held, and what was charged since the question left, may be in the answer already or not:
+            // taken off twice at worst, never forgotten.
+            let since = self.charged_in_all().saturating_sub(self.charged_when_asked);
+            let unsure = self.total.held + since;
+            self.balance = answer.as_ref().ok().map(|balance| balance.saturating_sub(unsure));
         }
         let Some(gate) = &mut self.gate else { return };
         let covered = match (answer, gate.parked) {
@@ -56,7 +59,13 @@ impl Conductor {
         if self.balance_due.is_some_and(|at| at <= now.tick) && !self.stopping {
             self.balance_due = None;
             self.asking_balance = true;
+            self.charged_when_asked = self.charged_in_all();
             self.pending.turn.effects.push(Effect::AskBalance);
         }
+    }
+
+    /// Everything that was ever charged, given back or not.
+    fn charged_in_all(&self) -> Credits {
+        self.total.spent + self.total.refunded
     }
 }

@@ -160,6 +160,8 @@ pub struct Conductor {
     balance: Option<Credits>,
     /// A question for the balance is under way.
     asking_balance: bool,
+    /// What had been charged in all when it left.
+    charged_when_asked: Credits,
     /// When the balance is asked for next, where `keep` needs it.
     balance_due: Option<Tick>,
     stopping: bool,
@@ -193,6 +195,7 @@ impl Conductor {
             disk_is_low: false,
             balance: None,
             asking_balance: false,
+            charged_when_asked: Credits::ZERO,
             balance_due: settings.limits.keep.map(|_| Tick(0)),
             settings,
             desks: BTreeMap::new(),
