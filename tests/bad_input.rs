@@ -274,7 +274,7 @@ fn an_output_folder_that_is_a_file() {
     stage.write("output", "not a folder");
     assert_snapshot!(refused_folder(&stage, &[], 6), @r"
     batch.csv: batch batch: 1 new (8 credits)
-    error: failed to write to output/batch: File exists (os error 17)
+    error: failed to write to output/batch: Not a directory (os error 20)
     hint: make room or grant the rights, or name another folder with --output; the same command resumes
     ");
 }
@@ -285,7 +285,7 @@ fn a_batch_folder_that_is_a_file() {
     stage.write("output/batch", "not a folder");
     assert_snapshot!(refused_folder(&stage, &[], 6), @r"
     batch.csv: batch batch: 1 new (8 credits)
-    error: failed to write to output/batch: output/batch is a link or a file, a folder is needed there
+    error: failed to write to output/batch: File exists (os error 17)
     hint: make room or grant the rights, or name another folder with --output; the same command resumes
     ");
 }
