@@ -93,7 +93,7 @@ impl Access {
     ) -> Result<(), Failure> {
         match self {
             Access::Here(desk) => {
-                let batches = desk.batches(batch).map_err(AnswerError::from)?;
+                let batches = desk.batches(batch).await.map_err(AnswerError::from)?;
                 Ok(answers::jobs(desk.store(), &batches, state, sink)?)
             }
             Access::There(client) => Ok(client.lines("/v1/jobs", &OfBatch { batch, state }, sink).await?),
@@ -104,7 +104,7 @@ impl Access {
     pub(super) async fn ledger(&self, batch: Option<&BatchName>, sink: Sink<'_>) -> Result<(), Failure> {
         match self {
             Access::Here(desk) => {
-                let batches = desk.batches(batch).map_err(AnswerError::from)?;
+                let batches = desk.batches(batch).await.map_err(AnswerError::from)?;
                 Ok(answers::ledger(desk.store(), &batches, sink)?)
             }
             Access::There(client) => {

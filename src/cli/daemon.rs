@@ -68,6 +68,7 @@ fn parts(config: &Config, chosen: &Chosen) -> Result<Parts, Failure> {
         inboxes: inboxes(config),
         hooks: config.hooks.clone(),
         hooks_secret: config.hooks.secret(service::credentials().as_deref())?,
+        archive_after: config.retention.archive_after.map(|span| span.0),
         schedules: config.schedule.iter().map(Planned::of).collect::<Result<_, _>>()?,
     })
 }

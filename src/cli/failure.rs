@@ -108,6 +108,8 @@ impl From<StoreError> for Failure {
                 "nothing was sent; callsheet state verify tells what is wrong, and callsheet state rebuild sets \
                  it aside and builds the state anew, paused. Nothing that was paid for is bought again",
             ),
+            StoreError::ArchiveGone { .. } => Failure::new(Exit::Usage, message)
+                .hint("nothing was sent: what it bought before is known there, and nowhere else"),
             StoreError::NoRoom { .. } => Failure::new(Exit::Disk, message)
                 .hint("nothing was touched; make room, and the same command resumes"),
             StoreError::Io { .. } | StoreError::Database { .. } if error.is_disk() => {

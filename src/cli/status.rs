@@ -40,6 +40,9 @@ pub(super) async fn run(command: &StatusCommand, global: &Global) -> Result<Exit
         let parked: std::collections::BTreeSet<Parked> =
             status.batches.iter().filter_map(|batch| batch.parked_by).collect();
         if !command.watch {
+            if !global.json && status.archived > 0 {
+                anstream::eprintln!("{} batches are archived; name one to see it", status.archived);
+            }
             if !global.json {
                 parked
                     .iter()

@@ -8,13 +8,14 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Span};
 use crate::domain::credits::Credits;
 use crate::domain::manifest::read_policy;
 use crate::domain::manifest::row::Policy;
 use crate::domain::schedule::due::CATCH_UP_MAX;
 pub use crate::domain::schedule::due::{Missed, Overlap};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
+use crate::domain::time::Millis;
 
 /// Most runs that `missed = "all"` may catch up with unless `missed_max` says otherwise.
 const MISSED_MAX: u32 = 10;
@@ -99,6 +100,29 @@ pub struct HooksConfig {
     /// File with the secret that signs it: `whsec_` and base64. The systemd credential `webhook-secret` will
     /// do instead.
     pub webhook_secret_file: Option<PathBuf>,
+}
+
+/// `[retention]`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetentionConfig {
+    /// How long a batch that is done stays at hand; nothing for ever. Outputs are never touched.
+    #[serde(deserialize_with = "span_or_never")]
+    pub archive_after: Option<Span>,
+}
+
+impl Default for RetentionConfig {
+    fn default() -> RetentionConfig {
+        RetentionConfig { archive_after: Some(Span(Millis::from_secs(30 * 24 * 3600))) }
+    }
+}
+
+fn span_or_never<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Span>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text == "never" {
+        return Ok(None);
+    }
+    Span::parse(&text).map(Some).map_err(|error| serde::de::Error::custom(format!("{error}, or never")))
 }
 
 /// `[control]`
@@ -242,7 +266,6 @@ mod tests {
 
     use super::*;
     use crate::domain::manifest::row::Deadline;
-    use crate::domain::time::Millis;
 
     fn error(text: &str) -> String {
         Config::parse(text, Path::new("callsheet.toml")).unwrap_err().to_string()
@@ -310,6 +333,18 @@ mod tests {
         );
         check("name = \"n/n\"\ncron = \"@daily\"", "schedule.name: n/n: \"n/n\" cannot name a schedule");
         check("name = \"n\"\ncron = \"@daily\"\nmissed_max = 0", "schedule.missed_max: n: found 0");
+    }
+
+    #[test]
+    fn batches_are_archived_after_a_span_or_never() {
+        let after = |text: &str| Config::parse(text, Path::new("x")).unwrap().retention.archive_after;
+        assert_eq!(after(""), Some(Span(Millis::from_secs(2_592_000))));
+        assert_eq!(after("[retention]\narchive_after = \"7d\""), Some(Span(Millis::from_secs(604_800))));
+        assert_eq!(after("[retention]\narchive_after = \"never\""), None);
+        assert_eq!(
+            error("[retention]\narchive_after = \"soon\""),
+            "callsheet.toml:2: \"soon\" is no span of time; write it as 10s, 30m or 24h, or never"
+        );
     }
 
     #[test]

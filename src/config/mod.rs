@@ -17,8 +17,8 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 pub use self::daemon::{
-    ControlConfig, HooksConfig, InboxConfig, LogConfig, LogFormat, Missed, Overlap, ScheduleConfig,
-    check_log_level,
+    ControlConfig, HooksConfig, InboxConfig, LogConfig, LogFormat, Missed, Overlap, RetentionConfig,
+    ScheduleConfig, check_log_level,
 };
 use crate::domain::credits::Credits;
 use crate::domain::quote::{AccountPlan, Finding, Rules, RulesExtension};
@@ -33,12 +33,16 @@ pub struct Span(pub Millis);
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let span = humantime::parse_duration(&text).map_err(|_| {
-            let text = format!("\"{text}\" is no span of time; write it as 10s, 30m or 24h");
-            serde::de::Error::custom(text)
-        })?;
-        u64::try_from(span.as_millis()).map(|ms| Span(Millis(ms))).map_err(serde::de::Error::custom)
+        Span::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Span {
+    fn parse(text: &str) -> Result<Span, String> {
+        let span = humantime::parse_duration(text).ok();
+        let ms = span.and_then(|span| u64::try_from(span.as_millis()).ok());
+        let wrong = || format!("\"{text}\" is no span of time; write it as 10s, 30m or 24h");
+        ms.map(|ms| Span(Millis(ms))).ok_or_else(wrong)
     }
 }
 
@@ -72,6 +76,8 @@ pub struct Config {
     pub schedule: Vec<ScheduleConfig>,
     /// Whom the daemon tells what it did.
     pub hooks: HooksConfig,
+    /// How long the daemon keeps batches at hand that are done.
+    pub retention: RetentionConfig,
     /// How the daemon is spoken to.
     pub control: ControlConfig,
     /// What is logged, and how.

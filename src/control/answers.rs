@@ -59,13 +59,14 @@ impl AnswerError {
 /// # Errors
 /// [`AnswerError`].
 pub async fn status(desk: &Desk, batch: Option<&BatchName>) -> Result<Status, AnswerError> {
-    let records = desk.batches(batch)?;
+    let records = desk.batches(batch).await?;
     let overviews = desk.overview().await?;
     let of = |record: &BatchRecord| {
         let overview = overviews.iter().find(|overview| overview.name == record.name)?;
         Some(BatchStatus::new(record, overview))
     };
-    Ok(Status { batches: records.iter().filter_map(of).collect() })
+    let archived = if batch.is_none() { desk.store().archived_count() } else { 0 };
+    Ok(Status { batches: records.iter().filter_map(of).collect(), archived })
 }
 
 /// Hands over the result of every job of the batches as one line of JSON, in manifest order, or of those
@@ -241,7 +242,7 @@ async fn for_each(
     wish: fn(crate::domain::ids::BatchNo) -> Wish,
 ) -> Result<Outcomes, AnswerError> {
     let mut batches = Vec::new();
-    for record in desk.batches(batch)?.into_iter().filter(|record| batch.is_some() || !record.is_done()) {
+    for record in desk.batches(batch).await?.into_iter().filter(|record| batch.is_some() || !record.is_done()) {
         let granted = desk.grant(wish(record.no)).await?;
         batches.push(Outcome { batch: record.name, granted });
     }

@@ -24,6 +24,13 @@ pub const LINES: &str = "application/x-ndjson";
 pub struct Status {
     /// Oldest first.
     pub batches: Vec<BatchStatus>,
+    /// Batches that were done long ago and are not among them: each is there again once it is named.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub archived: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A batch in numbers.

@@ -202,13 +202,13 @@ async fn jobs(State(office): Shared, Asked(asked): Asked<OfJobs>) -> Result<Resp
         let known = job::State::NAMES.join(", ");
         return Err(No::usage(format!("state: found {state:?}, expected one of {known}")));
     }
-    let batches = office.desk.batches(asked.batch.as_ref()).map_err(AnswerError::from)?;
+    let batches = office.desk.batches(asked.batch.as_ref()).await.map_err(AnswerError::from)?;
     let store = office.desk.store().clone();
     Ok(lines(move |sink| answers::jobs(&store, &batches, asked.state.as_deref(), sink)))
 }
 
 async fn ledger(State(office): Shared, Asked(asked): Asked<OfBatch>) -> Result<Response, No> {
-    let batches = office.desk.batches(asked.batch.as_ref()).map_err(AnswerError::from)?;
+    let batches = office.desk.batches(asked.batch.as_ref()).await.map_err(AnswerError::from)?;
     let store = office.desk.store().clone();
     Ok(lines(move |sink| answers::ledger(&store, &batches, sink)))
 }

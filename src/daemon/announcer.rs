@@ -88,8 +88,7 @@ impl Teller {
     }
 
     async fn announce(&self, no: BatchNo) -> Result<(), AnnounceError> {
-        let batches = self.store.batches().map_err(EngineError::from)?;
-        let Some(batch) = batches.into_iter().find(|batch| batch.no == no) else { return Ok(()) };
+        let Some(batch) = self.store.batch(no).map_err(EngineError::from)? else { return Ok(()) };
         // It may have been announced meanwhile, or taken up again.
         if batch.announced || !batch.is_done() {
             return Ok(());

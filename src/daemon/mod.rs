@@ -7,6 +7,7 @@
 mod announcer;
 pub mod inboxes;
 mod notice;
+mod retention;
 pub mod schedules;
 mod signals;
 
@@ -25,6 +26,7 @@ use crate::daemon::inboxes::InboxTerms;
 use crate::daemon::notice::Notice;
 use crate::daemon::schedules::{Inputs, Planned, Watch};
 use crate::daemon::signals::Signals;
+use crate::domain::time::Millis;
 use crate::engine::conductor::Settings;
 use crate::engine::desk::Desk;
 use crate::engine::{Engine, EngineError, Outside, Stop, Until};
@@ -53,6 +55,8 @@ pub struct Parts {
     pub hooks: HooksConfig,
     /// What signs webhooks.
     pub hooks_secret: Option<SecretString>,
+    /// How long a batch that is done stays at hand; nothing for ever.
+    pub archive_after: Option<Millis>,
     /// What fires by itself.
     pub schedules: Vec<Planned>,
 }
@@ -106,7 +110,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
     let fixed = Fixed::of(&parts);
     let Parts { outside, settings, house, socket, control, token, .. } = parts;
-    let Parts { inboxes, hooks, hooks_secret, schedules: planned, .. } = parts;
+    let Parts { inboxes, hooks, hooks_secret, schedules: planned, archive_after, .. } = parts;
     let (landing, layout) = (outside.landing.clone(), outside.layout.clone());
     let (identity, metrics) = (house.identity.clone(), outside.metrics.clone());
     let mut engine = Engine::new(store.clone(), outside, settings, clock, None)?;
@@ -142,6 +146,8 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         inboxes::keep(terms, reception.clone(), clock, break_sender.clone());
     }
     let (stop_sender, stop) = watch::channel(Stop::No);
+    let (age, ages) = watch::channel(archive_after);
+    tokio::spawn(retention::keep(store.clone(), reception.clone(), hooks.clone(), clock, ages));
     let delivering = tokio::spawn(deliver(hooks, stop.clone()));
     let (schedules, reloads) = mpsc::channel(1);
     let door = schedules::House { reception: reception.clone(), store: store.clone() };
@@ -150,7 +156,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     tokio::spawn(signals::watch(
         signals,
         stop_sender,
-        signals::Reloader { reload, handle, reception, schedules, fixed },
+        signals::Reloader { reload, handle, reception, schedules, archive_after: age, fixed },
     ));
     tracing::info!(socket = %socket.display(), "ready");
     notice.ready();

@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::daemon::schedules::Planned;
 use crate::daemon::{Fixed, Reload, notice};
+use crate::domain::time::Millis;
 use crate::engine::{Handle, Stop};
 use crate::intake::reception::{House, Reception};
 
@@ -18,6 +19,7 @@ pub(super) struct Reloader {
     /// What stays as it is, whatever the new one says.
     pub(super) fixed: Fixed,
     pub(super) schedules: mpsc::Sender<Vec<Planned>>,
+    pub(super) archive_after: watch::Sender<Option<Millis>>,
 }
 
 /// The signals that are listened to.
@@ -73,6 +75,7 @@ impl Reloader {
                 self.reception.reload(house).await;
                 // Nobody watches schedules any more once the daemon stops.
                 let _ = self.schedules.send(parts.schedules).await;
+                self.archive_after.send_replace(parts.archive_after);
                 match self.handle.reload(parts.settings, parts.outside).await {
                     Ok(()) => tracing::info!("the configuration was read anew"),
                     Err(error) => tracing::warn!(%error, "the configuration was not taken over"),

@@ -159,18 +159,32 @@ impl Desk {
         }
     }
 
-    /// The batch called so; without a name all of them, oldest first.
+    /// The batch called so, from the archive if it lies there; without a name all that are not archived, oldest
+    /// first.
     ///
     /// # Errors
     /// [`FindError::NoBatch`], or the state refuses.
-    pub fn batches(&self, name: Option<&BatchName>) -> Result<Vec<BatchRecord>, FindError> {
-        let all = self.store.batches().map_err(EngineError::from)?;
-        let Some(name) = name else { return Ok(all) };
-        let known = all.iter().map(|batch| batch.name.to_string()).collect();
-        match all.into_iter().find(|batch| batch.name == *name) {
-            Some(found) => Ok(vec![found]),
-            None => Err(FindError::NoBatch { name: name.to_string(), known }),
+    pub async fn batches(&self, name: Option<&BatchName>) -> Result<Vec<BatchRecord>, FindError> {
+        let all = || self.store.batches().map_err(EngineError::from);
+        let Some(name) = name else { return Ok(all()?) };
+        if let Some(found) = self.batch(name).await? {
+            return Ok(vec![found]);
         }
+        let known = all()?.iter().map(|batch| batch.name.to_string()).collect();
+        Err(FindError::NoBatch { name: name.to_string(), known })
+    }
+
+    /// The batch of that name; an archived one is taken back.
+    async fn batch(&self, name: &BatchName) -> Result<Option<BatchRecord>, EngineError> {
+        if let Some(found) = self.store.batch_named(name)? {
+            return Ok(Some(found));
+        }
+        let (store, name) = (self.store.clone(), name.clone());
+        let back = blocking(move || store.take_back(&name)).await?;
+        if let Some(batch) = &back {
+            self.grant(Wish::TakenBack(Box::new(batch.clone()))).await?;
+        }
+        Ok(back)
     }
 
     /// Finds what is called so: a batch first, then a job by its label, its identity, or `BATCH/JOB`.
@@ -178,6 +192,11 @@ impl Desk {
     /// # Errors
     /// [`FindError`].
     pub async fn named(&self, text: &str) -> Result<Named, FindError> {
+        // `BATCH` or `BATCH/JOB`
+        let first = text.split_once('/').map_or(text, |(batch, _)| batch);
+        if let Ok(name) = first.parse() {
+            self.batch(&name).await?;
+        }
         let (store, text) = (self.store.clone(), text.to_owned());
         blocking(move || find(&store, &text)).await
     }
@@ -312,10 +331,12 @@ fn settle(own: &mut Conductor, store: &Store, clock: Clock) -> Result<(), Engine
 }
 
 fn find(store: &Store, text: &str) -> Result<Named, FindError> {
-    let batches = store.batches().map_err(EngineError::from)?;
-    if let Some(batch) = batches.iter().find(|batch| batch.name.as_str() == text) {
-        return Ok(Named::Batch(Box::new(batch.clone())));
+    if let Ok(name) = text.parse()
+        && let Some(batch) = store.batch_named(&name).map_err(EngineError::from)?
+    {
+        return Ok(Named::Batch(Box::new(batch)));
     }
+    let batches = store.batches().map_err(EngineError::from)?;
     let mut found = find_jobs(store, &batches, text)?;
     match found.len() {
         0 => Err(FindError::Nothing(text.to_owned())),

@@ -28,6 +28,7 @@ use crate::api::ClientError;
 use crate::api::webhook::Webhook;
 use crate::clock::Clock;
 use crate::config::HooksConfig;
+use crate::domain::ids::BatchName;
 use crate::domain::retry::Backoff;
 use crate::domain::time::Millis;
 
@@ -139,6 +140,14 @@ impl Hooks {
     /// Whether anybody is told anything.
     pub fn is_any(&self) -> bool {
         self.inner.webhook.is_some() || !self.inner.command.is_empty()
+    }
+
+    /// Forgets what was told about a batch that is archived: no end of it is told again before it has a new one.
+    ///
+    /// # Errors
+    /// When the folder refuses.
+    pub fn forget(&self, batch: &BatchName) -> Result<(), HooksError> {
+        self.inner.outbox().forget(batch.as_str()).map_err(|source| self.inner.io(source))
     }
 
     /// Whether this end of a batch was delivered, given up, or waits for its delivery.

@@ -208,6 +208,14 @@ impl Outbox {
         write(&self.path_of_told(batch), &Told { batch: batch.to_owned(), id: id.to_owned() })
     }
 
+    /// Forgets the last end of a batch that was told.
+    pub(super) fn forget(&self, batch: &str) -> io::Result<()> {
+        match fs::remove_file(self.path_of_told(batch)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     fn path_of(&self, number: u64) -> PathBuf {
         self.dir.join(format!("{number:06}.json"))
     }

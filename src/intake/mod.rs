@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BadBatchName, BatchName, BatchNo, Fingerprint, JobId, Seq};
+use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId, Seq};
 use crate::domain::job::{JobSpec, Order};
 use crate::domain::label::label;
 use crate::domain::manifest::row::Policy;
@@ -91,7 +91,8 @@ pub enum IntakeError {
 pub struct Accepted {
     /// What to tell its owner.
     pub receipt: Receipt,
-    /// The batch as it is with it: to be committed. Nothing when neither jobs nor terms are new.
+    /// The batch as it is with it: to be committed. Nothing when neither jobs nor terms are new, and it was not
+    /// archived.
     pub batch: Option<BatchRecord>,
 }
 
@@ -106,8 +107,9 @@ pub fn accept(
     now: Timestamp,
 ) -> Result<Accepted, IntakeError> {
     let mut batch = None;
+    let mut is_back = false;
     let mut judgement = judge(store.begin_draft()?, path, terms, |name, draft| {
-        let found = find_batch(store, name, now)?;
+        let found = find_batch(store, name, now, &mut is_back)?;
         note_existing(store, batch.insert(found), draft)?;
         Ok(())
     })?;
@@ -123,16 +125,27 @@ pub fn accept(
             let batch = BatchRecord { policy: judgement.policy, ..batch };
             Ok(Accepted { receipt: judgement.receipt, batch: Some(batch) })
         }
+        // The engine does not know it yet.
+        Some(batch) if is_back => Ok(Accepted { receipt: judgement.receipt, batch: Some(batch) }),
         _ => Ok(Accepted { receipt: judgement.receipt, batch: None }),
     }
 }
 
-/// The batch of that name, or a new one.
-fn find_batch(store: &Store, name: &BatchName, now: Timestamp) -> Result<BatchRecord, StoreError> {
-    let known = store.batches()?;
-    let next = known.last().map_or(1, |last| last.no.0 + 1);
-    let found = known.into_iter().find(|batch| batch.name == *name);
-    Ok(found.unwrap_or_else(|| BatchRecord::new(BatchNo(next), name.clone(), now)))
+/// The batch of that name, from the archive if it lies there, or a new one.
+fn find_batch(
+    store: &Store,
+    name: &BatchName,
+    now: Timestamp,
+    is_back: &mut bool,
+) -> Result<BatchRecord, StoreError> {
+    if let Some(known) = store.batch_named(name)? {
+        return Ok(known);
+    }
+    if let Some(archived) = store.take_back(name)? {
+        *is_back = true;
+        return Ok(archived);
+    }
+    Ok(BatchRecord::new(store.next_batch_no(), name.clone(), now))
 }
 
 /// Tells the draft which jobs the batch has.

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use crate::api::Service;
 use crate::clock::Clock;
 use crate::domain::credits::Credits;
-use crate::domain::ids::BatchName;
+use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::schedule::placeholders::Occasion;
@@ -132,6 +132,16 @@ impl Reception {
         }
         receipt.announce();
         Ok(receipt)
+    }
+
+    /// Lets a batch go that was done long ago, while no manifest for it is taken in. Whether it went: it may have
+    /// been taken up again.
+    ///
+    /// # Errors
+    /// When the engine has ended.
+    pub async fn archive(&self, batch: BatchNo) -> Result<bool, EngineGone> {
+        let _alone = self.inside.lock().await;
+        Ok(self.engine.grant(Wish::Archive(batch)).await?.jobs > 0)
     }
 
     async fn catalog(&self, inside: &mut Inside) -> Result<Arc<Catalog>, CatalogError> {

@@ -114,8 +114,7 @@ pub(super) fn reconcile(spool: &Path, records: &Records) -> Result<HashMap<Batch
     let mut cards = HashMap::new();
     for (no, dir) in super::batch_dirs(spool)? {
         let Some(written) = read(&dir) else { continue };
-        let record = records.batches.iter().find(|batch| batch.no == no);
-        match record {
+        match records.batch(no) {
             _ if written.commit <= records.commits => {
                 cards.insert(no, written.card);
             }

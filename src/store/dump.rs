@@ -2,7 +2,7 @@
 //!
 //! The first line says what it is, the last one how many lines there should be and their checksum.
 //! Between them, batch by batch: the batch, its rows and its outcomes as they were accepted and as they
-//! ended; then open jobs, totals and days. Rows and outcomes are carried word for word, so that every
+//! ended, archived ones too; then open jobs, totals and days. Rows and outcomes are carried word for word, so that every
 //! byte of an imported spool lies where it lay.
 
 use std::fs;
@@ -16,11 +16,14 @@ use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::time::{Timestamp, UtcDay};
+use crate::store::archive::{Archived, Kept};
 use crate::store::lock::Lock;
 use crate::store::rebuild::requeue;
 use crate::store::records::Records;
 use crate::store::spool::{Appender, Lines, Spool};
-use crate::store::{BatchRecord, JobRecord, Pause, Store, StoreError, batch_dir, card, marker, verify};
+use crate::store::{
+    BatchRecord, JobRecord, Pause, Store, StoreError, archive, batch_dir, card, marker, verify,
+};
 
 /// Version of the dump's format.
 const VERSION: u32 = 1;
@@ -103,6 +106,8 @@ enum Line {
     Row(Box<RawValue>),
     Outcome(Box<RawValue>),
     Open(Box<JobRecord>),
+    /// An archived batch whose folder was moved away.
+    Archived(Archived),
     Total(Totals),
     Day(Day),
     End(End),
@@ -122,6 +127,12 @@ impl<W: Write> Sheet<W> {
         self.lines += 1;
         self.checksum.update(&text);
         self.out.write_all(&text)
+    }
+
+    fn batch(&mut self, spool: &Spool, record: &BatchRecord, outcomes_bytes: u64) -> Result<(), DumpError> {
+        self.line(&Line::Batch(Box::new(BatchLine { outcomes_bytes, record: record.clone() })))?;
+        self.spooled(&spool.rows_path(), record.spool_bytes, Line::Row)?;
+        self.spooled(&spool.outcomes_path(), outcomes_bytes, Line::Outcome)
     }
 
     fn spooled(
@@ -150,10 +161,18 @@ impl Store {
         let mut sheet = Sheet { out, lines: 0, checksum: crc32fast::Hasher::new() };
         sheet.line(&Head { callsheet_dump: VERSION, service, commit: records.commits })?;
         for batch in &records.batches {
-            let (spool, outcomes_bytes) = (self.spool(batch.no), records.outcomes_bytes(batch.no));
-            sheet.line(&Line::Batch(Box::new(BatchLine { outcomes_bytes, record: batch.clone() })))?;
-            sheet.spooled(&spool.rows_path(), batch.spool_bytes, Line::Row)?;
-            sheet.spooled(&spool.outcomes_path(), outcomes_bytes, Line::Outcome)?;
+            // It may be archived while this is written.
+            let spool = Spool::new(archive::place(&self.dir, batch.no).unwrap_or_default());
+            sheet.batch(&spool, batch, records.outcomes_bytes(batch.no))?;
+        }
+        for archived in records.archived.values() {
+            match archive::place(&self.dir, archived.no) {
+                Some(place) => {
+                    let Kept { outcomes_bytes, record } = archive::read(&place)?;
+                    sheet.batch(&Spool::new(place), &record, outcomes_bytes)?;
+                }
+                None => sheet.line(&Line::Archived(archived.clone()))?,
+            }
         }
         for open in &records.open {
             sheet.line(&Line::Open(Box::new(open.clone())))?;
@@ -284,6 +303,9 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Records), DumpErr
                 outcomes.push(&text)?;
             }
             Line::Open(open) => records.open.push(*open),
+            Line::Archived(archived) => {
+                records.archived.insert(archived.no, archived);
+            }
             Line::Total(total) => records.total = total,
             Line::Day(day) => {
                 records.days.insert(day.number, day.totals);
@@ -293,6 +315,8 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Records), DumpErr
         }
     }
     finish(spool.take())?;
+    // Archived ones come after the others.
+    records.batches.sort_by_key(|batch| batch.no);
     Ok((head, records))
 }
 

@@ -71,6 +71,17 @@ pub enum StoreError {
         /// What must be, in bytes.
         wanted_bytes: u64,
     },
+    /// An archived batch is named, and its folder was moved away.
+    #[error(
+        "batch {name} was archived and is no longer in {}; put it back, or use another batch name",
+        .place.display()
+    )]
+    ArchiveGone {
+        /// The batch.
+        name: String,
+        /// Where its folder belongs.
+        place: PathBuf,
+    },
     /// The file system refused.
     #[error("failed to use {}: {source}", .path.display())]
     Io {

@@ -1,7 +1,7 @@
 //! Keys of the database: a letter for the kind of record, then big-endian numbers, so that records
 //! of a kind lie together and in order.
 
-use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::time::UtcDay;
 
 /// Prefix of batches.
@@ -29,6 +29,10 @@ pub(super) fn job(key: JobKey) -> [u8; 9] {
     [JOB, batch[0], batch[1], batch[2], batch[3], seq[0], seq[1], seq[2], seq[3]]
 }
 
+pub(super) fn archived(name: &BatchName) -> Vec<u8> {
+    [b"a", name.as_str().as_bytes()].concat()
+}
+
 pub(super) fn total() -> [u8; 1] {
     *b"t"
 }
@@ -47,6 +51,7 @@ pub(super) enum Meaning {
     Batch,
     Job,
     OutcomesBytes(BatchNo),
+    Archived,
     Day(UtcDay),
     Total,
     Commits,
@@ -65,6 +70,7 @@ pub(super) fn meaning(key: &[u8]) -> Option<Meaning> {
             let [a, b, c] = rest;
             Some(Meaning::Day(UtcDay(i32::from_be_bytes([first ^ 0x80, a, b, c]))))
         }
+        (b'a', 1..) => Some(Meaning::Archived),
         (b't', 0) => Some(Meaning::Total),
         (b'c', 0) => Some(Meaning::Commits),
         _ => None,
@@ -81,6 +87,7 @@ pub(super) fn describe(key: &[u8]) -> String {
         Some(&BATCH) => format!("of batch {}", number(1)),
         Some(&JOB) => format!("of job {} in batch {}", number(5), number(1)),
         Some(b'o') => format!("of the outcomes of batch {}", number(1)),
+        Some(b'a') => format!("of the archived batch {}", String::from_utf8_lossy(&key[1..])),
         Some(b'd') => "of a day's totals".to_owned(),
         Some(b't') => "of the totals".to_owned(),
         Some(b'c') => "of the commit count".to_owned(),

@@ -15,12 +15,14 @@
 //!   commits                the number of the last commit, to notice an old database that came back
 //!   closed                 checksums of a database that was closed in order
 //!   reserve                room for the database's last words on a full disk
+//!   archive/000001/        rows and outcomes of a batch that was done long ago
 //!   aside/                 what was damaged: set aside, never deleted
 //! ```
 //!
 //! Architecture invariant: [`Store::commit`] is the single write path. It returns once everything in
 //! it is on the device; no effect may begin before that. No sled type leaves this room.
 
+mod archive;
 mod aside;
 mod card;
 pub mod catalogs;
@@ -31,6 +33,7 @@ mod error;
 mod keys;
 mod lock;
 mod marker;
+mod names;
 mod opening;
 pub mod peek;
 pub mod probe;
@@ -62,11 +65,13 @@ use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
 use crate::domain::request::Kind;
 use crate::domain::time::{Timestamp, UtcDay};
+use crate::store::archive::Archived;
 use crate::store::card::Card;
 use crate::store::draft::Draft;
 pub use crate::store::error::StoreError;
 use crate::store::error::database;
 use crate::store::lock::Lock;
+use crate::store::names::Names;
 use crate::store::record::Damaged;
 use crate::store::records::Records;
 use crate::store::spool::{Appender, Spool};
@@ -176,6 +181,9 @@ pub struct BatchRecord {
     /// Whoever waits for it was told that it is done.
     #[serde(default, skip_serializing_if = "is_default")]
     pub announced: bool,
+    /// When it was last told so; nothing when it never was, or by a version that did not note it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announced_at: Option<Timestamp>,
     /// Why nothing of it is sent, when it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
@@ -226,6 +234,7 @@ impl BatchRecord {
             canceled_below: 0,
             skipped: BTreeSet::new(),
             announced: false,
+            announced_at: None,
             paused: None,
             rejections: 0,
             kinds: BTreeMap::new(),
@@ -268,6 +277,8 @@ pub enum Change {
     End(JobRecord),
     /// A batch. The last one of a batch in a commit counts.
     Batch(Box<BatchRecord>),
+    /// A batch that is done leaves the database, as it is here, at this time.
+    Archive(Box<BatchRecord>, Timestamp),
     /// Totals of the whole state.
     Total(Totals),
     /// Totals of a UTC day.
@@ -281,6 +292,7 @@ pub struct Store {
     /// Nothing while it is opened anew.
     database: RwLock<Option<Database>>,
     writer: Mutex<Writer>,
+    names: Names,
     /// The disk was full, and the reserve is given up.
     is_short: AtomicBool,
     /// A commit failed: the database is not as it should be left.
@@ -314,6 +326,14 @@ struct Writer {
     cards: std::collections::HashMap<BatchNo, Card>,
 }
 
+impl Writer {
+    /// A batch is no longer written to.
+    fn forget(&mut self, no: BatchNo) {
+        self.outcomes.remove(&no);
+        self.cards.remove(&no);
+    }
+}
+
 impl Store {
     /// Opens the state in `dir`, making it when the folder is empty or missing. `service` is the
     /// service it belongs to; `adopt` hands an existing state over to it.
@@ -331,13 +351,16 @@ impl Store {
         sync_folders(dir)?;
         let records = Records::read(dir, &database.db)?;
         let commits_file = check_commit_count(dir, records.commits)?;
+        archive::settle(dir, &records)?;
         verify::quick(dir, &records)?;
+        let names = Names::of(&records);
         let cards = card::reconcile(&dir.join("spool"), &records)?;
         let writer = Writer { commits: records.commits, commits_file, outcomes: Default::default(), cards };
         Ok(Store {
             dir: dir.to_owned(),
             database: RwLock::new(Some(database)),
             writer: Mutex::new(writer),
+            names,
             is_short: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
             _lock: lock,
@@ -361,9 +384,24 @@ impl Store {
         &self.dir
     }
 
-    /// Every batch, oldest first.
+    /// Every batch that is not archived, oldest first.
     pub fn batches(&self) -> Result<Vec<BatchRecord>, StoreError> {
         self.scan(keys::BATCH)
+    }
+
+    /// The batch of that number, unless it is archived.
+    pub fn batch(&self, no: BatchNo) -> Result<Option<BatchRecord>, StoreError> {
+        self.get(&keys::batch(no))
+    }
+
+    /// The batch of that name, unless it is archived.
+    pub fn batch_named(&self, name: &BatchName) -> Result<Option<BatchRecord>, StoreError> {
+        self.names.number(name).map_or(Ok(None), |no| self.batch(no))
+    }
+
+    /// A number that no batch ever had.
+    pub fn next_batch_no(&self) -> BatchNo {
+        self.names.next()
     }
 
     /// Every job that has begun and not ended, in order of batch and manifest.
@@ -438,6 +476,10 @@ impl Store {
                     self.write_card(writer, b)?;
                     batch.insert(&keys::batch(b.no)[..], record::encode(b));
                 }
+                Change::Archive(b, at) => {
+                    self.keep_record(b)?;
+                    archive::leave(&mut batch, &Archived::of(b, *at));
+                }
                 Change::Total(totals) => batch.insert(&keys::total()[..], record::encode(totals)),
                 Change::Day(day, totals) => batch.insert(&keys::day(*day)[..], record::encode(totals)),
             }
@@ -446,6 +488,25 @@ impl Store {
         for (no, bytes) in self.append_outcomes(writer, changes)? {
             batch.insert(&keys::outcomes_bytes(no)[..], record::encode(&bytes));
         }
+        self.commit_batch(writer, batch)?;
+        for change in changes {
+            match change {
+                Change::Batch(b) => {
+                    self.names.add(&b.name, b.no);
+                    if b.is_done() {
+                        // Its file would stay open for as long as the process lives.
+                        writer.outcomes.remove(&b.no);
+                    }
+                }
+                Change::Archive(b, _) => self.move_out(writer, b),
+                Change::Open(_) | Change::End(_) | Change::Total(_) | Change::Day(..) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a batch of the database durable, with the number of its commit.
+    fn commit_batch(&self, writer: &mut Writer, mut batch: sled::Batch) -> Result<(), StoreError> {
         let commits = writer.commits + 1;
         batch.insert(&keys::commits()[..], record::encode(&commits));
         self.write(batch)?;
@@ -565,9 +626,14 @@ impl Drop for Store {
     }
 }
 
-/// The folder of a batch's rows and outcomes.
+/// The folder of a batch's rows and outcomes, unless it is archived.
 fn batch_dir(dir: &Path, batch: BatchNo) -> PathBuf {
-    dir.join("spool").join(format!("{:06}", batch.0))
+    dir.join("spool").join(folder_name(batch))
+}
+
+/// How a batch's folder is called.
+fn folder_name(batch: BatchNo) -> String {
+    format!("{:06}", batch.0)
 }
 
 /// The folders of all batches in a spool, in order.

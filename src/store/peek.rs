@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use crate::domain::ids::Fingerprint;
 use crate::store::spool::{Lines, Spool};
-use crate::store::{StoreError, lock, marker};
+use crate::store::{StoreError, archive, batch_dirs, lock, marker};
 
 /// A state that is looked at and not opened.
 #[derive(Debug, Clone)]
@@ -98,22 +98,10 @@ impl Peek {
         Ok(())
     }
 
-    /// The folders of all batches.
+    /// The folders of all batches, archived or not.
     fn batch_dirs(&self) -> Result<Vec<PathBuf>, StoreError> {
-        let spool = self.dir.join("spool");
-        let entries = match fs::read_dir(&spool) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(StoreError::io(&spool)(error)),
-        };
-        let mut dirs = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(StoreError::io(&spool))?;
-            if entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()) {
-                dirs.push(entry.path());
-            }
-        }
-        dirs.sort();
-        Ok(dirs)
+        let live = batch_dirs(&self.dir.join("spool"))?;
+        let archived = batch_dirs(&archive::folder(&self.dir))?;
+        Ok(live.into_iter().chain(archived).map(|(_, dir)| dir).collect())
     }
 }

@@ -22,6 +22,7 @@ use crate::domain::ledger::{Movement, Totals};
 use crate::domain::lifecycle::{self, Event, Terms};
 use crate::domain::task::{PostAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Timestamp, UtcDay};
+use crate::store::archive::{self, Archived};
 use crate::store::card::{self, Card};
 use crate::store::dump::{self, DumpError};
 use crate::store::lock::Lock;
@@ -119,13 +120,16 @@ pub fn rebuild(
     };
     let sources = Sources { dir, salvage, trusted, export, export_dir, landed, now };
     let mut records = Records { commits: sources.last_commit()? + 1, ..Records::default() };
+    archive::empty_out(dir)?;
     for (no, _) in batch_dirs(&dir.join("spool"))? {
         sources.batch(no, &mut records, &mut rebuilt)?;
     }
+    records.archived = sources.archived_elsewhere(&records);
     if let Some(lost) = sources.lost(&records) {
         return Err(damaged(dir, "the spool", &format!("nothing is left of batch {lost}")).into());
     }
-    records.total = sum(records.batches.iter().map(|batch| batch.totals));
+    let archived = records.archived.values().map(|archived| archived.totals);
+    records.total = sum(records.batches.iter().map(|batch| batch.totals).chain(archived));
     verify::quick(dir, &records)?;
     install(dir, work.path(), &records, &mut rebuilt)?;
     Ok(rebuilt)
@@ -187,9 +191,17 @@ impl Sources<'_> {
         Ok(cards.chain(known).max().unwrap_or_default())
     }
 
+    /// Archived batches whose folders somebody moved away: their names and numbers stay taken.
+    fn archived_elsewhere(&self, records: &Records) -> BTreeMap<BatchNo, Archived> {
+        let known = self.export.archived.iter().chain(&self.salvage.archived);
+        let known = known.filter(|(no, _)| records.batch(**no).is_none());
+        known.map(|(no, archived)| (*no, archived.clone())).collect()
+    }
+
     /// A batch that something knows of, and that has no folder.
     fn lost(&self, records: &Records) -> Option<BatchName> {
-        let found: BTreeSet<BatchNo> = records.batches.iter().map(|batch| batch.no).collect();
+        let live = records.batches.iter().map(|batch| batch.no);
+        let found: BTreeSet<BatchNo> = live.chain(records.archived.keys().copied()).collect();
         let known = self.salvage.batches.iter().chain(&self.export.batches);
         known
             .filter(|batch| batch.rows > 0)
@@ -200,9 +212,11 @@ impl Sources<'_> {
     /// What is known of a batch itself, the most recent source first.
     fn known(&self, no: BatchNo) -> Option<BatchRecord> {
         let of = |records: &Records| records.batches.iter().find(|batch| batch.no == no).cloned();
-        let card = card::read(&batch_dir(self.dir, no)).map(|written| written.card.batch());
+        let folder = batch_dir(self.dir, no);
+        let archived = archive::read(&folder).ok().map(|kept| kept.record);
+        let card = card::read(&folder).map(|written| written.card.batch());
         let known: Vec<BatchRecord> =
-            [of(&self.salvage), card, of(&self.export)].into_iter().flatten().collect();
+            [of(&self.salvage), archived, card, of(&self.export)].into_iter().flatten().collect();
         let most = known.iter().map(|batch| batch.spool_bytes).max()?;
         // The one that knows the most rows; among equals the first.
         known.into_iter().find(|batch| batch.spool_bytes == most)

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
+use crate::store::archive::Archived;
 use crate::store::error::in_words;
 use crate::store::keys::{self, Meaning};
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, JobRecord, StoreError, database, record};
@@ -25,6 +26,9 @@ pub(super) struct Records {
     pub(super) batches: Vec<BatchRecord>,
     /// Every job that has begun and not ended, in order of batch and manifest.
     pub(super) open: Vec<JobRecord>,
+    /// Batches that left the database.
+    #[serde(default)]
+    pub(super) archived: BTreeMap<BatchNo, Archived>,
     /// Totals of the whole state.
     pub(super) total: Totals,
     /// Totals of every day that has some.
@@ -95,6 +99,10 @@ impl Records {
                 Meaning::Day(day) => {
                     self.days.insert(day, record::decode(bytes)?);
                 }
+                Meaning::Archived => {
+                    let archived: Archived = record::decode(bytes)?;
+                    self.archived.insert(archived.no, archived);
+                }
                 Meaning::Total => self.total = record::decode(bytes)?,
                 Meaning::Commits => self.commits = record::decode(bytes)?,
             }
@@ -132,11 +140,19 @@ impl Records {
         let lengths = self.outcomes_bytes.iter();
         entries
             .extend(lengths.map(|(no, bytes)| (keys::outcomes_bytes(*no).to_vec(), record::encode(bytes))));
+        let archived = self.archived.values();
+        entries.extend(archived.map(|archived| (keys::archived(&archived.name), record::encode(archived))));
         entries
             .extend(self.days.iter().map(|(day, totals)| (keys::day(*day).to_vec(), record::encode(totals))));
         entries.push((keys::total().to_vec(), record::encode(&self.total)));
         entries.push((keys::commits().to_vec(), record::encode(&self.commits)));
         entries
+    }
+
+    /// The batch of that number, unless it is archived.
+    pub(super) fn batch(&self, no: BatchNo) -> Option<&BatchRecord> {
+        let index = self.batches.binary_search_by_key(&no, |batch| batch.no).ok()?;
+        self.batches.get(index)
     }
 
     /// The open jobs of a batch.

@@ -15,9 +15,10 @@ use crate::domain::ids::{BatchNo, JobId, JobKey};
 use crate::domain::job::{Books, JobSpec, State};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
+use crate::store::archive::Kept;
 use crate::store::records::Records;
 use crate::store::spool::{Lines, Spool};
-use crate::store::{BatchRecord, Ended, JobRecord, Store, StoreError, batch_dir, card};
+use crate::store::{BatchRecord, Ended, JobRecord, Store, StoreError, archive, batch_dir, card};
 
 /// Faults of one sort that are told of one batch; the rest are counted.
 const TOLD_MAX: u64 = 20;
@@ -44,6 +45,8 @@ impl fmt::Display for Fault {
 pub struct Checked {
     /// Batches.
     pub batches: u64,
+    /// Of these, archived.
+    pub archived: u64,
     /// Accepted jobs.
     pub rows: u64,
     /// Lines of outcomes.
@@ -103,15 +106,33 @@ pub(super) fn full(
     };
     let mut days = BTreeMap::new();
     for batch in &records.batches {
-        let mut reading = Reading::new(dir, records, batch, &mut count);
-        reading.rows()?;
-        reading.outcomes()?;
-        reading.jobs();
-        reading.sums(&mut days)?;
-        checked.rows += reading.rows_read;
-        checked.outcomes += reading.outcomes_read;
+        let spool = Spool::new(batch_dir(dir, batch.no));
+        Reading::new(spool, records, batch, &mut count).all(&mut days, &mut checked)?;
     }
-    for day in days.keys().chain(records.days.keys()).collect::<BTreeSet<_>>() {
+    let mut is_complete = true;
+    for archived in records.archived.values() {
+        checked.batches += 1;
+        checked.archived += 1;
+        let Some(folder) = archive::place(dir, archived.no) else {
+            // Somebody moved it away, which they may. What it had a part in cannot be added up then.
+            is_complete = false;
+            continue;
+        };
+        let Kept { outcomes_bytes, record } = match archive::read(&folder) {
+            Err(StoreError::Damaged { what, detail, .. }) => {
+                is_complete = false;
+                count(Fault { place: format!("batch {}", archived.name), found: format!("{what}: {detail}") });
+                continue;
+            }
+            other => other?,
+        };
+        compare(&format!("batch {}", archived.name), record.totals, archived.totals, &mut count);
+        let lengths = BTreeMap::from([(record.no, outcomes_bytes)]);
+        let records = Records { outcomes_bytes: lengths, ..Records::default() };
+        Reading::new(Spool::new(folder), &records, &record, &mut count).all(&mut days, &mut checked)?;
+    }
+    let all_days = days.keys().chain(records.days.keys()).collect::<BTreeSet<_>>();
+    for day in all_days.into_iter().filter(|_| is_complete) {
         let (found, stored) = (days.get(day).copied(), records.days.get(day).copied());
         compare("the totals of a day", found.unwrap_or_default(), stored.unwrap_or_default(), &mut count);
     }
@@ -138,7 +159,9 @@ fn look(dir: &Path, records: &Records, tell: &mut dyn FnMut(Fault)) -> Result<()
         tail(dir, records, batch, &mut say)?;
     }
     cards(dir, records, &known, tell);
-    let sum = records.batches.iter().fold(Totals::default(), |sum, batch| plus(sum, batch.totals));
+    let live = records.batches.iter().map(|batch| batch.totals);
+    let archived = records.archived.values().map(|archived| archived.totals);
+    let sum = live.chain(archived).fold(Totals::default(), plus);
     if sum != records.total {
         let found = format!("the batches come to {sum:?}, the state to {:?}", records.total);
         tell(Fault { place: "the totals".to_owned(), found });
@@ -240,6 +263,10 @@ fn tail(
 fn cards(dir: &Path, records: &Records, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Fault)) {
     for written in card::all(&dir.join("spool")) {
         let card = &written.card;
+        // One that is archived is about to be moved out.
+        if records.archived.contains_key(&card.no) {
+            continue;
+        }
         let place = format!("batch {}", card.name);
         if written.commit > records.commits + 1 {
             let (card, db) = (written.commit, records.commits);
@@ -251,8 +278,7 @@ fn cards(dir: &Path, records: &Records, known: &BTreeSet<BatchNo>, tell: &mut dy
                 found: "jobs of it have ended, and the database does not know it".to_owned(),
             });
         } else if written.commit <= records.commits {
-            let record = records.batches.iter().find(|batch| batch.no == card.no);
-            let bytes = record.map_or(0, |batch| batch.spool_bytes);
+            let bytes = records.batch(card.no).map_or(0, |batch| batch.spool_bytes);
             if !known.contains(&card.no) || bytes < card.spool_bytes {
                 let found =
                     format!("{} bytes of rows were accepted, the database knows {bytes}", card.spool_bytes);
@@ -302,7 +328,7 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     fn new(
-        dir: &Path,
+        spool: Spool,
         records: &'a Records,
         batch: &'a BatchRecord,
         tell: &'a mut dyn FnMut(Fault),
@@ -311,7 +337,7 @@ impl<'a> Reading<'a> {
         Reading {
             records,
             batch,
-            spool: Spool::new(batch_dir(dir, batch.no)),
+            spool,
             places: vec![nothing; batch.rows as usize],
             planned: Credits::ZERO,
             rows_read: 0,
@@ -319,6 +345,17 @@ impl<'a> Reading<'a> {
             told: 0,
             tell,
         }
+    }
+
+    /// Reads all of it, and adds to what is known of days and of the whole state.
+    fn all(mut self, days: &mut BTreeMap<UtcDay, Totals>, checked: &mut Checked) -> Result<(), StoreError> {
+        self.rows()?;
+        self.outcomes()?;
+        self.jobs();
+        self.sums(days)?;
+        checked.rows += self.rows_read;
+        checked.outcomes += self.outcomes_read;
+        Ok(())
     }
 
     fn say(&mut self, found: String) {

@@ -181,6 +181,8 @@ struct Pending {
     changed_batches: BTreeSet<BatchNo>,
     changed_days: BTreeSet<UtcDay>,
     ended_jobs: Vec<JobRecord>,
+    /// Batches that leave.
+    archived: Vec<Box<BatchRecord>>,
 }
 
 impl Conductor {
@@ -309,20 +311,21 @@ impl Conductor {
         self.ask_balance_when_due(now);
         self.admit(now)?;
         self.load_rows();
-        Ok(self.close_turn())
+        Ok(self.close_turn(now))
     }
 
     /// Most inputs a turn should take, so that its commit stays small.
     pub const INPUTS_MAX: usize = COMMIT_MAX_JOBS - ADMIT_MAX;
 
-    fn close_turn(&mut self) -> Turn {
-        let Pending { mut turn, changed_jobs, changed_batches, changed_days, ended_jobs } =
+    fn close_turn(&mut self, now: Now) -> Turn {
+        let Pending { mut turn, changed_jobs, changed_batches, changed_days, ended_jobs, archived } =
             std::mem::take(&mut self.pending);
         let open = changed_jobs.iter().filter_map(|key| self.jobs.get(key));
         turn.changes.extend(open.map(|open| Change::Open(open.record.clone())));
         turn.changes.extend(ended_jobs.into_iter().map(Change::End));
         let batches = changed_batches.iter().filter_map(|no| self.desks.get(no));
         turn.changes.extend(batches.map(|desk| Change::Batch(Box::new(desk.record.clone()))));
+        turn.changes.extend(archived.into_iter().map(|batch| Change::Archive(batch, now.wall)));
         if !changed_days.is_empty() {
             turn.changes.push(Change::Total(self.total));
         }

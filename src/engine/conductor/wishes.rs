@@ -42,6 +42,10 @@ pub enum Wish {
     Resolve(Box<Found>, Credits),
     /// The owner was told that a batch is done.
     Announced(BatchNo),
+    /// A batch was done long ago: keep it no longer at hand.
+    Archive(BatchNo),
+    /// An archived batch was taken back, as it is here.
+    TakenBack(Box<BatchRecord>),
     /// Other limits, budgets, waits and deadlines.
     Reload(Box<Settings>),
 }
@@ -105,7 +109,18 @@ impl Conductor {
                 batch.paused = None;
                 batch.rejections = 0;
             })),
-            Wish::Announced(no) => Ok(self.change(no, |batch| batch.announced = batch.is_done())),
+            Wish::Announced(no) => Ok(self.change(no, |batch| {
+                batch.announced = batch.is_done();
+                batch.announced_at = Some(now.wall);
+            })),
+            Wish::Archive(no) => Ok(self.archive(no)),
+            Wish::TakenBack(record) => {
+                // It is durable already; a manifest may have added to it meanwhile.
+                if !self.desks.contains_key(&record.no) {
+                    self.take_batch(*record);
+                }
+                Ok(Granted::default())
+            }
             Wish::Cancel(no) => self.cancel(no, now),
             Wish::CancelJob(found) => self.cancel_job(*found, now),
             Wish::Retry(found) => Ok(self.retry(found, now)),
@@ -123,6 +138,22 @@ impl Conductor {
         change(&mut desk.record);
         self.pending.changed_batches.insert(no);
         Granted { in_flight: self.in_flight_of(no), ..Granted::default() }
+    }
+
+    /// Lets go of a batch that is done, whose owner was told so, and of which nothing waits to be made durable.
+    fn archive(&mut self, no: BatchNo) -> Granted {
+        let is_open = self.jobs.values().any(|open| open.record.key.batch == no);
+        let is_changing = self.pending.changed_batches.contains(&no);
+        match self.desks.get(&no) {
+            Some(desk) if desk.record.is_done() && desk.record.announced && !is_open && !is_changing => {}
+            _ => return Granted::default(),
+        }
+        let jobs = self.desks.remove(&no).map_or(0, |desk| {
+            let rows = desk.record.rows;
+            self.pending.archived.push(Box::new(desk.record));
+            rows
+        });
+        Granted { jobs, ..Granted::default() }
     }
 
     fn in_flight_of(&self, no: BatchNo) -> u32 {

@@ -1,0 +1,203 @@
+//! Batches that were done long ago: out of the database and out of memory, and back when they are named.
+//!
+//! ```text
+//! state/archive/000012/  rows, outcomes and batch.json as they were, and
+//!     record.json        the batch's record as it left the database
+//! ```
+//!
+//! Of an archived batch the database keeps a line: its number, so that no other gets it, its totals, so that the
+//! books of the whole state still add up, and its name, so that the same manifest still buys nothing. Naming it
+//! brings it back; a folder that somebody moved away refuses its name rather than begin it anew.
+//!
+//! A kill between the commit and the move of the folder is mended at the next opening: the database says where a
+//! batch belongs.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::ledger::Totals;
+use crate::domain::time::Timestamp;
+use crate::failpoint;
+use crate::store::records::Records;
+use crate::store::{BatchRecord, Store, StoreError, Writer, batch_dir, batch_dirs, keys, record};
+
+/// What the database keeps of an archived batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Archived {
+    /// Its number.
+    pub(super) no: BatchNo,
+    /// Its name.
+    pub(super) name: BatchName,
+    /// When it was archived.
+    pub(super) at: Timestamp,
+    /// Jobs that were accepted into it.
+    pub(super) rows: u32,
+    /// Its credits.
+    pub(super) totals: Totals,
+}
+
+impl Archived {
+    pub(super) fn of(batch: &BatchRecord, at: Timestamp) -> Archived {
+        Archived { no: batch.no, name: batch.name.clone(), at, rows: batch.rows, totals: batch.totals }
+    }
+}
+
+/// A batch as it left the database.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// Length of its outcomes, in bytes.
+    pub(super) outcomes_bytes: u64,
+    /// Its record.
+    pub(super) record: BatchRecord,
+}
+
+/// Where archived batches lie.
+pub(super) fn folder(dir: &Path) -> PathBuf {
+    dir.join("archive")
+}
+
+/// The folder of an archived batch.
+pub(super) fn archived_dir(dir: &Path, no: BatchNo) -> PathBuf {
+    folder(dir).join(super::folder_name(no))
+}
+
+/// Where an archived batch lies: a kill may have left it among the others. Nothing when it was moved away.
+pub(super) fn place(dir: &Path, no: BatchNo) -> Option<PathBuf> {
+    [archived_dir(dir, no), batch_dir(dir, no)].into_iter().find(|place| place.exists())
+}
+
+fn record_path(batch: &Path) -> PathBuf {
+    batch.join("record.json")
+}
+
+/// The record in a batch's folder.
+pub(super) fn read(batch: &Path) -> Result<Kept, StoreError> {
+    let path = record_path(batch);
+    let bytes = fs::read(&path).map_err(StoreError::io(&path))?;
+    serde_json::from_slice(&bytes).map_err(|error| StoreError::Damaged {
+        dir: batch.to_owned(),
+        what: path.display().to_string(),
+        detail: error.to_string(),
+    })
+}
+
+/// Writes the record into a batch's folder; it is on the device on return.
+fn write(batch: &Path, kept: &Kept) -> Result<(), StoreError> {
+    let path = record_path(batch);
+    let save = || -> io::Result<()> {
+        let mut file = super::successor(batch, ".record-")?;
+        serde_json::to_writer_pretty(&mut file, kept)?;
+        writeln!(file)?;
+        file.as_file().sync_all()?;
+        file.persist(&path).map_err(|error| error.error)?;
+        File::open(batch)?.sync_all()
+    };
+    save().map_err(StoreError::io(&path))
+}
+
+/// Moves a batch's folder; both names are on the device on return.
+fn relocate(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let go = || -> io::Result<()> {
+        let folders = [from.parent(), to.parent()];
+        for folder in folders.into_iter().flatten() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::rename(from, to)?;
+        for folder in folders.into_iter().flatten() {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(())
+    };
+    go().map_err(StoreError::io(to))
+}
+
+/// Puts the folders of a state where its database says that they belong: a process may have been killed between
+/// a commit and the move.
+pub(super) fn settle(dir: &Path, records: &Records) -> Result<(), StoreError> {
+    if records.archived.is_empty() {
+        return Ok(());
+    }
+    for (no, path) in batch_dirs(&dir.join("spool"))? {
+        if records.archived.contains_key(&no) {
+            relocate(&path, &archived_dir(dir, no))?;
+        }
+    }
+    Ok(())
+}
+
+/// Moves every archived folder back among the others, where a rebuild reads them all.
+pub(super) fn empty_out(dir: &Path) -> Result<(), StoreError> {
+    for (no, path) in batch_dirs(&folder(dir))? {
+        let place = batch_dir(dir, no);
+        if !place.exists() {
+            relocate(&path, &place)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a commit says about a batch that leaves the database.
+pub(super) fn leave(batch: &mut sled::Batch, archived: &Archived) {
+    batch.remove(&keys::batch(archived.no)[..]);
+    batch.remove(&keys::outcomes_bytes(archived.no)[..]);
+    batch.insert(&keys::archived(&archived.name)[..], record::encode(archived));
+}
+
+impl Store {
+    /// Before a commit by which a batch leaves: its record lies in its folder.
+    pub(super) fn keep_record(&self, batch: &BatchRecord) -> Result<(), StoreError> {
+        let kept = Kept { outcomes_bytes: self.outcomes_bytes(batch.no)?, record: batch.clone() };
+        write(&batch_dir(&self.dir, batch.no), &kept)
+    }
+
+    /// After it: the folder leaves, too. What cannot be moved now is at the next opening.
+    pub(super) fn move_out(&self, writer: &mut Writer, batch: &BatchRecord) {
+        failpoint::hit("archived");
+        writer.forget(batch.no);
+        self.names.archived(&batch.name);
+        if let Err(error) = relocate(&batch_dir(&self.dir, batch.no), &archived_dir(&self.dir, batch.no)) {
+            tracing::warn!(batch = %batch.name, %error, "its folder stays where it is until the next start");
+        }
+    }
+
+    /// How many batches are archived.
+    pub fn archived_count(&self) -> u64 {
+        self.names.archived_count()
+    }
+
+    /// Brings the archived batch of that name back; nothing where none of that name is archived. On return it is
+    /// durable, and as it was.
+    ///
+    /// # Errors
+    /// [`StoreError::ArchiveGone`] when its folder was moved away, or what the state says.
+    pub fn take_back(&self, name: &BatchName) -> Result<Option<BatchRecord>, StoreError> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(archived) = self.get::<Archived>(&keys::archived(name))? else { return Ok(None) };
+        let (lies, belongs) = (archived_dir(&self.dir, archived.no), batch_dir(&self.dir, archived.no));
+        if !belongs.exists() {
+            if !lies.exists() {
+                return Err(StoreError::ArchiveGone { name: name.to_string(), place: lies });
+            }
+            relocate(&lies, &belongs)?;
+        }
+        failpoint::hit("taken-back");
+        let kept = read(&belongs)?;
+        let mut batch = sled::Batch::default();
+        batch.remove(&keys::archived(name)[..]);
+        batch.insert(&keys::batch(archived.no)[..], record::encode(&kept.record));
+        if kept.outcomes_bytes > 0 {
+            batch.insert(&keys::outcomes_bytes(archived.no)[..], record::encode(&kept.outcomes_bytes));
+        }
+        self.commit_batch(&mut writer, batch)?;
+        self.names.taken_back(name, archived.no);
+        // The database has it now; what is left of it says the same.
+        let _ = fs::remove_file(record_path(&belongs));
+        tracing::info!(batch = %name, archived = %archived.at, "taken back from the archive");
+        Ok(Some(kept.record))
+    }
+}
