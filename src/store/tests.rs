@@ -389,3 +389,41 @@ fn whoever_may_read_new_files_here_may_read_what_is_kept() {
         assert_eq!(mode(name), mode("new"), "{name}");
     }
 }
+
+#[test]
+fn an_archived_batch_leaves_a_line_and_comes_back_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let totals = Totals { spent: Credits(7), ..Totals::default() };
+    let ended = Ended { canceled: 1, ..Ended::default() };
+    let first = BatchRecord { totals, ended, announced: true, ..batch(1, 1) };
+    let end = Change::End(job(1, 0, State::Canceled));
+    store.commit(&[end, Change::Batch(Box::new(first.clone())), Change::Total(totals)]).unwrap();
+    let length = store.outcomes_bytes(BatchNo(1)).unwrap();
+    store.commit(&[Change::Archive(Box::new(first.clone()), Timestamp(9))]).unwrap();
+    assert_eq!((store.batches().unwrap(), store.archived_count()), (vec![], 1));
+    assert_eq!((store.batch_named(&first.name).unwrap(), store.next_batch_no()), (None, BatchNo(2)));
+    drop(store);
+    let store = open(&dir);
+    assert_eq!((store.batches().unwrap(), store.archived_count()), (vec![], 1));
+    assert_eq!(store.next_batch_no(), BatchNo(2), "no number is given twice");
+    assert_eq!(store.take_back(&"batch-2".parse().unwrap()).unwrap(), None);
+    assert_eq!(store.take_back(&first.name).unwrap(), Some(first.clone()));
+    assert_eq!(store.take_back(&first.name).unwrap(), None, "it is back already");
+    assert_eq!(store.batch_named(&first.name).unwrap(), Some(first.clone()));
+    assert_eq!(store.outcomes_bytes(BatchNo(1)).unwrap(), length);
+    drop(store);
+    assert_eq!(open(&dir).batches().unwrap(), [first]);
+}
+
+#[test]
+fn a_batch_that_is_done_keeps_no_file_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let open_files = || store.writer.lock().unwrap().outcomes.len();
+    store.commit(&[Change::Batch(Box::new(batch(1, 2))), Change::End(job(1, 0, State::Canceled))]).unwrap();
+    assert_eq!(open_files(), 1);
+    let done = BatchRecord { ended: Ended { canceled: 2, ..Ended::default() }, ..batch(1, 2) };
+    store.commit(&[Change::End(job(1, 1, State::Canceled)), Change::Batch(Box::new(done))]).unwrap();
+    assert_eq!(open_files(), 0);
+}

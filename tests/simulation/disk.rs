@@ -2,7 +2,7 @@
 //!
 //! A commit is all or nothing, as `tests/state_damage.rs` and the store's own tests show of the real one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use callsheet::domain::credits::Credits;
@@ -17,6 +17,8 @@ use callsheet::store::{BatchRecord, Change, JobRecord, Segment};
 #[derive(Debug, Default)]
 pub struct Disk {
     pub batches: BTreeMap<BatchNo, BatchRecord>,
+    /// Batches that are archived: no process takes them up.
+    pub away: BTreeSet<BatchNo>,
     pub open: BTreeMap<JobKey, JobRecord>,
     pub outcomes: BTreeMap<JobKey, JobRecord>,
     pub total: Totals,
@@ -35,6 +37,10 @@ impl Disk {
                     self.outcomes.insert(record.key, record.clone());
                 }
                 Change::Batch(batch) => drop(self.batches.insert(batch.no, (**batch).clone())),
+                Change::Archive(batch, _) => {
+                    assert_eq!(self.batches.get(&batch.no), Some(&**batch), "it leaves as it is on the disk");
+                    self.away.insert(batch.no);
+                }
                 Change::Total(totals) => self.total = *totals,
                 Change::Day(day, totals) => drop(self.days.insert(*day, *totals)),
             }
@@ -44,7 +50,7 @@ impl Disk {
     /// A process that begins with what is here, as `engine::take_up` makes it.
     pub fn take_up(&self, settings: Settings, now: Now) -> Conductor {
         let mut conductor = Conductor::new(settings, self.total);
-        for batch in self.batches.values() {
+        for batch in self.batches.values().filter(|batch| !self.away.contains(&batch.no)) {
             conductor.take_batch(batch.clone());
         }
         for record in self.open.values() {

@@ -32,7 +32,7 @@ pub struct Manifest {
 }
 
 /// What an owner asks for, of whatever there is then.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Errand {
     Pause,
     Resume,
@@ -45,6 +45,7 @@ pub enum Errand {
     RaiseBudget,
     Reload,
     Announced,
+    Archive,
 }
 
 /// Where a process dies.
@@ -302,6 +303,7 @@ impl Draw {
             Errand::RaiseBudget,
             Errand::Reload,
             Errand::Announced,
+            Errand::Archive,
         ])
     }
 

@@ -26,7 +26,7 @@ impl Conductor {
         for job in self.jobs.values() {
             *jobs.entry((job.record.job.state.name(), Some(job.spec.order.kind))).or_default() += 1;
         }
-        for (no, desk) in &self.desks {
+        for (no, desk) in self.desks.iter() {
             add_closed(&mut jobs, desk, open.get(no).copied().unwrap_or_default());
         }
         let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
@@ -58,19 +58,20 @@ impl Conductor {
 
     /// How long the oldest queue of jobs that were never sent has waited.
     fn queue_age(&self, now: Now, open: &BTreeMap<BatchNo, Open>) -> Millis {
-        let waiting = self.desks.iter().filter(|(no, desk)| {
-            desk.segment().is_some() || open.get(no).is_some_and(|open| open.never_sent > 0)
+        let waiting = self.desks.busy().filter(|desk| {
+            desk.segment().is_some() || open.get(&desk.record.no).is_some_and(|open| open.never_sent > 0)
         });
         let ages =
-            waiting.map(|(_, desk)| now.wall.since(desk.record.waiting_since.unwrap_or(desk.record.created)));
+            waiting.map(|desk| now.wall.since(desk.record.waiting_since.unwrap_or(desk.record.created)));
         ages.max().unwrap_or_default()
     }
 
     fn parked_batches(&self, open: &BTreeMap<BatchNo, Open>) -> BTreeMap<Parked, u64> {
         let mut parked = BTreeMap::new();
         let gate = self.gate.map(|gate| gate.parked);
-        for (no, desk) in &self.desks {
-            let has_queue = desk.segment().is_some() || open.get(no).is_some_and(|open| open.queued > 0);
+        for desk in self.desks.busy() {
+            let no = desk.record.no;
+            let has_queue = desk.segment().is_some() || open.get(&no).is_some_and(|open| open.queued > 0);
             let paused = desk.record.paused.map(|_| Parked::Paused);
             if has_queue && let Some(reason) = gate.or(desk.parked).or(paused) {
                 *parked.entry(reason).or_default() += 1;

@@ -9,6 +9,7 @@
 //! has not begun stays in the spool.
 
 mod answers;
+mod desks;
 mod gate;
 mod gauges;
 mod journal;
@@ -45,6 +46,7 @@ use crate::domain::manifest::row::Deadline;
 use crate::domain::pace::Pace;
 use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
+use crate::engine::conductor::desks::Desks;
 use crate::engine::conductor::late::Late;
 use crate::engine::conductor::roster::{Mark, Roster};
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Change, JobRecord};
@@ -136,7 +138,7 @@ struct Gate {
 #[derive(Debug)]
 pub struct Conductor {
     settings: Settings,
-    desks: BTreeMap<BatchNo, Desk>,
+    desks: Desks,
     jobs: Roster,
     /// Queued jobs whose wait is over, if they had one.
     candidates: BTreeSet<JobKey>,
@@ -200,7 +202,7 @@ impl Conductor {
             charged_when_asked: Credits::ZERO,
             balance_due: settings.limits.keep.map(|_| Tick(0)),
             settings,
-            desks: BTreeMap::new(),
+            desks: Desks::default(),
             jobs: Roster::default(),
             candidates: BTreeSet::new(),
             timers: BTreeSet::new(),
@@ -237,18 +239,15 @@ impl Conductor {
 
     /// Takes up a batch, or what changed of it by another manifest.
     pub fn take_batch(&mut self, record: BatchRecord) {
-        match self.desks.entry(record.no) {
-            std::collections::btree_map::Entry::Vacant(free) => {
-                free.insert(Desk {
-                    record,
-                    window: VecDeque::new(),
-                    loading: false,
-                    parked: None,
-                    told: None,
-                });
-            }
-            std::collections::btree_map::Entry::Occupied(mut desk) => {
-                let desk = desk.get_mut();
+        match self.desks.get_mut(&record.no) {
+            None => self.desks.insert(Desk {
+                record,
+                window: VecDeque::new(),
+                loading: false,
+                parked: None,
+                told: None,
+            }),
+            Some(desk) => {
                 let has_more = record.rows > desk.record.rows;
                 let present = std::mem::replace(&mut desk.record, record);
                 desk.record.totals = present.totals;
@@ -311,6 +310,7 @@ impl Conductor {
         self.ask_balance_when_due(now);
         self.admit(now)?;
         self.load_rows();
+        self.desks.rest();
         Ok(self.close_turn(now))
     }
 
@@ -349,6 +349,6 @@ impl Conductor {
             desk.parked == Some(Parked::DayBudget)
                 || desk.record.policy.expires.is_some() && !desk.record.is_done()
         };
-        !self.deadlines.is_empty() || !self.late_ends.is_empty() || self.desks.values().any(waits)
+        !self.deadlines.is_empty() || !self.late_ends.is_empty() || self.desks.busy().any(waits)
     }
 }

@@ -11,10 +11,10 @@ impl Conductor {
     /// Why nothing will move by itself any more; nothing while something will.
     pub fn standstill(&self) -> Option<Standstill> {
         let tally = self.jobs.tally();
-        if tally.busy > 0 || self.asking_balance || self.desks.values().any(|desk| desk.loading) {
+        if tally.busy > 0 || self.asking_balance || self.desks.busy().any(|desk| desk.loading) {
             return None;
         }
-        if self.desks.values().all(|desk| desk.record.is_done()) {
+        if self.desks.busy().all(|desk| desk.record.is_done()) {
             return Some(Standstill::Done);
         }
         if self.stopping {
@@ -38,8 +38,8 @@ impl Conductor {
             return Some(Standstill::Parked(gate.parked));
         }
         let waits = |desk: &Desk| !desk.window.is_empty() || desk.segment().is_some();
-        let with_queue = self.desks.iter().filter(|(no, desk)| waits(desk) || tally.has_queued(**no));
-        let parked = with_queue.map(|(_, desk)| desk.parked);
+        let with_queue = self.desks.busy().filter(|desk| waits(desk) || tally.has_queued(desk.record.no));
+        let parked = with_queue.map(|desk| desk.parked);
         // A batch whose queue is not parked waits for something that will come.
         let parked: Vec<Parked> = parked.collect::<Option<_>>()?;
         Some(parked.first().map_or(Standstill::Overdue, |first| Standstill::Parked(*first)))
@@ -63,7 +63,7 @@ impl Conductor {
 
     /// Every batch's record as it stands.
     pub fn batches(&self) -> impl Iterator<Item = &BatchRecord> {
-        self.desks.values().map(|desk| &desk.record)
+        self.desks.iter().map(|(_, desk)| &desk.record)
     }
 
     /// Every open job as it stands.

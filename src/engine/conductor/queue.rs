@@ -1,6 +1,5 @@
 //! Out of the queue: candidates for admission, and rows for the windows.
 
-use std::ops::Bound;
 
 use crate::domain::admission::{self, Board, Candidate, InFlight, Limits, Parked, Waiting};
 use crate::domain::ids::{JobKey, Seq};
@@ -25,11 +24,11 @@ impl Conductor {
         if self.stopping || self.held_back || self.gate.is_some() {
             return Ok(());
         }
-        for desk in self.desks.values_mut() {
-            desk.parked = desk.record.paused.map(|_| Parked::Paused);
-        }
+        let is_low = self.disk_is_low.then_some(Parked::Disk);
+        self.desks.for_each_busy(|desk| {
+            desk.parked = is_low.or(desk.record.paused.map(|_| Parked::Paused));
+        });
         if self.disk_is_low {
-            self.desks.values_mut().for_each(|desk| desk.parked = Some(Parked::Disk));
             return Ok(());
         }
         // Outputs that pile up because the disk or the result host is slow hold back new work. What is
@@ -75,12 +74,8 @@ impl Conductor {
         let in_flight =
             InFlight { all: counted.all, by_kind: counted.by_kind.clone(), by_model: by_model.collect() };
         // Batches after the one served last come first, then the others.
-        let later = self.desks.range((Bound::Excluded(self.last_served), Bound::Unbounded));
-        let waiting = later
-            .chain(self.desks.range(..=self.last_served))
-            .filter(|(_, desk)| desk.record.paused.is_none())
-            .filter_map(|(_, desk)| self.waiting(desk, &limits, &in_flight));
-        let waiting = waiting.collect();
+        let desks = self.desks.busy_after(self.last_served).filter(|desk| desk.record.paused.is_none());
+        let waiting = desks.filter_map(|desk| self.waiting(desk, &limits, &in_flight)).collect();
         let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
         Board { limits, in_flight, total: self.total, day, balance: self.balance, waiting }
     }
@@ -168,33 +163,36 @@ impl Conductor {
 
     /// Rows at the front whose jobs were canceled before their turn.
     pub(super) fn pass_over_skipped(&mut self) {
-        for (no, desk) in self.desks.iter_mut().filter(|(_, desk)| !desk.record.skipped.is_empty()) {
-            let Some(index) = desk.segment() else { continue };
+        let changed = &mut self.pending.changed_batches;
+        self.desks.for_each_busy(|desk| {
+            let Some(index) = desk.segment().filter(|_| !desk.record.skipped.is_empty()) else { return };
             while let Some(row) = desk.window.front()
                 && desk.record.skipped.remove(&row.spec.seq)
             {
                 desk.record.segments[index].cursor = row.end;
                 desk.window.pop_front();
-                self.pending.changed_batches.insert(*no);
+                changed.insert(desk.record.no);
             }
-        }
+        });
     }
 
     pub(super) fn load_rows(&mut self) {
         if self.stopping {
             return;
         }
-        for (no, desk) in &mut self.desks {
+        let effects = &mut self.pending.turn.effects;
+        self.desks.for_each_busy(|desk| {
             if desk.loading || desk.window.len() > WINDOW_ROWS / 2 {
-                continue;
+                return;
             }
-            let Some(index) = desk.segment() else { continue };
+            let Some(index) = desk.segment() else { return };
             let Segment { cursor, end, .. } = desk.record.segments[index];
             let from = desk.window.back().map_or(cursor, |row| row.end);
             if from < end {
                 desk.loading = true;
-                self.pending.turn.effects.push(Effect::LoadRows { batch: *no, from, end, most: WINDOW_ROWS });
+                let batch = desk.record.no;
+                effects.push(Effect::LoadRows { batch, from, end, most: WINDOW_ROWS });
             }
-        }
+        });
     }
 }

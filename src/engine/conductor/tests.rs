@@ -2,6 +2,7 @@
 
 mod polls;
 mod resubmit;
+mod retention;
 mod waits;
 
 use serde_json::Map;
@@ -163,7 +164,7 @@ impl Stage {
                 Change::Open(record) => drop(self.durable.insert(record.key, record.clone())),
                 Change::End(record) => drop(self.durable.remove(&record.key)),
                 Change::Batch(batch) => self.batch = (**batch).clone(),
-                Change::Total(_) | Change::Day(..) => {}
+                Change::Archive(..) | Change::Total(_) | Change::Day(..) => {}
             }
         }
     }
@@ -291,7 +292,7 @@ fn only_what_is_in_flight_and_a_window_are_in_memory() {
     let mut stage = Stage::of(5_000);
     stage.turn(vec![]);
     assert_eq!(stage.conductor.jobs.len(), 16);
-    assert!(stage.conductor.desks[&BatchNo(1)].window.len() <= 128);
+    assert!(stage.conductor.desks.get(&BatchNo(1)).unwrap().window.len() <= 128);
     assert_eq!(stage.durable.len(), 16, "what has not begun costs no record");
 }
 

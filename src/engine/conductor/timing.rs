@@ -225,7 +225,7 @@ impl Conductor {
             _ => None,
         };
         let dropped: Vec<(BatchNo, Event)> =
-            self.desks.iter().filter_map(|(no, desk)| Some((*no, reason(desk)?))).collect();
+            self.desks.busy().filter_map(|desk| Some((desk.record.no, reason(desk)?))).collect();
         for (no, event) in dropped {
             self.drop_rows(no, &event, now)?;
             if event == Event::Expire || self.desks.get(&no).is_some_and(|desk| desk.record.canceled) {
