@@ -336,6 +336,10 @@ impl Conductor {
     }
 
     fn wake(&self) -> Option<Tick> {
+        // Nothing begins after a stop: what is in the air comes down by itself.
+        if self.stopping {
+            return None;
+        }
         let timer = self.timers.first().map(|(at, _)| *at);
         let gate = self.gate.and_then(|gate| gate.ask_at);
         let late = self.late_timers.first().map(|(at, ..)| *at);

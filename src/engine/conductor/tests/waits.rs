@@ -127,3 +127,16 @@ fn a_job_that_could_only_be_late_leaves_its_slot_to_the_next_at_once() {
     let turn = stage.conductor.turn(vec![], stage.now).unwrap();
     assert_eq!(turn.effects.len(), 1, "{:?}", turn.effects);
 }
+
+#[test]
+fn nothing_wakes_a_loop_that_stops() {
+    let keep = Limits { keep: Some(Credits(0)), ..settings().limits };
+    let mut stage = Stage::with(1, Settings { limits: keep, ..settings() });
+    assert_eq!(stage.turn(vec![]), "balance?");
+    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(100)))]), "post 0#1");
+    stage.turn(vec![Input::Stop]);
+    // The balance would be asked for again by now, and is not: its time must not be waited for either.
+    stage.pass(Millis::from_secs(61));
+    let turn = stage.conductor.turn(vec![], stage.now).unwrap();
+    assert!(turn.effects.is_empty() && turn.wake.is_none(), "{turn:?}");
+}
