@@ -542,7 +542,7 @@ impl Store {
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         // Dropped first: only one may have the file.
         *database = None;
-        let opened = Database::new(&self.dir, opening::open_again(&self.dir)?)?;
+        let opened = Database::new(&self.dir, opening::open_here(&self.dir)?)?;
         writer.commits = Records::read(&self.dir, &opened.db)?.commits.max(writer.commits);
         writer.outcomes.clear();
         *database = Some(opened);

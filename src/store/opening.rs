@@ -1,7 +1,9 @@
 //! Opening the database so that damage in it is a message and not the end of the process.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::store::probe::{self, Tried};
 use crate::store::{CACHE_BYTES, StoreError, aside, card, check_commit_count, closed, database, verify};
@@ -104,31 +106,24 @@ pub(super) fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Res
     Ok(any)
 }
 
-/// How often the file of a database that was just dropped is asked for.
+/// How often the file of a database that this process has just dropped is asked for: the database's last threads
+/// may still hold it. No other process can, since the state is locked.
 const AGAIN_TRIES: u32 = 50;
-
-/// Opens a database that this process has just dropped: its last threads may still hold the file.
-pub(super) fn open_again(dir: &Path) -> Result<sled::Db, StoreError> {
-    let mut tried = 0;
-    loop {
-        match open_here(dir) {
-            Err(StoreError::Database { source: sled::Error::Io(error), .. })
-                if error.kind() == std::io::ErrorKind::Other && tried < AGAIN_TRIES =>
-            {
-                tried += 1;
-                std::thread::park_timeout(std::time::Duration::from_millis(20));
-            }
-            other => return other,
-        }
-    }
-}
+/// Between two tries.
+const AGAIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Opens it in this process.
 pub(super) fn open_here(dir: &Path) -> Result<sled::Db, StoreError> {
-    sled::Config::new()
-        .path(dir.join("db"))
-        .cache_capacity(CACHE_BYTES)
-        .flush_every_ms(None)
-        .open()
-        .map_err(|source| database(dir, source))
+    let config =
+        sled::Config::new().path(dir.join("db")).cache_capacity(CACHE_BYTES).flush_every_ms(None);
+    let mut tried = 0;
+    loop {
+        match config.open() {
+            Err(sled::Error::Io(error)) if error.kind() == ErrorKind::Other && tried < AGAIN_TRIES => {
+                tried += 1;
+                std::thread::park_timeout(AGAIN_PAUSE);
+            }
+            other => return other.map_err(|source| database(dir, source)),
+        }
+    }
 }
