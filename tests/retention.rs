@@ -185,7 +185,10 @@ fn a_batch_whose_archive_was_moved_away_is_refused_rather_than_bought_again() {
 fn an_export_carries_archived_batches_and_a_rebuild_finds_them() {
     let stage = archived();
     stage.run(["state", "export", "dump.jsonl"]).exited(0);
-    stage.run(["--state", "imported", "state", "import", "dump.jsonl"]).exited(0).says("1 batches with 5 jobs");
+    stage
+        .run(["--state", "imported", "state", "import", "dump.jsonl"])
+        .exited(0)
+        .says("1 batches with 5 jobs");
     stage.run(["--state", "imported", "state", "verify"]).exited(0).says("all fits");
     fs::remove_dir_all(stage.path("state/db")).unwrap();
     stage.run(["run", "batch.csv"]).exited(6);

@@ -242,7 +242,8 @@ async fn for_each(
     wish: fn(crate::domain::ids::BatchNo) -> Wish,
 ) -> Result<Outcomes, AnswerError> {
     let mut batches = Vec::new();
-    for record in desk.batches(batch).await?.into_iter().filter(|record| batch.is_some() || !record.is_done()) {
+    for record in desk.batches(batch).await?.into_iter().filter(|record| batch.is_some() || !record.is_done())
+    {
         let granted = desk.grant(wish(record.no)).await?;
         batches.push(Outcome { batch: record.name, granted });
     }

@@ -24,6 +24,7 @@
 
 mod archive;
 mod aside;
+mod batch;
 mod card;
 pub mod catalogs;
 mod closed;
@@ -48,7 +49,6 @@ mod tally;
 mod tests;
 pub mod verify;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -58,14 +58,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchName, BatchNo, JobId, JobKey, Seq};
-use crate::domain::job::{Job, State};
+use crate::domain::ids::{BatchName, BatchNo, JobId, JobKey};
+use crate::domain::job::Job;
 use crate::domain::ledger::Totals;
-use crate::domain::manifest::row::Policy;
-use crate::domain::request::Kind;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::archive::Archived;
+pub use crate::store::batch::{BatchRecord, Ended, Pause, Segment};
 use crate::store::card::Card;
 use crate::store::draft::Draft;
 pub use crate::store::error::StoreError;
@@ -83,175 +81,6 @@ pub const COMMIT_MAX_JOBS: usize = 200;
 
 /// Memory that the database may use as its cache, in bytes.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
-
-/// A part of a spool whose rows are still to begin, with its cursor. Rows of equal priority that
-/// came in one manifest make one segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Segment {
-    /// Higher goes first.
-    pub priority: i8,
-    /// Byte of the first row that has not begun.
-    pub cursor: u64,
-    /// Byte after the last row.
-    pub end: u64,
-}
-
-/// How many jobs of a batch have ended, and how.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Ended {
-    /// Every output on disk.
-    pub succeeded: u32,
-    /// No attempt left.
-    pub failed: u32,
-    /// Dropped before they were sent.
-    pub canceled: u32,
-    /// Out of time before they were sent.
-    pub expired: u32,
-    /// Waiting for a person.
-    pub in_doubt: u32,
-}
-
-impl Ended {
-    /// All that have ended.
-    pub fn all(self) -> u32 {
-        self.succeeded + self.failed + self.canceled + self.expired + self.in_doubt
-    }
-
-    /// Counts one less: the job was taken up again.
-    pub fn reopen(&mut self, state: &State) {
-        let count = match state {
-            State::Succeeded { .. } => &mut self.succeeded,
-            State::Failed { .. } => &mut self.failed,
-            State::Canceled => &mut self.canceled,
-            State::Expired => &mut self.expired,
-            State::InDoubt { .. } => &mut self.in_doubt,
-            State::Queued | State::Submitting { .. } | State::Running { .. } | State::Fetching { .. } => {
-                return;
-            }
-        };
-        *count = count.saturating_sub(1);
-    }
-
-    /// Counts one more; a state that is not final counts nowhere.
-    pub fn count(&mut self, state: &State) {
-        match state {
-            State::Succeeded { .. } => self.succeeded += 1,
-            State::Failed { .. } => self.failed += 1,
-            State::Canceled => self.canceled += 1,
-            State::Expired => self.expired += 1,
-            State::InDoubt { .. } => self.in_doubt += 1,
-            State::Queued | State::Submitting { .. } | State::Running { .. } | State::Fetching { .. } => {}
-        }
-    }
-}
-
-/// A batch, without its jobs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BatchRecord {
-    /// Its number.
-    pub no: BatchNo,
-    /// Its name.
-    pub name: BatchName,
-    /// When its first manifest was accepted.
-    pub created: Timestamp,
-    /// Jobs accepted so far.
-    pub rows: u32,
-    /// Committed length of the `rows` file, in bytes.
-    pub spool_bytes: u64,
-    /// What has not begun yet.
-    pub segments: Vec<Segment>,
-    /// Sum of the prices of all accepted jobs.
-    pub planned: Credits,
-    /// The terms, as resolved when the last manifest was accepted.
-    pub policy: Policy,
-    /// Credits.
-    pub totals: Totals,
-    /// Jobs that have ended.
-    pub ended: Ended,
-    /// Its owner canceled it: no job of it gets another attempt, until more is asked of it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub canceled: bool,
-    /// Rows before this byte that have not begun were canceled with it.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub canceled_below: u64,
-    /// Jobs that were canceled one by one before their turn: their rows are passed over.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub skipped: BTreeSet<Seq>,
-    /// Whoever waits for it was told that it is done.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub announced: bool,
-    /// When it was last told so; nothing when it never was, or by a version that did not note it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub announced_at: Option<Timestamp>,
-    /// Why nothing of it is sent, when it is paused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paused: Option<Pause>,
-    /// Prompts that were rejected one after the other.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub rejections: u32,
-    /// Jobs by kind.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub kinds: BTreeMap<Kind, OfKind>,
-    /// When rows came in that found none waiting before them: what has not begun waits since then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waiting_since: Option<Timestamp>,
-}
-
-/// Why a batch is paused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Pause {
-    /// Its owner said so.
-    Owner,
-    /// Too many prompts in a row were rejected: the next would probably be, too.
-    Rejections,
-    /// A charge differed from its plan, and its policy says to stop then.
-    Drift,
-    /// The state was rebuilt or imported: keys may have been used, or not, that it does not know of.
-    Rebuilt,
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-impl BatchRecord {
-    /// A batch that nothing was accepted into.
-    pub fn new(no: BatchNo, name: BatchName, created: Timestamp) -> BatchRecord {
-        BatchRecord {
-            no,
-            name,
-            created,
-            rows: 0,
-            spool_bytes: 0,
-            segments: Vec::new(),
-            planned: Credits::ZERO,
-            policy: Policy::default(),
-            totals: Totals::default(),
-            ended: Ended::default(),
-            canceled: false,
-            canceled_below: 0,
-            skipped: BTreeSet::new(),
-            announced: false,
-            announced_at: None,
-            paused: None,
-            rejections: 0,
-            kinds: BTreeMap::new(),
-            waiting_since: None,
-        }
-    }
-
-    /// The most the batch may spend: its own budget, or what its plan showed (money rule 6).
-    pub fn budget(&self) -> Credits {
-        self.policy.budget.unwrap_or(self.planned)
-    }
-
-    /// Whether every accepted job has ended.
-    pub fn is_done(&self) -> bool {
-        self.ended.all() >= self.rows
-    }
-}
 
 /// A job that has begun. Ended jobs have the same shape, in their batch's `outcomes`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -114,8 +114,7 @@ const AGAIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Opens it in this process.
 pub(super) fn open_here(dir: &Path) -> Result<sled::Db, StoreError> {
-    let config =
-        sled::Config::new().path(dir.join("db")).cache_capacity(CACHE_BYTES).flush_every_ms(None);
+    let config = sled::Config::new().path(dir.join("db")).cache_capacity(CACHE_BYTES).flush_every_ms(None);
     let mut tried = 0;
     loop {
         match config.open() {

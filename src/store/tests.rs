@@ -6,8 +6,9 @@ use serde_json::{Map, json};
 use tempfile::TempDir;
 
 use super::*;
+use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
-use crate::domain::job::{JobSpec, Order};
+use crate::domain::job::{JobSpec, Order, State};
 use crate::domain::request::Kind;
 use crate::store::draft::{DraftRow, Verdict, Wanted};
 use crate::store::spool::{Appender, Lines};

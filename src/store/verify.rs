@@ -121,7 +121,10 @@ pub(super) fn full(
         let Kept { outcomes_bytes, record } = match archive::read(&folder) {
             Err(StoreError::Damaged { what, detail, .. }) => {
                 is_complete = false;
-                count(Fault { place: format!("batch {}", archived.name), found: format!("{what}: {detail}") });
+                count(Fault {
+                    place: format!("batch {}", archived.name),
+                    found: format!("{what}: {detail}"),
+                });
                 continue;
             }
             other => other?,

@@ -184,7 +184,7 @@ struct Pending {
     changed_days: BTreeSet<UtcDay>,
     ended_jobs: Vec<JobRecord>,
     /// Batches that leave.
-    archived: Vec<Box<BatchRecord>>,
+    archived: Vec<BatchRecord>,
 }
 
 impl Conductor {
@@ -325,7 +325,7 @@ impl Conductor {
         turn.changes.extend(ended_jobs.into_iter().map(Change::End));
         let batches = changed_batches.iter().filter_map(|no| self.desks.get(no));
         turn.changes.extend(batches.map(|desk| Change::Batch(Box::new(desk.record.clone()))));
-        turn.changes.extend(archived.into_iter().map(|batch| Change::Archive(batch, now.wall)));
+        turn.changes.extend(archived.into_iter().map(|batch| Change::Archive(Box::new(batch), now.wall)));
         if !changed_days.is_empty() {
             turn.changes.push(Change::Total(self.total));
         }

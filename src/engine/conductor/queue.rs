@@ -1,6 +1,5 @@
 //! Out of the queue: candidates for admission, and rows for the windows.
 
-
 use crate::domain::admission::{self, Board, Candidate, InFlight, Limits, Parked, Waiting};
 use crate::domain::ids::{JobKey, Seq};
 use crate::domain::job::{Job, Order};

@@ -150,7 +150,7 @@ impl Conductor {
         }
         let jobs = self.desks.remove(&no).map_or(0, |desk| {
             let rows = desk.record.rows;
-            self.pending.archived.push(Box::new(desk.record));
+            self.pending.archived.push(desk.record);
             rows
         });
         Granted { jobs, ..Granted::default() }
