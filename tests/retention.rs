@@ -99,7 +99,9 @@ fn a_batch_that_is_named_answers_as_if_it_had_never_left() {
             assert_eq!(ask(question), *before, "{question:?}, daemon: {with_daemon}");
             assert!(!is_archived(&stage), "{question:?} brought it back");
             assert_eq!(status(&stage)["batches"][0]["name"], "batch", "{question:?}");
-            running.map(stop);
+            if let Some(running) = running {
+                stop(running);
+            }
         }
     }
     is_sound(&stage);

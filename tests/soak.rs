@@ -1,5 +1,6 @@
 //! A day in short: batches dropped and scheduled, a service in a storm, and a daemon that is killed again
-//! and again. Judged by the service's own books, by every file on disk, and by the memory it took.
+//! and again. Batches that are done are archived within seconds. Judged by the service's own books, by every file on
+//! disk, and by the memory that it took, which must not grow with what was done.
 //!
 //! Half a minute within `cargo test`; `CALLSHEET_SOAK_SECONDS=3600 cargo test --release --test soak` is the
 //! long one. `CALLSHEET_SEED` plays the same kills at the same moments again.
@@ -12,6 +13,7 @@
 mod stage;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -21,12 +23,16 @@ use self::stage::{Stage, scripts, until};
 
 /// Memory that a daemon may take, however long it works, in bytes. Unoptimised builds are larger.
 const MEMORY_MAX: u64 = 160 << 20;
+/// How much more the last lives may take than the first, in bytes: what differs between any two.
+const GROWTH_MAX: u64 = 24 << 20;
 /// Jobs of every kind in each dropped manifest.
 const EACH: usize = 2;
 
 const SCHEDULE: &str = "\
     [[schedule]]\nname = \"pulse\"\ncron = \"*/2 * * * * *\"\nmanifest = \"pulse.csv\"\noverlap = \"allow\"\n\
     missed = \"latest\"\n";
+
+const RETENTION: &str = "[retention]\narchive_after = \"5s\"\n";
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -58,7 +64,7 @@ fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
         "pulse.csv",
         "id,kind,model,prompt\npulse-{time},image,gi-2,\"a clock that shows {time}, {n}\"\n",
     );
-    configure(&stage, SCHEDULE);
+    configure(&stage, &format!("{RETENTION}{SCHEDULE}"));
     let began = Instant::now();
     let (mut kills, mut drops, mut peaks) = (0, 0, Vec::new());
     while began.elapsed() < Duration::from_secs(seconds) {
@@ -73,26 +79,65 @@ fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
     }
     // The storm passes; what is left is finished in peace.
     stage.faults("");
-    configure(&stage, "");
+    configure(&stage, "[retention]\narchive_after = \"never\"\n");
     drop_in(&stage, "last.csv", &scripts::of_all_kinds(EACH).0);
     let daemon = stage.start(["daemon"]);
     until("the socket", || stage.path("state/callsheet.sock").exists());
     let filed = || std::fs::read_dir(stage.path("jobs/inbox")).is_ok_and(|mut inbox| inbox.next().is_none());
     until("every manifest to be filed", filed);
     until("every batch to end", || batches(&stage).iter().all(|batch| batch["state"] == "done"));
-    let ended = batches(&stage);
+    let live = batches(&stage);
     until("every batch's results", || {
         let written = |batch: &Value| {
             let name = batch["name"].as_str().unwrap();
             stage.path(&format!("output/{name}/report.json")).exists()
         };
-        ended.iter().all(written)
+        live.iter().all(written)
     });
-    peaks.push(stop(daemon));
-    judge(&stage, &ended, drops + 1);
-    let most = peaks.iter().max().copied().unwrap_or_default();
-    eprintln!("{kills} kills, {} batches, {drops} drops, at most {} MiB", ended.len(), most >> 20);
+    let state = |part: &str| bytes_in(&stage.path(&format!("state/{part}"))) >> 20;
+    eprintln!(
+        "the state in MiB: {} database, {} spool, {} archive",
+        state("db"),
+        state("spool"),
+        state("archive")
+    );
+    let last = stop(daemon);
+    stage.run(["state", "verify"]).exited(0).says("all fits");
+    let all = every_batch(&stage);
+    let archived = all.len() - live.len();
+    judge(&stage, &all, drops + 1);
+    let most = peaks.iter().max().copied().unwrap_or_default().max(last);
+    let quarter = peaks.len().div_ceil(4);
+    let mean = |peaks: &[u64]| peaks.iter().sum::<u64>() / peaks.len() as u64;
+    let (first, late) = (mean(&peaks[..quarter]), mean(&peaks[peaks.len() - quarter..]));
+    eprintln!(
+        "{kills} kills, {} batches, {archived} of them archived, {drops} drops, {} charges; at most {} MiB, a first \
+         life {} MiB, a late one {} MiB",
+        all.len(),
+        stage.audit().totals.charges,
+        most >> 20,
+        first >> 20,
+        late >> 20
+    );
     assert!(most < MEMORY_MAX, "{peaks:?}");
+    assert!(late < first + GROWTH_MAX, "{peaks:?}");
+}
+
+/// Every batch that there ever was, archived or not.
+fn every_batch(stage: &Stage) -> Vec<Value> {
+    let outputs = std::fs::read_dir(stage.path("output")).unwrap();
+    let names = outputs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let status = |name: String| stage.run(["status", &name, "--json"]).exited(0).json()["batches"][0].clone();
+    names.map(status).collect()
+}
+
+fn bytes_in(dir: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let bytes = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.unwrap().path();
+        if path.is_dir() { bytes_in(&path) } else { path.metadata().map_or(0, |meta| meta.len()) }
+    };
+    entries.map(bytes).sum()
 }
 
 fn stop(daemon: Running) -> u64 {
