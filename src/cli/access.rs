@@ -16,7 +16,9 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::answers::{self, AnswerError};
 use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{BatchRequest, Explanation, NameRequest, Outcomes, ResolveRequest, Status};
+use crate::control::protocol::{
+    BatchRequest, Explanation, NameRequest, Outcomes, Refusal, ResolveRequest, Status,
+};
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::engine::desk::Desk;
@@ -179,6 +181,16 @@ async fn wish<T: DeserializeOwned>(client: &Client, path: &str, body: &impl Seri
     Ok(client.post(path, body).await?)
 }
 
+impl From<Refusal> for Failure {
+    fn from(Refusal { message, hint, exit_code }: Refusal) -> Failure {
+        let failure = Failure::new(Exit::of_code(exit_code), message);
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
 impl From<AnswerError> for Failure {
     fn from(error: AnswerError) -> Failure {
         match error {
@@ -188,14 +200,7 @@ impl From<AnswerError> for Failure {
                 // Whoever read has seen enough.
                 Ok(()) => Failure::quiet(),
             },
-            AnswerError::Find(_) => {
-                let refusal = error.refusal();
-                let failure = Failure::new(Exit::Usage, refusal.message);
-                match refusal.hint {
-                    Some(hint) => failure.hint(hint),
-                    None => failure,
-                }
-            }
+            AnswerError::Find(_) => error.refusal().into(),
         }
     }
 }
@@ -203,13 +208,7 @@ impl From<AnswerError> for Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
         match error {
-            ClientError::Refused(refusal) => {
-                let failure = Failure::new(Exit::of_code(refusal.exit_code), refusal.message);
-                match refusal.hint {
-                    Some(hint) => failure.hint(hint),
-                    None => failure,
-                }
-            }
+            ClientError::Refused(refusal) => refusal.into(),
             ClientError::Io(error) => AnswerError::Reader(error).into(),
             ClientError::NobodyThere { .. } => Failure::new(Exit::Unreachable, error.to_string())
                 .hint("start it with callsheet daemon, or name its socket with --socket"),

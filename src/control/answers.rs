@@ -4,6 +4,7 @@ use std::io;
 
 use crate::control::protocol::{BatchStatus, Explanation, LedgerEntry, Outcome, Outcomes, Refusal, Status};
 use crate::domain::credits::Credits;
+use crate::domain::exit::Exit;
 use crate::domain::ids::{BatchName, IdempotencyKey};
 use crate::domain::job::State;
 use crate::domain::retry::{self, Prospect};
@@ -40,17 +41,17 @@ impl From<StoreError> for AnswerError {
 impl AnswerError {
     /// What to tell whoever asked.
     pub fn refusal(&self) -> Refusal {
-        let (exit_code, hint) = match self {
-            AnswerError::Find(FindError::NoBatch { .. }) => (2, None),
+        let (exit, hint) = match self {
+            AnswerError::Find(FindError::NoBatch { .. }) => (Exit::Usage, None),
             AnswerError::Find(FindError::Nothing(_)) => {
-                (2, Some("callsheet jobs lists them; a job may be named BATCH/JOB"))
+                (Exit::Usage, Some("callsheet jobs lists them; a job may be named BATCH/JOB"))
             }
             AnswerError::Find(FindError::Several { .. }) => {
-                (2, Some("name one as BATCH/JOB or by its identity"))
+                (Exit::Usage, Some("name one as BATCH/JOB or by its identity"))
             }
-            _ => (6, None),
+            _ => (Exit::Disk, None),
         };
-        Refusal { message: self.to_string(), hint: hint.map(str::to_owned), exit_code }
+        Refusal { hint: hint.map(str::to_owned), ..Refusal::new(exit, self.to_string()) }
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
+use crate::domain::exit::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::ledger::Movement;
@@ -263,6 +264,13 @@ pub struct Refusal {
     pub hint: Option<String>,
     /// What a command ends with because of it.
     pub exit_code: u8,
+}
+
+impl Refusal {
+    /// One that says what is wrong, and nothing of what to do.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Refusal {
+        Refusal { message: message.into(), hint: None, exit_code: exit.code() }
+    }
 }
 
 /// Body of every answer with a status of 400 and above.

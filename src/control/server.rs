@@ -28,6 +28,7 @@ use crate::control::protocol::{
     BatchRequest, Health, LINES, NameRequest, Refusal, Refused, ResolveRequest, Submission, Submitted,
 };
 use crate::domain::credits::Credits;
+use crate::domain::exit::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job;
 use crate::domain::manifest::row::Policy;
@@ -106,7 +107,7 @@ struct No(StatusCode, Refusal);
 
 impl No {
     fn usage(message: impl Into<String>) -> No {
-        No(StatusCode::BAD_REQUEST, Refusal { message: message.into(), hint: None, exit_code: 2 })
+        No(StatusCode::BAD_REQUEST, Refusal::new(Exit::Usage, message))
     }
 }
 
@@ -178,7 +179,8 @@ struct OfJob {
 
 async fn nothing_here(request: Request) -> No {
     let message = format!("there is no {} {}", request.method(), request.uri().path());
-    No(StatusCode::NOT_FOUND, Refusal { message, hint: Some("see docs/control.md".to_owned()), exit_code: 2 })
+    let hint = Some("see docs/control.md".to_owned());
+    No(StatusCode::NOT_FOUND, Refusal { hint, ..Refusal::new(Exit::Usage, message) })
 }
 
 async fn health(State(office): Shared) -> Json<Health> {
@@ -284,10 +286,8 @@ async fn fire(
     axum::extract::Path(name): axum::extract::Path<String>,
 ) -> Result<Response, No> {
     let (reply, answer) = tokio::sync::oneshot::channel();
-    let gone = || {
-        let message = "the daemon is stopping".to_owned();
-        No(StatusCode::SERVICE_UNAVAILABLE, Refusal { message, hint: None, exit_code: 7 })
-    };
+    let gone =
+        || No(StatusCode::SERVICE_UNAVAILABLE, Refusal::new(Exit::Unfinished, "the daemon is stopping"));
     office.schedules.send(FireRequest { name, reply }).await.map_err(|_| gone())?;
     match answer.await.map_err(|_| gone())? {
         Ok(receipt) => Ok(Json(receipt).into_response()),
@@ -307,11 +307,7 @@ async fn submit(
             submission.file
         )));
     }
-    let disk = |error: io::Error| {
-        let message = format!("failed to keep the manifest: {error}");
-        No(StatusCode::INSUFFICIENT_STORAGE, Refusal { message, hint: None, exit_code: 6 })
-    };
-    let folder = reception::incoming(office.desk.store().dir()).map_err(disk)?;
+    let folder = reception::incoming(office.desk.store().dir()).map_err(|error| not_kept(&error))?;
     let path = folder.path().join(name);
     receive(body, &path).await?;
     let manner = Manner {
@@ -333,33 +329,38 @@ async fn submit(
 
 /// Why a manifest was not taken in.
 pub fn refusal_of(error: &ReceptionError) -> Refusal {
-    let exit_code = match error {
-        ReceptionError::Intake(IntakeError::Store(error)) if error.is_disk() => 6,
-        ReceptionError::Intake(_) => 2,
-        ReceptionError::Catalog(CatalogError::Store(_)) => 6,
-        ReceptionError::Catalog(_) => 5,
-        ReceptionError::Gone(_) => 7,
-    };
-    Refusal { message: error.to_string(), hint: None, exit_code }
+    Refusal::new(exit_of(error), error.to_string())
+}
+
+fn exit_of(error: &ReceptionError) -> Exit {
+    match error {
+        ReceptionError::Intake(IntakeError::Store(error)) if error.is_disk() => Exit::Disk,
+        ReceptionError::Intake(_) => Exit::Usage,
+        ReceptionError::Catalog(CatalogError::Store(_)) => Exit::Disk,
+        ReceptionError::Catalog(_) => Exit::Unreachable,
+        ReceptionError::Gone(_) => Exit::Unfinished,
+    }
 }
 
 fn not_accepted(error: &ReceptionError) -> No {
-    let refusal = refusal_of(error);
-    let status = match refusal.exit_code {
-        2 => StatusCode::UNPROCESSABLE_ENTITY,
-        5 => StatusCode::BAD_GATEWAY,
-        6 => StatusCode::INSUFFICIENT_STORAGE,
+    let status = match exit_of(error) {
+        Exit::Usage => StatusCode::UNPROCESSABLE_ENTITY,
+        Exit::Unreachable => StatusCode::BAD_GATEWAY,
+        Exit::Disk => StatusCode::INSUFFICIENT_STORAGE,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    No(status, refusal)
+    No(status, refusal_of(error))
+}
+
+/// The manifest has no place on the state's disk.
+fn not_kept(error: &io::Error) -> No {
+    let refusal = Refusal::new(Exit::Disk, format!("failed to keep the manifest: {error}"));
+    No(StatusCode::INSUFFICIENT_STORAGE, refusal)
 }
 
 /// Writes a manifest as it comes in.
 async fn receive(body: Body, path: &Path) -> Result<(), No> {
-    let broken = |error: io::Error| {
-        let message = format!("failed to keep the manifest: {error}");
-        No(StatusCode::INSUFFICIENT_STORAGE, Refusal { message, hint: None, exit_code: 6 })
-    };
+    let broken = |error: io::Error| not_kept(&error);
     let mut file = tokio::fs::File::create(path).await.map_err(broken)?;
     let mut stream = body.into_data_stream();
     let mut bytes = 0;
@@ -476,8 +477,7 @@ struct Guard {
 
 async fn let_in(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let refuse = |message: &str| {
-        let refusal = Refusal { message: message.to_owned(), hint: None, exit_code: 3 };
-        No(StatusCode::UNAUTHORIZED, refusal).into_response()
+        No(StatusCode::UNAUTHORIZED, Refusal::new(Exit::Unauthorised, message)).into_response()
     };
     let headers = request.headers();
     let text = |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
