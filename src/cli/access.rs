@@ -35,11 +35,6 @@ pub(super) enum Access {
     There(Client),
 }
 
-/// Where the state lies.
-pub(super) fn state_dir(config: &Config) -> PathBuf {
-    config.paths.state.clone().unwrap_or_else(|| PathBuf::from(service::STATE))
-}
-
 /// Where the daemon of a state listens.
 pub(super) fn socket(config: &Config, state: &Path) -> PathBuf {
     config.paths.socket.clone().unwrap_or_else(|| state.join(SOCKET))
@@ -57,7 +52,7 @@ pub(super) async fn daemon(config: &Config, state: &Path) -> Result<Option<Clien
 /// Finds the daemon, or opens the state.
 pub(super) async fn open(global: &Global) -> Result<Access, Failure> {
     let config = service::config(global)?;
-    let dir = state_dir(&config);
+    let dir = service::state_dir(&config, false);
     match daemon(&config, &dir).await? {
         Some(client) => Ok(Access::There(client)),
         None => {

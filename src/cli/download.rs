@@ -22,7 +22,7 @@ use crate::store::Store;
 
 pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service::config(global)?;
-    if let Some(client) = access::daemon(&config, &access::state_dir(&config)).await? {
+    if let Some(client) = access::daemon(&config, &service::state_dir(&config, command.emulator)).await? {
         let outcomes: Outcomes = client.post("/v1/download", &called(&command.name)).await?;
         for outcome in outcomes.batches {
             match outcome.granted.jobs {

@@ -1,7 +1,6 @@
 //! `callsheet run`: manifests in, finished files out, exit.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anstream::eprintln;
@@ -21,7 +20,6 @@ use crate::cli::summary;
 use crate::cli::wiring;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::client::Client;
 use crate::control::protocol::BatchStatus;
 use crate::domain::ids::BatchNo;
 use crate::domain::quote::Catalog;
@@ -42,7 +40,7 @@ const REACH_TRIES: u32 = 3;
 pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service::config(global)?;
-    if let Some(client) = running_daemon(&config, command).await? {
+    if let Some(client) = access::daemon(&config, &service::state_dir(&config, command.emulator)).await? {
         eprintln!("a daemon runs on this state: it does the work, and this command follows it");
         return submit::submit(&client, &command.manifests, &command.terms, true, global).await;
     }
@@ -56,16 +54,6 @@ pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, F
         emulator.stop().await;
     }
     outcome
-}
-
-/// The daemon that works on the state of this run, if one does.
-async fn running_daemon(config: &Config, command: &RunCommand) -> Result<Option<Client>, Failure> {
-    let state = match &config.paths.state {
-        Some(state) => state.clone(),
-        None if command.emulator => PathBuf::from(service::EMULATOR_STATE),
-        None => PathBuf::from(service::STATE),
-    };
-    access::daemon(config, &state).await
 }
 
 async fn run_against(

@@ -78,7 +78,7 @@ fn list(config: &Config, global: &Global) -> Result<Exit, Failure> {
 
 /// What is kept in the state. That it cannot be read is worth a word, and no reason not to list.
 fn records(config: &Config) -> Records {
-    schedules::read(&access::state_dir(config)).unwrap_or_else(|error| {
+    schedules::read(&service::state_dir(config, false)).unwrap_or_else(|error| {
         anstream::eprintln!("warning: last runs are not shown: {error}");
         Records::new()
     })
@@ -186,7 +186,7 @@ fn find<'a>(config: &'a Config, name: &str) -> Result<&'a ScheduleConfig, Failur
 
 /// By the running daemon: a run is only worth something to an engine that works on it.
 async fn run_now(config: &Config, command: &ScheduleNameArgument, global: &Global) -> Result<Exit, Failure> {
-    let state = access::state_dir(config);
+    let state = service::state_dir(config, false);
     let Some(client) = access::daemon(config, &state).await? else {
         return Err(ClientError::NobodyThere { socket: access::socket(config, &state) }.into());
     };

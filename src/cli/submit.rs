@@ -22,7 +22,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(command: &SubmitCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service::config(global)?;
-    let state = access::state_dir(&config);
+    let state = service::state_dir(&config, false);
     let Some(client) = access::daemon(&config, &state).await? else {
         return Err(ClientError::NobodyThere { socket: access::socket(&config, &state) }.into());
     };
