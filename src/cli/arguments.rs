@@ -156,12 +156,8 @@ pub(super) struct RunCommand {
     /// Manifests: .csv, .json, .jsonl or .ndjson
     #[arg(required = true, value_name = "MANIFEST")]
     pub(super) manifests: Vec<PathBuf>,
-    /// Work offline against the built-in emulator of the service
-    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url")]
-    pub(super) emulator: bool,
-    /// How much faster than real time the emulator works
-    #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator")]
-    pub(super) emulator_speed: f64,
+    #[command(flatten)]
+    pub(super) source: EmulatorArguments,
     #[command(flatten)]
     pub(super) terms: TermArguments,
     /// Hand a state over that was begun with another service
@@ -169,16 +165,23 @@ pub(super) struct RunCommand {
     pub(super) adopt_state: bool,
 }
 
-/// What `daemon` takes.
+/// Whom a command works with that may charge.
 #[derive(Debug, Args)]
-#[command(after_help = examples::and_exit_codes(examples::DAEMON))]
-pub(super) struct DaemonCommand {
+pub(super) struct EmulatorArguments {
     /// Work offline against the built-in emulator of the service
     #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url")]
     pub(super) emulator: bool,
     /// How much faster than real time the emulator works
-    #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator")]
+    #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator", value_parser = speed)]
     pub(super) emulator_speed: f64,
+}
+
+/// What `daemon` takes.
+#[derive(Debug, Args)]
+#[command(after_help = examples::and_exit_codes(examples::DAEMON))]
+pub(super) struct DaemonCommand {
+    #[command(flatten)]
+    pub(super) source: EmulatorArguments,
     /// Hand a state over that was begun with another service
     #[arg(long)]
     pub(super) adopt_state: bool,
@@ -262,9 +265,8 @@ pub(super) struct DownloadCommand {
     /// Name of a batch, or of a job: its label, BATCH/LABEL, or the beginning of its identity
     #[arg(value_name = "BATCH|JOB")]
     pub(super) name: String,
-    /// From the built-in emulator of the service
-    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url")]
-    pub(super) emulator: bool,
+    #[command(flatten)]
+    pub(super) source: SourceArguments,
 }
 
 /// What `ledger` takes.

@@ -21,15 +21,11 @@ use crate::store::Store;
 pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service::config(global)?;
-    let mut chosen = if command.emulator {
-        service::emulated(&config, command.emulator_speed).await?
-    } else {
-        service::configured(&config)?
-    };
+    let mut chosen = service::chosen(&config, &command.source).await?;
     let emulator = chosen.emulator.take();
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let parts = parts(&config, &chosen)?;
-    let (global, is_emulated) = (global.clone(), command.emulator);
+    let (global, is_emulated) = (global.clone(), command.source.emulator);
     let reload = move || reread(&global, &chosen, is_emulated).map_err(|failure| failure.to_string());
     daemon::run(store, parts, clock, Box::new(reload)).await?;
     if let Some(emulator) = emulator {

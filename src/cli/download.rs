@@ -22,7 +22,9 @@ use crate::store::Store;
 
 pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service::config(global)?;
-    if let Some(client) = access::daemon(&config, &service::state_dir(&config, command.emulator)).await? {
+    if let Some(client) =
+        access::daemon(&config, &service::state_dir(&config, command.source.emulator)).await?
+    {
         let outcomes: Outcomes = client.post("/v1/download", &called(&command.name)).await?;
         for outcome in outcomes.batches {
             match outcome.granted.jobs {
@@ -32,8 +34,10 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
         }
         return Ok(Exit::Success);
     }
-    let chosen =
-        if command.emulator { service::emulated(&config, 1.0).await? } else { service::configured(&config)? };
+    let chosen = match command.source.emulator {
+        true => service::emulated(&config, 1.0).await?,
+        false => service::configured(&config)?,
+    };
     let outcome = fetch(&chosen, command, &config).await;
     if let Some(emulator) = chosen.emulator {
         emulator.stop().await;

@@ -40,15 +40,13 @@ const REACH_TRIES: u32 = 3;
 pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service::config(global)?;
-    if let Some(client) = access::daemon(&config, &service::state_dir(&config, command.emulator)).await? {
+    if let Some(client) =
+        access::daemon(&config, &service::state_dir(&config, command.source.emulator)).await?
+    {
         eprintln!("a daemon runs on this state: it does the work, and this command follows it");
         return submit::submit(&client, &command.manifests, &command.terms, true, global).await;
     }
-    let chosen = if command.emulator {
-        service::emulated(&config, command.emulator_speed).await?
-    } else {
-        service::configured(&config)?
-    };
+    let chosen = service::chosen(&config, &command.source).await?;
     let outcome = run_against(&chosen, command, global, &config, clock).await;
     if let Some(emulator) = chosen.emulator {
         emulator.stop().await;

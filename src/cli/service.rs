@@ -6,7 +6,7 @@ use anstream::eprintln;
 use secrecy::SecretString;
 
 use crate::api::{Service, ServiceOptions};
-use crate::cli::arguments::{Global, SourceArguments};
+use crate::cli::arguments::{EmulatorArguments, Global, SourceArguments};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::log;
@@ -73,6 +73,11 @@ pub(super) fn config(global: &Global) -> Result<Config, Failure> {
     }
     log::follow(global, &config.log);
     Ok(config)
+}
+
+/// The service that a command works with, or the emulator in its place.
+pub(super) async fn chosen(config: &Config, source: &EmulatorArguments) -> Result<Chosen, Failure> {
+    if source.emulator { emulated(config, source.emulator_speed).await } else { configured(config) }
 }
 
 /// The emulator, started for this command.
