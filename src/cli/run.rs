@@ -194,8 +194,7 @@ async fn write_all_results(
         let (store, landing, batch) = (store.clone(), landing.clone(), batch.clone());
         let name = batch.name.clone();
         let write = move || engine::write_results(&store, &landing, &batch);
-        let written = tokio::task::spawn_blocking(write).await;
-        let report = written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        let report = engine::blocking(write).await?;
         for (id, line, reason) in report.troubled().take(TROUBLED_SHOWN) {
             eprintln!("{name}/{} (line {line}): {}", printable(id), printable(reason));
         }

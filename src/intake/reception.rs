@@ -15,7 +15,7 @@ use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::conductor::Wish;
-use crate::engine::{EngineGone, Handle};
+use crate::engine::{EngineGone, Handle, blocking};
 use crate::failpoint;
 use crate::intake::catalogs::{self, CatalogError};
 use crate::intake::receipt::Receipt;
@@ -120,9 +120,7 @@ impl Reception {
             (self.store.clone(), path.to_owned(), inside.house.clone(), self.clock);
         let (expected, named) = (manner.expected, path.clone());
         let take_in = move || take_in(&store, &path, &house, &catalog, manner, clock);
-        let Accepted { receipt, batch } = tokio::task::spawn_blocking(take_in)
-            .await
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        let Accepted { receipt, batch } = blocking(take_in).await?;
         if expected.is_some() && receipt.read != expected {
             return Err(IntakeError::Changed { path: named }.into());
         }
