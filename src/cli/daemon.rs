@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::api::Service;
 use crate::cli::access;
 use crate::cli::arguments::{DaemonCommand, Global};
 use crate::cli::exit::Exit;
@@ -54,10 +55,11 @@ fn reread(global: &Global, present: &Chosen, is_emulated: bool) -> Result<Parts,
 }
 
 fn parts(config: &Config, chosen: &Chosen) -> Result<Parts, Failure> {
+    let service = Service::new(chosen.options.clone())?;
     Ok(Parts {
-        outside: wiring::outside(chosen, config)?,
+        outside: wiring::outside(service.clone(), chosen, config)?,
         settings: wiring::settings(config),
-        house: wiring::house(chosen, config)?,
+        house: wiring::house(service, chosen, config)?,
         socket: access::socket(config, &chosen.state),
         control: config.control.clone(),
         token: config.control_token()?,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anstream::eprintln;
 use tokio::sync::watch;
 
+use crate::api::Service;
 use crate::cli::access::{self, called};
 use crate::cli::arguments::{DownloadCommand, Global};
 use crate::cli::exit::Exit;
@@ -48,7 +49,7 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
 async fn fetch(chosen: &Chosen, command: &DownloadCommand, config: &Config) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, false)?);
-    let outside = wiring::outside(chosen, config)?;
+    let outside = wiring::outside(Service::new(chosen.options.clone())?, chosen, config)?;
     let landing = outside.landing.clone();
     let desk = Desk::alone(store.clone(), wiring::settings(config), clock)?;
     let named = desk.named(&command.name).await.map_err(AnswerError::from)?;

@@ -78,10 +78,10 @@ async fn run_against(
             only.insert(batch.no);
         }
     }
-    let outside = wiring::outside(chosen, config)?;
+    let outside = wiring::outside(service.clone(), chosen, config)?;
     let landing = outside.landing.clone();
     let settings = wiring::settings(config);
-    let (service, backoff) = (outside.service.clone(), settings.backoff);
+    let backoff = settings.backoff;
     let mut engine = Engine::new(store.clone(), outside, settings, clock, Some(&only))?;
     if engine.conductor().batches().any(|batch| !batch.is_done()) {
         reach(&service, backoff).await?;
