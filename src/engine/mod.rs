@@ -126,7 +126,8 @@ pub struct Outside {
 #[derive(Debug)]
 pub struct Engine {
     store: Arc<Store>,
-    outside: Outside,
+    /// Shared with every effect under way.
+    outside: Arc<Outside>,
     clock: Clock,
     conductor: Conductor,
     events: mpsc::Receiver<Input>,
@@ -169,7 +170,7 @@ impl Engine {
         let overview_due = Tick(0);
         Ok(Engine {
             store,
-            outside,
+            outside: Arc::new(outside),
             clock,
             conductor,
             events,
@@ -281,7 +282,7 @@ impl Engine {
             Message::Outside(outside) => {
                 // Counters go on.
                 let metrics = self.outside.metrics.clone();
-                self.outside = Outside { metrics, ..*outside };
+                self.outside = Arc::new(Outside { metrics, ..*outside });
                 Ok(None)
             }
         }
