@@ -355,7 +355,11 @@ fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
 
 /// SHA-256 of a file, in hexadecimal.
 pub fn hash_file(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
+    hash(&mut File::open(path)?)
+}
+
+/// SHA-256 of what a file still holds from where it is read, in hexadecimal.
+pub fn hash(file: &mut File) -> io::Result<String> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
     loop {
