@@ -30,7 +30,6 @@ use crate::domain::time::{Millis, Tick};
 use crate::intake::inbox::bell::{Bell, FolderWatch};
 use crate::intake::inbox::desk::Desk;
 pub use crate::intake::inbox::ready::{CLOSED_SETTLE, FOUND_SETTLE, Look, NETWORK_SETTLE};
-use crate::intake::receipt::Receipt;
 
 /// How a folder is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,14 +53,6 @@ pub struct ReadyManifest {
     pub path: PathBuf,
     /// What it looked like when it was found complete.
     pub look: Look,
-}
-
-impl ReadyManifest {
-    /// Whether `receipt` is of this very file: what was read is what was found complete, and no link or
-    /// other file that took its name for a moment. To be asked before anything of it is committed.
-    pub fn is_what_was_read(&self, receipt: &Receipt) -> bool {
-        receipt.read == Some(self.look.identity)
-    }
 }
 
 /// One folder, watched until this is dropped.

@@ -485,14 +485,15 @@ async fn a_crash_between_commit_and_filing_leads_to_a_second_reading_that_adds_n
     fs::rename(&draft, office.path("m.csv")).unwrap();
     let manifest = office.next_ready().await;
     let accepted = read_in(&store, &manifest.path);
-    assert!(manifest.is_what_was_read(&accepted.receipt));
+    assert_eq!(accepted.receipt.read, Some(manifest.look.identity));
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
 
     // Nothing is filed: the next process finds the manifest where it was.
     office.inbox = Inbox::open(&office.dir.path().join("inbox"), RARELY, Clock::start());
     let manifest = office.next_ready().await;
     let Accepted { receipt, batch } = read_in(&store, &manifest.path);
-    assert!(batch.is_none() && manifest.is_what_was_read(&receipt));
+    assert!(batch.is_none());
+    assert_eq!(receipt.read, Some(manifest.look.identity));
     let folders = Folders::in_jobs(office.dir.path());
     let filed = file_away(&folders, &manifest, &receipt, Timestamp(0)).unwrap();
     assert_eq!(filed.manifest, folders.accepted.join("m.csv"));
@@ -515,7 +516,7 @@ async fn what_took_a_manifests_name_for_a_moment_is_neither_committed_nor_filed(
     let Accepted { receipt, .. } = read_in(&store, &manifest.path);
     fs::rename(office.path(".m.csv"), &manifest.path).unwrap();
 
-    assert!(!manifest.is_what_was_read(&receipt));
+    assert_ne!(receipt.read, Some(manifest.look.identity));
     let folders = Folders::in_jobs(office.dir.path());
     let error = file_away(&folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
     assert!(matches!(error, FilingError::Changed { .. }), "{error}");
