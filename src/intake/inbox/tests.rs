@@ -9,16 +9,16 @@ use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::filing::{FilingError, Folders, file_away};
 use super::ready::Sign;
 use super::*;
-use crate::domain::manifest::row::Policy;
-use crate::domain::quote::{AccountPlan, Catalog, Rules};
+use crate::domain::quote::Rules;
 use crate::domain::time::Timestamp;
-use crate::intake::{Accepted, Terms, accept};
+use crate::intake::tests::{catalog, terms};
+use crate::intake::{Accepted, accept};
 use crate::store::{Change, Store};
 
 /// Longest wait for anything: a test that waits for it has failed.
@@ -457,21 +457,7 @@ async fn a_manifest_that_changed_while_it_was_read_comes_again() {
 
 /// Reads a manifest as the daemon does.
 fn read_in(store: &Store, path: &Path) -> Accepted {
-    let image = json!([{"id": "flat", "modes": {"text-to-image": {
-        "aspect_ratios": [], "qualities": [], "credits_per_generation": 3,
-    }}}]);
-    let terms = Terms {
-        occasion: None,
-        catalog: &Catalog::of(&json!([]), &image, &json!([]), &Value::Null),
-        rules: &Rules::builtin(),
-        namespace: "",
-        batch: None,
-        policy: Policy::default(),
-        default_policy: Policy::default(),
-        max_credits: None,
-        plan: AccountPlan::Unknown,
-    };
-    accept(store, path, &terms, Timestamp(0)).unwrap()
+    accept(store, path, &terms(&catalog(), &Rules::builtin()), Timestamp(0)).unwrap()
 }
 
 const TWO_GOOD_ROWS_OF_THREE: &str =
