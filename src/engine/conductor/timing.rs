@@ -30,8 +30,7 @@ impl Conductor {
                 continue;
             }
             let event = if overdue {
-                let fault = Fault::new("deadline", "its task never ended within the late window");
-                Event::WatchOver(fault)
+                watch_over()
             } else if self.resubmits(key) {
                 Event::Resubmit
             } else {
@@ -264,6 +263,11 @@ impl Conductor {
         }
         Ok(())
     }
+}
+
+/// A task was watched to the end of the late window, and is left to a person.
+pub(super) fn watch_over() -> Event {
+    Event::WatchOver(Fault::new("deadline", "its task never ended within the late window"))
 }
 
 /// The name under which a job's pace is learned.
