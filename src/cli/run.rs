@@ -66,7 +66,7 @@ async fn run_against(
     let catalogs = catalogs::load(Some((&service, &chosen.identity)), &chosen.state, &clock).await?;
     service::warn_of_age(&catalogs, &clock);
     let receipts = accept_all(&store, command, config, &catalogs.catalog, clock)?;
-    if receipts.iter().all(|receipt| receipt.new == 0 && receipt.have == 0) {
+    if submit::has_nothing(&receipts) {
         if global.json {
             summary::json(&receipts, &[], &chosen.output, Exit::Usage.code());
         }
@@ -210,17 +210,11 @@ fn statuses(engine: &Engine) -> Vec<BatchStatus> {
 }
 
 fn exit_of(standstill: Standstill, receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
-    let count = |wanted: &[&str]| -> u32 {
-        batches.iter().flat_map(|batch| wanted.iter().map(|state| batch.in_state(state))).sum()
-    };
     match standstill {
         Standstill::Stopped => Exit::Interrupted,
         Standstill::Parked(parked) => submit::parked_exit(parked),
         Standstill::Overdue => Exit::Unfinished,
-        Standstill::Done if receipts.iter().any(Receipt::has_problems) => Exit::Usage,
-        Standstill::Done if count(&["failed", "canceled", "expired"]) > 0 => Exit::SomeFailed,
-        Standstill::Done if count(&["in_doubt"]) > 0 => Exit::Unfinished,
-        Standstill::Done => Exit::Success,
+        Standstill::Done => submit::done_exit(receipts, batches),
     }
 }
 
