@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::{ControlConfig, HooksConfig};
+use crate::control::listening;
 use crate::control::protocol::Health;
 use crate::control::server::{self, Office};
 use crate::daemon::announcer::Announcer;
@@ -225,14 +226,14 @@ async fn listen(
     office: Arc<Office>,
 ) -> Result<(), DaemonError> {
     let router = server::router(office);
-    let listener = server::listen(socket)
+    let listener = listening::listen(socket)
         .map_err(|source| DaemonError::Listen { at: socket.display().to_string(), source })?;
-    tokio::spawn(server::serve_socket(listener, router.clone()));
+    tokio::spawn(listening::serve_socket(listener, router.clone()));
     if let Some(address) = control.http {
-        let listener = server::listen_tcp(address, token.as_ref())
+        let listener = listening::listen_tcp(address, token.as_ref())
             .await
             .map_err(|source| DaemonError::Listen { at: address.to_string(), source })?;
-        tokio::spawn(server::serve_tcp(listener, router, token));
+        tokio::spawn(listening::serve_tcp(listener, router, token));
     }
     Ok(())
 }
