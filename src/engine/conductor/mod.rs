@@ -54,7 +54,7 @@ const ADMIT_MAX: usize = 64;
 
 /// A batch that is being worked on.
 #[derive(Debug)]
-struct Desk {
+struct BatchDesk {
     record: BatchRecord,
     /// The next rows of the present segment.
     window: VecDeque<SpooledRow>,
@@ -65,7 +65,7 @@ struct Desk {
     told: Option<Parked>,
 }
 
-impl Desk {
+impl BatchDesk {
     /// When what is not sent yet expires.
     fn expires(&self) -> Option<Timestamp> {
         match self.record.policy.expires? {
@@ -136,7 +136,7 @@ struct Gate {
 #[derive(Debug)]
 pub struct Conductor {
     settings: Settings,
-    desks: BTreeMap<BatchNo, Desk>,
+    desks: BTreeMap<BatchNo, BatchDesk>,
     jobs: Roster,
     /// Queued jobs whose wait is over, if they had one.
     candidates: BTreeSet<JobKey>,
@@ -237,7 +237,7 @@ impl Conductor {
     pub fn take_batch(&mut self, record: BatchRecord) {
         match self.desks.entry(record.no) {
             std::collections::btree_map::Entry::Vacant(free) => {
-                free.insert(Desk {
+                free.insert(BatchDesk {
                     record,
                     window: VecDeque::new(),
                     loading: false,
@@ -342,7 +342,7 @@ impl Conductor {
     /// Whether something waits for an instant of the calendar: a deadline, an expiry, or midnight. The
     /// wall clock may step, so it is looked at now and then rather than slept towards.
     pub fn watches_the_calendar(&self) -> bool {
-        let waits = |desk: &Desk| {
+        let waits = |desk: &BatchDesk| {
             desk.parked == Some(Parked::DayBudget)
                 || desk.record.policy.expires.is_some() && !desk.record.is_done()
         };
