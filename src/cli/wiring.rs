@@ -15,7 +15,7 @@ use crate::domain::time::Millis;
 use crate::engine::conductor::Settings;
 use crate::engine::{Outside, RateLimit};
 use crate::intake::Terms;
-use crate::intake::reception::House;
+use crate::intake::reception::HouseRules;
 use crate::metrics::Metrics;
 use crate::output::landing::Landing;
 
@@ -89,8 +89,8 @@ pub(super) fn terms<'a>(
 }
 
 /// What holds for every manifest that a daemon takes in.
-pub(super) fn house(service: Service, chosen: &Chosen, config: &Config) -> Result<House, Failure> {
-    Ok(House {
+pub(super) fn house(service: Service, chosen: &Chosen, config: &Config) -> Result<HouseRules, Failure> {
+    Ok(HouseRules {
         service,
         identity: chosen.identity.clone(),
         rules: config.rules()?,

@@ -30,7 +30,7 @@ use crate::engine::conductor::Settings;
 use crate::engine::desk::Desk;
 use crate::engine::{Engine, EngineError, Outside, Stop, Until};
 use crate::hooks::{Hooks, HooksError, Patience};
-use crate::intake::reception::{self, House, Reception};
+use crate::intake::reception::{self, HouseRules, Reception};
 use crate::store::{Store, StoreError};
 
 /// Everything that the configuration decides.
@@ -41,7 +41,7 @@ pub struct Parts {
     /// Limits, budgets, waits and deadlines.
     pub settings: Settings,
     /// What holds for every manifest.
-    pub house: House,
+    pub house: HouseRules,
     /// Where it listens.
     pub socket: PathBuf,
     /// TCP, where it is asked for.
@@ -145,7 +145,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let (stop_sender, stop) = watch::channel(Stop::No);
     let delivering = tokio::spawn(deliver(hooks, stop.clone()));
     let (schedules, reloads) = mpsc::channel(1);
-    let door = schedules::House { reception: reception.clone(), store: store.clone() };
+    let door = schedules::DaemonDoor { reception: reception.clone(), store: store.clone() };
     let scheduled = Watch::begin(door, store.dir(), planned);
     tokio::spawn(scheduled.run(clock, Inputs { reloads, fires, stop: stop.clone() }));
     tokio::spawn(signals::watch(

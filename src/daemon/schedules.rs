@@ -96,12 +96,12 @@ pub(super) trait Door: Send + Sync {
 
 /// The daemon's own door.
 #[derive(Debug)]
-pub(super) struct House {
+pub(super) struct DaemonDoor {
     pub(super) reception: Reception,
     pub(super) store: Arc<Store>,
 }
 
-impl Door for House {
+impl Door for DaemonDoor {
     async fn take_in(&self, manifest: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
         self.reception.accept(manifest, manner).await
     }

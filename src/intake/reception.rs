@@ -28,7 +28,7 @@ const CATALOG_RECHECK: Millis = Millis::from_secs(60);
 
 /// What holds for every manifest, whoever brings it.
 #[derive(Debug, Clone)]
-pub struct House {
+pub struct HouseRules {
     /// Where catalogs come from.
     pub service: Service,
     /// The name that its state belongs to.
@@ -83,7 +83,7 @@ struct Known {
 
 #[derive(Debug)]
 struct Inside {
-    house: House,
+    house: HouseRules,
     catalog: Option<Known>,
 }
 
@@ -99,13 +99,13 @@ pub struct Reception {
 
 impl Reception {
     /// A door to a running engine and its state.
-    pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, house: House) -> Reception {
+    pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, house: HouseRules) -> Reception {
         let inside = Arc::new(Mutex::new(Inside { house, catalog: None }));
         Reception { store, engine, clock, inside }
     }
 
     /// Other rules from now on.
-    pub async fn reload(&self, house: House) {
+    pub async fn reload(&self, house: HouseRules) {
         *self.inside.lock().await = Inside { house, catalog: None };
     }
 
@@ -154,7 +154,7 @@ impl Reception {
 fn take_in(
     store: &Store,
     path: &Path,
-    house: &House,
+    house: &HouseRules,
     catalog: &Catalog,
     manner: Manner,
     clock: Clock,
