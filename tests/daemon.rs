@@ -180,6 +180,20 @@ fn the_configuration_is_read_anew_and_a_bad_one_is_not() {
     stage.audit().each_paid_once(3);
 }
 
+/// Nobody names a state: run and download look where an emulator's daemon keeps its own.
+#[test]
+fn an_emulators_daemon_is_found_by_those_who_name_the_emulator() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 2));
+    let running = stage.start(["daemon", "--emulator", "--emulator-speed", "500", "--log-level", "info"]);
+    running.says("ready");
+    stage.run(["run", "batch.csv", "--emulator"]).exited(0).says("a daemon runs on this state");
+    std::fs::remove_file(stage.path("output/emulator/batch/image-1.png")).unwrap();
+    stage.run(["download", "batch", "--emulator"]).exited(0).says("the daemon downloads 1 again");
+    until("the output", || stage.path("output/emulator/batch/image-1.png").exists());
+    stop(running);
+}
+
 #[test]
 fn run_hands_over_to_a_running_daemon() {
     let stage = Stage::new();
