@@ -188,6 +188,7 @@ fn an_emulators_daemon_is_found_by_those_who_name_the_emulator() {
     let running = stage.start(["daemon", "--emulator", "--emulator-speed", "500", "--log-level", "info"]);
     running.says("ready");
     stage.run(["run", "batch.csv", "--emulator"]).exited(0).says("a daemon runs on this state");
+    running.says(&format!("\"uid\":{},\"pid\":", rustix::process::getuid().as_raw()));
     std::fs::remove_file(stage.path("output/emulator/batch/image-1.png")).unwrap();
     stage.run(["download", "batch", "--emulator"]).exited(0).says("the daemon downloads 1 again");
     until("the output", || stage.path("output/emulator/batch/image-1.png").exists());

@@ -105,7 +105,7 @@ struct Who {
 
 async fn name_who_asks(State(who): State<Who>, request: Request, next: Next) -> Response {
     if request.method() != axum::http::Method::GET {
-        tracing::info!(uid = ?who.uid, pid = ?who.pid, path = request.uri().path(), "control request");
+        tracing::info!(uid = who.uid, pid = who.pid, path = request.uri().path(), "control request");
     }
     next.run(request).await
 }
