@@ -97,7 +97,7 @@ pub(super) enum Command {
     Resume(BatchArgument),
     /// Drop what is not sent yet; what is at the service cannot be recalled
     Cancel(NameArgument),
-    /// Queue failed jobs again, under new keys
+    /// Queue failed, canceled and expired jobs again, under new keys
     Retry(NameArgument),
     /// Tell what a job in doubt was charged, as a person found out
     ///
