@@ -23,13 +23,23 @@ use crate::store::{BatchRecord, JobRecord, Pause, Store, StoreError};
 pub enum AnswerError {
     /// What was asked for is not there.
     #[error(transparent)]
-    Find(#[from] FindError),
+    Find(FindError),
     /// The state refuses.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// Whoever asked went away.
     #[error("nobody reads the answer any more: {0}")]
     Reader(#[from] io::Error),
+}
+
+impl From<FindError> for AnswerError {
+    fn from(error: FindError) -> AnswerError {
+        match error {
+            // It may well be there.
+            FindError::Engine(error) => AnswerError::Engine(error),
+            error => AnswerError::Find(error),
+        }
+    }
 }
 
 impl From<StoreError> for AnswerError {
@@ -49,6 +59,7 @@ impl AnswerError {
             AnswerError::Find(FindError::Several { .. }) => {
                 (Exit::Usage, Some("name one as BATCH/JOB or by its identity"))
             }
+            AnswerError::Engine(EngineError::Gone(_)) => (Exit::Unfinished, None),
             _ => (Exit::Disk, None),
         };
         Refusal { hint: hint.map(str::to_owned), ..Refusal::new(exit, self.to_string()) }

@@ -26,6 +26,7 @@ use crate::domain::exit::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job;
 use crate::domain::manifest::row::Policy;
+use crate::engine::EngineError;
 use crate::engine::desk::Desk;
 use crate::intake::IntakeError;
 use crate::intake::catalogs::CatalogError;
@@ -115,7 +116,8 @@ impl From<AnswerError> for No {
     fn from(error: AnswerError) -> No {
         let status = match error {
             AnswerError::Find(_) => StatusCode::NOT_FOUND,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
+            AnswerError::Engine(EngineError::Gone(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            AnswerError::Engine(_) | AnswerError::Reader(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         No(status, error.refusal())
     }
@@ -373,4 +375,26 @@ async fn receive(body: Body, path: &Path) -> Result<(), No> {
         file.write_all(&piece).await.map_err(broken)?;
     }
     file.flush().await.map_err(broken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::EngineGone;
+    use crate::engine::desk::FindError;
+    use crate::store::StoreError;
+
+    #[test]
+    fn a_refusal_says_what_refuses() {
+        let missing = || StoreError::Missing { dir: PathBuf::from("state") };
+        for (error, status, exit) in [
+            (FindError::Nothing("a".to_owned()).into(), StatusCode::NOT_FOUND, Exit::Usage),
+            (EngineError::from(EngineGone).into(), StatusCode::SERVICE_UNAVAILABLE, Exit::Unfinished),
+            (missing().into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Disk),
+            (FindError::Engine(missing().into()).into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Disk),
+        ] {
+            let No(found, refusal) = AnswerError::into(error);
+            assert_eq!((found, refusal.exit_code), (status, exit.code()), "{}", refusal.message);
+        }
+    }
 }
