@@ -180,6 +180,18 @@ fn the_configuration_is_read_anew_and_a_bad_one_is_not() {
     stage.audit().each_paid_once(3);
 }
 
+#[test]
+fn a_level_that_left_the_configuration_is_the_usual_one_again() {
+    let stage = Stage::new();
+    stage.configure("[log]\nlevel = \"warn\"");
+    let daemon = stage.start(["daemon"]);
+    until("the socket", || stage.path("state/callsheet.sock").exists());
+    stage.configure("");
+    daemon.signal(Signal::HUP);
+    daemon.says("the configuration was read anew");
+    stop(daemon);
+}
+
 /// Nobody names a state: run and download look where an emulator's daemon keeps its own.
 #[test]
 fn an_emulators_daemon_is_found_by_those_who_name_the_emulator() {
