@@ -181,6 +181,33 @@ fn the_configuration_is_read_anew_and_a_bad_one_is_not() {
 }
 
 #[test]
+fn a_level_that_left_the_configuration_is_the_usual_one_again() {
+    let stage = Stage::new();
+    stage.configure("[log]\nlevel = \"warn\"");
+    let daemon = stage.start(["daemon"]);
+    until("the socket", || stage.path("state/callsheet.sock").exists());
+    stage.configure("");
+    daemon.signal(Signal::HUP);
+    daemon.says("the configuration was read anew");
+    stop(daemon);
+}
+
+/// Nobody names a state: run and download look where an emulator's daemon keeps its own.
+#[test]
+fn an_emulators_daemon_is_found_by_those_who_name_the_emulator() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 2));
+    let running = stage.start(["daemon", "--emulator", "--emulator-speed", "500", "--log-level", "info"]);
+    running.says("ready");
+    stage.run(["run", "batch.csv", "--emulator"]).exited(0).says("a daemon runs on this state");
+    running.says(&format!("\"uid\":{},\"pid\":", rustix::process::getuid().as_raw()));
+    std::fs::remove_file(stage.path("output/emulator/batch/image-1.png")).unwrap();
+    stage.run(["download", "batch", "--emulator"]).exited(0).says("the daemon downloads 1 again");
+    until("the output", || stage.path("output/emulator/batch/image-1.png").exists());
+    stop(running);
+}
+
+#[test]
 fn run_hands_over_to_a_running_daemon() {
     let stage = Stage::new();
     stage.write("batch.csv", scripts::manifest("image", 3));

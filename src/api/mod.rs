@@ -26,7 +26,7 @@ pub use self::probe::{End, NotReached, Reached};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{IdempotencyKey, TaskId};
 use crate::domain::job::Order;
-use crate::domain::reach::Reach;
+use crate::domain::reach::{Reach, is_loopback};
 use crate::domain::request::Kind;
 use crate::domain::task::{PostAnswer, ReadAnswer};
 
@@ -191,13 +191,7 @@ fn client(options: &ServiceOptions) -> reqwest::ClientBuilder {
         .retry(retry::never())
         .connect_timeout(options.connect_timeout)
         .timeout(options.request_timeout);
-    let is_loopback = match options.base_url.host() {
-        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(url::Host::Domain(name)) => name == "localhost",
-        None => false,
-    };
-    if is_loopback { builder.no_proxy() } else { builder }
+    if is_loopback(&options.base_url) { builder.no_proxy() } else { builder }
 }
 
 /// A task id as one segment of a path, whatever characters it holds.

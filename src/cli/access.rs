@@ -16,7 +16,9 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::answers::{self, AnswerError};
 use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{BatchRequest, Explanation, NameRequest, Outcomes, ResolveRequest, Status};
+use crate::control::protocol::{
+    BatchRequest, Explanation, NameRequest, Outcomes, Refusal, ResolveRequest, Status,
+};
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::engine::desk::Desk;
@@ -31,11 +33,6 @@ pub(super) enum Access {
     Here(Desk),
     /// One does.
     There(Client),
-}
-
-/// Where the state lies.
-pub(super) fn state_dir(config: &Config) -> PathBuf {
-    config.paths.state.clone().unwrap_or_else(|| PathBuf::from(service::STATE))
 }
 
 /// Where the daemon of a state listens.
@@ -55,7 +52,7 @@ pub(super) async fn daemon(config: &Config, state: &Path) -> Result<Option<Clien
 /// Finds the daemon, or opens the state.
 pub(super) async fn open(global: &Global) -> Result<Access, Failure> {
     let config = service::config(global)?;
-    let dir = state_dir(&config);
+    let dir = service::state_dir(&config, false);
     match daemon(&config, &dir).await? {
         Some(client) => Ok(Access::There(client)),
         None => {
@@ -179,6 +176,16 @@ async fn wish<T: DeserializeOwned>(client: &Client, path: &str, body: &impl Seri
     Ok(client.post(path, body).await?)
 }
 
+impl From<Refusal> for Failure {
+    fn from(Refusal { message, hint, exit_code }: Refusal) -> Failure {
+        let failure = Failure::new(Exit::of_code(exit_code), message);
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
 impl From<AnswerError> for Failure {
     fn from(error: AnswerError) -> Failure {
         match error {
@@ -188,14 +195,7 @@ impl From<AnswerError> for Failure {
                 // Whoever read has seen enough.
                 Ok(()) => Failure::quiet(),
             },
-            AnswerError::Find(_) => {
-                let refusal = error.refusal();
-                let failure = Failure::new(Exit::Usage, refusal.message);
-                match refusal.hint {
-                    Some(hint) => failure.hint(hint),
-                    None => failure,
-                }
-            }
+            AnswerError::Find(_) => error.refusal().into(),
         }
     }
 }
@@ -203,13 +203,7 @@ impl From<AnswerError> for Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
         match error {
-            ClientError::Refused(refusal) => {
-                let failure = Failure::new(Exit::of_code(refusal.exit_code), refusal.message);
-                match refusal.hint {
-                    Some(hint) => failure.hint(hint),
-                    None => failure,
-                }
-            }
+            ClientError::Refused(refusal) => refusal.into(),
             ClientError::Io(error) => AnswerError::Reader(error).into(),
             ClientError::NobodyThere { .. } => Failure::new(Exit::Unreachable, error.to_string())
                 .hint("start it with callsheet daemon, or name its socket with --socket"),

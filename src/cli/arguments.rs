@@ -97,7 +97,7 @@ pub(super) enum Command {
     Resume(BatchArgument),
     /// Drop what is not sent yet; what is at the service cannot be recalled
     Cancel(NameArgument),
-    /// Queue failed jobs again, under new keys
+    /// Queue failed, canceled and expired jobs again, under new keys
     Retry(NameArgument),
     /// Tell what a job in doubt was charged, as a person found out
     ///
@@ -156,12 +156,8 @@ pub(super) struct RunCommand {
     /// Manifests: .csv, .json, .jsonl or .ndjson
     #[arg(required = true, value_name = "MANIFEST")]
     pub(super) manifests: Vec<PathBuf>,
-    /// Work offline against the built-in emulator of the service
-    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url")]
-    pub(super) emulator: bool,
-    /// How much faster than real time the emulator works
-    #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator")]
-    pub(super) emulator_speed: f64,
+    #[command(flatten)]
+    pub(super) source: EmulatorArguments,
     #[command(flatten)]
     pub(super) terms: TermArguments,
     /// Hand a state over that was begun with another service
@@ -169,16 +165,23 @@ pub(super) struct RunCommand {
     pub(super) adopt_state: bool,
 }
 
-/// What `daemon` takes.
+/// Whom a command works with that may charge.
 #[derive(Debug, Args)]
-#[command(after_help = examples::and_exit_codes(examples::DAEMON))]
-pub(super) struct DaemonCommand {
+pub(super) struct EmulatorArguments {
     /// Work offline against the built-in emulator of the service
     #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url")]
     pub(super) emulator: bool,
     /// How much faster than real time the emulator works
-    #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator")]
+    #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator", value_parser = speed)]
     pub(super) emulator_speed: f64,
+}
+
+/// What `daemon` takes.
+#[derive(Debug, Args)]
+#[command(after_help = examples::and_exit_codes(examples::DAEMON))]
+pub(super) struct DaemonCommand {
+    #[command(flatten)]
+    pub(super) source: EmulatorArguments,
     /// Hand a state over that was begun with another service
     #[arg(long)]
     pub(super) adopt_state: bool,
@@ -262,9 +265,8 @@ pub(super) struct DownloadCommand {
     /// Name of a batch, or of a job: its label, BATCH/LABEL, or the beginning of its identity
     #[arg(value_name = "BATCH|JOB")]
     pub(super) name: String,
-    /// From the built-in emulator of the service
-    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url")]
-    pub(super) emulator: bool,
+    #[command(flatten)]
+    pub(super) source: SourceArguments,
 }
 
 /// What `ledger` takes.
@@ -475,8 +477,8 @@ pub(super) enum MediaType {
 #[derive(Debug, Args)]
 #[command(
     next_help_heading = "Emulator options",
-    after_help = EMULATOR_EXAMPLE,
-    after_long_help = EMULATOR_HELP
+    after_help = examples::EMULATOR,
+    after_long_help = examples::EMULATOR_LONG
 )]
 pub(super) struct EmulatorCommand {
     /// Where the API listens; port 0 takes a free one
@@ -536,48 +538,6 @@ fn speed(text: &str) -> Result<f64, String> {
         .filter(|factor| *factor > 0.0)
         .ok_or_else(|| String::from("a factor is a number above 0, such as 20, or inf"))
 }
-
-const EMULATOR_EXAMPLE: &str = "\
-Example:
-  callsheet emulator --speed 20 &
-  curl http://127.0.0.1:8787/api/v1/videos -H 'Authorization: Bearer emulator-key' \\
-    -H 'Idempotency-Key: boat-1' -d '{\"model\": \"house-c1\", \"prompt\": \"a small boat\"}'
-
-`--help` says more: fault plans, the control endpoints, use in scripts.";
-
-const EMULATOR_HELP: &str = "\
-Example:
-  callsheet emulator --speed 20 &
-
-  # Create a video. The same Idempotency-Key again gives the same task and charges nothing.
-  curl http://127.0.0.1:8787/api/v1/videos -H 'Authorization: Bearer emulator-key' \\
-    -H 'Idempotency-Key: boat-1' -d '{\"model\": \"house-c1\", \"prompt\": \"a small boat\"}'
-
-  # Poll it by the id of the answer, until `status` is final; download what `taskUrls` names.
-  curl http://127.0.0.1:8787/api/v1/tasks/ID -H 'Authorization: Bearer emulator-key'
-
-Fault plans (--faults):
-  calm           nothing goes wrong
-  flaky-network  connections drop, proxies answer, downloads are cut; the service is well
-  storm          everything that the service's document allows to go wrong, and some more
-  FILE           your own; a rule says when it strikes and what it does:
-                   [[rules]]
-                   on = \"create\"
-                   every = 3
-                   effect = { do = \"drop\", when = \"after\" }
-
-Control endpoints, on the API's address, without a key:
-  GET  /emulator/audit        what was charged, refunded, sent twice, polled too often
-  POST /emulator/faults       {\"plan\": \"storm\"}, or a plan
-  POST /emulator/clock        {\"advance_ms\": 60000}
-  POST /emulator/account      {\"credits\": 5, \"plan\": \"ultra\", \"key_valid\": false}
-  POST /emulator/tasks/ID     {\"status\": \"canceled\"}, success, or failed with error_code and reason
-
-For scripts: with --json one line on stdout says when it is ready, and where:
-  {\"api_key\":\"emulator-key\",\"base_url\":\"http://127.0.0.1:8787\",\"media_url\":\"http://127.0.0.1:40123\"}
-
-SIGTERM and SIGINT end it with exit code 0; a port that is taken, or a wrong option, is 2.
-docs/emulator.md has transcripts of every kind of call.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum PlanName {

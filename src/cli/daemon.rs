@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::api::Service;
 use crate::cli::access;
 use crate::cli::arguments::{DaemonCommand, Global};
 use crate::cli::exit::Exit;
@@ -21,15 +22,11 @@ use crate::store::Store;
 pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service::config(global)?;
-    let mut chosen = if command.emulator {
-        service::emulated(&config, command.emulator_speed).await?
-    } else {
-        service::configured(&config)?
-    };
+    let mut chosen = service::chosen(&config, &command.source).await?;
     let emulator = chosen.emulator.take();
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let parts = parts(&config, &chosen)?;
-    let (global, is_emulated) = (global.clone(), command.emulator);
+    let (global, is_emulated) = (global.clone(), command.source.emulator);
     let reload = move || reread(&global, &chosen, is_emulated).map_err(|failure| failure.to_string());
     daemon::run(store, parts, clock, Box::new(reload)).await?;
     if let Some(emulator) = emulator {
@@ -58,10 +55,11 @@ fn reread(global: &Global, present: &Chosen, is_emulated: bool) -> Result<Parts,
 }
 
 fn parts(config: &Config, chosen: &Chosen) -> Result<Parts, Failure> {
+    let service = Service::new(chosen.options.clone())?;
     Ok(Parts {
-        outside: wiring::outside(chosen, config)?,
+        outside: wiring::outside(service.clone(), chosen, config)?,
         settings: wiring::settings(config),
-        house: wiring::house(chosen, config)?,
+        house: wiring::house(service, chosen, config)?,
         socket: access::socket(config, &chosen.state),
         control: config.control.clone(),
         token: config.control_token()?,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anstream::eprintln;
 use tokio::sync::watch;
 
+use crate::api::Service;
 use crate::cli::access::{self, called};
 use crate::cli::arguments::{DownloadCommand, Global};
 use crate::cli::exit::Exit;
@@ -22,7 +23,9 @@ use crate::store::Store;
 
 pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service::config(global)?;
-    if let Some(client) = access::daemon(&config, &access::state_dir(&config)).await? {
+    if let Some(client) =
+        access::daemon(&config, &service::state_dir(&config, command.source.emulator)).await?
+    {
         let outcomes: Outcomes = client.post("/v1/download", &called(&command.name)).await?;
         for outcome in outcomes.batches {
             match outcome.granted.jobs {
@@ -32,8 +35,10 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
         }
         return Ok(Exit::Success);
     }
-    let chosen =
-        if command.emulator { service::emulated(&config, 1.0).await? } else { service::configured(&config)? };
+    let chosen = match command.source.emulator {
+        true => service::emulated(&config, 1.0).await?,
+        false => service::configured(&config)?,
+    };
     let outcome = fetch(&chosen, command, &config).await;
     if let Some(emulator) = chosen.emulator {
         emulator.stop().await;
@@ -44,7 +49,7 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
 async fn fetch(chosen: &Chosen, command: &DownloadCommand, config: &Config) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, false)?);
-    let outside = wiring::outside(chosen, config)?;
+    let outside = wiring::outside(Service::new(chosen.options.clone())?, chosen, config)?;
     let landing = outside.landing.clone();
     let desk = Desk::alone(store.clone(), wiring::settings(config), clock)?;
     let named = desk.named(&command.name).await.map_err(AnswerError::from)?;

@@ -31,6 +31,7 @@ mod state_command;
 mod status;
 mod submit;
 mod summary;
+mod table;
 mod voices;
 mod wiring;
 

@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use comfy_table::{Table, presets};
+use comfy_table::Table;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
 use crate::cli::arguments::{Global, MediaType, ModelsCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{printable, service, written};
+use crate::cli::{printable, service, table, written};
 use crate::clock::Clock;
 use crate::domain::quote::catalog::{About, ImageMode, Listing, Model, MusicModel, VideoMode};
 use crate::domain::quote::rules::{Bounds, InputLimits};
@@ -95,7 +95,7 @@ fn tables(out: &mut impl Write, catalog: &Catalog, rules: &Rules, choice: Choice
         if index > 0 {
             writeln!(out)?;
         }
-        table.to_string().lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))?;
+        table::print(out, table)?;
     }
     if sections.iter().all(Table::is_empty) {
         writeln!(out, "no model is meant by that")?;
@@ -105,15 +105,8 @@ fn tables(out: &mut impl Write, catalog: &Catalog, rules: &Rules, choice: Choice
     out.flush()
 }
 
-fn table(headings: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(headings.iter().copied());
-    table
-}
-
 fn videos(catalog: &Catalog, rules: &Rules, choice: Choice<'_>) -> Table {
-    let mut table = table(&[
+    let mut table = table::with_headings([
         "video model",
         "mode",
         "inputs",
@@ -142,8 +135,15 @@ fn videos(catalog: &Catalog, rules: &Rules, choice: Choice<'_>) -> Table {
 }
 
 fn images(catalog: &Catalog, rules: &Rules, choice: Choice<'_>) -> Table {
-    let mut table =
-        table(&["image model", "scene", "quality", "resolution", "aspect_ratio", "size", "credits"]);
+    let mut table = table::with_headings([
+        "image model",
+        "scene",
+        "quality",
+        "resolution",
+        "aspect_ratio",
+        "size",
+        "credits",
+    ]);
     for model in catalog.image.iter().filter(|model| choice.means(&model.about, model.modes.keys())) {
         let exact = rules.model(&model.about.id).and_then(|rules| rules.exact_pixels.as_ref());
         for (name, mode) in &model.modes {
@@ -172,7 +172,7 @@ fn images(catalog: &Catalog, rules: &Rules, choice: Choice<'_>) -> Table {
 }
 
 fn music(catalog: &Catalog, choice: Choice<'_>) -> Table {
-    let mut table = table(&["music model", "label", "credits"]);
+    let mut table = table::with_headings(["music model", "label", "credits"]);
     for model in catalog.music.iter().filter(|model| choice.means(&model.about, [])) {
         let MusicModel { about, credits } = model;
         let label = about.label.as_deref().unwrap_or("-");

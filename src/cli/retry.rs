@@ -1,4 +1,4 @@
-//! `callsheet retry`: new attempts for failed jobs.
+//! `callsheet retry`: new attempts for jobs that failed, were canceled or expired.
 
 use anstream::eprintln;
 

@@ -1,7 +1,6 @@
 //! `callsheet run`: manifests in, finished files out, exit.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anstream::eprintln;
@@ -21,7 +20,6 @@ use crate::cli::summary;
 use crate::cli::wiring;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::client::Client;
 use crate::control::protocol::BatchStatus;
 use crate::domain::ids::BatchNo;
 use crate::domain::quote::Catalog;
@@ -42,30 +40,18 @@ const REACH_TRIES: u32 = 3;
 pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service::config(global)?;
-    if let Some(client) = running_daemon(&config, command).await? {
+    if let Some(client) =
+        access::daemon(&config, &service::state_dir(&config, command.source.emulator)).await?
+    {
         eprintln!("a daemon runs on this state: it does the work, and this command follows it");
         return submit::submit(&client, &command.manifests, &command.terms, true, global).await;
     }
-    let chosen = if command.emulator {
-        service::emulated(&config, command.emulator_speed).await?
-    } else {
-        service::configured(&config)?
-    };
+    let chosen = service::chosen(&config, &command.source).await?;
     let outcome = run_against(&chosen, command, global, &config, clock).await;
     if let Some(emulator) = chosen.emulator {
         emulator.stop().await;
     }
     outcome
-}
-
-/// The daemon that works on the state of this run, if one does.
-async fn running_daemon(config: &Config, command: &RunCommand) -> Result<Option<Client>, Failure> {
-    let state = match &config.paths.state {
-        Some(state) => state.clone(),
-        None if command.emulator => PathBuf::from(service::EMULATOR_STATE),
-        None => PathBuf::from(service::STATE),
-    };
-    access::daemon(config, &state).await
 }
 
 async fn run_against(
@@ -80,7 +66,7 @@ async fn run_against(
     let catalogs = catalogs::load(Some((&service, &chosen.identity)), &chosen.state, &clock).await?;
     service::warn_of_age(&catalogs, &clock);
     let receipts = accept_all(&store, command, config, &catalogs.catalog, clock)?;
-    if receipts.iter().all(|receipt| receipt.new == 0 && receipt.have == 0) {
+    if submit::has_nothing(&receipts) {
         if global.json {
             summary::json(&receipts, &[], &chosen.output, Exit::Usage.code());
         }
@@ -92,10 +78,10 @@ async fn run_against(
             only.insert(batch.no);
         }
     }
-    let outside = wiring::outside(chosen, config)?;
+    let outside = wiring::outside(service.clone(), chosen, config)?;
     let landing = outside.landing.clone();
     let settings = wiring::settings(config);
-    let (service, backoff) = (outside.service.clone(), settings.backoff);
+    let backoff = settings.backoff;
     let mut engine = Engine::new(store.clone(), outside, settings, clock, Some(&only))?;
     if engine.conductor().batches().any(|batch| !batch.is_done()) {
         reach(&service, backoff).await?;
@@ -208,8 +194,7 @@ async fn write_all_results(
         let (store, landing, batch) = (store.clone(), landing.clone(), batch.clone());
         let name = batch.name.clone();
         let write = move || engine::write_results(&store, &landing, &batch);
-        let written = tokio::task::spawn_blocking(write).await;
-        let report = written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        let report = engine::blocking(write).await?;
         for (id, line, reason) in report.troubled().take(TROUBLED_SHOWN) {
             eprintln!("{name}/{} (line {line}): {}", printable(id), printable(reason));
         }
@@ -225,17 +210,11 @@ fn statuses(engine: &Engine) -> Vec<BatchStatus> {
 }
 
 fn exit_of(standstill: Standstill, receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
-    let count = |wanted: &[&str]| -> u32 {
-        batches.iter().flat_map(|batch| wanted.iter().map(|state| batch.in_state(state))).sum()
-    };
     match standstill {
         Standstill::Stopped => Exit::Interrupted,
         Standstill::Parked(parked) => submit::parked_exit(parked),
         Standstill::Overdue => Exit::Unfinished,
-        Standstill::Done if receipts.iter().any(Receipt::has_problems) => Exit::Usage,
-        Standstill::Done if count(&["failed", "canceled", "expired"]) > 0 => Exit::SomeFailed,
-        Standstill::Done if count(&["in_doubt"]) > 0 => Exit::Unfinished,
-        Standstill::Done => Exit::Success,
+        Standstill::Done => submit::done_exit(receipts, batches),
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use comfy_table::{Table, presets};
+use comfy_table::Table;
 use serde::Serialize;
 
 use crate::cli::arguments::{Global, ScheduleCommand, ScheduleNameArgument, ScheduleNextCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{access, printable, service, summary, written};
+use crate::cli::{access, printable, service, summary, table, written};
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
 use crate::control::client::ClientError;
@@ -71,14 +71,14 @@ fn list(config: &Config, global: &Global) -> Result<Exit, Failure> {
     if global.json {
         written(json(&mut out, &serde_json::json!({ "schedules": rows })))?;
     } else {
-        written(table(&mut out, &rows))?;
+        written(list_table(&mut out, &rows))?;
     }
     Ok(Exit::Success)
 }
 
 /// What is kept in the state. That it cannot be read is worth a word, and no reason not to list.
 fn records(config: &Config) -> Records {
-    schedules::read(&access::state_dir(config)).unwrap_or_else(|error| {
+    schedules::read(&service::state_dir(config, false)).unwrap_or_else(|error| {
         anstream::eprintln!("warning: last runs are not shown: {error}");
         Records::new()
     })
@@ -104,14 +104,12 @@ fn utc(at: Timestamp) -> String {
     at.to_string().replace(".000Z", "Z")
 }
 
-fn table(out: &mut impl Write, rows: &[Listed<'_>]) -> io::Result<()> {
+fn list_table(out: &mut impl Write, rows: &[Listed<'_>]) -> io::Result<()> {
     if rows.is_empty() {
         writeln!(out, "no schedules; [[schedule]] in callsheet.toml makes one")?;
         return out.flush();
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["name", "cron", "time zone", "next", "in UTC", "last run"]);
+    let mut table = table::with_headings(["name", "cron", "time zone", "next", "in UTC", "last run"]);
     for row in rows {
         let (local, next) =
             row.next.as_ref().map_or(("never", "-"), |next| (next.next_local.as_str(), next.next.as_str()));
@@ -153,9 +151,7 @@ fn next_table(out: &mut impl Write, fires: &[Fire]) -> io::Result<()> {
         writeln!(out, "never again")?;
         return out.flush();
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["fires", "zone", "in UTC", "batch", "n"]);
+    let mut table = table::with_headings(["fires", "zone", "in UTC", "batch", "n"]);
     for fire in fires {
         table.add_row([&fire.local, &fire.offset, &fire.at, fire.batch.as_str(), &fire.n.to_string()]);
     }
@@ -186,7 +182,7 @@ fn find<'a>(config: &'a Config, name: &str) -> Result<&'a ScheduleConfig, Failur
 
 /// By the running daemon: a run is only worth something to an engine that works on it.
 async fn run_now(config: &Config, command: &ScheduleNameArgument, global: &Global) -> Result<Exit, Failure> {
-    let state = access::state_dir(config);
+    let state = service::state_dir(config, false);
     let Some(client) = access::daemon(config, &state).await? else {
         return Err(ClientError::NobodyThere { socket: access::socket(config, &state) }.into());
     };

@@ -6,7 +6,7 @@ use anstream::eprintln;
 use secrecy::SecretString;
 
 use crate::api::{Service, ServiceOptions};
-use crate::cli::arguments::{Global, SourceArguments};
+use crate::cli::arguments::{EmulatorArguments, Global, SourceArguments};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::log;
@@ -22,10 +22,8 @@ const EMULATOR_IDENTITY: &str = "the emulator";
 /// Credits on the emulator's account.
 const EMULATOR_CREDITS: u64 = 1_000_000_000;
 
-/// Where the state lies unless told otherwise.
-pub(super) const STATE: &str = "state";
-/// Where it lies with the emulator.
-pub(super) const EMULATOR_STATE: &str = "state/emulator";
+/// Where the state lies with the emulator, unless told otherwise.
+const EMULATOR_STATE: &str = "state/emulator";
 
 /// The service of a command.
 pub(super) struct Chosen {
@@ -38,9 +36,21 @@ pub(super) struct Chosen {
     pub(super) emulator: Option<Emulator>,
 }
 
-/// Where the outputs of a state lie unless told otherwise.
-pub(super) fn default_output(state: &Path) -> PathBuf {
-    PathBuf::from(if state == Path::new(EMULATOR_STATE) { "output/emulator" } else { "output" })
+/// Where the state lies.
+pub(super) fn state_dir(config: &Config, is_emulated: bool) -> PathBuf {
+    let usual = if is_emulated { EMULATOR_STATE } else { "state" };
+    config.paths.state.clone().unwrap_or_else(|| PathBuf::from(usual))
+}
+
+/// Where outputs go.
+pub(super) fn output_dir(config: &Config, is_emulated: bool) -> PathBuf {
+    let usual = if is_emulated { "output/emulator" } else { "output" };
+    config.paths.output.clone().unwrap_or_else(|| PathBuf::from(usual))
+}
+
+/// Where the outputs of a state went.
+pub(super) fn output_of(config: &Config, state: &Path) -> PathBuf {
+    output_dir(config, state == Path::new(EMULATOR_STATE))
 }
 
 /// Flags over file over default.
@@ -65,18 +75,25 @@ pub(super) fn config(global: &Global) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// The emulator, started for this command.
-pub(super) async fn emulated(config: &Config, speed: f64) -> Result<Chosen, Failure> {
-    let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(EMULATOR_STATE));
-    // Beside the client's own state, so that a resumed run meets the tasks it left.
-    emulated_with(config, speed, Some(beside(&state))).await
+/// The service that a command works with, or the emulator in its place.
+pub(super) async fn chosen(config: &Config, source: &EmulatorArguments) -> Result<Chosen, Failure> {
+    if source.emulator { emulated(config, source.emulator_speed).await } else { configured(config) }
 }
 
-async fn emulated_with(config: &Config, speed: f64, state_dir: Option<PathBuf>) -> Result<Chosen, Failure> {
-    let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(EMULATOR_STATE));
-    let output = config.paths.output.clone().unwrap_or_else(|| PathBuf::from("output/emulator"));
-    let options =
-        emulator::Options { speed, credits: EMULATOR_CREDITS, state_dir, ..emulator::Options::default() };
+/// The emulator, started for this command.
+pub(super) async fn emulated(config: &Config, speed: f64) -> Result<Chosen, Failure> {
+    // Beside the client's own state, so that a resumed run meets the tasks it left.
+    emulated_with(config, speed, Some(beside(&state_dir(config, true)))).await
+}
+
+async fn emulated_with(config: &Config, speed: f64, kept: Option<PathBuf>) -> Result<Chosen, Failure> {
+    let (state, output) = (state_dir(config, true), output_dir(config, true));
+    let options = emulator::Options {
+        speed,
+        credits: EMULATOR_CREDITS,
+        state_dir: kept,
+        ..emulator::Options::default()
+    };
     let running = emulator::start(options)
         .await
         .map_err(|error| Failure::new(Exit::Disk, format!("failed to start the emulator: {error}")))?;
@@ -137,8 +154,7 @@ pub(super) fn named_with(config: &Config, key: Option<SecretString>) -> Result<O
         return Err(Failure::new(Exit::Usage, message).hint("give the service's base address in --base-url"));
     }
     let identity = base_url.as_str().trim_end_matches('/').to_owned();
-    let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(STATE));
-    let output = config.paths.output.clone().unwrap_or_else(|| PathBuf::from("output"));
+    let (state, output) = (state_dir(config, false), output_dir(config, false));
     let options = service_options(config, base_url, key);
     Ok(Some(Chosen { options, identity, state, output, emulator: None }))
 }
@@ -183,7 +199,7 @@ impl Asked {
 pub(super) async fn asked(config: &Config, source: &SourceArguments) -> Result<Asked, Failure> {
     let chosen = if source.emulator { Some(emulated_to_ask(config).await?) } else { named(config)? };
     let Some(chosen) = chosen else {
-        let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(STATE));
+        let state = state_dir(config, false);
         return Ok(Asked { service: None, has_key: false, state, emulator: None });
     };
     let has_key = chosen.options.api_key.is_some();
@@ -195,8 +211,7 @@ pub(super) async fn asked(config: &Config, source: &SourceArguments) -> Result<A
 /// The emulator for a command that only asks: with the account that earlier runs left, where there is
 /// one and nobody is using it, and else with a new one that leaves no trace.
 pub(super) async fn emulated_to_ask(config: &Config) -> Result<Chosen, Failure> {
-    let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(EMULATOR_STATE));
-    let kept = beside(&state);
+    let kept = beside(&state_dir(config, true));
     if kept.is_dir()
         && let Ok(chosen) = emulated_with(config, 1.0, Some(kept)).await
     {

@@ -46,7 +46,7 @@ pub(super) fn try_database() -> Option<Exit> {
 }
 
 fn dir(global: &Global) -> Result<PathBuf, Failure> {
-    Ok(service::config(global)?.paths.state.unwrap_or_else(|| PathBuf::from("state")))
+    Ok(service::state_dir(&service::config(global)?, false))
 }
 
 /// Where an export comes from: the daemon that has the state, or the state itself.
@@ -57,7 +57,8 @@ enum Source {
 
 impl Source {
     async fn open(global: &Global) -> Result<Source, Failure> {
-        let (config, dir) = (service::config(global)?, dir(global)?);
+        let config = service::config(global)?;
+        let dir = service::state_dir(&config, false);
         Ok(match access::daemon(&config, &dir).await? {
             Some(client) => Source::Daemon(client),
             None => Source::State(Box::new(Store::open_existing(&dir)?)),
@@ -171,8 +172,8 @@ fn verify(global: &Global) -> Result<Exit, Failure> {
 
 fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
     let config = service::config(global)?;
-    let (dir, now) = (dir(global)?, Clock::start().now().wall);
-    let output = config.paths.output.clone().unwrap_or_else(|| service::default_output(&dir));
+    let (dir, now) = (service::state_dir(&config, false), Clock::start().now().wall);
+    let output = service::output_of(&config, &dir);
     let (landing, default_layout) = (Landing::new(&output), config.layout()?);
     let landed = |batch: &BatchName, layout: Option<&str>, spec: &JobSpec| {
         let own = layout.and_then(|text| Layout::parse(text).ok());

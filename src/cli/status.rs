@@ -50,8 +50,7 @@ pub(super) async fn run(command: &StatusCommand, global: &Global) -> Result<Exit
             }
             return Ok(Exit::Success);
         }
-        let is_over = |state| matches!(state, BatchState::Done);
-        if command.batch.is_some() && status.batches.iter().all(|batch| is_over(batch.state)) {
+        if command.batch.is_some() && status.batches.iter().all(|batch| batch.state == BatchState::Done) {
             return Ok(Exit::Success);
         }
         tokio::time::sleep(WATCH_INTERVAL).await;

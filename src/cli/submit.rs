@@ -22,7 +22,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(command: &SubmitCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service::config(global)?;
-    let state = access::state_dir(&config);
+    let state = service::state_dir(&config, false);
     let Some(client) = access::daemon(&config, &state).await? else {
         return Err(ClientError::NobodyThere { socket: access::socket(&config, &state) }.into());
     };
@@ -108,17 +108,32 @@ fn has_ended(batch: &BatchStatus) -> bool {
 }
 
 fn exit_of(receipts: &[Receipt], batches: &[BatchStatus], waited: bool) -> Exit {
-    let nothing = receipts.iter().all(|receipt| receipt.new == 0 && receipt.have == 0);
-    let count = |state: &str| batches.iter().map(|batch| batch.in_state(state)).sum::<u32>();
     let parked = batches.iter().find_map(|batch| batch.parked_by);
     match parked {
-        _ if nothing => Exit::Usage,
+        _ if has_nothing(receipts) => Exit::Usage,
         Some(parked) if waited => parked_exit(parked),
-        _ if receipts.iter().any(Receipt::has_problems) => Exit::Usage,
-        _ if !waited => Exit::Success,
-        _ if count("failed") + count("canceled") + count("expired") > 0 => Exit::SomeFailed,
-        _ if count("in_doubt") > 0 => Exit::Unfinished,
-        _ => Exit::Success,
+        _ if waited => done_exit(receipts, batches),
+        // What becomes of the jobs nobody waits for.
+        _ => done_exit(receipts, &[]),
+    }
+}
+
+/// Whether no job of any manifest is in its batch.
+pub(super) fn has_nothing(receipts: &[Receipt]) -> bool {
+    receipts.iter().all(|receipt| receipt.new == 0 && receipt.have == 0)
+}
+
+/// What a command ends with when all that it waited for has ended.
+pub(super) fn done_exit(receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
+    let count = |state: &str| batches.iter().map(|batch| batch.in_state(state)).sum::<u32>();
+    if receipts.iter().any(Receipt::has_problems) {
+        Exit::Usage
+    } else if count("failed") + count("canceled") + count("expired") > 0 {
+        Exit::SomeFailed
+    } else if count("in_doubt") > 0 {
+        Exit::Unfinished
+    } else {
+        Exit::Success
     }
 }
 

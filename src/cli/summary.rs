@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use anstream::{eprintln, println};
-use comfy_table::{Table, presets};
 use serde::Serialize;
 
-use crate::cli::printable;
+use crate::cli::{printable, table};
 use crate::control::protocol::BatchStatus;
 use crate::domain::admission::Parked;
 use crate::intake::receipt::Receipt;
@@ -78,9 +77,7 @@ pub(super) fn json(receipts: &[Receipt], batches: &[BatchStatus], output: &Path,
 
 /// A table of the batches as they stand.
 pub(super) fn states(batches: &[BatchStatus]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header([
+    let mut table = table::with_headings([
         "batch",
         "state",
         "jobs",
@@ -109,9 +106,7 @@ pub(super) fn states(batches: &[BatchStatus]) -> String {
 
 /// Prints a table of the batches, and where their files are.
 pub(super) fn files(batches: &[BatchStatus], output: &Path) {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["batch", "jobs", "state", "planned", "spent", "refunded", "files"]);
+    let mut table = table::with_headings(["batch", "jobs", "state", "planned", "spent", "refunded", "files"]);
     for batch in batches {
         table.add_row([
             batch.name.to_string(),

@@ -2,13 +2,12 @@
 
 use std::io::{self, Write};
 
-use comfy_table::{Table, presets};
 use serde_json::{Map, Value};
 
 use crate::cli::arguments::{Global, VoicesCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{printable, service, written};
+use crate::cli::{printable, service, table, written};
 use crate::clock::Clock;
 
 /// What the table shows of a voice: heading and field.
@@ -44,7 +43,7 @@ pub(super) async fn run(command: &VoicesCommand, global: &Global) -> Result<Exit
         written(json(&mut out, &catalogs.raw["voices"], &chosen))?;
     } else {
         let credits = voices.characters_per_credit;
-        written(table(&mut out, &chosen, credits.map(|number| number.normalize().to_string())))?;
+        written(list(&mut out, &chosen, credits.map(|number| number.normalize().to_string())))?;
     }
     Ok(Exit::Success)
 }
@@ -79,18 +78,16 @@ fn json(out: &mut impl Write, data: &Value, chosen: &[&Map<String, Value>]) -> i
     out.flush()
 }
 
-fn table(
+fn list(
     out: &mut impl Write,
     chosen: &[&Map<String, Value>],
     characters_per_credit: Option<String>,
 ) -> io::Result<()> {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(COLUMNS.map(|(heading, _)| heading));
+    let mut table = table::with_headings(COLUMNS.map(|(heading, _)| heading));
     for voice in chosen {
         table.add_row(COLUMNS.map(|(_, field)| printable(text(voice, field))));
     }
-    table.to_string().lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))?;
+    table::print(out, &table)?;
     if let Some(characters) = characters_per_credit {
         writeln!(out, "\n1 credit for {characters} characters, rounded up")?;
     }

@@ -15,7 +15,7 @@ use crate::domain::time::Millis;
 use crate::engine::conductor::Settings;
 use crate::engine::{Outside, RateLimit};
 use crate::intake::Terms;
-use crate::intake::reception::House;
+use crate::intake::reception::HouseRules;
 use crate::metrics::Metrics;
 use crate::output::landing::Landing;
 
@@ -49,8 +49,7 @@ pub(super) fn settings(config: &Config) -> Settings {
 }
 
 /// What the engine reaches outside.
-pub(super) fn outside(chosen: &Chosen, config: &Config) -> Result<Outside, Failure> {
-    let service = Service::new(chosen.options.clone())?;
+pub(super) fn outside(service: Service, chosen: &Chosen, config: &Config) -> Result<Outside, Failure> {
     Ok(Outside {
         downloads: service
             .downloads(Reach::new(&chosen.options.base_url, config.output.allow_hosts.clone()))?,
@@ -90,9 +89,9 @@ pub(super) fn terms<'a>(
 }
 
 /// What holds for every manifest that a daemon takes in.
-pub(super) fn house(chosen: &Chosen, config: &Config) -> Result<House, Failure> {
-    Ok(House {
-        service: Service::new(chosen.options.clone())?,
+pub(super) fn house(service: Service, chosen: &Chosen, config: &Config) -> Result<HouseRules, Failure> {
+    Ok(HouseRules {
+        service,
         identity: chosen.identity.clone(),
         rules: config.rules()?,
         namespace: config.service.key_namespace.clone(),

@@ -370,30 +370,24 @@ impl Config {
 
     fn check(&self) -> Result<(), ConfigError> {
         let wrong = |key, message: &str| Err(ConfigError::Value { key, message: message.to_owned() });
-        if self.limits.in_flight == 0 {
-            return wrong("limits.in_flight", "found 0; at least 1 is accepted");
-        }
+        let limits = &self.limits;
         // A limit of none would leave its jobs waiting for ever.
-        if self.limits.in_flight_per_kind.values().any(|limit| *limit == 0) {
-            return wrong("limits.in_flight_per_kind", "found 0; at least 1 is accepted");
-        }
-        if self.limits.in_flight_per_model.values().any(|limit| *limit == 0) {
-            return wrong("limits.in_flight_per_model", "found 0; at least 1 is accepted");
-        }
-        if self.limits.downloads == 0 {
-            return wrong("limits.downloads", "found 0; at least 1 is accepted");
-        }
-        if self.limits.rejections == 0 {
-            return wrong("limits.rejections", "found 0; at least 1 is accepted");
+        let nones = [
+            ("limits.in_flight", limits.in_flight == 0),
+            ("limits.in_flight_per_kind", limits.in_flight_per_kind.values().any(|limit| *limit == 0)),
+            ("limits.in_flight_per_model", limits.in_flight_per_model.values().any(|limit| *limit == 0)),
+            ("limits.downloads", limits.downloads == 0),
+            ("limits.rejections", limits.rejections == 0),
+            ("retry.attempts", self.retry.attempts == 0),
+        ];
+        if let Some((key, _)) = nones.into_iter().find(|(_, is_none)| *is_none) {
+            return wrong(key, "found 0; at least 1 is accepted");
         }
         if self.poll.min.0 > self.poll.max.0 {
             return wrong("poll.min", "is longer than poll.max");
         }
         if self.poll.min.0.0 == 0 {
             return wrong("poll.min", "found 0; more than nothing is accepted");
-        }
-        if self.retry.attempts == 0 {
-            return wrong("retry.attempts", "found 0; at least 1 is accepted");
         }
         self.layout()?;
         self.check_daemon()?;

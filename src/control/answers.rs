@@ -4,6 +4,7 @@ use std::io;
 
 use crate::control::protocol::{BatchStatus, Explanation, LedgerEntry, Outcome, Outcomes, Refusal, Status};
 use crate::domain::credits::Credits;
+use crate::domain::exit::Exit;
 use crate::domain::ids::{BatchName, IdempotencyKey};
 use crate::domain::job::State;
 use crate::domain::retry::{self, Prospect};
@@ -22,13 +23,23 @@ use crate::store::{BatchRecord, JobRecord, Pause, Store, StoreError};
 pub enum AnswerError {
     /// What was asked for is not there.
     #[error(transparent)]
-    Find(#[from] FindError),
+    Find(FindError),
     /// The state refuses.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// Whoever asked went away.
     #[error("nobody reads the answer any more: {0}")]
     Reader(#[from] io::Error),
+}
+
+impl From<FindError> for AnswerError {
+    fn from(error: FindError) -> AnswerError {
+        match error {
+            // It may well be there.
+            FindError::Engine(error) => AnswerError::Engine(error),
+            error => AnswerError::Find(error),
+        }
+    }
 }
 
 impl From<StoreError> for AnswerError {
@@ -40,17 +51,18 @@ impl From<StoreError> for AnswerError {
 impl AnswerError {
     /// What to tell whoever asked.
     pub fn refusal(&self) -> Refusal {
-        let (exit_code, hint) = match self {
-            AnswerError::Find(FindError::NoBatch { .. }) => (2, None),
+        let (exit, hint) = match self {
+            AnswerError::Find(FindError::NoBatch { .. }) => (Exit::Usage, None),
             AnswerError::Find(FindError::Nothing(_)) => {
-                (2, Some("callsheet jobs lists them; a job may be named BATCH/JOB"))
+                (Exit::Usage, Some("callsheet jobs lists them; a job may be named BATCH/JOB"))
             }
             AnswerError::Find(FindError::Several { .. }) => {
-                (2, Some("name one as BATCH/JOB or by its identity"))
+                (Exit::Usage, Some("name one as BATCH/JOB or by its identity"))
             }
-            _ => (6, None),
+            AnswerError::Engine(EngineError::Gone(_)) => (Exit::Unfinished, None),
+            _ => (Exit::Disk, None),
         };
-        Refusal { message: self.to_string(), hint: hint.map(str::to_owned), exit_code }
+        Refusal { hint: hint.map(str::to_owned), ..Refusal::new(exit, self.to_string()) }
     }
 }
 

@@ -3,10 +3,11 @@
 //!
 //! [`protocol`] says what is asked and answered; [`answers`] makes the answers from a
 //! [`Desk`](crate::engine::desk::Desk), so that they are the same whether a daemon gives them or a command
-//! finds them itself; [`server`] and [`client`] carry them.
+//! finds them itself; [`server`] and [`client`] carry them, and [`listening`] lets in who may speak.
 
 pub mod answers;
 pub mod client;
 mod connections;
+pub mod listening;
 pub mod protocol;
 pub mod server;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
+use crate::domain::exit::Exit;
 use crate::domain::ids::BatchName;
-use crate::domain::job::{Job, JobSpec, OutputFile, State};
+use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::ledger::Movement;
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
@@ -138,12 +138,6 @@ pub struct JobLine {
     pub charged_credits: Credits,
     /// What went wrong.
     pub error: Option<Fault>,
-    /// Its outputs.
-    #[serde(default)]
-    pub files: Vec<OutputFile>,
-    /// The pipeline's own columns.
-    #[serde(default)]
-    pub meta: Map<String, Value>,
 }
 
 /// The whole story of a job: `GET /v1/explain`.
@@ -270,6 +264,13 @@ pub struct Refusal {
     pub hint: Option<String>,
     /// What a command ends with because of it.
     pub exit_code: u8,
+}
+
+impl Refusal {
+    /// One that says what is wrong, and nothing of what to do.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Refusal {
+        Refusal { message: message.into(), hint: None, exit_code: exit.code() }
+    }
 }
 
 /// Body of every answer with a status of 400 and above.

@@ -1,8 +1,6 @@
-//! The server: routes, and the two places where it listens.
+//! The server: every route, and what is answered there.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,27 +8,25 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Query, Request, State};
 use axum::http::{StatusCode, header};
-use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::StreamExt;
-use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 
 use crate::control::answers::{self, AnswerError};
-use crate::control::connections::{self, Places};
 use crate::control::protocol::{
     BatchRequest, Health, LINES, NameRequest, Refusal, Refused, ResolveRequest, Submission, Submitted,
 };
 use crate::domain::credits::Credits;
+use crate::domain::exit::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job;
 use crate::domain::manifest::row::Policy;
+use crate::engine::EngineError;
 use crate::engine::desk::Desk;
 use crate::intake::IntakeError;
 use crate::intake::catalogs::CatalogError;
@@ -102,11 +98,11 @@ pub fn router(office: Arc<Office>) -> Router {
 
 /// Why a request is not answered as asked.
 #[derive(Debug)]
-struct No(StatusCode, Refusal);
+pub(super) struct No(pub(super) StatusCode, pub(super) Refusal);
 
 impl No {
     fn usage(message: impl Into<String>) -> No {
-        No(StatusCode::BAD_REQUEST, Refusal { message: message.into(), hint: None, exit_code: 2 })
+        No(StatusCode::BAD_REQUEST, Refusal::new(Exit::Usage, message))
     }
 }
 
@@ -120,7 +116,8 @@ impl From<AnswerError> for No {
     fn from(error: AnswerError) -> No {
         let status = match error {
             AnswerError::Find(_) => StatusCode::NOT_FOUND,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
+            AnswerError::Engine(EngineError::Gone(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            AnswerError::Engine(_) | AnswerError::Reader(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         No(status, error.refusal())
     }
@@ -178,7 +175,8 @@ struct OfJob {
 
 async fn nothing_here(request: Request) -> No {
     let message = format!("there is no {} {}", request.method(), request.uri().path());
-    No(StatusCode::NOT_FOUND, Refusal { message, hint: Some("see docs/control.md".to_owned()), exit_code: 2 })
+    let hint = Some("see docs/control.md".to_owned());
+    No(StatusCode::NOT_FOUND, Refusal { hint, ..Refusal::new(Exit::Usage, message) })
 }
 
 async fn health(State(office): Shared) -> Json<Health> {
@@ -284,10 +282,8 @@ async fn fire(
     axum::extract::Path(name): axum::extract::Path<String>,
 ) -> Result<Response, No> {
     let (reply, answer) = tokio::sync::oneshot::channel();
-    let gone = || {
-        let message = "the daemon is stopping".to_owned();
-        No(StatusCode::SERVICE_UNAVAILABLE, Refusal { message, hint: None, exit_code: 7 })
-    };
+    let gone =
+        || No(StatusCode::SERVICE_UNAVAILABLE, Refusal::new(Exit::Unfinished, "the daemon is stopping"));
     office.schedules.send(FireRequest { name, reply }).await.map_err(|_| gone())?;
     match answer.await.map_err(|_| gone())? {
         Ok(receipt) => Ok(Json(receipt).into_response()),
@@ -307,11 +303,7 @@ async fn submit(
             submission.file
         )));
     }
-    let disk = |error: io::Error| {
-        let message = format!("failed to keep the manifest: {error}");
-        No(StatusCode::INSUFFICIENT_STORAGE, Refusal { message, hint: None, exit_code: 6 })
-    };
-    let folder = reception::incoming(office.desk.store().dir()).map_err(disk)?;
+    let folder = reception::incoming(office.desk.store().dir()).map_err(|error| not_kept(&error))?;
     let path = folder.path().join(name);
     receive(body, &path).await?;
     let manner = Manner {
@@ -333,33 +325,38 @@ async fn submit(
 
 /// Why a manifest was not taken in.
 pub fn refusal_of(error: &ReceptionError) -> Refusal {
-    let exit_code = match error {
-        ReceptionError::Intake(IntakeError::Store(error)) if error.is_disk() => 6,
-        ReceptionError::Intake(_) => 2,
-        ReceptionError::Catalog(CatalogError::Store(_)) => 6,
-        ReceptionError::Catalog(_) => 5,
-        ReceptionError::Gone(_) => 7,
-    };
-    Refusal { message: error.to_string(), hint: None, exit_code }
+    Refusal::new(exit_of(error), error.to_string())
+}
+
+fn exit_of(error: &ReceptionError) -> Exit {
+    match error {
+        ReceptionError::Intake(IntakeError::Store(error)) if error.is_disk() => Exit::Disk,
+        ReceptionError::Intake(_) => Exit::Usage,
+        ReceptionError::Catalog(CatalogError::Store(_)) => Exit::Disk,
+        ReceptionError::Catalog(_) => Exit::Unreachable,
+        ReceptionError::Gone(_) => Exit::Unfinished,
+    }
 }
 
 fn not_accepted(error: &ReceptionError) -> No {
-    let refusal = refusal_of(error);
-    let status = match refusal.exit_code {
-        2 => StatusCode::UNPROCESSABLE_ENTITY,
-        5 => StatusCode::BAD_GATEWAY,
-        6 => StatusCode::INSUFFICIENT_STORAGE,
+    let status = match exit_of(error) {
+        Exit::Usage => StatusCode::UNPROCESSABLE_ENTITY,
+        Exit::Unreachable => StatusCode::BAD_GATEWAY,
+        Exit::Disk => StatusCode::INSUFFICIENT_STORAGE,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    No(status, refusal)
+    No(status, refusal_of(error))
+}
+
+/// The manifest has no place on the state's disk.
+fn not_kept(error: &io::Error) -> No {
+    let refusal = Refusal::new(Exit::Disk, format!("failed to keep the manifest: {error}"));
+    No(StatusCode::INSUFFICIENT_STORAGE, refusal)
 }
 
 /// Writes a manifest as it comes in.
 async fn receive(body: Body, path: &Path) -> Result<(), No> {
-    let broken = |error: io::Error| {
-        let message = format!("failed to keep the manifest: {error}");
-        No(StatusCode::INSUFFICIENT_STORAGE, Refusal { message, hint: None, exit_code: 6 })
-    };
+    let broken = |error: io::Error| not_kept(&error);
     let mut file = tokio::fs::File::create(path).await.map_err(broken)?;
     let mut stream = body.into_data_stream();
     let mut bytes = 0;
@@ -380,135 +377,24 @@ async fn receive(body: Body, path: &Path) -> Result<(), No> {
     file.flush().await.map_err(broken)
 }
 
-/// Listens on a Unix socket that its owner and its group may speak to. One that an earlier process left
-/// is taken over: whoever calls holds the state's lock, so nobody listens there any more.
-///
-/// # Errors
-/// When the address cannot be bound, or something else lies there.
-pub fn listen(path: &Path) -> io::Result<UnixListener> {
-    match std::fs::symlink_metadata(path) {
-        Ok(meta) if meta.file_type().is_socket() => std::fs::remove_file(path)?,
-        Ok(_) => {
-            return Err(io::Error::new(
-                io::ErrorKind::AlreadyExists,
-                "something that is no socket lies there",
-            ));
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
-    Ok(listener)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::EngineGone;
+    use crate::engine::desk::FindError;
+    use crate::store::StoreError;
 
-/// Serves the Unix socket for ever. Who may connect is for the file's mode to say; who asks is logged.
-pub async fn serve_socket(listener: UnixListener, router: Router) {
-    let places = Places::new();
-    while let Some(place) = places.take().await {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let Ok(peer) = stream.peer_cred() else { continue };
-                let who = Who { uid: Some(peer.uid()), pid: peer.pid() };
-                let router = router.clone().layer(middleware::from_fn_with_state(who, name_who_asks));
-                connections::serve(stream, router, place);
-            }
-            Err(error) => give_way(&error).await,
+    #[test]
+    fn a_refusal_says_what_refuses() {
+        let missing = || StoreError::Missing { dir: PathBuf::from("state") };
+        for (error, status, exit) in [
+            (FindError::Nothing("a".to_owned()).into(), StatusCode::NOT_FOUND, Exit::Usage),
+            (EngineError::from(EngineGone).into(), StatusCode::SERVICE_UNAVAILABLE, Exit::Unfinished),
+            (missing().into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Disk),
+            (FindError::Engine(missing().into()).into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Disk),
+        ] {
+            let No(found, refusal) = AnswerError::into(error);
+            assert_eq!((found, refusal.exit_code), (status, exit.code()), "{}", refusal.message);
         }
     }
-}
-
-/// Serves TCP for ever. With a token nothing is answered without it; without one only programs on this
-/// machine that are no browser are.
-pub async fn serve_tcp(listener: TcpListener, router: Router, token: Option<SecretString>) {
-    let places = Places::new();
-    let guard = Arc::new(Guard { token });
-    while let Some(place) = places.take().await {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let who = Who { uid: None, pid: None };
-                let router = router
-                    .clone()
-                    .layer(middleware::from_fn_with_state(who, name_who_asks))
-                    .layer(middleware::from_fn_with_state(guard.clone(), let_in));
-                connections::serve(stream, router, place);
-            }
-            Err(error) => give_way(&error).await,
-        }
-    }
-}
-
-/// Out of descriptors, say: nothing is gained by asking again at once.
-async fn give_way(error: &io::Error) {
-    tracing::warn!(%error, "a control connection cannot be accepted");
-    tokio::time::sleep(Duration::from_millis(200)).await;
-}
-
-/// Binds the TCP address. One that other machines reach needs a token.
-///
-/// # Errors
-/// When the address cannot be bound, or must not be.
-pub async fn listen_tcp(address: SocketAddr, token: Option<&SecretString>) -> io::Result<TcpListener> {
-    if token.is_none() && !address.ip().is_loopback() {
-        let message = "it can be reached from other machines, and there is no token";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
-    }
-    TcpListener::bind(address).await
-}
-
-/// Who is at the other end.
-#[derive(Debug, Clone, Copy)]
-struct Who {
-    uid: Option<u32>,
-    pid: Option<i32>,
-}
-
-async fn name_who_asks(State(who): State<Who>, request: Request, next: Next) -> Response {
-    if request.method() != axum::http::Method::GET {
-        tracing::info!(uid = ?who.uid, pid = ?who.pid, path = request.uri().path(), "control request");
-    }
-    next.run(request).await
-}
-
-struct Guard {
-    token: Option<SecretString>,
-}
-
-async fn let_in(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    let refuse = |message: &str| {
-        let refusal = Refusal { message: message.to_owned(), hint: None, exit_code: 3 };
-        No(StatusCode::UNAUTHORIZED, refusal).into_response()
-    };
-    let headers = request.headers();
-    let text = |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
-    match &guard.token {
-        Some(token) => {
-            let given = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-            if !given.is_some_and(|given| is_same(given, token.expose_secret())) {
-                return refuse("a bearer token is asked for, and none or another was given");
-            }
-        }
-        // A page in a browser on this machine must not command the daemon.
-        None if headers.contains_key(header::ORIGIN) || !text(header::HOST).is_some_and(is_loopback) => {
-            return refuse("only programs on this machine are answered without a token");
-        }
-        None => {}
-    }
-    next.run(request).await
-}
-
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next(),
-        None => host.split(':').next(),
-    };
-    let name = name.unwrap_or_default();
-    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
-/// Compares in a time that says nothing about where two texts differ.
-fn is_same(a: &str, b: &str) -> bool {
-    use sha2::{Digest, Sha256};
-    let (a, b) = (Sha256::digest(a.as_bytes()), Sha256::digest(b.as_bytes()));
-    a.iter().zip(b.iter()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }

@@ -9,6 +9,7 @@ use crate::config::InboxConfig;
 use crate::domain::manifest::row::Policy;
 use crate::domain::problem::{Position, Problem};
 use crate::domain::time::Millis;
+use crate::engine::blocking;
 use crate::intake::IntakeError;
 use crate::intake::inbox::filing::{self, FilingError, Folders};
 use crate::intake::inbox::{Inbox, ReadyManifest, Watch};
@@ -93,8 +94,7 @@ impl Keeper {
     async fn file_away(&mut self, manifest: &ReadyManifest, receipt: Receipt) -> Result<(), Setback> {
         let (terms, manifest, now) = (self.terms.clone(), manifest.clone(), self.clock.now().wall);
         let file = move || filing::file_away(&terms.folders, &manifest, &receipt, now);
-        let filed = tokio::task::spawn_blocking(file).await;
-        match filed.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
+        match blocking(file).await {
             Ok(filed) => {
                 tracing::info!(manifest = %filed.manifest.display(), "filed");
                 self.last_trouble = None;

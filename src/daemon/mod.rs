@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::{ControlConfig, HooksConfig};
+use crate::control::listening;
 use crate::control::protocol::Health;
 use crate::control::server::{self, Office};
 use crate::daemon::announcer::Announcer;
@@ -31,7 +32,7 @@ use crate::engine::conductor::Settings;
 use crate::engine::desk::Desk;
 use crate::engine::{Engine, EngineError, Outside, Stop, Until};
 use crate::hooks::{Hooks, HooksError, Patience};
-use crate::intake::reception::{self, House, Reception};
+use crate::intake::reception::{self, HouseRules, Reception};
 use crate::store::{Store, StoreError};
 
 /// Everything that the configuration decides.
@@ -42,7 +43,7 @@ pub struct Parts {
     /// Limits, budgets, waits and deadlines.
     pub settings: Settings,
     /// What holds for every manifest.
-    pub house: House,
+    pub house: HouseRules,
     /// Where it listens.
     pub socket: PathBuf,
     /// TCP, where it is asked for.
@@ -150,7 +151,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     tokio::spawn(retention::keep(store.clone(), reception.clone(), hooks.clone(), clock, ages));
     let delivering = tokio::spawn(deliver(hooks, stop.clone()));
     let (schedules, reloads) = mpsc::channel(1);
-    let door = schedules::House { reception: reception.clone(), store: store.clone() };
+    let door = schedules::DaemonDoor { reception: reception.clone(), store: store.clone() };
     let scheduled = Watch::begin(door, store.dir(), planned);
     tokio::spawn(scheduled.run(clock, Inputs { reloads, fires, stop: stop.clone() }));
     tokio::spawn(signals::watch(
@@ -231,14 +232,14 @@ async fn listen(
     office: Arc<Office>,
 ) -> Result<(), DaemonError> {
     let router = server::router(office);
-    let listener = server::listen(socket)
+    let listener = listening::listen(socket)
         .map_err(|source| DaemonError::Listen { at: socket.display().to_string(), source })?;
-    tokio::spawn(server::serve_socket(listener, router.clone()));
+    tokio::spawn(listening::serve_socket(listener, router.clone()));
     if let Some(address) = control.http {
-        let listener = server::listen_tcp(address, token.as_ref())
+        let listener = listening::listen_tcp(address, token.as_ref())
             .await
             .map_err(|source| DaemonError::Listen { at: address.to_string(), source })?;
-        tokio::spawn(server::serve_tcp(listener, router, token));
+        tokio::spawn(listening::serve_tcp(listener, router, token));
     }
     Ok(())
 }

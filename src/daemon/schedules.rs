@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::config::ScheduleConfig;
 use crate::control::protocol::Refusal;
 use crate::control::server::{FireRequest, refusal_of};
+use crate::domain::exit::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
 use crate::domain::schedule::due::{self, Due, Handled, Missed, ON_TIME, Overlap, Rules};
@@ -95,12 +96,12 @@ pub(super) trait Door: Send + Sync {
 
 /// The daemon's own door.
 #[derive(Debug)]
-pub(super) struct House {
+pub(super) struct DaemonDoor {
     pub(super) reception: Reception,
     pub(super) store: Arc<Store>,
 }
 
-impl Door for House {
+impl Door for DaemonDoor {
     async fn take_in(&self, manifest: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
         self.reception.accept(manifest, manner).await
     }
@@ -323,7 +324,7 @@ impl<D: Door> Watch<D> {
         } else {
             format!("there are {}", known.join(", "))
         };
-        Refusal { message: format!("no schedule is called {name}; {known}"), hint: None, exit_code: 2 }
+        Refusal::new(Exit::Usage, format!("no schedule is called {name}; {known}"))
     }
 
     fn note_handled(&mut self, name: &str, handled: Handled) {

@@ -9,7 +9,7 @@ use crate::daemon::schedules::Planned;
 use crate::daemon::{Fixed, Reload, notice};
 use crate::domain::time::Millis;
 use crate::engine::{Handle, Stop};
-use crate::intake::reception::{House, Reception};
+use crate::intake::reception::{HouseRules, Reception};
 
 /// What a new configuration is given to.
 pub(super) struct Reloader {
@@ -71,7 +71,7 @@ impl Reloader {
                     tracing::warn!("changed, and in force after a restart: {}", waiting.join(", "));
                 }
                 // Jobs that are known under keys of one namespace must not be bought under another's.
-                let house = House { namespace: self.fixed.namespace.clone(), ..parts.house };
+                let house = HouseRules { namespace: self.fixed.namespace.clone(), ..parts.house };
                 self.reception.reload(house).await;
                 // Nobody watches schedules any more once the daemon stops.
                 let _ = self.schedules.send(parts.schedules).await;

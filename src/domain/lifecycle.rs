@@ -14,14 +14,15 @@
 //!
 //! A resubmitted job has tasks of other attempts beside its present one: see `superseded`.
 
+mod history;
 mod superseded;
 #[cfg(test)]
 mod tests;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, TaskId};
-use crate::domain::job::{Books, HISTORY_MAX_LINES, HistoryLine, Job, OutputFile, State};
-use crate::domain::ledger::{Movement, Totals};
+use crate::domain::job::{Books, HistoryLine, Job, OutputFile, State};
+use crate::domain::ledger::Movement;
 use crate::domain::retry::{self, Prospect};
 use crate::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Timestamp, UtcDay};
@@ -489,49 +490,9 @@ impl Change {
 
     fn note_for(&mut self, attempt: Attempt, what: &str, movement: Option<Movement>) {
         self.movements.extend(movement);
-        let history = &mut self.job.history;
-        if history.len() >= HISTORY_MAX_LINES {
-            forget_oldest(history);
-        }
-        history.push(HistoryLine { at: self.at, attempt, what: what.to_owned(), movement });
+        let line = HistoryLine { at: self.at, attempt, what: what.to_owned(), movement };
+        history::push(&mut self.job.history, line);
     }
-}
-
-/// Makes room for a line. What moved and what it came to go together: the movements that stay still add
-/// up to the books.
-fn forget_oldest(history: &mut Vec<HistoryLine>) {
-    let mut totals = Totals::default();
-    let is_settled = |line: &HistoryLine| {
-        let fits = line.movement.is_none_or(|movement| totals.apply(movement).is_ok());
-        fits && totals.committed().is_zero() && totals.waived.is_zero()
-    };
-    if let Some(settled) = history.iter().position(is_settled) {
-        history.drain(..=settled);
-    } else if let Some(words) = history.iter().position(|line| line.movement.is_none()) {
-        history.remove(words);
-    } else {
-        merge_corrections(history);
-    }
-}
-
-/// Of an open charge that was corrected again and again, the first two corrections become one. Charges of
-/// different attempts have nothing to do with each other.
-fn merge_corrections(history: &mut Vec<HistoryLine>) {
-    let corrections: Vec<(usize, Attempt, Credits, Credits)> = (history.iter().enumerate())
-        .filter_map(|(at, line)| match line.movement {
-            Some(Movement::Correct { from, to }) => Some((at, line.attempt, from, to)),
-            _ => None,
-        })
-        .collect();
-    let two = corrections.iter().enumerate().find_map(|(index, first)| {
-        let second = corrections[index + 1..].iter().find(|second| second.1 == first.1)?;
-        Some((*first, *second))
-    });
-    if let Some(((first, _, from, _), (second, _, _, to))) = two {
-        history[second].movement = Some(Movement::Correct { from, to });
-        history.remove(first);
-    }
-    // Otherwise it grows: there are no more movements of other kinds than a few for each attempt.
 }
 
 /// `1 output`, `3 outputs`.

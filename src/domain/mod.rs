@@ -6,6 +6,7 @@
 pub mod admission;
 pub mod credits;
 pub mod drift;
+pub mod exit;
 pub mod ids;
 pub mod job;
 pub mod label;

@@ -269,6 +269,11 @@ impl Reach {
     }
 }
 
+/// Whether an address names this very machine.
+pub fn is_loopback(url: &Url) -> bool {
+    url.host().and_then(|host| of_literal(&host)) == Some(Special::Loopback)
+}
+
 /// What is special about a host that says it itself.
 fn of_literal(host: &Host<&str>) -> Option<Special> {
     match host {
@@ -344,6 +349,20 @@ mod tests {
             "[64:ff9b::101:101]",
         ] {
             assert_eq!(said(&public, &format!("https://{host}:8443/a.png")), "followed", "{host}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_a_loopback() {
+        for (url, expected) in [
+            ("http://127.0.0.1:8787", true),
+            ("http://[::1]/", true),
+            ("https://localhost:1", true),
+            ("http://127.media.example", false),
+            ("http://localhost.example", false),
+            ("http://10.0.0.1", false),
+        ] {
+            assert_eq!(is_loopback(&url.parse().unwrap()), expected, "{url}");
         }
     }
 

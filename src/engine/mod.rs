@@ -3,6 +3,7 @@
 //! [`conductor`] decides; this file is the loop that commits what was decided and only then begins
 //! it. There is one loop and one writer; effects run beside it and report back.
 
+mod blocking;
 pub mod conductor;
 pub mod desk;
 mod download;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::Instrument;
 
+pub use self::blocking::blocking;
 use self::handle::Message;
 pub use self::handle::{EngineGone, Handle};
 pub use self::rate::RateLimit;
@@ -124,7 +126,8 @@ pub struct Outside {
 #[derive(Debug)]
 pub struct Engine {
     store: Arc<Store>,
-    outside: Outside,
+    /// Shared with every effect under way.
+    outside: Arc<Outside>,
     clock: Clock,
     conductor: Conductor,
     events: mpsc::Receiver<Input>,
@@ -167,7 +170,7 @@ impl Engine {
         let overview_due = Tick(0);
         Ok(Engine {
             store,
-            outside,
+            outside: Arc::new(outside),
             clock,
             conductor,
             events,
@@ -279,7 +282,7 @@ impl Engine {
             Message::Outside(outside) => {
                 // Counters go on.
                 let metrics = self.outside.metrics.clone();
-                self.outside = Outside { metrics, ..*outside };
+                self.outside = Arc::new(Outside { metrics, ..*outside });
                 Ok(None)
             }
         }
@@ -292,8 +295,7 @@ impl Engine {
             return;
         }
         let (landing, name) = (self.outside.landing.clone(), batch.name.clone());
-        let prepared = tokio::task::spawn_blocking(move || landing.prepare(&name)).await;
-        if let Err(error) = prepared.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
+        if let Err(error) = blocking(move || landing.prepare(&name)).await {
             tracing::warn!(batch = %batch.name, %error, "the output folder cannot be made");
         }
     }
@@ -320,9 +322,7 @@ impl Engine {
                 metrics.flushed(clock.elapsed().saturating_sub(begun));
                 (committed, changes)
             };
-            let (committed, changes) = tokio::task::spawn_blocking(commit)
-                .await
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+            let (committed, changes) = blocking(commit).await;
             committed?;
             turn.changes = changes;
         }
@@ -384,8 +384,7 @@ impl Engine {
                 landing.prepare(&name).map_err(|source| EngineError::Output { path, source })
             })
         };
-        let done = tokio::task::spawn_blocking(prepare).await;
-        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+        blocking(prepare).await
     }
 
     /// Everything in numbers.

@@ -12,7 +12,7 @@ use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
 use crate::domain::task::Fault;
 use crate::engine::conductor::{Conductor, Effect, Input};
 use crate::engine::download::Fetcher;
-use crate::engine::{Outside, spooled};
+use crate::engine::{Outside, blocking, spooled};
 use crate::metrics::{Answer, Endpoint};
 use crate::store::Store;
 
@@ -78,10 +78,9 @@ pub(super) async fn perform(
         Effect::LoadRows { batch, from, end, most } => {
             let store = store.clone();
             let load = move || spooled::load_rows(&store, batch, from, end, most);
-            match tokio::task::spawn_blocking(load).await {
-                Ok(Ok(rows)) => Input::Rows { batch, from, rows },
-                Ok(Err(damage)) => Input::Unreadable(damage.to_string()),
-                Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+            match blocking(load).await {
+                Ok(rows) => Input::Rows { batch, from, rows },
+                Err(damage) => Input::Unreadable(damage.to_string()),
             }
         }
         Effect::AskBalance => {

@@ -87,6 +87,10 @@ fn id(batch: &BatchRecord) -> String {
         "{} {name} {} {rows} {succeeded} {failed} {canceled} {expired} {in_doubt} {} {} {}",
         no.0, created.0, totals.spent.0, totals.waived.0, totals.refunded.0
     );
-    let hash = Sha256::digest(text);
-    hash[..16].iter().fold("msg_".to_owned(), |id, byte| format!("{id}{byte:02x}"))
+    format!("msg_{}", short_hash(&text))
+}
+
+/// Half of a text's SHA-256, in hexadecimal.
+pub(super) fn short_hash(text: &str) -> String {
+    Sha256::digest(text)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -138,7 +138,7 @@ impl Hooks {
     }
 
     /// Whether anybody is told anything.
-    pub fn is_any(&self) -> bool {
+    fn is_any(&self) -> bool {
         self.inner.webhook.is_some() || !self.inner.command.is_empty()
     }
 
@@ -151,10 +151,8 @@ impl Hooks {
     }
 
     /// Whether this end of a batch was delivered, given up, or waits for its delivery.
-    ///
-    /// # Errors
-    /// When the folder cannot be read.
-    pub fn has_delivered_or_pending(&self, event: &BatchDone) -> Result<bool, HooksError> {
+    #[cfg(test)]
+    fn has_delivered_or_pending(&self, event: &BatchDone) -> Result<bool, HooksError> {
         self.inner.outbox().knows(event).map_err(|source| self.inner.io(source))
     }
 

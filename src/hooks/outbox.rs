@@ -12,10 +12,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::domain::time::{Tick, Timestamp};
-use crate::hooks::event::BatchDone;
+use crate::hooks::event::{BatchDone, short_hash};
 
 /// Format of the files.
 const FORMAT: u32 = 1;
@@ -227,9 +226,7 @@ impl Outbox {
 
     /// By a hash: a batch's name may be longer than a file's.
     fn path_of_told(&self, batch: &str) -> PathBuf {
-        let hash = Sha256::digest(batch);
-        let name = hash[..16].iter().fold(String::new(), |name, byte| format!("{name}{byte:02x}"));
-        self.dir.join("told").join(format!("{name}.json"))
+        self.dir.join("told").join(format!("{}.json", short_hash(batch)))
     }
 }
 

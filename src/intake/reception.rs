@@ -15,7 +15,7 @@ use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::conductor::Wish;
-use crate::engine::{EngineGone, Handle};
+use crate::engine::{EngineGone, Handle, blocking};
 use crate::failpoint;
 use crate::intake::catalogs::{self, CatalogError};
 use crate::intake::receipt::Receipt;
@@ -28,7 +28,7 @@ const CATALOG_RECHECK: Millis = Millis::from_secs(60);
 
 /// What holds for every manifest, whoever brings it.
 #[derive(Debug, Clone)]
-pub struct House {
+pub struct HouseRules {
     /// Where catalogs come from.
     pub service: Service,
     /// The name that its state belongs to.
@@ -83,7 +83,7 @@ struct Known {
 
 #[derive(Debug)]
 struct Inside {
-    house: House,
+    house: HouseRules,
     catalog: Option<Known>,
 }
 
@@ -99,13 +99,13 @@ pub struct Reception {
 
 impl Reception {
     /// A door to a running engine and its state.
-    pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, house: House) -> Reception {
+    pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, house: HouseRules) -> Reception {
         let inside = Arc::new(Mutex::new(Inside { house, catalog: None }));
         Reception { store, engine, clock, inside }
     }
 
     /// Other rules from now on.
-    pub async fn reload(&self, house: House) {
+    pub async fn reload(&self, house: HouseRules) {
         *self.inside.lock().await = Inside { house, catalog: None };
     }
 
@@ -120,9 +120,7 @@ impl Reception {
             (self.store.clone(), path.to_owned(), inside.house.clone(), self.clock);
         let (expected, named) = (manner.expected, path.clone());
         let take_in = move || take_in(&store, &path, &house, &catalog, manner, clock);
-        let Accepted { receipt, batch } = tokio::task::spawn_blocking(take_in)
-            .await
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        let Accepted { receipt, batch } = blocking(take_in).await?;
         if expected.is_some() && receipt.read != expected {
             return Err(IntakeError::Changed { path: named }.into());
         }
@@ -166,7 +164,7 @@ impl Reception {
 fn take_in(
     store: &Store,
     path: &Path,
-    house: &House,
+    house: &HouseRules,
     catalog: &Catalog,
     manner: Manner,
     clock: Clock,

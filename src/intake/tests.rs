@@ -22,9 +22,29 @@ struct Door {
 fn door() -> Door {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(&dir.path().join("state"), "s", false).unwrap();
+    let (catalog, rules) = (catalog(), Rules::builtin());
+    Door { dir, store, catalog, rules, strict: false, occasion: None, budget: None }
+}
+
+/// One image model, at 3 credits.
+pub(super) fn catalog() -> Catalog {
     let image = json!([{"id": "flat", "modes": {"text-to-image": {"aspect_ratios": [], "qualities": [], "credits_per_generation": 3}}}]);
-    let catalog = Catalog::of(&json!([]), &image, &json!([]), &Value::Null);
-    Door { dir, store, catalog, rules: Rules::builtin(), strict: false, occasion: None, budget: None }
+    Catalog::of(&json!([]), &image, &json!([]), &Value::Null)
+}
+
+/// Terms that ask for nothing in particular.
+pub(super) fn terms<'a>(catalog: &'a Catalog, rules: &'a Rules) -> Terms<'a> {
+    Terms {
+        catalog,
+        rules,
+        namespace: "",
+        batch: None,
+        policy: Policy::default(),
+        default_policy: Policy::default(),
+        max_credits: None,
+        plan: AccountPlan::Unknown,
+        occasion: None,
+    }
 }
 
 impl Door {
@@ -32,15 +52,9 @@ impl Door {
         let path = self.dir.path().join(name);
         fs::write(&path, text).unwrap();
         let terms = Terms {
-            catalog: &self.catalog,
-            rules: &self.rules,
-            namespace: "",
-            batch: None,
             policy: Policy { strict: Some(self.strict), budget: self.budget, ..Policy::default() },
-            default_policy: Policy::default(),
-            max_credits: None,
-            plan: AccountPlan::Unknown,
             occasion: self.occasion.clone(),
+            ..terms(&self.catalog, &self.rules)
         };
         let accepted = accept(&self.store, &path, &terms, Timestamp(0)).unwrap();
         if let Some(batch) = accepted.batch {
@@ -174,18 +188,7 @@ fn a_crash_before_the_commit_leaves_nothing_behind() {
     let door = door();
     let path = door.dir.path().join("m.csv");
     fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
-    let terms = Terms {
-        catalog: &door.catalog,
-        rules: &door.rules,
-        namespace: "",
-        batch: None,
-        policy: Policy::default(),
-        default_policy: Policy::default(),
-        max_credits: None,
-        plan: AccountPlan::Unknown,
-        occasion: None,
-    };
-    let lost = accept(&door.store, &path, &terms, Timestamp(0)).unwrap();
+    let lost = accept(&door.store, &path, &terms(&door.catalog, &door.rules), Timestamp(0)).unwrap();
     assert!(lost.batch.is_some());
     // Never committed: the next accept writes over it.
     door.check("m.csv", &format!("{HEADER}b,image,flat,owl,,\n"), "1 new 0 have 0 invalid 3 credits");

@@ -6,42 +6,18 @@
 //! file is recognised by its sidecar afterwards, so nothing is fetched or paid for twice.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::domain::credits::Credits;
-use crate::domain::ids::{Attempt, BatchName, IdempotencyKey, JobId, TaskId};
+use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::failpoint;
 use crate::output::Media;
 use crate::output::layout::{self, Layout};
-
-/// What lies beside a job's outputs: enough to tell whose they are and how they came to be.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Sidecar {
-    job: JobId,
-    id: String,
-    batch: BatchName,
-    kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    model: Option<String>,
-    request: Map<String, Value>,
-    task_id: Option<TaskId>,
-    idempotency_key: String,
-    attempt: u32,
-    price_credits: Option<Credits>,
-    charged_credits: Credits,
-    waived_credits: Credits,
-    late: bool,
-    files: Vec<OutputFile>,
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    meta: Map<String, Value>,
-}
+use crate::output::sidecar::{Sidecar, Told};
 
 /// One downloaded part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,23 +30,6 @@ pub struct Part {
     pub sha256: String,
     /// What it is.
     pub media: Media,
-}
-
-/// How a job's outputs came to be, as their sidecar tells.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    /// The task that made them.
-    pub task: TaskId,
-    /// The attempt that it was of.
-    pub attempt: Attempt,
-    /// What it was charged.
-    pub charged: Credits,
-    /// What an allowance covered.
-    pub waived: Credits,
-    /// The model that ran it, or was asked for.
-    pub model: Option<String>,
-    /// The outputs.
-    pub files: Vec<OutputFile>,
 }
 
 /// The output folder.
@@ -150,22 +109,14 @@ impl Landing {
 
     /// What the sidecar of a job says whose outputs are on disk, unchanged.
     pub fn told_of(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<Told> {
-        let sidecar = self.sidecar_of(batch, layout, spec)?;
-        Some(Told {
-            task: sidecar.task_id?,
-            attempt: Attempt(sidecar.attempt),
-            charged: sidecar.charged_credits,
-            waived: sidecar.waived_credits,
-            model: sidecar.model,
-            files: sidecar.files,
-        })
+        self.sidecar_of(batch, layout, spec)?.told()
     }
 
     fn sidecar_of(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<Sidecar> {
         let dir = self.batch_dir(batch);
         for name in layout::job_names(spec) {
             let path = dir.join(layout.sidecar(batch, spec, &name));
-            let Some(sidecar) = read_sidecar(&path).filter(|sidecar| sidecar.job == spec.id) else {
+            let Some(sidecar) = Sidecar::read(&path).filter(|sidecar| sidecar.job == spec.id) else {
                 continue;
             };
             let is_whole = |file: &OutputFile| {
@@ -228,7 +179,8 @@ impl Landing {
         // Called a part, so that nothing takes it for a result and a sweep finds it.
         let draft = self.part_path(batch, spec.id, 0);
         let flags = if matches!(owner, Owner::Us) { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        match write_sidecar(&draft, &sidecar_path, &sidecar(arrival, files.clone()), flags) {
+        Sidecar::of(arrival, files.clone()).write(create(&draft)?)?;
+        match rename(&draft, &sidecar_path, flags) {
             // Another job of the same name was faster: the sidecar is what takes a name.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_file(&draft)?;
@@ -305,44 +257,11 @@ fn is_part(name: &str) -> bool {
 /// is somebody else's.
 fn owner(sidecar: &Path, dir: &Path, files: &[OutputFile], job: JobId) -> Owner {
     if sidecar.symlink_metadata().is_ok() {
-        let ours = read_sidecar(sidecar).is_some_and(|found| found.job == job);
+        let ours = Sidecar::read(sidecar).is_some_and(|found| found.job == job);
         return if ours { Owner::Us } else { Owner::SomebodyElse };
     }
     let is_taken = files.iter().any(|file| dir.join(&file.path).symlink_metadata().is_ok());
     if is_taken { Owner::SomebodyElse } else { Owner::Nobody }
-}
-
-fn sidecar(arrival: Arrival<'_>, files: Vec<OutputFile>) -> Sidecar {
-    let Arrival { batch, spec, job, .. } = arrival;
-    Sidecar {
-        job: spec.id,
-        id: spec.label.clone(),
-        batch: batch.clone(),
-        kind: spec.order.kind.name().to_owned(),
-        model: job.ran_model.clone().or_else(|| spec.order.model.clone()),
-        request: spec.order.body.clone(),
-        task_id: job.state.task().cloned(),
-        idempotency_key: IdempotencyKey::derive(spec.id, job.attempt).to_string(),
-        attempt: job.attempt.0,
-        price_credits: spec.order.price,
-        charged_credits: job.books.charged,
-        waived_credits: job.books.waived,
-        late: job.overdue,
-        files,
-        meta: spec.order.meta.clone(),
-    }
-}
-
-fn read_sidecar(path: &Path) -> Option<Sidecar> {
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
-}
-
-fn write_sidecar(draft: &Path, path: &Path, sidecar: &Sidecar, flags: RenameFlags) -> io::Result<()> {
-    let mut file = create(draft)?;
-    serde_json::to_writer_pretty(&file, sidecar)?;
-    file.write_all(b"\n")?;
-    file.sync_data()?;
-    rename(draft, path, flags)
 }
 
 fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
@@ -355,7 +274,11 @@ fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
 
 /// SHA-256 of a file, in hexadecimal.
 pub fn hash_file(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
+    hash(&mut File::open(path)?)
+}
+
+/// SHA-256 of what a file still holds from where it is read, in hexadecimal.
+pub fn hash(file: &mut File) -> io::Result<String> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -373,8 +296,11 @@ pub fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
+
     use super::*;
-    use crate::domain::ids::{Fingerprint, Seq};
+    use crate::domain::credits::Credits;
+    use crate::domain::ids::{Fingerprint, Seq, TaskId};
     use crate::domain::job::{Order, State};
     use crate::domain::request::Kind;
 

@@ -8,6 +8,7 @@ pub mod landing;
 pub mod layout;
 pub mod report;
 pub mod results;
+pub mod sidecar;
 mod sniff;
 mod whole;
 

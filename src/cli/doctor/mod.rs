@@ -8,8 +8,6 @@ mod places;
 mod reach;
 mod settings;
 
-use std::path::PathBuf;
-
 use anstream::println;
 use serde::Serialize;
 
@@ -87,8 +85,7 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     };
     let mut checks = vec![settings::file(global)];
     let is_emulated = command.source.emulator;
-    let usual = if is_emulated { service::EMULATOR_STATE } else { service::STATE };
-    let state = config.paths.state.clone().unwrap_or_else(|| PathBuf::from(usual));
+    let state = service::state_dir(&config, is_emulated);
     let daemon = Daemon::at(access::socket(&config, &state)).await;
     let is_served = daemon.answers();
     let (key, about_key) = settings::key(&config, global, is_emulated, is_served);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytesize::ByteSize;
 use rustix::fs::{Access, access};
@@ -10,7 +10,7 @@ use rustix::fs::{Access, access};
 use crate::cli::daemon;
 use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
-use crate::cli::service::Chosen;
+use crate::cli::service::{self, Chosen};
 use crate::config::Config;
 use crate::output::landing::Landing;
 use crate::store::StoreError;
@@ -20,8 +20,7 @@ use crate::store::peek::Peek;
 const STATE_ROOM: ByteSize = ByteSize::mib(256);
 
 pub(super) fn all(config: &Config, state: &Path, chosen: Option<&Chosen>, is_served: bool) -> Vec<Check> {
-    let configured = || config.paths.output.clone().unwrap_or_else(|| PathBuf::from("output"));
-    let output = chosen.map_or_else(configured, |chosen| chosen.output.clone());
+    let output = chosen.map_or_else(|| service::output_of(config, state), |chosen| chosen.output.clone());
     let mut checks =
         vec![the_state(state, chosen, is_served), folder("output", &output).unless_served(is_served)];
     checks.push(room("disk", "state", state, STATE_ROOM, "the state's disk"));

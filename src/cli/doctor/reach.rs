@@ -8,6 +8,7 @@ use crate::cli::service::{self, Chosen};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::quote::Catalog;
+use crate::domain::reach::is_loopback;
 use crate::domain::time::{Millis, Timestamp};
 use crate::intake::catalogs;
 use crate::store::catalogs as kept;
@@ -63,10 +64,9 @@ fn answered(reached: &Reached, took: Millis) -> Check {
 fn encryption(chosen: &Chosen) -> Check {
     let url = &chosen.options.base_url;
     let host = url.host_str().unwrap_or_default();
-    let is_loopback = host == "localhost" || host.starts_with("127.") || host == "[::1]";
     match url.scheme() {
         "https" => Check::good("tls", format!("the certificate of {host} is trusted")),
-        _ if is_loopback => Check::good("tls", "none, on this machine alone"),
+        _ if is_loopback(url) => Check::good("tls", "none, on this machine alone"),
         _ => {
             Check::advice("tls", format!("none: the key goes to {host} as it is"), "give an https:// address")
         }

@@ -29,8 +29,8 @@ const LEVEL: &str = "warn";
 /// What the daemon says unless told otherwise.
 const DAEMON_LEVEL: &str = "info";
 
-/// The filter in force, for changing it.
-static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+/// The filter in force, for changing it, and whether it is a daemon's.
+static FILTER: OnceLock<(reload::Handle<EnvFilter, Registry>, bool)> = OnceLock::new();
 /// Live bars that lines must not run into.
 static BARS: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
@@ -42,7 +42,7 @@ pub(super) fn begin(global: &Global, is_daemon: bool) -> Result<(), Failure> {
     // A file that cannot be read is reported by the command, if it needs one.
     let config = Config::load(global.config.as_deref()).map(|config| config.log).unwrap_or_default();
     let (filter, handle) = reload::Layer::new(filter(level(global, &config, is_daemon))?);
-    let _ = FILTER.set(handle);
+    let _ = FILTER.set((handle, is_daemon));
     let stream = std::env::var("JOURNAL_STREAM").ok();
     let is_journal = is_stderr(stream.as_deref()) && journal().is_ok();
     let destination = destination(config.format, is_daemon, stderr().is_terminal(), is_journal);
@@ -57,8 +57,8 @@ pub(super) fn begin(global: &Global, is_daemon: bool) -> Result<(), Failure> {
 
 /// Says from now on what `config` says is to be said, under whatever flag or environment say.
 pub(super) fn follow(global: &Global, config: &LogConfig) {
-    let Some(level) = global.log_level.as_deref().or(config.level.as_deref()) else { return };
-    if let (Some(handle), Ok(filter)) = (FILTER.get(), EnvFilter::try_new(level)) {
+    let Some((handle, is_daemon)) = FILTER.get() else { return };
+    if let Ok(filter) = EnvFilter::try_new(level(global, config, *is_daemon)) {
         // Fails only at the end of the process.
         let _ = handle.reload(filter);
     }

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table};
 
 use crate::cli::plan::entry::{Entry, Verdict};
 use crate::cli::plan::totals::Totals;
 use crate::cli::plan::{Sheet, shown};
-use crate::cli::printable;
+use crate::cli::{printable, table};
 use crate::domain::credits::Credits;
 use crate::domain::quote::AccountPlan;
 
@@ -92,9 +92,7 @@ impl Rows {
             let of = self.seen;
             (self.dearest, Some(format!("the dearest of {of} rows; --rows lists them all")))
         };
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header(["row", "job", "verdict", "credits", "formula"]);
+        let mut table = table::with_headings(["row", "job", "verdict", "credits", "formula"]);
         for line in lines {
             table.add_row(line.cells);
         }
@@ -136,9 +134,7 @@ pub(super) fn totals(out: &mut impl Write, sheet: &Sheet, totals: &Totals) -> io
 }
 
 fn groups(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["batch", "kind", "model", "new", "have", "credits"]);
+    let mut table = table::with_headings(["batch", "kind", "model", "new", "have", "credits"]);
     for ((batch, what), group) in &totals.groups {
         let kind = what.as_ref().map_or("-", |(kind, _)| kind.name());
         let model = what.as_ref().and_then(|(_, model)| model.as_deref()).unwrap_or("-");
@@ -204,5 +200,5 @@ fn print(out: &mut impl Write, mut table: Table, numbers: &[usize]) -> io::Resul
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table.to_string().lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
+    table::print(out, &table)
 }

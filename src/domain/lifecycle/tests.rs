@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::job::HISTORY_MAX_LINES;
+use crate::domain::ledger::Totals;
 use crate::domain::time::Millis;
 
 const TERMS: Terms = Terms { attempts: 3, keyed: true };

@@ -1,9 +1,8 @@
 //! The field names a manifest may use, once.
 //!
 //! The names are the service's own; beside them stand callsheet's terms of a job. Every other room
-//! of the manifest asks this table, so that a CSV column and a JSON key can never mean two things.
-
-use crate::domain::request::Kind::{self, Image, Music, ShortsStudio, SoundEffect, Speech, Video};
+//! of the manifest asks this table, so that a CSV column and a JSON key can never mean two things. Which kinds
+//! take a field is for `quote` to say.
 
 use super::wording::nearest;
 
@@ -19,8 +18,6 @@ pub struct Known {
     pub name: &'static str,
     /// What it is for.
     pub slot: Slot,
-    /// The kinds of generation the service documents it for; all of them for callsheet's own terms.
-    pub kinds: &'static [Kind],
 }
 
 /// What a known name is for.
@@ -73,52 +70,47 @@ pub enum OptionType {
     Number,
 }
 
-const MEDIA: &[Kind] = &[Video, Image];
-const PROMPTED: &[Kind] = &[Video, Image, Music, SoundEffect];
-const TIMED_SOUND: &[Kind] = &[Music, SoundEffect];
-const EVERY: &[Kind] = &[Video, Image, Music, Speech, SoundEffect, ShortsStudio];
-
-const fn known(name: &'static str, slot: Slot, kinds: &'static [Kind]) -> Known {
-    Known { name, slot, kinds }
+const fn known(name: &'static str, slot: Slot) -> Known {
+    Known { name, slot }
 }
 
-const fn option(name: &'static str, accepts: OptionType, kinds: &'static [Kind]) -> Known {
-    known(name, Slot::Option(accepts), kinds)
+const fn option(name: &'static str, accepts: OptionType) -> Known {
+    known(name, Slot::Option(accepts))
 }
 
 /// Every bare name: the terms of a job, the body of a request, the options the service documents.
 pub static KNOWN: [Known; 31] = [
-    known("id", Slot::Id, EVERY),
-    known("kind", Slot::Kind, EVERY),
-    known("count", Slot::Count, EVERY),
-    known("priority", Slot::Priority, EVERY),
-    known("deadline", Slot::Deadline, EVERY),
-    known("max_credits", Slot::MaxCredits, EVERY),
-    known("model", Slot::Body(BodyText::Model), MEDIA),
-    known("prompt", Slot::Body(BodyText::Prompt), PROMPTED),
-    known("text", Slot::Body(BodyText::Text), &[Speech]),
-    known("voice_id", Slot::Body(BodyText::VoiceId), &[Speech]),
-    known("mode", Slot::Body(BodyText::Mode), &[Video]),
-    known("scene", Slot::Body(BodyText::Scene), &[Image]),
-    known("image_urls", Slot::ImageUrls, MEDIA),
-    known("video_urls", Slot::VideoUrls, &[Video]),
-    option("duration", OptionType::Duration, &[Video]),
-    option("resolution", OptionType::Text, MEDIA),
-    option("aspect_ratio", OptionType::Text, MEDIA),
-    option("audio", OptionType::Flag, &[Video]),
-    option("source_video_duration_seconds", OptionType::Number, &[Video]),
-    option("quality", OptionType::Text, &[Image]),
-    option("size", OptionType::Text, &[Image]),
-    option("duration_seconds", OptionType::Number, TIMED_SOUND),
-    option("instrumental", OptionType::Flag, &[Music]),
-    option("style", OptionType::Text, &[Music]),
-    option("title", OptionType::Text, &[Music]),
-    option("lyrics", OptionType::Text, &[Music]),
-    option("model_id", OptionType::Text, &[Speech]),
-    option("speed", OptionType::Number, &[Speech]),
-    option("stability", OptionType::Number, &[Speech]),
-    option("similarity_boost", OptionType::Number, &[Speech]),
-    option("prompt_influence", OptionType::Number, &[SoundEffect]),
+    known("id", Slot::Id),
+    known("kind", Slot::Kind),
+    known("count", Slot::Count),
+    known("priority", Slot::Priority),
+    known("deadline", Slot::Deadline),
+    known("max_credits", Slot::MaxCredits),
+    known("model", Slot::Body(BodyText::Model)),
+    known("prompt", Slot::Body(BodyText::Prompt)),
+    known("text", Slot::Body(BodyText::Text)),
+    known("voice_id", Slot::Body(BodyText::VoiceId)),
+    known("mode", Slot::Body(BodyText::Mode)),
+    known("scene", Slot::Body(BodyText::Scene)),
+    known("image_urls", Slot::ImageUrls),
+    known("video_urls", Slot::VideoUrls),
+    option("duration", OptionType::Duration),
+    option("resolution", OptionType::Text),
+    option("aspect_ratio", OptionType::Text),
+    option("audio", OptionType::Flag),
+    option("source_video_duration_seconds", OptionType::Number),
+    option("quality", OptionType::Text),
+    option("size", OptionType::Text),
+    option("duration_seconds", OptionType::Number),
+    option("instrumental", OptionType::Flag),
+    option("style", OptionType::Text),
+    option("title", OptionType::Text),
+    option("lyrics", OptionType::Text),
+    option("model_id", OptionType::Text),
+    option("speed", OptionType::Number),
+    option("stability", OptionType::Number),
+    option("similarity_boost", OptionType::Number),
+    option("prompt_influence", OptionType::Number),
 ];
 
 /// What a column or key stands for.
@@ -192,6 +184,20 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), KNOWN.len());
+    }
+
+    #[test]
+    fn the_options_of_the_table_are_those_that_kinds_document() {
+        use crate::domain::quote::fields::documented_options;
+        use crate::domain::request::Kind;
+
+        let mut documented: Vec<_> = Kind::ALL.into_iter().flat_map(documented_options).copied().collect();
+        let options = KNOWN.iter().filter(|known| matches!(known.slot, Slot::Option(_)));
+        let mut known: Vec<_> = options.map(|known| known.name).collect();
+        documented.sort_unstable();
+        documented.dedup();
+        known.sort_unstable();
+        assert_eq!(known, documented);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::Limits;
 use super::fields::{KNOWN, Known, OptionType, Slot};
 use super::heading::{MOST_ATTEMPTS, ON_DEADLINE, ON_DRIFT};
 use super::typing::ID_CHARS;
+use crate::domain::quote::fields::{kinds_of_field, kinds_of_option};
 use crate::domain::request::Kind;
 
 /// The schema of a JSON manifest: an array of jobs, or an object that holds one. A line of JSON Lines
@@ -129,12 +130,16 @@ fn describe(known: &Known) -> String {
         "style" | "title" => "With it the prompt is taken as lyrics.",
         _ => "An option of the service.",
     };
-    let kinds: Vec<&str> = known.kinds.iter().map(|kind| kind.name()).collect();
-    if known.kinds.len() == Kind::ALL.len() {
-        what.to_owned()
-    } else {
-        format!("{what} For {}.", kinds.join(", "))
-    }
+    let kinds: Vec<&str> = match known.slot {
+        Slot::Id | Slot::Kind | Slot::Count | Slot::Priority | Slot::Deadline | Slot::MaxCredits => {
+            return what.to_owned();
+        }
+        Slot::Body(_) | Slot::ImageUrls | Slot::VideoUrls => {
+            kinds_of_field(known.name).iter().map(|kind| kind.name()).collect()
+        }
+        Slot::Option(_) => kinds_of_option(known.name).map(Kind::name).collect(),
+    };
+    format!("{what} For {}.", kinds.join(", "))
 }
 
 fn policy() -> Value {

@@ -10,19 +10,19 @@ use super::check::{either, found, not_one_of, option, text};
 use super::price::{Pick, Priced, Prices, below, settle};
 use super::rules::ExactPixels;
 use super::table::SCENES;
-use super::{Desk, Draft, Remarks, check, model, pixels, wire};
+use super::{Basis, Draft, Remarks, check, model, pixels, wire};
 use crate::domain::request::Kind;
 
 /// Judges, defaults and prices an image.
-pub(super) fn draft(desk: &Desk<'_>, remarks: &mut Remarks) -> Draft {
-    let request = desk.request;
-    let prompt = check::prompt("prompt", request.prompt.as_deref(), desk.rules, remarks);
+pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
+    let request = basis.request;
+    let prompt = check::prompt("prompt", request.prompt.as_deref(), basis.rules, remarks);
     check::urls("image_urls", &request.image_urls, remarks);
     let mut options = check::present(&request.options);
-    let found_model = model::find(Kind::Image, &desk.catalog.image, desk, remarks);
-    let scene = scene_of(desk, found_model, remarks);
+    let found_model = model::find(Kind::Image, &basis.catalog.image, basis, remarks);
+    let scene = scene_of(basis, found_model, remarks);
     let priced = match found_model.map(|model| (model, model.modes.get(scene))) {
-        Some((model, Some(mode))) => Sheet { id: &model.about.id, mode }.settle(desk, &mut options, remarks),
+        Some((model, Some(mode))) => Sheet { id: &model.about.id, mode }.settle(basis, &mut options, remarks),
         _ => Priced::unpriced("the image catalog does not list it"),
     };
     let fields = [
@@ -31,21 +31,21 @@ pub(super) fn draft(desk: &Desk<'_>, remarks: &mut Remarks) -> Draft {
         ("scene", Some(Value::from(scene))),
         ("image_urls", wire::list(&request.image_urls)),
     ];
-    let allowance = request.model.as_deref().and_then(|id| desk.rules.allowance(id, 1));
+    let allowance = request.model.as_deref().and_then(|id| basis.rules.allowance(id, 1));
     Draft::new(request.model.clone(), wire::body(fields, options), priced).waivable(allowance)
 }
 
 /// The scene, given or by default; findings when it is none, the model lacks it, or images are missing.
-fn scene_of<'a>(desk: &Desk<'a>, model: Option<&ImageModel>, remarks: &mut Remarks) -> &'a str {
-    let scene = image_scene(desk.request);
+fn scene_of<'a>(basis: &Basis<'a>, model: Option<&ImageModel>, remarks: &mut Remarks) -> &'a str {
+    let scene = image_scene(basis.request);
     if !SCENES.contains(&scene) {
         remarks.findings.push(not_one_of("scene", scene, &SCENES));
         return scene;
     }
-    if scene == SCENES[1] && desk.request.image_urls.is_empty() {
+    if scene == SCENES[1] && basis.request.image_urls.is_empty() {
         remarks.refuse("image_urls", "is missing; image-to-image needs at least one image");
     }
-    if scene == SCENES[0] && !desk.request.image_urls.is_empty() {
+    if scene == SCENES[0] && !basis.request.image_urls.is_empty() {
         remarks.note("image_urls", "text-to-image has no use for images");
     }
     let lacking = model.filter(|model| !model.modes.is_empty() && !model.modes.contains_key(scene));
@@ -64,16 +64,16 @@ struct Sheet<'a> {
 }
 
 impl Sheet<'_> {
-    fn settle(&self, desk: &Desk<'_>, options: &mut Map<String, Value>, remarks: &mut Remarks) -> Priced {
-        match self.exact_pixels(desk) {
+    fn settle(&self, basis: &Basis<'_>, options: &mut Map<String, Value>, remarks: &mut Remarks) -> Priced {
+        match self.exact_pixels(basis) {
             Some(family) => self.settle_exact(&family, options, remarks),
             None => self.settle_plain(options, remarks),
         }
     }
 
     /// The exact-pixel family: by the rules, or by the price field that only this family has.
-    fn exact_pixels<'r>(&self, desk: &Desk<'r>) -> Option<Cow<'r, ExactPixels>> {
-        let ruled = desk.rules.model(self.id).and_then(|rules| rules.exact_pixels.as_ref());
+    fn exact_pixels<'r>(&self, basis: &Basis<'r>) -> Option<Cow<'r, ExactPixels>> {
+        let ruled = basis.rules.model(self.id).and_then(|rules| rules.exact_pixels.as_ref());
         let shown = self.mode.credits_by_resolution_and_aspect_ratio.is_some();
         ruled.map(Cow::Borrowed).or_else(|| shown.then(|| Cow::Owned(ExactPixels::default())))
     }

@@ -115,13 +115,13 @@ pub fn quote(
     };
     let mut remarks = Remarks::default();
     fields::check(kind, request, &mut remarks);
-    let desk = Desk { request, catalog, rules };
+    let basis = Basis { request, catalog, rules };
     let draft = match kind {
-        Kind::Video => video::draft(&desk, &mut remarks),
-        Kind::Image => image::draft(&desk, &mut remarks),
-        Kind::Music => music::draft(&desk, &mut remarks),
-        Kind::Speech => speech::draft(&desk, &mut remarks),
-        Kind::SoundEffect => sound_effect::draft(&desk, &mut remarks),
+        Kind::Video => video::draft(&basis, &mut remarks),
+        Kind::Image => image::draft(&basis, &mut remarks),
+        Kind::Music => music::draft(&basis, &mut remarks),
+        Kind::Speech => speech::draft(&basis, &mut remarks),
+        Kind::SoundEffect => sound_effect::draft(&basis, &mut remarks),
         Kind::ShortsStudio => shorts_studio(request),
     };
     remarks.seal(kind, draft)
@@ -134,7 +134,7 @@ fn shorts_studio(request: &Request) -> Draft {
 
 /// What every kind's file works from.
 #[derive(Clone, Copy)]
-struct Desk<'a> {
+struct Basis<'a> {
     request: &'a Request,
     catalog: &'a Catalog,
     rules: &'a Rules,

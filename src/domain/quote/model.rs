@@ -2,17 +2,17 @@
 
 use super::catalog::{Catalog, Listing, Model};
 use super::check::{either, nearest};
-use super::{Desk, Finding, Remarks};
+use super::{Basis, Finding, Remarks};
 use crate::domain::request::Kind;
 
 /// The catalog entry of the request's model; findings when there is none to be had.
 pub(super) fn find<'a, M: Model>(
     kind: Kind,
     listing: &'a Listing<M>,
-    desk: &Desk<'_>,
+    basis: &Basis<'_>,
     remarks: &mut Remarks,
 ) -> Option<&'a M> {
-    let Some(id) = desk.request.model.as_deref() else {
+    let Some(id) = basis.request.model.as_deref() else {
         let message = format!("is missing; {} needs a model id of the catalog", article(kind));
         remarks.refuse_with("model", message, "`callsheet models` lists them");
         return None;
@@ -24,20 +24,20 @@ pub(super) fn find<'a, M: Model>(
         }
         Some(model) => Some(model),
         None => {
-            remarks.findings.extend(absent(kind, listing, id, desk));
+            remarks.findings.extend(absent(kind, listing, id, basis));
             None
         }
     }
 }
 
 /// Why a model is not in its catalog. An empty catalog judges nothing.
-fn absent<M: Model>(kind: Kind, listing: &Listing<M>, id: &str, desk: &Desk<'_>) -> Option<Finding> {
+fn absent<M: Model>(kind: Kind, listing: &Listing<M>, id: &str, basis: &Basis<'_>) -> Option<Finding> {
     let finding = |message, hint| Some(Finding { field: "model".to_owned(), message, hint });
-    if let Some(said) = desk.rules.model(id).and_then(|model| model.withdrawn.as_deref()) {
+    if let Some(said) = basis.rules.model(id).and_then(|model| model.withdrawn.as_deref()) {
         let message = format!("{id} is withdrawn; the service says: {said}");
         return finding(message, Some("pick another model".to_owned()));
     }
-    if let Some(other) = other_kind(kind, id, desk.catalog) {
+    if let Some(other) = other_kind(kind, id, basis.catalog) {
         let message = format!("{id} is not a model for {kind}, but for {other}");
         return finding(message, Some(format!("set kind to {other}, or pick a {kind} model")));
     }

@@ -7,7 +7,7 @@ use super::catalog::{Catalog, MusicModel};
 use super::check::{boolean, found, number_within, option, text};
 use super::duration::{decimal, plain};
 use super::price::{Priced, Prices};
-use super::{Desk, Draft, Remarks, check, model, wire};
+use super::{Basis, Draft, Remarks, check, model, wire};
 use crate::domain::request::Kind;
 
 /// Options that the service refuses by name.
@@ -19,24 +19,24 @@ const DEFAULT_SECONDS: u32 = 60;
 const LEAST_CREDITS: u32 = 60;
 
 /// Judges, defaults and prices a track.
-pub(super) fn draft(desk: &Desk<'_>, remarks: &mut Remarks) -> Draft {
-    let request = desk.request;
-    let prompt = check::prompt("prompt", request.prompt.as_deref(), desk.rules, remarks);
-    check_model(desk, remarks);
+pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
+    let request = basis.request;
+    let prompt = check::prompt("prompt", request.prompt.as_deref(), basis.rules, remarks);
+    check_model(basis, remarks);
     let mut options = check::present(&request.options);
     check_options(&options, remarks);
     if !options.contains_key(LENGTH) {
         options.insert(LENGTH.to_owned(), Value::from(DEFAULT_SECONDS));
     }
-    let priced = price(&options, desk.catalog);
+    let priced = price(&options, basis.catalog);
     let body = wire::body([("prompt", Some(Value::from(prompt)))], options);
     Draft::new(request.model.clone(), body, priced)
 }
 
 /// A model says that the row is music; the service chooses its own.
-fn check_model(desk: &Desk<'_>, remarks: &mut Remarks) {
-    if desk.request.model.is_some() {
-        let found: Option<&MusicModel> = model::find(Kind::Music, &desk.catalog.music, desk, remarks);
+fn check_model(basis: &Basis<'_>, remarks: &mut Remarks) {
+    if basis.request.model.is_some() {
+        let found: Option<&MusicModel> = model::find(Kind::Music, &basis.catalog.music, basis, remarks);
         if found.is_some() {
             remarks.note("model", "is not sent: the service takes no model for music");
         }

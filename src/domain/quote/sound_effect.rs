@@ -5,15 +5,15 @@ use serde_json::Value;
 
 use super::check::number_within;
 use super::price::Priced;
-use super::{Desk, Draft, Remarks, check, wire};
+use super::{Basis, Draft, Remarks, check, wire};
 
 /// What each sound effect costs.
 const CREDITS: u32 = 5;
 
 /// Judges and prices a sound effect.
-pub(super) fn draft(desk: &Desk<'_>, remarks: &mut Remarks) -> Draft {
-    let prompt = check::prompt("prompt", desk.request.prompt.as_deref(), desk.rules, remarks);
-    let options = check::present(&desk.request.options);
+pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
+    let prompt = check::prompt("prompt", basis.request.prompt.as_deref(), basis.rules, remarks);
+    let options = check::present(&basis.request.options);
     number_within(&options, "duration_seconds", (0.5, 22.0), remarks);
     number_within(&options, "prompt_influence", (0.0, 1.0), remarks);
     let body = wire::body([("prompt", Some(Value::from(prompt)))], options);

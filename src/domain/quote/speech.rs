@@ -7,7 +7,7 @@ use super::catalog::{Listed, Voices};
 use super::check::{clamped, either, nearest, text};
 use super::duration::plain;
 use super::price::Priced;
-use super::{Desk, Draft, Remarks, check, wire};
+use super::{Basis, Draft, Remarks, check, wire};
 
 /// What the document says where the voice catalog does not.
 const CHARACTERS_PER_CREDIT: u32 = 20;
@@ -25,25 +25,25 @@ pub(super) fn clamped_setting(name: &str, value: &Value) -> Option<Value> {
 }
 
 /// Judges and prices a speech. What is clamped is said, and sent as it was asked.
-pub(super) fn draft(desk: &Desk<'_>, remarks: &mut Remarks) -> Draft {
-    let request = desk.request;
-    let spoken = check::prompt("text", request.text.as_deref(), desk.rules, remarks);
-    check_voice(desk, remarks);
+pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
+    let request = basis.request;
+    let spoken = check::prompt("text", request.text.as_deref(), basis.rules, remarks);
+    check_voice(basis, remarks);
     let options = check::present(&request.options);
     for (name, range) in CLAMPED {
         clamped(&options, name, range, remarks);
     }
     text(&options, "model_id", remarks);
-    let priced = price(&spoken, &desk.catalog.voices);
+    let priced = price(&spoken, &basis.catalog.voices);
     let voice = request.voice_id.as_deref().map(Value::from);
     let body = wire::body([("text", Some(Value::from(spoken))), ("voice_id", voice)], options);
     Draft::new(None, body, priced)
 }
 
 /// A voice of the catalog. An empty catalog judges nothing.
-fn check_voice(desk: &Desk<'_>, remarks: &mut Remarks) {
-    let voices = &desk.catalog.voices.voices;
-    let Some(id) = desk.request.voice_id.as_deref() else {
+fn check_voice(basis: &Basis<'_>, remarks: &mut Remarks) {
+    let voices = &basis.catalog.voices.voices;
+    let Some(id) = basis.request.voice_id.as_deref() else {
         let message = "is missing; speech needs a voice of the catalog";
         remarks.refuse_with("voice_id", message, "`callsheet voices` lists them");
         return;

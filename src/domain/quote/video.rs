@@ -12,19 +12,19 @@ use super::pricing_note::{AudioNote, audio_note};
 use super::rules::{Allowance, Bounds, InputLimits, ModelRules};
 use super::table::{VIDEO, VIDEO_MODES};
 use super::video_price::{self, Terms};
-use super::{Desk, Draft, Remarks, check, model, wire};
+use super::{Basis, Draft, Remarks, check, model, wire};
 use crate::domain::request::Kind;
 
 /// Judges, defaults and prices a video.
-pub(super) fn draft(desk: &Desk<'_>, remarks: &mut Remarks) -> Draft {
-    let request = desk.request;
-    let prompt = check::prompt("prompt", request.prompt.as_deref(), desk.rules, remarks);
+pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
+    let request = basis.request;
+    let prompt = check::prompt("prompt", request.prompt.as_deref(), basis.rules, remarks);
     check::urls("image_urls", &request.image_urls, remarks);
     check::urls("video_urls", &request.video_urls, remarks);
     let mut options = check::present(&request.options);
-    let found_model = model::find(Kind::Video, &desk.catalog.video, desk, remarks);
-    let mode = mode_of(desk, found_model, remarks);
-    let job = Job { desk, mode, id: request.model.as_deref().unwrap_or_default() };
+    let found_model = model::find(Kind::Video, &basis.catalog.video, basis, remarks);
+    let mode = mode_of(basis, found_model, remarks);
+    let job = Job { basis, mode, id: request.model.as_deref().unwrap_or_default() };
     job.check_inputs(remarks);
     let source = job.source_seconds(found_model, &options, remarks);
     let mut waivable = None;
@@ -49,8 +49,8 @@ pub(super) fn draft(desk: &Desk<'_>, remarks: &mut Remarks) -> Draft {
 }
 
 /// The mode, given or by default; a finding when the model has no such mode.
-fn mode_of<'a>(desk: &Desk<'a>, model: Option<&VideoModel>, remarks: &mut Remarks) -> &'a str {
-    let mode = video_mode(desk.request);
+fn mode_of<'a>(basis: &Basis<'a>, model: Option<&VideoModel>, remarks: &mut Remarks) -> &'a str {
+    let mode = video_mode(basis.request);
     let Some(model) = model.filter(|model| !model.modes.is_empty()) else {
         if !VIDEO_MODES.contains(&mode) {
             remarks.findings.push(not_one_of("mode", mode, &VIDEO_MODES));
@@ -59,10 +59,10 @@ fn mode_of<'a>(desk: &Desk<'a>, model: Option<&VideoModel>, remarks: &mut Remark
     };
     if !model.modes.contains_key(mode) {
         let modes: Vec<&str> = model.modes.keys().map(String::as_str).collect();
-        let how = if desk.request.mode.is_some() { "" } else { ", which the inputs imply" };
+        let how = if basis.request.mode.is_some() { "" } else { ", which the inputs imply" };
         let message = format!("{} has no {mode}{how}; {} is accepted", model.about.id, either(&modes));
         match nearest(mode, modes.into_iter()).first() {
-            Some(near) if desk.request.mode.is_some() => {
+            Some(near) if basis.request.mode.is_some() => {
                 remarks.refuse_with("mode", message, format!("did you mean {near}?"));
             }
             _ => remarks.refuse("mode", message),
@@ -82,18 +82,18 @@ fn check_prompt_length(model: &VideoModel, prompt: &str, remarks: &mut Remarks) 
 
 /// One video: what is asked, and in which mode.
 struct Job<'a> {
-    desk: &'a Desk<'a>,
+    basis: &'a Basis<'a>,
     mode: &'a str,
     id: &'a str,
 }
 
 impl Job<'_> {
     fn rules(&self) -> Option<&ModelRules> {
-        self.desk.rules.model(self.id)
+        self.basis.rules.model(self.id)
     }
 
     fn limits(&self) -> Option<&InputLimits> {
-        self.desk.rules.inputs(self.id, self.mode)
+        self.basis.rules.inputs(self.id, self.mode)
     }
 
     /// Counts of inputs (Input limits). An id without rules is judged by what holds for all models:
@@ -105,12 +105,12 @@ impl Job<'_> {
             self.check_count(
                 "image_urls",
                 "image",
-                self.desk.request.image_urls.len(),
+                self.basis.request.image_urls.len(),
                 limits.images,
                 remarks,
             );
         }
-        self.check_count("video_urls", "video", self.desk.request.video_urls.len(), videos, remarks);
+        self.check_count("video_urls", "video", self.basis.request.video_urls.len(), videos, remarks);
     }
 
     fn check_count(&self, field: &str, what: &str, count: usize, bounds: Bounds, remarks: &mut Remarks) {
@@ -133,7 +133,7 @@ impl Job<'_> {
 
     /// The model's modes that would take the inputs as they are.
     fn fitting_modes(&self) -> Vec<&str> {
-        let (images, videos) = (self.desk.request.image_urls.len(), self.desk.request.video_urls.len());
+        let (images, videos) = (self.basis.request.image_urls.len(), self.basis.request.video_urls.len());
         let modes = self.rules().into_iter().flat_map(|rules| &rules.inputs);
         modes
             .filter(|(_, limits)| limits.images.hold(images) && limits.videos.hold(videos))
@@ -150,7 +150,7 @@ impl Job<'_> {
     ) -> Option<Decimal> {
         const NAME: &str = "source_video_duration_seconds";
         let field = option(NAME);
-        let sent = !self.desk.request.video_urls.is_empty();
+        let sent = !self.basis.request.video_urls.is_empty();
         let per_second = model
             .and_then(|model| model.modes.get(self.mode))
             .is_some_and(|mode| mode.credits_per_second.is_some());
@@ -213,7 +213,7 @@ impl Job<'_> {
             seconds: duration.as_deref().and_then(seconds_of),
             resolution,
             audio,
-            video_sent: !self.desk.request.video_urls.is_empty(),
+            video_sent: !self.basis.request.video_urls.is_empty(),
             source_seconds: self.billed_source(source, remarks),
         }
     }
@@ -272,7 +272,7 @@ impl Job<'_> {
 
     fn allowance(&self, terms: &Terms) -> Option<Allowance> {
         let units = super::price::round_up(terms.seconds?)?;
-        self.desk.rules.allowance(self.id, units.0)
+        self.basis.rules.allowance(self.id, units.0)
     }
 }
 

@@ -1,7 +1,6 @@
 //! What came in: answers, downloads, rows and the balance.
 
 use crate::domain::admission::Parked;
-use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchNo, JobKey};
 use crate::domain::job::{OutputFile, State};
 use crate::domain::lifecycle::Event;
@@ -77,7 +76,7 @@ impl Conductor {
                 Millis(0)
             }
             PostAnswer::Unauthorised(_) => {
-                self.shut(Parked::Key, Credits::ZERO, now);
+                self.shut_for_key(now);
                 Millis(0)
             }
             PostAnswer::Task(_) | PostAnswer::TaskNamed(..) | PostAnswer::Refused(_) => {
@@ -126,7 +125,7 @@ impl Conductor {
                 None
             }
             ReadAnswer::Unauthorised(_) => {
-                self.shut(Parked::Key, Credits::ZERO, now);
+                self.shut_for_key(now);
                 Some(self.settings.balance_interval)
             }
             ReadAnswer::Again { wait, .. } => {

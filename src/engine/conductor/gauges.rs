@@ -9,7 +9,7 @@ use crate::domain::job::State;
 use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now};
-use crate::engine::conductor::{Conductor, Desk, OpenJob};
+use crate::engine::conductor::{BatchDesk, Conductor, OpenJob};
 use crate::metrics::Overview;
 use crate::store::{Ended, OfKind};
 
@@ -104,7 +104,7 @@ fn place(kind: Kind) -> usize {
 }
 
 /// Adds the jobs of a batch that have not begun, and those that have ended.
-fn add_closed(jobs: &mut Jobs, desk: &Desk, open: Open) {
+fn add_closed(jobs: &mut Jobs, desk: &BatchDesk, open: Open) {
     let record = &desk.record;
     // What was accepted before kinds were counted.
     let (mut rest, mut rest_open) = (OfKind { rows: record.rows, ended: record.ended }, 0);

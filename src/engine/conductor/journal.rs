@@ -10,7 +10,7 @@ use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::IllegalEvent;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
-use crate::engine::conductor::Desk;
+use crate::engine::conductor::BatchDesk;
 use crate::store::BatchRecord;
 
 /// Whom a line is about.
@@ -143,7 +143,7 @@ pub(super) fn disk(is_low: bool) {
     }
 }
 
-impl Desk {
+impl BatchDesk {
     /// Says what keeps the batch from sending, once.
     pub(super) fn say_parked(&mut self, parked: Parked) {
         if self.told == Some(parked) {

@@ -3,10 +3,10 @@
 use crate::domain::ids::{Attempt, JobKey};
 use crate::domain::job::Watch;
 use crate::domain::lifecycle::Event;
-use crate::domain::task::{Fault, ReadAnswer};
+use crate::domain::task::ReadAnswer;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::conductor::answers::MISSING_MAX;
-use crate::engine::conductor::timing::{GATE_RECHECK, UNREAD_PATIENCE};
+use crate::engine::conductor::timing::{GATE_RECHECK, UNREAD_PATIENCE, watch_over};
 use crate::engine::conductor::{Conductor, ConductorError, Effect};
 
 /// What this process knows of a watched task.
@@ -66,8 +66,7 @@ impl Conductor {
             if self.look_at_late_first(key, attempt, now) {
                 continue;
             }
-            let fault = Fault::new("deadline", "its task never ended within the late window");
-            self.apply(key, attempt, Event::WatchOver(fault), now)?;
+            self.apply(key, attempt, watch_over(), now)?;
         }
         if self.stopping {
             self.late_timers.clear();

@@ -56,7 +56,7 @@ const ADMIT_MAX: usize = 64;
 
 /// A batch that is being worked on.
 #[derive(Debug)]
-struct Desk {
+struct BatchDesk {
     record: BatchRecord,
     /// The next rows of the present segment.
     window: VecDeque<SpooledRow>,
@@ -67,7 +67,7 @@ struct Desk {
     told: Option<Parked>,
 }
 
-impl Desk {
+impl BatchDesk {
     /// When what is not sent yet expires.
     fn expires(&self) -> Option<Timestamp> {
         match self.record.policy.expires? {
@@ -240,7 +240,7 @@ impl Conductor {
     /// Takes up a batch, or what changed of it by another manifest.
     pub fn take_batch(&mut self, record: BatchRecord) {
         match self.desks.get_mut(&record.no) {
-            None => self.desks.insert(Desk {
+            None => self.desks.insert(BatchDesk {
                 record,
                 window: VecDeque::new(),
                 loading: false,
@@ -349,7 +349,7 @@ impl Conductor {
     /// Whether something waits for an instant of the calendar: a deadline, an expiry, or midnight. The
     /// wall clock may step, so it is looked at now and then rather than slept towards.
     pub fn watches_the_calendar(&self) -> bool {
-        let waits = |desk: &Desk| {
+        let waits = |desk: &BatchDesk| {
             desk.parked == Some(Parked::DayBudget)
                 || desk.record.policy.expires.is_some() && !desk.record.is_done()
         };

@@ -4,7 +4,7 @@ use crate::domain::admission::Parked;
 use crate::domain::ids::BatchNo;
 use crate::domain::job::State;
 use crate::engine::conductor::roster::{Motion, STATES};
-use crate::engine::conductor::{BatchOverview, Conductor, Desk, Standstill};
+use crate::engine::conductor::{BatchDesk, BatchOverview, Conductor, Standstill};
 use crate::store::{BatchRecord, Ended, JobRecord};
 
 impl Conductor {
@@ -37,7 +37,7 @@ impl Conductor {
         if let Some(gate) = self.gate {
             return Some(Standstill::Parked(gate.parked));
         }
-        let waits = |desk: &Desk| !desk.window.is_empty() || desk.segment().is_some();
+        let waits = |desk: &BatchDesk| !desk.window.is_empty() || desk.segment().is_some();
         let with_queue = self.desks.busy().filter(|desk| waits(desk) || tally.has_queued(desk.record.no));
         let parked = with_queue.map(|desk| desk.parked);
         // A batch whose queue is not parked waits for something that will come.
@@ -49,7 +49,7 @@ impl Conductor {
     pub fn overview(&self) -> Vec<BatchOverview> {
         let gate = self.gate.map(|gate| gate.parked);
         let tally = self.jobs.tally();
-        let overview = |(no, desk): (&BatchNo, &Desk)| {
+        let overview = |(no, desk): (&BatchNo, &BatchDesk)| {
             let overview = overview_of(&desk.record, &tally.states_of(*no));
             BatchOverview { parked: gate.or(desk.parked).or(overview.parked), ..overview }
         };

@@ -15,6 +15,8 @@ use crate::engine::conductor::OpenJob;
 
 /// How many states there are.
 pub(super) const STATES: usize = State::NAMES.len();
+/// The place of those whose outputs are downloaded.
+const FETCHING: usize = 3;
 
 /// The open jobs by key.
 #[derive(Debug, Default)]
@@ -86,7 +88,7 @@ fn place(state: &State) -> usize {
         State::Queued => 0,
         State::Submitting { .. } => 1,
         State::Running { .. } => 2,
-        State::Fetching { .. } => 3,
+        State::Fetching { .. } => FETCHING,
         State::Succeeded { .. } => 4,
         State::Failed { .. } => 5,
         State::Canceled => 6,
@@ -113,7 +115,7 @@ impl Tally {
 
     /// Jobs whose outputs are being downloaded, or wait for it.
     pub(super) fn fetching(&self) -> u32 {
-        self.states[3]
+        self.states[FETCHING]
     }
 
     fn count(&mut self, open: &OpenJob, mark: Mark) {

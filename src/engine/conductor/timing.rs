@@ -7,7 +7,7 @@ use crate::domain::lifecycle::{self, Event, Want};
 use crate::domain::manifest::row::{Deadline, OnDeadline};
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
-use crate::engine::conductor::{Conductor, ConductorError, Desk, Effect, FetchOrder};
+use crate::engine::conductor::{BatchDesk, Conductor, ConductorError, Effect, FetchOrder};
 
 /// How long a deadline that passed unseen waits for its task to be read, before it is looked at again.
 pub(super) const UNREAD_PATIENCE: Millis = Millis::from_secs(5);
@@ -30,8 +30,7 @@ impl Conductor {
                 continue;
             }
             let event = if overdue {
-                let fault = Fault::new("deadline", "its task never ended within the late window");
-                Event::WatchOver(fault)
+                watch_over()
             } else if self.resubmits(key) {
                 Event::Resubmit
             } else {
@@ -214,11 +213,11 @@ impl Conductor {
         if self.stopping {
             return Ok(());
         }
-        let is_canceled = |desk: &Desk| {
+        let is_canceled = |desk: &BatchDesk| {
             desk.record.canceled || desk.window.back().is_some_and(|row| row.at < desk.record.canceled_below)
         };
-        let has_expired = |desk: &Desk| desk.expires().is_some_and(|at| at <= now.wall);
-        let reason = |desk: &Desk| match desk {
+        let has_expired = |desk: &BatchDesk| desk.expires().is_some_and(|at| at <= now.wall);
+        let reason = |desk: &BatchDesk| match desk {
             _ if desk.record.is_done() => None,
             _ if is_canceled(desk) => Some(Event::Cancel),
             _ if has_expired(desk) => Some(Event::Expire),
@@ -264,6 +263,11 @@ impl Conductor {
         }
         Ok(())
     }
+}
+
+/// A task was watched to the end of the late window, and is left to a person.
+pub(super) fn watch_over() -> Event {
+    Event::WatchOver(Fault::new("deadline", "its task never ended within the late window"))
 }
 
 /// The name under which a job's pace is learned.

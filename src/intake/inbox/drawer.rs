@@ -3,16 +3,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
-use sha2::{Digest, Sha256};
 
 use crate::intake::source::Identity;
-use crate::output::landing::hex;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -121,15 +119,4 @@ impl Drawer {
 /// A name that nothing takes for a manifest or a receipt.
 pub(super) fn draft_of(name: &OsStr) -> OsString {
     [OsStr::new("."), name, OsStr::new(".part")].into_iter().collect()
-}
-
-/// SHA-256 of what an open file still holds, in hexadecimal.
-pub(super) fn hash(file: &mut File) -> io::Result<String> {
-    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 64 * 1024]);
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hex(&hasher.finalize())),
-            read => hasher.update(&buffer[..read]),
-        }
-    }
 }

@@ -18,10 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::time::Timestamp;
 use crate::intake::inbox::ReadyManifest;
-use crate::intake::inbox::drawer::{Drawer, Occupant, draft_of, hash};
+use crate::intake::inbox::drawer::{Drawer, Occupant, draft_of};
 use crate::intake::inbox::names::RECEIPT_ENDING;
 use crate::intake::receipt::Receipt;
 use crate::intake::source::Identity;
+use crate::output::landing::hash;
 
 /// Longest receipt that is read again, in bytes: a thousand problems and notes stay far below.
 const RECEIPT_MAX_BYTES: u64 = 64 * 1024 * 1024;

@@ -10,9 +10,9 @@
 //! publish files, ends with one name and is found by the next scan.
 
 mod bell;
-mod desk;
 mod drawer;
 pub mod filing;
+mod inventory;
 mod names;
 mod ready;
 #[cfg(test)]
@@ -28,9 +28,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::clock::Clock;
 use crate::domain::time::{Millis, Tick};
 use crate::intake::inbox::bell::{Bell, FolderWatch};
-use crate::intake::inbox::desk::Desk;
+use crate::intake::inbox::inventory::Inventory;
 pub use crate::intake::inbox::ready::{CLOSED_SETTLE, FOUND_SETTLE, Look, NETWORK_SETTLE};
-use crate::intake::receipt::Receipt;
 
 /// How a folder is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,14 +53,6 @@ pub struct ReadyManifest {
     pub path: PathBuf,
     /// What it looked like when it was found complete.
     pub look: Look,
-}
-
-impl ReadyManifest {
-    /// Whether `receipt` is of this very file: what was read is what was found complete, and no link or
-    /// other file that took its name for a moment. To be asked before anything of it is committed.
-    pub fn is_what_was_read(&self, receipt: &Receipt) -> bool {
-        receipt.read == Some(self.look.identity)
-    }
 }
 
 /// One folder, watched until this is dropped.
@@ -115,7 +106,7 @@ struct Keeper {
     rescan: Millis,
     clock: Clock,
     bell: Arc<Bell>,
-    desk: Desk,
+    inventory: Inventory,
     has_events: bool,
     watch: Option<FolderWatch>,
     /// Why there is no watch, as it was last reported.
@@ -125,10 +116,10 @@ struct Keeper {
 
 impl Keeper {
     fn new(folder: &Path, watch: Watch, clock: Clock, bell: Arc<Bell>) -> Keeper {
-        let (desk, next_scan) = (Desk::new(folder), clock.now().tick);
+        let (inventory, next_scan) = (Inventory::new(folder), clock.now().tick);
         let Watch { rescan, events: has_events } = watch;
         let folder = folder.to_owned();
-        Keeper { folder, rescan, clock, bell, desk, has_events, watch: None, trouble: None, next_scan }
+        Keeper { folder, rescan, clock, bell, inventory, has_events, watch: None, trouble: None, next_scan }
     }
 
     /// Looks at all that happened, and at all whose time has come.
@@ -136,19 +127,19 @@ impl Keeper {
         let notes = self.bell.take();
         let now = self.clock.now().tick;
         for (name, wait) in notes.put_back {
-            self.desk.put_back(&name, wait, now);
+            self.inventory.put_back(&name, wait, now);
         }
         for (name, sign) in notes.signs {
-            self.desk.note(&name, sign, now);
+            self.inventory.note(&name, sign, now);
         }
         if notes.scan || self.next_scan <= now {
             // The watch first: what comes between it and the scan is found by both.
             self.keep_watching();
-            self.desk.scan(now);
+            self.inventory.scan(now);
             self.next_scan = self.clock.now().tick.after(self.rescan);
         }
-        self.desk.settle(now);
-        for report in self.desk.take_reports() {
+        self.inventory.settle(now);
+        for report in self.inventory.take_reports() {
             tracing::warn!("{report}");
         }
     }
@@ -183,7 +174,7 @@ impl Keeper {
 
     /// When the next look is due if nothing happens.
     fn wake(&self) -> Tick {
-        self.desk.next_due().map_or(self.next_scan, |due| due.min(self.next_scan))
+        self.inventory.next_due().map_or(self.next_scan, |due| due.min(self.next_scan))
     }
 }
 
@@ -209,9 +200,9 @@ async fn keep(mut keeper: Keeper, ready: mpsc::Sender<ReadyManifest>) {
         let wake = tokio::time::sleep(keeper.clock.until(keeper.wake()));
         let bell = Arc::clone(&keeper.bell);
         tokio::select! {
-            permit = ready.reserve(), if keeper.desk.has_ready() => {
+            permit = ready.reserve(), if keeper.inventory.has_ready() => {
                 let Ok(permit) = permit else { return };
-                let handed = aside(keeper, |keeper| keeper.desk.hand_out(keeper.clock.now().tick)).await;
+                let handed = aside(keeper, |keeper| keeper.inventory.hand_out(keeper.clock.now().tick)).await;
                 keeper = match handed {
                     Ok((keeper, manifest)) => {
                         if let Some(manifest) = manifest {

@@ -1,4 +1,4 @@
-//! Inboxes on real folders: first what the desk decides, by a clock set by hand, then whole inboxes with
+//! Inboxes on real folders: first what the inventory decides, by a clock set by hand, then whole inboxes with
 //! the kernel's events.
 
 use std::ffi::OsStr;
@@ -9,16 +9,16 @@ use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::filing::{FilingError, Folders, file_away};
 use super::ready::Sign;
 use super::*;
-use crate::domain::manifest::row::Policy;
-use crate::domain::quote::{AccountPlan, Catalog, Rules};
+use crate::domain::quote::Rules;
 use crate::domain::time::Timestamp;
-use crate::intake::{Accepted, Terms, accept};
+use crate::intake::tests::{catalog, terms};
+use crate::intake::{Accepted, accept};
 use crate::store::{Change, Store};
 
 /// Longest wait for anything: a test that waits for it has failed.
@@ -28,15 +28,15 @@ const LATER: Tick = Tick(1_000_000);
 
 struct Folder {
     dir: TempDir,
-    desk: Desk,
+    inventory: Inventory,
 }
 
 impl Folder {
     fn new() -> Folder {
         let dir = tempfile::tempdir().unwrap();
-        let desk = Desk::new(&dir.path().join("inbox"));
+        let inventory = Inventory::new(&dir.path().join("inbox"));
         fs::create_dir(dir.path().join("inbox")).unwrap();
-        Folder { dir, desk }
+        Folder { dir, inventory }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -49,9 +49,9 @@ impl Folder {
 
     /// Everything that is handed out at `now`, in order.
     fn ready(&mut self, now: Tick) -> Vec<String> {
-        self.desk.settle(now);
+        self.inventory.settle(now);
         let mut names = Vec::new();
-        while let Some(manifest) = self.desk.hand_out(now) {
+        while let Some(manifest) = self.inventory.hand_out(now) {
             names.push(manifest.path.file_name().unwrap().to_string_lossy().into_owned());
         }
         names
@@ -59,7 +59,7 @@ impl Folder {
 
     /// The same after a look at the whole folder and time for everything to settle.
     fn found(&mut self) -> Vec<String> {
-        self.desk.scan(Tick(0));
+        self.inventory.scan(Tick(0));
         self.ready(LATER)
     }
 }
@@ -81,10 +81,10 @@ fn only_manifests_are_handed_out() {
     assert_eq!(folder.found(), ["m.csv"]);
     let later = Tick(LATER.0 + 1);
     for name in ["link.csv", "pipe.csv", "accepted", ".hidden.csv"] {
-        folder.desk.note(OsStr::new(name), Sign::Renamed, later);
+        folder.inventory.note(OsStr::new(name), Sign::Renamed, later);
     }
     assert!(folder.ready(later).is_empty());
-    assert_eq!(folder.desk.take_reports(), [""; 0]);
+    assert_eq!(folder.inventory.take_reports(), [""; 0]);
 }
 
 #[test]
@@ -103,14 +103,14 @@ fn a_file_is_handed_out_once_until_it_changes_or_is_put_back() {
     folder.write("m.csv", "x");
     assert_eq!(folder.found(), ["m.csv"]);
     assert!(folder.found().is_empty());
-    folder.desk.note(OsStr::new("m.csv"), Sign::Closed, LATER);
+    folder.inventory.note(OsStr::new("m.csv"), Sign::Closed, LATER);
     assert!(folder.ready(Tick(LATER.0 + 10_000)).is_empty());
 
     folder.write("m.csv", "longer");
     assert_eq!(folder.found(), ["m.csv"]);
 
-    folder.desk.put_back(OsStr::new("m.csv"), Millis(5_000), LATER);
-    folder.desk.scan(LATER);
+    folder.inventory.put_back(OsStr::new("m.csv"), Millis(5_000), LATER);
+    folder.inventory.scan(LATER);
     assert!(folder.ready(Tick(LATER.0 + 4_999)).is_empty());
     assert_eq!(folder.ready(Tick(LATER.0 + 5_000)), ["m.csv"]);
 
@@ -124,9 +124,9 @@ fn a_file_is_handed_out_once_until_it_changes_or_is_put_back() {
 fn a_file_that_changes_just_before_it_is_handed_out_waits() {
     let mut folder = Folder::new();
     folder.write("m.csv", "x");
-    folder.desk.note(OsStr::new("m.csv"), Sign::Renamed, Tick(0));
-    folder.desk.settle(Tick(0));
-    assert!(folder.desk.has_ready());
+    folder.inventory.note(OsStr::new("m.csv"), Sign::Renamed, Tick(0));
+    folder.inventory.settle(Tick(0));
+    assert!(folder.inventory.has_ready());
     folder.write("m.csv", "longer");
     assert!(folder.ready(Tick(1)).is_empty());
     assert_eq!(folder.ready(Tick(1 + FOUND_SETTLE.0)), ["m.csv"]);
@@ -140,7 +140,7 @@ fn a_hard_link_is_said_once_and_counts_when_its_other_name_is_gone() {
     fs::hard_link(&other, folder.path("m.csv")).unwrap();
     assert!(folder.found().is_empty());
     assert!(folder.found().is_empty());
-    let reports = folder.desk.take_reports();
+    let reports = folder.inventory.take_reports();
     assert!(reports.len() == 1 && reports[0].contains("m.csv has 2 names (hard links)"), "{reports:?}");
     fs::remove_file(other).unwrap();
     assert_eq!(folder.found(), ["m.csv"]);
@@ -171,7 +171,7 @@ fn an_unreadable_file_stays_is_said_once_and_counts_when_it_can_be_read() {
         chmod(&folder.path("m.csv"), 0o000);
         assert_eq!(folder.found(), ["n.csv"]);
         assert!(folder.found().is_empty());
-        let reports = folder.desk.take_reports();
+        let reports = folder.inventory.take_reports();
         assert!(reports.len() == 1, "{reports:?}");
         assert!(reports[0].contains("m.csv cannot be read: Permission denied"), "{reports:?}");
         assert!(reports[0].contains("give the user that runs callsheet the right to read it"), "{reports:?}");
@@ -191,28 +191,28 @@ fn an_unreadable_folder_is_said_once_and_tried_again() {
             chmod(&inbox, mode);
             assert!(folder.found().is_empty());
         }
-        let reports = folder.desk.take_reports();
+        let reports = folder.inventory.take_reports();
         assert!(
             reports.len() == 1 && reports[0].contains("cannot be read: Permission denied"),
             "{reports:?}"
         );
         chmod(&inbox, 0o700);
         assert_eq!(folder.found(), ["m.csv"]);
-        assert!(folder.desk.take_reports()[0].contains("can be read again"));
+        assert!(folder.inventory.take_reports()[0].contains("can be read again"));
     });
 }
 
 #[test]
 fn what_is_too_much_at_once_waits_until_there_is_room() {
     let mut folder = Folder::new();
-    folder.desk.known_max = 2;
+    folder.inventory.known_max = 2;
     for name in ["a.csv", "b.csv", "c.csv"] {
         folder.write(name, "x");
     }
     let mut names = folder.found();
     assert_eq!(names.len(), 2);
     assert!(folder.found().is_empty());
-    let reports = folder.desk.take_reports();
+    let reports = folder.inventory.take_reports();
     assert!(reports.len() == 1 && reports[0].contains("more than 2 files; the rest waits"), "{reports:?}");
     fs::remove_file(folder.path(&names[0])).unwrap();
     // The first scan finds that there is room, the next one what takes it.
@@ -457,21 +457,7 @@ async fn a_manifest_that_changed_while_it_was_read_comes_again() {
 
 /// Reads a manifest as the daemon does.
 fn read_in(store: &Store, path: &Path) -> Accepted {
-    let image = json!([{"id": "flat", "modes": {"text-to-image": {
-        "aspect_ratios": [], "qualities": [], "credits_per_generation": 3,
-    }}}]);
-    let terms = Terms {
-        occasion: None,
-        catalog: &Catalog::of(&json!([]), &image, &json!([]), &Value::Null),
-        rules: &Rules::builtin(),
-        namespace: "",
-        batch: None,
-        policy: Policy::default(),
-        default_policy: Policy::default(),
-        max_credits: None,
-        plan: AccountPlan::Unknown,
-    };
-    accept(store, path, &terms, Timestamp(0)).unwrap()
+    accept(store, path, &terms(&catalog(), &Rules::builtin()), Timestamp(0)).unwrap()
 }
 
 const TWO_GOOD_ROWS_OF_THREE: &str =
@@ -485,14 +471,15 @@ async fn a_crash_between_commit_and_filing_leads_to_a_second_reading_that_adds_n
     fs::rename(&draft, office.path("m.csv")).unwrap();
     let manifest = office.next_ready().await;
     let accepted = read_in(&store, &manifest.path);
-    assert!(manifest.is_what_was_read(&accepted.receipt));
+    assert_eq!(accepted.receipt.read, Some(manifest.look.identity));
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
 
     // Nothing is filed: the next process finds the manifest where it was.
     office.inbox = Inbox::open(&office.dir.path().join("inbox"), RARELY, Clock::start());
     let manifest = office.next_ready().await;
     let Accepted { receipt, batch } = read_in(&store, &manifest.path);
-    assert!(batch.is_none() && manifest.is_what_was_read(&receipt));
+    assert!(batch.is_none());
+    assert_eq!(receipt.read, Some(manifest.look.identity));
     let folders = Folders::in_jobs(office.dir.path());
     let filed = file_away(&folders, &manifest, &receipt, Timestamp(0)).unwrap();
     assert_eq!(filed.manifest, folders.accepted.join("m.csv"));
@@ -515,7 +502,7 @@ async fn what_took_a_manifests_name_for_a_moment_is_neither_committed_nor_filed(
     let Accepted { receipt, .. } = read_in(&store, &manifest.path);
     fs::rename(office.path(".m.csv"), &manifest.path).unwrap();
 
-    assert!(!manifest.is_what_was_read(&receipt));
+    assert_ne!(receipt.read, Some(manifest.look.identity));
     let folders = Folders::in_jobs(office.dir.path());
     let error = file_away(&folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
     assert!(matches!(error, FilingError::Changed { .. }), "{error}");

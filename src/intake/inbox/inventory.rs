@@ -26,7 +26,7 @@ type Name = Arc<OsStr>;
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Inventory {
     folder: PathBuf,
     files: HashMap<Name, Known>,
     due: BTreeSet<(Tick, Name)>,
@@ -61,10 +61,10 @@ enum Stand {
     Blocked,
 }
 
-impl Desk {
+impl Inventory {
     /// The folder need not exist yet.
-    pub(super) fn new(folder: &Path) -> Desk {
-        Desk {
+    pub(super) fn new(folder: &Path) -> Inventory {
+        Inventory {
             folder: folder.to_owned(),
             files: HashMap::new(),
             due: BTreeSet::new(),

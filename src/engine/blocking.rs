@@ -1,0 +1,7 @@
+//! Work that waits for a device, off the runtime's own threads.
+
+/// Does `work` where it holds up nobody else. A panic in it goes on here.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}

@@ -1,0 +1,100 @@
+//! The sidecar: what lies beside a job's outputs and tells whose they are and how they came to be.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::{Attempt, BatchName, IdempotencyKey, JobId, TaskId};
+use crate::domain::job::OutputFile;
+use crate::output::landing::Arrival;
+
+/// What lies beside a job's outputs: enough to tell whose they are and how they came to be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Sidecar {
+    pub(super) job: JobId,
+    id: String,
+    batch: BatchName,
+    kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    request: Map<String, Value>,
+    task_id: Option<TaskId>,
+    idempotency_key: String,
+    attempt: u32,
+    price_credits: Option<Credits>,
+    charged_credits: Credits,
+    waived_credits: Credits,
+    late: bool,
+    pub(super) files: Vec<OutputFile>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    meta: Map<String, Value>,
+}
+
+/// How a job's outputs came to be, as their sidecar tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// The task that made them.
+    pub task: TaskId,
+    /// The attempt that it was of.
+    pub attempt: Attempt,
+    /// What it was charged.
+    pub charged: Credits,
+    /// What an allowance covered.
+    pub waived: Credits,
+    /// The model that ran it, or was asked for.
+    pub model: Option<String>,
+    /// The outputs.
+    pub files: Vec<OutputFile>,
+}
+
+impl Sidecar {
+    /// Of outputs that are about to have their names.
+    pub(super) fn of(arrival: Arrival<'_>, files: Vec<OutputFile>) -> Sidecar {
+        let Arrival { batch, spec, job, .. } = arrival;
+        Sidecar {
+            job: spec.id,
+            id: spec.label.clone(),
+            batch: batch.clone(),
+            kind: spec.order.kind.name().to_owned(),
+            model: job.ran_model.clone().or_else(|| spec.order.model.clone()),
+            request: spec.order.body.clone(),
+            task_id: job.state.task().cloned(),
+            idempotency_key: IdempotencyKey::derive(spec.id, job.attempt).to_string(),
+            attempt: job.attempt.0,
+            price_credits: spec.order.price,
+            charged_credits: job.books.charged,
+            waived_credits: job.books.waived,
+            late: job.overdue,
+            files,
+            meta: spec.order.meta.clone(),
+        }
+    }
+
+    /// What it tells; nothing of one without a task.
+    pub(super) fn told(self) -> Option<Told> {
+        Some(Told {
+            task: self.task_id?,
+            attempt: Attempt(self.attempt),
+            charged: self.charged_credits,
+            waived: self.waived_credits,
+            model: self.model,
+            files: self.files,
+        })
+    }
+
+    /// The one that lies there; nothing where something else does.
+    pub(super) fn read(path: &Path) -> Option<Sidecar> {
+        serde_json::from_slice(&fs::read(path).ok()?).ok()
+    }
+
+    /// Writes it; on return it is on the device.
+    pub(super) fn write(&self, mut file: File) -> io::Result<()> {
+        serde_json::to_writer_pretty(&file, self)?;
+        file.write_all(b"\n")?;
+        file.sync_data()
+    }
+}
