@@ -111,6 +111,21 @@ fn offline_the_emulator_is_asked() {
 }
 
 #[test]
+fn a_configuration_alone_is_looked_at_before_a_reload() {
+    let stage = Stage::new();
+    let look = || {
+        let mut command = healthy(&stage);
+        command.arg("--config-only");
+        command
+    };
+    let report = doctor(look(), 0, DEFAULT_API_KEY);
+    report.shows("config", "good", "callsheet.toml");
+    assert_eq!(report.0["checks"].as_array().unwrap().len(), 1, "nothing else");
+    stage.configure("[limits]\nin_fligth = 3");
+    doctor(look(), 2, DEFAULT_API_KEY).shows("config", "wrong", "did you mean `in_flight`?");
+}
+
+#[test]
 fn a_configuration_that_cannot_be_read_is_the_whole_story() {
     let stage = Stage::new();
     stage.configure("[limits]\nin_fligth = 3");

@@ -439,6 +439,9 @@ pub(super) struct StateRebuild {
 pub(super) struct DoctorCommand {
     #[command(flatten)]
     pub(super) source: SourceArguments,
+    /// Look at the configuration file alone, before a daemon is asked to read it anew
+    #[arg(long)]
+    pub(super) config_only: bool,
 }
 
 /// Made from the same texts as --help.

@@ -84,6 +84,9 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
         }
     };
     let mut checks = vec![settings::file(global)];
+    if command.config_only {
+        return Ok(report(&checks, global));
+    }
     let is_emulated = command.source.emulator;
     let state = service::state_dir(&config, is_emulated);
     let daemon = Daemon::at(access::socket(&config, &state)).await;
