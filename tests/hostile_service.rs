@@ -5,6 +5,9 @@
 
 mod stage;
 
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use self::stage::harvest::Harvest;
@@ -117,6 +120,59 @@ fn a_result_without_an_end_fills_no_disk() {
     let outcome = run(&stage, &hostile, &scripts::manifest("image", 2)).exited(1);
     outcome.says("output.max_file");
     one_was_lost(&stage, "larger than 1048576 bytes");
+}
+
+/// With a single slot for downloads, two results that come bit by bit and four that are there at once.
+#[test]
+fn slow_results_make_room_for_others_and_go_on_where_they_stopped() {
+    let stage = Stage::new();
+    stage.configure("[limits]\ndownloads = 1\nslow_download = \"100MiB\"\nslow_after = \"200ms\"");
+    let (there, media) = (Arc::new(OnceLock::<String>::new()), Arc::new(OnceLock::<String>::new()));
+    let links = there.clone();
+    let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+        Route::Result => Act::Slow(media.wait().clone(), Duration::from_secs(4)),
+        Route::Create | Route::Poll => {
+            let (links, media) = (links.clone(), media.clone());
+            Act::Change(Box::new(move |body| {
+                let text = body["data"].to_string();
+                let is_meant = text.contains("image-1\"") || text.contains("image-2\"");
+                if let Some(link) = body["data"]["taskUrls"][0].as_str().filter(|_| is_meant) {
+                    let (host, path) = link.strip_prefix("http://").unwrap().split_once('/').unwrap();
+                    media.get_or_init(|| host.to_owned());
+                    body["data"]["taskUrls"] = json!([format!("{}/{path}", links.wait())]);
+                }
+            }))
+        }
+        _ => Act::Pass,
+    });
+    there.set(hostile.base_url()).unwrap();
+    stage.write("batch.csv", scripts::manifest("image", 6));
+    let arguments = ["run", "batch.csv", "--base-url", &hostile.base_url(), "--log-level", "info"];
+    stage.run(arguments).exited(0).says("a slow download made room for another");
+    let calls = hostile.calls(Route::Result);
+    let resumed = calls.iter().filter_map(|call| call.range_from).collect::<Vec<_>>();
+    assert!(resumed.iter().any(|from| *from > 0), "{resumed:?}");
+    // Nothing of what came is asked for twice.
+    for path in calls.iter().map(|call| &call.path) {
+        let from = calls.iter().filter(|call| call.path == *path).map(|call| call.range_from.unwrap_or(0));
+        assert!(from.clone().is_sorted_by(|a, b| a < b), "{path}: {:?}", from.collect::<Vec<_>>());
+    }
+    stage.audit().each_paid_once(6);
+    let harvest = Harvest::of(&stage, "batch");
+    harvest.is_complete(&scripts::ids("image", 6));
+    harvest.agrees_with(&stage.audit());
+}
+
+#[test]
+fn a_catalog_of_a_byte_now_and_then_runs_out_of_time() {
+    let stage = Stage::new();
+    stage.configure_service("request_timeout = \"300ms\"", "");
+    let hostile = Hostile::before(&stage.base_url(), |call| match call.route {
+        Route::Catalog => Act::Drip(JSON.to_owned()),
+        _ => Act::Pass,
+    });
+    run(&stage, &hostile, &scripts::manifest("image", 1)).exited(5).says("no answer in time");
+    assert_eq!(stage.audit().totals.tasks, 0);
 }
 
 // ---- bodies that are something else ----

@@ -12,6 +12,7 @@ use crate::domain::quote::{Catalog, Rules};
 use crate::domain::reach::Reach;
 use crate::domain::retry::Backoff;
 use crate::domain::time::Millis;
+use crate::domain::trickle::RateFloor;
 use crate::engine::conductor::Settings;
 use crate::engine::{Outside, RateLimit};
 use crate::intake::Terms;
@@ -57,6 +58,10 @@ pub(super) fn outside(chosen: &Chosen, config: &Config) -> Result<Outside, Failu
         service,
         landing: Landing::new(&chosen.output),
         max_file_bytes: config.output.max_file.as_u64(),
+        rate_floor: RateFloor {
+            bytes_per_second: config.limits.slow_download.as_u64(),
+            window: config.limits.slow_after.0,
+        },
         min_free_bytes: config.output.min_free.as_u64(),
         submits: RateLimit::per_second(config.limits.submits_per_second),
         polls: RateLimit::per_second(config.limits.polls_per_second),

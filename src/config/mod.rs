@@ -145,6 +145,10 @@ pub struct LimitsConfig {
     pub polls_per_second: Option<NonZeroU32>,
     /// Jobs whose outputs are downloaded at once.
     pub downloads: usize,
+    /// A download that brings fewer bytes a second makes room for one that waits.
+    pub slow_download: ByteSize,
+    /// The span that a download's rate is taken over.
+    pub slow_after: Span,
     /// Whether the number of jobs in flight follows what the service takes, up to `in_flight`.
     pub adaptive: bool,
     /// Rejected prompts in a row that pause a batch.
@@ -160,6 +164,8 @@ impl Default for LimitsConfig {
             submits_per_second: None,
             polls_per_second: None,
             downloads: 4,
+            slow_download: ByteSize::kib(1),
+            slow_after: secs(30),
             adaptive: true,
             rejections: 5,
         }
@@ -376,6 +382,9 @@ impl Config {
         }
         if self.limits.downloads == 0 {
             return wrong("limits.downloads", "found 0; at least 1 is accepted");
+        }
+        if self.limits.slow_after.0.0 == 0 {
+            return wrong("limits.slow_after", "found 0; more than nothing is accepted");
         }
         if self.limits.rejections == 0 {
             return wrong("limits.rejections", "found 0; at least 1 is accepted");

@@ -22,3 +22,4 @@ pub mod schedule;
 pub mod task;
 pub mod throttle;
 pub mod time;
+pub mod trickle;

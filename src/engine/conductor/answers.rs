@@ -152,8 +152,26 @@ impl Conductor {
         }
         match outcome {
             Ok(files) => self.apply(key, attempt, Event::Fetched(files), now),
+            Err(FetchFault::Slow(fault)) => {
+                self.put_off(key, attempt, &fault, now);
+                Ok(())
+            }
             Err(fault) => self.fetch_failed(key, attempt, fault, now),
         }
+    }
+
+    /// A download that gave its slot up has not failed: it takes its turn again, behind all that are not slow.
+    fn put_off(&mut self, key: JobKey, attempt: Attempt, fault: &Fault, now: Now) {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return };
+        let rounds = open.slow_rounds;
+        open.slow_rounds = rounds.saturating_add(1);
+        drop(open);
+        if let Some((desk, open)) = self.desks.get(&key.batch).zip(self.jobs.get(&key)) {
+            let who = Who::new(&desk.record.name, &open.spec, attempt, open.record.job.state.task());
+            journal::download_put_off(who, fault);
+        }
+        let wait = self.settings.backoff.wait(rounds, self.random.f64(), None);
+        self.follow_up(key, Some(wait), now);
     }
 
     fn fetch_failed(
@@ -169,7 +187,7 @@ impl Conductor {
         drop(open);
         let (fault, lasting, stale) = match fault {
             FetchFault::Stale(fault) => (fault, false, true),
-            FetchFault::Passing(fault) => (fault, false, false),
+            FetchFault::Passing(fault) | FetchFault::Slow(fault) => (fault, false, false),
             FetchFault::Lasting(fault) => (fault, true, false),
         };
         if let Some((desk, open)) = self.desks.get(&key.batch).zip(self.jobs.get(&key)) {

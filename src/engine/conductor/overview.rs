@@ -56,6 +56,11 @@ impl Conductor {
         self.desks.iter().map(overview).collect()
     }
 
+    /// Whether a download waits for a slot.
+    pub fn download_waits(&self) -> bool {
+        !self.fetch_queue.is_empty() || !self.slow_queue.is_empty()
+    }
+
     /// A batch's record as it stands.
     pub fn batch(&self, no: BatchNo) -> Option<&BatchRecord> {
         self.desks.get(&no).map(|desk| &desk.record)

@@ -127,3 +127,28 @@ fn a_job_that_could_only_be_late_leaves_its_slot_to_the_next_at_once() {
     let turn = stage.conductor.turn(vec![], stage.now).unwrap();
     assert_eq!(turn.effects.len(), 1, "{:?}", turn.effects);
 }
+
+#[test]
+fn a_slow_download_waits_behind_all_others_and_is_never_given_up_for_it() {
+    let mut stage = Stage::with(3, Settings { downloads: 1, ..settings() });
+    stage.turn(vec![]);
+    let slow = || Input::Fetched(Stage::key(0), Attempt(1), Err(FetchFault::Slow(fault("slow"))));
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
+    assert_eq!(stage.posted(1, task("success")), "");
+    assert!(stage.conductor.download_waits());
+    assert_eq!(stage.turn(vec![slow()]), "fetch 1#1");
+    // Its wait is over, and a new one comes in after it.
+    stage.pass(Millis::from_secs(5)).turn(vec![]);
+    assert_eq!(stage.posted(2, task("success")), "");
+    let done = |seq| Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()));
+    assert_eq!(stage.turn(vec![done(1)]), "fetch 2#1");
+    assert_eq!(stage.turn(vec![done(2)]), "fetch 0#1");
+    assert!(!stage.conductor.download_waits());
+    for _ in 0..50 {
+        assert_eq!(stage.turn(vec![slow()]), "");
+        assert_eq!(stage.conductor.standstill(), None);
+        assert_eq!(wait_for_more(&mut stage).1, "fetch 0#1");
+    }
+    assert_eq!(stage.turn(vec![done(0)]), "");
+    assert_eq!(stage.ended, ["job-1 succeeded", "job-2 succeeded", "job-0 succeeded"]);
+}
