@@ -15,7 +15,7 @@ mod wire;
 
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, RequestBuilder, Response, redirect, retry};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -216,14 +216,19 @@ pub struct RawAnswer {
     pub status: u16,
     /// `Retry-After`, where there is one.
     pub retry_after: Option<String>,
+    /// `Date`, where there is one.
+    pub date: Option<String>,
     /// The body, cut off at a bound far above any real answer.
     pub body: Vec<u8>,
 }
 
 async fn read_answer(mut response: Response) -> reqwest::Result<RawAnswer> {
     let status = response.status().as_u16();
-    let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-    let retry_after = header.map(str::to_owned);
+    let header = |name| {
+        let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+        value.map(str::to_owned)
+    };
+    let (retry_after, date) = (header(RETRY_AFTER), header(DATE));
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         body.extend_from_slice(&chunk);
@@ -231,5 +236,5 @@ async fn read_answer(mut response: Response) -> reqwest::Result<RawAnswer> {
             break;
         }
     }
-    Ok(RawAnswer { status, retry_after, body })
+    Ok(RawAnswer { status, retry_after, date, body })
 }

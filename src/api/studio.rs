@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     fn raw(status: u16, body: &str) -> RawAnswer {
-        RawAnswer { status, retry_after: None, body: body.as_bytes().to_vec() }
+        RawAnswer { status, retry_after: None, date: None, body: body.as_bytes().to_vec() }
     }
 
     fn said(reading: &TaskReading) -> String {
