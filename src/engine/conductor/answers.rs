@@ -222,6 +222,13 @@ impl Conductor {
         }
         if matches!(reading.status, TaskStatus::Failed | TaskStatus::Canceled) {
             open.task_since = None;
+            let need = open.spec.order.hold().unwrap_or_default();
+            drop(open);
+            match code {
+                Some("insufficient_credits") => self.doubt_account(Parked::Credits, need, now),
+                Some("auth_required") => self.doubt_account(Parked::Key, Credits::ZERO, now),
+                _ => {}
+            }
         }
     }
 
