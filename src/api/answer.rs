@@ -5,8 +5,9 @@
 
 use chrono::DateTime;
 use serde_json::Value;
+use url::Url;
 
-use crate::api::{RawAnswer, wire};
+use crate::api::{RawAnswer, tls, wire};
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
 use crate::domain::time::{Millis, Timestamp};
 
@@ -96,7 +97,7 @@ pub fn of_question(raw: &RawAnswer) -> Result<Value, Fault> {
     Err(body.as_ref().and_then(wire::error).map_or_else(|| http_fault(raw), |error| error.fault))
 }
 
-/// A transport error in one line, without the URL, which may hold a secret of a result host.
+/// A transport error in one line. Of the URL it shows the host alone: the rest may be a secret of a result host.
 pub fn describe(error: &reqwest::Error) -> String {
     let mut text = if error.is_timeout() {
         "no answer in time".to_owned()
@@ -105,16 +106,30 @@ pub fn describe(error: &reqwest::Error) -> String {
     } else {
         "the connection broke".to_owned()
     };
+    let host = error.url().and_then(Url::host_str).unwrap_or("the host");
     let mut source = std::error::Error::source(error);
     let mut innermost = None;
     while let Some(cause) = source {
         innermost = Some(cause.to_string());
+        if let Some(fault) = tls::within(cause) {
+            innermost = Some(tls::wording(fault, host));
+            break;
+        }
+        if cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
+            innermost = Some(format!("{host} does not answer in HTTP ({cause}){}", advice(error.url())));
+            break;
+        }
         source = cause.source();
     }
     if let Some(cause) = innermost {
         text = format!("{text}: {cause}");
     }
     text
+}
+
+/// Where an address is plain, its host may speak TLS alone.
+fn advice(url: Option<&Url>) -> &'static str {
+    if url.is_some_and(|url| url.scheme() == "http") { "; try https://" } else { "" }
 }
 
 fn transport_fault(error: &reqwest::Error) -> Fault {

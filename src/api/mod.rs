@@ -10,6 +10,7 @@ mod download;
 mod probe;
 mod redact;
 pub mod studio;
+mod tls;
 pub mod webhook;
 mod wire;
 

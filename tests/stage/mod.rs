@@ -20,6 +20,7 @@ pub mod matrix;
 pub mod process;
 pub mod proxy;
 pub mod scripts;
+pub mod tls;
 
 use std::fs;
 use std::path::{Path, PathBuf};
