@@ -235,6 +235,37 @@ fn a_catalog_that_is_a_page_is_named() {
     outcome.says("not an answer of the service: <h1>");
 }
 
+#[test]
+fn a_catalog_that_comes_at_the_third_time_of_asking_is_enough() {
+    for reply in [
+        reply_of("502 Bad Gateway", "text/html", "<h1>Bad Gateway</h1>"),
+        reply_of("200 OK", "application/json", "{\"code\":0,\"data\":[{\"id\":"),
+        Vec::new(),
+    ] {
+        let stage = Stage::new();
+        let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+            Route::Catalog if call.nth < 2 && call.path.ends_with("type=image") => Act::Bytes(reply.clone()),
+            _ => Act::Pass,
+        });
+        run(&stage, &hostile, &scripts::manifest("image", 1)).exited(0);
+        stage.audit().each_paid_once(1);
+    }
+}
+
+#[test]
+fn a_catalog_that_never_comes_is_asked_for_a_few_times_and_named_once() {
+    let stage = Stage::new();
+    let away = |call: &Call| match call.route {
+        Route::Catalog => Act::Bytes(reply_of("502 Bad Gateway", "text/html", "<h1>Bad Gateway</h1>")),
+        _ => Act::Pass,
+    };
+    let hostile = Hostile::before(&stage.base_url(), away);
+    let outcome = run(&stage, &hostile, &scripts::manifest("image", 1)).exited(5);
+    assert_eq!(outcome.stderr.matches("http_502").count(), 1, "{}", outcome.stderr);
+    assert_eq!(hostile.calls(Route::Catalog).len(), 4);
+    assert_eq!(stage.audit().totals.tasks, 0);
+}
+
 // ---- tasks that cannot be ----
 
 #[test]
