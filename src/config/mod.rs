@@ -452,17 +452,20 @@ fn secret_in(path: PathBuf) -> Result<SecretString, ConfigError> {
     Ok(SecretString::from(text.trim()))
 }
 
-/// Adds the nearest known key to a message about an unknown one.
+/// Adds the nearest known word to a message about an unknown one: a key, or a value of which there are a few.
 fn with_suggestion(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
-    let Some(unknown) = quoted.next().filter(|_| message.starts_with("unknown")) else {
-        return message.to_owned();
+    let what = match message {
+        _ if message.starts_with("unknown variant") => "unknown value",
+        _ if message.starts_with("unknown") => "unknown key",
+        _ => return message.to_owned(),
     };
+    let Some(unknown) = quoted.next() else { return message.to_owned() };
     let nearest =
         quoted.max_by(|a, b| strsim::jaro_winkler(a, unknown).total_cmp(&strsim::jaro_winkler(b, unknown)));
     match nearest.filter(|name| strsim::jaro_winkler(name, unknown) > 0.75) {
-        Some(name) => format!("unknown key `{unknown}`: did you mean `{name}`?"),
-        None => message.replace("unknown field", "unknown key"),
+        Some(name) => format!("{what} `{unknown}`: did you mean `{name}`?"),
+        None => message.replacen("unknown field", what, 1).replacen("unknown variant", what, 1),
     }
 }
 
@@ -568,6 +571,10 @@ mod tests {
             "callsheet.toml:2: unknown key `lkie`: did you mean `like`?"
         );
         assert!(error("[service]\nplan = \"gold\"\n").contains("expected one of `none`, `pro`, `ultra`"));
+        assert_eq!(
+            error("[service]\nplan = \"ulrta\"\n"),
+            "callsheet.toml:2: unknown value `ulrta`: did you mean `ultra`?"
+        );
     }
 
     #[test]
