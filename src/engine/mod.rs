@@ -55,7 +55,7 @@ const STOP_GRACE: Millis = Millis::from_secs(30);
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
 /// Messages that share one commit at most.
 const MESSAGES_MAX: usize = 64;
-/// Between two looks at the whole for the metrics: each passes over every open job.
+/// Between two looks at the whole for the metrics.
 const OVERVIEW_INTERVAL: Millis = Millis::from_secs(1);
 /// Events that may wait for the loop.
 const INBOX_EVENTS: usize = 4096;

@@ -50,7 +50,7 @@ impl Conductor {
         let gate = self.gate.map(|gate| gate.parked);
         let tally = self.jobs.tally();
         let overview = |(no, desk): (&BatchNo, &Desk)| {
-            let overview = overview_of(&desk.record, &tally.states_of(*no));
+            let overview = overview_of(&desk.record, &tally.of_batch(*no).states);
             BatchOverview { parked: gate.or(desk.parked).or(overview.parked), ..overview }
         };
         self.desks.iter().map(overview).collect()
