@@ -18,7 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 
 use self::stage::process::{Outcome, Running};
-use self::stage::Stage;
+use self::stage::{Stage, scripts};
 
 /// Runs it with `--json`, sees its exit code, and sees that the key is nowhere.
 #[track_caller]
@@ -157,6 +157,28 @@ fn nobody_listens() {
     let report = doctor(at(&stage, &format!("http://{address}")), 5, DEFAULT_API_KEY);
     report.shows("service", "wrong", "Connection refused").shows("catalog", "advice", "none was kept");
     assert!(report.todo("service").contains("nobody listens there"));
+}
+
+#[test]
+fn polls_that_are_hastier_than_advised_are_advised_against() {
+    let stage = Stage::new();
+    let base_url = stage.base_url();
+    // Under a name, it might be anybody's.
+    let elsewhere = base_url.replace("127.0.0.1", "0.0.0.0");
+    let report = doctor(at(&stage, &elsewhere), 0, DEFAULT_API_KEY);
+    report.shows(
+        "poll",
+        "advice",
+        "poll.min is 20ms, and the service advises to read a task every 5 to 10 seconds",
+    );
+    let outcome = stage.run(["run", "none.csv", "--base-url", &elsewhere]);
+    assert!(!outcome.stderr.contains("poll.min"), "nothing is polled: {}", outcome.stderr);
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    let run = |url: &str| stage.run(["run", "batch.csv", "--base-url", url, "--adopt-state"]).stderr;
+    assert_eq!(run(&elsewhere).matches("poll.min is 20ms").count(), 1);
+    assert!(!run(&base_url).contains("poll.min"), "on this machine nobody minds");
+    let checks = doctor(healthy(&stage), 0, DEFAULT_API_KEY);
+    assert!(!checks.0.to_string().contains("poll.min"));
 }
 
 #[test]

@@ -51,6 +51,18 @@ pub struct ServiceOptions {
     pub render_timeout: Duration,
 }
 
+impl ServiceOptions {
+    /// Whether the service is on this very machine.
+    pub fn is_loopback(&self) -> bool {
+        match self.base_url.host() {
+            Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+            Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+            Some(url::Host::Domain(name)) => name == "localhost",
+            None => false,
+        }
+    }
+}
+
 /// The client cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -192,13 +204,7 @@ fn client(options: &ServiceOptions) -> reqwest::ClientBuilder {
         .retry(retry::never())
         .connect_timeout(options.connect_timeout)
         .timeout(options.request_timeout);
-    let is_loopback = match options.base_url.host() {
-        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(url::Host::Domain(name)) => name == "localhost",
-        None => false,
-    };
-    if is_loopback { builder.no_proxy() } else { builder }
+    if options.is_loopback() { builder.no_proxy() } else { builder }
 }
 
 /// A task id as one segment of a path, whatever characters it holds.

@@ -49,9 +49,18 @@ pub(super) fn settings(config: &Config) -> Settings {
     }
 }
 
+/// What to say of readings that follow on each other faster than the service advises. On this very machine it
+/// is an emulator, or a test.
+pub(super) fn hasty_polls(chosen: &Chosen, config: &Config) -> Option<String> {
+    config.poll.hasty().filter(|_| !chosen.options.is_loopback())
+}
+
 /// What the engine reaches outside.
 pub(super) fn outside(chosen: &Chosen, config: &Config) -> Result<Outside, Failure> {
     let service = Service::new(chosen.options.clone())?;
+    if let Some(hasty) = hasty_polls(chosen, config) {
+        tracing::warn!("{hasty}: it may slow down or refuse such a client");
+    }
     Ok(Outside {
         downloads: service
             .downloads(Reach::new(&chosen.options.base_url, config.output.allow_hosts.clone()))?,

@@ -182,9 +182,23 @@ pub struct Poll {
     pub max: Span,
 }
 
+/// Shorter intervals between two readings of a task are against the service's advice (Limits, polling interval).
+pub const POLL_ADVISED: Millis = Millis::from_secs(5);
+
+impl Poll {
+    /// What to say of readings that follow on each other faster than the service advises.
+    pub fn hasty(&self) -> Option<String> {
+        let min = self.min.0;
+        (min < POLL_ADVISED).then(|| {
+            let min = humantime::format_duration(std::time::Duration::from_millis(min.0));
+            format!("poll.min is {min}, and the service advises to read a task every 5 to 10 seconds")
+        })
+    }
+}
+
 impl Default for Poll {
     fn default() -> Poll {
-        Poll { min: secs(5), max: secs(10) }
+        Poll { min: Span(POLL_ADVISED), max: secs(10) }
     }
 }
 
