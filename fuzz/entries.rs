@@ -84,7 +84,12 @@ pub fn answers(data: &[u8]) {
     let status = 100 + u16::from_be_bytes([*high, *low]) % 500;
     let (wait, body) = rest.split_at(usize::from(*wait % 32).min(rest.len()));
     let retry_after = std::str::from_utf8(wait).ok().map(str::to_owned);
-    let raw = RawAnswer { status, retry_after, body: body.to_vec() };
+    let raw = RawAnswer {
+        status,
+        retry_after,
+        date: Some("Sun, 06 Nov 1994 12:00:00 GMT".to_owned()),
+        body: body.to_vec(),
+    };
     let asked = TaskId("asked".to_owned());
     for posted in [answer::of_post(&raw), studio::of_post(&raw, Credits(7))] {
         match posted {

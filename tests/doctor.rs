@@ -12,13 +12,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 
-use callsheet::emulator::DEFAULT_API_KEY;
 use rustix::process::Signal;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 
-use self::stage::Stage;
+use self::stage::key::KEY;
 use self::stage::process::{Outcome, Running};
+use self::stage::{Stage, scripts};
 
 /// Runs it with `--json`, sees its exit code, and sees that the key is nowhere.
 #[track_caller]
@@ -74,7 +74,7 @@ fn serve(answer: impl Fn(std::net::TcpStream) + Send + 'static) -> SocketAddr {
 #[test]
 fn where_all_is_well_everything_is_looked_at_and_nothing_is_changed() {
     let stage = Stage::with_credits(500);
-    let report = doctor(healthy(&stage), 0, DEFAULT_API_KEY);
+    let report = doctor(healthy(&stage), 0, KEY);
     report
         .shows("config", "good", "callsheet.toml is valid")
         .shows("key", "good", "from the environment")
@@ -103,7 +103,7 @@ fn offline_the_emulator_is_asked() {
     let stage = Stage::new();
     let mut command = stage.command(["doctor", "--json", "--emulator"]);
     command.env_remove("CALLSHEET_API_KEY");
-    doctor(command, 0, DEFAULT_API_KEY).shows("key", "good", "the emulator's own").shows(
+    doctor(command, 0, KEY).shows("key", "good", "the emulator's own").shows(
         "state",
         "good",
         "state/emulator",
@@ -129,7 +129,7 @@ fn a_configuration_alone_is_looked_at_before_a_reload() {
 fn a_configuration_that_cannot_be_read_is_the_whole_story() {
     let stage = Stage::new();
     stage.configure("[limits]\nin_fligth = 3");
-    doctor(healthy(&stage), 2, DEFAULT_API_KEY).shows("config", "wrong", "did you mean `in_flight`?");
+    doctor(healthy(&stage), 2, KEY).shows("config", "wrong", "did you mean `in_flight`?");
 }
 
 impl Report {
@@ -160,18 +160,40 @@ fn the_key_is_missing_empty_open_to_all_or_refused() {
     let report = doctor(without(&stage), 3, "sk-secret");
     report.shows("key", "advice", "which everybody can read");
     report.shows("credits", "wrong", "the service refuses the API key");
-    fs::write(&path, DEFAULT_API_KEY).unwrap();
+    fs::write(&path, KEY).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    doctor(without(&stage), 0, DEFAULT_API_KEY).shows("key", "good", "from key");
+    doctor(without(&stage), 0, KEY).shows("key", "good", "from key");
 }
 
 #[test]
 fn nobody_listens() {
     let stage = Stage::new();
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let report = doctor(at(&stage, &format!("http://{address}")), 5, DEFAULT_API_KEY);
+    let report = doctor(at(&stage, &format!("http://{address}")), 5, KEY);
     report.shows("service", "wrong", "Connection refused").shows("catalog", "advice", "none was kept");
     assert!(report.todo("service").contains("nobody listens there"));
+}
+
+#[test]
+fn polls_that_are_hastier_than_advised_are_advised_against() {
+    let stage = Stage::new();
+    let base_url = stage.base_url();
+    // Under a name, it might be anybody's.
+    let elsewhere = base_url.replace("127.0.0.1", "0.0.0.0");
+    let report = doctor(at(&stage, &elsewhere), 0, KEY);
+    report.shows(
+        "poll",
+        "advice",
+        "poll.min is 20ms, and the service advises to read a task every 5 to 10 seconds",
+    );
+    let outcome = stage.run(["run", "none.csv", "--base-url", &elsewhere]);
+    assert!(!outcome.stderr.contains("poll.min"), "nothing is polled: {}", outcome.stderr);
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    let run = |url: &str| stage.run(["run", "batch.csv", "--base-url", url, "--adopt-state"]).stderr;
+    assert_eq!(run(&elsewhere).matches("poll.min is 20ms").count(), 1);
+    assert!(!run(&base_url).contains("poll.min"), "on this machine nobody minds");
+    let checks = doctor(healthy(&stage), 0, KEY);
+    assert!(!checks.0.to_string().contains("poll.min"));
 }
 
 #[test]
@@ -179,7 +201,7 @@ fn somebody_listens_and_says_nothing() {
     let stage = Stage::new();
     stage.configure_service("request_timeout = \"300ms\"", "");
     let address = serve(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
-    let report = doctor(at(&stage, &format!("http://{address}")), 5, DEFAULT_API_KEY);
+    let report = doctor(at(&stage, &format!("http://{address}")), 5, KEY);
     report.shows("service", "wrong", "no answer in time");
 }
 
@@ -190,7 +212,7 @@ fn somebody_listens_and_speaks_no_tls() {
         let _ = stream.read(&mut [0; 1024]);
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
     });
-    let report = doctor(at(&stage, &format!("https://{address}")), 5, DEFAULT_API_KEY);
+    let report = doctor(at(&stage, &format!("https://{address}")), 5, KEY);
     report.shows("tls", "wrong", "corrupt message");
     assert!(report.todo("tls").contains("does not speak TLS"));
 }
@@ -214,8 +236,8 @@ fn a_certificate_that_nobody_vouches_for_is_told_apart() {
         // It ends with the alert that the client sends.
         let _ = rustls::Stream::new(&mut connection, &mut stream).read(&mut [0; 1024]);
     });
-    let report = doctor(at(&stage, &format!("https://localhost:{}", address.port())), 5, DEFAULT_API_KEY);
-    report.shows("tls", "wrong", "invalid peer certificate");
+    let report = doctor(at(&stage, &format!("https://localhost:{}", address.port())), 5, KEY);
+    report.shows("tls", "wrong", "the certificate of localhost is not trusted");
     assert!(report.todo("tls").contains("its certificate is not trusted"));
 }
 
@@ -229,7 +251,7 @@ fn a_clock_that_is_off_is_noticed() {
               content-length: 0\r\n\r\n",
         );
     });
-    let report = doctor(at(&stage, &format!("http://{address}")), 2, DEFAULT_API_KEY);
+    let report = doctor(at(&stage, &format!("http://{address}")), 2, KEY);
     report.shows("service", "advice", "HTTP 404 and no description");
     let (level, found) = report.about("clock");
     assert!(level == "wrong" && found.contains("days ahead of the service's"), "{found}");
@@ -239,16 +261,16 @@ fn a_clock_that_is_off_is_noticed() {
 fn an_empty_account_and_one_that_is_kept_are_out_of_funds() {
     let stage = Stage::with_credits(30);
     stage.configure("[budget]\nkeep = 50");
-    doctor(healthy(&stage), 4, DEFAULT_API_KEY).shows("credits", "wrong", "budget.keep keeps all of them");
+    doctor(healthy(&stage), 4, KEY).shows("credits", "wrong", "budget.keep keeps all of them");
     stage.account(&json!({ "credits": 0 }));
-    doctor(healthy(&stage), 4, DEFAULT_API_KEY).shows("credits", "wrong", "0 credits are left");
+    doctor(healthy(&stage), 4, KEY).shows("credits", "wrong", "0 credits are left");
 }
 
 #[test]
 fn a_disk_without_the_room_that_is_asked_for_is_full() {
     let stage = Stage::new();
     stage.configure("[output]\nmin_free = \"9000PiB\"");
-    doctor(healthy(&stage), 6, DEFAULT_API_KEY).shows("disk", "wrong", "less than");
+    doctor(healthy(&stage), 6, KEY).shows("disk", "wrong", "less than");
 }
 
 #[test]
@@ -267,7 +289,7 @@ fn an_inbox_that_cannot_be_written_to_is_named_with_the_user() {
     if rustix::process::getuid().is_root() {
         command.uid(65534).gid(65534);
     }
-    let report = doctor(command, 6, DEFAULT_API_KEY);
+    let report = doctor(command, 6, KEY);
     report
         .shows("inbox", "wrong", "jobs/inbox cannot be written to by user")
         .shows("output", "good", "output");
@@ -278,7 +300,7 @@ fn a_state_of_another_service_and_one_in_use_are_known() {
     let stage = Stage::new();
     let daemon = stage.start(["daemon", "--log-level", "info"]);
     daemon.says("ready");
-    let report = doctor(healthy(&stage), 0, DEFAULT_API_KEY);
+    let report = doctor(healthy(&stage), 0, KEY);
     let pid = daemon.pid();
     report.shows("state", "good", &format!("is in use by process {pid}")).shows(
         "socket",
@@ -288,18 +310,18 @@ fn a_state_of_another_service_and_one_in_use_are_known() {
     // Whoever has no key of their own needs none: the daemon has one.
     let mut keyless = healthy(&stage);
     keyless.env_remove("CALLSHEET_API_KEY");
-    doctor(keyless, 0, DEFAULT_API_KEY).shows("key", "advice", "no API key is given");
+    doctor(keyless, 0, KEY).shows("key", "advice", "no API key is given");
     daemon.signal(Signal::TERM);
     let _: Outcome = daemon.end().exited(0);
-    let report = doctor(healthy(&stage), 0, DEFAULT_API_KEY);
+    let report = doctor(healthy(&stage), 0, KEY);
     report.shows("state", "good", "is not in use").shows("catalog", "good", "video");
 
     let elsewhere = Stage::new();
-    let report = doctor(at(&stage, &elsewhere.base_url()), 2, DEFAULT_API_KEY);
+    let report = doctor(at(&stage, &elsewhere.base_url()), 2, KEY);
     report.shows("state", "wrong", "not to http");
     // The wrong folder altogether.
     stage.write("attic/photo.jpg", "x");
     let mut command = healthy(&stage);
     command.args(["--state", "attic"]);
-    doctor(command, 2, DEFAULT_API_KEY).shows("state", "wrong", "photo.jpg");
+    doctor(command, 2, KEY).shows("state", "wrong", "photo.jpg");
 }

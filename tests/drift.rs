@@ -2,11 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "stage/key.rs"]
+mod key;
+
 use std::fs;
 use std::process::Command;
 
 use callsheet::emulator::{self, Faults};
 use serde_json::{Value, json};
+
+use self::key::{KEY, key_is_nowhere};
 
 /// Runs one video against an emulator with these faults, and returns its line of the results.
 async fn result_of(faults: &str) -> Value {
@@ -17,16 +22,18 @@ async fn result_of(faults: &str) -> Value {
     let options = emulator::Options {
         listen: "127.0.0.1:0".parse().unwrap(),
         speed: 200.0,
+        api_key: KEY.to_owned(),
         faults: Some(Faults::parse(faults).unwrap()),
         ..emulator::Options::default()
     };
     let service = emulator::start(options).await.unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_callsheet"));
     command.args(["run", "m.json", "--base-url", &service.base_url()]).current_dir(dir.path());
-    command.env_clear().env("CALLSHEET_API_KEY", emulator::DEFAULT_API_KEY);
+    command.env_clear().env("CALLSHEET_API_KEY", KEY);
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     service.stop().await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    key_is_nowhere(dir.path(), &[&output.stdout, &output.stderr]);
     let line = fs::read_to_string(dir.path().join("output/m/results.jsonl")).unwrap();
     serde_json::from_str(&line).unwrap()
 }

@@ -7,9 +7,8 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-use callsheet::emulator::DEFAULT_API_KEY;
-
 use self::stage::harvest::Harvest;
+use self::stage::key::KEY;
 use self::stage::proxy::{head_of, message};
 use self::stage::{Stage, matrix, scripts};
 
@@ -75,7 +74,7 @@ fn a_result_on_another_host_is_fetched_without_the_key() {
     assert_eq!(heads.len(), 3);
     for head in heads {
         assert!(head.starts_with("get /elsewhere.png"), "{head}");
-        for secret in ["authorization", "idempotency-key", "referer", DEFAULT_API_KEY] {
+        for secret in ["authorization", "idempotency-key", "referer", KEY] {
             assert!(!head.contains(secret), "{secret} was shown to another host: {head}");
         }
     }

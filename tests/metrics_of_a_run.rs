@@ -16,6 +16,7 @@ use callsheet::domain::quote::{AccountPlan, Rules};
 use callsheet::domain::reach::Reach;
 use callsheet::domain::retry::Backoff;
 use callsheet::domain::time::Millis;
+use callsheet::domain::trickle::RateFloor;
 use callsheet::emulator::{self, Emulator, Faults};
 use callsheet::engine::conductor::{Settings, Standstill};
 use callsheet::engine::{Engine, Outside, RateLimit, Stop, Until};
@@ -126,6 +127,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
         service,
         landing: Landing::new(&dir.path().join("output")),
         max_file_bytes: u64::MAX,
+        rate_floor: RateFloor { bytes_per_second: 0, window: Millis(1_000) },
         min_free_bytes: 0,
         submits: RateLimit::default(),
         polls: RateLimit::default(),

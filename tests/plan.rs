@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "stage/key.rs"]
+mod key;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,6 +14,8 @@ use std::process::Command;
 use callsheet::emulator;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use self::key::{KEY, key_is_nowhere};
 
 /// A folder with a cleared environment around it.
 struct Desk {
@@ -50,6 +55,7 @@ impl Desk {
             .envs(environment.iter().copied())
             .output()
             .unwrap();
+        key_is_nowhere(self.dir.path(), &[&output.stdout, &output.stderr]);
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Said { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
     }
@@ -201,14 +207,17 @@ async fn without_the_service_a_plan_works_from_what_was_kept() {
     let nothing = desk.run("plan m.csv");
     assert_eq!(nothing.code, 2);
     assert!(nothing.err.contains("no service is configured"), "{}", nothing.err);
-    let options =
-        emulator::Options { listen: "127.0.0.1:0".parse().unwrap(), ..emulator::Options::default() };
+    let options = emulator::Options {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        api_key: KEY.to_owned(),
+        ..emulator::Options::default()
+    };
     let service = emulator::start(options).await.unwrap();
     let there = format!("plan m.csv --json --base-url {}", service.base_url());
     let said = desk.run(&there);
     assert_eq!(said.code, 0, "{}", said.err);
     assert_eq!(said.json()["balance_credits"], Value::Null);
-    let key = [("CALLSHEET_API_KEY", emulator::DEFAULT_API_KEY)];
+    let key = [("CALLSHEET_API_KEY", KEY)];
     assert!(desk.run_with(&there, &key).json()["balance_credits"].is_u64());
     let wrong = desk.run_with(&there, &[("CALLSHEET_API_KEY", "wrong")]);
     assert_eq!((wrong.code, &wrong.json()["balance_credits"]), (0, &Value::Null));

@@ -7,19 +7,17 @@ mod stage;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
 
-use callsheet::emulator::Options;
 use rustix::process::Signal;
 
+use self::stage::key::{KEY, KEY_IN_BASE64, files, files_with_key, holds_key};
 use self::stage::process::{Outcome, Running};
 use self::stage::{Stage, scripts, until};
-
-/// A key that is found wherever it is.
-const KEY: &str = "sk-live-5e9b1d7c3f2a48068e4d";
-/// The same, as HTTP's basic scheme would carry it.
-const KEY_IN_BASE64: &str = "c2stbGl2ZS01ZTliMWQ3YzNmMmE0ODA2OGU0ZA";
 
 /// Dropped connections, foreign answers, failing tasks, broken downloads: everything that makes a program talk.
 const FAULTS: &str = "
@@ -45,7 +43,7 @@ effect = { do = 'truncated-download', keep_percent = 40 }
 ";
 
 fn with_key() -> Stage {
-    let stage = Stage::with(Options { api_key: KEY.to_owned(), ..Options::default() });
+    let stage = Stage::new();
     stage.write("batch.csv", scripts::of_all_kinds(2).0);
     stage
 }
@@ -56,26 +54,12 @@ fn run(stage: &Stage, key: &str, arguments: &[&str]) -> Outcome {
     Running::start(command).end()
 }
 
-/// Every file below a folder.
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    let below = |path: PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
-    entries.flat_map(below).filter(|path| path.is_file()).collect()
-}
-
-fn holds_key(bytes: &[u8]) -> bool {
-    let holds = |what: &str| bytes.windows(what.len()).any(|window| window == what.as_bytes());
-    holds(KEY) || holds(KEY_IN_BASE64)
-}
-
 #[track_caller]
 fn key_is_nowhere(stage: &Stage, outcome: &Outcome) {
     assert!(!holds_key(outcome.stdout.as_bytes()), "on stdout:\n{}", outcome.stdout);
     let line = outcome.stderr.lines().find(|line| holds_key(line.as_bytes()));
     assert_eq!(line, None, "on stderr");
-    for path in files(&stage.path("")) {
-        assert!(!holds_key(&std::fs::read(&path).unwrap()), "in {}", path.display());
-    }
+    assert_eq!(files_with_key(&stage.path("")), [] as [PathBuf; 0]);
 }
 
 #[test]
@@ -105,6 +89,7 @@ fn a_run_in_bad_weather_that_logs_everything_shows_no_key() {
 #[test]
 fn a_refused_key_is_not_repeated() {
     let stage = Stage::new();
+    stage.account(&serde_json::json!({ "key_valid": false }));
     stage.write("batch.csv", scripts::manifest("image", 1));
     let outcome = run(&stage, KEY, &["run", "batch.csv", "--log-level", "trace"]).exited(3);
     assert!(stage.audit().totals.unauthorized > 0);
@@ -187,4 +172,47 @@ fn a_key_in_the_wrong_place_of_the_configuration_is_not_shown() {
     let outcome = run(&stage, KEY, &["run", "batch.csv", "--log-level", "trace"]).exited(2);
     assert!(outcome.stderr.contains("unknown key `api_key`"), "{}", outcome.stderr);
     assert!(!holds_key(outcome.stderr.as_bytes()), "{}", outcome.stderr);
+}
+
+/// A daemon that holds the key in its memory, allowed to leave an image of it when it dies.
+fn daemon_that_may_dump(stage: &Stage) -> Running {
+    let inner = stage.command(["daemon", "--log-level", "info"]);
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -c unlimited; exec \"$0\" \"$@\""])
+        .arg(inner.get_program())
+        .args(inner.get_args());
+    command.current_dir(stage.path("")).env_clear().env("CALLSHEET_API_KEY", KEY);
+    if rustix::process::getuid().is_root() {
+        std::fs::set_permissions(stage.path(""), std::fs::Permissions::from_mode(0o777)).unwrap();
+        command.uid(65534).gid(65534);
+    }
+    let daemon = Running::start(command);
+    daemon.says("ready");
+    daemon
+}
+
+#[test]
+fn no_image_of_the_memory_is_left_and_nobody_may_look_into_it() {
+    for signal in [Signal::ABORT, Signal::QUIT] {
+        let stage = with_key();
+        let daemon = daemon_that_may_dump(&stage);
+        let proc = format!("/proc/{}", daemon.pid());
+        let limits = std::fs::read_to_string(format!("{proc}/limits")).unwrap();
+        let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        let limit: Vec<&str> = core.split_whitespace().skip(4).take(2).collect();
+        assert_eq!(limit, ["0", "0"], "{core}");
+        // Memory and environment of a process that may not be dumped are root's alone.
+        for name in ["mem", "environ"] {
+            assert_eq!(std::fs::metadata(format!("{proc}/{name}")).unwrap().uid(), 0, "{name}");
+        }
+        daemon.signal(signal);
+        let outcome = daemon.end();
+        assert_eq!(outcome.signal, Some(signal.as_raw()));
+        assert!(!outcome.dumped, "an image was left");
+        let left = files(&stage.path(""))
+            .into_iter()
+            .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("core")));
+        assert_eq!(left.count(), 0);
+    }
 }

@@ -2,11 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "stage/key.rs"]
+mod key;
+
 use std::fs;
 use std::process::Command;
 
 use callsheet::emulator::{self, Faults};
 use serde_json::{Value, json};
+
+use self::key::{KEY, key_is_nowhere};
 
 /// Runs one job, twice, against an emulator with these faults: exit codes, the line of the results, and
 /// the credits that are gone.
@@ -25,6 +30,7 @@ async fn run_twice_then(faults: &str, then: &[&[&str]]) -> (Vec<i32>, Value, u64
     let options = emulator::Options {
         listen: "127.0.0.1:0".parse().unwrap(),
         speed: 200.0,
+        api_key: KEY.to_owned(),
         credits: CREDITS,
         faults: Some(Faults::parse(faults).unwrap()),
         ..emulator::Options::default()
@@ -33,8 +39,13 @@ async fn run_twice_then(faults: &str, then: &[&[&str]]) -> (Vec<i32>, Value, u64
     let call = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_callsheet"));
         command.args(arguments).args(["--base-url", &service.base_url()]).current_dir(dir.path());
-        command.env_clear().env("CALLSHEET_API_KEY", emulator::DEFAULT_API_KEY);
-        tokio::task::spawn_blocking(move || command.output().unwrap())
+        command.env_clear().env("CALLSHEET_API_KEY", KEY);
+        let place = dir.path().to_owned();
+        tokio::task::spawn_blocking(move || {
+            let output = command.output().unwrap();
+            key_is_nowhere(&place, &[&output.stdout, &output.stderr]);
+            output
+        })
     };
     let mut codes = Vec::new();
     for _ in 0..2 {

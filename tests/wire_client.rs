@@ -174,7 +174,7 @@ fn raw(response: &Value) -> RawAnswer {
         body["data"] = task;
     }
     let bytes = if response["empty"] == true { Vec::new() } else { body.to_string().into_bytes() };
-    RawAnswer { status, retry_after: None, body: bytes }
+    RawAnswer { status, retry_after: None, date: None, body: bytes }
 }
 
 #[test]

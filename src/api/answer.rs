@@ -3,11 +3,13 @@
 //! `error.type` decides where the service's own envelope is there; the HTTP status decides for
 //! everything else, since proxies answer too. The wording of messages and hints decides nothing.
 
+use chrono::DateTime;
 use serde_json::Value;
+use url::Url;
 
-use crate::api::{RawAnswer, wire};
+use crate::api::{RawAnswer, tls, wire};
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
-use crate::domain::time::Millis;
+use crate::domain::time::{Millis, Timestamp};
 
 /// A creating POST was answered.
 pub fn of_post(raw: &RawAnswer) -> PostAnswer {
@@ -95,7 +97,7 @@ pub fn of_question(raw: &RawAnswer) -> Result<Value, Fault> {
     Err(body.as_ref().and_then(wire::error).map_or_else(|| http_fault(raw), |error| error.fault))
 }
 
-/// A transport error in one line, without the URL, which may hold a secret of a result host.
+/// A transport error in one line. Of the URL it shows the host alone: the rest may be a secret of a result host.
 pub fn describe(error: &reqwest::Error) -> String {
     let mut text = if error.is_timeout() {
         "no answer in time".to_owned()
@@ -104,16 +106,30 @@ pub fn describe(error: &reqwest::Error) -> String {
     } else {
         "the connection broke".to_owned()
     };
+    let host = error.url().and_then(Url::host_str).unwrap_or("the host");
     let mut source = std::error::Error::source(error);
     let mut innermost = None;
     while let Some(cause) = source {
         innermost = Some(cause.to_string());
+        if let Some(fault) = tls::within(cause) {
+            innermost = Some(tls::wording(fault, host));
+            break;
+        }
+        if cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
+            innermost = Some(format!("{host} does not answer in HTTP ({cause}){}", advice(error.url())));
+            break;
+        }
         source = cause.source();
     }
     if let Some(cause) = innermost {
         text = format!("{text}: {cause}");
     }
     text
+}
+
+/// Where an address is plain, its host may speak TLS alone.
+fn advice(url: Option<&Url>) -> &'static str {
+    if url.is_some_and(|url| url.scheme() == "http") { "; try https://" } else { "" }
 }
 
 fn transport_fault(error: &reqwest::Error) -> Fault {
@@ -151,11 +167,20 @@ fn read_again(raw: &RawAnswer, fault: Fault) -> ReadAnswer {
     ReadAnswer::Again { fault, wait: retry_after(raw) }
 }
 
-/// `Retry-After` in whole seconds. The form with a date needs a clock that agrees with the
-/// service's; it is left to our own backoff.
+/// How long an answer asks to be left alone.
 pub(super) fn retry_after(raw: &RawAnswer) -> Option<Millis> {
-    let seconds: u64 = raw.retry_after.as_deref()?.trim().parse().ok()?;
-    Some(Millis(seconds.saturating_mul(1000)))
+    let header = raw.retry_after.as_deref()?.trim();
+    match header.parse::<u64>() {
+        Ok(seconds) => Some(Millis(seconds.saturating_mul(1000))),
+        Err(_) => Some(date(header)?.since(date(raw.date.as_deref()?)?)),
+    }
+}
+
+/// An instant as HTTP writes it, `Sun, 06 Nov 1994 08:49:37 GMT`. In `Retry-After` it is measured by the `Date`
+/// of the same answer, so that no clock has to agree with the service's.
+fn date(header: &str) -> Option<Timestamp> {
+    let date = DateTime::parse_from_rfc2822(header.trim()).ok()?;
+    Some(Timestamp(date.timestamp_millis()))
 }
 
 #[cfg(test)]
@@ -163,7 +188,7 @@ mod tests {
     use super::*;
 
     fn raw(status: u16, body: &str) -> RawAnswer {
-        RawAnswer { status, retry_after: None, body: body.as_bytes().to_vec() }
+        RawAnswer { status, retry_after: None, date: None, body: body.as_bytes().to_vec() }
     }
 
     fn envelope(kind: &str, task: Option<&str>) -> String {
@@ -313,8 +338,24 @@ mod tests {
 
     #[test]
     fn retry_after_is_honoured() {
-        let asked = RawAnswer { retry_after: Some("7".into()), ..raw(429, "") };
-        let PostAnswer::Again { wait, .. } = of_post(&asked) else { panic!("no wait") };
-        assert_eq!(wait, Some(Millis(7_000)));
+        let noon = Some("Sun, 06 Nov 1994 12:00:00 GMT");
+        for (header, date, expected) in [
+            ("7", None, Some(7_000)),
+            (" 7 ", noon, Some(7_000)),
+            ("Sun, 06 Nov 1994 12:01:30 GMT", noon, Some(90_000)),
+            ("Sun, 06 Nov 1994 11:59:59 GMT", noon, Some(0)),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", noon, Some(252_618_177_599_000)),
+            ("Sun, 06 Nov 1994 12:01:30 GMT", None, None),
+            ("Sun, 06 Nov 1994 12:01:30 GMT", Some("noon"), None),
+            ("tomorrow", noon, None),
+            ("-7", noon, None),
+            ("7.5", noon, None),
+            ("", noon, None),
+        ] {
+            let (retry_after, date) = (Some(header.to_owned()), date.map(str::to_owned));
+            let asked = RawAnswer { retry_after, date, ..raw(429, "") };
+            let PostAnswer::Again { wait, .. } = of_post(&asked) else { panic!("no wait") };
+            assert_eq!(wait, expected.map(Millis), "{header}");
+        }
     }
 }

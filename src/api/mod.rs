@@ -10,12 +10,13 @@ mod download;
 mod probe;
 mod redact;
 pub mod studio;
+mod tls;
 pub mod webhook;
 mod wire;
 
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, RequestBuilder, Response, redirect, retry};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -48,6 +49,13 @@ pub struct ServiceOptions {
     pub request_timeout: Duration,
     /// For a creating call that renders before it answers: music, speech, sound effects.
     pub render_timeout: Duration,
+}
+
+impl ServiceOptions {
+    /// Whether the service is on this very machine.
+    pub fn is_loopback(&self) -> bool {
+        is_loopback(&self.base_url)
+    }
 }
 
 /// The client cannot be built.
@@ -191,7 +199,7 @@ fn client(options: &ServiceOptions) -> reqwest::ClientBuilder {
         .retry(retry::never())
         .connect_timeout(options.connect_timeout)
         .timeout(options.request_timeout);
-    if is_loopback(&options.base_url) { builder.no_proxy() } else { builder }
+    if options.is_loopback() { builder.no_proxy() } else { builder }
 }
 
 /// A task id as one segment of a path, whatever characters it holds.
@@ -210,14 +218,19 @@ pub struct RawAnswer {
     pub status: u16,
     /// `Retry-After`, where there is one.
     pub retry_after: Option<String>,
+    /// `Date`, where there is one.
+    pub date: Option<String>,
     /// The body, cut off at a bound far above any real answer.
     pub body: Vec<u8>,
 }
 
 async fn read_answer(mut response: Response) -> reqwest::Result<RawAnswer> {
     let status = response.status().as_u16();
-    let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-    let retry_after = header.map(str::to_owned);
+    let header = |name| {
+        let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+        value.map(str::to_owned)
+    };
+    let (retry_after, date) = (header(RETRY_AFTER), header(DATE));
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         body.extend_from_slice(&chunk);
@@ -225,5 +238,5 @@ async fn read_answer(mut response: Response) -> reqwest::Result<RawAnswer> {
             break;
         }
     }
-    Ok(RawAnswer { status, retry_after, body })
+    Ok(RawAnswer { status, retry_after, date, body })
 }

@@ -9,7 +9,7 @@ use reqwest::header::DATE;
 use serde_json::Value;
 use tokio::net::lookup_host;
 
-use crate::api::{ClientError, Service, answer, client, read_answer};
+use crate::api::{ClientError, Service, answer, client, read_answer, tls};
 use crate::domain::time::Timestamp;
 
 /// Where the service describes itself.
@@ -120,7 +120,7 @@ fn end_of(error: &reqwest::Error) -> End {
         {
             return End::Refused;
         }
-        match tls_in(error) {
+        match tls::within(error) {
             Some(rustls::Error::InvalidCertificate(_)) => return End::Certificate,
             Some(_) => end = End::Tls,
             None => {}
@@ -128,12 +128,4 @@ fn end_of(error: &reqwest::Error) -> End {
         cause = error.source();
     }
     end
-}
-
-/// What TLS says, however often it is wrapped: an I/O error does not name what it holds as its source.
-fn tls_in<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
-    match error.downcast_ref::<io::Error>() {
-        Some(wrapped) => wrapped.get_ref().and_then(|held| tls_in(held)),
-        None => error.downcast_ref::<rustls::Error>(),
-    }
 }

@@ -70,7 +70,14 @@ fn reading(raw: &RawAnswer, known: Option<&TaskId>, set_aside: Credits) -> Resul
     let places = [body.pointer("/data/task"), body.get("data"), body.get("task"), Some(&body)];
     let objects = || places.into_iter().flatten().filter(|place| place.is_object());
     let named = objects().find_map(|object| Some((object, id_in(object)?)));
+    if let (Some((object, _)), Some(known)) = (&named, known)
+        && names_another(object, known)
+    {
+        return Err("the answer is about another task");
+    }
     let (object, id) = match (named, known) {
+        // As it was given first, so that one task has one name.
+        (Some((object, _)), Some(known)) if !known.0.starts_with(REQUEST) => (object, known.clone()),
         (Some(named), _) => named,
         (None, Some(known)) => (objects().next().unwrap_or(&body), known.clone()),
         (None, None) => return Err("the answer shows no task"),
@@ -88,6 +95,18 @@ fn reading(raw: &RawAnswer, known: Option<&TaskId>, set_aside: Credits) -> Resul
         urls,
         fault: wire::task_fault(object),
     })
+}
+
+/// Whether an object shows ids, and none of them is the one that was asked for. What was asked for by its
+/// `requestId` may show a `taskId` alone: that is how the task's own name is learned.
+fn names_another(object: &Value, known: &TaskId) -> bool {
+    let (names, known): (&[&str], _) = match known.0.strip_prefix(REQUEST) {
+        Some(request) => (&["requestId"], request),
+        // The upstream's id may stand beside the task's own.
+        None => (&["taskId", "id"], known.0.as_str()),
+    };
+    let shown: Vec<String> = names.iter().filter_map(|name| wire::text(object, name)).collect();
+    !shown.is_empty() && !shown.iter().any(|id| id.eq_ignore_ascii_case(known))
 }
 
 fn id_in(object: &Value) -> Option<TaskId> {
@@ -133,7 +152,7 @@ mod tests {
     use super::*;
 
     fn raw(status: u16, body: &str) -> RawAnswer {
-        RawAnswer { status, retry_after: None, body: body.as_bytes().to_vec() }
+        RawAnswer { status, retry_after: None, date: None, body: body.as_bytes().to_vec() }
     }
 
     fn said(reading: &TaskReading) -> String {
@@ -200,6 +219,30 @@ mod tests {
         assert_eq!(poll(200, "{}"), "again");
         assert_eq!(poll(200, r#"{"status":"success","url":"http://x/1"}"#), "t Success 40 [\"http://x/1\"]");
         assert_eq!(poll(200, r#"{"data":{"status":"failed","costCredits":0}}"#), "t Failed 0 []");
+    }
+
+    #[test]
+    fn an_answer_about_another_task_is_not_believed() {
+        let read = |task: &str, body: &str| match of_read(&raw(200, body), &TaskId(task.into()), Credits(40))
+        {
+            ReadAnswer::Task(reading) => said(&reading),
+            ReadAnswer::Again { fault, .. } => fault.message,
+            _ => "something else".to_owned(),
+        };
+        let done = r#""status":"success","costCredits":9,"url":"http://x/1""#;
+        for (task, ids, expected) in [
+            ("t", r#""id":"t","#, "t Success 9 [\"http://x/1\"]"),
+            ("T", r#""taskId":"t","#, "T Success 9 [\"http://x/1\"]"),
+            ("t", r#""id":"t","taskId":"upstream","#, "t Success 9 [\"http://x/1\"]"),
+            ("t", r#""id":"u","#, "the answer is about another task"),
+            ("t", r#""taskId":"u","#, "the answer is about another task"),
+            ("t", r#""taskId":"u","requestId":"t","#, "the answer is about another task"),
+            ("request:r", r#""taskId":"t","requestId":"r","#, "t Success 9 [\"http://x/1\"]"),
+            ("request:r", r#""taskId":"t","#, "t Success 9 [\"http://x/1\"]"),
+            ("request:r", r#""taskId":"t","requestId":"s","#, "the answer is about another task"),
+        ] {
+            assert_eq!(read(task, &format!("{{\"data\":{{{ids}{done}}}}}")), expected, "{task} {ids}");
+        }
     }
 
     #[test]

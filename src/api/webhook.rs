@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use reqwest::Client;
-use reqwest::header::CONTENT_TYPE;
+use reqwest::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
 use url::Url;
 
 use crate::api::{ClientError, RawAnswer, ServiceOptions, answer, client};
@@ -82,10 +82,14 @@ impl Webhook {
         if response.status().is_success() {
             return Ok(());
         }
-        let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let header = |name| {
+            let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+            value.map(str::to_owned)
+        };
         let raw = RawAnswer {
             status: response.status().as_u16(),
-            retry_after: header.map(str::to_owned),
+            retry_after: header(RETRY_AFTER),
+            date: header(DATE),
             body: Vec::new(),
         };
         Err(WebhookError::Status { status: raw.status, wait: answer::retry_after(&raw) })

@@ -36,6 +36,7 @@ mod voices;
 mod wiring;
 
 use clap::Parser;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
 use crate::cli::arguments::{Arguments, Command};
 use crate::cli::exit::Exit;
@@ -43,6 +44,7 @@ use crate::cli::failure::Failure;
 
 /// Runs the program with the process's arguments and says how it ended.
 pub fn main() -> Exit {
+    keep_memory_private();
     if let Some(code) = state_command::try_database() {
         return code;
     }
@@ -92,6 +94,15 @@ pub fn main() -> Exit {
     // Nothing may hold up the end: what is still under way is safe to leave.
     runtime.shutdown_background();
     outcome.unwrap_or_else(|failure| failure.report())
+}
+
+/// The key lies in this process's memory: no image of it is left when it dies, and no other process of the same
+/// user may look into it.
+fn keep_memory_private() {
+    // Where neither can be had (a filter of system calls), the unit's LimitCORE does it.
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = setrlimit(Resource::Core, none);
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// What came of writing data to stdout. A reader that has seen enough and went away is no error.

@@ -12,6 +12,7 @@ use crate::domain::quote::{Catalog, Rules};
 use crate::domain::reach::Reach;
 use crate::domain::retry::Backoff;
 use crate::domain::time::Millis;
+use crate::domain::trickle::RateFloor;
 use crate::engine::conductor::Settings;
 use crate::engine::{Outside, RateLimit};
 use crate::intake::Terms;
@@ -48,14 +49,27 @@ pub(super) fn settings(config: &Config) -> Settings {
     }
 }
 
+/// What to say of readings that follow on each other faster than the service advises. On this very machine it
+/// is an emulator, or a test.
+pub(super) fn hasty_polls(chosen: &Chosen, config: &Config) -> Option<String> {
+    config.poll.hasty().filter(|_| !chosen.options.is_loopback())
+}
+
 /// What the engine reaches outside.
 pub(super) fn outside(service: Service, chosen: &Chosen, config: &Config) -> Result<Outside, Failure> {
+    if let Some(hasty) = hasty_polls(chosen, config) {
+        tracing::warn!("{hasty}: it may slow down or refuse such a client");
+    }
     Ok(Outside {
         downloads: service
             .downloads(Reach::new(&chosen.options.base_url, config.output.allow_hosts.clone()))?,
         service,
         landing: Landing::new(&chosen.output),
         max_file_bytes: config.output.max_file.as_u64(),
+        rate_floor: RateFloor {
+            bytes_per_second: config.limits.slow_download.as_u64(),
+            window: config.limits.slow_after.0,
+        },
         min_free_bytes: config.output.min_free.as_u64(),
         submits: RateLimit::per_second(config.limits.submits_per_second),
         polls: RateLimit::per_second(config.limits.polls_per_second),

@@ -151,6 +151,10 @@ pub struct LimitsConfig {
     pub polls_per_second: Option<NonZeroU32>,
     /// Jobs whose outputs are downloaded at once.
     pub downloads: usize,
+    /// A download that brings fewer bytes a second makes room for one that waits.
+    pub slow_download: ByteSize,
+    /// The span that a download's rate is taken over.
+    pub slow_after: Span,
     /// Whether the number of jobs in flight follows what the service takes, up to `in_flight`.
     pub adaptive: bool,
     /// Rejected prompts in a row that pause a batch.
@@ -166,6 +170,8 @@ impl Default for LimitsConfig {
             submits_per_second: None,
             polls_per_second: None,
             downloads: 4,
+            slow_download: ByteSize::kib(1),
+            slow_after: secs(30),
             adaptive: true,
             rejections: 5,
         }
@@ -182,9 +188,23 @@ pub struct Poll {
     pub max: Span,
 }
 
+/// Shorter intervals between two readings of a task are against the service's advice (Limits, polling interval).
+pub const POLL_ADVISED: Millis = Millis::from_secs(5);
+
+impl Poll {
+    /// What to say of readings that follow on each other faster than the service advises.
+    pub fn hasty(&self) -> Option<String> {
+        let min = self.min.0;
+        (min < POLL_ADVISED).then(|| {
+            let min = humantime::format_duration(std::time::Duration::from_millis(min.0));
+            format!("poll.min is {min}, and the service advises to read a task every 5 to 10 seconds")
+        })
+    }
+}
+
 impl Default for Poll {
     fn default() -> Poll {
-        Poll { min: secs(5), max: secs(10) }
+        Poll { min: Span(POLL_ADVISED), max: secs(10) }
     }
 }
 
@@ -386,8 +406,9 @@ impl Config {
         if self.poll.min.0 > self.poll.max.0 {
             return wrong("poll.min", "is longer than poll.max");
         }
-        if self.poll.min.0.0 == 0 {
-            return wrong("poll.min", "found 0; more than nothing is accepted");
+        let nothings = [("poll.min", self.poll.min), ("limits.slow_after", limits.slow_after)];
+        if let Some((key, _)) = nothings.into_iter().find(|(_, span)| span.0.0 == 0) {
+            return wrong(key, "found 0; more than nothing is accepted");
         }
         self.layout()?;
         self.check_daemon()?;
@@ -443,17 +464,20 @@ fn secret_in(path: PathBuf) -> Result<SecretString, ConfigError> {
     Ok(SecretString::from(text.trim()))
 }
 
-/// Adds the nearest known key to a message about an unknown one.
+/// Adds the nearest known word to a message about an unknown one: a key, or a value of which there are a few.
 fn with_suggestion(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
-    let Some(unknown) = quoted.next().filter(|_| message.starts_with("unknown")) else {
-        return message.to_owned();
+    let what = match message {
+        _ if message.starts_with("unknown variant") => "unknown value",
+        _ if message.starts_with("unknown") => "unknown key",
+        _ => return message.to_owned(),
     };
+    let Some(unknown) = quoted.next() else { return message.to_owned() };
     let nearest =
         quoted.max_by(|a, b| strsim::jaro_winkler(a, unknown).total_cmp(&strsim::jaro_winkler(b, unknown)));
     match nearest.filter(|name| strsim::jaro_winkler(name, unknown) > 0.75) {
-        Some(name) => format!("unknown key `{unknown}`: did you mean `{name}`?"),
-        None => message.replace("unknown field", "unknown key"),
+        Some(name) => format!("{what} `{unknown}`: did you mean `{name}`?"),
+        None => message.replacen("unknown field", what, 1).replacen("unknown variant", what, 1),
     }
 }
 
@@ -559,6 +583,10 @@ mod tests {
             "callsheet.toml:2: unknown key `lkie`: did you mean `like`?"
         );
         assert!(error("[service]\nplan = \"gold\"\n").contains("expected one of `none`, `pro`, `ultra`"));
+        assert_eq!(
+            error("[service]\nplan = \"ulrta\"\n"),
+            "callsheet.toml:2: unknown value `ulrta`: did you mean `ultra`?"
+        );
     }
 
     #[test]

@@ -23,3 +23,4 @@ pub mod schedule;
 pub mod task;
 pub mod throttle;
 pub mod time;
+pub mod trickle;

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
+use std::time::Duration;
+
+use sha2::Digest;
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 
@@ -11,9 +13,12 @@ use crate::clock::Clock;
 use crate::domain::job::OutputFile;
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
+use crate::domain::time::Millis;
+use crate::domain::trickle::Trickle;
 use crate::engine::Outside;
 use crate::engine::conductor::{FetchFault, FetchOrder};
 use crate::engine::perform::whole_ms;
+use crate::engine::transfers::{Halfway, Halted, Transfers};
 use crate::metrics::{Answer, Endpoint, Metrics};
 use crate::output::landing::{self, Arrival, Part, hex};
 use crate::output::layout::Layout;
@@ -28,16 +33,22 @@ const OUTPUTS_MAX: usize = 256;
 /// Bytes kept to recognise the content.
 const HEAD_BYTES: usize = 4096;
 
+/// Longest time between two looks at a download's rate, and at whether another waits.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// After so long a download that is still slow is given up.
+const SLOW_MAX: Millis = Millis::from_secs(24 * 3600);
+
 /// Downloads and lands the outputs of one job.
 #[derive(Debug)]
 pub(super) struct Fetcher<'a> {
     outside: &'a Outside,
+    transfers: &'a Transfers,
     clock: Clock,
 }
 
 impl<'a> Fetcher<'a> {
-    pub(super) fn new(outside: &'a Outside, clock: Clock) -> Fetcher<'a> {
-        Fetcher { outside, clock }
+    pub(super) fn new(outside: &'a Outside, transfers: &'a Transfers, clock: Clock) -> Fetcher<'a> {
+        Fetcher { outside, transfers, clock }
     }
 
     pub(super) async fn fetch(&self, order: &FetchOrder) -> Result<Vec<OutputFile>, FetchFault> {
@@ -53,6 +64,8 @@ impl<'a> Fetcher<'a> {
         }
         let parts = match self.parts(order).await {
             Ok(parts) => parts,
+            // What came of it stays, and is where the next one goes on.
+            Err(fault @ FetchFault::Slow(_)) => return Err(fault),
             Err(fault) => {
                 self.sweep(order).await;
                 return Err(fault);
@@ -68,12 +81,28 @@ impl<'a> Fetcher<'a> {
     }
 
     async fn parts(&self, order: &FetchOrder) -> Result<Vec<Part>, FetchFault> {
-        let mut parts = Vec::with_capacity(order.urls.len());
-        for (index, url) in order.urls.iter().enumerate() {
+        let (mut done, mut halfway) = match self.transfers.take_up(order.key, &order.urls) {
+            Some(halted) => (halted.done, Some(halted.halfway)),
+            None => (Vec::new(), None),
+        };
+        for (index, url) in order.urls.iter().enumerate().skip(done.len()) {
             let path = self.part_path(order, index);
-            parts.push(self.part(order.spec.order.kind, url, &path).await?);
+            let begun = halfway.take().unwrap_or_else(|| Halfway::nothing(self.clock.now().tick));
+            match self.part(order.spec.order.kind, url, &path, begun).await {
+                Ok(part) => done.push(part),
+                Err(Stopped::Failed(fault)) => return Err(fault),
+                Err(Stopped::GaveWay(halfway)) => {
+                    let text = format!("fewer than {} a second, after {} bytes", self.floor(), halfway.bytes);
+                    self.transfers.halt(order.key, Halted { urls: order.urls.clone(), done, halfway });
+                    return Err(FetchFault::Slow(Fault::new("slow", text)));
+                }
+            }
         }
-        Ok(parts)
+        Ok(done)
+    }
+
+    fn floor(&self) -> String {
+        format!("{} bytes", self.outside.rate_floor.bytes_per_second)
     }
 
     /// Removes what came of a download that failed: the next one begins anew, and there may be none.
@@ -99,33 +128,48 @@ impl<'a> Fetcher<'a> {
     }
 
     /// Downloads one link to its part, taking up a broken transfer where it broke off.
-    async fn part(&self, kind: Kind, url: &str, path: &Path) -> Result<Part, FetchFault> {
-        let mut transfer = Transfer::begin(path, self.outside).await?;
+    async fn part(&self, kind: Kind, url: &str, path: &Path, begun: Halfway) -> Result<Part, Stopped> {
+        let mut transfer = Transfer::take_up(path, self.outside, begun).await?;
         let mut resumes = 0;
         loop {
             match self.run(&mut transfer, url).await {
                 Ok(()) => break,
                 Err(Broken::Link(error)) if resumes >= RESUMES_MAX => {
-                    return Err(FetchFault::Stale(error.into()));
+                    return Err(FetchFault::Stale(error.into()).into());
                 }
                 Err(Broken::Link(DownloadError::Broken(_))) => resumes += 1,
                 // Asking again changes nothing: a person decides where results may come from.
                 Err(Broken::Link(error @ DownloadError::Refused(_))) => {
-                    return Err(FetchFault::Lasting(Fault::new("refused_link", error.to_string())));
+                    return Err(FetchFault::Lasting(Fault::new("refused_link", error.to_string())).into());
                 }
-                Err(Broken::Link(error)) => return Err(FetchFault::Stale(error.into())),
-                Err(Broken::Here(fault)) => return Err(fault),
+                Err(Broken::Link(error)) => return Err(FetchFault::Stale(error.into()).into()),
+                Err(Broken::Here(fault)) => return Err(fault.into()),
+                Err(Broken::Slow) => return Err(self.slow(transfer)),
             }
         }
-        transfer.finish(kind, path).await
+        Ok(transfer.finish(kind, path).await?)
+    }
+
+    /// What becomes of a download that does not keep up.
+    fn slow(&self, transfer: Transfer) -> Stopped {
+        let (bytes, halfway) = (transfer.halfway.bytes, transfer.halfway);
+        if self.clock.now().tick.since(halfway.began) >= SLOW_MAX {
+            let text = format!("after a day fewer than {} a second still come, {bytes} in all", self.floor());
+            return FetchFault::Lasting(Fault::new("slow", text)).into();
+        }
+        if transfer.received == 0 {
+            let text = format!("the result host fell silent after {bytes} bytes, and others wait");
+            return FetchFault::Stale(Fault::new("silent", text)).into();
+        }
+        Stopped::GaveWay(halfway)
     }
 
     /// One request for a link, measured.
     async fn run(&self, transfer: &mut Transfer, url: &str) -> Result<(), Broken> {
         let begun = self.clock.elapsed();
-        let outcome = transfer.run(&self.outside.downloads, url).await;
+        let outcome = transfer.run(self, url).await;
         let class = match &outcome {
-            Ok(()) | Err(Broken::Here(_)) => Answer::Ok,
+            Ok(()) | Err(Broken::Here(_) | Broken::Slow) => Answer::Ok,
             Err(Broken::Link(DownloadError::Status(429))) => Answer::RateLimited,
             Err(Broken::Link(
                 DownloadError::Status(_) | DownloadError::BadUrl(_) | DownloadError::Refused(_),
@@ -137,10 +181,23 @@ impl<'a> Fetcher<'a> {
         tracing::debug!(
             answer = class.name(),
             took_ms = whole_ms(took),
-            bytes = transfer.bytes,
+            bytes = transfer.halfway.bytes,
             "downloaded"
         );
         outcome
+    }
+}
+
+/// Why the downloads of a job stopped.
+enum Stopped {
+    Failed(FetchFault),
+    /// For others, who wait.
+    GaveWay(Halfway),
+}
+
+impl From<FetchFault> for Stopped {
+    fn from(fault: FetchFault) -> Stopped {
+        Stopped::Failed(fault)
     }
 }
 
@@ -148,78 +205,114 @@ impl<'a> Fetcher<'a> {
 enum Broken {
     Link(DownloadError),
     Here(FetchFault),
+    /// It does not keep up, and others wait or it has for a day.
+    Slow,
 }
 
 /// One file on its way in.
 struct Transfer {
     file: File,
-    hasher: Sha256,
-    head: Vec<u8>,
+    halfway: Halfway,
+    /// What came since it was taken up, in bytes.
+    received: u64,
     buffer: Vec<u8>,
-    bytes: u64,
     max_bytes: u64,
     metrics: Metrics,
-    etag: Option<String>,
-    content_type: Option<String>,
 }
 
 impl Transfer {
-    async fn begin(path: &Path, outside: &Outside) -> Result<Transfer, FetchFault> {
-        let place = path.to_owned();
-        let file = blocking(move || landing::create(&place))
-            .await
-            .map(File::from_std)
-            .map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
+    /// Goes on where a file was left, or from its beginning where nothing of it can be found.
+    async fn take_up(path: &Path, outside: &Outside, halfway: Halfway) -> Result<Transfer, FetchFault> {
+        let (place, bytes) = (path.to_owned(), halfway.bytes);
+        let open = move || match bytes {
+            0 => landing::create(&place).map(|file| (file, true)),
+            _ => landing::append(&place, bytes)
+                .map_or_else(|_| landing::create(&place).map(|file| (file, false)), |file| Ok((file, true))),
+        };
+        let (file, is_there) =
+            blocking(open).await.map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
         Ok(Transfer {
-            file,
-            hasher: Sha256::new(),
-            head: Vec::new(),
+            file: File::from_std(file),
+            halfway: if is_there { halfway } else { Halfway::nothing(halfway.began) },
+            received: 0,
             buffer: Vec::with_capacity(WRITE_BYTES),
-            bytes: 0,
             max_bytes: outside.max_file_bytes,
             metrics: outside.metrics.clone(),
-            etag: None,
-            content_type: None,
         })
     }
 
-    async fn run(&mut self, downloads: &Downloads, url: &str) -> Result<(), Broken> {
-        let mut opened = downloads.open(url, self.bytes, self.etag.as_deref()).await.map_err(Broken::Link)?;
-        if opened.start != self.bytes {
+    async fn run(&mut self, fetcher: &Fetcher<'_>, url: &str) -> Result<(), Broken> {
+        let downloads: &Downloads = &fetcher.outside.downloads;
+        let etag = self.halfway.etag.as_deref();
+        let mut opened = downloads.open(url, self.halfway.bytes, etag).await.map_err(Broken::Link)?;
+        if opened.start != self.halfway.bytes {
             self.start_over().await.map_err(Broken::Here)?;
         }
-        if opened.start > self.bytes {
+        if opened.start > self.halfway.bytes {
             let text = "the result host sent another part than the one asked for".to_owned();
             return Err(Broken::Link(DownloadError::Broken(text)));
         }
-        self.etag.clone_from(&opened.etag);
-        self.content_type.clone_from(&opened.content_type);
+        self.halfway.etag.clone_from(&opened.etag);
+        self.halfway.content_type.clone_from(&opened.content_type);
         self.refuse_too_large(opened.total.unwrap_or_default()).map_err(Broken::Here)?;
-        self.take(&mut opened).await?;
+        self.take(fetcher, &mut opened).await?;
         match opened.total {
-            Some(total) if total != self.bytes => {
-                let text = format!("{} of {total} bytes came", self.bytes);
+            Some(total) if total != self.halfway.bytes => {
+                let text = format!("{} of {total} bytes came", self.halfway.bytes);
                 Err(Broken::Link(DownloadError::Broken(text)))
             }
             _ => Ok(()),
         }
     }
 
-    async fn take(&mut self, opened: &mut Opened) -> Result<(), Broken> {
-        while let Some(chunk) = opened.chunk().await.map_err(Broken::Link)? {
-            let chunk = chunk.as_ref();
-            self.bytes += chunk.len() as u64;
-            self.metrics.downloaded(chunk.len() as u64);
-            self.refuse_too_large(self.bytes).map_err(Broken::Here)?;
-            let missing = HEAD_BYTES.saturating_sub(self.head.len()).min(chunk.len());
-            self.head.extend_from_slice(&chunk[..missing]);
-            self.hasher.update(chunk);
-            self.buffer.extend_from_slice(chunk);
-            if self.buffer.len() >= WRITE_BYTES {
-                self.write_out().await.map_err(Broken::Here)?;
+    async fn take(&mut self, fetcher: &Fetcher<'_>, opened: &mut Opened) -> Result<(), Broken> {
+        let taken = self.take_pieces(fetcher, opened).await;
+        // Whatever it ends with, what came is written: it may go on from there.
+        self.write_out().await.map_err(Broken::Here)?;
+        let flushed = self.file.flush().await;
+        flushed.map_err(|error| Broken::Here(FetchFault::Passing(disk_fault(&error))))?;
+        taken
+    }
+
+    async fn take_pieces(&mut self, fetcher: &Fetcher<'_>, opened: &mut Opened) -> Result<(), Broken> {
+        let floor = fetcher.outside.rate_floor;
+        let mut trickle = Trickle::new(floor, fetcher.clock.now().tick);
+        let mut looks =
+            tokio::time::interval(LOOK_INTERVAL.min(Duration::from_millis(floor.window.0.max(1))));
+        loop {
+            tokio::select! {
+                chunk = opened.chunk() => match chunk.map_err(Broken::Link)? {
+                    Some(chunk) => {
+                        trickle.took(chunk.as_ref().len() as u64);
+                        self.piece(chunk.as_ref()).await?;
+                    }
+                    None => return Ok(()),
+                },
+                _ = looks.tick() => {
+                    let now = fetcher.clock.now().tick;
+                    let is_too_long = now.since(self.halfway.began) >= SLOW_MAX;
+                    if trickle.is_slow(now) && (is_too_long || fetcher.transfers.is_waiting()) {
+                        return Err(Broken::Slow);
+                    }
+                }
             }
         }
-        self.write_out().await.map_err(Broken::Here)
+    }
+
+    async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {
+        let halfway = &mut self.halfway;
+        halfway.bytes += piece.len() as u64;
+        self.received += piece.len() as u64;
+        self.metrics.downloaded(piece.len() as u64);
+        let missing = HEAD_BYTES.saturating_sub(halfway.head.len()).min(piece.len());
+        halfway.head.extend_from_slice(&piece[..missing]);
+        halfway.hasher.update(piece);
+        self.buffer.extend_from_slice(piece);
+        self.refuse_too_large(self.halfway.bytes).map_err(Broken::Here)?;
+        if self.buffer.len() >= WRITE_BYTES {
+            self.write_out().await.map_err(Broken::Here)?;
+        }
+        Ok(())
     }
 
     async fn write_out(&mut self) -> Result<(), FetchFault> {
@@ -234,8 +327,7 @@ impl Transfer {
         let disk = |error: std::io::Error| FetchFault::Passing(disk_fault(&error));
         self.file.set_len(0).await.map_err(disk)?;
         self.file.rewind().await.map_err(disk)?;
-        (self.bytes, self.hasher) = (0, Sha256::new());
-        self.head.clear();
+        self.halfway = Halfway::nothing(self.halfway.began);
         self.buffer.clear();
         Ok(())
     }
@@ -251,17 +343,17 @@ impl Transfer {
     async fn finish(mut self, kind: Kind, path: &Path) -> Result<Part, FetchFault> {
         let flushed = self.file.flush().await;
         flushed.map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
-        let media = sniff(kind, &self.head, self.content_type.as_deref());
+        let media = sniff(kind, &self.halfway.head, self.halfway.content_type.as_deref());
         // Another reading of the task may bring another link.
         let media = media.map_err(|wrong| FetchFault::Stale(Fault::new("not_media", wrong.to_string())))?;
         let (place, content_type) = (path.to_owned(), media.content_type.clone());
         let cut_off = blocking(move || is_cut_off(&place, &content_type)).await;
         if cut_off.map_err(|error| FetchFault::Passing(disk_fault(&error)))? {
-            let text = format!("the result ends too early, after {} bytes", self.bytes);
+            let text = format!("the result ends too early, after {} bytes", self.halfway.bytes);
             return Err(FetchFault::Stale(Fault::new("cut_off", text)));
         }
-        let sha256 = hex(&self.hasher.finalize());
-        Ok(Part { path: path.to_owned(), bytes: self.bytes, sha256, media })
+        let sha256 = hex(&self.halfway.hasher.finalize());
+        Ok(Part { path: path.to_owned(), bytes: self.halfway.bytes, sha256, media })
     }
 }
 

@@ -12,6 +12,7 @@ mod perform;
 mod rate;
 mod report;
 mod spooled;
+mod transfers;
 pub mod walk;
 
 use std::collections::BTreeSet;
@@ -31,10 +32,12 @@ use crate::api::{Downloads, Service};
 use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::time::{Millis, Now, Tick, UtcDay};
+use crate::domain::trickle::RateFloor;
 use crate::engine::conductor::{
     Conductor, ConductorError, Effect, Granted, Input, Settings, Standstill, Turn, Wish,
 };
 use crate::engine::perform::{perform, span_of};
+use crate::engine::transfers::Transfers;
 use crate::failpoint;
 use crate::metrics::Metrics;
 use crate::output::landing::Landing;
@@ -54,7 +57,7 @@ const STOP_GRACE: Millis = Millis::from_secs(30);
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
 /// Messages that share one commit at most.
 const MESSAGES_MAX: usize = 64;
-/// Between two looks at the whole for the metrics: each passes over every open job.
+/// Between two looks at the whole for the metrics.
 const OVERVIEW_INTERVAL: Millis = Millis::from_secs(1);
 /// Events that may wait for the loop.
 const INBOX_EVENTS: usize = 4096;
@@ -110,6 +113,8 @@ pub struct Outside {
     pub landing: Landing,
     /// Largest output that is downloaded, in bytes.
     pub max_file_bytes: u64,
+    /// A download that stays below makes room for one that waits.
+    pub rate_floor: RateFloor,
     /// Room that must stay free on the output disk, in bytes.
     pub min_free_bytes: u64,
     /// How fast creating POSTs may leave.
@@ -135,6 +140,7 @@ pub struct Engine {
     messages: mpsc::Receiver<Message>,
     handle: Handle,
     exchanges: Arc<Semaphore>,
+    transfers: Arc<Transfers>,
     /// When the metrics are shown the whole next.
     overview_due: Tick,
 }
@@ -178,6 +184,7 @@ impl Engine {
             messages,
             handle,
             exchanges,
+            transfers: Arc::default(),
             overview_due,
         })
     }
@@ -326,6 +333,7 @@ impl Engine {
             committed?;
             turn.changes = changes;
         }
+        self.transfers.set_waiting(self.conductor.download_waits());
         if now.tick >= self.overview_due {
             self.overview_due = now.tick.after(OVERVIEW_INTERVAL);
             self.outside.metrics.set_overview(&self.conductor.gauges(now));
@@ -347,10 +355,10 @@ impl Engine {
     async fn begin(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             let (sender, outside, store) = (self.sender.clone(), self.outside.clone(), self.store.clone());
-            let (exchanges, clock) = (self.exchanges.clone(), self.clock);
+            let (exchanges, transfers, clock) = (self.exchanges.clone(), self.transfers.clone(), self.clock);
             let span = span_of(&effect, &self.conductor);
             let done = async move {
-                let input = perform(effect, &outside, &store, &exchanges, clock).await;
+                let input = perform(effect, &outside, &store, &exchanges, &transfers, clock).await;
                 // The loop may have ended meanwhile; what came back is asked for again by the next.
                 let _ = sender.send(input).await;
             };

@@ -12,6 +12,7 @@ use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
 use crate::domain::task::Fault;
 use crate::engine::conductor::{Conductor, Effect, Input};
 use crate::engine::download::Fetcher;
+use crate::engine::transfers::Transfers;
 use crate::engine::{Outside, blocking, spooled};
 use crate::metrics::{Answer, Endpoint};
 use crate::store::Store;
@@ -44,6 +45,7 @@ pub(super) async fn perform(
     outside: &Outside,
     store: &Arc<Store>,
     exchanges: &Semaphore,
+    transfers: &Transfers,
     clock: Clock,
 ) -> Input {
     let metrics = &outside.metrics;
@@ -73,7 +75,7 @@ pub(super) async fn perform(
         }
         Effect::Fetch(order) => {
             let (key, attempt) = (order.key, order.attempt);
-            Input::Fetched(key, attempt, Fetcher::new(outside, clock).fetch(&order).await)
+            Input::Fetched(key, attempt, Fetcher::new(outside, transfers, clock).fetch(&order).await)
         }
         Effect::LoadRows { batch, from, end, most } => {
             let store = store.clone();

@@ -1,18 +1,26 @@
 //! The catalogs in force: from the service when it answers, else as they were last seen.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::api::{Service, ServiceError};
 use crate::clock::Clock;
 use crate::domain::quote::Catalog;
+use crate::domain::retry::Backoff;
 use crate::domain::time::{Millis, Timestamp};
 use crate::store::StoreError;
 use crate::store::catalogs::{self, Kept};
 
 /// How long a catalog may be used without asking again (Catalog caching).
 const FRESH_FOR: Millis = Millis::from_secs(3600);
+/// How often the catalogs are asked for before a run without any is given up.
+const TRIES: u32 = 4;
+/// The waits in between.
+const BACKOFF: Backoff = Backoff { base: Millis(500), max: Millis(4_000) };
+/// After so long they are not asked for again.
+const PATIENCE: Millis = Millis::from_secs(30);
 
 /// Catalogs, and how old they are.
 #[derive(Debug)]
@@ -70,7 +78,7 @@ pub async fn load(
         Some(kept) if now.since(kept.fetched) < FRESH_FOR && kept.fetched <= now => {
             Ok(Catalogs::of(kept.fetched, kept.data, None))
         }
-        kept => match fetch(service).await {
+        kept => match fetch_for(service, kept.is_some(), clock).await {
             Ok(data) => {
                 let kept = Kept { service: identity.to_owned(), fetched: now, data };
                 if let Err(error) = catalogs::keep(state, &kept) {
@@ -84,6 +92,26 @@ pub async fn load(
                 None => Err(error.into()),
             },
         },
+    }
+}
+
+/// Where nothing was kept, a single broken answer is not the end of a first run: the service is asked again a few
+/// times. Where there is something to go by, nobody waits.
+async fn fetch_for(service: &Service, has_kept: bool, clock: &Clock) -> Result<Value, ServiceError> {
+    let began = clock.now().tick;
+    let mut tried = 0;
+    loop {
+        let error = match fetch(service).await {
+            Err(error @ ServiceError::Unreachable { .. }) if !has_kept => error,
+            outcome => return outcome,
+        };
+        let wait = BACKOFF.wait(tried, fastrand::f64(), None);
+        tried += 1;
+        if tried >= TRIES || clock.now().tick.since(began) >= PATIENCE {
+            return Err(error);
+        }
+        tracing::info!(%error, wait_ms = wait.0, "no catalog yet, asking again");
+        tokio::time::sleep(Duration::from_millis(wait.0)).await;
     }
 }
 

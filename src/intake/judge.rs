@@ -1,6 +1,7 @@
 //! What a manifest comes to, row by row, before any of it counts: the one path that planning and
 //! accepting share, so that a plan can never differ from what a run does.
 
+use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -14,6 +15,7 @@ use crate::domain::problem::{Position, Problem};
 use crate::domain::quote::{self, AccountPlan, Allowance, Quote};
 use crate::failpoint;
 use crate::intake::receipt::Receipt;
+use crate::intake::source::Identity;
 use crate::intake::{IntakeError, Terms, source};
 use crate::output::layout::Layout;
 use crate::store::StoreError;
@@ -160,12 +162,22 @@ fn outcome(row: DraftRow, verdict: Verdict) -> Outcome {
 /// # Errors
 /// [`IntakeError`]. Problems of rows are no error: they stand in the receipt, and good rows go on.
 pub fn judge(
-    mut draft: Draft,
+    draft: Draft,
     path: &Path,
     terms: &Terms<'_>,
     note_existing: impl FnOnce(&BatchName, &mut Draft) -> Result<(), IntakeError>,
 ) -> Result<Judgement, IntakeError> {
-    let (file, identity) = source::open(path)?;
+    judge_opened(draft, path, source::open(path)?, terms, note_existing)
+}
+
+/// The same for a manifest that is open, and was as `identity` says when it was opened.
+pub(super) fn judge_opened(
+    mut draft: Draft,
+    path: &Path,
+    (file, identity): (File, Identity),
+    terms: &Terms<'_>,
+    note_existing: impl FnOnce(&BatchName, &mut Draft) -> Result<(), IntakeError>,
+) -> Result<Judgement, IntakeError> {
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut receipt = Receipt::new(path);
     receipt.read = Some(identity);
@@ -173,6 +185,8 @@ pub fn judge(
     let manifest = match manifest::open(&file_name, source, &Limits::default()) {
         Ok(manifest) => manifest,
         Err(problems) => {
+            // One that is still being written is not refused for what is missing of it.
+            identity.check(path)?;
             refuse_file(problems, &mut receipt, &mut draft)?;
             let policy = terms.policy.over(&terms.default_policy);
             return Ok(Judgement { receipt, policy, judged: draft.judge()? });

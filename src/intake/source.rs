@@ -5,6 +5,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
 use crate::intake::IntakeError;
 
 /// What shows that a file is still the one that was opened.
@@ -48,12 +51,19 @@ fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> IntakeError + '_ {
 
 /// Opens a manifest, which must be a file.
 pub(super) fn open(path: &Path) -> Result<(File, Identity), IntakeError> {
-    // Looked at first: opening a pipe that nobody writes to would wait for ever.
-    let meta = fs::metadata(path).map_err(unreadable(path))?;
+    // Without waiting: to open a pipe that nobody writes to would take for ever otherwise. What was opened is
+    // what is looked at, so that nothing can take its place in between.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty());
+    let file: File = match opened {
+        Ok(file) => file.into(),
+        // A socket.
+        Err(Errno::NXIO) => return Err(IntakeError::NotAFile { path: path.to_owned() }),
+        Err(error) => return Err(unreadable(path)(error.into())),
+    };
+    let meta = file.metadata().map_err(unreadable(path))?;
     if !meta.is_file() {
         return Err(IntakeError::NotAFile { path: path.to_owned() });
     }
-    let file = File::open(path).map_err(unreadable(path))?;
-    let meta = file.metadata().map_err(unreadable(path))?;
     Ok((file, Identity::of(&meta)))
 }

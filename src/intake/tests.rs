@@ -51,16 +51,19 @@ impl Door {
     fn accept(&self, name: &str, text: &str) -> Receipt {
         let path = self.dir.path().join(name);
         fs::write(&path, text).unwrap();
-        let terms = Terms {
-            policy: Policy { strict: Some(self.strict), budget: self.budget, ..Policy::default() },
-            occasion: self.occasion.clone(),
-            ..terms(&self.catalog, &self.rules)
-        };
-        let accepted = accept(&self.store, &path, &terms, Timestamp(0)).unwrap();
+        let accepted = accept(&self.store, &path, &self.terms(), Timestamp(0)).unwrap();
         if let Some(batch) = accepted.batch {
             self.store.commit(&[Change::Batch(Box::new(batch))]).unwrap();
         }
         accepted.receipt
+    }
+
+    fn terms(&self) -> Terms<'_> {
+        Terms {
+            policy: Policy { strict: Some(self.strict), budget: self.budget, ..Policy::default() },
+            occasion: self.occasion.clone(),
+            ..terms(&self.catalog, &self.rules)
+        }
     }
 
     /// `2 new 1 have 0 invalid 6 credits`
@@ -239,4 +242,39 @@ fn a_run_of_a_schedule_spends_no_more_than_schedule_and_manifest_allow() {
     check(occasion(), None, "\"budget\": 50", Some(fifty));
     // A flag is the last word.
     check(None, Some(fifty), "\"budget\": 9", Some(fifty));
+}
+
+/// What a manifest comes to that somebody adds to after it was opened and before it was read.
+fn written_to_meanwhile(text: &str, more: &str) -> Result<Judgement, IntakeError> {
+    let door = door();
+    let path = door.dir.path().join("m.json");
+    fs::write(&path, text).unwrap();
+    let opened = source::open(&path).unwrap();
+    if !more.is_empty() {
+        let mut writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        std::io::Write::write_all(&mut writer, more.as_bytes()).unwrap();
+    }
+    judge::judge_opened(door.store.begin_draft().unwrap(), &path, opened, &door.terms(), |_, _| Ok(()))
+}
+
+#[test]
+fn a_file_that_is_half_written_is_not_refused_for_it() {
+    let half = r#"[{"kind":"image","model":"flat","#;
+    assert!(written_to_meanwhile(half, "").unwrap().receipt.file_refused, "that is all there is");
+    let error = written_to_meanwhile(half, r#""prompt":"#).unwrap_err();
+    assert!(matches!(error, IntakeError::Changed { .. }), "{error}");
+}
+
+#[test]
+fn what_is_no_file_is_refused_without_waiting_for_it() {
+    let door = door();
+    let pipe = door.dir.path().join("m.csv");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let socket = door.dir.path().join("m.json");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for path in [pipe.as_path(), &socket, door.dir.path(), std::path::Path::new("/dev/zero")] {
+        let error = source::open(path).unwrap_err();
+        assert!(matches!(error, IntakeError::NotAFile { .. }), "{}: {error}", path.display());
+    }
 }

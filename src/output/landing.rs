@@ -243,6 +243,17 @@ pub fn create(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?.into())
 }
 
+/// Opens a file that was left at so many bytes, to go on there; one that is a link, or of another length, is
+/// refused.
+pub fn append(path: &Path, bytes: u64) -> io::Result<File> {
+    let flags = OFlags::APPEND | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file: File = rustix::fs::open(path, flags, Mode::empty())?.into();
+    if file.metadata()?.len() != bytes {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(file)
+}
+
 /// Whether a name was made by [`Landing::part_path`].
 fn is_part(name: &str) -> bool {
     let Some(middle) = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".part")) else {

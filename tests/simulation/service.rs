@@ -258,7 +258,7 @@ impl Service {
 }
 
 fn answer(status: u16, body: &serde_json::Value) -> RawAnswer {
-    RawAnswer { status, retry_after: None, body: body.to_string().into_bytes() }
+    RawAnswer { status, retry_after: None, date: None, body: body.to_string().into_bytes() }
 }
 
 fn error(status: u16, kind: &str, task: Option<usize>) -> RawAnswer {
@@ -271,5 +271,5 @@ fn error(status: u16, kind: &str, task: Option<usize>) -> RawAnswer {
 
 /// Something before the service answers in its place.
 fn page(status: u16) -> RawAnswer {
-    RawAnswer { status, retry_after: None, body: b"<html>".to_vec() }
+    RawAnswer { status, retry_after: None, date: None, body: b"<html>".to_vec() }
 }

@@ -26,6 +26,8 @@ pub struct Call {
     pub route: Route,
     pub path: String,
     pub body: String,
+    /// The first byte that was asked for, where only a part was.
+    pub range_from: Option<u64>,
     /// How many calls of this path came before it.
     pub nth: usize,
 }
@@ -44,6 +46,8 @@ pub enum Act {
     Endless(String, Vec<u8>),
     /// Answered with a head, and then with a byte now and then.
     Drip(String),
+    /// Passed on to this host, and the reply back bit by bit, within so long.
+    Slow(String, Duration),
 }
 
 type Script = dyn Fn(&Call) -> Act + Send + Sync;
@@ -111,6 +115,7 @@ fn serve(client: &mut TcpStream, service: &str, script: &Script, seen: &Mutex<Ve
                     client.write_all(&piece)?;
                 }
             }
+            Act::Slow(host, span) => return dawdle(client, &forward(&host, &request)?, span),
             Act::Drip(head) => {
                 client.write_all(head.as_bytes())?;
                 client.set_read_timeout(Some(Duration::from_millis(50)))?;
@@ -123,6 +128,23 @@ fn serve(client: &mut TcpStream, service: &str, script: &Script, seen: &Mutex<Ve
                     }
                 }
             }
+        }
+    }
+    Ok(())
+}
+
+/// Sends a reply in pieces, evenly over a span.
+fn dawdle(client: &mut TcpStream, reply: &[u8], span: Duration) -> io::Result<()> {
+    const PIECES: usize = 50;
+    let head = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    client.write_all(&reply[..head])?;
+    client.set_read_timeout(Some(span / PIECES as u32))?;
+    for piece in reply[head..].chunks(reply.len().div_ceil(PIECES)) {
+        client.write_all(piece)?;
+        // Sees at once that the client has hung up.
+        match client.read(&mut [0]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            _ => return Ok(()),
         }
     }
     Ok(())
@@ -141,7 +163,9 @@ fn note(request: &[u8], seen: &Mutex<Vec<Call>>) -> Call {
     };
     let mut seen = seen.lock().unwrap();
     let nth = seen.iter().filter(|call| call.path == path && call.body == body).count();
-    let call = Call { route, path, body: body.to_owned(), nth };
+    let range = head.lines().find_map(|line| line.strip_prefix("range: bytes="));
+    let range_from = range.map(|range| range.trim_end_matches('-').parse().unwrap());
+    let call = Call { route, path, body: body.to_owned(), range_from, nth };
     seen.push(call.clone());
     call
 }

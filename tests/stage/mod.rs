@@ -16,22 +16,26 @@
 pub mod books;
 pub mod harvest;
 pub mod hostile;
+pub mod key;
 pub mod matrix;
 pub mod process;
 pub mod proxy;
 pub mod scripts;
+pub mod tls;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use callsheet::emulator::{self, DEFAULT_API_KEY, Emulator, Faults, Options};
+use callsheet::emulator::{self, Emulator, Faults, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use self::books::Audit;
+use self::key::{KEY, files_with_key};
 use self::process::{Outcome, Running};
 
 /// Longest wait for anything: a test that waits for it has failed.
@@ -45,6 +49,21 @@ pub struct Stage {
     emulator: Emulator,
     runtime: Runtime,
     dir: TempDir,
+    /// What the test itself wrote, and may have written a key into.
+    written: Mutex<Vec<PathBuf>>,
+}
+
+/// Whatever the test was about, the key is in nothing that the client left.
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let written = self.written.lock().unwrap();
+        let found = files_with_key(self.dir.path());
+        let found: Vec<_> = found.iter().filter(|path| !written.contains(path)).collect();
+        assert!(found.is_empty(), "the API key is in {found:?}");
+    }
 }
 
 impl Stage {
@@ -58,9 +77,10 @@ impl Stage {
         let speed = if options.speed > 1.0 { options.speed } else { 1_000.0 };
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let emulator = runtime.block_on(emulator::start(Options { speed, ..options })).unwrap();
+        let api_key = KEY.to_owned();
+        let emulator = runtime.block_on(emulator::start(Options { speed, api_key, ..options })).unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let stage = Stage { emulator, runtime, dir };
+        let stage = Stage { emulator, runtime, dir, written: Mutex::default() };
         stage.configure("");
         stage
     }
@@ -109,6 +129,7 @@ impl Stage {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
+        self.written.lock().unwrap().push(path.clone());
         path
     }
 
@@ -116,7 +137,7 @@ impl Stage {
     /// right key.
     pub fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_callsheet"));
-        command.args(arguments).current_dir(&self.dir).env_clear().env("CALLSHEET_API_KEY", DEFAULT_API_KEY);
+        command.args(arguments).current_dir(&self.dir).env_clear().env("CALLSHEET_API_KEY", KEY);
         command
     }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use super::key::holds_key;
 use super::{eventually, until};
 
 /// A client that has ended.
@@ -20,6 +21,8 @@ pub struct Outcome {
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
+    /// Whether it left an image of its memory.
+    pub dumped: bool,
     pub stdout: String,
     pub stderr: String,
     /// The most memory that it was seen to hold.
@@ -28,7 +31,11 @@ pub struct Outcome {
 
 impl Outcome {
     fn of(status: ExitStatus, stdout: String, stderr: String, peak_bytes: u64) -> Outcome {
-        Outcome { code: status.code(), signal: status.signal(), stdout, stderr, peak_bytes }
+        let said = [&stdout, &stderr].into_iter().flat_map(|text| text.lines());
+        let with_key = said.filter(|line| holds_key(line.as_bytes())).collect::<Vec<_>>();
+        assert!(with_key.is_empty(), "the API key is said: {with_key:?}");
+        let dumped = status.core_dumped();
+        Outcome { code: status.code(), signal: status.signal(), dumped, stdout, stderr, peak_bytes }
     }
 
     /// It ended by itself, with this exit code.
@@ -84,6 +91,8 @@ pub struct Running {
 
 impl Running {
     pub fn start(mut command: Command) -> Running {
+        let arguments = command.get_args().map(|argument| argument.as_encoded_bytes());
+        assert!(!arguments.into_iter().any(holds_key), "whoever lists processes would see the API key");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = Tap::on(child.stdout.take().unwrap());

@@ -215,7 +215,7 @@ fn key_of(request: &[u8]) -> Option<String> {
 }
 
 /// One request or reply, head and body; nothing when the other side has hung up.
-pub fn message(from: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
+pub fn message(from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
     loop {

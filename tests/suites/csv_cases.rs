@@ -49,7 +49,7 @@ const CASES: &[Case] = &[
     Case { name: "separators only within quotes", text: b"meta.a;meta.b\n\";\";\",\"\n", expected: &[r#"{"a":";","b":","}"#] },
     Case { name: "not UTF-8", text: b"meta.a,meta.b\n\xE9,x\ny,z\n", expected: &["bad 2:1: ", r#"{"a":"y","b":"z"}"#] },
     Case { name: "a row too long", text: b"meta.a,meta.b\n1,2,3\n4,5\n", expected: &["bad 2:5: found 3 cells, expected 2", r#"{"a":"4","b":"5"}"#] },
-    Case { name: "a row too short", text: b"meta.a,meta.b\n1\n4,5\n", expected: &["bad 2:1: found 1 cells, expected 2", r#"{"a":"4","b":"5"}"#] },
+    Case { name: "a row too short", text: b"meta.a,meta.b\n1\n4,5\n", expected: &["bad 2:1: found 1 cell, expected 2", r#"{"a":"4","b":"5"}"#] },
     // ---- Python's csv module ----
     Case { name: "never closed", text: b"meta.a,meta.b\n1,\"2\n3,4\n", expected: &["unreadable 2:3: the quote that opens this cell is never closed"] },
     Case { name: "a lone quote at the end", text: b"meta.a,meta.b\n1,\"", expected: &["unreadable 2:3: the quote that opens this cell is never closed"] },

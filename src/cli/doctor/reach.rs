@@ -5,10 +5,10 @@ use crate::cli::doctor::{Check, Level};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service::{self, Chosen};
+use crate::cli::wiring;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::quote::Catalog;
-use crate::domain::reach::is_loopback;
 use crate::domain::time::{Millis, Timestamp};
 use crate::intake::catalogs;
 use crate::store::catalogs as kept;
@@ -44,6 +44,7 @@ pub(super) async fn all(chosen: &Chosen, config: &Config, clock: &Clock) -> Vec<
         }
         Err(error) => checks.push(not_reached(error)),
     }
+    checks.extend(pace(chosen, config));
     let asked = Some(&service).filter(|_| outcome.is_ok());
     checks.push(catalog(asked, chosen, ended.wall).await);
     checks
@@ -66,7 +67,7 @@ fn encryption(chosen: &Chosen) -> Check {
     let host = url.host_str().unwrap_or_default();
     match url.scheme() {
         "https" => Check::good("tls", format!("the certificate of {host} is trusted")),
-        _ if is_loopback(url) => Check::good("tls", "none, on this machine alone"),
+        _ if chosen.options.is_loopback() => Check::good("tls", "none, on this machine alone"),
         _ => {
             Check::advice("tls", format!("none: the key goes to {host} as it is"), "give an https:// address")
         }
@@ -91,6 +92,12 @@ fn not_reached(error: &NotReached) -> Check {
         End::Elsewhere => ("service", "see service.base_url and the network; --emulator works offline"),
     };
     Check::wrong(check, Exit::Unreachable, error.to_string(), advice)
+}
+
+/// Readings that follow on each other faster than the service advises.
+fn pace(chosen: &Chosen, config: &Config) -> Option<Check> {
+    let hasty = wiring::hasty_polls(chosen, config)?;
+    Some(Check::advice("poll", hasty, "leave poll.min out, or set it to 5s or more"))
 }
 
 fn skew(date: Timestamp, began: Timestamp, ended: Timestamp) -> Check {

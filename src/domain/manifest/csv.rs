@@ -168,7 +168,9 @@ fn row(cells: &StringRecord, record: &Record, columns: &[Column], limits: &Limit
 fn ragged(cells: &StringRecord, record: &Record, expected: usize) -> Option<Problem> {
     let found = used(cells);
     if cells.len() < expected {
-        let message = format!("found {} cells, expected {expected}, one for each column", cells.len());
+        let found = cells.len();
+        let noun = if found == 1 { "cell" } else { "cells" };
+        let message = format!("found {found} {noun}, expected {expected}, one for each column");
         return Some(Problem::new(record.at, message).hint("an empty cell needs its separator too"));
     }
     if found > expected {

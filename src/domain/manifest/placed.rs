@@ -65,11 +65,7 @@ impl<'a> Placed<'a> {
     /// The text as a value: no key twice, no number that would lose digits.
     pub(super) fn value(self) -> Result<Value, Problem> {
         let Strict(value) = serde_json::from_str(self.text).map_err(|error| self.broken(&error))?;
-        if loses_digits(&value, self.text) {
-            let complaint = too_many_digits(self.text);
-            return Err(Problem::new(self.at, complaint.message));
-        }
-        Ok(value)
+        kept_whole(value, self.text).map_err(|complaint| Problem::new(self.at, complaint.message))
     }
 
     /// The parser's error as a problem at its own place.
@@ -84,7 +80,7 @@ pub(super) fn value_in_cell(text: &str) -> Result<Value, Complaint> {
     let read = serde_json::from_str(text);
     let Strict(value) =
         read.map_err(|error| Complaint::new(format!("{}: {}", quoted(text), reason(&error))))?;
-    if loses_digits(&value, text) { Err(too_many_digits(text)) } else { Ok(value) }
+    kept_whole(value, text)
 }
 
 /// The element of an array that begins at or after `offset`, which is behind the opening bracket, an
@@ -163,10 +159,16 @@ fn reason(error: &serde_json::Error) -> String {
 /// Marks the one error that is ours and not the parser's.
 const TWICE: &str = "twice: ";
 
-/// Whether a whole number was read as a fraction because it does not fit.
-fn loses_digits(value: &Value, text: &str) -> bool {
+/// The value that was read from a text. A whole number that was read as a fraction because it does not fit has
+/// lost digits.
+fn kept_whole(value: Value, text: &str) -> Result<Value, Complaint> {
     let whole = || text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-    matches!(value, Value::Number(number) if number.is_f64()) && whole()
+    match value.as_number().filter(|number| number.is_f64() && whole()) {
+        // Fractions alone can be a negative zero.
+        Some(number) if number.as_f64() == Some(0.0) => Ok(Value::from(0)),
+        Some(_) => Err(too_many_digits(text)),
+        None => Ok(value),
+    }
 }
 
 fn too_many_digits(text: &str) -> Complaint {

@@ -1,6 +1,7 @@
 //! What came in: answers, downloads, rows and the balance.
 
 use crate::domain::admission::Parked;
+use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchNo, JobKey};
 use crate::domain::job::{OutputFile, State};
 use crate::domain::lifecycle::Event;
@@ -151,8 +152,26 @@ impl Conductor {
         }
         match outcome {
             Ok(files) => self.apply(key, attempt, Event::Fetched(files), now),
+            Err(FetchFault::Slow(fault)) => {
+                self.put_off(key, attempt, &fault, now);
+                Ok(())
+            }
             Err(fault) => self.fetch_failed(key, attempt, fault, now),
         }
+    }
+
+    /// A download that gave its slot up has not failed: it takes its turn again, behind all that are not slow.
+    fn put_off(&mut self, key: JobKey, attempt: Attempt, fault: &Fault, now: Now) {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return };
+        let rounds = open.slow_rounds;
+        open.slow_rounds = rounds.saturating_add(1);
+        drop(open);
+        if let Some((desk, open)) = self.desks.get(&key.batch).zip(self.jobs.get(&key)) {
+            let who = Who::new(&desk.record.name, &open.spec, attempt, open.record.job.state.task());
+            journal::download_put_off(who, fault);
+        }
+        let wait = self.settings.backoff.wait(rounds, self.random.f64(), None);
+        self.follow_up(key, Some(wait), now);
     }
 
     fn fetch_failed(
@@ -168,7 +187,7 @@ impl Conductor {
         drop(open);
         let (fault, lasting, stale) = match fault {
             FetchFault::Stale(fault) => (fault, false, true),
-            FetchFault::Passing(fault) => (fault, false, false),
+            FetchFault::Passing(fault) | FetchFault::Slow(fault) => (fault, false, false),
             FetchFault::Lasting(fault) => (fault, true, false),
         };
         if let Some((desk, open)) = self.desks.get(&key.batch).zip(self.jobs.get(&key)) {
@@ -203,6 +222,13 @@ impl Conductor {
         }
         if matches!(reading.status, TaskStatus::Failed | TaskStatus::Canceled) {
             open.task_since = None;
+            let need = open.spec.order.hold().unwrap_or_default();
+            drop(open);
+            match code {
+                Some("insufficient_credits") => self.doubt_account(Parked::Credits, need, now),
+                Some("auth_required") => self.doubt_account(Parked::Key, Credits::ZERO, now),
+                _ => {}
+            }
         }
     }
 

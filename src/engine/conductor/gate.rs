@@ -24,6 +24,19 @@ impl Conductor {
         self.shut(Parked::Key, Credits::ZERO, now);
     }
 
+    /// A task failed for want of credits, or of a key that works: what a 402 or a 401 would say of the account.
+    /// The balance is asked for at once, since the fault may be the task's alone: then nothing waits for long.
+    pub(super) fn doubt_account(&mut self, parked: Parked, need: Credits, now: Now) {
+        // What is shut for this reason already, or for the greater one, has its question under way.
+        if self.gate.is_some_and(|gate| gate.parked == parked || gate.parked == Parked::Key) {
+            return;
+        }
+        self.shut(parked, need, now);
+        if let Some(gate) = &mut self.gate {
+            gate.ask_at = Some(now.tick);
+        }
+    }
+
     pub(super) fn balance(&mut self, answer: &Result<Credits, Fault>, now: Now) {
         self.asking_balance = false;
         if self.settings.limits.keep.is_some() {
@@ -54,6 +67,8 @@ impl Conductor {
             && !self.stopping
         {
             gate.ask_at = None;
+            self.asking_balance = true;
+            self.charged_when_asked = self.charged_in_all();
             self.pending.turn.effects.push(Effect::AskBalance);
         }
         if self.balance_due.is_some_and(|at| at <= now.tick) && !self.stopping {

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
-use crate::domain::ids::BatchNo;
-use crate::domain::job::State;
 use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now};
-use crate::engine::conductor::{BatchDesk, Conductor, OpenJob};
+use crate::engine::conductor::roster::OfBatch;
+use crate::engine::conductor::{BatchDesk, Conductor};
 use crate::metrics::Overview;
 use crate::store::{Ended, OfKind};
 
@@ -19,15 +18,13 @@ type Jobs = BTreeMap<(&'static str, Option<Kind>), u64>;
 impl Conductor {
     /// Everything at this moment, for [`Metrics::set_overview`](crate::metrics::Metrics::set_overview).
     ///
-    /// Looks at every batch and every open job: for once a second, not for every turn.
+    /// Looks at every batch, and at no job.
     pub fn gauges(&self, now: Now) -> Overview {
-        let open = self.open_by_batch();
-        let mut jobs = Jobs::new();
-        for job in self.jobs.values() {
-            *jobs.entry((job.record.job.state.name(), Some(job.spec.order.kind))).or_default() += 1;
-        }
+        let tally = self.jobs.tally();
+        let open = tally.by_state_and_kind().map(|(state, kind, n)| ((state, Some(kind)), u64::from(n)));
+        let mut jobs: Jobs = open.collect();
         for (no, desk) in self.desks.iter() {
-            add_closed(&mut jobs, desk, open.get(no).copied().unwrap_or_default());
+            add_closed(&mut jobs, desk, tally.of_batch(*no));
         }
         let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
         let limits = &self.settings.limits;
@@ -43,35 +40,25 @@ impl Conductor {
             room_day: room(limits.per_day, day),
             room_keep: limits.keep.and_then(|keep| Some(self.balance?.saturating_sub(keep))),
             in_flight_limit: self.present_limit(),
-            queue_age: self.queue_age(now, &open),
-            parked: self.parked_batches(&open),
+            queue_age: self.queue_age(now),
+            parked: self.parked_batches(),
         }
-    }
-
-    fn open_by_batch(&self) -> BTreeMap<BatchNo, Open> {
-        let mut open: BTreeMap<BatchNo, Open> = BTreeMap::new();
-        for job in self.jobs.values() {
-            open.entry(job.record.key.batch).or_default().add(job);
-        }
-        open
     }
 
     /// How long the oldest queue of jobs that were never sent has waited.
-    fn queue_age(&self, now: Now, open: &BTreeMap<BatchNo, Open>) -> Millis {
-        let waiting = self.desks.busy().filter(|desk| {
-            desk.segment().is_some() || open.get(&desk.record.no).is_some_and(|open| open.never_sent > 0)
-        });
+    fn queue_age(&self, now: Now) -> Millis {
+        let never_sent = |desk: &BatchDesk| self.jobs.tally().of_batch(desk.record.no).never_sent > 0;
+        let waiting = self.desks.busy().filter(|desk| desk.segment().is_some() || never_sent(desk));
         let ages =
             waiting.map(|desk| now.wall.since(desk.record.waiting_since.unwrap_or(desk.record.created)));
         ages.max().unwrap_or_default()
     }
 
-    fn parked_batches(&self, open: &BTreeMap<BatchNo, Open>) -> BTreeMap<Parked, u64> {
+    fn parked_batches(&self) -> BTreeMap<Parked, u64> {
         let mut parked = BTreeMap::new();
         let gate = self.gate.map(|gate| gate.parked);
         for desk in self.desks.busy() {
-            let no = desk.record.no;
-            let has_queue = desk.segment().is_some() || open.get(&no).is_some_and(|open| open.queued > 0);
+            let has_queue = desk.segment().is_some() || self.jobs.tally().has_queued(desk.record.no);
             let paused = desk.record.paused.map(|_| Parked::Paused);
             if has_queue && let Some(reason) = gate.or(desk.parked).or(paused) {
                 *parked.entry(reason).or_default() += 1;
@@ -81,35 +68,12 @@ impl Conductor {
     }
 }
 
-/// The open jobs of a batch in numbers.
-#[derive(Debug, Default, Clone, Copy)]
-struct Open {
-    by_kind: [u32; Kind::ALL.len()],
-    queued: u32,
-    never_sent: u32,
-}
-
-impl Open {
-    fn add(&mut self, job: &OpenJob) {
-        self.by_kind[place(job.spec.order.kind)] += 1;
-        if matches!(job.record.job.state, State::Queued) {
-            self.queued += 1;
-            self.never_sent += u32::from(job.record.job.first_sent.is_none());
-        }
-    }
-}
-
-fn place(kind: Kind) -> usize {
-    Kind::ALL.iter().position(|other| *other == kind).unwrap_or_default()
-}
-
 /// Adds the jobs of a batch that have not begun, and those that have ended.
-fn add_closed(jobs: &mut Jobs, desk: &BatchDesk, open: Open) {
+fn add_closed(jobs: &mut Jobs, desk: &BatchDesk, open: OfBatch) {
     let record = &desk.record;
     // What was accepted before kinds were counted.
     let (mut rest, mut rest_open) = (OfKind { rows: record.rows, ended: record.ended }, 0);
-    for kind in Kind::ALL {
-        let open = open.by_kind[place(kind)];
+    for (kind, open) in Kind::ALL.into_iter().zip(open.kinds) {
         let Some(of_kind) = record.kinds.get(&kind) else {
             rest_open += open;
             continue;
@@ -150,8 +114,9 @@ fn less(all: OfKind, some: OfKind) -> OfKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::BatchNo;
     use crate::domain::ids::{JobKey, Seq, TaskId};
-    use crate::domain::job::Job;
+    use crate::domain::job::{Job, State};
     use crate::domain::time::{Tick, Timestamp};
     use crate::engine::conductor::tests::{settings, spec};
     use crate::store::{BatchRecord, JobRecord, Pause, Segment};

@@ -101,6 +101,10 @@ pub(super) fn download_failed(who: Who<'_>, fault: &Fault) {
     say!(warn, who, %fault, "download failed");
 }
 
+pub(super) fn download_put_off(who: Who<'_>, fault: &Fault) {
+    say!(info, who, %fault, "a slow download made room for another");
+}
+
 /// The batch was paused by the program itself.
 pub(super) fn paused(batch: &BatchRecord, reason: &str) {
     tracing::warn!(batch = %batch.name, reason, "paused: nothing more of it is sent until somebody resumes it");

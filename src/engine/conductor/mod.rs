@@ -97,6 +97,8 @@ struct OpenJob {
     faults: u32,
     /// Downloads in a row that failed; fresh links alone are no progress.
     fetch_faults: u32,
+    /// How often its download gave its slot up to another.
+    slow_rounds: u32,
     /// When it is overdue.
     deadline: Option<Timestamp>,
     /// When its present task was first seen by this process.
@@ -116,6 +118,7 @@ impl OpenJob {
             due: None,
             faults: 0,
             fetch_faults: 0,
+            slow_rounds: 0,
             deadline: None,
             task_since: None,
             late: BTreeMap::new(),
@@ -148,6 +151,8 @@ pub struct Conductor {
     late_ends: BTreeSet<(Timestamp, JobKey, Attempt)>,
     /// Jobs whose outputs wait for a free download.
     fetch_queue: VecDeque<JobKey>,
+    /// Those that came too slowly before: they wait until nobody else does.
+    slow_queue: VecDeque<JobKey>,
     fetching: usize,
     total: Totals,
     days: BTreeMap<UtcDay, Totals>,
@@ -210,6 +215,7 @@ impl Conductor {
             late_timers: BTreeSet::new(),
             late_ends: BTreeSet::new(),
             fetch_queue: VecDeque::new(),
+            slow_queue: VecDeque::new(),
             fetching: 0,
             total,
             days: BTreeMap::new(),

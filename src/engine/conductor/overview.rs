@@ -50,10 +50,15 @@ impl Conductor {
         let gate = self.gate.map(|gate| gate.parked);
         let tally = self.jobs.tally();
         let overview = |(no, desk): (&BatchNo, &BatchDesk)| {
-            let overview = overview_of(&desk.record, &tally.states_of(*no));
+            let overview = overview_of(&desk.record, &tally.of_batch(*no).states);
             BatchOverview { parked: gate.or(desk.parked).or(overview.parked), ..overview }
         };
         self.desks.iter().map(overview).collect()
+    }
+
+    /// Whether a download waits for a slot.
+    pub fn download_waits(&self) -> bool {
+        !self.fetch_queue.is_empty() || !self.slow_queue.is_empty()
     }
 
     /// A batch's record as it stands.

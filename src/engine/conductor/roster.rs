@@ -11,12 +11,15 @@ use crate::domain::admission::InFlight;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::State;
 use crate::domain::lifecycle::{self, Want};
+use crate::domain::request::Kind;
 use crate::engine::conductor::OpenJob;
 
 /// How many states there are.
 pub(super) const STATES: usize = State::NAMES.len();
 /// The place of those whose outputs are downloaded.
 const FETCHING: usize = 3;
+/// How many kinds there are.
+pub(super) const KINDS: usize = Kind::ALL.len();
 
 /// The open jobs by key.
 #[derive(Debug, Default)]
@@ -36,7 +39,19 @@ pub(super) struct Tally {
     pub(super) unseen: u32,
     motions: [u32; 5],
     states: [u32; STATES],
-    by_batch: BTreeMap<BatchNo, [u32; STATES]>,
+    by_kind: [[u32; STATES]; KINDS],
+    by_batch: BTreeMap<BatchNo, OfBatch>,
+}
+
+/// What is counted of one batch's open jobs.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OfBatch {
+    /// By state, in the order of [`State::NAMES`].
+    pub(super) states: [u32; STATES],
+    /// By kind, in the order of [`Kind::ALL`].
+    pub(super) kinds: [u32; KINDS],
+    /// In the queue, and never sent.
+    pub(super) never_sent: u32,
 }
 
 /// What a job will do by itself, if nothing stands in the way.
@@ -60,6 +75,7 @@ pub(super) struct Mark {
     state: usize,
     holds_slot: bool,
     busy: bool,
+    never_sent: bool,
     /// A watched task of it was not read since the start.
     unseen: bool,
     motion: Motion,
@@ -78,7 +94,8 @@ impl Mark {
         };
         let busy = open.busy || open.late.values().any(|late| late.busy);
         let unseen = open.late.values().any(|late| !late.seen);
-        Mark { state: place(&job.state), holds_slot: job.holds_slot(), busy, unseen, motion }
+        let never_sent = matches!(job.state, State::Queued) && job.first_sent.is_none();
+        Mark { state: place(&job.state), holds_slot: job.holds_slot(), busy, never_sent, unseen, motion }
     }
 }
 
@@ -97,20 +114,33 @@ fn place(state: &State) -> usize {
     }
 }
 
+/// A kind's place in [`Kind::ALL`].
+pub(super) fn kind_place(kind: Kind) -> usize {
+    Kind::ALL.iter().position(|other| *other == kind).unwrap_or_default()
+}
+
 impl Tally {
     /// Jobs that would move like this.
     pub(super) fn moving(&self, motion: Motion) -> u32 {
         self.motions[motion as usize]
     }
 
-    /// Open jobs of a batch, by state, in the order of [`State::NAMES`].
-    pub(super) fn states_of(&self, batch: BatchNo) -> [u32; STATES] {
+    /// What is counted of a batch's open jobs.
+    pub(super) fn of_batch(&self, batch: BatchNo) -> OfBatch {
         self.by_batch.get(&batch).copied().unwrap_or_default()
     }
 
     /// Whether a batch has open jobs in its queue.
     pub(super) fn has_queued(&self, batch: BatchNo) -> bool {
-        self.states_of(batch)[place(&State::Queued)] > 0
+        self.of_batch(batch).states[place(&State::Queued)] > 0
+    }
+
+    /// All open jobs, by the name of their state and by kind.
+    pub(super) fn by_state_and_kind(&self) -> impl Iterator<Item = (&'static str, Kind, u32)> {
+        let of_kind = |(kind, states): (Kind, [u32; STATES])| {
+            State::NAMES.into_iter().zip(states).map(move |(name, n)| (name, kind, n))
+        };
+        Kind::ALL.into_iter().zip(self.by_kind).flat_map(of_kind).filter(|(.., n)| *n > 0)
     }
 
     /// Jobs whose outputs are being downloaded, or wait for it.
@@ -137,7 +167,14 @@ impl Tally {
     fn change(&mut self, open: &OpenJob, mark: Mark, by_one: impl Fn(&mut u32)) {
         by_one(&mut self.motions[mark.motion as usize]);
         by_one(&mut self.states[mark.state]);
-        by_one(&mut self.by_batch.entry(open.record.key.batch).or_default()[mark.state]);
+        let kind = kind_place(open.spec.order.kind);
+        by_one(&mut self.by_kind[kind][mark.state]);
+        let of_batch = self.by_batch.entry(open.record.key.batch).or_default();
+        by_one(&mut of_batch.states[mark.state]);
+        by_one(&mut of_batch.kinds[kind]);
+        if mark.never_sent {
+            by_one(&mut of_batch.never_sent);
+        }
         if mark.busy {
             by_one(&mut self.busy);
         }
@@ -219,7 +256,8 @@ impl Roster {
             )
             && kinds.clone().all(|kind| of_kind(&anew, kind) == of_kind(&self.tally, kind))
             && models.clone().all(|(m, n)| anew.in_flight.by_model.get(m).copied().unwrap_or_default() == *n)
-            && self.tally.by_batch.keys().all(|no| anew.states_of(*no) == self.tally.states_of(*no))
+            && anew.by_kind == self.tally.by_kind
+            && self.tally.by_batch.keys().all(|no| anew.of_batch(*no) == self.tally.of_batch(*no))
     }
 }
 

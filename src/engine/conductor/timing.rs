@@ -116,6 +116,7 @@ impl Conductor {
                 continue;
             }
             let is_keyed = open.spec.order.kind.is_keyed();
+            let is_slow = open.slow_rounds > 0;
             let want = lifecycle::wants(&open.record.job.state);
             drop(open);
             match want {
@@ -123,6 +124,7 @@ impl Conductor {
                     self.candidates.insert(key);
                 }
                 Want::Nothing => {}
+                Want::Fetch if is_slow => self.slow_queue.push_back(key),
                 Want::Fetch => self.fetch_queue.push_back(key),
                 Want::Post if self.held_back => {}
                 Want::Post if !is_keyed => self.lose_track(key, now)?,
@@ -133,7 +135,7 @@ impl Conductor {
         }
         while self.fetching < self.settings.downloads
             && !self.disk_is_low
-            && let Some(key) = self.fetch_queue.pop_front()
+            && let Some(key) = self.fetch_queue.pop_front().or_else(|| self.slow_queue.pop_front())
         {
             self.begin(key, Want::Fetch, now.tick);
         }

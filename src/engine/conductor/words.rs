@@ -80,6 +80,8 @@ pub enum FetchFault {
     Stale(Fault),
     /// It may work later.
     Passing(Fault),
+    /// Its slot was given up to one that waits. Bytes came, and it goes on where it stopped.
+    Slow(Fault),
     /// It will not work: an output over the size limit, for one.
     Lasting(Fault),
 }

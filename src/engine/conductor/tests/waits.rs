@@ -140,3 +140,70 @@ fn nothing_wakes_a_loop_that_stops() {
     let turn = stage.conductor.turn(vec![], stage.now).unwrap();
     assert!(turn.effects.is_empty() && turn.wake.is_none(), "{turn:?}");
 }
+
+#[test]
+fn a_slow_download_waits_behind_all_others_and_is_never_given_up_for_it() {
+    let mut stage = Stage::with(3, Settings { downloads: 1, ..settings() });
+    stage.turn(vec![]);
+    let slow = || Input::Fetched(Stage::key(0), Attempt(1), Err(FetchFault::Slow(fault("slow"))));
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
+    assert_eq!(stage.posted(1, task("success")), "");
+    assert!(stage.conductor.download_waits());
+    assert_eq!(stage.turn(vec![slow()]), "fetch 1#1");
+    // Its wait is over, and a new one comes in after it.
+    stage.pass(Millis::from_secs(5)).turn(vec![]);
+    assert_eq!(stage.posted(2, task("success")), "");
+    let done = |seq| Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()));
+    assert_eq!(stage.turn(vec![done(1)]), "fetch 2#1");
+    assert_eq!(stage.turn(vec![done(2)]), "fetch 0#1");
+    assert!(!stage.conductor.download_waits());
+    for _ in 0..50 {
+        assert_eq!(stage.turn(vec![slow()]), "");
+        assert_eq!(stage.conductor.standstill(), None);
+        assert_eq!(wait_for_more(&mut stage).1, "fetch 0#1");
+    }
+    assert_eq!(stage.turn(vec![done(0)]), "");
+    assert_eq!(stage.ended, ["job-1 succeeded", "job-2 succeeded", "job-0 succeeded"]);
+}
+
+/// What a task failed for that says something about the account.
+fn failed_for(code: &str) -> ReadAnswer {
+    ReadAnswer::Task(TaskReading { fault: Some(fault(code)), ..reading("failed") })
+}
+
+#[test]
+fn a_task_that_failed_for_want_of_credits_shuts_the_gate_until_the_balance_covers_the_next() {
+    let limits = Limits { in_flight: 1, ..settings().limits };
+    let mut stage = Stage::with(2, Settings { limits, ..settings() });
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    stage.pass(Millis::from_secs(10)).turn(vec![]);
+    assert_eq!(stage.read(0, failed_for("insufficient_credits")), "balance?", "and no other POST");
+    assert_eq!(stage.conductor.standstill(), None, "the answer decides");
+    assert_eq!(stage.pass(Millis::from_secs(30)).turn(vec![]), "", "not even its own next attempt");
+    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(PRICE - 1)))]), "");
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Credits)));
+    assert_eq!(stage.pass(Millis::from_secs(60)).turn(vec![]), "balance?");
+    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(PRICE)))]), "post 0#2");
+    // Where the balance covers it at once, nothing waits for long; attempts are as many as ever.
+    stage.posted(0, task("pending"));
+    stage.pass(Millis::from_secs(10)).turn(vec![]);
+    assert_eq!(stage.read(0, failed_for("insufficient_credits")), "balance?");
+    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(1_000)))]), "post 1#1", "while it waits its time");
+    assert!(stage.ended.is_empty());
+}
+
+#[test]
+fn a_task_that_failed_for_want_of_a_key_shuts_the_gate_until_the_key_works() {
+    let mut stage = Stage::of(2);
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    stage.posted(1, task("pending"));
+    stage.pass(Millis::from_secs(10)).turn(vec![]);
+    assert_eq!(stage.read(0, failed_for("auth_required")), "balance?");
+    assert_eq!(stage.read(1, failed_for("auth_required")), "", "asked once");
+    assert_eq!(stage.pass(Millis::from_secs(30)).turn(vec![]), "");
+    assert_eq!(stage.turn(vec![Input::Balance(Err(fault("balance")))]), "");
+    assert_eq!(stage.pass(Millis::from_secs(60)).turn(vec![]), "balance?");
+    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(0)))]), "post 0#2, post 1#2");
+}

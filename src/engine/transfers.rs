@@ -1,0 +1,83 @@
+//! What downloads share: whether another waits for a slot, and how far those came that gave theirs up.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use sha2::Sha256;
+
+use crate::domain::ids::JobKey;
+use crate::domain::time::Tick;
+use crate::output::landing::Part;
+
+/// See the module's documentation. A restart begins its downloads anew, so nothing of this is durable.
+#[derive(Debug, Default)]
+pub(super) struct Transfers {
+    is_waiting: AtomicBool,
+    halted: Mutex<HashMap<JobKey, Halted>>,
+}
+
+/// The downloads of a job as far as they came.
+#[derive(Debug)]
+pub(super) struct Halted {
+    /// The links they came from. Whatever others lead to may be another file.
+    pub(super) urls: Vec<String>,
+    /// Outputs that are whole.
+    pub(super) done: Vec<Part>,
+    /// The one after them.
+    pub(super) halfway: Halfway,
+}
+
+/// A file that has come in part.
+#[derive(Debug)]
+pub(super) struct Halfway {
+    pub(super) bytes: u64,
+    pub(super) hasher: Sha256,
+    /// Its first bytes, to recognise the content.
+    pub(super) head: Vec<u8>,
+    pub(super) etag: Option<String>,
+    pub(super) content_type: Option<String>,
+    /// When its first request left.
+    pub(super) began: Tick,
+}
+
+impl Halfway {
+    /// A file of which nothing has come.
+    pub(super) fn nothing(began: Tick) -> Halfway {
+        Halfway {
+            bytes: 0,
+            hasher: Sha256::default(),
+            head: Vec::new(),
+            etag: None,
+            content_type: None,
+            began,
+        }
+    }
+}
+
+impl Transfers {
+    /// Notes whether a download waits for a slot.
+    pub(super) fn set_waiting(&self, is_waiting: bool) {
+        self.is_waiting.store(is_waiting, Ordering::Relaxed);
+    }
+
+    /// Whether a download waits for a slot.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::Relaxed)
+    }
+
+    /// Keeps how far the downloads of a job came.
+    pub(super) fn halt(&self, job: JobKey, halted: Halted) {
+        self.lock().insert(job, halted);
+    }
+
+    /// How far the downloads of a job came from these links, if they were halted.
+    pub(super) fn take_up(&self, job: JobKey, urls: &[String]) -> Option<Halted> {
+        self.lock().remove(&job).filter(|halted| halted.urls == urls)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<JobKey, Halted>> {
+        // Each change is a single call, so that one that panicked left nothing half done.
+        self.halted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,48 @@
+//! A key that is found wherever it is, and the search for it: in everything that every test's client wrote or said.
+
+#![allow(dead_code, unreachable_pub, reason = "every test program uses another part of it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use memchr::memmem;
+
+/// The API key of every stage.
+pub const KEY: &str = "sk-live-5e9b1d7c3f2a48068e4d";
+/// The same, as HTTP's basic scheme would carry it.
+pub const KEY_IN_BASE64: &str = "c2stbGl2ZS01ZTliMWQ3YzNmMmE0ODA2OGU0ZA";
+
+/// Whether the key stands in these bytes.
+pub fn holds_key(bytes: &[u8]) -> bool {
+    [KEY, KEY_IN_BASE64].iter().any(|what| memmem::find(bytes, what.as_bytes()).is_some())
+}
+
+/// Every file below a folder. What vanishes meanwhile, or may not be read, is left out.
+pub fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let below = |path: PathBuf| {
+        let meta = path.symlink_metadata().ok();
+        match meta.map(|meta| meta.file_type()) {
+            Some(kind) if kind.is_dir() => files(&path),
+            Some(kind) if kind.is_file() => vec![path],
+            _ => Vec::new(),
+        }
+    };
+    entries.flat_map(below).collect()
+}
+
+/// The files below a folder that the key stands in, by content or by name.
+pub fn files_with_key(dir: &Path) -> Vec<PathBuf> {
+    let holds = |path: &PathBuf| {
+        holds_key(path.as_os_str().as_encoded_bytes()) || fs::read(path).is_ok_and(|bytes| holds_key(&bytes))
+    };
+    files(dir).into_iter().filter(holds).collect()
+}
+
+/// The client was not heard to say the key, and left it nowhere below a folder.
+#[track_caller]
+pub fn key_is_nowhere(dir: &Path, said: &[&[u8]]) {
+    assert!(!said.iter().any(|said| holds_key(said)), "the API key is said");
+    let found = files_with_key(dir);
+    assert!(found.is_empty(), "the API key is in {found:?}");
+}
