@@ -118,11 +118,11 @@ fn a_configuration_alone_is_looked_at_before_a_reload() {
         command.arg("--config-only");
         command
     };
-    let report = doctor(look(), 0, DEFAULT_API_KEY);
+    let report = doctor(look(), 0, KEY);
     report.shows("config", "good", "callsheet.toml");
     assert_eq!(report.0["checks"].as_array().unwrap().len(), 1, "nothing else");
     stage.configure("[limits]\nin_fligth = 3");
-    doctor(look(), 2, DEFAULT_API_KEY).shows("config", "wrong", "did you mean `in_flight`?");
+    doctor(look(), 2, KEY).shows("config", "wrong", "did you mean `in_flight`?");
 }
 
 #[test]

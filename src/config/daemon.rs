@@ -13,7 +13,7 @@ use crate::domain::credits::Credits;
 use crate::domain::manifest::read_policy;
 use crate::domain::manifest::row::Policy;
 use crate::domain::schedule::due::CATCH_UP_MAX;
-pub use crate::domain::schedule::due::{Missed, Overlap};
+use crate::domain::schedule::due::{Missed, Overlap};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::Millis;
 

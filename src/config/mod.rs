@@ -17,8 +17,8 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 pub use self::daemon::{
-    ControlConfig, HooksConfig, InboxConfig, LogConfig, LogFormat, Missed, Overlap, RetentionConfig,
-    ScheduleConfig, check_log_level,
+    ControlConfig, HooksConfig, InboxConfig, LogConfig, LogFormat, RetentionConfig, ScheduleConfig,
+    check_log_level,
 };
 use crate::domain::credits::Credits;
 use crate::domain::quote::{AccountPlan, Finding, Rules, RulesExtension};

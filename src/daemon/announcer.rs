@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::domain::ids::BatchNo;
+use crate::engine::blocking;
 use crate::engine::conductor::Wish;
 use crate::engine::{self, EngineError, Glance, Handle};
 use crate::hooks::{BatchDone, Hooks, HooksError};
@@ -100,8 +101,7 @@ impl Teller {
             let event = BatchDone::of(&record, &landing.batch_dir(&record.name), now);
             Ok::<(), AnnounceError>(hooks.batch_done(&event)?)
         };
-        let told = tokio::task::spawn_blocking(tell).await;
-        told.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        blocking(tell).await?;
         tracing::info!(batch = %batch.name, "results written");
         self.handle.grant(Wish::Announced(no)).await.map_err(EngineError::from)?;
         Ok(())

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, State};
+use crate::engine::blocking;
 use crate::engine::conductor::{BatchOverview, Conductor, Effect, Found, Granted, Input, Settings, Wish};
 use crate::engine::handle::Handle;
 use crate::engine::walk::Walk;
@@ -378,9 +379,4 @@ fn find_jobs(
 /// Whether `text` names the job: its label, its identity, or the beginning of that.
 fn is_called(spec: &JobSpec, text: &str) -> bool {
     spec.label == text || text.len() >= IDENTITY_MIN && spec.id.to_string().starts_with(text)
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }

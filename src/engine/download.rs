@@ -16,6 +16,7 @@ use crate::domain::task::Fault;
 use crate::domain::time::Millis;
 use crate::domain::trickle::Trickle;
 use crate::engine::Outside;
+use crate::engine::blocking;
 use crate::engine::conductor::{FetchFault, FetchOrder};
 use crate::engine::perform::whole_ms;
 use crate::engine::transfers::{Halfway, Halted, Transfers};
@@ -359,9 +360,4 @@ impl Transfer {
 
 fn disk_fault(error: &std::io::Error) -> Fault {
     Fault::new("disk", error.to_string())
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }

@@ -18,6 +18,8 @@ use crate::engine::conductor::OpenJob;
 pub(super) const STATES: usize = State::NAMES.len();
 /// The place of those whose outputs are downloaded.
 const FETCHING: usize = 3;
+/// The places of those that are at the service, or on their way to it.
+const SENT: [usize; 2] = [1, 2];
 /// How many kinds there are.
 pub(super) const KINDS: usize = Kind::ALL.len();
 
@@ -131,6 +133,17 @@ impl Tally {
     }
 
     /// Whether a batch has open jobs in its queue.
+    /// Open jobs of a batch.
+    pub(super) fn open_of(&self, batch: BatchNo) -> u32 {
+        self.of_batch(batch).states.iter().sum()
+    }
+
+    /// Jobs of a batch that are at the service, or on their way to it.
+    pub(super) fn sent_of(&self, batch: BatchNo) -> u32 {
+        let states = self.of_batch(batch).states;
+        SENT.iter().map(|place| states[*place]).sum()
+    }
+
     pub(super) fn has_queued(&self, batch: BatchNo) -> bool {
         self.of_batch(batch).states[place(&State::Queued)] > 0
     }
@@ -227,6 +240,11 @@ impl Roster {
             self.tally.uncount(&open, mark);
         }
         Some(open)
+    }
+
+    /// Keeps no numbers of a batch that has left.
+    pub(super) fn forget(&mut self, batch: BatchNo) {
+        self.tally.by_batch.remove(&batch);
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &OpenJob> {

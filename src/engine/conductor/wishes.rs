@@ -142,12 +142,13 @@ impl Conductor {
 
     /// Lets go of a batch that is done, whose owner was told so, and of which nothing waits to be made durable.
     fn archive(&mut self, no: BatchNo) -> Granted {
-        let is_open = self.jobs.values().any(|open| open.record.key.batch == no);
+        let is_open = self.jobs.tally().open_of(no) > 0;
         let is_changing = self.pending.changed_batches.contains(&no);
         match self.desks.get(&no) {
             Some(desk) if desk.record.is_done() && desk.record.announced && !is_open && !is_changing => {}
             _ => return Granted::default(),
         }
+        self.jobs.forget(no);
         let jobs = self.desks.remove(&no).map_or(0, |desk| {
             let rows = desk.record.rows;
             self.pending.archived.push(desk.record);
@@ -157,11 +158,7 @@ impl Conductor {
     }
 
     fn in_flight_of(&self, no: BatchNo) -> u32 {
-        let of_batch = self.jobs.values().filter(|open| open.record.key.batch == no);
-        let sent = |open: &&OpenJob| {
-            matches!(open.record.job.state, State::Submitting { .. } | State::Running { .. })
-        };
-        u32::try_from(of_batch.filter(sent).count()).unwrap_or(u32::MAX)
+        self.jobs.tally().sent_of(no)
     }
 
     /// Rows that have not begun are dropped as they come up; what is queued is dropped now, and so is
@@ -170,9 +167,9 @@ impl Conductor {
         let queued = self.jobs.values().filter(|open| open.record.key.batch == no);
         let queued = queued.filter(|open| matches!(open.record.job.state, State::Queued));
         let queued: Vec<_> = queued.map(|open| (open.record.key, open.record.job.attempt)).collect();
-        let open = self.jobs.values().filter(|open| open.record.key.batch == no).count();
+        let open = self.jobs.tally().open_of(no);
         let Some(desk) = self.desks.get_mut(&no) else { return Ok(Granted::default()) };
-        let begun = u32::try_from(open).unwrap_or(u32::MAX).saturating_add(desk.record.ended.all());
+        let begun = open.saturating_add(desk.record.ended.all());
         let not_begun = desk.record.rows.saturating_sub(begun);
         desk.record.canceled = true;
         desk.record.canceled_below = desk.record.spool_bytes;
