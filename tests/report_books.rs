@@ -87,13 +87,24 @@ fn of_ledger(stage: &Stage) -> BTreeMap<String, [i64; 4]> {
     groups
 }
 
-/// Charged, waived and given back, as the service's own account has it, without the tasks of rows whose
-/// outcome nobody knows.
+/// Charged, waived and given back, as the service's own account has it, without the tasks whose outcome nobody
+/// knows: of a row in doubt the last attempt's, if it made one. Those before it have ended, or there had been no
+/// other attempt.
 fn of_service(stage: &Stage, harvest: &Harvest) -> BTreeMap<String, [u64; 3]> {
-    let unknown = harvest.lines.iter().filter(|line| line["state"] == "in_doubt");
-    let unknown: Vec<String> = unknown.map(|line| line["id"].as_str().unwrap().replace(':', " ")).collect();
+    let in_doubt = harvest.lines.iter().filter(|line| line["state"] == "in_doubt");
+    let name = |line: &Value| line["id"].as_str().unwrap().replace(':', " ");
+    let mut known: BTreeMap<String, u64> =
+        in_doubt.map(|line| (name(line), number(line, "attempts") - 1)).collect();
+    let mut is_known = |prompt: &str| match known.get_mut(prompt) {
+        Some(0) => false,
+        Some(left) => {
+            *left -= 1;
+            true
+        }
+        None => true,
+    };
     let mut groups = BTreeMap::<String, [u64; 3]>::new();
-    for task in stage.audit().tasks.iter().filter(|task| !unknown.contains(&task.prompt)) {
+    for task in stage.audit().tasks.iter().filter(|task| is_known(&task.prompt)) {
         let sums = groups.entry(group(&task.prompt).to_owned()).or_default();
         sums[0] += task.net_credits();
         sums[1] += if task.status == "success" { task.waived_credits } else { 0 };

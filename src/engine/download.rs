@@ -7,13 +7,14 @@ use std::time::Duration;
 use sha2::Digest;
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
+use tokio::time::Interval;
 
-use crate::api::{DownloadError, Downloads, Opened};
+use crate::api::{DownloadError, Opened};
 use crate::clock::Clock;
 use crate::domain::job::OutputFile;
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
-use crate::domain::time::Millis;
+use crate::domain::time::{Millis, Tick};
 use crate::domain::trickle::Trickle;
 use crate::engine::Outside;
 use crate::engine::blocking;
@@ -36,6 +37,8 @@ const HEAD_BYTES: usize = 4096;
 
 /// Longest time between two looks at a download's rate, and at whether another waits.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// How often in a row the rest of a file may be asked for in vain, before it is begun anew.
+const SILENCES_MAX: u32 = 8;
 /// After so long a download that is still slow is given up.
 const SLOW_MAX: Millis = Millis::from_secs(24 * 3600);
 
@@ -153,12 +156,13 @@ impl<'a> Fetcher<'a> {
 
     /// What becomes of a download that does not keep up.
     fn slow(&self, transfer: Transfer) -> Stopped {
-        let (bytes, halfway) = (transfer.halfway.bytes, transfer.halfway);
+        let (bytes, mut halfway) = (transfer.halfway.bytes, transfer.halfway);
         if self.clock.now().tick.since(halfway.began) >= SLOW_MAX {
             let text = format!("after a day fewer than {} a second still come, {bytes} in all", self.floor());
             return FetchFault::Lasting(Fault::new("slow", text)).into();
         }
-        if transfer.received == 0 {
+        halfway.silences = if transfer.received == 0 { halfway.silences + 1 } else { 0 };
+        if bytes == 0 || halfway.silences > SILENCES_MAX {
             let text = format!("the result host fell silent after {bytes} bytes, and others wait");
             return FetchFault::Stale(Fault::new("silent", text)).into();
         }
@@ -210,6 +214,36 @@ enum Broken {
     Slow,
 }
 
+/// How long a request for a link is borne, from the first word to the last byte.
+struct Patience<'a> {
+    fetcher: &'a Fetcher<'a>,
+    /// When the file was begun.
+    began: Tick,
+    trickle: Trickle,
+    looks: Interval,
+}
+
+impl<'a> Patience<'a> {
+    fn new(fetcher: &'a Fetcher<'a>, began: Tick) -> Patience<'a> {
+        let floor = fetcher.outside.rate_floor;
+        let trickle = Trickle::new(floor, fetcher.clock.now().tick);
+        let looks = LOOK_INTERVAL.min(Duration::from_millis(floor.window.0.max(1)));
+        Patience { fetcher, began, trickle, looks: tokio::time::interval(looks) }
+    }
+
+    /// Ends when too little comes and another waits, or too little has come for too long.
+    async fn ends(&mut self) {
+        loop {
+            self.looks.tick().await;
+            let now = self.fetcher.clock.now().tick;
+            let is_too_long = now.since(self.began) >= SLOW_MAX;
+            if self.trickle.is_slow(now) && (is_too_long || self.fetcher.transfers.is_waiting()) {
+                return;
+            }
+        }
+    }
+}
+
 /// One file on its way in.
 struct Transfer {
     file: File,
@@ -243,9 +277,12 @@ impl Transfer {
     }
 
     async fn run(&mut self, fetcher: &Fetcher<'_>, url: &str) -> Result<(), Broken> {
-        let downloads: &Downloads = &fetcher.outside.downloads;
-        let etag = self.halfway.etag.as_deref();
-        let mut opened = downloads.open(url, self.halfway.bytes, etag).await.map_err(Broken::Link)?;
+        let mut patience = Patience::new(fetcher, self.halfway.began);
+        let opening = fetcher.outside.downloads.open(url, self.halfway.bytes, self.halfway.etag.as_deref());
+        let mut opened = tokio::select! {
+            opened = opening => opened.map_err(Broken::Link)?,
+            () = patience.ends() => return Err(Broken::Slow),
+        };
         if opened.start != self.halfway.bytes {
             self.start_over().await.map_err(Broken::Here)?;
         }
@@ -256,7 +293,7 @@ impl Transfer {
         self.halfway.etag.clone_from(&opened.etag);
         self.halfway.content_type.clone_from(&opened.content_type);
         self.refuse_too_large(opened.total.unwrap_or_default()).map_err(Broken::Here)?;
-        self.take(fetcher, &mut opened).await?;
+        self.take(&mut opened, &mut patience).await?;
         match opened.total {
             Some(total) if total != self.halfway.bytes => {
                 let text = format!("{} of {total} bytes came", self.halfway.bytes);
@@ -266,8 +303,8 @@ impl Transfer {
         }
     }
 
-    async fn take(&mut self, fetcher: &Fetcher<'_>, opened: &mut Opened) -> Result<(), Broken> {
-        let taken = self.take_pieces(fetcher, opened).await;
+    async fn take(&mut self, opened: &mut Opened, patience: &mut Patience<'_>) -> Result<(), Broken> {
+        let taken = self.take_pieces(opened, patience).await;
         // Whatever it ends with, what came is written: it may go on from there.
         self.write_out().await.map_err(Broken::Here)?;
         let flushed = self.file.flush().await;
@@ -275,28 +312,15 @@ impl Transfer {
         taken
     }
 
-    async fn take_pieces(&mut self, fetcher: &Fetcher<'_>, opened: &mut Opened) -> Result<(), Broken> {
-        let floor = fetcher.outside.rate_floor;
-        let mut trickle = Trickle::new(floor, fetcher.clock.now().tick);
-        let mut looks =
-            tokio::time::interval(LOOK_INTERVAL.min(Duration::from_millis(floor.window.0.max(1))));
+    async fn take_pieces(&mut self, opened: &mut Opened, patience: &mut Patience<'_>) -> Result<(), Broken> {
         loop {
-            tokio::select! {
-                chunk = opened.chunk() => match chunk.map_err(Broken::Link)? {
-                    Some(chunk) => {
-                        trickle.took(chunk.as_ref().len() as u64);
-                        self.piece(chunk.as_ref()).await?;
-                    }
-                    None => return Ok(()),
-                },
-                _ = looks.tick() => {
-                    let now = fetcher.clock.now().tick;
-                    let is_too_long = now.since(self.halfway.began) >= SLOW_MAX;
-                    if trickle.is_slow(now) && (is_too_long || fetcher.transfers.is_waiting()) {
-                        return Err(Broken::Slow);
-                    }
-                }
-            }
+            let chunk = tokio::select! {
+                chunk = opened.chunk() => chunk.map_err(Broken::Link)?,
+                () = patience.ends() => return Err(Broken::Slow),
+            };
+            let Some(chunk) = chunk else { return Ok(()) };
+            patience.trickle.took(chunk.as_ref().len() as u64);
+            self.piece(chunk.as_ref()).await?;
         }
     }
 

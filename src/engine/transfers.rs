@@ -39,6 +39,8 @@ pub(super) struct Halfway {
     pub(super) content_type: Option<String>,
     /// When its first request left.
     pub(super) began: Tick,
+    /// How often in a row it was asked for the rest and nothing came.
+    pub(super) silences: u32,
 }
 
 impl Halfway {
@@ -51,6 +53,7 @@ impl Halfway {
             etag: None,
             content_type: None,
             began,
+            silences: 0,
         }
     }
 }

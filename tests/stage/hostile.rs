@@ -46,8 +46,10 @@ pub enum Act {
     Endless(String, Vec<u8>),
     /// Answered with a head, and then with a byte now and then.
     Drip(String),
-    /// Passed on to this host, and the reply back bit by bit, within so long.
-    Slow(String, Duration),
+    /// Heard, and not answered.
+    Mute,
+    /// Passed on to this host, and the reply back bit by bit.
+    Slow(String),
 }
 
 type Script = dyn Fn(&Call) -> Act + Send + Sync;
@@ -115,7 +117,8 @@ fn serve(client: &mut TcpStream, service: &str, script: &Script, seen: &Mutex<Ve
                     client.write_all(&piece)?;
                 }
             }
-            Act::Slow(host, span) => return dawdle(client, &forward(&host, &request)?, span),
+            Act::Mute => return client.read(&mut [0]).map(drop),
+            Act::Slow(host) => return dawdle(client, &forward(&host, &request)?),
             Act::Drip(head) => {
                 client.write_all(head.as_bytes())?;
                 client.set_read_timeout(Some(Duration::from_millis(50)))?;
@@ -133,13 +136,12 @@ fn serve(client: &mut TcpStream, service: &str, script: &Script, seen: &Mutex<Ve
     Ok(())
 }
 
-/// Sends a reply in pieces, evenly over a span.
-fn dawdle(client: &mut TcpStream, reply: &[u8], span: Duration) -> io::Result<()> {
-    const PIECES: usize = 50;
+/// Sends a reply's body in pieces of 100 bytes, some twelve a second.
+fn dawdle(client: &mut TcpStream, reply: &[u8]) -> io::Result<()> {
     let head = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     client.write_all(&reply[..head])?;
-    client.set_read_timeout(Some(span / PIECES as u32))?;
-    for piece in reply[head..].chunks(reply.len().div_ceil(PIECES)) {
+    client.set_read_timeout(Some(Duration::from_millis(80)))?;
+    for piece in reply[head..].chunks(100) {
         client.write_all(piece)?;
         // Sees at once that the client has hung up.
         match client.read(&mut [0]) {
