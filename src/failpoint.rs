@@ -3,10 +3,12 @@
 //! `CALLSHEET_FAILPOINT=posted:3` kills the process the third time it comes to `posted`. Builds
 //! without debug assertions, which is what people run, contain none of it.
 
-/// Every name there is, in the order of a job's life.
-pub const NAMES: [&str; 12] = [
+/// Every name there is, in the order of a job's life. A name is one place in the code.
+pub const NAMES: [&str; 14] = [
     "accepting",
     "accepted",
+    "received",
+    "receipt-written",
     "admitted",
     "posted",
     "task-known",
@@ -18,6 +20,12 @@ pub const NAMES: [&str; 12] = [
     "ended",
     "reporting",
 ];
+
+/// Those that only `run` comes to, which has a door of its own for manifests.
+pub const OF_THE_RUN: [&str; 1] = ["accepted"];
+
+/// Those that only the daemon comes to.
+pub const OF_THE_DAEMON: [&str; 2] = ["received", "receipt-written"];
 
 /// Dies here, if this is the place and the time.
 #[cfg(debug_assertions)]

@@ -40,15 +40,16 @@ mod records;
 mod reserve;
 pub mod schedules;
 pub mod spool;
+mod successor;
 mod tally;
 #[cfg(test)]
 mod tests;
 pub mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -327,6 +328,7 @@ impl Store {
         marker::claim(dir, service, adopt)?;
         reserve::take(dir)?;
         sweep_drafts(&dir.join("spool"))?;
+        successor::sweep(dir)?;
         let database = Database::new(dir, opening::open(dir)?)?;
         sync_folders(dir)?;
         let records = Records::read(dir, &database.db)?;
@@ -624,13 +626,6 @@ fn open_or_create(path: &Path) -> Result<File, StoreError> {
         .write(true)
         .open(path)
         .map_err(StoreError::io(path))
-}
-
-/// A file that is to take another's place, with the rights that new files have here: members of a service's
-/// group read what it keeps.
-fn successor(dir: &Path, prefix: &str) -> io::Result<tempfile::NamedTempFile> {
-    let as_the_umask_says = Permissions::from_mode(0o666);
-    tempfile::Builder::new().prefix(prefix).permissions(as_the_umask_says).tempfile_in(dir)
 }
 
 /// Compares the database's number of the last commit with the one beside it. A database that is
