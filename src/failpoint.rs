@@ -4,8 +4,9 @@
 //! without debug assertions, which is what people run, contain none of it.
 
 /// Every name there is, in the order of a job's life. A name is one place in the code.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 16] = [
     "accepting",
+    "flushed",
     "accepted",
     "received",
     "receipt-written",
@@ -16,6 +17,7 @@ pub const NAMES: [&str; 14] = [
     "fetching",
     "part-written",
     "sidecar-written",
+    "named",
     "landed",
     "ended",
     "reporting",

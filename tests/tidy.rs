@@ -39,7 +39,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("hooks", &["api", "clock", "config", "domain", "store"]),
     ("config", &["domain", "output"]),
     ("output", &["domain", "failpoint"]),
-    ("store", &["domain"]),
+    ("store", &["domain", "failpoint"]),
     ("api", &["domain"]),
     ("metrics", &["domain"]),
     ("clock", &["domain"]),

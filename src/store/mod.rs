@@ -63,6 +63,7 @@ use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
 use crate::domain::request::Kind;
 use crate::domain::time::{Timestamp, UtcDay};
+use crate::failpoint;
 use crate::store::card::Card;
 use crate::store::draft::Draft;
 pub use crate::store::error::StoreError;
@@ -330,7 +331,7 @@ impl Store {
         sweep_drafts(&dir.join("spool"))?;
         successor::sweep(dir)?;
         let database = Database::new(dir, opening::open(dir)?)?;
-        sync_folders(dir)?;
+        sync_found(dir)?;
         let records = Records::read(dir, &database.db)?;
         let commits_file = check_commit_count(dir, records.commits)?;
         verify::quick(dir, &records)?;
@@ -475,6 +476,7 @@ impl Store {
         let Database { db, file } = self.database()?;
         db.apply_batch(batch).map_err(refused)?;
         db.flush().map_err(refused)?;
+        failpoint::hit("flushed");
         file.sync_data().map_err(StoreError::io(&self.dir))
     }
 
@@ -590,13 +592,22 @@ fn batch_dirs(spool: &Path) -> Result<Vec<(BatchNo, PathBuf)>, StoreError> {
     Ok(dirs)
 }
 
-/// Makes the names of a new state's folders as durable as what will be written in them.
-fn sync_folders(dir: &Path) -> Result<(), StoreError> {
-    let spool = dir.join("spool");
+/// Makes durable what the process before wrote and this one reads: a killed one may have synced none of it.
+/// With it, the names of the folders that all else is written in.
+fn sync_found(dir: &Path) -> Result<(), StoreError> {
+    let (spool, db) = (dir.join("spool"), dir.join("db"));
     std::fs::create_dir_all(&spool).map_err(StoreError::io(&spool))?;
-    for folder in [&spool, &dir.join("db"), dir] {
+    for entry in std::fs::read_dir(&db).map_err(StoreError::io(&db))? {
+        let path = entry.map_err(StoreError::io(&db))?.path();
+        File::open(&path).and_then(|file| file.sync_all()).map_err(StoreError::io(&path))?;
+    }
+    for folder in [&spool, &db, dir] {
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(StoreError::io(folder))?;
     }
+    let dir = dir.canonicalize().map_err(StoreError::io(dir))?;
+    // One that refuses was made by somebody else, and not just now.
+    let synced = |above: &Path| File::open(above).and_then(|folder| folder.sync_all()).is_ok();
+    dir.ancestors().skip(1).take_while(|above| synced(above)).for_each(drop);
     Ok(())
 }
 

@@ -1,7 +1,10 @@
 //! Opening the database so that damage in it is a message and not the end of the process.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
+use std::thread::park_timeout;
+use std::time::Duration;
 
 use crate::store::probe::{self, Tried};
 use crate::store::{CACHE_BYTES, StoreError, aside, card, check_commit_count, closed, database, verify};
@@ -80,9 +83,22 @@ fn sweep_copies(dir: &Path) -> Result<(), StoreError> {
         let entry = entry.map_err(StoreError::io(dir))?;
         let name = entry.file_name();
         if [COPY, REBUILD].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
-            fs::remove_dir_all(entry.path()).map_err(StoreError::io(&entry.path()))?;
+            remove_folder(&entry.path())?;
         }
     }
+    Ok(())
+}
+
+/// Removes a folder that a child of a killed process may still be writing to.
+fn remove_folder(path: &Path) -> Result<(), StoreError> {
+    for _ in 0..AGAIN_TRIES {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => park_timeout(AGAIN_WAIT),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            other => return other.map_err(StoreError::io(path)),
+        }
+    }
+    tracing::warn!(path = %path.display(), "somebody writes to the copy of a database; it is left there");
     Ok(())
 }
 
@@ -104,8 +120,9 @@ pub(super) fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Res
     Ok(any)
 }
 
-/// How often the file of a database that was just dropped is asked for.
+/// How often something is tried that threads or children of the last user may still be busy with.
 const AGAIN_TRIES: u32 = 50;
+const AGAIN_WAIT: Duration = Duration::from_millis(20);
 
 /// Opens a database that this process has just dropped: its last threads may still hold the file.
 pub(super) fn open_again(dir: &Path) -> Result<sled::Db, StoreError> {
@@ -113,10 +130,10 @@ pub(super) fn open_again(dir: &Path) -> Result<sled::Db, StoreError> {
     loop {
         match open_here(dir) {
             Err(StoreError::Database { source: sled::Error::Io(error), .. })
-                if error.kind() == std::io::ErrorKind::Other && tried < AGAIN_TRIES =>
+                if error.kind() == ErrorKind::Other && tried < AGAIN_TRIES =>
             {
                 tried += 1;
-                std::thread::park_timeout(std::time::Duration::from_millis(20));
+                park_timeout(AGAIN_WAIT);
             }
             other => return other,
         }

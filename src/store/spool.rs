@@ -83,7 +83,6 @@ impl Appender {
     /// [`StoreError::Damaged`] when the file is shorter than what was acknowledged.
     pub fn open(path: &Path, committed: u64) -> Result<Appender, StoreError> {
         let dir = path.parent().unwrap_or(Path::new("."));
-        let is_new = !path.exists();
         fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
         let mut file = open_or_create(path)?;
         let found = file.metadata().map_err(StoreError::io(path))?.len();
@@ -95,9 +94,8 @@ impl Appender {
             });
         }
         file.set_len(committed).and_then(|()| file.seek(SeekFrom::End(0))).map_err(StoreError::io(path))?;
-        if is_new {
-            sync_dir_and_parent(dir).map_err(StoreError::io(dir))?;
-        }
+        // Not only where it is new: whoever made it may have been killed before this.
+        sync_dir_and_parent(dir).map_err(StoreError::io(dir))?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
         Ok(Appender { path: path.to_owned(), file, bytes: committed, line: Vec::new() })
     }

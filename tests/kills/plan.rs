@@ -107,7 +107,7 @@ fn faults(random: &mut fastrand::Rng) -> String {
         "effect = { do = 'unknown-outcome' }",
         "effect = { do = 'unknown-outcome', ending = 'failed' }",
         "effect = { do = 'task-fails', code = 'provider_unavailable' }",
-        "effect = { do = 'urls-expire', ms = 60 }",
+        "effect = { do = 'urls-expire', ms = 500 }",
         "on = 'download'\neffect = { do = 'truncated-download', keep_percent = 60 }",
         "on = 'download'\neffect = { do = 'html-download' }",
         "on = 'download'\neffect = { do = 'slow-download', bytes_per_second = 200000 }",
