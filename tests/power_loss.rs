@@ -33,13 +33,15 @@ struct Traced {
     stage: Stage,
     events: Vec<Event>,
     lines: usize,
+    /// The lines at which lives began.
+    lives: Vec<usize>,
     /// The last life was a run that came to its end.
     has_said_that_all_is_done: bool,
 }
 
 impl Traced {
     fn new(stage: Stage) -> Traced {
-        Traced { stage, events: Vec::new(), lines: 0, has_said_that_all_is_done: false }
+        Traced { stage, events: Vec::new(), lines: 0, lives: Vec::new(), has_said_that_all_is_done: false }
     }
 
     /// The client under `strace`, which writes everything down that matters.
@@ -64,6 +66,7 @@ impl Traced {
     fn ended(&mut self, client: Running) -> Outcome {
         let outcome = client.end();
         let text = std::fs::read_to_string(self.stage.path("trace")).unwrap();
+        self.lives.push(self.lines);
         self.events.extend(read(&text, self.lines, &self.folder()));
         self.lines += text.lines().count();
         outcome
@@ -76,6 +79,7 @@ impl Traced {
     }
 
     fn run_to(&mut self, step: &str) {
+        self.has_said_that_all_is_done = false;
         let client = self.start(RUN, Some(step));
         self.ended(client).was_killed(step);
     }
@@ -83,7 +87,7 @@ impl Traced {
     /// Complains of every promise that is not kept.
     #[track_caller]
     fn keeps_its_promises(&self) -> Scene {
-        let scene = Scene::of(&self.folder(), &self.events);
+        let scene = Scene::of(&self.folder(), &self.events, &self.lives);
         let broken = scene.broken(self.has_said_that_all_is_done);
         let first = broken.iter().take(SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join("\n");
         assert!(broken.is_empty(), "{} promises are broken, first\n{first}", broken.len());
@@ -124,6 +128,18 @@ fn what_a_killed_run_left_in_the_air_is_on_the_device_before_the_next_relies_on_
         let scene = traced.keeps_its_promises();
         assert!(scene.posts() >= 5 && scene.landed() >= 5, "{step}");
     }
+}
+
+/// Jobs with so many results that the database puts them into files of their own.
+#[test]
+fn what_the_database_keeps_beside_its_log_is_on_the_device() {
+    let stage = Stage::with_faults("[[rules]]\neffect = { do = 'urls', count = 250 }");
+    stage.configure("[limits]\nin_flight = 30\nadaptive = false\ndownloads = 2");
+    stage.write("batch.csv", scripts::manifest("image", 30));
+    let mut traced = Traced::new(stage);
+    traced.run_to("ended:2");
+    let scene = traced.keeps_its_promises();
+    assert!(scene.blobs().count() > 0, "nothing was too large for the log");
 }
 
 #[test]

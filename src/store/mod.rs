@@ -22,6 +22,7 @@
 //! it is on the device; no effect may begin before that. No sled type leaves this room.
 
 mod aside;
+mod blobs;
 mod card;
 pub mod catalogs;
 mod closed;
@@ -64,6 +65,7 @@ use crate::domain::manifest::row::Policy;
 use crate::domain::request::Kind;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::failpoint;
+use crate::store::blobs::Blobs;
 use crate::store::card::Card;
 use crate::store::draft::Draft;
 pub use crate::store::error::StoreError;
@@ -314,6 +316,7 @@ struct Writer {
     outcomes: std::collections::HashMap<BatchNo, Appender>,
     /// Cards as they lie on the disk.
     cards: std::collections::HashMap<BatchNo, Card>,
+    blobs: Blobs,
 }
 
 impl Store {
@@ -336,7 +339,10 @@ impl Store {
         let commits_file = check_commit_count(dir, records.commits)?;
         verify::quick(dir, &records)?;
         let cards = card::reconcile(&dir.join("spool"), &records)?;
-        let writer = Writer { commits: records.commits, commits_file, outcomes: Default::default(), cards };
+        let mut blobs = Blobs::of(dir);
+        blobs.sync()?;
+        let outcomes = Default::default();
+        let writer = Writer { commits: records.commits, commits_file, outcomes, cards, blobs };
         Ok(Store {
             dir: dir.to_owned(),
             database: RwLock::new(Some(database)),
@@ -451,7 +457,7 @@ impl Store {
         }
         let commits = writer.commits + 1;
         batch.insert(&keys::commits()[..], record::encode(&commits));
-        self.write(batch)?;
+        self.write(writer, batch)?;
         writer.commits = commits;
         // Not synced: it need only outlive the process, to notice a database that fell behind it.
         writer.commits_file.write_at(&commits.to_be_bytes(), 0).map_err(StoreError::io(&self.dir))?;
@@ -471,12 +477,15 @@ impl Store {
 
     /// Applies a batch and waits for the device. `flush` alone is not durable: on Linux it ends in
     /// `sync_file_range` (measured).
-    fn write(&self, batch: sled::Batch) -> Result<(), StoreError> {
+    fn write(&self, writer: &mut Writer, batch: sled::Batch) -> Result<(), StoreError> {
         let refused = |source| database(&self.dir, source);
         let Database { db, file } = self.database()?;
         db.apply_batch(batch).map_err(refused)?;
+        // Before the log tells of them, and those that came with the flush.
+        writer.blobs.sync()?;
         db.flush().map_err(refused)?;
         failpoint::hit("flushed");
+        writer.blobs.sync()?;
         file.sync_data().map_err(StoreError::io(&self.dir))
     }
 

@@ -170,7 +170,11 @@ impl Lines {
         let at = self.at;
         self.line.clear();
         let read = (&mut self.file).take(LINE_MAX_BYTES).read_until(b'\n', &mut self.line);
-        self.at += read.map_err(StoreError::io(&self.path))? as u64;
+        match read.map_err(StoreError::io(&self.path))? {
+            // The file is shorter than it should be. Told once: whoever reads on comes to the end.
+            0 => self.at = self.end,
+            read => self.at += read as u64,
+        }
         let value = decode_line(&self.line).map_err(|detail| StoreError::Damaged {
             dir: self.path.parent().unwrap_or(Path::new(".")).to_owned(),
             what: format!("the line at byte {at} of {}", self.path.display()),

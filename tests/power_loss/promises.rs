@@ -19,6 +19,7 @@ struct Record {
 
 pub struct Scene {
     root: PathBuf,
+    lives: Vec<usize>,
     disk: Disk,
     records: Vec<Record>,
     sends: Vec<(usize, Vec<u8>)>,
@@ -28,7 +29,8 @@ pub struct Scene {
 }
 
 impl Scene {
-    pub fn of(root: &Path, events: &[Event]) -> Scene {
+    /// `lives` are the lines at which a process began.
+    pub fn of(root: &Path, events: &[Event], lives: &[usize]) -> Scene {
         let disk = Disk::after(events);
         let mut records = Vec::new();
         for write in disk.writes(&root.join("state/db/db")) {
@@ -45,7 +47,8 @@ impl Scene {
             }
         }
         let end = events.iter().map(|event| event.exit).max().unwrap_or_default() + 1;
-        Scene { root: root.to_owned(), disk, records, sends, renames, end, broken: RefCell::default() }
+        let lives = lives.to_vec();
+        Scene { root: root.to_owned(), lives, disk, records, sends, renames, end, broken: RefCell::default() }
     }
 
     /// Every promise that was broken. What lies anywhere in the end is promised by a run that says that it is
@@ -54,6 +57,7 @@ impl Scene {
         self.intents_before_posts();
         self.outputs_before_outcomes();
         self.spool_before_database();
+        self.blobs_before_whatever_follows();
         self.content_before_names();
         self.commits_before_receipts();
         if is_said_to_be_done {
@@ -184,13 +188,15 @@ impl Scene {
         for (_, write) in self.spooled("outcomes") {
             for line in String::from_utf8_lossy(&write.what).lines() {
                 let job: Value = serde_json::from_str(line.split_once(' ').unwrap().1).unwrap();
-                for file in job["files"].as_array().into_iter().flatten() {
-                    let folder = self.root.join("output").join(self.batch_name(&job["batch"]));
-                    let path = folder.join(file["path"].as_str().unwrap());
-                    for path in [path.with_extension("json"), path] {
-                        let what = || format!("line {}: outcome of job {}", write.entry, job["id"]);
-                        self.expect(self.disk.lost(&path, write.entry), what);
-                    }
+                let Some(files) = job["files"].as_array() else { continue };
+                let folder = self.root.join("output").join(self.batch_name(&job["batch"]));
+                let mut paths: Vec<PathBuf> =
+                    files.iter().map(|file| folder.join(file["path"].as_str().unwrap())).collect();
+                // It is called like the first one.
+                paths.push(paths[0].with_extension("json"));
+                for path in paths {
+                    let what = || format!("line {}: outcome of job {}", write.entry, job["id"]);
+                    self.expect(self.disk.lost(&path, write.entry), what);
                 }
             }
         }
@@ -200,7 +206,11 @@ impl Scene {
     fn spool_before_database(&self) {
         for write in self.disk.writes(&self.root.join("state/db/db")) {
             for (path, spooled) in self.spooled("outcomes") {
-                let is_open = spooled.entry < write.entry && !spooled.is_durable_by(write.entry);
+                // What a life before left there beyond the acknowledged length is cut off before it goes on.
+                let is_of_this_life =
+                    self.lives.iter().all(|life| *life <= spooled.entry || *life > write.entry);
+                let is_open =
+                    is_of_this_life && spooled.entry < write.entry && !spooled.is_durable_by(write.entry);
                 let lost = is_open
                     .then(|| format!("what {} got at {} is not synced", path.display(), spooled.entry));
                 self.expect(lost, || format!("line {}: write to the database", write.entry));
@@ -216,6 +226,31 @@ impl Scene {
                 }
             }
         }
+    }
+
+    /// Pages that the database keeps in files of their own are there when what was committed with them is
+    /// acted on: when a POST leaves, or the next commit begins.
+    fn blobs_before_whatever_follows(&self) {
+        let outcomes = self.spooled("outcomes").map(|(_, write)| write.entry);
+        for at in self.creating().map(|(at, _)| at).chain(outcomes) {
+            let commits = self.records.iter().filter_map(|record| record.durable);
+            let Some(commit) = commits.filter(|commit| *commit < at).max() else { continue };
+            for path in self.blobs() {
+                if self.disk.writes(path).any(|write| write.exit < commit) {
+                    let what = || format!("line {at}: what follows the commit of {commit}");
+                    let lost =
+                        self.disk.writes(path).find(|write| write.exit < commit && !write.is_durable_by(at));
+                    self.expect(lost.map(|_| format!("{} is not synced", path.display())), what);
+                    self.expect(self.disk.lost_name(path, at), what);
+                }
+            }
+        }
+    }
+
+    /// Files beside the database's log.
+    pub fn blobs(&self) -> impl Iterator<Item = &Path> {
+        let folder = self.root.join("state/db/blobs");
+        self.disk.paths().filter(move |path| path.parent() == Some(&folder))
     }
 
     /// Nothing gets a name that others believe before its content is on the device.
