@@ -3,10 +3,13 @@
 //! `CALLSHEET_FAILPOINT=posted:3` kills the process the third time it comes to `posted`. Builds
 //! without debug assertions, which is what people run, contain none of it.
 
-/// The places of a job's life, in its order.
-pub const NAMES: [&str; 12] = [
+/// The places of a job's life, in its order. A name is one place in the code.
+pub const NAMES: [&str; 16] = [
     "accepting",
+    "flushed",
     "accepted",
+    "received",
+    "receipt-written",
     "admitted",
     "posted",
     "task-known",
@@ -14,6 +17,7 @@ pub const NAMES: [&str; 12] = [
     "fetching",
     "part-written",
     "sidecar-written",
+    "named",
     "landed",
     "ended",
     "reporting",
@@ -21,6 +25,11 @@ pub const NAMES: [&str; 12] = [
 
 /// Places that only batches pass which were done long ago.
 pub const OF_RETENTION: [&str; 2] = ["archived", "taken-back"];
+/// Those that only `run` comes to, which has a door of its own for manifests.
+pub const OF_THE_RUN: [&str; 1] = ["accepted"];
+
+/// Those that only the daemon comes to.
+pub const OF_THE_DAEMON: [&str; 2] = ["received", "receipt-written"];
 
 /// Dies here, if this is the place and the time.
 #[cfg(debug_assertions)]

@@ -266,7 +266,7 @@ fn what_is_dropped_is_filed_done_and_told() {
 fn a_kill_between_taking_in_and_filing_reads_it_again_and_buys_nothing_twice() {
     let stage = Stage::new();
     let mut dying = stage.command(["daemon", "--log-level", "info"]);
-    dying.env("CALLSHEET_FAILPOINT", "accepted");
+    dying.env("CALLSHEET_FAILPOINT", "received");
     let dying = Running::start(dying);
     dying.says("ready");
     until("the inbox", || stage.path("jobs/inbox").exists());

@@ -102,6 +102,9 @@ impl Outbox {
         for folder in [dir.to_owned(), dir.join("failed"), dir.join("told")] {
             fs::create_dir_all(folder)?;
         }
+        for folder in [Some(dir), dir.parent()].into_iter().flatten() {
+            File::open(folder)?.sync_all()?;
+        }
         let mut outbox = Outbox { dir: dir.to_owned(), entries: BTreeMap::new(), next: 1 };
         for folder in [dir.join("failed"), dir.to_owned()] {
             for entry in fs::read_dir(&folder)? {

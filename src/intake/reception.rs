@@ -126,7 +126,7 @@ impl Reception {
         }
         if let Some(batch) = batch {
             self.engine.grant(Wish::Take(Box::new(batch))).await?;
-            failpoint::hit("accepted");
+            failpoint::hit("received");
         }
         receipt.announce();
         Ok(receipt)

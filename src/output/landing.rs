@@ -74,7 +74,8 @@ impl Landing {
         self.batch_dir(batch).join(format!(".{job}-{n}.part"))
     }
 
-    /// Makes a batch's folder, and sweeps the parts that a killed process left in it.
+    /// Makes a batch's folder, and sweeps the parts that a killed process left in it. On return its name is on
+    /// the device.
     ///
     /// # Errors
     /// When the folder cannot be made or written to.
@@ -88,7 +89,8 @@ impl Landing {
             }
         }
         // Finds out about a read-only folder before anything is paid for.
-        tempfile::tempfile_in(&dir).map(drop)
+        tempfile::tempfile_in(&dir)?;
+        sync_names_above(&dir)
     }
 
     /// The output folder.
@@ -102,9 +104,13 @@ impl Landing {
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// The outputs of a job that landed before: named by its own sidecar, and unchanged since.
+    /// The outputs of a job that landed before: named by its own sidecar, and unchanged since. Their names are
+    /// on the device on return: whoever gave them may have been killed before they were.
     pub fn landed(&self, arrival: Arrival<'_>) -> Option<Vec<OutputFile>> {
-        self.sidecar_of(arrival.batch, arrival.layout, arrival.spec).map(|sidecar| sidecar.files)
+        let files = self.sidecar_of(arrival.batch, arrival.layout, arrival.spec)?.files;
+        let dir = self.batch_dir(arrival.batch);
+        let mut folders = files.iter().filter_map(|file| Some(dir.join(&file.path).parent()?.to_owned()));
+        folders.all(|folder| sync_names(&dir, &folder).is_ok()).then_some(files)
     }
 
     /// What the sidecar of a job says whose outputs are on disk, unchanged.
@@ -206,7 +212,8 @@ impl Landing {
                 other => other?,
             }
         }
-        File::open(folder)?.sync_all()?;
+        failpoint::hit("named");
+        sync_names(&dir, folder)?;
         failpoint::hit("landed");
         Ok(Some(files))
     }
@@ -234,6 +241,20 @@ fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
             return Err(rustix::io::Errno::EXIST.into());
         }
     }
+    Ok(())
+}
+
+/// Waits until the names in a folder of a batch, and of the folders that lead to it, are on the device.
+fn sync_names(batch_dir: &Path, folder: &Path) -> io::Result<()> {
+    let below = folder.ancestors().take_while(|folder| folder.starts_with(batch_dir));
+    below.into_iter().try_for_each(|folder| File::open(folder)?.sync_all())
+}
+
+/// Waits until the name of a folder, and those of all above it, are on the device. One that refuses was made by
+/// somebody else, and not just now.
+fn sync_names_above(dir: &Path) -> io::Result<()> {
+    let synced = |above: &Path| File::open(above).and_then(|folder| folder.sync_all()).is_ok();
+    dir.canonicalize()?.ancestors().skip(1).take_while(|above| synced(above)).for_each(drop);
     Ok(())
 }
 

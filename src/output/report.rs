@@ -1,7 +1,7 @@
 //! `report.json`: what a batch was planned to cost, what it cost, and what stands out.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -122,7 +122,8 @@ impl Report {
         serde_json::to_writer_pretty(&file, self)?;
         file.write_all(b"\n")?;
         file.sync_data()?;
-        fs::rename(&draft, dir.join("report.json"))
+        fs::rename(&draft, dir.join("report.json"))?;
+        File::open(dir)?.sync_all()
     }
 }
 

@@ -24,7 +24,7 @@ use crate::domain::ledger::Totals;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::store::records::Records;
-use crate::store::{BatchRecord, Store, StoreError, Writer, batch_dir, batch_dirs, keys, record};
+use crate::store::{BatchRecord, Store, StoreError, Writer, batch_dir, batch_dirs, keys, record, successor};
 
 /// What the database keeps of an archived batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ pub(super) fn read(batch: &Path) -> Result<Kept, StoreError> {
 fn write(batch: &Path, kept: &Kept) -> Result<(), StoreError> {
     let path = record_path(batch);
     let save = || -> io::Result<()> {
-        let mut file = super::successor(batch, ".record-")?;
+        let mut file = successor::begin(batch, successor::RECORD)?;
         serde_json::to_writer_pretty(&mut file, kept)?;
         writeln!(file)?;
         file.as_file().sync_all()?;

@@ -16,7 +16,7 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::manifest::row::Policy;
 use crate::domain::time::Timestamp;
 use crate::store::records::Records;
-use crate::store::{BatchRecord, StoreError};
+use crate::store::{BatchRecord, StoreError, successor};
 
 /// What a card says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ pub(super) fn write(dir: &Path, card: &Card, commit: u64) -> Result<(), StoreErr
     let path = path(dir);
     let save = || -> io::Result<()> {
         fs::create_dir_all(dir)?;
-        let mut file = tempfile::Builder::new().prefix(".batch-").tempfile_in(dir)?;
+        let mut file = tempfile::Builder::new().prefix(successor::CARD).tempfile_in(dir)?;
         serde_json::to_writer_pretty(&mut file, &Written { commit, card: card.clone() })?;
         writeln!(file)?;
         file.as_file().sync_all()?;

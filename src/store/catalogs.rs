@@ -48,7 +48,7 @@ pub fn keep(dir: &Path, kept: &Kept) -> Result<(), StoreError> {
     let save = || -> io::Result<()> {
         fs::create_dir_all(dir)?;
         // A dot before the name: a plan that is cut short leaves nothing that looks like a state.
-        let file = successor(dir, ".catalogs-")?;
+        let file = successor::begin(dir, successor::CATALOGS)?;
         serde_json::to_writer(io::BufWriter::new(&file), kept)?;
         file.persist(&path).map(drop).map_err(|error| error.error)
     };

@@ -84,7 +84,7 @@ fn write(dir: &Path, service: &str) -> Result<(), StoreError> {
     let path = dir.join(FILE_NAME);
     let marker = serde_json::json!(Marker { format: FORMAT, service: service.to_owned() });
     let save = || -> io::Result<()> {
-        let mut file = successor(dir, ".state-")?;
+        let mut file = successor::begin(dir, successor::MARKER)?;
         writeln!(file, "{marker:#}")?;
         file.as_file().sync_all()?;
         file.persist(&path).map_err(|error| error.error)?;

@@ -25,6 +25,7 @@
 mod archive;
 mod aside;
 mod batch;
+mod blobs;
 mod card;
 pub mod catalogs;
 mod closed;
@@ -44,14 +45,15 @@ mod records;
 mod reserve;
 pub mod schedules;
 pub mod spool;
+mod successor;
 mod tally;
 #[cfg(test)]
 mod tests;
 pub mod verify;
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -62,8 +64,10 @@ use crate::domain::ids::{BatchName, BatchNo, JobId, JobKey};
 use crate::domain::job::Job;
 use crate::domain::ledger::Totals;
 use crate::domain::time::{Timestamp, UtcDay};
+use crate::failpoint;
 use crate::store::archive::Archived;
 pub use crate::store::batch::{BatchRecord, Ended, Pause, Segment};
+use crate::store::blobs::Blobs;
 use crate::store::card::Card;
 use crate::store::draft::Draft;
 pub use crate::store::error::StoreError;
@@ -153,6 +157,7 @@ struct Writer {
     outcomes: std::collections::HashMap<BatchNo, Appender>,
     /// Cards as they lie on the disk.
     cards: std::collections::HashMap<BatchNo, Card>,
+    blobs: Blobs,
 }
 
 impl Writer {
@@ -176,15 +181,19 @@ impl Store {
         marker::claim(dir, service, adopt)?;
         reserve::take(dir)?;
         sweep_drafts(&dir.join("spool"))?;
+        successor::sweep(dir)?;
         let database = Database::new(dir, opening::open(dir)?)?;
-        sync_folders(dir)?;
+        sync_found(dir)?;
         let records = Records::read(dir, &database.db)?;
         let commits_file = check_commit_count(dir, records.commits)?;
         archive::settle(dir, &records)?;
         verify::quick(dir, &records)?;
         let names = Names::of(&records);
         let cards = card::reconcile(&dir.join("spool"), &records)?;
-        let writer = Writer { commits: records.commits, commits_file, outcomes: Default::default(), cards };
+        let mut blobs = Blobs::of(dir);
+        blobs.sync()?;
+        let outcomes = Default::default();
+        let writer = Writer { commits: records.commits, commits_file, outcomes, cards, blobs };
         Ok(Store {
             dir: dir.to_owned(),
             database: RwLock::new(Some(database)),
@@ -338,7 +347,7 @@ impl Store {
     fn commit_batch(&self, writer: &mut Writer, mut batch: sled::Batch) -> Result<(), StoreError> {
         let commits = writer.commits + 1;
         batch.insert(&keys::commits()[..], record::encode(&commits));
-        self.write(batch)?;
+        self.write(writer, batch)?;
         writer.commits = commits;
         // Not synced: it need only outlive the process, to notice a database that fell behind it.
         writer.commits_file.write_at(&commits.to_be_bytes(), 0).map_err(StoreError::io(&self.dir))?;
@@ -358,11 +367,15 @@ impl Store {
 
     /// Applies a batch and waits for the device. `flush` alone is not durable: on Linux it ends in
     /// `sync_file_range` (measured).
-    fn write(&self, batch: sled::Batch) -> Result<(), StoreError> {
+    fn write(&self, writer: &mut Writer, batch: sled::Batch) -> Result<(), StoreError> {
         let refused = |source| database(&self.dir, source);
         let Database { db, file } = self.database()?;
         db.apply_batch(batch).map_err(refused)?;
+        // Before the log tells of them, and those that came with the flush.
+        writer.blobs.sync()?;
         db.flush().map_err(refused)?;
+        failpoint::hit("flushed");
+        writer.blobs.sync()?;
         file.sync_data().map_err(StoreError::io(&self.dir))
     }
 
@@ -483,13 +496,22 @@ fn batch_dirs(spool: &Path) -> Result<Vec<(BatchNo, PathBuf)>, StoreError> {
     Ok(dirs)
 }
 
-/// Makes the names of a new state's folders as durable as what will be written in them.
-fn sync_folders(dir: &Path) -> Result<(), StoreError> {
-    let spool = dir.join("spool");
+/// Makes durable what the process before wrote and this one reads: a killed one may have synced none of it.
+/// With it, the names of the folders that all else is written in.
+fn sync_found(dir: &Path) -> Result<(), StoreError> {
+    let (spool, db) = (dir.join("spool"), dir.join("db"));
     std::fs::create_dir_all(&spool).map_err(StoreError::io(&spool))?;
-    for folder in [&spool, &dir.join("db"), dir] {
+    for entry in std::fs::read_dir(&db).map_err(StoreError::io(&db))? {
+        let path = entry.map_err(StoreError::io(&db))?.path();
+        File::open(&path).and_then(|file| file.sync_all()).map_err(StoreError::io(&path))?;
+    }
+    for folder in [&spool, &db, dir] {
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(StoreError::io(folder))?;
     }
+    let dir = dir.canonicalize().map_err(StoreError::io(dir))?;
+    // One that refuses was made by somebody else, and not just now.
+    let synced = |above: &Path| File::open(above).and_then(|folder| folder.sync_all()).is_ok();
+    dir.ancestors().skip(1).take_while(|above| synced(above)).for_each(drop);
     Ok(())
 }
 
@@ -519,13 +541,6 @@ fn open_or_create(path: &Path) -> Result<File, StoreError> {
         .write(true)
         .open(path)
         .map_err(StoreError::io(path))
-}
-
-/// A file that is to take another's place, with the rights that new files have here: members of a service's
-/// group read what it keeps.
-fn successor(dir: &Path, prefix: &str) -> io::Result<tempfile::NamedTempFile> {
-    let as_the_umask_says = Permissions::from_mode(0o666);
-    tempfile::Builder::new().prefix(prefix).permissions(as_the_umask_says).tempfile_in(dir)
 }
 
 /// Compares the database's number of the last commit with the one beside it. A database that is

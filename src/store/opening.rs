@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::thread::park_timeout;
 use std::time::Duration;
 
 use crate::store::probe::{self, Tried};
@@ -82,9 +83,22 @@ fn sweep_copies(dir: &Path) -> Result<(), StoreError> {
         let entry = entry.map_err(StoreError::io(dir))?;
         let name = entry.file_name();
         if [COPY, REBUILD].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
-            fs::remove_dir_all(entry.path()).map_err(StoreError::io(&entry.path()))?;
+            remove_folder(&entry.path())?;
         }
     }
+    Ok(())
+}
+
+/// Removes a folder that a child of a killed process may still be writing to.
+fn remove_folder(path: &Path) -> Result<(), StoreError> {
+    for _ in 0..AGAIN_TRIES {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => park_timeout(AGAIN_WAIT),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            other => return other.map_err(StoreError::io(path)),
+        }
+    }
+    tracing::warn!(path = %path.display(), "somebody writes to the copy of a database; it is left there");
     Ok(())
 }
 
@@ -106,13 +120,12 @@ pub(super) fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Res
     Ok(any)
 }
 
-/// How often the file of a database that this process has just dropped is asked for: the database's last threads
-/// may still hold it. No other process can, since the state is locked.
+/// How often something is tried that threads or children of the last user may still be busy with.
 const AGAIN_TRIES: u32 = 50;
-/// Between two tries.
-const AGAIN_PAUSE: Duration = Duration::from_millis(20);
+const AGAIN_WAIT: Duration = Duration::from_millis(20);
 
-/// Opens it in this process.
+/// Opens it in this process. The last threads of one that was just dropped may still hold the file; no other process
+/// can, since the state is locked.
 pub(super) fn open_here(dir: &Path) -> Result<sled::Db, StoreError> {
     let config = sled::Config::new().path(dir.join("db")).cache_capacity(CACHE_BYTES).flush_every_ms(None);
     let mut tried = 0;
@@ -120,7 +133,7 @@ pub(super) fn open_here(dir: &Path) -> Result<sled::Db, StoreError> {
         match config.open() {
             Err(sled::Error::Io(error)) if error.kind() == ErrorKind::Other && tried < AGAIN_TRIES => {
                 tried += 1;
-                std::thread::park_timeout(AGAIN_PAUSE);
+                park_timeout(AGAIN_WAIT);
             }
             other => return other.map_err(|source| database(dir, source)),
         }

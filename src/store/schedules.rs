@@ -65,7 +65,7 @@ pub fn read(dir: &Path) -> Result<Records, StoreError> {
 pub fn keep(dir: &Path, records: &Records) -> Result<(), StoreError> {
     let path = dir.join(FILE_NAME);
     let save = || -> io::Result<()> {
-        let mut file = successor(dir, ".schedules-")?;
+        let mut file = successor::begin(dir, successor::SCHEDULES)?;
         serde_json::to_writer_pretty(&mut file, records)?;
         writeln!(file)?;
         file.as_file().sync_all()?;

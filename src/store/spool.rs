@@ -83,7 +83,6 @@ impl Appender {
     /// [`StoreError::Damaged`] when the file is shorter than what was acknowledged.
     pub fn open(path: &Path, committed: u64) -> Result<Appender, StoreError> {
         let dir = path.parent().unwrap_or(Path::new("."));
-        let is_new = !path.exists();
         fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
         let mut file = open_or_create(path)?;
         let found = file.metadata().map_err(StoreError::io(path))?.len();
@@ -95,9 +94,8 @@ impl Appender {
             });
         }
         file.set_len(committed).and_then(|()| file.seek(SeekFrom::End(0))).map_err(StoreError::io(path))?;
-        if is_new {
-            sync_dir_and_parent(dir).map_err(StoreError::io(dir))?;
-        }
+        // Not only where it is new: whoever made it may have been killed before this.
+        sync_dir_and_parent(dir).map_err(StoreError::io(dir))?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
         Ok(Appender { path: path.to_owned(), file, bytes: committed, line: Vec::new() })
     }
@@ -172,7 +170,11 @@ impl Lines {
         let at = self.at;
         self.line.clear();
         let read = (&mut self.file).take(LINE_MAX_BYTES).read_until(b'\n', &mut self.line);
-        self.at += read.map_err(StoreError::io(&self.path))? as u64;
+        match read.map_err(StoreError::io(&self.path))? {
+            // The file is shorter than it should be. Told once: whoever reads on comes to the end.
+            0 => self.at = self.end,
+            read => self.at += read as u64,
+        }
         let value = decode_line(&self.line).map_err(|detail| StoreError::Damaged {
             dir: self.path.parent().unwrap_or(Path::new(".")).to_owned(),
             what: format!("the line at byte {at} of {}", self.path.display()),

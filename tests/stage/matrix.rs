@@ -285,7 +285,12 @@ impl Books {
 /// Held and charged, as the movements of `callsheet ledger --csv` add up.
 #[track_caller]
 pub fn ledger(stage: &Stage) -> (u64, u64) {
-    let text = stage.run(["ledger", "--csv"]).exited(0).stdout;
+    movements(&stage.run(["ledger", "--csv"]).exited(0).stdout)
+}
+
+/// The same, of what was printed.
+#[track_caller]
+pub fn movements(text: &str) -> (u64, u64) {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let columns = reader.headers().unwrap().clone();
     let column = |name: &str| columns.iter().position(|column| column == name).unwrap();

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::time::Timestamp;
+use crate::failpoint;
 use crate::intake::inbox::ReadyManifest;
 use crate::intake::inbox::drawer::{Drawer, Occupant, draft_of};
 use crate::intake::inbox::names::RECEIPT_ENDING;
@@ -158,6 +159,7 @@ fn file_into(
             break place;
         }
     };
+    failpoint::hit("receipt-written");
     let is_moved = match place.has_manifest {
         true => discard(&inbox, name, &drawer, identity)?,
         false => relocate(&inbox, name, &drawer, &place.manifest, identity)?,

@@ -1,0 +1,160 @@
+//! A gate between client and service that counts the calls, and says when the n-th one is there.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::stage::proxy::message;
+
+/// What the client's end finds the counted call doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Sent, and lost with its sender.
+    Lost,
+    /// Sent, and heard by the service only after its sender has ended.
+    Late,
+    /// Done by the service, and the answer reaches nobody.
+    Answered,
+    /// Answered.
+    Passed,
+}
+
+impl Place {
+    pub const ALL: [Place; 4] = [Place::Lost, Place::Late, Place::Answered, Place::Passed];
+}
+
+/// The call that is waited for.
+struct Watch {
+    /// Calls that come before it, and itself.
+    left: u32,
+    place: Place,
+    reached: Sender<()>,
+}
+
+/// A gate on a port of its own. Its threads end with the test's process, or with their connections.
+pub struct Gate {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    service: String,
+    watch: Mutex<Option<Watch>>,
+    /// Whether the client has ended that was waited for.
+    is_over: Mutex<bool>,
+    ended: Condvar,
+}
+
+impl Gate {
+    /// In front of the service at `base_url` (`http://HOST:PORT`).
+    pub fn before(base_url: &str) -> Gate {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let service = base_url.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
+        let shared = Arc::new(Shared {
+            service,
+            watch: Mutex::default(),
+            is_over: Mutex::new(true),
+            ended: Condvar::new(),
+        });
+        let seen = shared.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let seen = seen.clone();
+                std::thread::spawn(move || {
+                    let mut client = client;
+                    // Clients are killed and the service hangs up: that is what this is for.
+                    drop(seen.carry(&mut client));
+                    let _ = client.shutdown(Shutdown::Both);
+                });
+            }
+        });
+        Gate { port, shared }
+    }
+
+    pub fn base_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Says so when the n-th call from now on is at that place.
+    pub fn watch(&self, nth: u32, place: Place, reached: Sender<()>) {
+        *self.shared.is_over.lock().unwrap() = false;
+        *self.shared.watch.lock().unwrap() = Some(Watch { left: nth, place, reached });
+    }
+
+    /// The client has ended: nothing is waited for any more, and what was held back goes its way.
+    pub fn release(&self) {
+        *self.shared.watch.lock().unwrap() = None;
+        *self.shared.is_over.lock().unwrap() = true;
+        self.shared.ended.notify_all();
+    }
+}
+
+impl Shared {
+    /// Counts a call; its place, if it is the one.
+    fn count(&self) -> Option<(Place, Sender<()>)> {
+        let mut watch = self.watch.lock().unwrap();
+        let counted = watch.as_mut()?;
+        counted.left -= 1;
+        if counted.left > 0 {
+            return None;
+        }
+        watch.take().map(|watch| (watch.place, watch.reached))
+    }
+
+    /// Waits until the client has ended.
+    fn wait(&self) {
+        let is_over = self.is_over.lock().unwrap();
+        drop(self.ended.wait_while(is_over, |is_over| !*is_over).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn carry(&self, client: &mut TcpStream) -> io::Result<()> {
+        client.set_read_timeout(Some(Duration::from_secs(60)))?;
+        client.set_nodelay(true)?;
+        let mut service = TcpStream::connect(&self.service)?;
+        service.set_nodelay(true)?;
+        while let Some(request) = message(client)? {
+            let found = self.count();
+            let say = |reached: &Sender<()>| {
+                // Whoever waited may have stopped waiting: then nobody needs to hear of it.
+                let _ = reached.send(());
+            };
+            if let Some((place @ (Place::Lost | Place::Late), reached)) = &found {
+                say(reached);
+                self.wait();
+                if *place == Place::Late {
+                    service.write_all(&request)?;
+                    message(&mut service)?;
+                }
+                return Ok(());
+            }
+            service.write_all(&request)?;
+            let Some(reply) = message(&mut service)? else {
+                // It hung up: the place is reached all the same.
+                found.iter().for_each(|(_, reached)| say(reached));
+                return Ok(());
+            };
+            if let Some((Place::Answered, reached)) = &found {
+                say(reached);
+                self.wait();
+                return Ok(());
+            }
+            client.write_all(&reply)?;
+            found.iter().for_each(|(_, reached)| say(reached));
+        }
+        Ok(())
+    }
+}
+
+/// One call of the test's own, past the gate; the body of the answer.
+pub fn get(base_url: &str, path: &str) -> Vec<u8> {
+    let mut stream = TcpStream::connect(base_url.strip_prefix("http://").unwrap()).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..head]));
+    answer.split_off(head + 4)
+}

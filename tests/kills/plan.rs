@@ -1,0 +1,123 @@
+//! What a seed decides: manifests, faults, settings, and the moments at which the client is killed.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::kills::gate::Place;
+
+/// When a client is killed, by how far it got.
+#[derive(Debug, Clone, Copy)]
+pub enum Moment {
+    /// So long after its start: while it reads its configuration and opens its state.
+    Start(Duration),
+    /// At its n-th call to the service, or so long after that call was answered.
+    Call { nth: u32, place: Place, after: Duration },
+    /// So long after the n-th change of a file in its state and its outputs.
+    Change { nth: u32, after: Duration },
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Moment::Start(after) => write!(f, "{after:?} after its start"),
+            Moment::Call { nth, place: Place::Passed, after } => {
+                write!(f, "{after:?} after the answer to call {nth}")
+            }
+            Moment::Call { nth, place, .. } => write!(f, "at call {nth}, {place:?}"),
+            Moment::Change { nth, after } => write!(f, "{after:?} after change {nth} of a file"),
+        }
+    }
+}
+
+impl Moment {
+    /// Anywhere in the first `calls` calls.
+    fn draw(random: &mut fastrand::Rng, calls: u32) -> Moment {
+        let micros = |random: &mut fastrand::Rng, most| Duration::from_micros(random.u64(0..most));
+        match random.u32(0..100) {
+            0..55 => {
+                let place = Place::ALL[random.usize(0..Place::ALL.len())];
+                let after = if place == Place::Passed { micros(random, 6_000) } else { Duration::ZERO };
+                Moment::Call { nth: random.u32(1..=calls), place, after }
+            }
+            // A call comes to some four changes.
+            55..85 => Moment::Change { nth: random.u32(1..=calls * 4), after: micros(random, 2_000) },
+            _ => Moment::Start(micros(random, 80_000)),
+        }
+    }
+}
+
+/// How the client is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// `callsheet run`, again and again with the same manifests.
+    Run,
+    /// `callsheet daemon`; the manifests are dropped once.
+    Daemon,
+}
+
+/// One service, one state, some manifests, and many ends.
+pub struct Round {
+    pub manner: Manner,
+    /// Manifests, and of each how many jobs of every kind.
+    pub manifests: Vec<usize>,
+    pub in_flight: u32,
+    pub downloads: u32,
+    pub faults: String,
+    pub moments: Vec<Moment>,
+}
+
+impl fmt::Display for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Round { manner, manifests, in_flight, downloads, faults, moments } = self;
+        writeln!(f, "{manner:?}, {manifests:?} of each kind, {in_flight} in flight, {downloads} downloads")?;
+        writeln!(f, "{faults}")?;
+        moments.iter().try_for_each(|moment| writeln!(f, "planned: {moment}"))
+    }
+}
+
+impl Round {
+    /// A round of at most so many kills.
+    pub fn draw(seed: u64, manner: Manner, kills: usize) -> Round {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let manifests: Vec<usize> = (0..random.usize(1..=3)).map(|_| random.usize(1..=3)).collect();
+        let calls = 3 + random.u32(0..24);
+        Round {
+            manner,
+            manifests,
+            in_flight: [1, 3, 16][random.usize(0..3)],
+            downloads: random.u32(1..=4),
+            faults: faults(&mut random),
+            moments: (0..kills).map(|_| Moment::draw(&mut random, calls)).collect(),
+        }
+    }
+}
+
+/// Faults that a job survives, each by chance and by the seed: per key, so that the order of calls decides
+/// nothing.
+fn faults(random: &mut fastrand::Rng) -> String {
+    const RULES: [&str; 15] = [
+        "on = 'create'\neffect = { do = 'drop', when = 'before' }",
+        "on = 'create'\neffect = { do = 'drop', when = 'after' }",
+        "on = 'create'\neffect = { do = 'answer', status = 504, body = 'html', when = 'after' }",
+        "on = 'create'\neffect = { do = 'answer', status = 500, body = 'broken-json', when = 'after' }",
+        "on = 'create'\neffect = { do = 'answer', status = 503, body = 'empty' }",
+        "on = 'poll'\neffect = { do = 'drop', when = 'mid-body' }",
+        "on = 'poll'\neffect = { do = 'answer', status = 502, body = 'html' }",
+        "effect = { do = 'fail-at-submission' }",
+        "effect = { do = 'unknown-outcome' }",
+        "effect = { do = 'unknown-outcome', ending = 'failed' }",
+        "effect = { do = 'task-fails', code = 'provider_unavailable' }",
+        "effect = { do = 'urls-expire', ms = 500 }",
+        "on = 'download'\neffect = { do = 'truncated-download', keep_percent = 60 }",
+        "on = 'download'\neffect = { do = 'html-download' }",
+        "on = 'download'\neffect = { do = 'slow-download', bytes_per_second = 200000 }",
+    ];
+    let mut plan = format!("seed = {}\n", random.u32(..));
+    for rule in RULES {
+        // Some rounds are calmer than others.
+        let chance = f64::from(random.u32(0..=12)) / 100.0;
+        let rule = format!("[[rules]]\nper = 'task'\ntimes = 2\nprobability = {chance}\n{rule}\n");
+        plan.push_str(&rule);
+    }
+    plan
+}

@@ -1,0 +1,369 @@
+//! Where a round is played: the service as a process, a gate before it, a folder, and in the end a judge.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use callsheet::emulator::DEFAULT_API_KEY;
+use notify::{RecursiveMode, Watcher};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::emulator_process;
+use crate::kills::gate::{Gate, get};
+use crate::kills::plan::{Manner, Moment, Round};
+use crate::stage::books::Audit;
+use crate::stage::harvest::Harvest;
+use crate::stage::process::{Outcome, Running};
+use crate::stage::{matrix, scripts, until};
+
+/// Credits on the account, far more than any round costs.
+const CREDITS: u64 = 100_000;
+/// Between two looks at a client that runs.
+const GLANCE: Duration = Duration::from_millis(1);
+
+/// What came of some rounds.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub kills: usize,
+    pub jobs: usize,
+    pub tasks: usize,
+    pub charges: u64,
+    pub refunds: u64,
+    pub replays: u64,
+    pub faults: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: Tally) {
+        self.kills += other.kills;
+        self.jobs += other.jobs;
+        self.tasks += other.tasks;
+        self.charges += other.charges;
+        self.refunds += other.refunds;
+        self.replays += other.replays;
+        self.faults += other.faults;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tally { kills, jobs, tasks, charges, refunds, replays, faults } = self;
+        write!(
+            f,
+            "{kills} kills, {jobs} jobs, {tasks} tasks, {charges} charges, {refunds} refunds, {replays} keys \
+             sent again, {faults} faults"
+        )
+    }
+}
+
+pub struct Site {
+    service: emulator_process::Running,
+    gate: Gate,
+    dir: TempDir,
+    /// What happened so far; shown when the test stops here.
+    lives: Vec<String>,
+}
+
+impl Site {
+    pub fn new(round: &Round) -> Site {
+        let dir = tempfile::tempdir().unwrap();
+        let faults = dir.path().join("faults.toml");
+        std::fs::write(&faults, &round.faults).unwrap();
+        let credits = CREDITS.to_string();
+        let service = emulator_process::Running::start(&[
+            "--speed",
+            "1000",
+            "--credits",
+            &credits,
+            "--faults",
+            faults.to_str().unwrap(),
+        ]);
+        let gate = Gate::before(&service.base_url);
+        let site = Site { service, gate, dir, lives: Vec::new() };
+        let Round { in_flight, downloads, .. } = round;
+        let (base_url, configuration) = (site.gate.base_url(), site.path("callsheet.toml"));
+        let text = format!(
+            "[service]\nbase_url = \"{base_url}\"\n[poll]\nmin = \"20ms\"\nmax = \"40ms\"\n\
+             [retry]\nattempts = 50\nbase = \"10ms\"\nmax = \"100ms\"\n\
+             [limits]\nin_flight = {in_flight}\ndownloads = {downloads}\n"
+        );
+        std::fs::write(configuration, text).unwrap();
+        site
+    }
+
+    /// Plays a round to its end, and judges it.
+    pub fn play(mut self, round: &Round) -> Tally {
+        self.lives.push(round.to_string());
+        let wanted = self.lay_out(round);
+        let mut tally = Tally::default();
+        for moment in &round.moments {
+            let outcome = self.live(round, moment);
+            self.lives.push(format!("{moment}: code {:?}, signal {:?}", outcome.code, outcome.signal));
+            match outcome.signal {
+                Some(9) => tally.kills += 1,
+                _ => drop(outcome.exited(0)),
+            }
+            if self.is_done(round) {
+                break;
+            }
+        }
+        self.comes_to_its_end(round);
+        self.judge(&wanted, &mut tally);
+        tally
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Puts the manifests where they are read; the jobs that they ask for, by batch.
+    fn lay_out(&self, round: &Round) -> BTreeMap<String, Vec<String>> {
+        let folder = if round.manner == Manner::Daemon { "jobs/inbox" } else { "." };
+        std::fs::create_dir_all(self.path(folder)).unwrap();
+        let lay = |(n, each): (usize, &usize)| {
+            let (name, (text, ids)) = (format!("m{n}"), scripts::of_all_kinds(*each));
+            std::fs::write(self.path(&format!("{folder}/.draft.tmp")), text).unwrap();
+            std::fs::rename(
+                self.path(&format!("{folder}/.draft.tmp")),
+                self.path(&format!("{folder}/{name}.csv")),
+            )
+            .unwrap();
+            (name, ids)
+        };
+        round.manifests.iter().enumerate().map(lay).collect()
+    }
+
+    fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_callsheet"));
+        command.args(arguments).current_dir(&self.dir).env_clear().env("CALLSHEET_API_KEY", DEFAULT_API_KEY);
+        command
+    }
+
+    fn ask<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Outcome {
+        Running::start(self.command(arguments)).end().exited(0)
+    }
+
+    fn start(&self, round: &Round) -> Running {
+        if round.manner == Manner::Daemon {
+            return Running::start(self.command(["daemon"]));
+        }
+        let manifests: Vec<String> = (0..round.manifests.len()).map(|n| format!("m{n}.csv")).collect();
+        let arguments = ["run", "--json"].into_iter().chain(manifests.iter().map(String::as_str));
+        Running::start(self.command(arguments))
+    }
+
+    /// Lets the client live until the moment, or until it has nothing left to do.
+    fn live(&self, round: &Round, moment: &Moment) -> Outcome {
+        let (sender, reached) = channel();
+        let _watcher = self.watch(moment, &sender);
+        let began = Instant::now();
+        let client = self.start(round);
+        let after = match *moment {
+            Moment::Start(after) => after,
+            Moment::Call { after, .. } | Moment::Change { after, .. } => {
+                if !self.waits_for(&reached, round, &client) {
+                    return stop(client, round);
+                }
+                after
+            }
+        };
+        let began = if matches!(moment, Moment::Start(_)) { began } else { Instant::now() };
+        while began.elapsed() < after {
+            std::hint::spin_loop();
+        }
+        client.signal(rustix::process::Signal::KILL);
+        let outcome = client.end();
+        self.gate.release();
+        outcome
+    }
+
+    /// Sets somebody to wait for the moment, who says so.
+    fn watch(&self, moment: &Moment, reached: &Sender<()>) -> Option<notify::RecommendedWatcher> {
+        match *moment {
+            Moment::Start(_) => None,
+            Moment::Call { nth, place, .. } => {
+                self.gate.watch(nth, place, reached.clone());
+                None
+            }
+            Moment::Change { nth, .. } => {
+                let (mut left, reached) = (nth, reached.clone());
+                let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+                    if event.is_ok_and(|event| !event.kind.is_access()) && left > 0 {
+                        left -= 1;
+                        if left == 0 {
+                            // It may have ended by itself meanwhile.
+                            let _ = reached.send(());
+                        }
+                    }
+                })
+                .unwrap();
+                watcher.watch(self.dir.path(), RecursiveMode::Recursive).unwrap();
+                Some(watcher)
+            }
+        }
+    }
+
+    /// Whether the moment comes before the client has nothing left to do.
+    fn waits_for(&self, reached: &Receiver<()>, round: &Round, client: &Running) -> bool {
+        let began = Instant::now();
+        loop {
+            match reached.recv_timeout(GLANCE) {
+                Ok(()) => return true,
+                Err(RecvTimeoutError::Timeout) => {}
+                // The watcher of files that never saw so many changes.
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+            let has_nothing_to_do = match round.manner {
+                Manner::Run => has_ended(client.pid()),
+                Manner::Daemon => self.is_done(round),
+            };
+            if has_nothing_to_do {
+                return false;
+            }
+            assert!(began.elapsed() < crate::stage::PATIENCE, "neither the moment nor the end comes");
+        }
+    }
+
+    /// Whether every manifest is filed, where they are filed, and every batch has its report: written, and not
+    /// being written again because the last client was killed before it could note that it had.
+    fn is_done(&self, round: &Round) -> bool {
+        (0..round.manifests.len()).all(|n| {
+            let has = |name: &str| self.path(name).exists();
+            let drafts = [".results.jsonl.draft", ".results.csv.draft", ".report.json.draft"];
+            (round.manner == Manner::Run || has(&format!("jobs/accepted/m{n}.csv")))
+                && has(&format!("output/m{n}/report.json"))
+                && !drafts.iter().any(|draft| has(&format!("output/m{n}/{draft}")))
+        })
+    }
+
+    /// A last life without a kill. A daemon may be told to end while it writes results again that it could not
+    /// note as written: then the next one does.
+    fn comes_to_its_end(&self, round: &Round) {
+        until("the end", || {
+            let client = self.start(round);
+            if round.manner == Manner::Daemon {
+                // From then on it takes a signal for an order.
+                until("the socket", || UnixStream::connect(self.path("state/callsheet.sock")).is_ok());
+                until("every batch's report", || self.is_done(round));
+            }
+            stop(client, round).exited(0);
+            self.is_done(round)
+        });
+    }
+
+    /// The service's books, ours, and what lies on disk.
+    fn judge(&self, wanted: &BTreeMap<String, Vec<String>>, tally: &mut Tally) {
+        let audit: Audit = serde_json::from_slice(&get(&self.service.base_url, "/emulator/audit")).unwrap();
+        let totals = &audit.totals;
+        assert_eq!(
+            (totals.without_key, totals.foreign_body_replays, totals.media_requests_with_key),
+            (0, 0, 0)
+        );
+        let net = totals.charged_credits - totals.refunded_credits;
+        assert_eq!(CREDITS - totals.balance, net, "the service's own books");
+
+        // One task of a job stays paid for; every other one was given back.
+        let mut standing: BTreeMap<String, (String, u64)> = BTreeMap::new();
+        let mut keys = BTreeSet::new();
+        for task in &audit.tasks {
+            assert!(task.charges <= 1 && task.refunds <= task.charges, "{task:#?}");
+            let key = task.key.as_deref().unwrap();
+            assert!(keys.insert(key), "two tasks under one key: {task:#?}");
+            let (job, _attempt) = key.strip_prefix("cs1-").unwrap().split_once('-').unwrap();
+            if task.refunds == 0 {
+                assert_eq!(task.status, "success", "paid for: {task:#?}");
+                let other = standing.insert(job.to_owned(), (task.id.clone(), task.charged_credits));
+                assert_eq!(other, None, "a job is paid for twice: {task:#?}");
+            }
+        }
+
+        let mut listed: BTreeMap<String, (String, u64)> = BTreeMap::new();
+        let mut reported = 0;
+        for (batch, ids) in wanted {
+            let dir = self.path(&format!("output/{batch}"));
+            let harvest = Harvest::in_dir(dir.clone());
+            harvest.is_complete(ids);
+            for line in &harvest.lines {
+                let text = |name: &str| line[name].as_str().unwrap().to_owned();
+                let charged = line["charged_credits"].as_u64().unwrap();
+                listed.insert(text("job"), (text("task_id"), charged));
+                is_described(&dir, line);
+            }
+            let total = &harvest.report()["total"];
+            assert_eq!(total["held_credits"], 0, "{batch}");
+            assert_eq!(total["charged_credits"], harvest.sum("charged_credits"), "{batch}");
+            reported += harvest.sum("charged_credits");
+        }
+        assert_eq!(listed, standing, "jobs with their tasks and charges, here and at the service");
+        assert_eq!(reported, net, "results and reports");
+        let ledger = self.ask(["ledger", "--csv"]).stdout;
+        assert_eq!(matrix::movements(&ledger), (0, net), "the ledger: held, charged");
+        let status = self.ask(["status", "--json"]).json();
+        let batches = status["batches"].as_array().unwrap();
+        assert_eq!(batches.len(), wanted.len(), "{status:#}");
+        for batch in batches {
+            assert_eq!((&batch["state"], &batch["held_credits"]), (&"done".into(), &0.into()), "{batch:#}");
+        }
+        self.ask(["state", "verify"]).says("all fits");
+        self.holds_nothing_half_done();
+
+        tally.jobs += wanted.values().map(Vec::len).sum::<usize>();
+        tally.tasks += audit.tasks.len();
+        tally.charges += totals.charges;
+        tally.refunds += totals.refunds;
+        tally.replays += totals.replays;
+        tally.faults += totals.faults_struck;
+    }
+
+    /// Nothing that a killed process began lies about in the state or in the folders of manifests.
+    fn holds_nothing_half_done(&self) {
+        for folder in ["state", "state/spool", "state/db", "jobs/inbox", "jobs/accepted"] {
+            let Ok(entries) = std::fs::read_dir(self.path(folder)) else { continue };
+            for entry in entries {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                let is_half = name.starts_with('.')
+                    || name.starts_with("draft-")
+                    || name.ends_with(".part")
+                    || name.ends_with(".generating");
+                assert!(!is_half, "{folder}/{name} was left behind");
+            }
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.lives.join("\n"));
+        }
+    }
+}
+
+/// The sidecar says of every output what the results say.
+fn is_described(dir: &Path, line: &Value) {
+    for file in line["files"].as_array().unwrap() {
+        let path = dir.join(file["path"].as_str().unwrap()).with_extension("json");
+        let sidecar: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(sidecar["files"], line["files"], "{}", path.display());
+        assert_eq!(sidecar["task_id"], line["task_id"], "{}", path.display());
+        assert_eq!(sidecar["job"], line["job"], "{}", path.display());
+    }
+}
+
+/// Whether a child has ended, without taking its last words.
+fn has_ended(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_none_or(|rest| rest.starts_with(['Z', 'X']))
+}
+
+fn stop(client: Running, round: &Round) -> Outcome {
+    if round.manner == Manner::Daemon {
+        client.signal(rustix::process::Signal::TERM);
+    }
+    client.end()
+}
