@@ -8,6 +8,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::api::{DownloadError, Downloads, Opened};
 use crate::clock::Clock;
+use crate::domain::ids::BatchName;
 use crate::domain::job::OutputFile;
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
@@ -15,7 +16,7 @@ use crate::engine::Outside;
 use crate::engine::conductor::{FetchFault, FetchOrder};
 use crate::engine::perform::whole_ms;
 use crate::metrics::{Answer, Endpoint, Metrics};
-use crate::output::landing::{self, Arrival, Part, hex};
+use crate::output::landing::{self, Arrival, Part, hex, is_refusal};
 use crate::output::layout::Layout;
 use crate::output::{is_cut_off, sniff};
 
@@ -58,26 +59,35 @@ impl<'a> Fetcher<'a> {
                 return Err(fault);
             }
         };
-        let (landing, order) = (self.outside.landing.clone(), order.clone());
+        let bytes = parts.iter().map(|part| part.bytes).max().unwrap_or_default();
+        let (landing, of_job) = (self.outside.landing.clone(), order.clone());
         let land = move || {
-            let arrival =
-                Arrival { batch: &order.batch, layout: &layout, spec: &order.spec, job: &order.job };
-            landing.land(arrival, &parts)
+            let FetchOrder { batch, spec, job, .. } = &of_job;
+            landing.land(Arrival { batch, layout: &layout, spec, job }, &parts)
         };
-        blocking(land).await.map_err(|error| FetchFault::Passing(disk_fault(&error)))
+        match blocking(land).await {
+            Ok(files) => Ok(files),
+            Err(error) => {
+                // What waits for a disk does not fill it meanwhile.
+                self.sweep(order).await;
+                Err(disk_fault(&error, bytes))
+            }
+        }
     }
 
     async fn parts(&self, order: &FetchOrder) -> Result<Vec<Part>, FetchFault> {
         let mut parts = Vec::with_capacity(order.urls.len());
         for (index, url) in order.urls.iter().enumerate() {
             let path = self.part_path(order, index);
-            parts.push(self.part(order.spec.order.kind, url, &path).await?);
+            parts.push(self.part(order, url, &path).await?);
         }
         Ok(parts)
     }
 
     /// Removes what came of a download that failed: the next one begins anew, and there may be none.
     async fn sweep(&self, order: &FetchOrder) {
+        // The draft of the sidecar has the number 0.
+        let _ = tokio::fs::remove_file(self.outside.landing.part_path(&order.batch, order.spec.id, 0)).await;
         for index in 0..order.urls.len() {
             // One that never came is not there, and one that stays is swept by the next run.
             let _ = tokio::fs::remove_file(self.part_path(order, index)).await;
@@ -99,8 +109,8 @@ impl<'a> Fetcher<'a> {
     }
 
     /// Downloads one link to its part, taking up a broken transfer where it broke off.
-    async fn part(&self, kind: Kind, url: &str, path: &Path) -> Result<Part, FetchFault> {
-        let mut transfer = Transfer::begin(path, self.outside).await?;
+    async fn part(&self, order: &FetchOrder, url: &str, path: &Path) -> Result<Part, FetchFault> {
+        let mut transfer = Transfer::begin(&order.batch, path, self.outside).await?;
         let mut resumes = 0;
         loop {
             match self.run(&mut transfer, url).await {
@@ -117,7 +127,7 @@ impl<'a> Fetcher<'a> {
                 Err(Broken::Here(fault)) => return Err(fault),
             }
         }
-        transfer.finish(kind, path).await
+        transfer.finish(order.spec.order.kind, path).await
     }
 
     /// One request for a link, measured.
@@ -159,17 +169,23 @@ struct Transfer {
     bytes: u64,
     max_bytes: u64,
     metrics: Metrics,
+    /// How large the host says that it is.
+    total: Option<u64>,
     etag: Option<String>,
     content_type: Option<String>,
 }
 
 impl Transfer {
-    async fn begin(path: &Path, outside: &Outside) -> Result<Transfer, FetchFault> {
-        let place = path.to_owned();
-        let file = blocking(move || landing::create(&place))
-            .await
-            .map(File::from_std)
-            .map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
+    async fn begin(batch: &BatchName, path: &Path, outside: &Outside) -> Result<Transfer, FetchFault> {
+        let (landing, batch, place) = (outside.landing.clone(), batch.clone(), path.to_owned());
+        let create = move || match landing::create(&place) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                landing.make_batch_dir(&batch)?;
+                landing::create(&place)
+            }
+            other => other,
+        };
+        let file = blocking(create).await.map(File::from_std).map_err(|error| disk_fault(&error, 0))?;
         Ok(Transfer {
             file,
             hasher: Sha256::new(),
@@ -178,6 +194,7 @@ impl Transfer {
             bytes: 0,
             max_bytes: outside.max_file_bytes,
             metrics: outside.metrics.clone(),
+            total: None,
             etag: None,
             content_type: None,
         })
@@ -192,6 +209,7 @@ impl Transfer {
             let text = "the result host sent another part than the one asked for".to_owned();
             return Err(Broken::Link(DownloadError::Broken(text)));
         }
+        self.total = opened.total;
         self.etag.clone_from(&opened.etag);
         self.content_type.clone_from(&opened.content_type);
         self.refuse_too_large(opened.total.unwrap_or_default()).map_err(Broken::Here)?;
@@ -225,15 +243,19 @@ impl Transfer {
     async fn write_out(&mut self) -> Result<(), FetchFault> {
         let written = self.file.write_all(&self.buffer).await;
         self.buffer.clear();
-        written.map_err(|error| FetchFault::Passing(disk_fault(&error)))
+        written.map_err(|error| self.refused(&error))
+    }
+
+    /// The disk refuses.
+    fn refused(&self, error: &std::io::Error) -> FetchFault {
+        disk_fault(error, self.total.unwrap_or(self.bytes))
     }
 
     /// The host sent the file from its beginning.
     async fn start_over(&mut self) -> Result<(), FetchFault> {
         use tokio::io::AsyncSeekExt;
-        let disk = |error: std::io::Error| FetchFault::Passing(disk_fault(&error));
-        self.file.set_len(0).await.map_err(disk)?;
-        self.file.rewind().await.map_err(disk)?;
+        self.file.set_len(0).await.map_err(|error| disk_fault(&error, 0))?;
+        self.file.rewind().await.map_err(|error| disk_fault(&error, 0))?;
         (self.bytes, self.hasher) = (0, Sha256::new());
         self.head.clear();
         self.buffer.clear();
@@ -250,13 +272,13 @@ impl Transfer {
 
     async fn finish(mut self, kind: Kind, path: &Path) -> Result<Part, FetchFault> {
         let flushed = self.file.flush().await;
-        flushed.map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
+        flushed.map_err(|error| self.refused(&error))?;
         let media = sniff(kind, &self.head, self.content_type.as_deref());
         // Another reading of the task may bring another link.
         let media = media.map_err(|wrong| FetchFault::Stale(Fault::new("not_media", wrong.to_string())))?;
         let (place, content_type) = (path.to_owned(), media.content_type.clone());
         let cut_off = blocking(move || is_cut_off(&place, &content_type)).await;
-        if cut_off.map_err(|error| FetchFault::Passing(disk_fault(&error)))? {
+        if cut_off.map_err(|error| self.refused(&error))? {
             let text = format!("the result ends too early, after {} bytes", self.bytes);
             return Err(FetchFault::Stale(Fault::new("cut_off", text)));
         }
@@ -265,8 +287,13 @@ impl Transfer {
     }
 }
 
-fn disk_fault(error: &std::io::Error) -> Fault {
-    Fault::new("disk", error.to_string())
+fn disk_fault(error: &std::io::Error, wanted_bytes: u64) -> FetchFault {
+    let fault = Fault::new("disk", error.to_string());
+    if is_refusal(error) {
+        FetchFault::DiskRefuses { fault, wanted_bytes }
+    } else {
+        FetchFault::Passing(fault)
+    }
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
