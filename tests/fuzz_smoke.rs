@@ -1,44 +1,24 @@
-//! Every entry of fuzzing, with some thousands of broken texts that are the same on every machine. `.ci/fuzz` searches
-//! on, guided by what the code does.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+//! Every entry of fuzzing, with what fuzzing found before and some thousands of broken texts that are the same on every
+//! machine. With `CALLSHEET_FUZZ_SECONDS=60` it goes on for that long with other texts every time, as `.ci/run` does;
+//! `.ci/fuzz` searches on, guided by what the code does.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on should stop and say why"
+)]
+
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 #[allow(unreachable_pub, reason = "the entries are public for the targets")]
 #[path = "../fuzz/entries.rs"]
 mod entries;
 
-/// Texts that are nearly right: what is broken from them gets far into a reader.
-#[rustfmt::skip]
-const MANIFESTS: [&[u8]; 3] = [
-    b"id,kind,model,prompt,options.seed,meta.sku,count,deadline\n1,image,gi-2,\"a \"\"b\"\",\nc\",7,x,2,30m\n2,video,,x,,,,\n",
-    br#"{"batch":"b","policy":{"budget":5,"deadline":"1h"},"defaults":{"model":"m"},"jobs":[{"prompt":"\u00e9","options":{"a":[1.5,null]},"count":3}]}"#,
-    b"{\"id\":\"a\",\"kind\":\"image\",\"image_urls\":[\"https://a/1\"]}\n{\"text\":\"hi\",\"speed\":1.5,\"meta\":{\"k\":{}}}\n",
-];
-const CONFIG: &[u8] = br#"[service]
-base_url = "https://a"
-[limits]
-in_flight = 3
-in_flight_per_kind = { video = 4 }
-[poll]
-min = "1s"
-[output]
-max_file = "2GiB"
-allow_hosts = ["*.a.b", "10.0.0.0/8"]
-[rules.models."x"]
-like = "model-r"
-"#;
-const CONTROL: [&[u8]; 2] = [
-    br#"{"batches":[{"name":"b","state":"running","parked_by":null,"jobs":1,"planned_credits":1,"budget_credits":1,"held_credits":0,"charged_credits":1,"waived_credits":0,"refunded_credits":0,"queued":1}]}"#,
-    br#"{"batch":"b","job":"j","credits":1}"#,
-];
-const ANSWERS: [&[u8]; 2] = [
-    b"\0\x64\x02 7{\"code\":0,\"data\":{\"id\":\"asked\",\"status\":\"success\",\"model\":\"m\",\"options\":\"{}\",\"costCredits\":8,\"waivedCredits\":1,\"taskUrls\":[\"http://a\"],\"taskInfo\":\"{}\"}}",
-    b"\x01\x2c\0{\"code\":-1,\"message\":\"m\",\"error\":{\"type\":\"t\",\"hint\":\"h\",\"task_id\":\"t1\"}}",
-];
-const OUTPUTS: [&[u8]; 3] = [
-    b"\x01\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0\x90wS\xde\0\0\0\0IEND\xaeB`\x82",
-    b"\0\0\0\0\x18ftypisom\0\0\0\0isommp41\0\0\0\x08moov\0\0\0\x01mdat\0\0\0\0\0\0\0\x10",
-    b"\x02RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0data\0\0\0\0",
-];
+/// What shares the time of `CALLSHEET_FUZZ_SECONDS`.
+const TARGETS: f64 = 7.0;
 /// What breaks readers.
 #[rustfmt::skip]
 const PIECES: [&[u8]; 20] = [
@@ -79,41 +59,70 @@ fn broken(seed: &[u8], dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-fn hammer(seeds: &[&[u8]], times: usize, entry: fn(&[u8])) {
-    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
-    for seed in seeds {
-        entry(seed);
-        for n in 0..times {
-            let bytes = broken(seed, &mut dice);
-            let outcome = std::panic::catch_unwind(|| entry(&bytes));
-            assert!(outcome.is_ok(), "number {n}: {}", bytes.escape_ascii());
+/// What a target is fed with: texts that are nearly right, since what is broken from them gets far into a reader, and
+/// what fuzzing found worth keeping.
+fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
+    let mut paths: Vec<PathBuf> = fs::read_dir(&dir)
+        .unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "{}: no seed", dir.display());
+    paths.iter().map(|path| fs::read(path).unwrap()).collect()
+}
+
+/// Feeds a target with every seed, and with what can be broken from them: `times` texts in all, the same on every
+/// machine; or, where `CALLSHEET_FUZZ_SECONDS` says how long, others every time.
+fn hammer(target: &str, times: usize, entry: fn(&[u8])) {
+    let seeds = seeds(target);
+    let mut fed = 0;
+    let mut feed = |bytes: &[u8], from: &str| {
+        let outcome = std::panic::catch_unwind(|| entry(bytes));
+        assert!(outcome.is_ok(), "{target}, number {fed} from {from}: {}", bytes.escape_ascii());
+        fed += 1;
+    };
+    seeds.iter().for_each(|seed| feed(seed, "the seeds"));
+    match std::env::var("CALLSHEET_FUZZ_SECONDS") {
+        Err(_) => {
+            let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+            (0..times).for_each(|n| feed(&broken(&seeds[n % seeds.len()], &mut dice), "the fixed number"));
+        }
+        Ok(seconds) => {
+            let share = Duration::from_secs_f64(seconds.parse::<f64>().unwrap() / TARGETS);
+            let number = RandomState::new().hash_one(target) | 1;
+            let (mut dice, begun) = (Dice(number), Instant::now());
+            while begun.elapsed() < share {
+                feed(&broken(&seeds[dice.below(seeds.len())], &mut dice), &format!("number {number:#x}"));
+            }
+            eprintln!("{target}: {fed} executions in {:.1} s", begun.elapsed().as_secs_f64());
         }
     }
 }
 
 #[test]
 fn manifests() {
-    for entry in [entries::csv, entries::json, entries::jsonl] {
-        hammer(&MANIFESTS, 3_000, entry);
-    }
+    hammer("csv", 9_000, entries::csv);
+    hammer("json", 9_000, entries::json);
+    hammer("jsonl", 9_000, entries::jsonl);
 }
 
 #[test]
 fn configurations() {
-    hammer(&[CONFIG], 3_000, entries::config);
+    hammer("config", 3_000, entries::config);
 }
 
 #[test]
 fn the_control_protocol() {
-    hammer(&CONTROL, 10_000, entries::control);
+    hammer("control", 20_000, entries::control);
 }
 
 #[test]
 fn answers_of_the_service() {
-    hammer(&ANSWERS, 10_000, entries::answers);
+    hammer("answers", 20_000, entries::answers);
 }
 
 #[test]
 fn downloads() {
-    hammer(&OUTPUTS, 1_000, entries::outputs);
+    hammer("outputs", 3_000, entries::outputs);
 }

@@ -12,14 +12,17 @@ use crate::cli::arguments::{DownloadCommand, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service::{self, Chosen};
+use crate::cli::submit;
 use crate::cli::wiring;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::answers::AnswerError;
 use crate::control::protocol::Outcomes;
+use crate::domain::job::State;
+use crate::engine::conductor::Standstill;
 use crate::engine::desk::Desk;
 use crate::engine::{self, Engine, Stop, Until};
-use crate::store::Store;
+use crate::store::{JobRecord, Store};
 
 pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service::config(global)?;
@@ -53,9 +56,14 @@ async fn fetch(chosen: &Chosen, command: &DownloadCommand, config: &Config) -> R
     let landing = outside.landing.clone();
     let desk = Desk::alone(store.clone(), wiring::settings(config), clock)?;
     let named = desk.named(&command.name).await.map_err(AnswerError::from)?;
-    let wanted = desk.fetch_again(&named, landing.clone(), outside.layout.clone()).await?.jobs;
     let batch = named.batch().clone();
-    if wanted == 0 {
+    // Those that a run left behind, on a full disk for one.
+    let is_waiting = |record: &JobRecord| {
+        record.key.batch == batch.no && matches!(record.job.state, State::Fetching { .. })
+    };
+    let waiting = store.open_jobs()?.iter().filter(|record| is_waiting(record)).count();
+    let again = desk.fetch_again(&named, landing.clone(), outside.layout.clone()).await?.jobs;
+    if again == 0 && waiting == 0 {
         eprintln!("{}: everything that is paid for is on disk, whole", batch.name);
         return Ok(Exit::Success);
     }
@@ -63,10 +71,23 @@ async fn fetch(chosen: &Chosen, command: &DownloadCommand, config: &Config) -> R
     let mut engine = Engine::new(store.clone(), outside, wiring::settings(config), clock, Some(&only))?;
     engine.hold_back();
     let (_keep, stop) = watch::channel(Stop::No);
-    engine.run(Until::Standstill, stop, |_| {}).await?;
+    if let Standstill::Parked(parked) = engine.run(Until::Standstill, stop, |_| {}).await? {
+        eprintln!("parked: {}", parked.explain());
+        return Ok(submit::parked_exit(parked));
+    }
+    let waiting =
+        waiting.saturating_sub(engine.conductor().open_jobs().filter(|record| is_waiting(record)).count());
     let batch = engine.conductor().batch(batch.no).cloned().unwrap_or(batch);
     engine::write_results(&store, &landing, &batch)?;
     let open = engine.conductor().open_jobs().count();
-    eprintln!("{}: {wanted} downloaded again into {}", batch.name, landing.batch_dir(&batch.name).display());
+    let dir = landing.batch_dir(&batch.name);
+    match waiting {
+        0 => eprintln!("{}: {again} downloaded again into {}", batch.name, dir.display()),
+        _ => eprintln!(
+            "{}: {again} downloaded again and {waiting} that waited into {}",
+            batch.name,
+            dir.display()
+        ),
+    }
     Ok(if batch.ended.failed > 0 || open > 0 { Exit::SomeFailed } else { Exit::Success })
 }

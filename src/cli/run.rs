@@ -88,8 +88,12 @@ async fn run_against(
     }
     let standstill = drive(&mut engine, clock).await?;
     let overview: Vec<BatchStatus> = statuses(&engine);
-    write_all_results(&engine, &store, landing, &only).await?;
     let exit = exit_of(standstill, &receipts, &overview);
+    match write_all_results(&engine, &store, landing, &only).await {
+        // How the run ended is told all the same; the next one writes them.
+        Err(failure) if exit == Exit::Disk => drop(failure.report()),
+        written => written?,
+    }
     say_how_it_ended(standstill, &overview, global, &receipts, chosen, exit);
     Ok(exit)
 }

@@ -78,11 +78,17 @@ enum AnnounceError {
 impl Teller {
     async fn announce_all(self, mut queue: mpsc::UnboundedReceiver<BatchNo>) {
         while let Some(no) = queue.recv().await {
+            let mut told = String::new();
             while let Err(error) = self.announce(no).await {
                 if matches!(error, AnnounceError::Engine(EngineError::Gone(_))) {
                     return;
                 }
-                tracing::warn!(%error, "a batch is done and nobody can be told; it is tried again");
+                // Not at every try: a disk may be full for days.
+                let trouble = error.to_string();
+                if told != trouble {
+                    tracing::warn!(%error, "a batch is done and nobody can be told; it is tried again");
+                    told = trouble;
+                }
                 tokio::time::sleep(PATIENCE).await;
             }
         }

@@ -1,5 +1,7 @@
 //! Every inbox: what is complete in it is taken in, and filed away with its receipt.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -12,14 +14,20 @@ use crate::domain::time::Millis;
 use crate::engine::blocking;
 use crate::intake::IntakeError;
 use crate::intake::inbox::filing::{self, FilingError, Folders};
-use crate::intake::inbox::{Inbox, ReadyManifest, Watch};
+use crate::intake::inbox::{Inbox, Look, ReadyManifest, Watch};
 use crate::intake::receipt::Receipt;
 use crate::intake::reception::{Manner, Reception, ReceptionError};
 
 /// Before a manifest that was being written is read again.
 const WRITER_PATIENCE: Millis = Millis::from_secs(2);
-/// Before something that a person or the service has to mend is tried again.
-const MENDING_PATIENCE: Millis = Millis::from_secs(30);
+/// Before something that a person or the service has to mend is tried again for the first time...
+const MENDING_PATIENCE_MIN: Millis = Millis::from_secs(2);
+/// ...and, twice as long after every try, at most.
+const MENDING_PATIENCE_MAX: Millis = Millis::from_secs(30);
+/// Receipts that wait for room at most: each may hold a thousand problems.
+const UNFILED_MAX: usize = 256;
+/// Manifests of which it is known what was said, at most.
+const TOLD_MAX: usize = 50_000;
 
 /// An inbox with the terms of what comes in by it.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +46,14 @@ impl From<&InboxConfig> for InboxTerms {
 
 /// Begins to watch an inbox. What it comes to an end by is told to `broken`.
 pub(super) fn keep(terms: InboxTerms, reception: Reception, clock: Clock, broken: mpsc::Sender<String>) {
-    let mut keeper = Keeper { terms: Arc::new(terms), reception, clock, last_trouble: None };
+    let mut keeper = Keeper {
+        terms: Arc::new(terms),
+        reception,
+        clock,
+        unfiled: HashMap::new(),
+        refused: None,
+        told: HashMap::new(),
+    };
     tokio::spawn(async move {
         let mut inbox = Inbox::open(&keeper.terms.folders.inbox, Watch::default(), clock);
         while let Some(manifest) = inbox.next().await {
@@ -62,58 +77,127 @@ enum Setback {
     Stop,
 }
 
+/// Before the next try, after the last wait.
+fn longer(wait: Option<Millis>) -> Millis {
+    wait.map_or(MENDING_PATIENCE_MIN, |wait| Millis(wait.0 * 2)).min(MENDING_PATIENCE_MAX)
+}
+
 struct Keeper {
     terms: Arc<InboxTerms>,
     reception: Reception,
     clock: Clock,
-    /// What was said last about something that stays: it is not said again at every look.
-    last_trouble: Option<String>,
+    /// What was taken in and cannot be filed yet.
+    unfiled: HashMap<PathBuf, Unfiled>,
+    /// What kept the last manifest from being taken in: it is not said again for every one.
+    refused: Option<Refused>,
+    /// What was said last about each that cannot be filed: it is not said again at every try.
+    told: HashMap<PathBuf, String>,
+}
+
+/// Why nothing is taken in.
+struct Refused {
+    said: String,
+    /// Before the next look at what it kept out.
+    wait: Millis,
+}
+
+/// A manifest that was taken in, and stays in the inbox for as long as the folder or the disk that it should go to
+/// takes nothing.
+struct Unfiled {
+    /// What it looked like when it was read: another file under its name is another manifest.
+    look: Look,
+    receipt: Arc<Receipt>,
+    /// Before filing is tried again.
+    wait: Millis,
 }
 
 impl Keeper {
     async fn take_in(&mut self, manifest: &ReadyManifest) -> Result<(), Setback> {
+        let receipt = match self.unfiled.get(&manifest.path) {
+            // It is taken in already: reading it again would only lose what its receipt says.
+            Some(unfiled) if unfiled.look == manifest.look => unfiled.receipt.clone(),
+            _ => Arc::new(self.accept(manifest).await?),
+        };
+        self.file_away(manifest, receipt).await
+    }
+
+    async fn accept(&mut self, manifest: &ReadyManifest) -> Result<Receipt, Setback> {
         let manner = Manner {
             default_policy: self.terms.policy.clone(),
             expected: Some(manifest.look.identity),
             ..Manner::default()
         };
-        let receipt = match self.reception.accept(&manifest.path, manner).await {
-            Ok(receipt) => receipt,
-            Err(ReceptionError::Gone(_)) => return Err(Setback::Stop),
-            Err(ReceptionError::Intake(IntakeError::Changed { .. })) => {
-                return Err(Setback::Wait(WRITER_PATIENCE));
+        match self.reception.accept(&manifest.path, manner).await {
+            Ok(receipt) => {
+                self.refused = None;
+                Ok(receipt)
             }
+            Err(ReceptionError::Gone(_)) => Err(Setback::Stop),
+            Err(ReceptionError::Intake(IntakeError::Changed { .. })) => Err(Setback::Wait(WRITER_PATIENCE)),
             Err(ReceptionError::Intake(error @ IntakeError::BatchName(_))) => {
-                Receipt::of_refused(&manifest.path, Problem::new(Position::line(1), error.to_string()))
+                Ok(Receipt::of_refused(&manifest.path, Problem::new(Position::line(1), error.to_string())))
             }
-            Err(error) => return Err(self.trouble(error.to_string())),
-        };
-        self.file_away(manifest, receipt).await
+            Err(error) => {
+                let said = error.to_string();
+                let last = self.refused.take();
+                if last.as_ref().is_none_or(|last| last.said != said) {
+                    self.say(&said);
+                }
+                let wait = longer(last.map(|last| last.wait));
+                self.refused = Some(Refused { said, wait });
+                Err(Setback::Wait(wait))
+            }
+        }
     }
 
-    async fn file_away(&mut self, manifest: &ReadyManifest, receipt: Receipt) -> Result<(), Setback> {
-        let (terms, manifest, now) = (self.terms.clone(), manifest.clone(), self.clock.now().wall);
-        let file = move || filing::file_away(&terms.folders, &manifest, &receipt, now);
-        match blocking(file).await {
+    async fn file_away(&mut self, manifest: &ReadyManifest, receipt: Arc<Receipt>) -> Result<(), Setback> {
+        let (terms, found, now) = (self.terms.clone(), manifest.clone(), self.clock.now().wall);
+        let said = receipt.clone();
+        let filed = blocking(move || filing::file_away(&terms.folders, &found, &said, now)).await;
+        let last = self.unfiled.remove(&manifest.path);
+        match filed {
             Ok(filed) => {
                 tracing::info!(manifest = %filed.manifest.display(), "filed");
-                self.last_trouble = None;
+                self.told.remove(&manifest.path);
                 Ok(())
             }
             Err(FilingError::Changed { .. }) => Err(Setback::Wait(WRITER_PATIENCE)),
-            Err(error) => Err(self.trouble(error.to_string())),
+            Err(error) => {
+                self.stays(manifest, error.to_string());
+                let wait = longer(last.map(|last| last.wait));
+                self.keep_receipt(manifest, Unfiled { look: manifest.look, receipt, wait });
+                Err(Setback::Wait(wait))
+            }
         }
     }
 
-    /// Says once what is in the way.
-    fn trouble(&mut self, trouble: String) -> Setback {
-        if self.last_trouble.as_ref() != Some(&trouble) {
-            tracing::warn!(
-                inbox = %self.terms.folders.inbox.display(),
-                "{trouble}; what lies there stays, and is tried again"
-            );
-            self.last_trouble = Some(trouble);
+    /// Keeps a receipt for the next try. Where there are too many, the manifest is read again instead, which finds
+    /// every job there.
+    fn keep_receipt(&mut self, manifest: &ReadyManifest, unfiled: Unfiled) {
+        if self.unfiled.len() >= UNFILED_MAX {
+            self.unfiled.retain(|path, _| path.exists());
         }
-        Setback::Wait(MENDING_PATIENCE)
+        if self.unfiled.len() < UNFILED_MAX {
+            self.unfiled.insert(manifest.path.clone(), unfiled);
+        }
+    }
+
+    /// Says once what keeps a manifest from being filed.
+    fn stays(&mut self, manifest: &ReadyManifest, trouble: String) {
+        if self.told.get(&manifest.path) == Some(&trouble) {
+            return tracing::debug!(manifest = %manifest.path.display(), trouble, "cannot be filed yet");
+        }
+        self.say(&trouble);
+        if self.told.len() >= TOLD_MAX {
+            self.told.retain(|path, _| path.exists());
+        }
+        if self.told.len() < TOLD_MAX {
+            self.told.insert(manifest.path.clone(), trouble);
+        }
+    }
+
+    fn say(&self, trouble: &str) {
+        let inbox = self.terms.folders.inbox.display();
+        tracing::warn!(%inbox, "{trouble}; what lies there stays, and is tried again");
     }
 }

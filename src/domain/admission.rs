@@ -149,7 +149,7 @@ pub enum Parked {
     Key,
     /// The batch is paused: by its owner, by rejected prompts in a row, or by a charge that differs.
     Paused,
-    /// The output disk has too little room.
+    /// The output disk has too little room or takes nothing more, or the state's disk is full.
     Disk,
 }
 
@@ -183,7 +183,8 @@ impl Parked {
             Parked::Key => "the service refuses the API key; a valid key lifts it",
             Parked::Paused => "the batch is paused; callsheet resume BATCH lifts it",
             Parked::Disk => {
-                "the output disk has less room than output.min_free, or the state's disk is full; making room lifts it"
+                "the output disk is full or has less room than output.min_free, or the state's disk is full; making room \
+                 lifts it"
             }
         }
     }

@@ -11,6 +11,7 @@ use tokio::time::Interval;
 
 use crate::api::{DownloadError, Opened};
 use crate::clock::Clock;
+use crate::domain::ids::BatchName;
 use crate::domain::job::OutputFile;
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
@@ -22,7 +23,7 @@ use crate::engine::conductor::{FetchFault, FetchOrder};
 use crate::engine::perform::whole_ms;
 use crate::engine::transfers::{Halfway, Halted, Transfers};
 use crate::metrics::{Answer, Endpoint, Metrics};
-use crate::output::landing::{self, Arrival, Part, hex};
+use crate::output::landing::{self, Arrival, Part, hex, is_refusal};
 use crate::output::layout::Layout;
 use crate::output::{is_cut_off, sniff};
 
@@ -75,13 +76,20 @@ impl<'a> Fetcher<'a> {
                 return Err(fault);
             }
         };
-        let (landing, order) = (self.outside.landing.clone(), order.clone());
+        let bytes = parts.iter().map(|part| part.bytes).max().unwrap_or_default();
+        let (landing, of_job) = (self.outside.landing.clone(), order.clone());
         let land = move || {
-            let arrival =
-                Arrival { batch: &order.batch, layout: &layout, spec: &order.spec, job: &order.job };
-            landing.land(arrival, &parts)
+            let FetchOrder { batch, spec, job, .. } = &of_job;
+            landing.land(Arrival { batch, layout: &layout, spec, job }, &parts)
         };
-        blocking(land).await.map_err(|error| FetchFault::Passing(disk_fault(&error)))
+        match blocking(land).await {
+            Ok(files) => Ok(files),
+            Err(error) => {
+                // What waits for a disk does not fill it meanwhile.
+                self.sweep(order).await;
+                Err(disk_fault(&error, bytes))
+            }
+        }
     }
 
     async fn parts(&self, order: &FetchOrder) -> Result<Vec<Part>, FetchFault> {
@@ -92,7 +100,7 @@ impl<'a> Fetcher<'a> {
         for (index, url) in order.urls.iter().enumerate().skip(done.len()) {
             let path = self.part_path(order, index);
             let begun = halfway.take().unwrap_or_else(|| Halfway::nothing(self.clock.now().tick));
-            match self.part(order.spec.order.kind, url, &path, begun).await {
+            match self.part(order, url, &path, begun).await {
                 Ok(part) => done.push(part),
                 Err(Stopped::Failed(fault)) => return Err(fault),
                 Err(Stopped::GaveWay(halfway)) => {
@@ -111,6 +119,8 @@ impl<'a> Fetcher<'a> {
 
     /// Removes what came of a download that failed: the next one begins anew, and there may be none.
     async fn sweep(&self, order: &FetchOrder) {
+        // The draft of the sidecar has the number 0.
+        let _ = tokio::fs::remove_file(self.outside.landing.part_path(&order.batch, order.spec.id, 0)).await;
         for index in 0..order.urls.len() {
             // One that never came is not there, and one that stays is swept by the next run.
             let _ = tokio::fs::remove_file(self.part_path(order, index)).await;
@@ -132,8 +142,14 @@ impl<'a> Fetcher<'a> {
     }
 
     /// Downloads one link to its part, taking up a broken transfer where it broke off.
-    async fn part(&self, kind: Kind, url: &str, path: &Path, begun: Halfway) -> Result<Part, Stopped> {
-        let mut transfer = Transfer::take_up(path, self.outside, begun).await?;
+    async fn part(
+        &self,
+        order: &FetchOrder,
+        url: &str,
+        path: &Path,
+        begun: Halfway,
+    ) -> Result<Part, Stopped> {
+        let mut transfer = Transfer::take_up(&order.batch, path, self.outside, begun).await?;
         let mut resumes = 0;
         loop {
             match self.run(&mut transfer, url).await {
@@ -151,7 +167,7 @@ impl<'a> Fetcher<'a> {
                 Err(Broken::Slow) => return Err(self.slow(transfer)),
             }
         }
-        Ok(transfer.finish(kind, path).await?)
+        Ok(transfer.finish(order.spec.order.kind, path).await?)
     }
 
     /// What becomes of a download that does not keep up.
@@ -253,19 +269,34 @@ struct Transfer {
     buffer: Vec<u8>,
     max_bytes: u64,
     metrics: Metrics,
+    /// How large the host says that it is.
+    total: Option<u64>,
 }
 
 impl Transfer {
     /// Goes on where a file was left, or from its beginning where nothing of it can be found.
-    async fn take_up(path: &Path, outside: &Outside, halfway: Halfway) -> Result<Transfer, FetchFault> {
-        let (place, bytes) = (path.to_owned(), halfway.bytes);
-        let open = move || match bytes {
-            0 => landing::create(&place).map(|file| (file, true)),
-            _ => landing::append(&place, bytes)
-                .map_or_else(|_| landing::create(&place).map(|file| (file, false)), |file| Ok((file, true))),
+    async fn take_up(
+        batch: &BatchName,
+        path: &Path,
+        outside: &Outside,
+        halfway: Halfway,
+    ) -> Result<Transfer, FetchFault> {
+        let (landing, batch, place) = (outside.landing.clone(), batch.clone(), path.to_owned());
+        let bytes = halfway.bytes;
+        let create = move || match landing::create(&place) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                landing.make_batch_dir(&batch)?;
+                landing::create(&place)
+            }
+            other => other,
         };
-        let (file, is_there) =
-            blocking(open).await.map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
+        let left = path.to_owned();
+        let open = move || match bytes {
+            0 => create().map(|file| (file, true)),
+            _ => landing::append(&left, bytes)
+                .map_or_else(|_| create().map(|file| (file, false)), |file| Ok((file, true))),
+        };
+        let (file, is_there) = blocking(open).await.map_err(|error| disk_fault(&error, 0))?;
         Ok(Transfer {
             file: File::from_std(file),
             halfway: if is_there { halfway } else { Halfway::nothing(halfway.began) },
@@ -273,6 +304,7 @@ impl Transfer {
             buffer: Vec::with_capacity(WRITE_BYTES),
             max_bytes: outside.max_file_bytes,
             metrics: outside.metrics.clone(),
+            total: None,
         })
     }
 
@@ -290,6 +322,7 @@ impl Transfer {
             let text = "the result host sent another part than the one asked for".to_owned();
             return Err(Broken::Link(DownloadError::Broken(text)));
         }
+        self.total = opened.total;
         self.halfway.etag.clone_from(&opened.etag);
         self.halfway.content_type.clone_from(&opened.content_type);
         self.refuse_too_large(opened.total.unwrap_or_default()).map_err(Broken::Here)?;
@@ -308,7 +341,7 @@ impl Transfer {
         // Whatever it ends with, what came is written: it may go on from there.
         self.write_out().await.map_err(Broken::Here)?;
         let flushed = self.file.flush().await;
-        flushed.map_err(|error| Broken::Here(FetchFault::Passing(disk_fault(&error))))?;
+        flushed.map_err(|error| Broken::Here(self.refused(&error)))?;
         taken
     }
 
@@ -343,15 +376,19 @@ impl Transfer {
     async fn write_out(&mut self) -> Result<(), FetchFault> {
         let written = self.file.write_all(&self.buffer).await;
         self.buffer.clear();
-        written.map_err(|error| FetchFault::Passing(disk_fault(&error)))
+        written.map_err(|error| self.refused(&error))
+    }
+
+    /// The disk refuses.
+    fn refused(&self, error: &std::io::Error) -> FetchFault {
+        disk_fault(error, self.total.unwrap_or(self.halfway.bytes))
     }
 
     /// The host sent the file from its beginning.
     async fn start_over(&mut self) -> Result<(), FetchFault> {
         use tokio::io::AsyncSeekExt;
-        let disk = |error: std::io::Error| FetchFault::Passing(disk_fault(&error));
-        self.file.set_len(0).await.map_err(disk)?;
-        self.file.rewind().await.map_err(disk)?;
+        self.file.set_len(0).await.map_err(|error| disk_fault(&error, 0))?;
+        self.file.rewind().await.map_err(|error| disk_fault(&error, 0))?;
         self.halfway = Halfway::nothing(self.halfway.began);
         self.buffer.clear();
         Ok(())
@@ -367,13 +404,13 @@ impl Transfer {
 
     async fn finish(mut self, kind: Kind, path: &Path) -> Result<Part, FetchFault> {
         let flushed = self.file.flush().await;
-        flushed.map_err(|error| FetchFault::Passing(disk_fault(&error)))?;
+        flushed.map_err(|error| self.refused(&error))?;
         let media = sniff(kind, &self.halfway.head, self.halfway.content_type.as_deref());
         // Another reading of the task may bring another link.
         let media = media.map_err(|wrong| FetchFault::Stale(Fault::new("not_media", wrong.to_string())))?;
         let (place, content_type) = (path.to_owned(), media.content_type.clone());
         let cut_off = blocking(move || is_cut_off(&place, &content_type)).await;
-        if cut_off.map_err(|error| FetchFault::Passing(disk_fault(&error)))? {
+        if cut_off.map_err(|error| self.refused(&error))? {
             let text = format!("the result ends too early, after {} bytes", self.halfway.bytes);
             return Err(FetchFault::Stale(Fault::new("cut_off", text)));
         }
@@ -382,6 +419,11 @@ impl Transfer {
     }
 }
 
-fn disk_fault(error: &std::io::Error) -> Fault {
-    Fault::new("disk", error.to_string())
+fn disk_fault(error: &std::io::Error, wanted_bytes: u64) -> FetchFault {
+    let fault = Fault::new("disk", error.to_string());
+    if is_refusal(error) {
+        FetchFault::DiskRefuses { fault, wanted_bytes }
+    } else {
+        FetchFault::Passing(fault)
+    }
 }

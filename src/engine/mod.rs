@@ -15,7 +15,7 @@ mod spooled;
 mod transfers;
 pub mod walk;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,9 +40,9 @@ use crate::engine::perform::{perform, span_of};
 use crate::engine::transfers::Transfers;
 use crate::failpoint;
 use crate::metrics::Metrics;
-use crate::output::landing::Landing;
+use crate::output::landing::{Landing, PROBE_BYTES, is_out_of_room, is_refusal};
 use crate::output::layout::Layout;
-use crate::store::{BatchRecord, Store, StoreError};
+use crate::store::{BatchRecord, Change, Store, StoreError};
 
 /// Exchanges that are open at once, at least. More were slower and larger (measured)...
 const EXCHANGES: usize = 64;
@@ -126,6 +126,9 @@ pub struct Outside {
     /// Who is told what is done, how long it took and how everything stands.
     pub metrics: Metrics,
 }
+
+/// How changes are made durable.
+type Commit = fn(&Store, &[Change]) -> Result<(), StoreError>;
 
 /// The running engine.
 #[derive(Debug)]
@@ -214,14 +217,26 @@ impl Engine {
         mut stop: watch::Receiver<Stop>,
         mut observe: impl FnMut(&Glance<'_>),
     ) -> Result<Standstill, EngineError> {
-        self.prepare_outputs().await?;
         let mut inputs = Vec::new();
-        let mut granted = Vec::new();
         let mut disk_checks = tokio::time::interval(DISK_INTERVAL);
-        let mut disk_was_low = false;
+        // The first tick comes at once, and so does the first look: before anything is sent.
+        disk_checks.tick().await;
+        if !self.prepare_outputs().await? || self.disk_is_low().await {
+            inputs.push(Input::DiskIsLow(true));
+        }
+        let mut granted = Vec::new();
+        // Wishes that came in while the state's disk was full.
+        let mut waiting = VecDeque::new();
         let mut grace: Option<Tick> = None;
         loop {
-            let turn = self.turn(std::mem::take(&mut inputs)).await?;
+            let mut turn = self.decide(std::mem::take(&mut inputs))?;
+            if let Err(error) = self.commit(&mut turn, Store::commit).await {
+                if until == Until::Standstill || !error.is_full() {
+                    return Err(error.into());
+                }
+                waiting.extend(self.wait_for_room(error, &mut turn, &mut stop, &mut observe).await?);
+            }
+            self.is_committed(&turn);
             // Whoever wished may know, now that it is durable. They may have gone away meanwhile.
             granted.drain(..).for_each(|(reply, granted): (handle::Reply, Granted)| {
                 let _ = reply.send(granted);
@@ -229,9 +244,8 @@ impl Engine {
             observe(&Glance { conductor: &self.conductor, turn: &turn });
             let wake = turn.wake;
             self.begin(turn.effects).await;
-            if !disk_was_low && !self.store.has_room() {
+            if !self.conductor.disk_is_low() && !self.store.has_room() {
                 // The state lives on its reserve: what is in the air ends, nothing new begins.
-                disk_was_low = true;
                 inputs.push(Input::DiskIsLow(true));
                 continue;
             }
@@ -244,7 +258,7 @@ impl Engine {
             let patience = sleep(grace.map(|end| self.clock.until(end)));
             tokio::select! {
                 _ = self.events.recv_many(&mut inputs, Conductor::INPUTS_MAX) => {}
-                Some(message) = self.messages.recv() => {
+                Some(message) = next(&mut waiting, &mut self.messages) => {
                     granted.extend(self.hear(message).await?);
                     // What else came in meanwhile shares the commit.
                     while granted.len() < MESSAGES_MAX && let Ok(message) = self.messages.try_recv() {
@@ -253,9 +267,8 @@ impl Engine {
                 }
                 () = timer => {}
                 _ = disk_checks.tick() => {
-                    let is_low = self.disk_is_low();
-                    if is_low != disk_was_low {
-                        disk_was_low = is_low;
+                    let is_low = self.disk_is_low().await;
+                    if is_low != self.conductor.disk_is_low() {
                         inputs.push(Input::DiskIsLow(is_low));
                     }
                 }
@@ -307,8 +320,8 @@ impl Engine {
         }
     }
 
-    /// Decides and makes durable; the effects are the caller's to begin.
-    async fn turn(&mut self, inputs: Vec<Input>) -> Result<Turn, EngineError> {
+    /// Decides; the changes are the caller's to commit, and the effects to begin afterwards.
+    fn decide(&mut self, inputs: Vec<Input>) -> Result<Turn, EngineError> {
         let now = self.clock.now();
         let today = now.wall.utc_day();
         know_days(&mut self.conductor, &self.store, &[today])?;
@@ -319,21 +332,73 @@ impl Engine {
                 _ => {}
             }
         }
-        let mut turn = self.conductor.turn(inputs, now)?;
-        if !turn.changes.is_empty() {
-            let changes = std::mem::take(&mut turn.changes);
-            let (store, metrics, clock) = (self.store.clone(), self.outside.metrics.clone(), self.clock);
-            let commit = move || {
-                let begun = clock.elapsed();
-                let committed = store.commit(&changes);
-                metrics.flushed(clock.elapsed().saturating_sub(begun));
-                (committed, changes)
-            };
-            let (committed, changes) = blocking(commit).await;
-            committed?;
-            turn.changes = changes;
+        Ok(self.conductor.turn(inputs, now)?)
+    }
+
+    /// Makes a turn durable. It keeps its changes, whatever comes of it.
+    async fn commit(&self, turn: &mut Turn, how: Commit) -> Result<(), StoreError> {
+        if turn.changes.is_empty() {
+            return Ok(());
         }
+        let changes = std::mem::take(&mut turn.changes);
+        let (store, metrics, clock) = (self.store.clone(), self.outside.metrics.clone(), self.clock);
+        let commit = move || {
+            let begun = clock.elapsed();
+            let committed = how(&store, &changes);
+            metrics.flushed(clock.elapsed().saturating_sub(begun));
+            (committed, changes)
+        };
+        let (committed, changes) = blocking(commit).await;
+        turn.changes = changes;
+        committed
+    }
+
+    /// Waits until the state's disk takes a turn that it refused, although the reserve was given up for it: others
+    /// filled that, too. What is in the air comes back meanwhile and waits; nothing that was decided begins. Returns
+    /// the wishes that came in.
+    async fn wait_for_room(
+        &mut self,
+        mut refused: StoreError,
+        turn: &mut Turn,
+        stop: &mut watch::Receiver<Stop>,
+        observe: &mut impl FnMut(&Glance<'_>),
+    ) -> Result<Vec<Message>, EngineError> {
+        tracing::warn!(error = %refused, "the state cannot be written: everything waits until there is room");
+        self.conductor.set_disk(true);
+        let nothing = Turn::default();
+        let mut looks = tokio::time::interval(DISK_INTERVAL);
+        looks.tick().await;
+        let mut waiting = Vec::new();
+        loop {
+            // It is alive.
+            observe(&Glance { conductor: &self.conductor, turn: &nothing });
+            if *stop.borrow() == Stop::Soon {
+                return Err(refused.into());
+            }
+            tokio::select! {
+                _ = looks.tick() => match self.commit(turn, Store::commit_again).await {
+                    Ok(()) => {
+                        tracing::info!("the state can be written again");
+                        return Ok(waiting);
+                    }
+                    Err(error) if error.is_full() => refused = error,
+                    Err(error) => return Err(error.into()),
+                },
+                Some(message) = self.messages.recv(), if waiting.len() < MESSAGES_MAX => match message {
+                    Message::Overview(reply) => drop(reply.send(self.conductor.overview())),
+                    message => waiting.push(message),
+                },
+                changed = stop.changed() => if changed.is_err() {
+                    return Err(refused.into());
+                },
+            }
+        }
+    }
+
+    /// What follows a turn that is durable.
+    fn is_committed(&mut self, turn: &Turn) {
         self.transfers.set_waiting(self.conductor.download_waits());
+        let now = self.clock.now();
         if now.tick >= self.overview_due {
             self.overview_due = now.tick.after(OVERVIEW_INTERVAL);
             self.outside.metrics.set_overview(&self.conductor.gauges(now));
@@ -349,7 +414,6 @@ impl Engine {
                 Effect::LoadRows { .. } | Effect::AskBalance => {}
             }
         }
-        Ok(turn)
     }
 
     async fn begin(&mut self, effects: Vec<Effect>) {
@@ -367,10 +431,20 @@ impl Engine {
     }
 
     /// Whether the output disk has less room than it must keep, or the state's disk none. One that cannot
-    /// be asked is left to the write that fails.
-    fn disk_is_low(&self) -> bool {
-        !self.store.has_room()
-            || self.outside.landing.free_bytes().is_some_and(|free| free < self.outside.min_free_bytes)
+    /// be asked is left to the write that fails; one that refused a file is asked to set its room aside, since
+    /// free bytes are not all that a file needs: there are quotas, and file systems run out of inodes.
+    async fn disk_is_low(&self) -> bool {
+        // With no room at all nothing is begun, whatever may be used up.
+        let min_free_bytes = self.outside.min_free_bytes.max(PROBE_BYTES);
+        let refused_bytes = self.conductor.refused_bytes();
+        if !self.store.has_room()
+            || self.outside.landing.free_bytes().is_some_and(|free| free < min_free_bytes)
+        {
+            return true;
+        }
+        let Some(bytes) = refused_bytes else { return false };
+        let landing = self.outside.landing.clone();
+        blocking(move || landing.try_room(bytes)).await.is_err_and(|error| is_refusal(&error))
     }
 
     fn sleep_until(&self, wake: Option<Tick>) -> impl Future<Output = ()> + use<> {
@@ -381,8 +455,9 @@ impl Engine {
         sleep(wait)
     }
 
-    /// Makes the folders of all unfinished batches and sweeps what a killed process left in them.
-    async fn prepare_outputs(&self) -> Result<(), EngineError> {
+    /// Makes the folders of all unfinished batches and sweeps what a killed process left in them. False: the disk
+    /// has no room for them, and they are made when there is some.
+    async fn prepare_outputs(&self) -> Result<bool, EngineError> {
         let unfinished = self.conductor.batches().filter(|batch| !batch.is_done());
         let names: Vec<BatchName> = unfinished.map(|batch| batch.name.clone()).collect();
         let landing = self.outside.landing.clone();
@@ -392,12 +467,27 @@ impl Engine {
                 landing.prepare(&name).map_err(|source| EngineError::Output { path, source })
             })
         };
-        blocking(prepare).await
+        match blocking(prepare).await {
+            Ok(()) => Ok(true),
+            Err(EngineError::Output { path, source }) if is_out_of_room(&source) => {
+                tracing::warn!(path = %path.display(), error = %source, "the output folder has no room");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Everything in numbers.
     pub fn conductor(&self) -> &Conductor {
         &self.conductor
+    }
+}
+
+/// The first message that waits, or the next that comes.
+async fn next(waiting: &mut VecDeque<Message>, messages: &mut mpsc::Receiver<Message>) -> Option<Message> {
+    match waiting.pop_front() {
+        Some(message) => Some(message),
+        None => messages.recv().await,
     }
 }
 

@@ -1,11 +1,13 @@
 //! The results and the report of a batch.
 
+use std::path::Path;
+
 use crate::engine::EngineError;
 use crate::engine::walk::Walk;
 use crate::failpoint;
 use crate::output::landing::Landing;
 use crate::output::report::Report;
-use crate::output::results::{ResultLine, ResultsWriter};
+use crate::output::results::{self, ResultLine, ResultsWriter};
 use crate::store::{BatchRecord, Store};
 
 /// Writes `results.jsonl`, `results.csv` and `report.json` of a batch. Jobs that have not ended are
@@ -15,10 +17,18 @@ use crate::store::{BatchRecord, Store};
 /// [`EngineError`] when the state cannot be read or the folder not written to.
 pub fn write_results(store: &Store, landing: &Landing, batch: &BatchRecord) -> Result<Report, EngineError> {
     let dir = landing.batch_dir(&batch.name);
-    let output = |source| EngineError::Output { path: dir.clone(), source };
+    let written = write_into(&dir, store, batch);
+    if written.is_err() {
+        results::sweep(&dir);
+    }
+    written
+}
+
+fn write_into(dir: &Path, store: &Store, batch: &BatchRecord) -> Result<Report, EngineError> {
+    let output = |source| EngineError::Output { path: dir.to_owned(), source };
     let mut walk = Walk::begin(store, batch)?;
-    std::fs::create_dir_all(&dir).map_err(output)?;
-    let mut writer = ResultsWriter::begin(&dir, std::mem::take(&mut walk.meta_columns)).map_err(output)?;
+    std::fs::create_dir_all(dir).map_err(output)?;
+    let mut writer = ResultsWriter::begin(dir, std::mem::take(&mut walk.meta_columns)).map_err(output)?;
     let mut report = Report::new(&batch.name);
     while let Some((spec, record)) = walk.next_job()? {
         writer.push(&ResultLine::new(&batch.name, &spec, &record.job)).map_err(output)?;
@@ -26,6 +36,6 @@ pub fn write_results(store: &Store, landing: &Landing, batch: &BatchRecord) -> R
     }
     failpoint::hit("reporting");
     writer.finish().map_err(output)?;
-    report.write(&dir).map_err(output)?;
+    report.write(dir).map_err(output)?;
     Ok(report)
 }

@@ -6,10 +6,11 @@
 //! file is recognised by its sidecar afterwards, so nothing is fetched or paid for twice.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use crate::domain::ids::{BatchName, JobId};
@@ -18,6 +19,10 @@ use crate::failpoint;
 use crate::output::Media;
 use crate::output::layout::{self, Layout};
 use crate::output::sidecar::{Sidecar, Told};
+
+/// Room that is asked for at least before a disk that refused a file is believed again, in bytes: the file, its
+/// sidecar and a folder.
+pub const PROBE_BYTES: u64 = 64 * 1024;
 
 /// One downloaded part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +98,31 @@ impl Landing {
         sync_names_above(&dir)
     }
 
+    /// Makes a batch's folder where it is gone, or could not be made when the batch came in.
+    ///
+    /// # Errors
+    /// When the folder cannot be made.
+    pub fn make_batch_dir(&self, batch: &BatchName) -> io::Result<()> {
+        make_folder(&self.root, &self.batch_dir(batch))
+    }
+
+    /// Sets room for a file of so many bytes aside, and gives it back.
+    ///
+    /// # Errors
+    /// What the disk has against it.
+    pub fn try_room(&self, bytes: u64) -> io::Result<()> {
+        let mut file = tempfile::tempfile_in(&self.root)?;
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes.max(PROBE_BYTES)) {
+            // A file system that cannot: a piece of a file has to do.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                let piece = [0xa5; 4096];
+                (0..PROBE_BYTES / 4096).try_for_each(|_| file.write_all(&piece))?;
+                file.sync_data()
+            }
+            other => Ok(other?),
+        }
+    }
+
     /// The output folder.
     pub fn root(&self) -> &Path {
         &self.root
@@ -100,7 +130,10 @@ impl Landing {
 
     /// Room on the disk of the output folder, in bytes, for those who are not root.
     pub fn free_bytes(&self) -> Option<u64> {
-        let stat = rustix::fs::statvfs(&self.root).ok()?;
+        // It may not be made yet: the disk is that of the folder it will be in.
+        let there = self.root.ancestors().find(|path| path.exists())?;
+        let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+        let stat = rustix::fs::statvfs(there).ok()?;
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
@@ -219,6 +252,16 @@ impl Landing {
     }
 }
 
+/// Whether a disk, or a quota on it, is full.
+pub fn is_out_of_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether a disk takes nothing more, whatever it is.
+pub fn is_refusal(error: &io::Error) -> bool {
+    is_out_of_room(error) || error.kind() == io::ErrorKind::ReadOnlyFilesystem
+}
+
 /// Makes a folder below the output folder. The output folder itself may be a link, since a person named it; what
 /// is below it belongs to the program, and a link there may lead anywhere.
 fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
@@ -238,7 +281,7 @@ fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, reason));
         }
         if !found.is_dir() {
-            return Err(rustix::io::Errno::EXIST.into());
+            return Err(Errno::EXIST.into());
         }
     }
     Ok(())
@@ -299,7 +342,7 @@ fn owner(sidecar: &Path, dir: &Path, files: &[OutputFile], job: JobId) -> Owner 
 fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, flags) {
         // A file system without the flag: the owner was looked up a moment ago.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if !to.exists() => fs::rename(from, to),
+        Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => fs::rename(from, to),
         other => Ok(other?),
     }
 }

@@ -13,6 +13,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::ledger::{Movement, Totals};
 use crate::output::landing::create;
+use crate::output::results;
 
 /// Jobs that are named one by one; the rest are counted.
 const LISTED_MAX: usize = 1_000;
@@ -117,7 +118,7 @@ impl Report {
 
     /// Writes `report.json` into the batch's folder; it appears once it is complete.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
-        let draft = dir.join(".report.json.draft");
+        let draft = results::draft(dir, "report.json");
         let mut file = create(&draft)?;
         serde_json::to_writer_pretty(&file, self)?;
         file.write_all(b"\n")?;

@@ -176,7 +176,16 @@ impl ResultsWriter {
     }
 }
 
-fn draft(dir: &Path, name: &str) -> PathBuf {
+/// Removes what is left of results that could not be written: a full disk needs the room.
+pub fn sweep(dir: &Path) {
+    for name in ["results.jsonl", "results.csv", "report.json"] {
+        // One that was not begun is not there.
+        let _ = fs::remove_file(draft(dir, name));
+    }
+}
+
+/// Where a file of the results is written before it has its name.
+pub(super) fn draft(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!(".{name}.draft"))
 }
 

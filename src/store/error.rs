@@ -116,7 +116,7 @@ impl StoreError {
     }
 
     /// Whether the cause is a disk without room.
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         matches!(self.kind(), Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
     }
 

@@ -258,7 +258,11 @@ impl Store {
     }
 
     /// Begins taking a manifest in.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRoom`] when the disk is full: what room there is belongs to what is under way.
     pub fn begin_draft(&self) -> Result<Draft, StoreError> {
+        self.recover_room()?;
         Draft::begin(&self.dir.join("spool"))
     }
 
@@ -295,13 +299,33 @@ impl Store {
         committed
     }
 
+    /// The same again, after a disk that was full although the reserve was given up: the database is opened anew
+    /// once there is room for that and for the reserve.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRoom`] while there is none; nothing was touched then. Otherwise as [`Store::commit`].
+    pub fn commit_again(&self, changes: &[Change]) -> Result<(), StoreError> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        reserve::take(&self.dir)?;
+        self.reopen(&mut writer).and_then(|()| self.try_commit(&mut writer, changes))?;
+        self.is_short.store(false, Ordering::Relaxed);
+        self.is_broken.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Whether the disk of the state has room for more work. Without, what is in the air can still be
     /// brought to its end; nothing new should be begun.
     pub fn has_room(&self) -> bool {
-        if self.is_short.load(Ordering::Relaxed) && reserve::take(&self.dir).is_ok() {
+        self.recover_room().is_ok()
+    }
+
+    /// Sets the reserve aside again where it was given up.
+    fn recover_room(&self) -> Result<(), StoreError> {
+        if self.is_short.load(Ordering::Relaxed) {
+            reserve::take(&self.dir)?;
             self.is_short.store(false, Ordering::Relaxed);
         }
-        !self.is_short.load(Ordering::Relaxed)
+        Ok(())
     }
 
     fn try_commit(&self, writer: &mut Writer, changes: &[Change]) -> Result<(), StoreError> {

@@ -2,7 +2,7 @@
 //! waits, and the service, played by the emulator in the test's own process, so that it outlives every
 //! client that is killed.
 //!
-//! `process` runs the client, `books` reads what the service saw, `harvest` what lies on disk; `matrix` holds
+//! `process` runs the client, `disk` gives it a small disk, `books` reads what the service saw, `harvest` what lies on disk; `matrix` holds
 //! a row of every kind against one fault.
 #![allow(dead_code, unreachable_pub, reason = "every test program uses another part of the stage")]
 #![allow(
@@ -14,6 +14,7 @@
 )]
 
 pub mod books;
+pub mod disk;
 pub mod harvest;
 pub mod hostile;
 pub mod key;

@@ -110,6 +110,11 @@ impl Running {
         let _ = kill_process(pid, signal);
     }
 
+    /// What it has said on stderr so far.
+    pub fn said(&self) -> String {
+        self.stderr.text()
+    }
+
     /// Waits until it has said this on stderr.
     #[track_caller]
     pub fn says(&self, text: &str) -> &Running {

@@ -40,10 +40,7 @@ impl Conductor {
                 Ok(())
             }
             Input::DiskIsLow(is_low) => {
-                if self.disk_is_low != is_low {
-                    journal::disk(is_low);
-                }
-                self.disk_is_low = is_low;
+                self.set_disk(is_low);
                 Ok(())
             }
             Input::Stop => {
@@ -174,6 +171,32 @@ impl Conductor {
         self.follow_up(key, Some(wait), now);
     }
 
+    /// Parks the queue, or lets it go.
+    pub(in crate::engine) fn set_disk(&mut self, is_low: bool) {
+        if self.disk_is_low != is_low {
+            journal::disk(is_low);
+        }
+        self.disk_is_low = is_low;
+        if !is_low {
+            self.refused_bytes = None;
+        }
+    }
+
+    /// Parks the queue until the disk has room. No try is counted: what is paid for is not given up because others
+    /// filled the disk.
+    fn disk_refused(&mut self, key: JobKey, attempt: Attempt, fault: &Fault, wanted_bytes: u64, now: Now) {
+        // Those that were in the air beside it meet the same.
+        if !self.disk_is_low
+            && let Some((desk, open)) = self.desks.get(&key.batch).zip(self.jobs.get(&key))
+        {
+            let who = Who::new(&desk.record.name, &open.spec, attempt, open.record.job.state.task());
+            journal::download_failed(who, fault);
+        }
+        self.set_disk(true);
+        self.refused_bytes = self.refused_bytes.max(Some(wanted_bytes));
+        self.follow_up(key, None, now);
+    }
+
     fn fetch_failed(
         &mut self,
         key: JobKey,
@@ -181,15 +204,19 @@ impl Conductor {
         fault: FetchFault,
         now: Now,
     ) -> Result<(), ConductorError> {
-        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
-        let faults = open.fetch_faults;
-        open.fetch_faults = faults.saturating_add(1);
-        drop(open);
         let (fault, lasting, stale) = match fault {
             FetchFault::Stale(fault) => (fault, false, true),
             FetchFault::Passing(fault) | FetchFault::Slow(fault) => (fault, false, false),
             FetchFault::Lasting(fault) => (fault, true, false),
+            FetchFault::DiskRefuses { fault, wanted_bytes } => {
+                self.disk_refused(key, attempt, &fault, wanted_bytes, now);
+                return Ok(());
+            }
         };
+        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
+        let faults = open.fetch_faults;
+        open.fetch_faults = faults.saturating_add(1);
+        drop(open);
         if let Some((desk, open)) = self.desks.get(&key.batch).zip(self.jobs.get(&key)) {
             let who = Who::new(&desk.record.name, &open.spec, attempt, open.record.job.state.task());
             journal::download_failed(who, &fault);

@@ -163,6 +163,8 @@ pub struct Conductor {
     pace: Pace,
     silence: Silence,
     disk_is_low: bool,
+    /// The largest file that the output disk refused since it was last found to have room, in bytes.
+    refused_bytes: Option<u64>,
     /// The balance less everything that was held when it was asked for or has been since.
     balance: Option<Credits>,
     /// A question for the balance is under way.
@@ -202,6 +204,7 @@ impl Conductor {
             pace: Pace::default(),
             silence: Silence::default(),
             disk_is_low: false,
+            refused_bytes: None,
             balance: None,
             asking_balance: false,
             charged_when_asked: Credits::ZERO,

@@ -28,7 +28,7 @@ impl Conductor {
         {
             return None;
         }
-        if self.held_back {
+        if self.held_back && !(self.disk_is_low && moves(Motion::Fetch)) {
             return Some(Standstill::Done);
         }
         if self.disk_is_low {
@@ -45,13 +45,25 @@ impl Conductor {
         Some(parked.first().map_or(Standstill::Overdue, |first| Standstill::Parked(*first)))
     }
 
+    /// Whether the disk keeps the queue.
+    pub fn disk_is_low(&self) -> bool {
+        self.disk_is_low
+    }
+
+    /// How much room, in bytes, the output disk must have before it is asked to take files again; nothing unless it
+    /// refused one.
+    pub fn refused_bytes(&self) -> Option<u64> {
+        self.refused_bytes
+    }
+
     /// Every batch in numbers, oldest first.
     pub fn overview(&self) -> Vec<BatchOverview> {
         let gate = self.gate.map(|gate| gate.parked);
         let tally = self.jobs.tally();
         let overview = |(no, desk): (&BatchNo, &BatchDesk)| {
             let overview = overview_of(&desk.record, &tally.of_batch(*no).states);
-            BatchOverview { parked: gate.or(desk.parked).or(overview.parked), ..overview }
+            let disk = self.disk_is_low.then_some(Parked::Disk);
+            BatchOverview { parked: gate.or(disk).or(desk.parked).or(overview.parked), ..overview }
         };
         self.desks.iter().map(overview).collect()
     }

@@ -515,6 +515,24 @@ fn a_full_disk_parks_and_goes_on_when_there_is_room() {
     assert_eq!(stage.turn(vec![Input::DiskIsLow(false)]), "post 0#1, post 1#1");
 }
 
+/// However often: the file is paid for, and the disk is what is waited for.
+#[test]
+fn a_disk_that_refuses_files_parks_and_no_file_is_given_up() {
+    let mut stage = Stage::of(3);
+    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1, post 2#1");
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
+    for _ in 0..20 {
+        let refused = FetchFault::DiskRefuses { fault: fault("disk"), wanted_bytes: 500 };
+        assert_eq!(stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Err(refused))]), "");
+        assert_eq!(stage.conductor.refused_bytes(), Some(500));
+        assert_eq!(stage.pass(Millis::from_secs(300)).turn(vec![]).matches("fetch").count(), 0);
+        assert!(stage.turn(vec![Input::DiskIsLow(false)]).contains("fetch 0#1"));
+        assert_eq!(stage.conductor.refused_bytes(), None);
+    }
+    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    assert_eq!(stage.ended, ["job-0 succeeded"]);
+}
+
 #[test]
 fn a_day_budget_resumes_at_midnight() {
     let day = Limits { per_day: Some(Credits(10)), ..settings().limits };

@@ -67,7 +67,7 @@ pub enum Input {
     Unreadable(String),
     /// The balance was asked for.
     Balance(Result<Credits, Fault>),
-    /// Whether the output disk has less room than it must keep.
+    /// Whether the output disk has less room than it must keep, or takes nothing more.
     DiskIsLow(bool),
     /// Send nothing new from now on.
     Stop,
@@ -84,6 +84,14 @@ pub enum FetchFault {
     Slow(Fault),
     /// It will not work: an output over the size limit, for one.
     Lasting(Fault),
+    /// The output disk takes nothing more. It is the disk that is waited for, however long that takes: the job is
+    /// paid for, and no other would fare better.
+    DiskRefuses {
+        /// What the disk said.
+        fault: Fault,
+        /// How large the file is, in bytes, or how much of it had come where that is not known.
+        wanted_bytes: u64,
+    },
 }
 
 /// A row as it lies in the spool.

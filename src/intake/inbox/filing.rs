@@ -10,7 +10,8 @@
 //! manifest in the inbox or filed, and a receipt that was already written is found by the hash in it.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -250,16 +251,25 @@ fn claims(drawer: &Drawer, receipt: &OsStr, sha256: &str) -> io::Result<bool> {
 /// Writes a receipt that is whole whenever it is there. Returns false where the name is taken.
 fn write_receipt(drawer: &Drawer, name: &OsStr, written: &Written<'_>) -> io::Result<bool> {
     let draft = draft_of(name);
-    let mut file = drawer.begin(&draft)?;
-    serde_json::to_writer_pretty(&file, written)?;
-    file.write_all(b"\n")?;
-    file.sync_data()?;
-    let is_named = drawer.take(drawer, &draft, name)?;
-    if !is_named {
-        drawer.remove(&draft)?;
+    let file = drawer.begin(&draft)?;
+    match write_out(file, written).and_then(|()| drawer.take(drawer, &draft, name)) {
+        Ok(true) => {
+            drawer.sync()?;
+            Ok(true)
+        }
+        // Half a receipt would only take room from others.
+        other => {
+            drawer.remove(&draft)?;
+            other
+        }
     }
-    drawer.sync()?;
-    Ok(is_named)
+}
+
+fn write_out(file: File, written: &Written<'_>) -> io::Result<()> {
+    let mut file = BufWriter::new(file);
+    serde_json::to_writer_pretty(&mut file, written)?;
+    file.write_all(b"\n")?;
+    file.into_inner()?.sync_data()
 }
 
 /// Moves a manifest, whose name `to` was free a moment ago. Returns false where it turns out to be
@@ -295,8 +305,10 @@ fn copy_over(
     let Some(mut file) = inbox.read(name)? else { return Ok(false) };
     let draft = draft_of(to);
     let mut copy = drawer.begin(&draft)?;
-    io::copy(&mut file, &mut copy)?;
-    copy.sync_all()?;
+    if let Err(error) = io::copy(&mut file, &mut copy).and_then(|_| copy.sync_all()) {
+        drawer.remove(&draft)?;
+        return Err(error);
+    }
     if Identity::of(&file.metadata()?) != *identity {
         drawer.remove(&draft)?;
         return Ok(false);
