@@ -1,6 +1,7 @@
 //! The store as its callers meet it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Map, json};
 use tempfile::TempDir;
@@ -288,7 +289,7 @@ fn who_reads_on_in_a_file_that_is_too_short_comes_to_an_end() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rows");
     let mut appender = Appender::open(&path, 0).unwrap();
-    appender.push("one").unwrap();
+    appender.push(&"one").unwrap();
     let end = appender.sync().unwrap();
     let mut lines = Lines::open(&path, 0, end + 100).unwrap();
     assert_eq!(lines.next_line::<String>().unwrap(), Some((0, "one".to_owned())));
