@@ -55,7 +55,7 @@ fn kills_at_random_moments_lose_nothing_and_pay_nothing_twice() {
         rounds += 1;
         let manner = if rounds % 2 == 1 { Manner::Run } else { Manner::Daemon };
         let round = Round::draw(random.u64(..), manner, KILLS_OF_A_ROUND.min(kills - tally.kills));
-        tally.add(Site::new(&round).play(&round));
+        tally.add(&Site::new(&round).play(&round));
     }
     eprintln!("{rounds} rounds in {:.1} s: {tally}", began.elapsed().as_secs_f32());
 }

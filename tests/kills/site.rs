@@ -39,7 +39,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub fn add(&mut self, other: Tally) {
+    pub fn add(&mut self, other: &Tally) {
         self.kills += other.kills;
         self.jobs += other.jobs;
         self.tasks += other.tasks;

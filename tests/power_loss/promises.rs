@@ -41,7 +41,7 @@ impl Scene {
             match &event.call {
                 Call::Send { data } => sends.push((event.entry, data.clone())),
                 Call::Rename { from, to } => {
-                    renames.push((event.entry, event.exit, from.clone(), to.clone()))
+                    renames.push((event.entry, event.exit, from.clone(), to.clone()));
                 }
                 _ => {}
             }
@@ -132,7 +132,7 @@ impl Scene {
             };
             let is_intent = |record: &Value| {
                 record["id"] == job
-                    && record["attempt"].to_string() == attempt
+                    && record["attempt"].as_u64() == attempt.parse().ok()
                     && record["state"] == "submitting"
                     && record["books"]["held"].as_u64() > Some(0)
             };
