@@ -296,28 +296,3 @@ fn a_daemon_whose_state_fills_its_disk_goes_on_by_itself() {
     Harvest::of(&stage, "late").is_complete(&scripts::ids("image", 3));
     stage.run(["state", "verify"]).exited(0).says("all fits");
 }
-
-/// Somebody else takes the room that the reserve was.
-#[test]
-fn a_daemon_whose_last_room_is_taken_waits_and_goes_on_by_itself() {
-    let stage = stage("[paths]\nstate = \"disk/state\"");
-    let Some(disk) = Disk::real(stage.path("disk"), "24M", 4096) else { return };
-    let daemon = daemon(&stage, "info");
-    stage.run(["submit", "batch.csv"]).exited(0);
-    until("a few jobs at the service", || stage.audit().tasks.len() > IN_FLIGHT);
-    until("not even last words to be written", || {
-        disk.fill();
-        daemon.said().contains("everything waits until there is room")
-    });
-    assert_eq!(status(&stage, "batch")["parked_by"], "disk");
-    let sent = stage.audit().tasks.len();
-    assert!(sent < JOBS, "it stopped sending");
-    disk.clear();
-    daemon.says("the state can be written again");
-    until("the end", || status(&stage, "batch")["state"] == "done");
-    until("the results", || stage.path("output/batch/report.json").exists());
-    stop(daemon);
-    stage.audit().each_paid_once(JOBS);
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", JOBS));
-    stage.run(["state", "verify"]).exited(0).says("all fits");
-}
