@@ -5,7 +5,10 @@
 mod stage;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use callsheet::emulator::Options;
 use rustix::process::Signal;
@@ -294,5 +297,53 @@ fn a_daemon_whose_state_fills_its_disk_goes_on_by_itself() {
     stage.audit().each_paid_once(JOBS + 3);
     Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", JOBS));
     Harvest::of(&stage, "late").is_complete(&scripts::ids("image", 3));
+    stage.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+/// Asks a daemon to pause or resume the batch, and waits a moment for its answer: one whose state has no room gives none
+/// until it has.
+fn wish(stage: &Stage, verb: &str) {
+    let mut daemon = UnixStream::connect(stage.path("disk/state/callsheet.sock")).unwrap();
+    daemon.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let body = "{\"batch\":\"batch\"}";
+    let head = format!("POST /v1/{verb} HTTP/1.1\r\nhost: callsheet\r\ncontent-type: application/json");
+    write!(daemon, "{head}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len()).unwrap();
+    let _ = daemon.read(&mut [0; 1024]);
+}
+
+/// Somebody else takes the room that the reserve was.
+#[test]
+fn a_daemon_whose_last_room_is_taken_waits_and_goes_on_by_itself() {
+    let stage = stage("[paths]\nstate = \"disk/state\"");
+    let Some(disk) = Disk::real(stage.path("disk"), "24M", 4096) else { return };
+    let daemon = daemon(&stage, "info");
+    stage.run(["submit", "batch.csv"]).exited(0);
+    until("a few jobs at the service", || stage.audit().tasks.len() > IN_FLIGHT);
+    disk.fill();
+    daemon.says("queue parked");
+    disk.fill();
+    // What the log still has room for is written: so much is wished that it does not suffice.
+    let mut wishes = ["pause", "resume"].into_iter().cycle();
+    until("not even last words to be written", || {
+        disk.fill();
+        wish(&stage, wishes.next().unwrap());
+        daemon.said().contains("everything waits until there is room")
+    });
+    // The database may be closed until it can be opened safely; what is asked is answered all the same.
+    let told = stage.run(["status", "batch", "--json"]);
+    match told.code {
+        Some(0) => assert_eq!(told.json()["batches"][0]["parked_by"], "disk"),
+        _ => drop(told.exited(6).says("no storage space")),
+    }
+    let sent = stage.audit().tasks.len();
+    assert!(sent < JOBS, "it stopped sending");
+    disk.clear();
+    daemon.says("the state can be written again");
+    stage.run(["resume", "batch"]).exited(0);
+    until("the end", || status(&stage, "batch")["state"] == "done");
+    until("the results", || stage.path("output/batch/report.json").exists());
+    stop(daemon);
+    stage.audit().each_paid_once(JOBS);
+    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", JOBS));
     stage.run(["state", "verify"]).exited(0).says("all fits");
 }

@@ -31,6 +31,9 @@ const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
 /// Lives on one state, traced.
 struct Traced {
     stage: Stage,
+    /// Where traces lie: what goes over the wire is in them, with the key, and what the client leaves is searched
+    /// for that.
+    notes: tempfile::TempDir,
     events: Vec<Event>,
     lines: usize,
     /// The lines at which lives began.
@@ -41,14 +44,21 @@ struct Traced {
 
 impl Traced {
     fn new(stage: Stage) -> Traced {
-        Traced { stage, events: Vec::new(), lines: 0, lives: Vec::new(), has_said_that_all_is_done: false }
+        let notes = tempfile::tempdir().unwrap();
+        let (events, lives) = (Vec::new(), Vec::new());
+        Traced { stage, notes, events, lines: 0, lives, has_said_that_all_is_done: false }
+    }
+
+    fn trace(&self) -> std::path::PathBuf {
+        self.notes.path().join("trace")
     }
 
     /// The client under `strace`, which writes everything down that matters.
     fn start<'a>(&self, arguments: impl IntoIterator<Item = &'a str>, failpoint: Option<&str>) -> Running {
         let client = self.stage.command(arguments);
         let mut command = Command::new("strace");
-        command.args(["-f", "-y", "--seccomp-bpf", "-e", "signal=none", "-s", "4194304", "-o", "trace"]);
+        command.args(["-f", "-y", "--seccomp-bpf", "-e", "signal=none", "-s", "4194304", "-o"]);
+        command.arg(self.trace());
         command.args(["-e", &format!("trace={}", CALLS.replace(' ', ""))]);
         command.arg(client.get_program()).args(client.get_args());
         command.current_dir(self.folder()).env_clear();
@@ -65,7 +75,7 @@ impl Traced {
     /// Takes up what a life left behind that has ended.
     fn ended(&mut self, client: Running) -> Outcome {
         let outcome = client.end();
-        let text = std::fs::read_to_string(self.stage.path("trace")).unwrap();
+        let text = std::fs::read_to_string(self.trace()).unwrap();
         self.lives.push(self.lines);
         self.events.extend(read(&text, self.lines, &self.folder()));
         self.lines += text.lines().count();

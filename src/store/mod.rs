@@ -408,8 +408,16 @@ impl Store {
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         // Dropped first: only one may have the file.
         *database = None;
+        // Others may have taken the room that was just given up: it is opened when there is some.
+        reserve::must_have_room_to_open(&self.dir)?;
+        for moved in aside::set_torn(&self.dir)? {
+            tracing::warn!(to = %moved.to().display(), "set a torn snapshot of the database aside");
+        }
         let opened = Database::new(&self.dir, opening::open_here(&self.dir)?)?;
-        writer.commits = Records::read(&self.dir, &opened.db)?.commits.max(writer.commits);
+        let found = Records::read(&self.dir, &opened.db)?.commits;
+        must_be_latest(&self.dir, found, writer.commits)?;
+        // One more than was acknowledged, where only the acknowledgement failed.
+        writer.commits = found;
         writer.outcomes.clear();
         *database = Some(opened);
         Ok(())
@@ -571,12 +579,16 @@ fn open_or_create(path: &Path) -> Result<File, StoreError> {
 /// behind its own count is an older one that came back: going on with it would forget what was sent.
 fn check_commit_count(dir: &Path, stored: u64) -> Result<File, StoreError> {
     let file = open_or_create(&dir.join("commits"))?;
-    let seen = commits_beside(dir)?;
+    must_be_latest(dir, stored, commits_beside(dir)?)?;
+    Ok(file)
+}
+
+fn must_be_latest(dir: &Path, stored: u64, seen: u64) -> Result<(), StoreError> {
     if stored < seen {
         let detail = format!("it is at commit {stored}, but commit {seen} was acknowledged");
         return Err(StoreError::Damaged { dir: dir.to_owned(), what: "the database".to_owned(), detail });
     }
-    Ok(file)
+    Ok(())
 }
 
 /// The number of the last commit as it was written beside the database; 0 when it was not.

@@ -37,6 +37,18 @@ pub(super) fn take(dir: &Path) -> Result<(), StoreError> {
     if is_held { Ok(()) } else { allocate(dir) }
 }
 
+/// Looks whether the database of this process can be opened anew, with the reserve given up for it.
+///
+/// # Errors
+/// [`StoreError::NoRoom`]; nothing was touched then.
+pub(super) fn must_have_room_to_open(dir: &Path) -> Result<(), StoreError> {
+    let (free_bytes, wanted_bytes) = (free_bytes(dir)?, OPENING_BYTES);
+    if free_bytes < wanted_bytes {
+        return Err(StoreError::NoRoom { dir: dir.to_owned(), free_bytes, wanted_bytes });
+    }
+    Ok(())
+}
+
 /// Gives the reserve up; false when there was none.
 pub(super) fn give_up(dir: &Path) -> bool {
     fs::remove_file(path(dir)).is_ok()
