@@ -564,10 +564,6 @@ impl World {
             self.silence(key, attempt);
         } else {
             self.log.say(at, who, format_args!("POST {kind}, {cost} credits"));
-            if kind != Kind::ShortsStudio && self.fails(self.weather.twice) {
-                let again = self.random.u64(1..10 * TIMEOUT);
-                self.flies(at + again, request.clone(), spec.clone(), None);
-            }
             self.flies(at + there, request, spec, Some((at + there + back, number)));
         }
     }
@@ -586,7 +582,7 @@ impl World {
         self.at(self.t + TIMEOUT, Event::Hear(self.number, Input::Posted(key, attempt, answer)));
     }
 
-    fn arrive(&mut self, request: &Request, spec: &JobSpec, reply: Option<(u64, u32)>) -> Verdict {
+    fn arrive(&mut self, request: &Request, spec: &JobSpecOf, reply: Option<(u64, u32)>) -> Verdict {
         let key = request.job;
         if let Some(flying) = self.in_air.get_mut(&key) {
             *flying -= 1;
@@ -601,6 +597,12 @@ impl World {
             format_args!("{} -> {} {said}", named(key, request.attempt), raw.status),
         );
         if let Some((at, number)) = reply {
+            // Whoever repeats requests on the way does so while none was refused: a refusal is passed on, and ends it.
+            let may_be_repeated = raw.status == 200 || raw.status >= 500;
+            if may_be_repeated && spec.order.kind.is_keyed() && self.fails(self.weather.twice) {
+                let again = self.random.u64(1..10 * TIMEOUT);
+                self.flies(self.t + again, request.clone(), Box::new(spec.clone()), None);
+            }
             let set_aside = spec.order.hold().unwrap_or_default();
             let answer = if spec.order.kind.is_keyed() {
                 answer::of_post(&raw)
