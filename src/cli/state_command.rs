@@ -17,7 +17,6 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::output::landing::Landing;
 use crate::output::layout::Layout;
-use crate::store::rebuild::Landed;
 use crate::store::{Store, StoreError, dump, probe, rebuild};
 
 /// Faults are told as they are found; with `--json` so many at most.
@@ -177,15 +176,7 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
     let (landing, default_layout) = (Landing::new(&output), config.layout()?);
     let landed = |batch: &BatchName, layout: Option<&str>, spec: &JobSpec| {
         let own = layout.and_then(|text| Layout::parse(text).ok());
-        let told = landing.told_of(batch, own.as_ref().unwrap_or(&default_layout), spec)?;
-        Some(Landed {
-            task: told.task,
-            attempt: told.attempt,
-            charged: told.charged,
-            waived: told.waived,
-            model: told.model,
-            files: told.files,
-        })
+        landing.told_of(batch, own.as_ref().unwrap_or(&default_layout), spec)
     };
     let rebuilt = rebuild::rebuild(&dir, command.export.as_deref(), &landed, now)?;
     if global.json {

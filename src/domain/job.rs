@@ -220,6 +220,23 @@ pub struct OutputFile {
     pub content_type: String,
 }
 
+/// A job's outputs as they lie in the output folder, and how they came to be, as their sidecar tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Landed {
+    /// The task that made them.
+    pub task: TaskId,
+    /// The attempt that it was of.
+    pub attempt: Attempt,
+    /// What it was charged.
+    pub charged: Credits,
+    /// What an allowance covered.
+    pub waived: Credits,
+    /// The model that ran it, or was asked for.
+    pub model: Option<String>,
+    /// The outputs.
+    pub files: Vec<OutputFile>,
+}
+
 /// What is set aside and charged for a job at this moment.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -14,11 +14,11 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use crate::domain::ids::{BatchName, JobId};
-use crate::domain::job::{Job, JobSpec, OutputFile};
+use crate::domain::job::{Job, JobSpec, Landed, OutputFile};
 use crate::failpoint;
 use crate::output::Media;
 use crate::output::layout::{self, Layout};
-use crate::output::sidecar::{Sidecar, Told};
+use crate::output::sidecar::Sidecar;
 
 /// Room that is asked for at least before a disk that refused a file is believed again, in bytes: the file, its
 /// sidecar and a folder.
@@ -147,7 +147,7 @@ impl Landing {
     }
 
     /// What the sidecar of a job says whose outputs are on disk, unchanged.
-    pub fn told_of(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<Told> {
+    pub fn told_of(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<Landed> {
         self.sidecar_of(batch, layout, spec)?.told()
     }
 

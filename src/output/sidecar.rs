@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchName, IdempotencyKey, JobId, TaskId};
-use crate::domain::job::OutputFile;
+use crate::domain::job::{Landed, OutputFile};
 use crate::output::landing::Arrival;
 
 /// What lies beside a job's outputs: enough to tell whose they are and how they came to be.
@@ -32,23 +32,6 @@ pub(super) struct Sidecar {
     pub(super) files: Vec<OutputFile>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     meta: Map<String, Value>,
-}
-
-/// How a job's outputs came to be, as their sidecar tells.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    /// The task that made them.
-    pub task: TaskId,
-    /// The attempt that it was of.
-    pub attempt: Attempt,
-    /// What it was charged.
-    pub charged: Credits,
-    /// What an allowance covered.
-    pub waived: Credits,
-    /// The model that ran it, or was asked for.
-    pub model: Option<String>,
-    /// The outputs.
-    pub files: Vec<OutputFile>,
 }
 
 impl Sidecar {
@@ -75,8 +58,8 @@ impl Sidecar {
     }
 
     /// What it tells; nothing of one without a task.
-    pub(super) fn told(self) -> Option<Told> {
-        Some(Told {
+    pub(super) fn told(self) -> Option<Landed> {
+        Some(Landed {
             task: self.task_id?,
             attempt: Attempt(self.attempt),
             charged: self.charged_credits,

@@ -16,6 +16,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 
@@ -193,7 +194,11 @@ impl Store {
         if kept.outcomes_bytes > 0 {
             batch.insert(&keys::outcomes_bytes(archived.no)[..], record::encode(&kept.outcomes_bytes));
         }
-        self.commit_batch(&mut writer, batch)?;
+        if let Err(error) = self.commit_batch(&mut writer, batch) {
+            // The next opening puts the folder back where the database says that it belongs.
+            self.is_broken.store(true, Ordering::Relaxed);
+            return Err(error);
+        }
         self.names.taken_back(name, archived.no);
         // The database has it now; what is left of it says the same.
         let _ = fs::remove_file(record_path(&belongs));

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey, TaskId};
-use crate::domain::job::{Books, HistoryLine, Job, JobSpec, OutputFile, State};
+use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey};
+use crate::domain::job::{Books, HistoryLine, Job, JobSpec, Landed, State};
 use crate::domain::ledger::{Movement, Totals};
 use crate::domain::lifecycle::{self, Event, Terms};
 use crate::domain::task::{PostAnswer, TaskReading, TaskStatus};
@@ -34,23 +34,6 @@ use crate::store::{
     BatchRecord, CACHE_BYTES, Ended, JobRecord, Pause, Segment, StoreError, aside, batch_dir, batch_dirs,
     closed, commits_beside, database, marker, reserve, verify,
 };
-
-/// A job's outputs as they lie in the output folder, unchanged, with what their sidecar says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Landed {
-    /// The task that made them.
-    pub task: TaskId,
-    /// The attempt that it was of.
-    pub attempt: Attempt,
-    /// What it was charged.
-    pub charged: Credits,
-    /// What an allowance covered.
-    pub waived: Credits,
-    /// The model that ran it.
-    pub model: Option<String>,
-    /// The outputs.
-    pub files: Vec<OutputFile>,
-}
 
 /// Looks for the outputs of a job of a batch, whose layout may be its own.
 pub type FindLanded<'a> = dyn Fn(&BatchName, Option<&str>, &JobSpec) -> Option<Landed> + 'a;
