@@ -10,21 +10,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use self::stage::harvest::Harvest;
-use self::stage::process::{Outcome, Running};
+use self::stage::process::Running;
 use self::stage::{Stage, scripts, until};
-
-/// Starts a daemon and waits until it listens.
-fn daemon(stage: &Stage) -> Running {
-    let running = stage.start(["daemon", "--log-level", "info"]);
-    running.says("ready");
-    running
-}
-
-/// Ends a daemon as systemd would.
-fn stop(daemon: Running) -> Outcome {
-    daemon.signal(Signal::TERM);
-    daemon.end().exited(0)
-}
 
 fn kill(daemon: Running) {
     daemon.signal(Signal::KILL);
@@ -39,14 +26,14 @@ fn status(stage: &Stage, batch: &str) -> Value {
 fn what_is_submitted_is_done_and_paid_once() {
     let stage = Stage::new();
     stage.write("batch.csv", scripts::manifest("image", 5));
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     let first = stage.run(["submit", "batch.csv", "--wait", "--json"]).exited(0).json();
     assert_eq!(first["receipts"][0]["new"], 5);
     assert_eq!(first["batches"][0]["state"], "done");
     let again = stage.run(["submit", "batch.csv", "--wait"]).exited(0);
     again.says("0 new (0 credits), 5 already there");
     until("its results", || stage.path("output/batch/report.json").exists());
-    stop(daemon);
+    daemon.stop();
     stage.audit().each_paid_once(5);
     Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 5));
     assert!(!stage.path("state/callsheet.sock").exists(), "nobody listens any more");
@@ -56,14 +43,14 @@ fn what_is_submitted_is_done_and_paid_once() {
 fn a_killed_daemon_goes_on_where_it_was() {
     let stage = Stage::new();
     stage.write("batch.csv", scripts::manifest("image", 40));
-    let first = daemon(&stage);
+    let first = stage.daemon("info");
     stage.run(["submit", "batch.csv"]).exited(0);
     until("some work", || stage.audit().totals.charges > 5);
     kill(first);
-    let second = daemon(&stage);
+    let second = stage.daemon("info");
     until("the end", || status(&stage, "batch")["state"] == "done");
     until("its results", || stage.path("output/batch/report.json").exists());
-    stop(second);
+    second.stop();
     stage.audit().each_paid_once(40);
     Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 40));
 }
@@ -79,9 +66,9 @@ fn a_batch_that_was_done_when_the_daemon_died_is_announced_by_the_next() {
     stage.run(["submit", "batch.csv"]).exited(0);
     dying.end().was_killed("while it wrote the results");
     assert!(!stage.path("output/batch/report.json").exists());
-    let next = daemon(&stage);
+    let next = stage.daemon("info");
     until("its results", || stage.path("output/batch/report.json").exists());
-    stop(next);
+    next.stop();
     stage.audit().each_paid_once(2);
 }
 
@@ -89,7 +76,7 @@ fn a_batch_that_was_done_when_the_daemon_died_is_announced_by_the_next() {
 fn every_answer_is_the_same_with_and_without_a_daemon() {
     let stage = Stage::new();
     stage.write("batch.csv", scripts::manifest("image", 6));
-    let running = daemon(&stage);
+    let running = stage.daemon("info");
     stage.run(["submit", "batch.csv", "--wait", "--budget", "30"]).exited(4);
     let questions: [&[&str]; 6] = [
         &["status", "--json"],
@@ -102,7 +89,7 @@ fn every_answer_is_the_same_with_and_without_a_daemon() {
     let ask = |question: &[&str]| stage.run(question.iter().copied()).exited(0).stdout;
     let there: Vec<String> = questions.iter().map(|question| ask(question)).collect();
     let exported = ask(&["state", "export"]);
-    stop(running);
+    running.stop();
     // The dump names the commit that it is of; a daemon that stops makes none.
     assert_eq!(ask(&["state", "export"]), exported);
     for (question, there) in questions.iter().zip(there) {
@@ -117,12 +104,12 @@ fn every_answer_is_the_same_with_and_without_a_daemon() {
 fn a_higher_budget_lifts_what_the_lower_one_parked_without_a_restart() {
     let stage = Stage::new();
     stage.write("batch.csv", scripts::manifest("image", 6));
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     let parked = stage.run(["submit", "batch.csv", "--wait", "--budget", "30"]).exited(4);
     parked.says("the batch's budget is used up; a higher budget lifts it");
     assert!(stage.audit().totals.charged_credits <= 30);
     stage.run(["submit", "batch.csv", "--wait", "--budget", "1000"]).exited(0);
-    stop(daemon);
+    daemon.stop();
     stage.audit().each_paid_once(6);
 }
 
@@ -131,7 +118,7 @@ fn a_batch_is_paused_resumed_and_canceled_while_the_daemon_runs() {
     let stage = Stage::new();
     stage.configure("[limits]\nin_flight = 1");
     stage.write("batch.csv", scripts::manifest("image", 200));
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     stage.run(["submit", "batch.csv"]).exited(0);
     stage.run(["pause", "batch"]).exited(0).says("batch: paused");
     until("nothing in flight", || {
@@ -156,7 +143,7 @@ fn a_batch_is_paused_resumed_and_canceled_while_the_daemon_runs() {
     stage.run(["retry", "batch/image-199"]).exited(0).says("1 queued again");
     until("the end", || status(&stage, "batch")["state"] == "done");
     assert_eq!(status(&stage, "batch")["canceled"].as_u64().unwrap(), canceled.as_u64().unwrap() - 1);
-    stop(daemon);
+    daemon.stop();
     let audit = stage.audit();
     assert_eq!(audit.totals.charges, succeeded.as_u64().unwrap() + 1);
 }
@@ -166,7 +153,7 @@ fn the_configuration_is_read_anew_and_a_bad_one_is_not() {
     let stage = Stage::new();
     stage.configure("[budget]\ntotal = 0");
     stage.write("batch.csv", scripts::manifest("image", 3));
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     stage.run(["submit", "batch.csv", "--wait"]).exited(4).says("the total budget is used up");
     stage.configure("[budget]\ntotla = 1000");
     daemon.signal(Signal::HUP);
@@ -176,7 +163,7 @@ fn the_configuration_is_read_anew_and_a_bad_one_is_not() {
     daemon.signal(Signal::HUP);
     daemon.says("the configuration was read anew");
     until("the end", || status(&stage, "batch")["state"] == "done");
-    stop(daemon);
+    daemon.stop();
     stage.audit().each_paid_once(3);
 }
 
@@ -189,7 +176,7 @@ fn a_level_that_left_the_configuration_is_the_usual_one_again() {
     stage.configure("");
     daemon.signal(Signal::HUP);
     daemon.says("the configuration was read anew");
-    stop(daemon);
+    daemon.stop();
 }
 
 /// Nobody names a state: run and download look where an emulator's daemon keeps its own.
@@ -204,17 +191,17 @@ fn an_emulators_daemon_is_found_by_those_who_name_the_emulator() {
     std::fs::remove_file(stage.path("output/emulator/batch/image-1.png")).unwrap();
     stage.run(["download", "batch", "--emulator"]).exited(0).says("the daemon downloads 1 again");
     until("the output", || stage.path("output/emulator/batch/image-1.png").exists());
-    stop(running);
+    running.stop();
 }
 
 #[test]
 fn run_hands_over_to_a_running_daemon() {
     let stage = Stage::new();
     stage.write("batch.csv", scripts::manifest("image", 3));
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     let run = stage.run(["run", "batch.csv", "--json"]).exited(0).says("a daemon runs on this state");
     assert_eq!(run.json()["batches"][0]["succeeded"], 3);
-    stop(daemon);
+    daemon.stop();
     stage.audit().each_paid_once(3);
 }
 
@@ -237,7 +224,7 @@ fn what_is_dropped_is_filed_done_and_told() {
         "[hooks]\nbatch_done = [\"sh\", \"-c\", \"cat >> told.jsonl; echo >> told.jsonl\"]\n\
          [[inbox]]\npath = \"clients/a\"\npolicy = { budget = 20 }",
     );
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     until("the inboxes", || stage.path("jobs/inbox").exists() && stage.path("clients/a").exists());
     drop_in(&stage, "jobs/inbox", "batch.csv", &scripts::manifest("image", 3));
     drop_in(&stage, "jobs/inbox", "broken.csv", "id,knd\n1,image\n");
@@ -258,7 +245,7 @@ fn what_is_dropped_is_filed_done_and_told() {
     let client = status(&stage, "client");
     assert_eq!(client["budget_credits"], 20);
     assert!(client["charged_credits"].as_u64().unwrap() <= 20, "{client:#}");
-    stop(daemon);
+    daemon.stop();
     Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 3));
 }
 
@@ -273,11 +260,11 @@ fn a_kill_between_taking_in_and_filing_reads_it_again_and_buys_nothing_twice() {
     drop_in(&stage, "jobs/inbox", "batch.csv", &scripts::manifest("image", 5));
     dying.end().was_killed("between the two");
     assert!(stage.path("jobs/inbox/batch.csv").exists());
-    let next = daemon(&stage);
+    let next = stage.daemon("info");
     let read_again = receipt(&stage, "jobs/accepted/batch.csv.receipt.json");
     assert_eq!((&read_again["new"], &read_again["have"]), (&Value::from(0), &Value::from(5)));
     until("the end", || status(&stage, "batch")["state"] == "done");
-    stop(next);
+    next.stop();
     stage.audit().each_paid_once(5);
 }
 
@@ -285,7 +272,7 @@ fn a_kill_between_taking_in_and_filing_reads_it_again_and_buys_nothing_twice() {
 fn clients_that_hang_harm_nobody() {
     let stage = Stage::new();
     stage.write("batch.csv", scripts::manifest("image", 3));
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     let socket = stage.path("state/callsheet.sock");
     // Some say nothing, some stop in the middle of a request.
     let mut hanging: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&socket).unwrap()).collect();
@@ -294,13 +281,13 @@ fn clients_that_hang_harm_nobody() {
     }
     stage.run(["submit", "batch.csv", "--wait"]).exited(0);
     drop(hanging);
-    stop(daemon);
+    daemon.stop();
 }
 
 #[test]
 fn strangers_are_told_what_they_did_wrong() {
     let stage = Stage::new();
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     let ask = |head: &str, body: &str| {
         let mut stream = UnixStream::connect(stage.path("state/callsheet.sock")).unwrap();
         let length = body.len();
@@ -323,13 +310,13 @@ fn strangers_are_told_what_they_did_wrong() {
     assert!(ask("POST /v1/schedules/none/run", "").contains("no schedule is called none"));
     let huge = "x".repeat(100_000);
     assert!(ask("POST /v1/pause", &huge).contains("more than 65536 bytes"));
-    stop(daemon);
+    daemon.stop();
 }
 
 #[test]
 fn every_request_of_the_page_is_there() {
     let stage = Stage::new();
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     let page = include_str!("../docs/control.md");
     let requests = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let requests: Vec<&str> =
@@ -343,7 +330,7 @@ fn every_request_of_the_page_is_there() {
         std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
         assert!(!answer.contains("there is no ") && !answer.contains(" 405 "), "{request}: {answer}");
     }
-    stop(daemon);
+    daemon.stop();
 }
 
 #[test]
@@ -353,7 +340,7 @@ fn tcp_asks_for_its_token() {
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     stage.configure(&format!("[control]\nhttp = \"127.0.0.1:{port}\"\ntoken_file = \"token\""));
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     let ask = |more: &str| {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         let request =
@@ -366,7 +353,7 @@ fn tcp_asks_for_its_token() {
     assert!(ask("").starts_with("HTTP/1.1 401"));
     assert!(ask("authorization: Bearer open\r\n").starts_with("HTTP/1.1 401"));
     assert!(ask("authorization: Bearer open sesame\r\n").starts_with("HTTP/1.1 200"));
-    stop(daemon);
+    daemon.stop();
     stage.configure("[control]\nhttp = \"0.0.0.0:0\"");
     stage.run(["daemon"]).exited(2).says("give control.token_file");
 }
@@ -374,13 +361,13 @@ fn tcp_asks_for_its_token() {
 #[test]
 fn a_second_daemon_is_told_who_has_the_state() {
     let stage = Stage::new();
-    let first = daemon(&stage);
+    let first = stage.daemon("info");
     stage.run(["daemon"]).exited(2).says(&format!("in use by process {}", first.pid()));
     // A name that a killed daemon left is taken over.
     kill(first);
     assert!(stage.path("state/callsheet.sock").exists());
-    let second = daemon(&stage);
-    stop(second);
+    let second = stage.daemon("info");
+    second.stop();
 }
 
 #[test]
@@ -388,11 +375,11 @@ fn watching_ends_with_its_batch() {
     let stage = Stage::new();
     stage.write("batch.csv", scripts::manifest("image", 3));
     stage.run(["status", "--watch"]).exited(2);
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     stage.run(["submit", "batch.csv"]).exited(0);
     let watched = stage.run(["status", "batch", "--watch", "--json"]).exited(0);
     let last = watched.stdout.lines().last().unwrap();
     let last: Value = serde_json::from_str(last).unwrap();
     assert_eq!(last["batches"][0]["state"], "done");
-    stop(daemon);
+    daemon.stop();
 }

@@ -6,7 +6,6 @@ mod stage;
 use std::fs;
 
 use callsheet::failpoint;
-use rustix::process::Signal;
 use serde_json::Value;
 
 use self::stage::harvest::Harvest;
@@ -15,17 +14,6 @@ use self::stage::{Stage, scripts, until};
 
 const SOON: &str = "[retention]\narchive_after = \"1ms\"";
 const NEVER: &str = "[retention]\narchive_after = \"never\"";
-
-fn daemon(stage: &Stage) -> Running {
-    let running = stage.start(["daemon", "--log-level", "info"]);
-    running.says("ready");
-    running
-}
-
-fn stop(daemon: Running) {
-    daemon.signal(Signal::TERM);
-    daemon.end().exited(0);
-}
 
 fn archive(stage: &Stage) -> std::path::PathBuf {
     stage.path("state/archive/000001")
@@ -44,10 +32,10 @@ fn archived() -> Stage {
     let stage = Stage::new();
     stage.configure(SOON);
     stage.write("batch.csv", scripts::manifest("image", 5));
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     stage.run(["submit", "batch.csv", "--wait"]).exited(0);
     until("the archive", || is_archived(&stage));
-    stop(daemon);
+    daemon.stop();
     stage.configure(NEVER);
     stage
 }
@@ -91,16 +79,16 @@ fn a_batch_that_is_named_answers_as_if_it_had_never_left() {
     for with_daemon in [false, true] {
         for (question, before) in questions.iter().zip(&before) {
             stage.configure(SOON);
-            let archiving = daemon(&stage);
+            let archiving = stage.daemon("info");
             until("the archive", || is_archived(&stage));
-            stop(archiving);
+            archiving.stop();
             stage.configure(NEVER);
-            let running = with_daemon.then(|| daemon(&stage));
+            let running = with_daemon.then(|| stage.daemon("info"));
             assert_eq!(ask(question), *before, "{question:?}, daemon: {with_daemon}");
             assert!(!is_archived(&stage), "{question:?} brought it back");
             assert_eq!(status(&stage)["batches"][0]["name"], "batch", "{question:?}");
             if let Some(running) = running {
-                stop(running);
+                running.stop();
             }
         }
     }
@@ -113,13 +101,13 @@ fn the_same_manifest_buys_nothing_of_an_archived_batch_and_a_longer_one_the_diff
     let stage = archived();
     let plan = stage.run(["plan", "batch.csv", "--json"]).exited(0).json();
     assert_eq!((&plan["jobs"]["new"], &plan["jobs"]["have"]), (&0.into(), &5.into()));
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     stage.run(["submit", "batch.csv", "--wait"]).exited(0).says("0 new (0 credits), 5 already there");
     is_paid_once(&stage);
     stage.write("batch.csv", scripts::manifest("image", 7));
     stage.run(["submit", "batch.csv", "--wait"]).exited(0).says("2 new");
     until("its results", || Harvest::of(&stage, "batch").column("id").len() == 7);
-    stop(daemon);
+    daemon.stop();
     stage.audit().each_paid_once(7);
     Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 7));
     is_sound(&stage);
@@ -152,10 +140,10 @@ fn a_daemon_killed_between_the_commit_and_the_move_has_every_batch_in_its_place(
             dying.end().was_killed(step);
             assert!(stage.path("state/spool/000001/record.json").exists(), "killed before the move");
         } else {
-            let archiving = daemon(&stage);
+            let archiving = stage.daemon("info");
             stage.run(["submit", "batch.csv", "--wait"]).exited(0);
             until("the archive", || is_archived(&stage));
-            stop(archiving);
+            archiving.stop();
             let mut dying = stage.command(["status", "batch"]);
             dying.env("CALLSHEET_FAILPOINT", step);
             Running::start(dying).end().was_killed(step);

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use self::stage::process::Running;
 use self::stage::{Stage, until};
 
 /// One cheap image a run, told apart by its time.
@@ -25,17 +24,6 @@ fn stage(schedules: &str) -> Stage {
     stage.write("news.csv", MANIFEST);
     stage.configure(schedules);
     stage
-}
-
-fn daemon(stage: &Stage) -> Running {
-    let running = stage.start(["daemon", "--log-level", "info"]);
-    running.says("ready");
-    running
-}
-
-fn stop(daemon: Running) {
-    daemon.signal(Signal::TERM);
-    daemon.end().exited(0);
 }
 
 /// Batches that are done.
@@ -60,18 +48,18 @@ fn settle(stage: &Stage) -> BTreeSet<String> {
 fn every_run_is_a_batch_of_its_own_and_paid_once_across_a_kill() {
     let every_second = schedule("tick", "* * * * * *", "overlap = \"allow\"");
     let stage = stage(&every_second);
-    let first = daemon(&stage);
+    let first = stage.daemon("info");
     until("two runs", || done(&stage).len() >= 2);
     first.signal(Signal::KILL);
     first.end().was_killed("by the test");
-    let second = daemon(&stage);
+    let second = stage.daemon("info");
     let before = done(&stage).len();
     until("more of them", || done(&stage).len() >= before + 2);
     stage.configure("");
     second.signal(Signal::HUP);
     second.says("the configuration was read anew");
     let runs = settle(&stage);
-    stop(second);
+    second.stop();
     stage.audit().each_paid_once(runs.len());
     assert!(runs.iter().all(|run| run.starts_with("tick-20") && run.ends_with('Z')), "{runs:?}");
     // The prompt is filled, and what is no placeholder is left alone.
@@ -88,7 +76,7 @@ fn every_run_is_a_batch_of_its_own_and_paid_once_across_a_kill() {
 fn by_hand_a_run_begins_at_once_and_within_its_budget() {
     let stage = stage(&schedule("yearly", "@yearly", "budget = 0"));
     stage.run(["schedule", "run", "yearly"]).exited(5).says("no daemon listens");
-    let daemon = daemon(&stage);
+    let daemon = stage.daemon("info");
     let run = stage.run(["schedule", "run", "yearly", "--json"]).exited(0).json();
     let batch = run["batch"].as_str().unwrap().to_owned();
     assert!(batch.starts_with("yearly-20"), "{batch}");
@@ -100,7 +88,7 @@ fn by_hand_a_run_begins_at_once_and_within_its_budget() {
     stage.run(["schedule", "run", "weekly"]).exited(2).says("no schedule is called weekly; there are yearly");
     let listed = stage.run(["schedule", "list", "--json"]).exited(0).json();
     assert_eq!(listed["schedules"][0]["last_run"]["batch"], batch.as_str());
-    stop(daemon);
+    daemon.stop();
     assert_eq!(stage.audit().totals.charges, 0);
 }
 

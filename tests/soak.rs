@@ -25,6 +25,8 @@ use self::stage::{Stage, scripts, until};
 const MEMORY_MAX: u64 = 160 << 20;
 /// How much more the last lives may take than the first, in bytes: what differs between any two.
 const GROWTH_MAX: u64 = 24 << 20;
+/// More than an hour of it costs.
+const CREDITS: u64 = 100_000_000;
 /// Jobs of every kind in each dropped manifest.
 const EACH: usize = 2;
 /// Batches that are not archived, from which on nothing more is dropped.
@@ -75,7 +77,7 @@ fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
     let seed = number("CALLSHEET_SEED").unwrap_or_else(|| fastrand::u64(..));
     eprintln!("CALLSHEET_SEED={seed} CALLSHEET_SOAK_SECONDS={seconds}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let stage = Stage::new();
+    let stage = Stage::with_credits(CREDITS);
     stage.faults("storm");
     stage.write(
         "pulse.csv",
@@ -108,7 +110,9 @@ fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
     while left > 0 {
         let before = left;
         // As long as it takes, and not a moment without progress.
-        until("another job to end", || {
+        let parked: Vec<Value> =
+            batches(&stage).into_iter().filter(|batch| batch["state"] == "parked").collect();
+        until(&format!("another job to end of {before}, parked are {parked:?}"), || {
             left = unended(&stage);
             left < before
         });

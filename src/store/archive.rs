@@ -13,7 +13,7 @@
 //! batch belongs.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -87,20 +87,6 @@ pub(super) fn read(batch: &Path) -> Result<Kept, StoreError> {
     })
 }
 
-/// Writes the record into a batch's folder; it is on the device on return.
-fn write(batch: &Path, kept: &Kept) -> Result<(), StoreError> {
-    let path = record_path(batch);
-    let save = || -> io::Result<()> {
-        let mut file = successor::begin(batch, successor::RECORD)?;
-        serde_json::to_writer_pretty(&mut file, kept)?;
-        writeln!(file)?;
-        file.as_file().sync_all()?;
-        file.persist(&path).map_err(|error| error.error)?;
-        File::open(batch)?.sync_all()
-    };
-    save().map_err(StoreError::io(&path))
-}
-
 /// Moves a batch's folder; both names are on the device on return.
 fn relocate(from: &Path, to: &Path) -> Result<(), StoreError> {
     let go = || -> io::Result<()> {
@@ -153,7 +139,7 @@ impl Store {
     /// Before a commit by which a batch leaves: its record lies in its folder.
     pub(super) fn keep_record(&self, batch: &BatchRecord) -> Result<(), StoreError> {
         let kept = Kept { outcomes_bytes: self.outcomes_bytes(batch.no)?, record: batch.clone() };
-        write(&batch_dir(&self.dir, batch.no), &kept)
+        successor::put(&record_path(&batch_dir(&self.dir, batch.no)), successor::RECORD, &kept)
     }
 
     /// After it: the folder leaves, too. What cannot be moved now is at the next opening.

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -87,18 +86,10 @@ pub(super) fn read(dir: &Path) -> Option<Written> {
 
 /// Writes a card; it is on the device on return.
 pub(super) fn write(dir: &Path, card: &Card, commit: u64) -> Result<(), StoreError> {
-    let path = path(dir);
-    let save = || -> io::Result<()> {
-        fs::create_dir_all(dir)?;
-        let mut file = tempfile::Builder::new().prefix(successor::CARD).tempfile_in(dir)?;
-        serde_json::to_writer_pretty(&mut file, &Written { commit, card: card.clone() })?;
-        writeln!(file)?;
-        file.as_file().sync_all()?;
-        file.persist(&path).map_err(|error| error.error)?;
-        File::open(dir)?.sync_all()?;
-        dir.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
-    };
-    save().map_err(StoreError::io(&path))
+    fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
+    successor::put(&path(dir), successor::CARD, &Written { commit, card: card.clone() })?;
+    let Some(parent) = dir.parent() else { return Ok(()) };
+    File::open(parent).and_then(|parent| parent.sync_all()).map_err(StoreError::io(parent))
 }
 
 /// The cards of all batches in a state's spool, in order.

@@ -1,7 +1,7 @@
 //! Whose state a folder holds: format version and service, in a file a person can read.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -81,14 +81,6 @@ fn read(dir: &Path) -> Result<Option<Marker>, StoreError> {
 }
 
 fn write(dir: &Path, service: &str) -> Result<(), StoreError> {
-    let path = dir.join(FILE_NAME);
-    let marker = serde_json::json!(Marker { format: FORMAT, service: service.to_owned() });
-    let save = || -> io::Result<()> {
-        let mut file = successor::begin(dir, successor::MARKER)?;
-        writeln!(file, "{marker:#}")?;
-        file.as_file().sync_all()?;
-        file.persist(&path).map_err(|error| error.error)?;
-        fs::File::open(dir)?.sync_all()
-    };
-    save().map_err(StoreError::io(&path))
+    let marker = Marker { format: FORMAT, service: service.to_owned() };
+    successor::put(&dir.join(FILE_NAME), successor::MARKER, &marker)
 }

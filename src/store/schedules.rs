@@ -5,8 +5,8 @@
 //! was taken in but is not noted here is taken in under the same name again, where all of its jobs are.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -63,16 +63,7 @@ pub fn read(dir: &Path) -> Result<Records, StoreError> {
 /// # Errors
 /// When the folder cannot be written to; the records before are there then.
 pub fn keep(dir: &Path, records: &Records) -> Result<(), StoreError> {
-    let path = dir.join(FILE_NAME);
-    let save = || -> io::Result<()> {
-        let mut file = successor::begin(dir, successor::SCHEDULES)?;
-        serde_json::to_writer_pretty(&mut file, records)?;
-        writeln!(file)?;
-        file.as_file().sync_all()?;
-        file.persist(&path).map_err(|error| error.error)?;
-        File::open(dir)?.sync_all()
-    };
-    save().map_err(StoreError::io(&path))
+    successor::put(&dir.join(FILE_NAME), successor::SCHEDULES, records)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Files that are to take another's place: written under a name of their own, then renamed.
 
-use std::fs::{self, Permissions};
-use std::io;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use crate::store::StoreError;
@@ -22,6 +23,21 @@ pub(super) const RECORD: &str = ".record-";
 pub(super) fn begin(dir: &Path, prefix: &str) -> io::Result<NamedTempFile> {
     let as_the_umask_says = Permissions::from_mode(0o666);
     tempfile::Builder::new().prefix(prefix).permissions(as_the_umask_says).tempfile_in(dir)
+}
+
+/// Puts a value in the place of `path`, whole and for people to read; its content and its name are on the device on
+/// return.
+pub(super) fn put<T: Serialize>(path: &Path, prefix: &str, value: &T) -> Result<(), StoreError> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let save = || -> io::Result<()> {
+        let mut file = begin(dir, prefix)?;
+        serde_json::to_writer_pretty(&mut file, value)?;
+        writeln!(file)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        File::open(dir)?.sync_all()
+    };
+    save().map_err(StoreError::io(path))
 }
 
 /// Removes the successors that killed processes left. A plan that keeps its catalogs at this moment may lose

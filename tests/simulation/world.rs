@@ -9,7 +9,6 @@ use callsheet::api::{RawAnswer, answer};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{Attempt, IdempotencyKey, JobKey, TaskId};
 use callsheet::domain::job::{JobSpec, OutputFile, State};
-use callsheet::domain::request::Kind;
 use callsheet::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
 use callsheet::engine::conductor::{

@@ -51,8 +51,12 @@ impl Disk {
 
     /// Writes until no more than so many bytes are free.
     pub fn fill_but(&self, free_bytes: u64) {
+        self.write_filler(self.free_bytes().saturating_sub(free_bytes));
+    }
+
+    pub fn free_bytes(&self) -> u64 {
         let stat = rustix::fs::statvfs(&self.dir).unwrap();
-        self.write_filler((stat.f_bavail * stat.f_frsize).saturating_sub(free_bytes));
+        stat.f_bavail * stat.f_frsize
     }
 
     fn write_filler(&self, mut most: u64) {

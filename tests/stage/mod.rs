@@ -152,6 +152,14 @@ impl Stage {
         Running::start(self.command(arguments))
     }
 
+    /// A daemon, once it listens.
+    #[track_caller]
+    pub fn daemon(&self, level: &str) -> Running {
+        let running = self.start(["daemon", "--log-level", level]);
+        running.says("ready");
+        running
+    }
+
     /// What the service saw so far.
     pub fn audit(&self) -> Audit {
         Audit::read(&self.emulator)

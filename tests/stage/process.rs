@@ -110,6 +110,13 @@ impl Running {
         let _ = kill_process(pid, signal);
     }
 
+    /// Ends it as systemd would, and sees that it takes that well.
+    #[track_caller]
+    pub fn stop(self) -> Outcome {
+        self.signal(Signal::TERM);
+        self.end().exited(0)
+    }
+
     /// What it has said on stderr so far.
     pub fn said(&self) -> String {
         self.stderr.text()
