@@ -21,8 +21,6 @@ use self::stage::{Stage, scripts, until};
 const JOBS: usize = 60;
 const IN_FLIGHT: usize = 8;
 const DOWNLOADS: usize = 2;
-/// Less than the reserve, in bytes, and more than a full disk has.
-const ROOM_OF_A_DRAFT: u64 = 32 * 1024;
 /// Jobs that may have been sent and not be on the disk.
 const OPEN_MAX: usize = 2 * IN_FLIGHT + DOWNLOADS;
 
@@ -260,8 +258,9 @@ fn a_daemon_whose_state_fills_its_disk_goes_on_by_itself() {
     disk.fill();
     until("it to be parked", || {
         // What was left of taking the manifest in may have made room again; what the reserve was is left alone.
-        if reserve.exists() && disk.free_bytes() > ROOM_OF_A_DRAFT {
-            disk.fill();
+        let free_bytes = disk.free_bytes();
+        if reserve.exists() {
+            disk.write_filler(free_bytes);
         }
         status(&stage, "batch")["parked_by"] == "disk"
     });

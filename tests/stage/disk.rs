@@ -59,7 +59,8 @@ impl Disk {
         stat.f_bavail * stat.f_frsize
     }
 
-    fn write_filler(&self, mut most: u64) {
+    /// Writes so many bytes, if they fit.
+    pub fn write_filler(&self, mut most: u64) {
         let mut file = File::options().create(true).append(true).open(self.dir.join("filler")).unwrap();
         let mut piece = 1024 * 1024;
         while piece > 0 && most > 0 {
