@@ -4,6 +4,8 @@
 //! caused it, and is added to each account that covers the job: its batch, the UTC day of its POST,
 //! and the whole state.
 
+use std::ops::Add;
+
 use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
@@ -61,6 +63,19 @@ pub struct Totals {
 pub struct OutOfBalance {
     movement: Movement,
     totals: Totals,
+}
+
+impl Add for Totals {
+    type Output = Totals;
+
+    fn add(self, more: Totals) -> Totals {
+        Totals {
+            held: self.held + more.held,
+            spent: self.spent + more.spent,
+            waived: self.waived + more.waived,
+            refunded: self.refunded + more.refunded,
+        }
+    }
 }
 
 impl Totals {

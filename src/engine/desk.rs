@@ -195,11 +195,14 @@ impl Desk {
     pub async fn named(&self, text: &str) -> Result<Named, FindError> {
         // `BATCH` or `BATCH/JOB`
         let first = text.split_once('/').map_or(text, |(batch, _)| batch);
-        if let Ok(name) = first.parse() {
-            self.batch(&name).await?;
+        if let Ok(name) = first.parse()
+            && let Some(batch) = self.batch(&name).await?
+            && first == text
+        {
+            return Ok(Named::Batch(Box::new(batch)));
         }
         let (store, text) = (self.store.clone(), text.to_owned());
-        blocking(move || find(&store, &text)).await
+        blocking(move || find_job(&store, &text)).await
     }
 
     /// Cancels what is not sent yet of a batch, or one job. What is at the service cannot be recalled.
@@ -331,12 +334,7 @@ fn settle(own: &mut Conductor, store: &Store, clock: Clock) -> Result<(), Engine
     }
 }
 
-fn find(store: &Store, text: &str) -> Result<Named, FindError> {
-    if let Ok(name) = text.parse()
-        && let Some(batch) = store.batch_named(&name).map_err(EngineError::from)?
-    {
-        return Ok(Named::Batch(Box::new(batch)));
-    }
+fn find_job(store: &Store, text: &str) -> Result<Named, FindError> {
     let batches = store.batches().map_err(EngineError::from)?;
     let mut found = find_jobs(store, &batches, text)?;
     match found.len() {

@@ -109,7 +109,8 @@ pub fn accept(
     let mut batch = None;
     let mut is_back = false;
     let mut judgement = judge(store.begin_draft()?, path, terms, |name, draft| {
-        let found = find_batch(store, name, now, &mut is_back)?;
+        let found;
+        (found, is_back) = find_batch(store, name, now)?;
         note_existing(store, batch.insert(found), draft)?;
         Ok(())
     })?;
@@ -131,21 +132,15 @@ pub fn accept(
     }
 }
 
-/// The batch of that name, from the archive if it lies there, or a new one.
-fn find_batch(
-    store: &Store,
-    name: &BatchName,
-    now: Timestamp,
-    is_back: &mut bool,
-) -> Result<BatchRecord, StoreError> {
+/// The batch of that name, and whether it is back from the archive; or a new one.
+fn find_batch(store: &Store, name: &BatchName, now: Timestamp) -> Result<(BatchRecord, bool), StoreError> {
     if let Some(known) = store.batch_named(name)? {
-        return Ok(known);
+        return Ok((known, false));
     }
     if let Some(archived) = store.take_back(name)? {
-        *is_back = true;
-        return Ok(archived);
+        return Ok((archived, true));
     }
-    Ok(BatchRecord::new(store.next_batch_no(), name.clone(), now))
+    Ok((BatchRecord::new(store.next_batch_no(), name.clone(), now), false))
 }
 
 /// Tells the draft which jobs the batch has.

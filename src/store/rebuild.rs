@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Add;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -112,7 +113,8 @@ pub fn rebuild(
         return Err(damaged(dir, "the spool", &format!("nothing is left of batch {lost}")).into());
     }
     let archived = records.archived.values().map(|archived| archived.totals);
-    records.total = sum(records.batches.iter().map(|batch| batch.totals).chain(archived));
+    let live = records.batches.iter().map(|batch| batch.totals);
+    records.total = live.chain(archived).fold(Totals::default(), Add::add);
     verify::quick(dir, &records)?;
     install(dir, work.path(), &records, &mut rebuilt)?;
     Ok(rebuilt)
@@ -239,7 +241,7 @@ impl Sources<'_> {
         }
         for (day, totals) in sheet.days {
             let stored = records.days.entry(day).or_default();
-            *stored = sum([*stored, totals].into_iter());
+            *stored = *stored + totals;
         }
         records.open.extend(sheet.open);
         records.batches.push(batch);
@@ -469,10 +471,10 @@ impl Sheet {
     fn book(&mut self, job: &Job) {
         let Books { held, charged, waived } = job.books;
         let own = Totals { held, spent: charged, waived, refunded: Credits::ZERO };
-        self.totals = sum([self.totals, own].into_iter());
+        self.totals = self.totals + own;
         if let Some(day) = job.day {
             let total = self.days.entry(day).or_default();
-            *total = sum([*total, own].into_iter());
+            *total = *total + own;
         }
         let mut day = job.day;
         for line in &job.history {
@@ -548,13 +550,4 @@ fn landed_job(landed: Landed, spec: &JobSpec, now: Timestamp) -> Option<Job> {
         job = lifecycle::apply(&job, attempt, event, KEYED, now).ok()?.job;
     }
     Some(job)
-}
-
-fn sum(totals: impl Iterator<Item = Totals>) -> Totals {
-    totals.fold(Totals::default(), |a, b| Totals {
-        held: a.held + b.held,
-        spent: a.spent + b.spent,
-        waived: a.waived + b.waived,
-        refunded: a.refunded + b.refunded,
-    })
 }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Add;
 use std::path::Path;
 
 use serde::Serialize;
@@ -164,21 +165,12 @@ fn look(dir: &Path, records: &Records, tell: &mut dyn FnMut(Fault)) -> Result<()
     cards(dir, records, &known, tell);
     let live = records.batches.iter().map(|batch| batch.totals);
     let archived = records.archived.values().map(|archived| archived.totals);
-    let sum = live.chain(archived).fold(Totals::default(), plus);
+    let sum = live.chain(archived).fold(Totals::default(), Add::add);
     if sum != records.total {
         let found = format!("the batches come to {sum:?}, the state to {:?}", records.total);
         tell(Fault { place: "the totals".to_owned(), found });
     }
     Ok(())
-}
-
-fn plus(a: Totals, b: Totals) -> Totals {
-    Totals {
-        held: a.held + b.held,
-        spent: a.spent + b.spent,
-        waived: a.waived + b.waived,
-        refunded: a.refunded + b.refunded,
-    }
 }
 
 fn lengths(
@@ -479,10 +471,10 @@ impl<'a> Reading<'a> {
                 waived: books.waived,
                 refunded: Credits::ZERO,
             };
-            sum = plus(sum, more);
+            sum = sum + more;
             if let Some(day) = day {
                 let total = days.entry(day).or_default();
-                *total = plus(*total, more);
+                *total = *total + more;
             }
         };
         for open in self.records.open_of(self.batch.no) {
