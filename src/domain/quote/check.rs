@@ -136,7 +136,7 @@ pub(super) fn found(value: &Value) -> String {
 }
 
 /// At most 60 characters.
-fn shorten(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
@@ -153,8 +153,15 @@ pub(super) fn either<S: AsRef<str>>(words: &[S]) -> String {
     }
 }
 
+/// A word longer than this many characters is nobody's slip of the pen: comparing takes its length times that of every
+/// candidate.
+const COMPARED_CHARS: usize = 128;
+
 /// The candidates nearest to `wanted`, best first, three at most.
 pub(super) fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    if wanted.chars().nth(COMPARED_CHARS).is_some() {
+        return Vec::new();
+    }
     let wanted = wanted.to_lowercase();
     let scored = candidates.map(|word| (strsim::jaro_winkler(&wanted, &word.to_lowercase()), word));
     let mut near: Vec<(f64, &str)> = scored.filter(|(score, _)| *score > 0.85).collect();

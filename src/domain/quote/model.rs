@@ -1,7 +1,7 @@
 //! Finding the model that a request names.
 
 use super::catalog::{Catalog, Listing, Model};
-use super::check::{either, nearest};
+use super::check::{either, nearest, shorten};
 use super::{Basis, Finding, Remarks};
 use crate::domain::request::Kind;
 
@@ -45,7 +45,10 @@ fn absent<M: Model>(kind: Kind, listing: &Listing<M>, id: &str, basis: &Basis<'_
         return None;
     }
     let hint = suggestion(id, listing);
-    finding(format!("\"{id}\" is not in the {kind} catalog, which lists {}", listing.len()), Some(hint))
+    finding(
+        format!("\"{}\" is not in the {kind} catalog, which lists {}", shorten(id), listing.len()),
+        Some(hint),
+    )
 }
 
 fn other_kind(kind: Kind, id: &str, catalog: &Catalog) -> Option<Kind> {

@@ -4,7 +4,7 @@ use rust_decimal::Decimal;
 use serde_json::Value;
 
 use super::catalog::{Listed, Voices};
-use super::check::{clamped, either, nearest, text};
+use super::check::{clamped, either, nearest, shorten, text};
 use super::duration::plain;
 use super::price::Priced;
 use super::{Basis, Draft, Remarks, check, wire};
@@ -56,7 +56,7 @@ fn check_voice(basis: &Basis<'_>, remarks: &mut Remarks) {
     if near.is_empty() {
         near = nearest(id, voices.iter().map(|voice| voice.id()));
     }
-    let message = format!("\"{id}\" is not in the voice catalog, which lists {}", voices.len());
+    let message = format!("\"{}\" is not in the voice catalog, which lists {}", shorten(id), voices.len());
     let hint = if near.is_empty() {
         "`callsheet voices` lists them".to_owned()
     } else {

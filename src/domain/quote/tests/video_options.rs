@@ -118,6 +118,13 @@ fn prohibited_wording_is_said_even_when_negated() {
 }
 
 #[test]
+fn a_model_of_a_million_characters_is_not_told_whole() {
+    let id = "x".repeat(1 << 20);
+    let told = format!("model: \"{}...\" is not in the video catalog", &id[..60]);
+    judged(&id, json!({}), &format!("{told}, which lists 15 (hint: `callsheet models` lists them)"));
+}
+
+#[test]
 fn unknown_model_lists_near_ones() {
     judged(
         "house-c2",
