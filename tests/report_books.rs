@@ -76,7 +76,13 @@ fn of_ledger(stage: &Stage) -> BTreeMap<String, [i64; 4]> {
     let text = stage.run(["ledger", "--csv"]).exited(0).stdout;
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let mut groups = BTreeMap::<String, [i64; 4]>::new();
+    let mut attempts_of_tasks = BTreeMap::new();
     for row in reader.deserialize::<BTreeMap<String, String>>().map(Result::unwrap) {
+        let attempt = (row["job"].clone(), row["attempt"].clone());
+        if !row["task_id"].is_empty() {
+            let of_task = attempts_of_tasks.entry(row["task_id"].clone()).or_insert_with(|| attempt.clone());
+            assert_eq!(*of_task, attempt, "a task belongs to one attempt");
+        }
         let sums = groups.entry(group(&row["job"]).to_owned()).or_default();
         let credits = |name: &str| row[name].parse::<i64>().unwrap();
         sums[0] += credits("held_credits");

@@ -122,16 +122,16 @@ pub fn ledger(
     for batch in batches {
         let mut walk = Walk::begin(store, batch)?;
         while let Some((spec, record)) = walk.next_job()? {
-            let task_id = record.job.state.task().map(|task| task.0.clone()).unwrap_or_default();
             for line in &record.job.history {
                 let Some(movement) = line.movement else { continue };
+                let task = record.job.task_of(line.attempt);
                 let entry = LedgerEntry {
                     time: line.at.to_string(),
                     batch: batch.name.clone(),
                     job: spec.label.clone(),
                     attempt: line.attempt.0,
                     movement,
-                    task_id: task_id.clone(),
+                    task_id: task.map(|task| task.0.clone()).unwrap_or_default(),
                 };
                 text.clear();
                 serde_json::to_writer(&mut text, &entry).map_err(io::Error::from)?;

@@ -168,7 +168,7 @@ pub struct LedgerEntry {
     pub attempt: u32,
     /// What moved.
     pub movement: Movement,
-    /// The present task of the job.
+    /// The attempt's task; empty where it has none, and for attempts that are over: `explain` tells theirs.
     pub task_id: String,
 }
 

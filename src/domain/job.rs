@@ -369,6 +369,15 @@ impl Job {
         self.superseded.iter().fold(self.books, |sum, other| sum.and(other.books))
     }
 
+    /// The task of one of its attempts: of the present one, or of one that is watched on beside it. Of those that
+    /// are over, only the history's words tell.
+    pub fn task_of(&self, attempt: Attempt) -> Option<&TaskId> {
+        if attempt == self.attempt {
+            return self.state.task();
+        }
+        self.superseded.iter().find(|other| other.attempt == attempt).map(|other| &other.task)
+    }
+
     /// The latest attempt that was begun, whose key is used up.
     pub fn newest_attempt(&self) -> Attempt {
         self.superseded.iter().map(|other| other.attempt).fold(self.attempt, Attempt::max)
