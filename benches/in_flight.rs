@@ -11,11 +11,12 @@
 //! What is within reach. 100,000 tasks, each read every 5 to 10 seconds, are some 13,000 polls a second. The
 //! conductor decides them in an eighth of one core (measured on two slow cores that were busy with other
 //! work; the worst poll came 30 ms late), and what a turn costs grows with what happens, not with what is open.
-//! But the engine has 64 exchanges open at once (`EXCHANGES_MAX` in `src/engine/mod.rs`), so a poll may take 64 / 13,000 s = 5 ms, the answer included. A service next door
-//! answers like that. Across the internet, at 50 ms, 64 exchanges are 1,280 polls a second: enough for some
-//! 10,000 tasks on time; with 100,000 each is read about every 80 seconds, none is forgotten, and nothing but
-//! time is lost. To read 100,000 on time at 50 ms takes some 700 exchanges, and `polls_per_second` must allow
-//! it. Sending the requests costs more of the processor than deciding them: a bare client reached some 15,000
+//! The engine has 64 exchanges open at once, and one more for every hundred tasks that may be in flight beyond
+//! 6,400, at most 1,024 (`EXCHANGES_MAX` in `src/engine/mod.rs`). With 64, a poll may take 64 / 13,000 s = 5 ms, the
+//! answer included: a service next door answers like that. Across the internet, at 50 ms, 64 exchanges are 1,280
+//! polls a second, enough for some 10,000 tasks on time; reading 100,000 on time takes some 700, and
+//! `polls_per_second` must allow it. Where it does not, none is forgotten, and nothing but time is lost. Sending the
+//! requests costs more of the processor than deciding them: a bare client reached some 15,000
 //! exchanges a second on two cores, so that 100,000 on two cores is the edge of what a machine like that can do
 //! at all, and 10,000 is comfortable.
 
