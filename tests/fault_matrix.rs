@@ -30,6 +30,7 @@ fn a_post_that_the_service_never_took_is_sent_again() {
             lost("empty 200 before", "{ do = 'answer', status = 200, body = 'empty' }"),
             lost("403 page", "{ do = 'answer', status = 403, body = 'html' }"),
             lost("404 page", "{ do = 'answer', status = 404, body = 'html' }"),
+            lost("403 of a gateway", "{ do = 'answer', status = 403, body = 'gateway-json' }"),
             lost("408", "{ do = 'answer', status = 408, body = 'empty' }"),
         ],
     );
@@ -63,6 +64,8 @@ fn a_post_that_is_turned_away_or_slow_is_no_loss() {
             fault("429", "{ do = 'answer', status = 429 }"),
             fault("429 page, twice", "{ do = 'answer', status = 429, body = 'html' }").times(2),
             fault("429 with Retry-After", "{ do = 'answer', status = 429, retry_after_s = 1 }"),
+            fault("405", "{ do = 'answer', status = 405, body = 'empty' }").times(2),
+            fault("405 page", "{ do = 'answer', status = 405, body = 'html' }"),
             fault("503 of the safety check", "{ do = 'safety-unavailable' }").studio(InDoubt(0)),
             fault("slow answer", "{ do = 'delay', ms = 250, when = 'after' }"),
             fault("slow service", "{ do = 'delay', ms = 250 }"),
@@ -126,23 +129,33 @@ fn a_task_that_fails_is_tried_again_where_that_may_help() {
     );
 }
 
-/// The page says nothing about the call before it, which was taken: a job that failed here would be
-/// paid for, and paid for again when somebody asks for another attempt.
+/// None of them says anything about the call before it, which was taken: a job that failed here would be paid for,
+/// and paid for again when somebody asks for another attempt.
 #[test]
-fn a_firewalls_page_after_a_lost_answer_ends_no_job() {
-    let stage = Stage::new();
-    stage.faults(
-        "[[rules]]\non = 'create'\nper = 'task'\ntimes = 1\neffect = { do = 'drop', when = 'after' }\n\
-         [[rules]]\non = 'create'\nper = 'task'\nskip = 1\ntimes = 2\n\
-         effect = { do = 'answer', status = 403, body = 'html' }",
-    );
-    let (manifest, ids) = scripts::of_all_kinds(1);
-    stage.write("batch.csv", manifest);
-    stage.run(["run", "batch.csv"]).exited(0);
-    let (audit, harvest) = (stage.audit(), Harvest::of(&stage, "batch"));
-    audit.each_paid_once(ids.len());
-    harvest.is_complete(&ids);
-    harvest.agrees_with(&audit);
+fn nothing_on_the_way_ends_a_job_after_a_lost_answer() {
+    for (status, body) in [
+        (403, "html"),
+        (403, "gateway-json"),
+        (404, "error"),
+        (405, "html"),
+        (405, "empty"),
+        (413, "html"),
+        (415, "gateway-json"),
+    ] {
+        let stage = Stage::new();
+        stage.faults(&format!(
+            "[[rules]]\non = 'create'\nper = 'task'\ntimes = 1\neffect = {{ do = 'drop', when = 'after' }}\n\
+             [[rules]]\non = 'create'\nper = 'task'\nskip = 1\ntimes = 2\n\
+             effect = {{ do = 'answer', status = {status}, body = '{body}' }}"
+        ));
+        let (manifest, ids) = scripts::of_all_kinds(1);
+        stage.write("batch.csv", manifest);
+        stage.run(["run", "batch.csv"]).exited(0);
+        let (audit, harvest) = (stage.audit(), Harvest::of(&stage, "batch"));
+        audit.each_paid_once(ids.len());
+        harvest.is_complete(&ids);
+        harvest.agrees_with(&audit);
+    }
 }
 
 /// 401 and 402 stop a run; the same command goes on, and no row is worse for it.
@@ -189,6 +202,7 @@ fn a_poll_that_says_nothing_of_the_task_is_asked_again() {
             fault("400 error", "{ do = 'answer', status = 400 }").times(2),
             fault("307", "{ do = 'answer', status = 307, body = 'empty' }").times(2),
             fault("404 page for a while", "{ do = 'answer', status = 404, body = 'html' }").times(6),
+            fault("404 of a gateway", "{ do = 'answer', status = 404, body = 'gateway-json' }").times(6),
             fault("404 for a while", "{ do = 'answer', status = 404 }").times(4),
             fault("slow answer", "{ do = 'delay', ms = 250, when = 'after' }"),
             fault("timeout", "{ do = 'delay', ms = 4000, when = 'after' }").impatient(IMPATIENT),

@@ -38,6 +38,8 @@ struct Market {
     delays: usize,
     /// Whether an answer may arrive more than once.
     repeats: bool,
+    /// Whether something on the way may refuse a POST.
+    refusals: bool,
     rule: Rule,
 }
 
@@ -83,6 +85,7 @@ enum Answer {
     OutOfCredits,
     Unauthorised,
     Unavailable,
+    Page,
     Reading(End),
 }
 
@@ -115,6 +118,8 @@ enum Act {
     PostUnauthorised(usize),
     /// The safety check is away: the service does nothing for the POST, and says so.
     PostTurnedAway(usize),
+    /// Something on the way refuses the POST for good, whatever became of the one before it.
+    PostRefusedOnTheWay(usize),
     Read(usize),
     /// A task that its job was resubmitted over is read.
     ReadLate(usize, u32),
@@ -196,6 +201,7 @@ impl Market {
                 let fault = Fault::new("internal_error", "");
                 Event::Posted(PostAnswer::Again { fault, wait: None, may_have_run: false })
             }
+            Answer::Page => Event::Posted(PostAnswer::Refused(Fault::new("http_413", ""))),
             Answer::Reading(end) => Event::Read(reading(job, attempt, *end)),
         };
         self.apply(world, job, attempt, event);
@@ -256,6 +262,9 @@ impl Model for Market {
                 Want::Fetch => acts.push(Act::Fetch(job)),
                 _ => {}
             }
+            if self.refusals && wants(&life.state) == Want::Post && !waits {
+                acts.push(Act::PostRefusedOnTheWay(job));
+            }
             let may_be_delayed = world.delayed.len() < self.delays && wants(&life.state) == Want::Post;
             if may_be_delayed && !waits {
                 acts.push(Act::PostDelayed(job));
@@ -314,6 +323,9 @@ impl Model for Market {
             }
             Act::PostTurnedAway(job) => {
                 next.wire.insert((job, world.jobs[job].0.attempt.0, Answer::Unavailable));
+            }
+            Act::PostRefusedOnTheWay(job) => {
+                next.wire.insert((job, world.jobs[job].0.attempt.0, Answer::Page));
             }
             Act::Read(job) => {
                 let attempt = world.jobs[job].0.attempt.0;
@@ -472,6 +484,7 @@ const MARKET: Market = Market {
     resubmit: false,
     delays: 0,
     repeats: true,
+    refusals: false,
     rule: Rule::Kept,
 };
 
@@ -518,6 +531,15 @@ fn nor_with_posts_that_arrive_after_their_own_resend() {
     let late = Market { repeats: false, delays: 1, ..MARKET };
     let states = explore(Market { funds: 1, ..late }) + explore(Market { delays: 2, jobs: 1, ..late });
     println!("{states} states with delayed POSTs");
+    assert!(states > 300, "only {states} states");
+}
+
+#[test]
+fn nor_where_something_on_the_way_refuses_what_the_service_took() {
+    let refusing = Market { refusals: true, ..MARKET };
+    let states =
+        explore(Market { jobs: 1, delays: 1, ..refusing }) + explore(Market { repeats: false, ..refusing });
+    println!("{states} states with refusals on the way");
     assert!(states > 300, "only {states} states");
 }
 

@@ -47,7 +47,9 @@ pub fn of_post(raw: &RawAnswer) -> PostAnswer {
         408 | 409 | 425 => again(raw, fault, true),
         // The service's own words, or what is wrong with this very request wherever it arrives.
         400..=499 if is_envelope => PostAnswer::Refused(fault),
-        405 | 411 | 413 | 414 | 415 | 431 => PostAnswer::Refused(fault),
+        // The paths are the document's, so that a server which knows no POST there stands in the service's place.
+        405 => again(raw, fault, false),
+        411 | 413 | 414 | 415 | 431 => PostAnswer::Refused(fault),
         // All else may come from anything on the way, after the service took the request or before: a
         // page of a firewall says nothing about an earlier call whose answer was lost.
         _ => again(raw, fault, true),
@@ -239,7 +241,12 @@ mod tests {
             (400, &envelope("insufficient_credits", None), "park: credits"),
             (404, &envelope("not_found", None), "refused (not_found)"),
             (404, "<html>", "again (http_404), may have run"),
-            (405, "", "refused (http_405)"),
+            (405, "", "again (http_405)"),
+            (403, r#"{"code":403,"message":"Forbidden"}"#, "again (http_403), may have run"),
+            (400, r#"{"code":0,"error":{"type":"invalid_request"}}"#, "again (http_400), may have run"),
+            (400, r#"{"code":-1,"error":{"type":""}}"#, "refused (code_-1)"),
+            (400, r#"{"error":{"type":"invalid_request"}}"#, "again (http_400), may have run"),
+            (402, r#"{"code":402}"#, "park: credits"),
             (413, "", "refused (http_413)"),
             (400, "<html>", "again (http_400), may have run"),
             (403, "<html>Forbidden</html>", "again (http_403), may have run"),
@@ -316,7 +323,10 @@ mod tests {
     fn only_a_task_object_or_the_services_own_404_speaks_of_a_task() {
         let missing = of_read(&raw(404, &envelope("not_found", None)));
         assert!(matches!(missing, ReadAnswer::Missing(_)));
-        for (status, body) in [(404, "<html>"), (500, ""), (200, "{}"), (402, ""), (200, "{\"data\":{}}")] {
+        let gateway = r#"{"code":404,"message":"no route matched"}"#;
+        let others =
+            [(404, "<html>"), (404, gateway), (500, ""), (200, "{}"), (402, ""), (200, "{\"data\":{}}")];
+        for (status, body) in others {
             assert!(matches!(of_read(&raw(status, body)), ReadAnswer::Again { .. }), "{status} {body}");
         }
         assert!(matches!(of_read(&raw(401, "")), ReadAnswer::Unauthorised(_)));

@@ -34,7 +34,7 @@ pub fn of_post(raw: &RawAnswer, set_aside: Credits) -> PostAnswer {
         return match answer::of_post(raw) {
             // Without a key, only a request that was turned away unread may be sent again.
             PostAnswer::Again { fault, wait, .. } => {
-                PostAnswer::Again { fault, wait, may_have_run: raw.status != 429 }
+                PostAnswer::Again { fault, wait, may_have_run: !matches!(raw.status, 405 | 429) }
             }
             other => other,
         };

@@ -46,13 +46,14 @@ pub(super) struct WireError {
 }
 
 /// Reads an error envelope (`code`, `message`, `error`), by its `error.type` or its `code`: Shorts
-/// Studio's errors have no `error` object.
+/// Studio's errors have no `error` object. The service's `code` is negative (Response envelope): what else says
+/// `{"code": 403}` is something on the way, and does not speak for the service.
 pub(super) fn error(body: &Value) -> Option<WireError> {
-    let code = body.get("code").and_then(Value::as_i64);
+    let code = body.get("code").and_then(Value::as_i64).filter(|code| *code < 0)?;
     let message = text(body, "message").unwrap_or_default();
     let error = body.get("error");
     let of_error = |name: &str| error.and_then(|error| text(error, name));
-    let kind = of_error("type").or_else(|| code.map(|code| format!("code_{code}")))?;
+    let kind = of_error("type").filter(|kind| !kind.is_empty()).unwrap_or_else(|| format!("code_{code}"));
     let task = of_error("task_id").filter(|id| is_id(id)).map(TaskId);
     let is_named = error.and_then(|error| error.get("task_id")).is_some_and(|id| !id.is_null() && id != "");
     let task_is_unreadable = is_named && task.is_none();

@@ -341,6 +341,10 @@ pub struct Job {
     /// Tasks of other attempts that are paid for as well, or may be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<Superseded>,
+    /// The error that named the present task, where it says that the same request would be refused again. The task's
+    /// record decides whether the attempt is over, and may say less of why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<Fault>,
     /// What happened, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryLine>,
@@ -360,6 +364,7 @@ impl Job {
             ran_model: None,
             ran_options: None,
             superseded: Vec::new(),
+            rejected: None,
             history: Vec::new(),
         }
     }

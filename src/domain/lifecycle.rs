@@ -298,9 +298,9 @@ impl Change {
     }
 
     fn posted(&mut self, answer: PostAnswer, may_have_run: bool, sends: u32, terms: Terms) {
-        match answer {
+        match if may_have_run { answer.after_a_lost_one() } else { answer } {
             PostAnswer::Task(reading) => self.read(reading, terms),
-            PostAnswer::TaskNamed(task, fault) => self.adopt(task, &fault),
+            PostAnswer::TaskNamed(task, fault) => self.adopt(task, fault),
             PostAnswer::Refused(fault) => {
                 self.release();
                 let what = format!("refused: {fault}");
@@ -346,9 +346,10 @@ impl Change {
     }
 
     /// An error named a task: its own record decides (money rule 3).
-    fn adopt(&mut self, task: TaskId, fault: &Fault) {
+    fn adopt(&mut self, task: TaskId, fault: Fault) {
         self.note(&format!("answered with an error that names task {task}, reading it: {fault}"), None);
         self.job.state = State::Running { task };
+        self.job.rejected = Some(fault).filter(|fault| retry::prospect(&fault.code) == Prospect::Hopeless);
     }
 
     /// The task's record is the only source of charges and refunds (money rule 10).
@@ -366,6 +367,7 @@ impl Change {
             }
             TaskStatus::Success => {
                 self.settle(&reading);
+                self.job.rejected = None;
                 if !matches!(self.job.state, State::Fetching { .. }) {
                     self.note(if self.job.overdue { "finished late" } else { "finished" }, None);
                 }
@@ -382,10 +384,16 @@ impl Change {
         }
         self.refund();
         let canceled = reading.status == TaskStatus::Canceled;
-        let fault = reading.fault.unwrap_or_else(|| {
+        let mut fault = reading.fault.unwrap_or_else(|| {
             let (code, word) = if canceled { ("canceled", "canceled") } else { ("generic", "failed") };
             Fault::new(code, format!("the service ended the task as {word} and gave no reason"))
         });
+        // The record may say why in more words, or not at all.
+        if let Some(rejected) =
+            self.job.rejected.take().filter(|_| retry::prospect(&fault.code) == Prospect::MayHelp)
+        {
+            fault = rejected;
+        }
         let left = self.job.newest_attempt().0 < terms.attempts && !self.job.overdue;
         if left && retry::prospect(&fault.code) == Prospect::MayHelp {
             self.next_attempt(&format!("task {} failed, another attempt follows: {fault}", reading.id));

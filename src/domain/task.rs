@@ -115,6 +115,26 @@ pub enum PostAnswer {
     },
 }
 
+impl PostAnswer {
+    /// This answer, where an earlier send under the same key may have made a task. Of the refusals only the service's
+    /// own word on the request rules that out: a repeated key returns its task, whatever stands in the body
+    /// (Idempotency, 2 and 3). A page on the way, or an endpoint that is away, says nothing about the send before.
+    #[must_use]
+    pub fn after_a_lost_one(self) -> PostAnswer {
+        match self {
+            PostAnswer::Refused(fault) if !is_word_on_the_request(&fault.code) => {
+                PostAnswer::Again { fault, wait: None, may_have_run: false }
+            }
+            other => other,
+        }
+    }
+}
+
+/// The types of the service's 400 (Errors).
+fn is_word_on_the_request(code: &str) -> bool {
+    matches!(code, "invalid_request" | "content_rejected")
+}
+
 impl ReadAnswer {
     /// This answer to a question for the task `asked`: another task's record is no answer to it, whoever's
     /// that task is.

@@ -11,12 +11,13 @@ use crate::domain::ledger::Movement;
 use crate::domain::lifecycle::{Change, Event, Terms};
 use crate::domain::task::{Fault, TaskReading, TaskStatus};
 
-/// Whether an overdue job may be given another attempt: it has one left, its key keeps the attempts apart, and
-/// what its task was charged is known.
+/// Whether an overdue job may be given another attempt: it has one left, its key keeps the attempts apart, what its
+/// task was charged is known, and nobody said that the same request would be refused again.
 pub(super) fn may_resubmit(job: &Job, terms: Terms) -> bool {
     terms.keyed
         && job.newest_attempt().0 < terms.attempts
         && job.books.held.is_zero()
+        && job.rejected.is_none()
         && matches!(job.state, State::Running { .. })
 }
 
@@ -119,7 +120,7 @@ impl Change {
         let Superseded { attempt, task, books, day, .. } = kept;
         let what = format!("the outputs of task {task} are kept; {other}");
         (self.job.attempt, self.job.books, self.job.day) = (attempt, books, day);
-        (self.job.ran_model, self.job.ran_options) = (None, None);
+        (self.job.ran_model, self.job.ran_options, self.job.rejected) = (None, None, None);
         // Its deadline is long past; it gets no further attempt by itself.
         self.job.overdue = true;
         self.end(State::Fetching { task, urls: Vec::new() }, &what);

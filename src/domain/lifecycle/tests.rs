@@ -189,6 +189,53 @@ fn an_error_that_names_a_task_is_decided_by_that_task() {
 }
 
 #[test]
+fn rejected_content_is_never_sent_again_whatever_the_record_says() {
+    for code in ["content_rejected", "invalid_request"] {
+        let named = Event::Posted(PostAnswer::TaskNamed(TaskId("t1".into()), Fault::new(code, "no")));
+        check(
+            TERMS,
+            vec![admit(10), named.clone(), Event::Read(failed("generic"))],
+            "admit: submitting#1 10/0
+             posted: running#1 10/0
+             read: failed#1 0/0",
+        );
+        check(
+            TERMS,
+            vec![admit(10), named, read("processing", 10), Event::Resubmit, read("success", 10)],
+            "admit: submitting#1 10/0
+             posted: running#1 10/0
+             read: running#1 0/10
+             resubmit: running#1 0/10
+             read: fetching#1 0/10",
+        );
+    }
+}
+
+#[test]
+fn after_a_lost_answer_nothing_on_the_way_can_say_that_no_task_was_made() {
+    let refused = |code: &str| Event::Posted(PostAnswer::Refused(Fault::new(code, "")));
+    for on_the_way in ["http_413", "not_found", "cannot_send", "code_-1"] {
+        check(
+            TERMS,
+            vec![admit(10), again(true), refused(on_the_way), refused(on_the_way), task("pending", 10)],
+            "admit: submitting#1 10/0
+             posted: submitting#1 10/0
+             posted: submitting#1 10/0
+             posted: submitting#1 10/0
+             posted: running#1 0/10",
+        );
+        check(TERMS, vec![admit(10), refused(on_the_way)], "admit: submitting#1 10/0\nposted: failed#1 0/0");
+    }
+    check(
+        TERMS,
+        vec![admit(10), again(true), refused("invalid_request")],
+        "admit: submitting#1 10/0
+         posted: submitting#1 10/0
+         posted: failed#1 0/0",
+    );
+}
+
+#[test]
 fn low_funds_and_a_bad_key_fail_no_job() {
     for answer in [PostAnswer::OutOfCredits(fault()), PostAnswer::Unauthorised(fault())] {
         check(

@@ -167,6 +167,8 @@ pub(crate) enum AnswerBody {
     Error,
     Html,
     BrokenJson,
+    /// As a gateway on the way says it: `code` is the HTTP status.
+    GatewayJson,
     Empty,
 }
 

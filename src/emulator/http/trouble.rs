@@ -74,6 +74,10 @@ fn foreign(status: u16, body: AnswerBody, retry_after_s: Option<u64>, location: 
         AnswerBody::BrokenJson => {
             reply::plain(status, "application/json", "{\"code\": 0, \"message\": \"ok\", \"da")
         }
+        AnswerBody::GatewayJson => {
+            let body = format!("{{\"code\": {status}, \"message\": \"refused by the gateway\"}}");
+            reply::plain(status, "application/json", body)
+        }
         AnswerBody::Empty => reply::plain(status, "text/plain", ""),
     };
     let headers = response.headers_mut();

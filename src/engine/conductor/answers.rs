@@ -20,6 +20,7 @@ impl Conductor {
     pub(super) fn take_in(&mut self, input: Input, now: Now) -> Result<(), ConductorError> {
         match input {
             Input::Posted(key, attempt, answer) => {
+                let answer = self.believed(key, answer);
                 let fault = if let PostAnswer::Again { fault, .. } = &answer { Some(fault) } else { None };
                 self.hear(fault, now);
                 self.posted(key, attempt, answer, now)
@@ -48,6 +49,25 @@ impl Conductor {
                 self.stopping = true;
                 Ok(())
             }
+        }
+    }
+
+    /// What an answer to a job's POST comes to by what is known besides.
+    fn believed(&mut self, key: JobKey, answer: PostAnswer) -> PostAnswer {
+        let named = match &answer {
+            PostAnswer::Task(reading) => Some(&reading.id),
+            PostAnswer::TaskNamed(task, _) => Some(task),
+            _ => None,
+        };
+        if let Some(task) = named.filter(|task| self.owners.is_anothers(key, task)) {
+            let text = format!("the service answered with task {task}, which it has made for another job");
+            let fault = Fault::new("broken_answer", text);
+            return PostAnswer::Again { fault, wait: None, may_have_run: true };
+        }
+        let state = self.jobs.get(&key).map(|open| &open.record.job.state);
+        match state {
+            Some(State::Submitting { may_have_run: true, .. }) => answer.after_a_lost_one(),
+            _ => answer,
         }
     }
 

@@ -17,6 +17,7 @@ mod late;
 mod lives;
 mod outage;
 mod overview;
+mod owners;
 mod queue;
 mod roster;
 #[cfg(test)]
@@ -48,6 +49,7 @@ use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
 use crate::engine::conductor::desks::Desks;
 use crate::engine::conductor::late::Late;
+use crate::engine::conductor::owners::Owners;
 use crate::engine::conductor::roster::{Mark, Roster};
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Change, JobRecord};
 
@@ -143,6 +145,7 @@ pub struct Conductor {
     settings: Settings,
     desks: Desks,
     jobs: Roster,
+    owners: Owners,
     /// Queued jobs whose wait is over, if they had one.
     candidates: BTreeSet<JobKey>,
     timers: BTreeSet<(Tick, JobKey)>,
@@ -212,6 +215,7 @@ impl Conductor {
             settings,
             desks: Desks::default(),
             jobs: Roster::default(),
+            owners: Owners::default(),
             candidates: BTreeSet::new(),
             timers: BTreeSet::new(),
             deadlines: BTreeSet::new(),
@@ -286,6 +290,7 @@ impl Conductor {
         let record = JobRecord { job: lifecycle::taken_up(record.job), ..record };
         let attempt = record.job.attempt;
         let want = lifecycle::wants(&record.job.state);
+        self.owners.take_up(key, &record.job);
         self.jobs.insert(key, OpenJob::new(record, spec));
         let wait = match want {
             // It may have been read just before the restart.

@@ -87,6 +87,17 @@ fn reading(status: &str) -> TaskReading {
     }
 }
 
+/// An answer about `t` is about the job's own task.
+fn of_its_own_task(mut input: Input) -> Input {
+    if let Input::Posted(key, _, PostAnswer::Task(reading)) | Input::Read(key, _, ReadAnswer::Task(reading)) =
+        &mut input
+        && reading.id.0 == "t"
+    {
+        reading.id = TaskId(format!("t{}", key.seq.0));
+    }
+    input
+}
+
 fn fault(code: &str) -> Fault {
     Fault::new(code, "said so")
 }
@@ -116,7 +127,7 @@ impl Stage {
 
     /// One turn; rows are served at once. Answers in short: `post 0#1`, `read 0#1`, `fetch 0#1`.
     fn turn(&mut self, inputs: Vec<Input>) -> String {
-        let mut inputs = inputs;
+        let mut inputs: Vec<Input> = inputs.into_iter().map(of_its_own_task).collect();
         let mut said = Vec::new();
         loop {
             let turn = self.conductor.turn(std::mem::take(&mut inputs), self.now).unwrap();
@@ -245,6 +256,48 @@ fn a_lost_answer_is_sent_again_under_the_same_key_and_later_each_time() {
     }
     assert_eq!(stage.attempt(0), Attempt(1));
     assert!(waits[5] > Millis(10_000) && waits[0] <= Millis(2_100), "{waits:?}");
+}
+
+#[test]
+fn the_task_of_another_job_is_not_believed() {
+    let mut stage = Stage::of(2);
+    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1");
+    let first = TaskReading { id: TaskId("first".into()), ..reading("success") };
+    assert_eq!(stage.posted(0, PostAnswer::Task(first.clone())), "fetch 0#1");
+    for again in [PostAnswer::Task(first.clone()), PostAnswer::TaskNamed(first.id.clone(), fault("busy"))] {
+        assert_eq!(stage.posted(1, again), "", "the same key goes out again, later");
+        while stage.turn(vec![]) != "post 1#1" {
+            stage.pass(Millis(100));
+        }
+        assert!(
+            matches!(&stage.durable[&Stage::key(1)].job.state, State::Submitting { fault: Some(fault), .. }
+            if fault.message == "the service answered with task first, which it has made for another job")
+        );
+    }
+    // Of a job that has ended, too, and of one that was taken up.
+    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    assert_eq!(stage.posted(1, PostAnswer::Task(first)), "");
+    assert_eq!(stage.batch.totals.held, Credits(PRICE), "what it may have cost stays set aside");
+    while stage.turn(vec![]) != "post 1#1" {
+        stage.pass(Millis(100));
+    }
+    assert_eq!(stage.posted(1, task("success")), "fetch 1#1");
+}
+
+#[test]
+fn a_page_that_refuses_what_was_taken_before_is_waited_out() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    stage.posted(0, lost());
+    while stage.turn(vec![]) != "post 0#1" {
+        stage.pass(Millis(100));
+    }
+    assert_eq!(stage.posted(0, PostAnswer::Refused(fault("http_413"))), "", "not at once again");
+    assert_eq!(stage.batch.totals.held, Credits(PRICE));
+    while stage.turn(vec![]) != "post 0#1" {
+        stage.pass(Millis(100));
+    }
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
 }
 
 #[test]

@@ -45,6 +45,7 @@ impl Crowd {
             }
         }
         let wall = Timestamp(i64::try_from(self.now.0).unwrap());
+        let inputs = inputs.into_iter().map(super::of_its_own_task).collect();
         let turn = self.conductor.turn(inputs, Now { wall, tick: self.now }).unwrap();
         for effect in turn.effects {
             self.begin(effect);

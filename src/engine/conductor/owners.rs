@@ -1,0 +1,81 @@
+//! Whose task an answer speaks of. A task belongs to one job: an answer to a creating call that names the task of
+//! another is broken, and believing it would leave a task that is paid for to nobody.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::domain::ids::{JobKey, TaskId};
+use crate::domain::job::Job;
+
+/// Tasks that are remembered, so many of the latest: those in flight, and for a while those that have ended.
+const REMEMBERED: usize = 65_536;
+
+/// The latest tasks, by a hash of their ids: 64 bits of it are enough to tell them apart.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    owners: HashMap<u64, JobKey>,
+    order: VecDeque<u64>,
+}
+
+impl Owners {
+    /// Whether `task` is known to belong to another job than `key`; else it is `key`'s from now on.
+    pub(super) fn is_anothers(&mut self, key: JobKey, task: &TaskId) -> bool {
+        let hash = hash(task);
+        if let Some(owner) = self.owners.get(&hash) {
+            return *owner != key;
+        }
+        self.owners.insert(hash, key);
+        self.order.push_back(hash);
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.owners.remove(&oldest);
+        }
+        false
+    }
+
+    /// Takes up the tasks of a job that had begun before.
+    pub(super) fn take_up(&mut self, key: JobKey, job: &Job) {
+        let superseded = job.superseded.iter().map(|other| &other.task);
+        for task in job.state.task().into_iter().chain(superseded) {
+            self.is_anothers(key, task);
+        }
+    }
+}
+
+fn hash(task: &TaskId) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    // As `ReadAnswer::about` compares them.
+    task.0.to_ascii_lowercase().hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{BatchNo, Seq};
+
+    fn key(seq: u32) -> JobKey {
+        JobKey { batch: BatchNo(1), seq: Seq(seq) }
+    }
+
+    #[test]
+    fn a_task_is_the_first_jobs_that_it_was_told_to() {
+        let mut owners = Owners::default();
+        let mut is_anothers = |seq, task: &str| owners.is_anothers(key(seq), &TaskId(task.to_owned()));
+        assert!(!is_anothers(1, "a"));
+        assert!(!is_anothers(1, "A"), "the same task again, as a repeated key has it");
+        assert!(is_anothers(2, "a"));
+        assert!(!is_anothers(2, "b"));
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_the_latest() {
+        let mut owners = Owners::default();
+        let mut is_anothers = |seq, task: u32| owners.is_anothers(key(seq), &TaskId(task.to_string()));
+        assert!((0..=REMEMBERED as u32).all(|n| !is_anothers(n, n)));
+        assert!(is_anothers(7, 1));
+        assert!(!is_anothers(7, 0), "the oldest is forgotten");
+        assert_eq!(owners.owners.len(), REMEMBERED);
+    }
+}
