@@ -312,10 +312,41 @@ fn a_catalog_that_never_comes_is_asked_for_a_few_times_and_named_once() {
     assert_eq!(stage.audit().totals.tasks, 0);
 }
 
+/// What a terminal obeys, or what turns its text around.
+const ESCAPE: &str = "\x1b]0;owned\x07\x1b[2J\u{9b}2J\u{202e}";
+
+/// Every text of an entry, and every key of its prices, carries an escape; of `gi-2` the id alone does not.
+fn dress(entry: &mut Value) {
+    let is_asked_for = entry["id"] == "gi-2";
+    if entry["credits"].is_number() {
+        entry["credits"] = json!({"60s": entry["credits"], "300s": 300});
+    }
+    for (name, value) in entry.as_object_mut().unwrap() {
+        if !(is_asked_for && name == "id") {
+            *value = dressed(value);
+        }
+    }
+}
+
+fn dressed(value: &Value) -> Value {
+    match value {
+        Value::String(text) => json!(format!("{text}{ESCAPE}")),
+        Value::Array(items) => items.iter().map(dressed).collect(),
+        Value::Object(fields) => {
+            let dress = |(name, value): (&String, &Value)| {
+                let is_price = name.starts_with(|c: char| c.is_ascii_digit() || c.is_uppercase());
+                let name = if is_price { format!("{name}{ESCAPE}") } else { name.clone() };
+                (name, dressed(value))
+            };
+            Value::Object(fields.iter().map(dress).collect())
+        }
+        other => other.clone(),
+    }
+}
+
 /// Text that a terminal obeys, in every place of a catalog and of a task that is shown somewhere.
 #[test]
 fn text_of_catalogs_and_tasks_is_never_said_raw() {
-    const ESCAPE: &str = "\x1b]0;owned\x07\x1b[2J\u{9b}2J\u{202e}";
     let escaped = |text: &str| json!(format!("{text}{ESCAPE}"));
     let stage = Stage::new();
     let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
@@ -334,30 +365,6 @@ fn text_of_catalogs_and_tasks_is_never_said_raw() {
         })),
         _ => Act::Pass,
     });
-    /// Every text of an entry, and every key of its prices, carries an escape; of `gi-2` the id alone does not.
-    fn dress(entry: &mut Value) {
-        let is_asked_for = entry["id"] == "gi-2";
-        for (name, value) in entry.as_object_mut().unwrap() {
-            if !(is_asked_for && name == "id") {
-                *value = dressed(value);
-            }
-        }
-    }
-    fn dressed(value: &Value) -> Value {
-        match value {
-            Value::String(text) => json!(format!("{text}{ESCAPE}")),
-            Value::Array(items) => items.iter().map(dressed).collect(),
-            Value::Object(fields) => {
-                let dress = |(name, value): (&String, &Value)| {
-                    let is_price = name.starts_with(|c: char| c.is_ascii_digit() || c.is_uppercase());
-                    let name = if is_price { format!("{name}{ESCAPE}") } else { name.clone() };
-                    (name, dressed(value))
-                };
-                Value::Object(fields.iter().map(dress).collect())
-            }
-            other => other.clone(),
-        }
-    }
     let row = |id: &str, model: &str| {
         json!({"id": id, "kind": "image", "model": model, "prompt": "a harbour"}).to_string() + "\n"
     };
