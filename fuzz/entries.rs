@@ -2,6 +2,7 @@
 //! is. Shared by the targets of cargo-fuzz and by `tests/fuzz_smoke.rs`.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use callsheet::api::{RawAnswer, answer, studio};
 use callsheet::config::Config;
@@ -12,9 +13,15 @@ use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::TaskId;
 use callsheet::domain::manifest::row::ReadRow;
 use callsheet::domain::manifest::{Limits, open};
-use callsheet::domain::request::Kind;
+use callsheet::domain::quote::catalog::CatalogPart;
+use callsheet::domain::quote::{Catalog, Rules, quote};
+use callsheet::domain::request::{Kind, Request};
 use callsheet::domain::task::{PostAnswer, ReadAnswer, TaskReading};
 use callsheet::output::{is_cut_off, sniff};
+use serde_json::Value;
+
+/// Read once: they are the same for every text.
+static RULES: OnceLock<Rules> = OnceLock::new();
 
 pub fn csv(data: &[u8]) {
     read_all("a.csv", data);
@@ -77,8 +84,8 @@ pub fn control(data: &[u8]) {
     }
 }
 
-/// Any answer comes to something, and nothing endless or impossible comes of it. The first two bytes are the
-/// status, the third the length of `Retry-After`.
+/// Any answer comes to something, and nothing endless or impossible comes of it, whatever was asked for. The first two
+/// bytes are the status, the third the length of `Retry-After`.
 pub fn answers(data: &[u8]) {
     let [high, low, wait, rest @ ..] = data else { return };
     let status = 100 + u16::from_be_bytes([*high, *low]) % 500;
@@ -106,8 +113,43 @@ pub fn answers(data: &[u8]) {
     if let ReadAnswer::Task(reading) = studio::of_read(&raw, &asked, Credits(7)) {
         is_possible(&reading);
     }
-    if let Err(fault) = answer::of_question(&raw) {
-        assert!(!fault.to_string().is_empty());
+    match answer::of_balance(&raw) {
+        Ok(left) => assert!(status == 200, "{left}"),
+        Err(fault) => assert!(!fault.to_string().is_empty()),
+    }
+    for part in [CatalogPart::Video, CatalogPart::Image, CatalogPart::Music, CatalogPart::Voices] {
+        match answer::of_catalog(&raw, part) {
+            Ok(data) => is_a_catalog(part, &data),
+            Err(fault) => assert!(!fault.to_string().is_empty()),
+        }
+    }
+}
+
+/// A catalog that is taken lists something, and every request can be judged by it.
+fn is_a_catalog(part: CatalogPart, data: &Value) {
+    let mut catalog = Catalog::default();
+    catalog.read(part, data);
+    assert!(!catalog.is_empty(part));
+    let first = [
+        catalog.video.iter().next().map(|model| (Kind::Video, &model.about.id)),
+        catalog.image.iter().next().map(|model| (Kind::Image, &model.about.id)),
+        catalog.music.iter().next().map(|model| (Kind::Music, &model.about.id)),
+        catalog.voices.voices.iter().next().map(|voice| (Kind::Speech, &voice.id)),
+    ];
+    let rules = RULES.get_or_init(Rules::builtin);
+    for (kind, id) in first.into_iter().flatten() {
+        let of = |wanted: Kind, said: &str| (kind == wanted).then(|| said.to_owned());
+        let request = Request {
+            model: (kind != Kind::Speech).then(|| id.clone()),
+            prompt: (kind != Kind::Speech).then(|| "a harbour".to_owned()),
+            text: of(Kind::Speech, "a harbour"),
+            voice_id: of(Kind::Speech, id),
+            ..Request::default()
+        };
+        match quote(Some(kind), &request, &catalog, rules) {
+            Ok(quote) => assert!(!quote.formula.is_empty()),
+            Err(findings) => assert!(!findings.is_empty()),
+        }
     }
 }
 

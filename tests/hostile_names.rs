@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use self::stage::Stage;
 use self::stage::harvest::Harvest;
-use self::stage::process::Outcome;
 
 /// A manifest of an image for each id.
 fn rows<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
@@ -23,16 +22,6 @@ fn rows<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
             + "\n"
     };
     ids.into_iter().enumerate().map(row).collect()
-}
-
-/// Nothing that a terminal obeys, or that turns the text around.
-#[track_caller]
-fn is_plain(outcome: &Outcome) {
-    for text in [&outcome.stdout, &outcome.stderr] {
-        let is_obeyed =
-            |c: char| (c.is_control() && c != '\n' && c != '\t') || ('\u{202a}'..='\u{202e}').contains(&c);
-        assert!(!text.contains(is_obeyed), "{text:?}");
-    }
 }
 
 /// Everything below a folder, and what it is, without following anything.
@@ -101,8 +90,8 @@ fn ids_that_mean_harm_stay_in_their_folder_and_apart() {
     ];
     let stage = Stage::new();
     stage.write("batch.jsonl", rows(ids.into_iter().chain(refused)));
-    let outcome = stage.run(["run", "batch.jsonl"]).exited(2).says(", 6 not valid");
-    is_plain(&outcome);
+    let outcome = stage.run_raw(["run", "batch.jsonl"]).exited(2).says(", 6 not valid");
+    outcome.commands_no_terminal();
     assert!(outcome.stderr.len() < 64 * 1024, "{} bytes were said", outcome.stderr.len());
     all_landed(&stage, &ids);
     let around: BTreeSet<String> = fs::read_dir(stage.path("."))
@@ -111,7 +100,7 @@ fn ids_that_mean_harm_stay_in_their_folder_and_apart() {
         .collect();
     assert_eq!(around, ["batch.jsonl", "callsheet.toml", "output", "state"].map(str::to_owned).into());
     for arguments in [vec!["status"], vec!["jobs", "batch"], vec!["ledger"], vec!["explain", "a\u{1b}[2Jb"]] {
-        is_plain(&stage.run(arguments));
+        stage.run_raw(arguments).commands_no_terminal();
     }
 }
 
@@ -157,8 +146,8 @@ fn a_batch_is_never_called_what_could_lead_elsewhere() {
             "named.json",
             json!({"batch": name, "jobs": [{"kind": "image", "prompt": "a"}]}).to_string(),
         );
-        let outcome = stage.run(["run", "named.json"]);
-        is_plain(&outcome);
+        let outcome = stage.run_raw(["run", "named.json"]);
+        outcome.commands_no_terminal();
         // A name of white space is none, and the file's own counts.
         if !name.trim().is_empty() {
             assert_eq!(outcome.code, Some(2), "{name:?}: {}", outcome.stderr);
@@ -177,7 +166,7 @@ fn meta_columns_carry_any_name_into_the_results() {
     let stage = Stage::new();
     let row = json!({"id": "one", "kind": "image", "model": "gi-2", "prompt": "a", "meta": meta});
     stage.write("batch.jsonl", row.to_string());
-    is_plain(&stage.run(["run", "batch.jsonl"]).exited(0));
+    stage.run_raw(["run", "batch.jsonl"]).exited(0).commands_no_terminal();
     let harvest = Harvest::of(&stage, "batch");
     harvest.is_complete(&["one".to_owned()]);
     assert_eq!(harvest.lines[0]["meta"], Value::Object(meta));
@@ -288,17 +277,49 @@ fn what_a_manifest_holds_is_never_said_raw() {
         for command in ["run", "plan"] {
             let stage = Stage::new();
             stage.write(name, &text);
-            let outcome = stage.run([command, name]);
+            let outcome = stage.run_raw([command, name]);
             assert_ne!(outcome.code, Some(0), "{text:?}");
-            is_plain(&outcome);
+            outcome.commands_no_terminal();
         }
     }
     let stage = Stage::new();
     stage.write("a\u{1b}[2J.csv", "id\n");
-    is_plain(&stage.run(["run", "a\u{1b}[2J.csv"]));
+    stage.run_raw(["run", "a\u{1b}[2J.csv"]).commands_no_terminal();
     stage.write(
         "callsheet.toml",
         format!("[limits]\n\"{escape}\" = 1\n").replace('\u{1b}', "\\u001b").replace('\u{7}', "\\u0007"),
     );
-    is_plain(&stage.run(["run", "batch.csv"]));
+    stage.run_raw(["run", "batch.csv"]).commands_no_terminal();
+}
+
+#[test]
+fn names_of_files_and_folders_are_never_said_raw() {
+    let name = |what: &str| format!("{what}\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}2J\u{202e}");
+    let (manifest, output, state, export) =
+        (name("rows") + ".jsonl", name("out"), name("state"), name("dump"));
+    let stage = Stage::new();
+    stage.write(&manifest, rows(["one", "two", "two"]) + "{\"kind\":\"image\"}\n");
+    let (output, state) = (format!("--output={output}"), format!("--state={state}"));
+    let imported = name("--state=imported");
+    for (code, arguments) in [
+        (2, vec!["plan", &manifest, "--batch=batch", &state]),
+        (2, vec!["run", &manifest, "--batch=batch", &state, &output]),
+        (0, vec!["status", &state]),
+        (0, vec!["explain", "one", &state]),
+        (0, vec!["state", "verify", &state]),
+        (0, vec!["state", "export", &export, &state]),
+        (6, vec!["state", "export", &export, &state]),
+        (0, vec!["state", "import", &export, &imported]),
+        (0, vec!["state", "rebuild", &state, &output]),
+        (0, vec!["doctor", &state, &output]),
+        (0, vec!["download", "batch", &state, &output]),
+    ] {
+        let outcome = stage.run_raw(arguments.clone());
+        outcome.commands_no_terminal();
+        outcome.exited(code);
+        if arguments[0] == "state" && arguments[1] == "rebuild" {
+            fs::remove_file(stage.path(&output["--output=".len()..]).join("batch/one.png")).unwrap();
+        }
+    }
+    stage.audit().each_paid_once(2);
 }

@@ -27,7 +27,7 @@ const PICTURE: &str = "HTTP/1.1 200 OK\r\ncontent-type: image/png\r\n\r\n";
 #[track_caller]
 fn run(stage: &Stage, hostile: &Hostile, manifest: &str) -> Outcome {
     stage.write("batch.csv", manifest);
-    let outcome = stage.run(["run", "batch.csv", "--base-url", &hostile.base_url()]);
+    let outcome = stage.run_raw(["run", "batch.csv", "--base-url", &hostile.base_url()]);
     is_sober(&outcome);
     outcome
 }
@@ -40,7 +40,7 @@ fn is_sober(outcome: &Outcome) {
     assert!(outcome.peak_bytes < MEMORY_MAX_BYTES, "{} MB of memory", outcome.peak_bytes >> 20);
     let said = outcome.stderr.len() + outcome.stdout.len();
     assert!(said < REPORT_MAX_BYTES, "{said} bytes were said");
-    assert!(!outcome.stderr.contains('\x1b') && !outcome.stdout.contains('\x1b'), "{}", outcome.stderr);
+    outcome.commands_no_terminal();
 }
 
 /// Shows a task that is still being made, so that it is read: on a busy machine it may be done by the time that its
@@ -237,20 +237,64 @@ fn a_catalog_that_is_a_page_is_named() {
     outcome.says("not an answer of the service: <h1>");
 }
 
+/// Catalogs that are none, although some of them say 200.
+fn broken_catalogs() -> Vec<Vec<u8>> {
+    let json = |body: &str| reply_of("200 OK", "application/json", body);
+    let other = r#"{"models":[{"id":"other","modes":{}}],"voices":[{"id":"other"}]}"#;
+    vec![
+        reply_of("502 Bad Gateway", "text/html", "<h1>Bad Gateway</h1>"),
+        json("{\"code\":0,\"data\":[{\"id\":"),
+        Vec::new(),
+        json(r#"{"code":-1,"message":"temporarily unavailable","data":{}}"#),
+        json(&format!(r#"{{"code":-1,"message":"temporarily unavailable","data":{other}}}"#)),
+        json(&format!(r#"{{"message":"no code at all","data":{other}}}"#)),
+        json(r#"{"code":0,"message":"ok","data":{"models":[],"voices":[]}}"#),
+        json(r#"{"code":0,"message":"ok","data":{"models":[{"name":"without an id"}]}}"#),
+        json(r#"{"code":0,"message":"ok","data":null}"#),
+    ]
+}
+
 #[test]
 fn a_catalog_that_comes_at_the_third_time_of_asking_is_enough() {
-    for reply in [
-        reply_of("502 Bad Gateway", "text/html", "<h1>Bad Gateway</h1>"),
-        reply_of("200 OK", "application/json", "{\"code\":0,\"data\":[{\"id\":"),
-        Vec::new(),
-    ] {
-        let stage = Stage::new();
+    for (reply, part) in
+        broken_catalogs().into_iter().zip(["image", "voices", "video", "music"].iter().cycle())
+    {
+        // The image catalog is what the row is judged by; of the others it is seen that they are asked for again.
+        for part in ["image", part].into_iter().take(if *part == "image" { 1 } else { 2 }) {
+            let (stage, text) = (Stage::new(), String::from_utf8_lossy(&reply).into_owned());
+            let reply = reply.clone();
+            let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+                Route::Catalog if call.nth < 2 && call.path.ends_with(part) => Act::Bytes(reply.clone()),
+                _ => Act::Pass,
+            });
+            let outcome = run(&stage, &hostile, &scripts::manifest("image", 1));
+            assert_eq!(outcome.code, Some(0), "{part}, {text}: {}", outcome.stderr);
+            let calls = hostile.calls(Route::Catalog);
+            assert_eq!(calls.iter().filter(|call| call.path.ends_with(part)).count(), 3, "{part}, {text}");
+            stage.audit().each_paid_once(1);
+        }
+    }
+}
+
+#[test]
+fn a_catalog_that_is_none_does_not_take_the_place_of_an_older_one() {
+    for reply in broken_catalogs() {
+        let (stage, text) = (Stage::new(), String::from_utf8_lossy(&reply).into_owned());
         let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
-            Route::Catalog if call.nth < 2 && call.path.ends_with("type=image") => Act::Bytes(reply.clone()),
+            Route::Catalog if call.nth > 0 && call.path.ends_with("image") => Act::Bytes(reply.clone()),
             _ => Act::Pass,
         });
         run(&stage, &hostile, &scripts::manifest("image", 1)).exited(0);
-        stage.audit().each_paid_once(1);
+        let path = stage.path("state/catalogs.json");
+        let mut kept: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        kept["fetched"] = json!(kept["fetched"].as_i64().unwrap() - 2 * 3_600_000);
+        stage.write("state/catalogs.json", kept.to_string());
+        let outcome = run(&stage, &hostile, &scripts::manifest("image", 2));
+        assert_eq!(outcome.code, Some(0), "{text}: {}", outcome.stderr);
+        outcome.says("using the catalogs of ");
+        let after: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert!(after == kept, "{text}");
+        stage.audit().each_paid_once(2);
     }
 }
 
@@ -268,7 +312,132 @@ fn a_catalog_that_never_comes_is_asked_for_a_few_times_and_named_once() {
     assert_eq!(stage.audit().totals.tasks, 0);
 }
 
+/// What a terminal obeys, or what turns its text around.
+const ESCAPE: &str = "\x1b]0;owned\x07\x1b[2J\u{9b}2J\u{202e}";
+
+/// Every text of an entry, and every key of its prices, carries an escape; of `gi-2` the id alone does not.
+fn dress(entry: &mut Value) {
+    let is_asked_for = entry["id"] == "gi-2";
+    if entry["credits"].is_number() {
+        entry["credits"] = json!({"60s": entry["credits"], "300s": 300});
+    }
+    for (name, value) in entry.as_object_mut().unwrap() {
+        if !(is_asked_for && name == "id") {
+            *value = dressed(value);
+        }
+    }
+}
+
+fn dressed(value: &Value) -> Value {
+    match value {
+        Value::String(text) => json!(format!("{text}{ESCAPE}")),
+        Value::Array(items) => items.iter().map(dressed).collect(),
+        Value::Object(fields) => {
+            let dress = |(name, value): (&String, &Value)| {
+                let is_price = name.starts_with(|c: char| c.is_ascii_digit() || c.is_uppercase());
+                let name = if is_price { format!("{name}{ESCAPE}") } else { name.clone() };
+                (name, dressed(value))
+            };
+            Value::Object(fields.iter().map(dress).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Text that a terminal obeys, in every place of a catalog and of a task that is shown somewhere.
+#[test]
+fn text_of_catalogs_and_tasks_is_never_said_raw() {
+    let escaped = |text: &str| json!(format!("{text}{ESCAPE}"));
+    let stage = Stage::new();
+    let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+        Route::Catalog => Act::Change(Box::new(|body| {
+            let lists = body["data"].as_object_mut().unwrap().values_mut().filter_map(Value::as_array_mut);
+            lists.flatten().for_each(dress);
+        })),
+        Route::Create if call.body.contains("ni-2") => {
+            let said = json!({"type": escaped("type"), "hint": escaped("hint")});
+            let body = json!({"code": -1, "message": escaped("message"), "error": said});
+            Act::Bytes(reply_of("400 Bad Request", "application/json", body.to_string()))
+        }
+        Route::Create | Route::Poll => Act::Change(Box::new(move |body| {
+            body["data"]["model"] = escaped("gi-2");
+            body["data"]["options"] = json!({"quality": escaped("1K"), "mode": escaped("m")});
+        })),
+        _ => Act::Pass,
+    });
+    let row = |id: &str, model: &str| {
+        json!({"id": id, "kind": "image", "model": model, "prompt": "a harbour"}).to_string() + "\n"
+    };
+    let other = format!("ni-2{ESCAPE}");
+    stage.write("batch.jsonl", row("one", "gi-2") + &row("two", &other));
+    let base_url = hostile.base_url();
+    for (code, arguments) in [
+        (0, vec!["models"]),
+        (0, vec!["voices"]),
+        (0, vec!["plan", "batch.jsonl"]),
+        (0, vec!["plan", "batch.jsonl", "--rows"]),
+        (1, vec!["run", "batch.jsonl"]),
+        (0, vec!["explain", "one"]),
+        (0, vec!["explain", "two"]),
+        (0, vec!["jobs", "batch"]),
+        (0, vec!["ledger"]),
+        (0, vec!["status"]),
+        (0, vec!["retry", "batch"]),
+        (0, vec!["doctor"]),
+    ] {
+        let shown = arguments.join(" ");
+        let outcome = stage.run_raw(arguments.into_iter().chain(["--base-url", &base_url]));
+        outcome.commands_no_terminal();
+        assert_eq!(outcome.code, Some(code), "{shown}: {}{}", outcome.stderr, outcome.stdout);
+        if shown.starts_with("models") || shown.starts_with("plan") || shown.starts_with("explain") {
+            assert!(
+                outcome.stdout.contains("\\u{1b}]0;owned"),
+                "{shown} does not show it: {}",
+                outcome.stdout
+            );
+        }
+    }
+}
+
 // ---- tasks that cannot be ----
+
+/// A 200 whose `code` is not the 0 of a success is no answer, and no refusal either: a task may stand behind it.
+#[test]
+fn a_success_without_the_code_of_one_is_no_answer() {
+    for code in [json!(-1), json!(200), json!("0"), json!(null), json!({})] {
+        let name = format!("code {code}");
+        recovers(&name, "", move || {
+            let code = code.clone();
+            Act::Change(Box::new(move |body| {
+                body["code"] = code;
+                body["error"] = json!({"type": "invalid_request", "hint": "no"});
+            }))
+        });
+    }
+    recovers("no code", "", || {
+        Act::Change(Box::new(|body| drop(body.as_object_mut().unwrap().remove("code"))))
+    });
+}
+
+/// An account in the red can buy nothing: the queue waits for credits, as on an empty one.
+#[test]
+fn a_balance_below_zero_is_none() {
+    let stage = Stage::with_credits(0);
+    let hostile = Hostile::before(&stage.base_url(), |call| match call.path.as_str() {
+        "/api/v1/credits" => Act::Change(Box::new(|body| body["data"]["remainingCredits"] = json!(-3))),
+        _ => Act::Pass,
+    });
+    run(&stage, &hostile, &scripts::manifest("image", 2)).exited(4).says("parked");
+    let base_url = hostile.base_url();
+    let asked = stage.run(["credits", "--json", "--base-url", &base_url]).exited(0);
+    assert_eq!(asked.json()["balance_credits"], 0);
+    assert_eq!(stage.audit().totals.tasks, 0);
+    let broken = Hostile::before(&stage.base_url(), |call| match call.path.as_str() {
+        "/api/v1/credits" => Act::Change(Box::new(|body| body["code"] = json!(-1))),
+        _ => Act::Pass,
+    });
+    stage.run(["credits", "--base-url", &broken.base_url()]).exited(5).says("/api/v1/credits");
+}
 
 #[test]
 fn a_charge_that_cannot_be_is_not_booked() {
@@ -516,7 +685,7 @@ fn plain_text_where_tls_should_be_is_named() {
     let hostile = Hostile::before(&stage.base_url(), |_| Act::Pass);
     let https = hostile.base_url().replace("http:", "https:");
     stage.write("batch.csv", scripts::manifest("image", 1));
-    let outcome = stage.run(["run", "batch.csv", "--base-url", &https]);
+    let outcome = stage.run_raw(["run", "batch.csv", "--base-url", &https]);
     is_sober(&outcome);
     outcome.exited(5).says(&https);
     assert_eq!(stage.audit().totals.tasks, 0);

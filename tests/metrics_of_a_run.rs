@@ -28,7 +28,7 @@ use callsheet::store::{Change, Store};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-const KEY: &str = "sk-live-5e9b1d7c3f2a48068e4d";
+const KEY: &str = "sk/live+5e9b1d7c3f2a48068e4d";
 /// Three images for 8 credits each, and a sound for 1.
 const MANIFEST: &str = "\
 id,kind,model,prompt,duration_seconds

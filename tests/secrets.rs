@@ -15,7 +15,8 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use self::stage::key::{KEY, KEY_IN_BASE64, files, files_with_key, holds_key};
+use self::stage::hostile::{Act, Hostile, Route, reply_of};
+use self::stage::key::{KEY, KEY_IN_BASE64, KEY_IN_JSON, files, files_with_key, holds_key};
 use self::stage::process::{Outcome, Running};
 use self::stage::{Stage, scripts, until};
 
@@ -66,7 +67,14 @@ fn key_is_nowhere(stage: &Stage, outcome: &Outcome) {
 fn the_search_finds_a_key() {
     assert!(holds_key(format!("authorization: Bearer {KEY}\r\n").as_bytes()));
     assert!(holds_key(format!("Basic {KEY_IN_BASE64}==").as_bytes()));
+    for spelling in KEY_IN_JSON {
+        assert!(
+            holds_key(format!("{{\"message\":\"bad header Bearer {spelling}\"}}").as_bytes()),
+            "{spelling}"
+        );
+    }
     assert!(!holds_key(b"authorization: Sensitive"));
+    assert!(!holds_key(br"\u \u12 C:\sk\live"));
 }
 
 #[test]
@@ -162,6 +170,54 @@ fn an_error_page_that_shows_the_key_is_not_passed_on() {
         }
         let outcome = run(&stage, KEY, &arguments).exited(5).says("[API key]");
         key_is_nowhere(&stage, &outcome);
+    }
+}
+
+/// However the service writes it: in a refusal, in a record of a task that failed, in half an answer, in an error.
+#[test]
+fn an_answer_that_spells_the_key_in_json_is_not_passed_on() {
+    for spelling in KEY_IN_JSON {
+        let stage = Stage::new();
+        stage.write("batch.csv", scripts::manifest("image", 3));
+        let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+            Route::Create if call.body.contains("image-1\"") => Act::Bytes(reply_of(
+                "400 Bad Request",
+                "application/json",
+                format!(
+                    r#"{{"code":-1,"message":"header {spelling}","error":{{"type":"of {spelling}","hint":"{spelling}"}}}}"#
+                ),
+            )),
+            Route::Create if call.body.contains("image-2\"") && call.nth == 0 => Act::Bytes(reply_of(
+                "502 Bad Gateway",
+                "application/json",
+                format!(r#"{{"headers":{{"authorization":"Bearer {spelling}","#),
+            )),
+            Route::Create if call.body.contains("image-3\"") => Act::Bytes(reply_of(
+                "200 OK",
+                "application/json",
+                format!(
+                    r#"{{"code":0,"data":{{"id":"t","status":"failed","costCredits":0,"model":"{spelling}",
+                    "options":{{"{spelling}":1}},"taskInfo":{{"errorCode":"invalid_input","errorMessage":"{spelling}"}}}}}}"#
+                ),
+            )),
+            Route::Other => Act::Bytes(reply_of(
+                "200 OK",
+                "application/json",
+                r#"{"code":0,"message":"ok","data":{"remainingCredits":1000}}"#,
+            )),
+            _ => Act::Pass,
+        });
+        let base_url = hostile.base_url();
+        let arguments = ["run", "batch.csv", "--base-url", base_url.as_str(), "--log-level", "trace"];
+        let outcome = run(&stage, KEY, &arguments).exited(1).says("header [API key]");
+        key_is_nowhere(&stage, &outcome);
+        let results = std::fs::read_to_string(stage.path("output/batch/results.jsonl")).unwrap();
+        assert!(results.contains("invalid_input"), "{results}");
+        assert!(files(&stage.path("state")).len() > 3);
+        for id in ["image-1", "image-2", "image-3"] {
+            let story = run(&stage, KEY, &["explain", id, "--base-url", &base_url]).exited(0);
+            assert!(story.stdout.contains("[API key]"), "{}", story.stdout);
+        }
     }
 }
 

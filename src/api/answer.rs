@@ -8,6 +8,9 @@ use serde_json::Value;
 use url::Url;
 
 use crate::api::{RawAnswer, tls, wire};
+use crate::domain::credits::Credits;
+use crate::domain::quote::Catalog;
+use crate::domain::quote::catalog::CatalogPart;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
 use crate::domain::time::{Millis, Timestamp};
 
@@ -15,7 +18,7 @@ use crate::domain::time::{Millis, Timestamp};
 pub fn of_post(raw: &RawAnswer) -> PostAnswer {
     let body = parse(raw);
     if is_success(raw) {
-        return match body.as_ref().and_then(|body| body.get("data")).map(wire::task) {
+        return match body.as_ref().and_then(wire::success).map(wire::task) {
             Some(Ok(reading)) => PostAnswer::Task(reading),
             Some(Err(missing)) => again(raw, Fault::new("broken_answer", missing), true),
             None => again(raw, Fault::new("broken_answer", excerpt(raw)), true),
@@ -70,7 +73,7 @@ pub fn post_not_answered(error: &reqwest::Error) -> PostAnswer {
 pub fn of_read(raw: &RawAnswer) -> ReadAnswer {
     let body = parse(raw);
     if is_success(raw) {
-        return match body.as_ref().and_then(|body| body.get("data")).map(wire::task) {
+        return match body.as_ref().and_then(wire::success).map(wire::task) {
             Some(Ok(reading)) => ReadAnswer::Task(reading),
             Some(Err(missing)) => read_again(raw, Fault::new("broken_answer", missing)),
             None => read_again(raw, Fault::new("broken_answer", excerpt(raw))),
@@ -89,11 +92,28 @@ pub fn read_not_answered(error: &reqwest::Error) -> ReadAnswer {
     ReadAnswer::Again { fault: transport_fault(error), wait: None }
 }
 
+/// The balance was asked for. A debt can buy as little as nothing.
+pub fn of_balance(raw: &RawAnswer) -> Result<Credits, Fault> {
+    let remaining = of_question(raw)?.get("remainingCredits").and_then(wire::balance);
+    remaining.ok_or_else(|| Fault::new("broken_answer", "it answers without remainingCredits"))
+}
+
+/// A catalog was asked for: its `data` as it came. One that lists nothing would refuse every row, and is no answer.
+pub fn of_catalog(raw: &RawAnswer, part: CatalogPart) -> Result<Value, Fault> {
+    let data = of_question(raw)?;
+    let mut catalog = Catalog::default();
+    catalog.read(part, &data);
+    match catalog.is_empty(part) {
+        false => Ok(data),
+        true => Err(Fault::new("broken_answer", "the catalog lists nothing")),
+    }
+}
+
 /// A catalog or the balance was asked for: its `data`.
-pub fn of_question(raw: &RawAnswer) -> Result<Value, Fault> {
+fn of_question(raw: &RawAnswer) -> Result<Value, Fault> {
     let body = parse(raw);
     if raw.status == 200 {
-        let data = body.and_then(|mut body| body.get_mut("data").map(Value::take));
+        let data = body.as_ref().and_then(wire::success).cloned();
         return data.ok_or_else(|| Fault::new("broken_answer", excerpt(raw)));
     }
     Err(body.as_ref().and_then(wire::error).map_or_else(|| http_fault(raw), |error| error.fault))
@@ -223,6 +243,10 @@ mod tests {
             (200, task, "task t1 Pending"),
             (201, task, "task t1 Pending"),
             (204, "", "again (broken_answer), may have run"),
+            (200, &task.replace("\"code\":0", "\"code\":-1"), "again (broken_answer), may have run"),
+            (201, &task.replace("\"code\":0,", ""), "again (broken_answer), may have run"),
+            (200, &invalid, "again (broken_answer), may have run"),
+            (200, &envelope("insufficient_credits", Some("t9")), "again (broken_answer), may have run"),
             (200, "<html>", "again (broken_answer), may have run"),
             (
                 200,
@@ -324,12 +348,62 @@ mod tests {
         let missing = of_read(&raw(404, &envelope("not_found", None)));
         assert!(matches!(missing, ReadAnswer::Missing(_)));
         let gateway = r#"{"code":404,"message":"no route matched"}"#;
-        let others =
-            [(404, "<html>"), (404, gateway), (500, ""), (200, "{}"), (402, ""), (200, "{\"data\":{}}")];
-        for (status, body) in others {
+        let code = r#"{"code":-1,"data":{"id":"t1","status":"failed","costCredits":0}}"#;
+        for (status, body) in [
+            (404, "<html>"),
+            (404, gateway),
+            (500, ""),
+            (200, "{}"),
+            (402, ""),
+            (200, "{\"data\":{}}"),
+            (200, code),
+        ] {
             assert!(matches!(of_read(&raw(status, body)), ReadAnswer::Again { .. }), "{status} {body}");
         }
         assert!(matches!(of_read(&raw(401, "")), ReadAnswer::Unauthorised(_)));
+    }
+
+    #[test]
+    fn a_balance_is_a_whole_number_and_a_debt_is_none() {
+        for (said, expected) in [
+            ("7", Some(7)),
+            ("7.0", Some(7)),
+            ("0", Some(0)),
+            ("-3", Some(0)),
+            ("-3.0", Some(0)),
+            ("-9223372036854775808", Some(0)),
+            ("-1e300", Some(0)),
+            ("0.5", None),
+            ("-0.5", None),
+            ("1e300", None),
+            ("\"-3\"", None),
+            ("null", None),
+        ] {
+            let body = |code: i32| format!(r#"{{"code":{code},"data":{{"remainingCredits":{said}}}}}"#);
+            assert_eq!(of_balance(&raw(200, &body(0))).ok(), expected.map(Credits), "{said}");
+            assert!(of_balance(&raw(200, &body(-1))).is_err(), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_catalog_that_lists_nothing_is_no_answer() {
+        let models = r#"{"models":[{"id":"m"}]}"#;
+        for (code, data, is_one) in [
+            ("0", models, true),
+            ("0", r#"[{"id":"m"},{"name":"no id"}]"#, true),
+            ("0", r#"{"default_model":"m","voices":[{"id":"v"}]}"#, true),
+            ("-1", models, false),
+            ("\"0\"", models, false),
+            ("0", r#"{"models":[]}"#, false),
+            ("0", r#"{"models":[{"name":"no id"}]}"#, false),
+            ("0", "{}", false),
+            ("0", "null", false),
+        ] {
+            let answer = raw(200, &format!(r#"{{"code":{code},"message":"m","data":{data}}}"#));
+            for part in [CatalogPart::Video, CatalogPart::Image, CatalogPart::Music, CatalogPart::Voices] {
+                assert_eq!(of_catalog(&answer, part).is_ok(), is_one, "{part:?} {code} {data}");
+            }
+        }
     }
 
     #[test]

@@ -27,9 +27,10 @@ pub use self::probe::{End, NotReached, Reached};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{IdempotencyKey, TaskId};
 use crate::domain::job::Order;
+use crate::domain::quote::catalog::CatalogPart;
 use crate::domain::reach::{Reach, is_loopback};
 use crate::domain::request::Kind;
-use crate::domain::task::{PostAnswer, ReadAnswer};
+use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
 
 /// Longest answer that is read, in bytes. A task with thousands of result URLs stays far below.
 const ANSWER_MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -143,25 +144,28 @@ impl Service {
 
     /// The balance (`GET /api/v1/credits`).
     pub async fn credits(&self) -> Result<Credits, ServiceError> {
-        let data = self.ask("/api/v1/credits").await?;
-        let remaining = data.get("remainingCredits").and_then(wire::credits);
-        remaining.ok_or_else(|| self.unreachable("/api/v1/credits", "it answers without remainingCredits"))
+        self.ask("/api/v1/credits", answer::of_balance).await
     }
 
-    /// The model catalog of a media type: `video`, `image` or `music`; its `data` as it came.
-    pub async fn models(&self, media: &str) -> Result<Value, ServiceError> {
-        self.ask(&format!("/api/v1/models?type={media}")).await
+    /// One of the catalogs; its `data` as it came.
+    pub async fn catalog(&self, part: CatalogPart) -> Result<Value, ServiceError> {
+        let path = match part {
+            CatalogPart::Video => "/api/v1/models?type=video",
+            CatalogPart::Image => "/api/v1/models?type=image",
+            CatalogPart::Music => "/api/v1/models?type=music",
+            CatalogPart::Voices => "/api/v1/voices",
+        };
+        self.ask(path, |raw| answer::of_catalog(raw, part)).await
     }
 
-    /// The voice catalog; its `data` as it came.
-    pub async fn voices(&self) -> Result<Value, ServiceError> {
-        self.ask("/api/v1/voices").await
-    }
-
-    async fn ask(&self, path: &str) -> Result<Value, ServiceError> {
+    async fn ask<T>(
+        &self,
+        path: &str,
+        read: impl Fn(&RawAnswer) -> Result<T, Fault>,
+    ) -> Result<T, ServiceError> {
         let raw = self.exchange(self.request(Method::GET, path)).await;
         let raw = raw.map_err(|error| self.unreachable(path, &answer::describe(&error)))?;
-        match answer::of_question(&raw) {
+        match read(&raw) {
             Ok(data) => Ok(data),
             Err(fault) if raw.status == 401 => Err(ServiceError::Unauthorised(fault.message)),
             Err(fault) => Err(self.unreachable(path, &fault.to_string())),
@@ -172,7 +176,8 @@ impl Service {
     async fn exchange(&self, request: RequestBuilder) -> reqwest::Result<RawAnswer> {
         let mut raw = read_answer(request.send().await?).await?;
         if let Some(key) = &self.options.api_key {
-            // A proxy's error page may show the request that it could not pass on, headers and all.
+            // A proxy's error page may show the request that it could not pass on, headers and all. Masked here,
+            // before anything is read, so that no reader of an answer ever has it.
             redact::all(&mut raw.body, key.expose_secret());
         }
         Ok(raw)

@@ -32,6 +32,18 @@ pub(super) fn credits(value: &Value) -> Option<Credits> {
     whole.map(Credits)
 }
 
+/// What is left on an account. A negative whole number is a debt, which buys nothing.
+pub(super) fn balance(value: &Value) -> Option<Credits> {
+    let is_debt = value.as_f64().is_some_and(|number| number.fract() == 0.0 && number < 0.0);
+    if is_debt { Some(Credits::ZERO) } else { credits(value) }
+}
+
+/// The `data` of a success envelope. One with another `code` than 0, or with none, is no success.
+pub(super) fn success(body: &Value) -> Option<&Value> {
+    let is_success = body.get("code").and_then(Value::as_i64) == Some(0);
+    body.get("data").filter(|data| is_success && !data.is_null())
+}
+
 /// What a task is charged. More than [`CHARGE_MAX`] is none.
 pub(super) fn charge(value: &Value) -> Option<Credits> {
     credits(value).filter(|charge| *charge <= CHARGE_MAX)

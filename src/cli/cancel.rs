@@ -6,6 +6,7 @@ use crate::cli::access;
 use crate::cli::arguments::{Global, NameArgument};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::printable;
 
 pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit, Failure> {
     let access = access::open(global).await?;
@@ -19,7 +20,7 @@ pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit,
             );
         }
         if let Some(refused) = granted.refused {
-            eprintln!("{}: {refused}", command.name);
+            eprintln!("{}", printable(&format!("{}: {refused}", command.name)));
         }
     }
     Ok(Exit::Success)

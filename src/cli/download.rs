@@ -11,6 +11,7 @@ use crate::cli::access::{self, called};
 use crate::cli::arguments::{DownloadCommand, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::printable_path;
 use crate::cli::service::{self, Chosen};
 use crate::cli::submit;
 use crate::cli::wiring;
@@ -80,14 +81,10 @@ async fn fetch(chosen: &Chosen, command: &DownloadCommand, config: &Config) -> R
     let batch = engine.conductor().batch(batch.no).cloned().unwrap_or(batch);
     engine::write_results(&store, &landing, &batch)?;
     let open = engine.conductor().open_jobs().count();
-    let dir = landing.batch_dir(&batch.name);
+    let dir = printable_path(&landing.batch_dir(&batch.name));
     match waiting {
-        0 => eprintln!("{}: {again} downloaded again into {}", batch.name, dir.display()),
-        _ => eprintln!(
-            "{}: {again} downloaded again and {waiting} that waited into {}",
-            batch.name,
-            dir.display()
-        ),
+        0 => eprintln!("{}: {again} downloaded again into {}", batch.name, dir),
+        _ => eprintln!("{}: {again} downloaded again and {waiting} that waited into {}", batch.name, dir),
     }
     Ok(if batch.ended.failed > 0 || open > 0 { Exit::SomeFailed } else { Exit::Success })
 }

@@ -24,13 +24,7 @@ fn story(explanation: &Explanation) -> String {
     let Explanation { batch, spec, job, idempotency_key, next } = explanation;
     let books = job.all_books();
     let mut lines = vec![
-        format!(
-            "{}/{}: {} (line {} of the manifest)",
-            batch,
-            printable(&spec.label),
-            job.state.name(),
-            spec.order.line
-        ),
+        format!("{}/{}: {} (line {} of the manifest)", batch, spec.label, job.state.name(), spec.order.line),
         format!("  what      {} {}", spec.order.kind, spec.order.model.as_deref().unwrap_or_default()),
         format!("  text      {}", shorten(spec.order.text())),
         format!("  price     {}", price(spec)),
@@ -42,10 +36,10 @@ fn story(explanation: &Explanation) -> String {
         lines.push(format!("  attempt   {} under key {key}", job.attempt.0));
     }
     if let Some(task) = job.state.task() {
-        lines.push(format!("  task      {}", printable(&task.0)));
+        lines.push(format!("  task      {}", task.0));
     }
     lines.extend(job.superseded.iter().map(|other| {
-        let (task, charged) = (printable(&other.task.0), other.books.charged);
+        let (task, charged) = (&other.task.0, other.books.charged);
         format!("  beside    task {task} of attempt {}: {charged} charged", other.attempt.0)
     }));
     if let State::Succeeded { files, .. } = &job.state {
@@ -54,13 +48,14 @@ fn story(explanation: &Explanation) -> String {
     lines.push("history".to_owned());
     for line in &job.history {
         let movement = line.movement.map(|movement| format!(" [{}]", moved(movement))).unwrap_or_default();
-        lines.push(format!("  {} #{} {}{movement}", line.at, line.attempt.0, printable(&line.what)));
+        lines.push(format!("  {} #{} {}{movement}", line.at, line.attempt.0, line.what));
     }
     if job.history.is_empty() {
         lines.push("  nothing was done for it yet".to_owned());
     }
     lines.push(format!("next: {next}"));
-    lines.join("\n")
+    // Whatever stands on a line, and from wherever it came.
+    lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n")
 }
 
 fn price(spec: &JobSpec) -> String {
@@ -88,5 +83,5 @@ fn shorten(text: &str) -> String {
     if short.len() < text.len() {
         short.push('…');
     }
-    printable(&short)
+    short
 }

@@ -115,6 +115,11 @@ fn written(outcome: std::io::Result<()>) -> Result<(), Failure> {
     }
 }
 
+/// A path, fit for a terminal: whoever names a file need not be who runs the program.
+fn printable_path(path: &std::path::Path) -> String {
+    printable(&path.display().to_string())
+}
+
 /// Text from outside, fit for a terminal: an escape sequence in a service's message is shown, not
 /// obeyed, and so is a mark that turns the direction of what follows.
 fn printable(text: &str) -> String {

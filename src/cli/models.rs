@@ -179,7 +179,7 @@ fn music(catalog: &Catalog, choice: Choice<'_>) -> Table {
         table.add_row([
             named(about),
             printable(label),
-            credits.as_ref().map_or("-".to_owned(), |prices| format!("from {}", plain(prices))),
+            credits.as_ref().map_or("-".to_owned(), |prices| printable(&format!("from {}", plain(prices)))),
         ]);
     }
     table

@@ -6,6 +6,7 @@ use crate::cli::access;
 use crate::cli::arguments::{Global, ResolveCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::printable;
 
 pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exit, Failure> {
     let access = access::open(global).await?;
@@ -18,7 +19,7 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
             0 => "nothing is counted for it any more; callsheet retry makes another attempt, under a new key",
             _ => "its credits are booked as spent",
         };
-        eprintln!("{}: no longer in doubt; {next}", command.job);
+        eprintln!("{}: no longer in doubt; {next}", printable(&command.job));
     }
     Ok(Exit::Success)
 }

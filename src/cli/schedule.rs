@@ -79,7 +79,7 @@ fn list(config: &Config, global: &Global) -> Result<Exit, Failure> {
 /// What is kept in the state. That it cannot be read is worth a word, and no reason not to list.
 fn records(config: &Config) -> Records {
     schedules::read(&service::state_dir(config, false)).unwrap_or_else(|error| {
-        anstream::eprintln!("warning: last runs are not shown: {error}");
+        anstream::eprintln!("warning: last runs are not shown: {}", printable(&error.to_string()));
         Records::new()
     })
 }

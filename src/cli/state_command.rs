@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::cli::arguments::{Global, StateCommand, StateExport, StateImport, StateRebuild};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{access, printable, service, written};
+use crate::cli::{access, printable, printable_path, service, written};
 use crate::clock::Clock;
 use crate::control::client::Client;
 use crate::domain::ids::BatchName;
@@ -93,7 +93,7 @@ async fn export(command: &StateExport, global: &Global) -> Result<Exit, Failure>
     source.write(file.as_file()).await?;
     file.as_file().sync_all().map_err(refused)?;
     file.persist_noclobber(path).map_err(|error| refused(error.error))?;
-    eprintln!("{}: exported", path.display());
+    eprintln!("{}: exported", printable_path(path));
     Ok(Exit::Success)
 }
 
@@ -111,7 +111,7 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
     }
     eprintln!(
         "{}: {} batches with {} jobs, of which {} are open; the state belongs to {}",
-        dir.display(),
+        printable_path(&dir),
         imported.batches,
         imported.rows,
         imported.open,
@@ -149,7 +149,7 @@ fn verify(global: &Global) -> Result<Exit, Failure> {
     }
     eprintln!(
         "{}: read {} batches with {} rows, {} outcomes, {} open jobs and {} days, up to commit {}: {}",
-        dir.display(),
+        printable_path(&dir),
         checked.batches,
         checked.rows,
         checked.outcomes,
@@ -186,11 +186,11 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
         eprintln!("note: {}", printable(note));
     }
     if let Some(aside) = &rebuilt.aside {
-        eprintln!("the database as it was is now {}", aside.display());
+        eprintln!("the database as it was is now {}", printable_path(aside));
     }
     eprintln!(
         "{}: rebuilt {} batches with {} jobs: {} have ended ({} of them known from their sidecars), {} are open",
-        dir.display(),
+        printable_path(&dir),
         rebuilt.batches,
         rebuilt.jobs,
         rebuilt.ended,

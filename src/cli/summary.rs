@@ -5,7 +5,7 @@ use std::path::Path;
 use anstream::{eprintln, println};
 use serde::Serialize;
 
-use crate::cli::{printable, table};
+use crate::cli::{printable, printable_path, table};
 use crate::control::protocol::BatchStatus;
 use crate::domain::admission::Parked;
 use crate::intake::receipt::Receipt;
@@ -16,7 +16,7 @@ const SHOWN_MAX: usize = 20;
 /// Says what was read in a manifest.
 pub(super) fn receipt(receipt: &Receipt) {
     problems(receipt);
-    let file = receipt.file.display();
+    let file = printable_path(&receipt.file);
     if let Some(batch) = &receipt.batch {
         let mut parts = vec![format!("{} new ({})", receipt.new, receipt.price)];
         if receipt.have > 0 {
@@ -32,7 +32,7 @@ pub(super) fn receipt(receipt: &Receipt) {
 
 /// Says what is wrong with a manifest, and what is worth saying.
 pub(super) fn problems(receipt: &Receipt) {
-    let file = receipt.file.display();
+    let file = printable_path(&receipt.file);
     for problem in receipt.problems.iter().take(SHOWN_MAX) {
         eprintln!("{file}:{}", printable(&problem.to_string()));
     }
@@ -115,7 +115,7 @@ pub(super) fn files(batches: &[BatchStatus], output: &Path) {
             batch.planned_credits.to_string(),
             batch.charged_credits.to_string(),
             batch.refunded_credits.to_string(),
-            output.join(batch.name.as_str()).display().to_string(),
+            printable_path(&output.join(batch.name.as_str())),
         ]);
     }
     println!("{table}");

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::api::{Service, ServiceError};
 use crate::clock::Clock;
 use crate::domain::quote::Catalog;
+use crate::domain::quote::catalog::CatalogPart;
 use crate::domain::retry::Backoff;
 use crate::domain::time::{Millis, Timestamp};
 use crate::store::StoreError;
@@ -121,9 +122,9 @@ async fn fetch_for(service: &Service, has_kept: bool, clock: &Clock) -> Result<V
 /// [`ServiceError`] of the first that is not answered.
 pub async fn fetch(service: &Service) -> Result<Value, ServiceError> {
     Ok(json!({
-        "video": service.models("video").await?,
-        "image": service.models("image").await?,
-        "music": service.models("music").await?,
-        "voices": service.voices().await?,
+        "video": service.catalog(CatalogPart::Video).await?,
+        "image": service.catalog(CatalogPart::Image).await?,
+        "music": service.catalog(CatalogPart::Music).await?,
+        "voices": service.catalog(CatalogPart::Voices).await?,
     }))
 }

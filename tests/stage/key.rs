@@ -7,14 +7,40 @@ use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 
-/// The API key of every stage.
-pub const KEY: &str = "sk-live-5e9b1d7c3f2a48068e4d";
+/// The API key of every stage, with characters that JSON may write in more than one way.
+pub const KEY: &str = "sk/live+5e9b1d7c3f2a48068e4d";
 /// The same, as HTTP's basic scheme would carry it.
-pub const KEY_IN_BASE64: &str = "c2stbGl2ZS01ZTliMWQ3YzNmMmE0ODA2OGU0ZA";
+pub const KEY_IN_BASE64: &str = "c2svbGl2ZSs1ZTliMWQ3YzNmMmE0ODA2OGU0ZA";
+/// Spellings of it that JSON allows; the last is for JSON text within JSON text.
+pub const KEY_IN_JSON: [&str; 4] = [
+    "sk\\/live+5e9b1d7c3f2a48068e4d",
+    "sk\\u002Flive\\u002b5e9b1d7c3f2a48068e4d",
+    "\\u0073k/live\\u002B5e9b1d7c3f2a48068e\\u0034d",
+    "sk\\\\\\/live\\\\u002B5e9b1d7c3f2a48068e4d",
+];
 
-/// Whether the key stands in these bytes.
+/// Whether the key stands in these bytes, however JSON may write it.
 pub fn holds_key(bytes: &[u8]) -> bool {
-    [KEY, KEY_IN_BASE64].iter().any(|what| memmem::find(bytes, what.as_bytes()).is_some())
+    let holds =
+        |bytes: &[u8]| [KEY, KEY_IN_BASE64].iter().any(|what| memmem::find(bytes, what.as_bytes()).is_some());
+    holds(bytes) || (bytes.contains(&b'\\') && holds(&without_escapes(bytes)))
+}
+
+/// Every `\uXXXX` as the character that it means (of those beyond ASCII, something else), and no other backslash.
+fn without_escapes(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((first, after)) = rest.split_first() {
+        let code = after.get(1..5).filter(|_| *first == b'\\' && after[0] == b'u');
+        let code = code.and_then(|digits| u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
+        rest = if code.is_some() { &after[5..] } else { after };
+        match code {
+            Some(code) => plain.push(u8::try_from(code).unwrap_or(0)),
+            None if *first != b'\\' => plain.push(*first),
+            None => {}
+        }
+    }
+    plain
 }
 
 /// Every file below a folder. What vanishes meanwhile, or may not be read, is left out.

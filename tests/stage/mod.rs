@@ -147,6 +147,13 @@ impl Stage {
         self.start(arguments).end()
     }
 
+    /// The same, as on a terminal: in a pipe, the client's streams drop whatever a terminal would obey.
+    pub fn run_raw<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Outcome {
+        let mut command = self.command(arguments);
+        command.env("CLICOLOR_FORCE", "1");
+        Running::start(command).end()
+    }
+
     /// Starts the client.
     pub fn start<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Running {
         Running::start(self.command(arguments))

@@ -14,6 +14,9 @@ use serde_json::Value;
 use super::key::holds_key;
 use super::{eventually, until};
 
+/// The colours of a log line, which begins with a dimmed time.
+const PAINT: [&str; 7] = ["\x1b[0m", "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[34m", "\x1b[35m"];
+
 /// A client that has ended.
 #[derive(Debug)]
 pub struct Outcome {
@@ -71,6 +74,23 @@ impl Outcome {
     pub fn says(self, text: &str) -> Outcome {
         assert!(self.stderr.contains(text), "not said: {text}\n--- stderr\n{}", self.stderr);
         self
+    }
+
+    /// It said nothing that a terminal obeys or that turns text around, beside the colours of its log. Of one
+    /// that did not run by [`super::Stage::run_raw`] this says little.
+    #[track_caller]
+    pub fn commands_no_terminal(&self) {
+        let is_obeyed = |c: char| {
+            (c.is_control() && c != '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        };
+        for line in self.stdout.lines().chain(self.stderr.lines()) {
+            let is_log = line.starts_with("\x1b[2m20");
+            let text = match is_log {
+                true => PAINT.iter().fold(line.to_owned(), |text, paint| text.replace(paint, "")),
+                false => line.to_owned(),
+            };
+            assert!(!text.contains(is_obeyed), "{text:?}");
+        }
     }
 
     /// What it printed with `--json`: one object and nothing else.

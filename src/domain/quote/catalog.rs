@@ -55,6 +55,16 @@ impl Catalog {
         self.oddities.extend(odd.into_iter().map(|said| (part, said)));
     }
 
+    /// Whether a part lists nothing that could be read.
+    pub fn is_empty(&self, part: CatalogPart) -> bool {
+        match part {
+            CatalogPart::Video => self.video.is_empty(),
+            CatalogPart::Image => self.image.is_empty(),
+            CatalogPart::Music => self.music.is_empty(),
+            CatalogPart::Voices => self.voices.voices.is_empty(),
+        }
+    }
+
     /// Reads all four answers.
     pub fn of(video: &Value, image: &Value, music: &Value, voices: &Value) -> Catalog {
         let mut catalog = Catalog::default();
