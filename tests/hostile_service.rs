@@ -97,6 +97,17 @@ fn bomb() -> Vec<u8> {
     bytes
 }
 
+/// Else the job would succeed with fewer files than it was paid for.
+#[test]
+fn a_success_with_results_that_are_no_links_is_read_again() {
+    recovers("no links", "", || {
+        Act::Change(Box::new(|body| {
+            body["data"]["status"] = json!("success");
+            body["data"]["taskUrls"] = json!(["http://127.0.0.1:1/1.png", null, {}]);
+        }))
+    });
+}
+
 // ---- answers that do not end, or hardly begin ----
 
 #[test]

@@ -98,15 +98,21 @@ pub fn of_balance(raw: &RawAnswer) -> Result<Credits, Fault> {
     remaining.ok_or_else(|| Fault::new("broken_answer", "it answers without remainingCredits"))
 }
 
-/// A catalog was asked for: its `data` as it came. One that lists nothing would refuse every row, and is no answer.
+/// A catalog was asked for: its `data` as it came. One in which nothing can be read would refuse every row, and is no
+/// answer, unless it says itself that it lists nothing.
 pub fn of_catalog(raw: &RawAnswer, part: CatalogPart) -> Result<Value, Fault> {
     let data = of_question(raw)?;
     let mut catalog = Catalog::default();
     catalog.read(part, &data);
-    match catalog.is_empty(part) {
-        false => Ok(data),
-        true => Err(Fault::new("broken_answer", "the catalog lists nothing")),
+    if catalog.is_empty(part) && !holds_an_empty_list(&data) {
+        return Err(Fault::new("broken_answer", "nothing that the catalog lists can be read"));
     }
+    Ok(data)
+}
+
+fn holds_an_empty_list(data: &Value) -> bool {
+    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+    is_empty(data) || data.as_object().is_some_and(|fields| fields.values().any(is_empty))
 }
 
 /// A catalog or the balance was asked for: its `data`.

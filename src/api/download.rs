@@ -3,13 +3,14 @@
 //! A link is judged when it is opened and at every redirect. Its host's addresses are judged where the client
 //! resolves them, so that the address that was judged is the one that is connected to.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANGE, RANGE};
+use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE};
 use reqwest::{Client, Response, StatusCode, redirect};
 use url::Url;
 
@@ -20,6 +21,8 @@ use crate::domain::reach::{Reach, Refusal};
 const REDIRECTS_MAX: usize = 5;
 /// Longest text that is no address in a message, in characters.
 const URL_SHOWN_MAX_CHARS: usize = 200;
+/// How a weak tag begins.
+const WEAK: &str = "W/";
 /// Longest silence in the middle of a download.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -69,9 +72,38 @@ pub struct Opened {
     pub total: Option<u64>,
     /// `Content-Type`.
     pub content_type: Option<String>,
-    /// Validator for going on after a break.
-    pub etag: Option<String>,
+    /// Which version of the file it is, for going on after a break.
+    pub version: Version,
     response: Response,
+}
+
+/// Which version of a file a piece of it belongs to, as far as its host tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Version {
+    etag: Option<String>,
+    modified: Option<String>,
+}
+
+impl Version {
+    fn of(response: &Response) -> Version {
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        Version { etag: header(ETAG).map(str::to_owned), modified: header(LAST_MODIFIED).map(str::to_owned) }
+    }
+
+    /// What the rest may be asked for with. Only a strong tag stands for the very bytes.
+    fn if_range(&self) -> Option<&str> {
+        self.etag.as_deref().filter(|etag| !etag.starts_with(WEAK))
+    }
+
+    /// Whether the tags of both differ, or where one has none, the times of their last change. A tag that a
+    /// proxy has weakened on the way is still the same.
+    fn differs_from(&self, other: &Version) -> bool {
+        let bare = |etag: &String| etag.trim_start_matches(WEAK).to_owned();
+        match (&self.etag, &other.etag) {
+            (Some(one), Some(other)) => bare(one) != bare(other),
+            _ => self.modified.is_some() && other.modified.is_some() && self.modified != other.modified,
+        }
+    }
 }
 
 impl Opened {
@@ -83,11 +115,15 @@ impl Opened {
 
 impl Downloads {
     pub(super) fn new(options: &ServiceOptions, reach: Reach) -> reqwest::Result<Downloads> {
+        Downloads::looking_up(options, reach, by_the_system)
+    }
+
+    fn looking_up(options: &ServiceOptions, reach: Reach, look_up: LookUp) -> reqwest::Result<Downloads> {
         let reach = Arc::new(reach);
         // No overall limit: a large file may take long. Silence has one.
         let http = client(options)
             .redirect(redirects(reach.clone()))
-            .dns_resolver(Arc::new(Resolver { reach: reach.clone(), proxies: proxies() }))
+            .dns_resolver(Arc::new(Resolver { reach: reach.clone(), proxies: proxies(), look_up }))
             // A link is a secret of its host: whoever knows it has the file.
             .referer(false)
             .timeout(Duration::from_secs(24 * 3600))
@@ -96,14 +132,25 @@ impl Downloads {
         Ok(Downloads { http, reach })
     }
 
-    /// Begins fetching `url` at byte `start`. With a `start`, `etag` must be what the earlier piece
-    /// came with, so that two versions of a file are never put together.
-    pub async fn open(&self, url: &str, start: u64, etag: Option<&str>) -> Result<Opened, DownloadError> {
+    /// Begins fetching `url` at byte `start`. With a `start`, `known` must be the version of the earlier piece,
+    /// so that two versions of a file are never put together: where the host has another one by now, this
+    /// begins at 0.
+    pub async fn open(&self, url: &str, start: u64, known: &Version) -> Result<Opened, DownloadError> {
+        let opened = self.ask(url, start, known).await?;
+        if opened.start > 0 && opened.version.differs_from(known) {
+            // It does not heed what it was asked under.
+            drop(opened);
+            return self.ask(url, 0, &Version::default()).await;
+        }
+        Ok(opened)
+    }
+
+    async fn ask(&self, url: &str, start: u64, known: &Version) -> Result<Opened, DownloadError> {
         let bad = || DownloadError::BadUrl(url.chars().take(URL_SHOWN_MAX_CHARS).collect());
         let parsed = Url::parse(url).map_err(|_| bad())?;
         self.reach.link(&parsed).map_err(DownloadError::Refused)?;
         let mut request = self.http.get(parsed);
-        if let (1.., Some(etag)) = (start, etag) {
+        if let (1.., Some(etag)) = (start, known.if_range()) {
             request = request.header(RANGE, format!("bytes={start}-")).header(IF_RANGE, etag);
         }
         let response = request.send().await?;
@@ -120,8 +167,8 @@ impl Downloads {
             other => return Err(DownloadError::Status(other.as_u16())),
         };
         let content_type = header(CONTENT_TYPE.as_str()).map(str::to_owned);
-        let etag = header(ETAG.as_str()).filter(|etag| !etag.starts_with("W/")).map(str::to_owned);
-        Ok(Opened { start, total, content_type, etag, response })
+        let version = Version::of(&response);
+        Ok(Opened { start, total, content_type, version, response })
     }
 }
 
@@ -138,15 +185,23 @@ fn redirects(reach: Arc<Reach>) -> redirect::Policy {
     })
 }
 
+/// Finds the addresses of a name. It may take its time.
+type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
+
+fn by_the_system(name: &str) -> io::Result<Vec<SocketAddr>> {
+    Ok((name, 0).to_socket_addrs()?.collect())
+}
+
 /// Finds the addresses of hosts, and keeps those back that results may not come from.
 struct Resolver {
     reach: Arc<Reach>,
     proxies: Vec<String>,
+    look_up: LookUp,
 }
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.reach.clone();
+        let (reach, look_up) = (self.reach.clone(), self.look_up);
         let is_proxy = self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(name.as_str()));
         Box::pin(async move {
             let mut refused = None;
@@ -157,8 +212,9 @@ impl Resolve for Resolver {
                 }
                 _ => true,
             };
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let left: Vec<SocketAddr> = found.filter(|address| judge(address)).collect();
+            let asked = name.as_str().to_owned();
+            let found = tokio::task::spawn_blocking(move || look_up(&asked)).await??;
+            let left: Vec<SocketAddr> = found.into_iter().filter(|address| judge(address)).collect();
             match refused {
                 Some(refusal) if left.is_empty() => Err(refusal.into()),
                 _ => Ok(Box::new(left.into_iter()) as Addrs),
@@ -188,6 +244,103 @@ fn parse_content_range(text: &str) -> Option<(u64, Option<u64>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Names of which some lead inside.
+    fn names(name: &str) -> io::Result<Vec<SocketAddr>> {
+        let addresses: &[[u8; 4]] = match name {
+            "inside.example" => &[[127, 0, 0, 1]],
+            "both.example" => &[[10, 0, 0, 1], [93, 184, 216, 34], [169, 254, 169, 254]],
+            _ => return Err(io::Error::other("no such name")),
+        };
+        Ok(addresses.iter().map(|ip| SocketAddr::from((*ip, 0))).collect())
+    }
+
+    fn reach(allowed: &[&str]) -> Reach {
+        let base_url = Url::parse("http://service.example").unwrap();
+        Reach::new(&base_url, allowed.iter().map(|host| host.parse().unwrap()).collect())
+    }
+
+    fn downloads(allowed: &[&str]) -> Downloads {
+        let options = ServiceOptions {
+            base_url: Url::parse("http://127.0.0.1").unwrap(),
+            api_key: None,
+            connect_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(10),
+            render_timeout: Duration::from_secs(10),
+        };
+        Downloads::looking_up(&options, reach(allowed), names).unwrap()
+    }
+
+    /// A host on this machine that has a file.
+    fn inside() -> std::net::TcpListener {
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_inside_is_not_followed() {
+        let host = inside();
+        let link = format!("http://inside.example:{}/file", host.local_addr().unwrap().port());
+        let error = downloads(&[]).open(&link, 0, &Version::default()).await.unwrap_err();
+        assert!(matches!(error, DownloadError::Refused(_)), "{error}");
+        let expected = "the link leads to inside.example (127.0.0.1), a loopback address, and is not followed; \
+                        output.allow_hosts can list \"inside.example\"";
+        assert_eq!(error.to_string(), expected);
+        host.set_nonblocking(true).unwrap();
+        assert_eq!(host.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "nobody came");
+    }
+
+    #[tokio::test]
+    async fn what_was_judged_is_what_is_connected_to() {
+        let host = inside();
+        let link = format!("http://inside.example:{}/file", host.local_addr().unwrap().port());
+        let answers = std::thread::spawn(move || {
+            let (mut line, _) = host.accept().unwrap();
+            let asked = io::Read::read(&mut line, &mut [0; 4096]).unwrap();
+            io::Write::write_all(&mut line, b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfile").unwrap();
+            asked
+        });
+        let mut opened = downloads(&["inside.example"]).open(&link, 0, &Version::default()).await.unwrap();
+        assert_eq!(opened.chunk().await.unwrap().unwrap().as_ref(), b"file");
+        assert!(answers.join().unwrap() > 0);
+    }
+
+    #[tokio::test]
+    async fn of_the_addresses_of_a_name_those_inside_are_left_out_but_for_a_proxy() {
+        let left = async |name: &str, proxies: &[&str]| {
+            let proxies = proxies.iter().map(|host| (*host).to_owned()).collect();
+            let resolver = Resolver { reach: Arc::new(reach(&[])), proxies, look_up: names };
+            let left = resolver.resolve(name.parse().unwrap()).await;
+            left.map(|left| left.map(|address| address.ip().to_string()).collect::<Vec<_>>())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(left("both.example", &[]).await.unwrap(), ["93.184.216.34"]);
+        assert!(left("inside.example", &["other.example"]).await.unwrap_err().contains("a loopback address"));
+        assert_eq!(left("inside.example", &["Inside.example"]).await.unwrap(), ["127.0.0.1"]);
+        assert_eq!(left("nowhere.example", &[]).await.unwrap_err(), "no such name");
+    }
+
+    #[test]
+    fn versions_are_told_apart_by_tag_or_else_by_date() {
+        let version = |etag: &str, modified: &str| {
+            let told = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+            Version { etag: told(etag), modified: told(modified) }
+        };
+        for (one, other, differ) in [
+            (("\"a\"", ""), ("\"a\"", ""), false),
+            (("\"a\"", ""), ("\"b\"", ""), true),
+            (("\"a\"", "Mon"), ("\"a\"", "Tue"), false),
+            (("\"a\"", ""), ("W/\"a\"", ""), false),
+            (("\"a\"", ""), ("W/\"b\"", ""), true),
+            (("\"a\"", "Mon"), ("", "Tue"), true),
+            (("\"a\"", "Mon"), ("", "Mon"), false),
+            (("\"a\"", "Mon"), ("", ""), false),
+        ] {
+            let (one, other) = (version(one.0, one.1), version(other.0, other.1));
+            assert_eq!(other.differs_from(&one), differ, "{one:?} {other:?}");
+        }
+        assert_eq!(version("\"a\"", "").if_range(), Some("\"a\""));
+        assert_eq!(version("W/\"a\"", "Mon").if_range(), None);
+    }
 
     #[test]
     fn content_range_is_read() {

@@ -22,7 +22,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use url::Url;
 
-pub use self::download::{DownloadError, Downloads, Opened};
+pub use self::download::{DownloadError, Downloads, Opened, Version};
 pub use self::probe::{End, NotReached, Reached};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{IdempotencyKey, TaskId};

@@ -81,18 +81,36 @@ pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
     let id = text(data, "id").filter(|id| is_id(id)).ok_or("the task has no id that could be asked for")?;
     let status = text(data, "status").ok_or("the task has no status")?;
     let charged = data.get("costCredits").and_then(charge).ok_or("the task has no valid costCredits")?;
-    let waived = data.get("waivedCredits").and_then(charge).unwrap_or_default();
-    let urls = data.get("taskUrls").and_then(Value::as_array).into_iter().flatten();
+    let waived = match data.get("waivedCredits") {
+        None | Some(Value::Null) => Credits::ZERO,
+        Some(waived) => charge(waived).ok_or("the task has no valid waivedCredits")?,
+    };
+    let status = TaskStatus::from_wire(&status);
+    let urls = match urls(data) {
+        Some(urls) => urls,
+        // Whatever stands there is a result that was paid for.
+        None if status == TaskStatus::Success => return Err("the task's taskUrls are not all links"),
+        None => Vec::new(),
+    };
     Ok(TaskReading {
         id: TaskId(id),
-        status: TaskStatus::from_wire(&status),
+        status,
         model: model(data),
         options: options(data),
         charged,
         waived,
-        urls: urls.filter_map(Value::as_str).map(str::to_owned).collect(),
+        urls,
         fault: task_fault(data),
     })
+}
+
+/// `taskUrls`; none where they are anything but a list of texts.
+fn urls(data: &Value) -> Option<Vec<String>> {
+    match data.get("taskUrls") {
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::Array(items)) => items.iter().map(|item| item.as_str().map(str::to_owned)).collect(),
+        Some(_) => None,
+    }
 }
 
 /// Whether this may be a task's id: not nothing, nothing endless, and no step within a path, which no escape
@@ -140,4 +158,49 @@ pub(super) fn task_fault(data: &Value) -> Option<Fault> {
 
 pub(super) fn text(object: &Value, name: &str) -> Option<String> {
     object.get(name).and_then(Value::as_str).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A task, with one field as given.
+    fn with(status: &str, name: &str, value: &Value) -> Result<TaskReading, &'static str> {
+        let mut data = json!({"id": "t1", "status": status, "costCredits": 0});
+        data[name] = value.clone();
+        task(&data)
+    }
+
+    #[test]
+    fn what_was_waived_is_read_as_strictly_as_what_was_charged() {
+        for good in [json!(0), json!(10), json!(10.0), json!(1_000_000_000_000_u64)] {
+            let (charged, waived) =
+                (with("success", "costCredits", &good), with("success", "waivedCredits", &good));
+            assert_eq!(charged.unwrap().charged, waived.unwrap().waived, "{good}");
+        }
+        for bad in [json!(-5), json!(1e30), json!(0.5), json!("10"), json!([10]), json!(true)] {
+            for name in ["costCredits", "waivedCredits"] {
+                let said = with("success", name, &bad).unwrap_err();
+                assert_eq!(said, format!("the task has no valid {name}"), "{bad}");
+            }
+        }
+        for none in [Value::Null, json!(0)] {
+            assert_eq!(with("success", "waivedCredits", &none).unwrap().waived, Credits::ZERO);
+        }
+    }
+
+    #[test]
+    fn a_result_that_is_no_link_spoils_a_success() {
+        let url = "https://h/1.png";
+        assert_eq!(with("success", "taskUrls", &json!([url, url])).unwrap().urls, [url, url]);
+        assert_eq!(with("success", "taskUrls", &Value::Null).unwrap().urls, [""; 0]);
+        for bad in [json!([url, null, {}]), json!([7]), json!([[url]]), json!(url), json!({"0": url})] {
+            let said = with("success", "taskUrls", &bad).unwrap_err();
+            assert_eq!(said, "the task's taskUrls are not all links", "{bad}");
+            // Whose results nobody fetches may say what it likes.
+            assert_eq!(with("failed", "taskUrls", &bad).unwrap().urls, [""; 0], "{bad}");
+        }
+    }
 }

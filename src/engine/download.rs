@@ -310,7 +310,7 @@ impl Transfer {
 
     async fn run(&mut self, fetcher: &Fetcher<'_>, url: &str) -> Result<(), Broken> {
         let mut patience = Patience::new(fetcher, self.halfway.began);
-        let opening = fetcher.outside.downloads.open(url, self.halfway.bytes, self.halfway.etag.as_deref());
+        let opening = fetcher.outside.downloads.open(url, self.halfway.bytes, &self.halfway.version);
         let mut opened = tokio::select! {
             opened = opening => opened.map_err(Broken::Link)?,
             () = patience.ends() => return Err(Broken::Slow),
@@ -323,7 +323,9 @@ impl Transfer {
             return Err(Broken::Link(DownloadError::Broken(text)));
         }
         self.total = opened.total;
-        self.halfway.etag.clone_from(&opened.etag);
+        if opened.start == 0 {
+            self.halfway.version.clone_from(&opened.version);
+        }
         self.halfway.content_type.clone_from(&opened.content_type);
         self.refuse_too_large(opened.total.unwrap_or_default()).map_err(Broken::Here)?;
         self.take(&mut opened, &mut patience).await?;

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sha2::Sha256;
 
+use crate::api::Version;
 use crate::domain::ids::JobKey;
 use crate::domain::time::Tick;
 use crate::output::landing::Part;
@@ -35,7 +36,8 @@ pub(super) struct Halfway {
     pub(super) hasher: Sha256,
     /// Its first bytes, to recognise the content.
     pub(super) head: Vec<u8>,
-    pub(super) etag: Option<String>,
+    /// Which version of it.
+    pub(super) version: Version,
     pub(super) content_type: Option<String>,
     /// When its first request left.
     pub(super) began: Tick,
@@ -50,7 +52,7 @@ impl Halfway {
             bytes: 0,
             hasher: Sha256::default(),
             head: Vec::new(),
-            etag: None,
+            version: Version::default(),
             content_type: None,
             began,
             silences: 0,

@@ -1,6 +1,7 @@
-//! Cases that others test their readers with, held against the readers of manifests: those of csv-spectrum, of the
-//! csv crate and of Python's csv module, and the categories of the JSON parsing suites. Each case says what must
-//! come of it here, which is stricter than a mere parser where money hangs on it.
+//! Cases that others test their readers with, held against the readers of manifests: those of csv-spectrum, a
+//! selection of those of the csv crate and of Python's csv module, and values of our own in the categories of
+//! JSONTestSuite. Each case says what must come of it here, which is stricter than a mere parser where money hangs
+//! on it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod csv_cases;

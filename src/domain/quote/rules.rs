@@ -40,7 +40,7 @@ pub struct ModelRules {
     pub withdrawn: Option<String>,
     /// Input limits by video mode.
     pub inputs: BTreeMap<String, InputLimits>,
-    /// Source seconds are billed beside the output's, up to so many.
+    /// Source seconds are billed beside the output's, up to so many; 0 when none are.
     pub billed_source_seconds_max: Option<u32>,
     /// The durations that are left at some resolutions.
     pub durations_at: BTreeMap<String, Vec<String>>,
@@ -48,6 +48,17 @@ pub struct ModelRules {
     pub exact_pixels: Option<ExactPixels>,
     /// The plan allowance that may cover it.
     pub allowance: Option<AllowanceRule>,
+}
+
+/// What is billed of a source video beside the output's seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BilledSource {
+    /// Nobody says it.
+    Unsaid,
+    /// Nothing.
+    Nothing,
+    /// Its seconds, up to so many.
+    UpTo(u32),
 }
 
 /// Input limits of one mode (the Input limits table).
@@ -238,6 +249,19 @@ impl Rules {
     /// The input limits of a model's mode.
     pub(super) fn inputs(&self, id: &str, mode: &str) -> Option<&InputLimits> {
         self.model(id).and_then(|model| model.inputs.get(mode))
+    }
+
+    /// What is billed of a model's source video. The document says it of its own video models, and of those that
+    /// are like one of them.
+    pub(super) fn billed_source(&self, id: &str) -> BilledSource {
+        let rules = self.model(id);
+        let like = rules.and_then(|rules| rules.like.as_deref());
+        match rules.and_then(|rules| rules.billed_source_seconds_max) {
+            Some(0) => BilledSource::Nothing,
+            Some(most) => BilledSource::UpTo(most),
+            None if table::is_video(like.unwrap_or(id)) => BilledSource::Nothing,
+            None => BilledSource::Unsaid,
+        }
     }
 
     /// The allowance that may cover `units` of a model.

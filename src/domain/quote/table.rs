@@ -105,6 +105,11 @@ pub(super) fn models() -> BTreeMap<String, ModelRules> {
     models
 }
 
+/// Whether the document lists a video model under this id.
+pub(super) fn is_video(id: &str) -> bool {
+    INPUTS.iter().any(|(ids, _)| ids.contains(&id))
+}
+
 /// Wording that is refused wherever it stands.
 pub(super) fn prohibited() -> Vec<String> {
     ["deepfake", "face swap", "impersonation"].map(str::to_owned).to_vec()

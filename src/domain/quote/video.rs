@@ -9,7 +9,7 @@ use super::check::{boolean, either, found, nearest, not_one_of, option};
 use super::duration::{plain, seconds, seconds_of};
 use super::price::Priced;
 use super::pricing_note::{AudioNote, audio_note};
-use super::rules::{Allowance, Bounds, InputLimits, ModelRules};
+use super::rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRules};
 use super::table::{VIDEO, VIDEO_MODES};
 use super::video_price::{self, Terms};
 use super::{Basis, Draft, Remarks, check, model, wire};
@@ -154,7 +154,9 @@ impl Job<'_> {
         let per_second = model
             .and_then(|model| model.modes.get(self.mode))
             .is_some_and(|mode| mode.credits_per_second.is_some());
-        let required = per_second || self.limits().is_some_and(|limits| limits.source_seconds_required);
+        let billed = matches!(self.basis.rules.billed_source(self.id), BilledSource::UpTo(_));
+        let required =
+            per_second || billed || self.limits().is_some_and(|limits| limits.source_seconds_required);
         let Some(value) = options.get(NAME) else {
             if sent && required {
                 let subject = self.id;
@@ -260,14 +262,33 @@ impl Job<'_> {
         }
     }
 
-    /// The source seconds that are billed beside the output's (Video cost).
-    fn billed_source(&self, source: Option<Decimal>, remarks: &mut Remarks) -> Option<Decimal> {
-        let most = Decimal::from(self.rules()?.billed_source_seconds_max?);
-        let source = source?;
+    /// The source seconds that are billed beside the output's (Video cost). No catalog says it, so that of an id
+    /// that nobody has told about it is not known.
+    fn billed_source(
+        &self,
+        source: Option<Decimal>,
+        remarks: &mut Remarks,
+    ) -> Result<Option<Decimal>, String> {
+        if self.basis.request.video_urls.is_empty() {
+            return Ok(None);
+        }
+        let most = match self.basis.rules.billed_source(self.id) {
+            BilledSource::UpTo(most) => Decimal::from(most),
+            BilledSource::Nothing => return Ok(None),
+            BilledSource::Unsaid => {
+                let id = self.id;
+                return Err(format!(
+                    "whether the seconds of a source video are billed, too, is not known of {id}: the catalog does \
+                     not say it. [rules.models.\"{id}\"] in the configuration can, with like or \
+                     billed_source_seconds_max"
+                ));
+            }
+        };
+        let Some(source) = source else { return Ok(None) };
         let billed = source.min(most);
         let message = format!("of {} s of source video {} s are billed", plain(source), plain(billed));
         remarks.note("options.source_video_duration_seconds", message);
-        Some(billed)
+        Ok(Some(billed))
     }
 
     fn allowance(&self, terms: &Terms) -> Option<Allowance> {

@@ -19,8 +19,8 @@ pub(super) struct Terms {
     pub(super) seconds: Option<Decimal>,
     pub(super) audio: bool,
     pub(super) video_sent: bool,
-    /// Source seconds that are billed beside the output's.
-    pub(super) source_seconds: Option<Decimal>,
+    /// Source seconds that are billed beside the output's, or why nobody can tell.
+    pub(super) source_seconds: Result<Option<Decimal>, String>,
 }
 
 /// The price of a video, by the first of the catalog's fields that applies.
@@ -80,8 +80,12 @@ fn per_second(rates: &Prices, mode: &VideoMode, terms: &Terms) -> Priced {
     let Some(output) = terms.seconds else {
         return Priced::unpriced(format!("{}/s, and no duration is known", plain(rate)));
     };
-    let billed = output.checked_add(terms.source_seconds.unwrap_or_default());
-    let seconds = match terms.source_seconds {
+    let source = match &terms.source_seconds {
+        Ok(source) => *source,
+        Err(unsaid) => return Priced::unpriced(unsaid.as_str()),
+    };
+    let billed = output.checked_add(source.unwrap_or_default());
+    let seconds = match source {
         Some(source) => format!("({} s + {} s of source)", plain(output), plain(source)),
         None => format!("{} s", plain(output)),
     };

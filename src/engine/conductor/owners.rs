@@ -8,7 +8,7 @@ use crate::domain::ids::{JobKey, TaskId};
 use crate::domain::job::Job;
 
 /// Tasks that are remembered, so many of the latest: those in flight, and for a while those that have ended.
-const REMEMBERED: usize = 65_536;
+const REMEMBERED: u32 = 65_536;
 
 /// The latest tasks, by a hash of their ids: 64 bits of it are enough to tell them apart.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl Owners {
         }
         self.owners.insert(hash, key);
         self.order.push_back(hash);
-        if self.order.len() > REMEMBERED
+        if self.order.len() > REMEMBERED as usize
             && let Some(oldest) = self.order.pop_front()
         {
             self.owners.remove(&oldest);
@@ -73,9 +73,9 @@ mod tests {
     fn no_more_is_remembered_than_the_latest() {
         let mut owners = Owners::default();
         let mut is_anothers = |seq, task: u32| owners.is_anothers(key(seq), &TaskId(task.to_string()));
-        assert!((0..=REMEMBERED as u32).all(|n| !is_anothers(n, n)));
+        assert!((0..=REMEMBERED).all(|n| !is_anothers(n, n)));
         assert!(is_anothers(7, 1));
         assert!(!is_anothers(7, 0), "the oldest is forgotten");
-        assert_eq!(owners.owners.len(), REMEMBERED);
+        assert_eq!(owners.owners.len(), REMEMBERED as usize);
     }
 }

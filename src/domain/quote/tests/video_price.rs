@@ -150,6 +150,84 @@ fn model_s_2_0_bills_source_seconds_up_to_15() {
     );
 }
 
+/// The fixture's `model-s-2-0` as an account lists it: the same entry under an id of its own, with what the
+/// configuration says of it.
+#[track_caller]
+fn real_id(said: Value, more: Value, expected: &str) {
+    let parts: Value = serde_json::from_str(include_str!("../fixtures/catalog.json")).unwrap();
+    let listed = parts["video"]["models"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|model| model["id"] == "model-s-2-0")
+        .unwrap();
+    let entry = json!([with(listed.clone(), json!({"id": "vendor/real-2"}))]);
+    let catalog = Catalog::of(&entry, &Value::Null, &Value::Null, &Value::Null);
+    let rules = Rules::builtin().extended(serde_json::from_value(json!({"models": said})).unwrap()).unwrap();
+    let fields = with(json!({"model": "vendor/real-2", "prompt": "a fox"}), more);
+    let quote = quote(Some(Kind::Video), &super::request(fields), &catalog, &rules).unwrap();
+    let price = quote.price.map_or("unpriced".to_owned(), |price| price.to_string());
+    assert_eq!(format!("{price}: {}", quote.formula), expected, "{said}");
+}
+
+fn with_source() -> Value {
+    json!({"mode": "reference-to-video", "image_urls": ["https://h/i.png"], "video_urls": ["https://h/v.mp4"],
+        "options": {"source_video_duration_seconds": 7.5}})
+}
+
+#[test]
+fn an_unknown_id_has_no_price_with_a_source_video_as_its_seconds_may_be_billed() {
+    let unpriced = "unpriced: whether the seconds of a source video are billed, too, is not known of vendor/real-2: \
+        the catalog does not say it. [rules.models.\"vendor/real-2\"] in the configuration can, with like or \
+        billed_source_seconds_max";
+    real_id(json!({}), with_source(), unpriced);
+    // Said of it, but not this.
+    let inputs = json!({"reference-to-video": {"images": [1, 2], "videos": [0, 1]}});
+    real_id(json!({"vendor/real-2": {"inputs": inputs}}), with_source(), unpriced);
+    real_id(json!({"vendor/real-2": {"like": "gi-2"}}), with_source(), unpriced);
+}
+
+#[test]
+fn an_id_that_is_told_about_is_priced_with_a_source_video() {
+    let billed = "104 credits: (4 s + 7.5 s of source) x 9/s = 103.5, rounded up to 104";
+    real_id(json!({"vendor/real-2": {"like": "model-s-2-0"}}), with_source(), billed);
+    real_id(json!({"vendor/real-2": {"billed_source_seconds_max": 15}}), with_source(), billed);
+    let unbilled = "36 credits: 4 s x 9/s = 36";
+    real_id(json!({"vendor/real-2": {"like": "model-h3"}}), with_source(), unbilled);
+    real_id(json!({"vendor/real-2": {"billed_source_seconds_max": 0}}), with_source(), unbilled);
+}
+
+#[test]
+fn an_unknown_id_without_a_source_video_is_priced_by_the_catalog_alone() {
+    real_id(
+        json!({}),
+        json!({"mode": "reference-to-video", "image_urls": ["https://h/i.png"]}),
+        "56 credits: 4 s x 14/s = 56",
+    );
+}
+
+#[test]
+fn an_unknown_id_with_a_fixed_price_for_a_source_video_has_that_price() {
+    let entry =
+        json!([{"id": "m", "modes": {"video-to-video": {"credits": {"720p": {"per_generation": 45}}}}}]);
+    let catalog = Catalog::of(&entry, &Value::Null, &Value::Null, &Value::Null);
+    let row = super::request(json!({"model": "m", "prompt": "a fox", "video_urls": ["https://h/v.mp4"]}));
+    let quote = quote(Some(Kind::Video), &row, &catalog, &Rules::builtin()).unwrap();
+    assert_eq!(quote.price.map(|price| price.0), Some(45), "{}", quote.formula);
+}
+
+#[test]
+fn source_seconds_that_are_billed_must_be_told() {
+    let entry = json!([{"id": "m", "modes": {"video-to-video": {"durations": ["5s"], "defaults": {"duration": "5s"},
+        "credits_per_second_with_video_input": {"720p": 2}}}}]);
+    let catalog = Catalog::of(&entry, &Value::Null, &Value::Null, &Value::Null);
+    let more = json!({"models": {"m": {"billed_source_seconds_max": 15}}});
+    let rules = Rules::builtin().extended(serde_json::from_value(more).unwrap()).unwrap();
+    let row = super::request(json!({"model": "m", "prompt": "a fox", "video_urls": ["https://h/v.mp4"]}));
+    let findings = quote(Some(Kind::Video), &row, &catalog, &rules).unwrap_err();
+    assert_eq!(findings[0].field, "options.source_video_duration_seconds");
+}
+
 #[test]
 fn a_label_is_not_a_price() {
     priced(
