@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catalog_that_lists_nothing_is_no_answer() {
+    fn a_catalog_in_which_nothing_can_be_read_is_no_answer() {
         let models = r#"{"models":[{"id":"m"}]}"#;
         for (code, data, is_one) in [
             ("0", models, true),
@@ -400,7 +400,8 @@ mod tests {
             ("0", r#"{"default_model":"m","voices":[{"id":"v"}]}"#, true),
             ("-1", models, false),
             ("\"0\"", models, false),
-            ("0", r#"{"models":[]}"#, false),
+            ("0", r#"{"models":[]}"#, true),
+            ("0", "[]", true),
             ("0", r#"{"models":[{"name":"no id"}]}"#, false),
             ("0", "{}", false),
             ("0", "null", false),
