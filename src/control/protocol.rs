@@ -50,11 +50,11 @@ pub struct BatchStatus {
     pub budget_credits: u64,
     /// Set aside at this moment.
     pub held_credits: u64,
-    /// Charged and not given back.
+    /// Charged and not given back: refunds are taken off already.
     pub charged_credits: u64,
     /// Covered by a plan allowance.
     pub waived_credits: u64,
-    /// Given back by the service.
+    /// Given back by the service, of all that was ever charged.
     pub refunded_credits: u64,
     /// Jobs by state; states without jobs are left out.
     #[serde(flatten)]
