@@ -172,7 +172,25 @@ pub struct LedgerEntry {
     pub task_id: String,
 }
 
-/// Names a batch; none means all of them. Body of `POST /v1/pause` and `/v1/resume`.
+/// The schedules that a daemon carries out: `GET /v1/schedules`.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedules {
+    /// In the order of its configuration.
+    pub schedules: Vec<ScheduleInForce>,
+}
+
+/// A schedule that a daemon carries out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleInForce {
+    /// Its name.
+    pub name: String,
+    /// When it fires, as configured.
+    pub cron: String,
+    /// Where its clock hangs, as an IANA name.
+    pub timezone: String,
+}
+
+/// Names a batch; none means all that are open. Body of `POST /v1/pause` and `/v1/resume`.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatchRequest {
