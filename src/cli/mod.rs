@@ -116,6 +116,15 @@ fn written(outcome: std::io::Result<()>) -> Result<(), Failure> {
 }
 
 /// Text from outside, fit for a terminal: an escape sequence in a service's message is shown, not
+/// A list that leaves something out says so.
+fn say_what_is_archived(batches: u64) {
+    match batches {
+        0 => {}
+        1 => anstream::eprintln!("1 batch is archived and not listed: name it to see it"),
+        _ => anstream::eprintln!("{batches} batches are archived and not listed: name one to see it"),
+    }
+}
+
 /// obeyed, and so is a mark that turns the direction of what follows.
 fn printable(text: &str) -> String {
     let obeyed = |c: char| {
