@@ -18,6 +18,7 @@ mod ledger;
 mod log;
 mod man;
 mod models;
+mod outcomes;
 mod pause;
 mod plan;
 mod progress;
@@ -115,7 +116,6 @@ fn written(outcome: std::io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// Text from outside, fit for a terminal: an escape sequence in a service's message is shown, not
 /// A list that leaves something out says so.
 fn say_what_is_archived(batches: u64) {
     match batches {
@@ -125,6 +125,7 @@ fn say_what_is_archived(batches: u64) {
     }
 }
 
+/// Text from outside, fit for a terminal: an escape sequence in a service's message is shown, not
 /// obeyed, and so is a mark that turns the direction of what follows.
 fn printable(text: &str) -> String {
     let obeyed = |c: char| {

@@ -215,6 +215,9 @@ pub struct ResolveRequest {
     pub name: String,
     /// What it was charged, in credits; 0 when nothing was.
     pub charged: u64,
+    /// It was charged more than was set aside for it, which is refused otherwise.
+    #[serde(default)]
+    pub above_hold: bool,
 }
 
 /// What came of a wish, batch by batch.

@@ -272,18 +272,17 @@ async fn retry(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Resu
 }
 
 async fn resolve(State(office): Shared, Wished(wish): Wished<ResolveRequest>) -> Result<Response, No> {
-    let outcomes = answers::resolve(&office.desk, &wish.name, Credits(wish.charged)).await?;
-    Ok(Json(outcomes).into_response())
+    Ok(Json(answers::resolve(&office.desk, &wish).await?).into_response())
 }
 
 async fn download(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {
     let (landing, layout) = (office.landing.clone(), office.layout.clone());
     Ok(Json(answers::download(&office.desk, &wish.name, landing, layout).await?).into_response())
 }
+
 async fn schedules(State(office): Shared) -> Json<Schedules> {
     Json(office.in_force.borrow().clone())
 }
-
 
 async fn fire(
     State(office): Shared,
