@@ -183,12 +183,16 @@ pub async fn explain(desk: &Desk, job: &str) -> Result<Explanation, AnswerError>
         }
         Named::Job(batch, spec, record) => {
             let key = IdempotencyKey::derive(spec.id, record.job.attempt);
-            let next = next(&batch, &record);
+            let overviews = desk.overview().await?;
+            let parked = overviews.iter().find(|of| of.name == batch.name).and_then(|of| of.parked);
+            let parked_by = parked.filter(|_| !record.job.state.is_final());
+            let next = next(&batch, &spec, &record, parked_by);
             Ok(Explanation {
                 batch: batch.name,
                 idempotency_key: spec.order.kind.is_keyed().then(|| key.to_string()),
                 spec: *spec,
                 job: record.job,
+                parked_by,
                 next,
             })
         }
@@ -196,7 +200,10 @@ pub async fn explain(desk: &Desk, job: &str) -> Result<Explanation, AnswerError>
 }
 
 /// What the program does next for a job, and what a person can do.
-fn next(batch: &BatchRecord, record: &JobRecord) -> String {
+fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<Parked>) -> String {
+    if let Some(kept) = parked.and_then(|parked| kept(batch, spec, &record.job.state, parked)) {
+        return kept;
+    }
     let overdue = if record.job.overdue { " It is overdue, so it is read slowly." } else { "" };
     match &record.job.state {
         State::Queued if batch.paused == Some(Pause::Rebuilt) => format!(
@@ -232,6 +239,29 @@ fn next(batch: &BatchRecord, record: &JobRecord) -> String {
              then its credits stay counted"
                 .to_owned()
         }
+    }
+}
+
+/// What a job waits for, where that is what its batch is parked by and no pause.
+fn kept(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Parked) -> Option<String> {
+    let why = parked.explain();
+    match (state, parked) {
+        (_, Parked::Paused) => None,
+        (State::Queued, Parked::BatchBudget) => {
+            let (needs, budget) = (spec.order.hold().unwrap_or_default(), batch.budget());
+            let left = budget.saturating_sub(batch.totals.committed());
+            Some(format!("it is parked: {why}. This job needs {needs}; {} of {budget} are left", left.0))
+        }
+        (State::Queued, _) => Some(format!("it is parked: {why}")),
+        (State::Submitting { .. }, Parked::Key | Parked::Credits) => {
+            Some(format!("its request is sent again, under the same key, once nothing parks it: {why}"))
+        }
+        (State::Running { .. }, Parked::Key) => Some(format!("its task is not read: {why}")),
+        (State::Fetching { urls, .. }, Parked::Key) if urls.is_empty() => {
+            Some(format!("its task is not read for fresh links: {why}"))
+        }
+        (State::Fetching { .. }, Parked::Disk) => Some(format!("its outputs are not downloaded: {why}")),
+        _ => None,
     }
 }
 
@@ -298,6 +328,20 @@ pub async fn resolve(desk: &Desk, wish: &ResolveRequest) -> Result<Outcomes, Ans
     Ok(Outcomes { batches: vec![Outcome { batch, granted }] })
 }
 
+/// Why so high a charge is probably a slip: it could not be taken back.
+fn too_much(named: &Named, wish: &ResolveRequest) -> Option<String> {
+    let Named::Job(_, _, record) = named else { return None };
+    let (books, charged) = (record.job.books, Credits(wish.charged));
+    let most = books.held.max(books.charged);
+    let in_doubt = matches!(record.job.state, State::InDoubt { .. });
+    (in_doubt && charged > most && !wish.above_hold).then(|| {
+        format!(
+            "{charged} are more than the {most} set aside for it, and what is booked cannot be taken back; say \
+             --above-hold (above_hold) if it was charged that much"
+        )
+    })
+}
+
 /// Queues failed, canceled and expired jobs again, under new keys.
 ///
 /// # Errors
@@ -322,17 +366,3 @@ pub async fn download(
     let granted = desk.fetch_again(&named, landing, layout).await?;
     Ok(Outcomes { batches: vec![Outcome { batch: named.batch().name.clone(), granted }] })
 }
-/// Why so high a charge is probably a slip: it could not be taken back.
-fn too_much(named: &Named, wish: &ResolveRequest) -> Option<String> {
-    let Named::Job(_, _, record) = named else { return None };
-    let (books, charged) = (record.job.books, Credits(wish.charged));
-    let most = books.held.max(books.charged);
-    let in_doubt = matches!(record.job.state, State::InDoubt { .. });
-    (in_doubt && charged > most && !wish.above_hold).then(|| {
-        format!(
-            "{charged} are more than the {most} set aside for it, and what is booked cannot be taken back; say \
-             --above-hold (above_hold) if it was charged that much"
-        )
-    })
-}
-

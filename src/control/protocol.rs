@@ -151,6 +151,9 @@ pub struct Explanation {
     pub job: Job,
     /// The key of the present attempt; none where the endpoint honours none.
     pub idempotency_key: Option<String>,
+    /// What keeps it from going on, if something does.
+    #[serde(default)]
+    pub parked_by: Option<Parked>,
     /// What comes next, in plain words.
     pub next: String,
 }
