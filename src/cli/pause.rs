@@ -18,7 +18,7 @@ pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Ex
         match outcome.granted.refused {
             Some(refused) => eprintln!("{}: {refused}", outcome.batch),
             None => {
-                eprintln!("{}: paused; {in_flight} at the service go on and are collected", outcome.batch)
+                eprintln!("{}: paused; {in_flight} at the service go on and are collected", outcome.batch);
             }
         }
     }

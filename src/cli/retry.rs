@@ -24,7 +24,7 @@ pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit,
             }
             0 => eprintln!("{}: nothing was queued again", command.name),
             jobs => {
-                eprintln!("{}: {jobs} queued again, each under a new key; {who} sends them", outcome.batch)
+                eprintln!("{}: {jobs} queued again, each under a new key; {who} sends them", outcome.batch);
             }
         }
         list(
