@@ -145,7 +145,7 @@ fn a_budget_parks_the_rest_and_a_higher_one_finishes_it() {
     let outcome = stage.run(["run", "batch.csv", "--budget", "30"]).exited(4);
     assert_snapshot!(stage.plain(&outcome.stderr), @r"
     batch.csv: batch batch: 5 new (40 credits)
-    parked: the batch's budget is used up; a higher budget lifts it
+    parked: the next job does not fit into what is left of the batch's budget; a higher one lifts it: callsheet submit FILE --budget N, or run FILE --budget N
     ");
     let states = Harvest::of(&stage, "batch").column("state");
     assert_eq!(states, ["succeeded", "succeeded", "succeeded", "queued", "queued"]);
@@ -169,7 +169,7 @@ fn racing_rows_never_pass_the_budget() {
         assert!(charged <= budget, "{charged} charged, {budget} allowed");
         charged == FIT * IMAGE_CREDITS
     });
-    running.end().exited(4).says("the batch's budget is used up");
+    running.end().exited(4).says("does not fit into what is left of the batch's budget");
     let audit = stage.audit();
     assert_eq!((audit.totals.tasks, audit.posts()), (FIT, FIT), "exactly what fits");
     assert_eq!(audit.totals.charged_credits, FIT * IMAGE_CREDITS);

@@ -126,7 +126,7 @@ fn a_batchs_budget_is_never_passed() {
     race(&Limit {
         section: |_| String::new(),
         arguments: |credits| vec!["--budget".to_owned(), credits.to_string()],
-        says: "parked: the batch's budget is used up; a higher budget lifts it",
+        says: "parked: the next job does not fit into what is left of the batch's budget; a higher one lifts it",
     });
 }
 

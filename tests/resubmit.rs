@@ -79,7 +79,7 @@ fn the_first_task_is_collected_when_it_succeeds_after_all() {
 #[test]
 fn a_second_attempt_that_no_budget_covers_is_not_sent() {
     let stage = stage(FIRST_IS_LATE, &json!({"on_deadline": "resubmit", "deadline": "2s"}));
-    stage.run(["run", "m.json"]).exited(4).says("the batch's budget is used up");
+    stage.run(["run", "m.json"]).exited(4).says("does not fit into what is left of the batch's budget");
     until("the task ends", || stage.audit().tasks[0].status == "success");
     stage.run(["run", "m.json"]).exited(0);
     stage.audit().each_paid_once(1);

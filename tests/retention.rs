@@ -57,8 +57,14 @@ fn what_was_done_long_ago_is_archived_with_its_outputs_left_alone() {
     let seen = status(&stage);
     assert_eq!((seen["batches"].as_array().unwrap().len(), &seen["archived"]), (0, &1.into()));
     stage.run(["status"]).exited(0).says("1 batches are archived; name one to see it");
+    for list in [["ledger", "--csv"], ["ledger", "--json"], ["jobs", "--json"]] {
+        stage.run(list).exited(0).says("1 batch is archived and not listed: name it to see it");
+    }
     is_sound(&stage);
     is_paid_once(&stage);
+    // Naming it brings it back, and then nothing is left out.
+    stage.run(["ledger", "batch"]).exited(0);
+    assert!(!stage.run(["ledger"]).exited(0).stderr.contains("archived"));
 }
 
 #[test]

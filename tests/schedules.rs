@@ -116,6 +116,29 @@ fn schedules_are_listed_with_their_next_fires() {
 }
 
 #[test]
+fn what_is_listed_is_what_the_daemon_carries_out() {
+    let stage = stage(&schedule("night", "30 2 29 2 *", "timezone = \"Europe/Berlin\""));
+    let daemon = stage.daemon("info");
+    let questions: [&[&str]; 2] = [&["schedule", "list", "--json"], &["schedule", "next", "night", "--json"]];
+    let ask = |question: &[&str]| stage.run(question.iter().copied()).exited(0).stdout;
+    let before = questions.map(ask);
+    // One that the daemon was not told of, and one that it refuses.
+    stage.configure(&schedule("morning", "@daily", ""));
+    assert_eq!(questions.map(ask), before);
+    stage.configure(&schedule("night", "0 0 30 2 *", ""));
+    daemon.signal(Signal::HUP);
+    daemon.says("the old one stays in force");
+    stage.run(["schedule", "list"]).exited(0).says("never fires");
+    assert_eq!(questions.map(ask), before);
+    stage.configure(&schedule("morning", "@daily", ""));
+    daemon.signal(Signal::HUP);
+    daemon.says("the configuration was read anew");
+    let names = || stage.run(["schedule", "list", "--json"]).exited(0).json()["schedules"].to_string();
+    until("the new ones", || names().contains("morning") && !names().contains("night"));
+    daemon.stop();
+}
+
+#[test]
 fn a_schedule_that_cannot_be_meant_is_refused_when_it_is_read() {
     let stage = stage(&schedule("night", "0 0 30 2 *", ""));
     stage.run(["schedule", "list"]).exited(2).says("schedule.cron: night: \"0 0 30 2 *\" never fires");

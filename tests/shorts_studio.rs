@@ -87,13 +87,18 @@ async fn an_unknown_outcome_waits_for_a_person_and_is_not_sent_again() {
 async fn a_person_ends_the_doubt() {
     let faults = "[[rules]]\non = \"create\"\neffect = { do = \"drop\", when = \"after\" }\n";
     let found = [
+        ["resolve", "short", "--charged", "999"].as_slice(),
         ["resolve", "short", "--charged", "20"].as_slice(),
         ["resolve", "short", "--not-charged"].as_slice(),
         ["run", "m.json"].as_slice(),
     ];
     let (codes, line, _) = run_twice_then(faults, &found).await;
-    assert_eq!(codes, [7, 7, 0, 2, 1], "once told, there is no doubt");
+    assert_eq!(codes, [7, 7, 2, 0, 2, 1], "999 are more than were set aside; once told, there is no doubt");
     assert_eq!((&line["state"], &line["charged_credits"]), (&json!("failed"), &json!(20)));
+    let above =
+        [["resolve", "short", "--charged", "999", "--above-hold"].as_slice(), ["run", "m.json"].as_slice()];
+    let (codes, line, _) = run_twice_then(faults, &above).await;
+    assert_eq!((codes, &line["charged_credits"]), (vec![7, 7, 0, 1], &json!(999)));
     let nothing = [["resolve", "short", "--not-charged"].as_slice(), ["retry", "short"].as_slice()];
     let (codes, _, _) = run_twice_then(faults, &nothing).await;
     assert_eq!(codes, [7, 7, 0, 0]);

@@ -19,7 +19,6 @@ use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{
     BatchRequest, Explanation, NameRequest, Outcomes, Refusal, ResolveRequest, Status,
 };
-use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::engine::desk::Desk;
 use crate::store::Store;
@@ -145,12 +144,10 @@ impl Access {
         }
     }
 
-    pub(super) async fn resolve(&self, name: &str, charged: u64) -> Result<Outcomes, Failure> {
+    pub(super) async fn resolve(&self, found: &ResolveRequest) -> Result<Outcomes, Failure> {
         match self {
-            Access::Here(desk) => Ok(answers::resolve(desk, name, Credits(charged)).await?),
-            Access::There(client) => {
-                wish(client, "/v1/resolve", &ResolveRequest { name: name.to_owned(), charged }).await
-            }
+            Access::Here(desk) => Ok(answers::resolve(desk, found).await?),
+            Access::There(client) => wish(client, "/v1/resolve", found).await,
         }
     }
 

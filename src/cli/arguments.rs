@@ -249,6 +249,9 @@ pub(super) struct ResolveCommand {
     /// It was charged nothing
     #[arg(long, group = "found")]
     pub(super) not_charged: bool,
+    /// It was charged more than was set aside for it, which is refused otherwise
+    #[arg(long, requires = "charged")]
+    pub(super) above_hold: bool,
 }
 
 /// What `jobs` takes.

@@ -2,15 +2,14 @@
 
 use anstream::eprintln;
 
-use crate::cli::access;
 use crate::cli::arguments::{Global, NameArgument};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::printable;
+use crate::cli::{access, outcomes, printable};
 
 pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit, Failure> {
     let access = access::open(global).await?;
-    for outcome in access.cancel(&command.name).await?.batches {
+    for outcome in outcomes::print(access.cancel(&command.name).await?, global)? {
         let granted = outcome.granted;
         eprintln!("{}: {} canceled before they were sent", outcome.batch, granted.jobs);
         if granted.in_flight > 0 {

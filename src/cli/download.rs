@@ -13,12 +13,11 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::printable_path;
 use crate::cli::service::{self, Chosen};
-use crate::cli::submit;
-use crate::cli::wiring;
+use crate::cli::{outcomes, submit, wiring};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::answers::AnswerError;
-use crate::control::protocol::Outcomes;
+use crate::control::protocol::{Outcome, Outcomes};
 use crate::domain::job::State;
 use crate::engine::conductor::Standstill;
 use crate::engine::desk::Desk;
@@ -31,7 +30,7 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
         access::daemon(&config, &service::state_dir(&config, command.source.emulator)).await?
     {
         let outcomes: Outcomes = client.post("/v1/download", &called(&command.name)).await?;
-        for outcome in outcomes.batches {
+        for outcome in outcomes::print(outcomes, global)? {
             match outcome.granted.jobs {
                 0 => eprintln!("{}: everything that is paid for is on disk, whole", outcome.batch),
                 jobs => eprintln!("{}: the daemon downloads {jobs} again", outcome.batch),
@@ -43,14 +42,19 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
         true => service::emulated(&config, 1.0).await?,
         false => service::configured(&config)?,
     };
-    let outcome = fetch(&chosen, command, &config).await;
+    let outcome = fetch(&chosen, command, &config, global).await;
     if let Some(emulator) = chosen.emulator {
         emulator.stop().await;
     }
     outcome
 }
 
-async fn fetch(chosen: &Chosen, command: &DownloadCommand, config: &Config) -> Result<Exit, Failure> {
+async fn fetch(
+    chosen: &Chosen,
+    command: &DownloadCommand,
+    config: &Config,
+    global: &Global,
+) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, false)?);
     let outside = wiring::outside(Service::new(chosen.options.clone())?, chosen, config)?;
@@ -63,7 +67,10 @@ async fn fetch(chosen: &Chosen, command: &DownloadCommand, config: &Config) -> R
         record.key.batch == batch.no && matches!(record.job.state, State::Fetching { .. })
     };
     let waiting = store.open_jobs()?.iter().filter(|record| is_waiting(record)).count();
-    let again = desk.fetch_again(&named, landing.clone(), outside.layout.clone()).await?.jobs;
+    let granted = desk.fetch_again(&named, landing.clone(), outside.layout.clone()).await?;
+    let again = granted.jobs;
+    let outcome = Outcome { batch: batch.name.clone(), granted };
+    outcomes::print(Outcomes { batches: vec![outcome] }, global)?;
     if again == 0 && waiting == 0 {
         eprintln!("{}: everything that is paid for is on disk, whole", batch.name);
         return Ok(Exit::Success);

@@ -21,7 +21,7 @@ pub(super) async fn run(command: &JobArgument, global: &Global) -> Result<Exit, 
 }
 
 fn story(explanation: &Explanation) -> String {
-    let Explanation { batch, spec, job, idempotency_key, next } = explanation;
+    let Explanation { batch, spec, job, idempotency_key, next, .. } = explanation;
     let books = job.all_books();
     let mut lines = vec![
         format!("{}/{}: {} (line {} of the manifest)", batch, spec.label, job.state.name(), spec.order.line),

@@ -7,7 +7,7 @@ use crate::cli::access;
 use crate::cli::arguments::{Global, JobsCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{printable, written};
+use crate::cli::{printable, say_what_is_archived, written};
 use crate::control::protocol::JobLine;
 use crate::domain::job::State;
 
@@ -25,6 +25,9 @@ pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, 
     let mut print = |line: &[u8]| if global.json { out.write_all(line) } else { in_words(line, &mut out) };
     access.jobs(command.batch.as_ref(), wanted, &mut print).await?;
     written(out.flush())?;
+    if command.batch.is_none() {
+        say_what_is_archived(access.status(None).await?.archived);
+    }
     Ok(Exit::Success)
 }
 

@@ -2,16 +2,25 @@
 
 use anstream::eprintln;
 
-use crate::cli::access;
 use crate::cli::arguments::{BatchArgument, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::{access, outcomes};
 
 pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
     let access = access::open(global).await?;
-    for outcome in access.pause(command.batch.as_ref()).await?.batches {
+    let outcomes = outcomes::print(access.pause(command.batch.as_ref()).await?, global)?;
+    if outcomes.is_empty() {
+        eprintln!("nothing is open: there is nothing to pause; what comes in later is sent");
+    }
+    for outcome in outcomes {
         let in_flight = outcome.granted.in_flight;
-        eprintln!("{}: paused; {in_flight} at the service go on and are collected", outcome.batch);
+        match outcome.granted.refused {
+            Some(refused) => eprintln!("{}: {refused}", outcome.batch),
+            None => {
+                eprintln!("{}: paused; {in_flight} at the service go on and are collected", outcome.batch);
+            }
+        }
     }
     Ok(Exit::Success)
 }
@@ -19,8 +28,15 @@ pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Ex
 pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
     let access = access::open(global).await?;
     let who = access.who_goes_on();
-    for outcome in access.resume(command.batch.as_ref()).await?.batches {
-        eprintln!("{}: {who} goes on with it", outcome.batch);
+    let outcomes = outcomes::print(access.resume(command.batch.as_ref()).await?, global)?;
+    if outcomes.is_empty() {
+        eprintln!("nothing is open: there is nothing to resume");
+    }
+    for outcome in outcomes {
+        match outcome.granted.refused {
+            Some(refused) => eprintln!("{}: {refused}", outcome.batch),
+            None => eprintln!("{}: {who} goes on with it", outcome.batch),
+        }
     }
     Ok(Exit::Success)
 }

@@ -2,16 +2,17 @@
 
 use anstream::eprintln;
 
-use crate::cli::access;
 use crate::cli::arguments::{Global, ResolveCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::printable;
+use crate::cli::{access, outcomes, printable};
+use crate::control::protocol::ResolveRequest;
 
 pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exit, Failure> {
     let access = access::open(global).await?;
     let charged = command.charged.unwrap_or_default();
-    for outcome in access.resolve(&command.job, charged).await?.batches {
+    let found = ResolveRequest { name: command.job.clone(), charged, above_hold: command.above_hold };
+    for outcome in outcomes::print(access.resolve(&found).await?, global)? {
         if let Some(refused) = outcome.granted.refused {
             return Err(Failure::new(Exit::Usage, format!("{}: {refused}", command.job)));
         }

@@ -2,11 +2,10 @@
 
 use anstream::eprintln;
 
-use crate::cli::access;
 use crate::cli::arguments::{Global, NameArgument};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::printable;
+use crate::cli::{access, outcomes, printable};
 
 /// Jobs named one by one.
 const SHOWN_MAX: usize = 20;
@@ -14,9 +13,20 @@ const SHOWN_MAX: usize = 20;
 pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit, Failure> {
     let access = access::open(global).await?;
     let who = access.who_goes_on();
-    for outcome in access.retry(&command.name).await?.batches {
+    for outcome in outcomes::print(access.retry(&command.name).await?, global)? {
         let granted = outcome.granted;
-        eprintln!("{}: {} queued again, each under a new key; {who} sends them", outcome.batch, granted.jobs);
+        match granted.jobs {
+            0 if granted.hopeless.is_empty() && granted.paid.is_empty() => {
+                eprintln!(
+                    "{}: nothing was queued again: nothing of it has failed, expired or been canceled",
+                    command.name
+                );
+            }
+            0 => eprintln!("{}: nothing was queued again", command.name),
+            jobs => {
+                eprintln!("{}: {jobs} queued again, each under a new key; {who} sends them", outcome.batch);
+            }
+        }
         list(
             &granted.hopeless,
             "would be refused again unchanged: change their rows and run the manifest again",

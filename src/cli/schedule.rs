@@ -1,6 +1,7 @@
 //! `callsheet schedule`: what fires by itself, when next, and one run out of turn.
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use comfy_table::Table;
 use serde::Serialize;
@@ -12,7 +13,7 @@ use crate::cli::{access, printable, service, summary, table, written};
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
 use crate::control::client::ClientError;
-use crate::control::protocol::Submitted;
+use crate::control::protocol::{ScheduleInForce, Schedules, Submitted};
 use crate::domain::ids::{BadBatchName, BatchName};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::Timestamp;
@@ -49,24 +50,64 @@ struct Fire {
 }
 
 pub(super) async fn run(command: &ScheduleCommand, global: &Global) -> Result<Exit, Failure> {
-    let config = service::config(global)?;
     match command {
-        ScheduleCommand::List => list(&config, global),
-        ScheduleCommand::Next(command) => next(&config, command, global),
-        ScheduleCommand::Run(command) => run_now(&config, command, global).await,
+        ScheduleCommand::List => list(&look(global).await?, global),
+        ScheduleCommand::Next(command) => next(&look(global).await?, command, global),
+        ScheduleCommand::Run(command) => run_now(&service::config(global)?, command, global).await,
     }
 }
 
-fn list(config: &Config, global: &Global) -> Result<Exit, Failure> {
+/// The schedules that are carried out, or would be.
+struct InForce {
+    /// With their names.
+    schedules: Vec<(String, Schedule)>,
+    /// The state.
+    state: PathBuf,
+}
+
+/// The running daemon's schedules; where none runs, those of the configuration.
+async fn look(global: &Global) -> Result<InForce, Failure> {
+    let read = service::config(global);
+    // A daemon runs on with what it has when a configuration is refused; it then is found where it usually is.
+    let config = match &read {
+        Ok(config) => config.clone(),
+        Err(_) => at_its_usual_place(global),
+    };
+    let state = service::state_dir(&config, false);
+    if let Some(client) = access::daemon(&config, &state).await? {
+        if let Err(failure) = read {
+            let at = access::socket(&config, &state);
+            anstream::eprintln!(
+                "warning: {}; shown is what the daemon at {} carries out",
+                printable(&failure.to_string()),
+                at.display()
+            );
+        }
+        let told: Schedules = client.get("/v1/schedules", &()).await?;
+        let parse = |told: ScheduleInForce| -> Result<_, ScheduleError> {
+            Ok((told.name, Schedule::parse(&told.cron, Some(&told.timezone))?))
+        };
+        let schedules = told.schedules.into_iter().map(parse).collect::<Result<_, _>>()?;
+        return Ok(InForce { schedules, state });
+    }
+    let named = |config: &ScheduleConfig| Ok::<_, ScheduleError>((config.name.clone(), config.schedule()?));
+    let schedules = read?.schedule.iter().map(named).collect::<Result<_, _>>()?;
+    Ok(InForce { schedules, state })
+}
+
+/// What flags and environment say of the state and the socket, without a file.
+fn at_its_usual_place(global: &Global) -> Config {
+    let mut config = Config::default();
+    config.paths.state.clone_from(&global.state);
+    config.paths.socket.clone_from(&global.socket);
+    config
+}
+
+fn list(in_force: &InForce, global: &Global) -> Result<Exit, Failure> {
     let now = Clock::start().now().wall;
-    let records = records(config);
-    let schedules = config.schedule.iter().map(ScheduleConfig::schedule).collect::<Result<Vec<_>, _>>()?;
-    let rows: Vec<Listed<'_>> = config
-        .schedule
-        .iter()
-        .zip(&schedules)
-        .map(|(config, schedule)| listed(&config.name, schedule, &records, now))
-        .collect();
+    let records = records(&in_force.state);
+    let rows: Vec<Listed<'_>> =
+        in_force.schedules.iter().map(|(name, schedule)| listed(name, schedule, &records, now)).collect();
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
         written(json(&mut out, &serde_json::json!({ "schedules": rows })))?;
@@ -77,8 +118,8 @@ fn list(config: &Config, global: &Global) -> Result<Exit, Failure> {
 }
 
 /// What is kept in the state. That it cannot be read is worth a word, and no reason not to list.
-fn records(config: &Config) -> Records {
-    schedules::read(&service::state_dir(config, false)).unwrap_or_else(|error| {
+fn records(state: &Path) -> Records {
+    schedules::read(state).unwrap_or_else(|error| {
         anstream::eprintln!("warning: last runs are not shown: {}", printable(&error.to_string()));
         Records::new()
     })
@@ -119,16 +160,17 @@ fn list_table(out: &mut impl Write, rows: &[Listed<'_>]) -> io::Result<()> {
     lines(out, &table)
 }
 
-fn next(config: &Config, command: &ScheduleNextCommand, global: &Global) -> Result<Exit, Failure> {
-    let found = find(config, &command.name)?;
-    let schedule = found.schedule()?;
+fn next(in_force: &InForce, command: &ScheduleNextCommand, global: &Global) -> Result<Exit, Failure> {
+    let found = in_force.schedules.iter().find(|(name, _)| *name == command.name);
+    let (name, schedule) = found
+        .ok_or_else(|| not_found(&command.name, in_force.schedules.iter().map(|(name, _)| name.as_str())))?;
     let now = Clock::start().now().wall;
     let fire = |at| -> Result<Fire, BadBatchName> {
         Ok(Fire {
             at: utc(at),
             local: schedule.local(at),
             offset: schedule.offset(at),
-            batch: name::of_run(&found.name, at)?,
+            batch: name::of_run(name, at)?,
             n: schedule.occasion(at).n,
         })
     };
@@ -137,7 +179,7 @@ fn next(config: &Config, command: &ScheduleNextCommand, global: &Global) -> Resu
     let fires = fires.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
-        let (name, cron, timezone) = (&found.name, schedule.cron(), schedule.timezone());
+        let (cron, timezone) = (schedule.cron(), schedule.timezone());
         let object = serde_json::json!({"name": name, "cron": cron, "timezone": timezone, "fires": fires});
         written(json(&mut out, &object))?;
     } else {
@@ -169,15 +211,12 @@ fn json(out: &mut impl Write, value: &serde_json::Value) -> io::Result<()> {
     out.flush()
 }
 
-fn find<'a>(config: &'a Config, name: &str) -> Result<&'a ScheduleConfig, Failure> {
-    config.schedule.iter().find(|schedule| schedule.name == name).ok_or_else(|| {
-        let known: Vec<&str> = config.schedule.iter().map(|schedule| schedule.name.as_str()).collect();
-        let known = match known.as_slice() {
-            [] => "there is none; [[schedule]] in callsheet.toml makes one".to_owned(),
-            known => format!("there are {}", known.join(", ")),
-        };
-        Failure::new(Exit::Usage, format!("no schedule is called {name}; {known}"))
-    })
+fn not_found<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Failure {
+    let known = match known.collect::<Vec<_>>().as_slice() {
+        [] => "there is none; [[schedule]] in callsheet.toml makes one".to_owned(),
+        known => format!("there are {}", known.join(", ")),
+    };
+    Failure::new(Exit::Usage, format!("no schedule is called {name}; {known}"))
 }
 
 /// By the running daemon: a run is only worth something to an engine that works on it.
@@ -188,7 +227,7 @@ async fn run_now(config: &Config, command: &ScheduleNameArgument, global: &Globa
     };
     // A name is part of an address here.
     if name::check(&command.name).is_err() {
-        find(config, &command.name)?;
+        return Err(not_found(&command.name, config.schedule.iter().map(|schedule| schedule.name.as_str())));
     }
     let route = format!("/v1/schedules/{}/run", command.name);
     let receipt: Submitted = client.post(&route, &serde_json::json!({})).await?;

@@ -26,7 +26,7 @@ pub(super) async fn run(command: &StateCommand, global: &Global) -> Result<Exit,
     match command {
         StateCommand::Export(command) => export(command, global).await,
         StateCommand::Import(command) => import(command, global),
-        StateCommand::Verify => verify(global),
+        StateCommand::Verify => verify(global).await,
         StateCommand::Rebuild(command) => rebuild(command, global),
     }
 }
@@ -78,15 +78,21 @@ impl Source {
 }
 
 async fn export(command: &StateExport, global: &Global) -> Result<Exit, Failure> {
-    let source = Source::open(global).await?;
     let Some(path) = command.file.as_ref().filter(|path| path.as_os_str() != "-") else {
-        source.write(std::io::stdout()).await?;
+        Source::open(global).await?.write(std::io::stdout()).await?;
         return Ok(Exit::Success);
     };
     let refused = |error: std::io::Error| {
-        Failure::new(Exit::Disk, format!("failed to write {}: {error}", path.display()))
+        let is_there = error.kind() == std::io::ErrorKind::AlreadyExists;
+        let exit = if is_there { Exit::Usage } else { Exit::Disk };
+        Failure::new(exit, format!("failed to write {}: {error}", path.display()))
             .hint("name a file that does not exist yet, in a folder that can be written to")
     };
+    // Said before anything is read; what comes to lie there meanwhile is not overwritten either.
+    if path.symlink_metadata().is_ok() {
+        return Err(refused(std::io::ErrorKind::AlreadyExists.into()));
+    }
+    let source = Source::open(global).await?;
     // Under another name until it is whole: half an export is none.
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file = tempfile::Builder::new().prefix(".export-").tempfile_in(folder).map_err(refused)?;
@@ -121,8 +127,16 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-fn verify(global: &Global) -> Result<Exit, Failure> {
-    let dir = dir(global)?;
+async fn verify(global: &Global) -> Result<Exit, Failure> {
+    let config = service::config(global)?;
+    let dir = service::state_dir(&config, false);
+    // The database and the files beside it are compared line by line, and a daemon adds to both meanwhile.
+    if let Some(client) = access::daemon(&config, &dir).await? {
+        let pid = client.health().await?.pid;
+        let message = format!("a daemon (process {pid}) works on {}", dir.display());
+        return Err(Failure::new(Exit::Usage, message)
+            .hint("stop it, verify, and start it again; it compares lengths and counts whenever it starts"));
+    }
     let mut faults = Vec::new();
     let outcome = Store::open_existing(&dir).and_then(|store| {
         store.verify(|fault| {

@@ -25,7 +25,13 @@ pub(super) fn receipt(receipt: &Receipt) {
         if receipt.invalid > 0 {
             parts.push(format!("{} not valid", receipt.invalid));
         }
-        let refused = if receipt.refused { "; nothing was accepted" } else { "" };
+        let refused = match receipt.refused {
+            true if !receipt.file_refused => {
+                "; nothing was accepted: the manifest is strict (--strict, policy.strict), so one bad row refuses all"
+            }
+            true => "; nothing was accepted",
+            false => "",
+        };
         eprintln!("{file}: batch {batch}: {}{refused}", parts.join(", "));
     }
 }

@@ -2,14 +2,17 @@
 
 use std::io;
 
-use crate::control::protocol::{BatchStatus, Explanation, LedgerEntry, Outcome, Outcomes, Refusal, Status};
+use crate::control::protocol::{
+    BatchStatus, Explanation, LedgerEntry, Outcome, Outcomes, Refusal, ResolveRequest, Status,
+};
+use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::exit::Exit;
-use crate::domain::ids::{BatchName, IdempotencyKey};
-use crate::domain::job::State;
+use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
+use crate::domain::job::{JobSpec, State};
 use crate::domain::retry::{self, Prospect};
 use crate::engine::EngineError;
-use crate::engine::conductor::Wish;
+use crate::engine::conductor::{Granted, Wish};
 use crate::engine::desk::{Desk, FindError, Named};
 use crate::engine::walk::Walk;
 use crate::output::landing::Landing;
@@ -180,12 +183,16 @@ pub async fn explain(desk: &Desk, job: &str) -> Result<Explanation, AnswerError>
         }
         Named::Job(batch, spec, record) => {
             let key = IdempotencyKey::derive(spec.id, record.job.attempt);
-            let next = next(&batch, &record);
+            let overviews = desk.overview().await?;
+            let parked = overviews.iter().find(|of| of.name == batch.name).and_then(|of| of.parked);
+            let parked_by = parked.filter(|_| !record.job.state.is_final());
+            let next = next(&batch, &spec, &record, parked_by);
             Ok(Explanation {
                 batch: batch.name,
                 idempotency_key: spec.order.kind.is_keyed().then(|| key.to_string()),
                 spec: *spec,
                 job: record.job,
+                parked_by,
                 next,
             })
         }
@@ -193,7 +200,10 @@ pub async fn explain(desk: &Desk, job: &str) -> Result<Explanation, AnswerError>
 }
 
 /// What the program does next for a job, and what a person can do.
-fn next(batch: &BatchRecord, record: &JobRecord) -> String {
+fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<Parked>) -> String {
+    if let Some(kept) = parked.and_then(|parked| kept(batch, spec, &record.job.state, parked)) {
+        return kept;
+    }
     let overdue = if record.job.overdue { " It is overdue, so it is read slowly." } else { "" };
     match &record.job.state {
         State::Queued if batch.paused == Some(Pause::Rebuilt) => format!(
@@ -232,12 +242,36 @@ fn next(batch: &BatchRecord, record: &JobRecord) -> String {
     }
 }
 
+/// What a job waits for, where that is what its batch is parked by and no pause.
+fn kept(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Parked) -> Option<String> {
+    let why = parked.explain();
+    match (state, parked) {
+        (_, Parked::Paused) => None,
+        (State::Queued, Parked::BatchBudget) => {
+            let (needs, budget) = (spec.order.hold().unwrap_or_default(), batch.budget());
+            let left = budget.saturating_sub(batch.totals.committed());
+            Some(format!("it is parked: {why}. This job needs {needs}; {} of {budget} are left", left.0))
+        }
+        (State::Queued, _) => Some(format!("it is parked: {why}")),
+        (State::Submitting { .. }, Parked::Key | Parked::Credits) => {
+            Some(format!("its request is sent again, under the same key, once nothing parks it: {why}"))
+        }
+        (State::Running { .. }, Parked::Key) => Some(format!("its task is not read: {why}")),
+        (State::Fetching { urls, .. }, Parked::Key) if urls.is_empty() => {
+            Some(format!("its task is not read for fresh links: {why}"))
+        }
+        (State::Fetching { .. }, Parked::Disk) => Some(format!("its outputs are not downloaded: {why}")),
+        _ => None,
+    }
+}
+
 /// Pauses the batch called so, or all that are not done.
 ///
 /// # Errors
 /// [`AnswerError`].
 pub async fn pause(desk: &Desk, batch: Option<&BatchName>) -> Result<Outcomes, AnswerError> {
-    for_each(desk, batch, Wish::Pause).await
+    let done = |_: &BatchRecord| Some("done, there is nothing to pause");
+    for_each(desk, batch, Wish::Pause, done).await
 }
 
 /// Lifts the pause of the batch called so, or of all.
@@ -245,18 +279,25 @@ pub async fn pause(desk: &Desk, batch: Option<&BatchName>) -> Result<Outcomes, A
 /// # Errors
 /// [`AnswerError`].
 pub async fn resume(desk: &Desk, batch: Option<&BatchName>) -> Result<Outcomes, AnswerError> {
-    for_each(desk, batch, Wish::Resume).await
+    // A pause outlasts the end of its batch, for what a retry or a longer manifest brings.
+    let done = |record: &BatchRecord| record.paused.is_none().then_some("done, there is nothing to resume");
+    for_each(desk, batch, Wish::Resume, done).await
 }
 
 async fn for_each(
     desk: &Desk,
     batch: Option<&BatchName>,
-    wish: fn(crate::domain::ids::BatchNo) -> Wish,
+    wish: fn(BatchNo) -> Wish,
+    pointless_when_done: fn(&BatchRecord) -> Option<&'static str>,
 ) -> Result<Outcomes, AnswerError> {
     let mut batches = Vec::new();
     for record in desk.batches(batch).await?.into_iter().filter(|record| batch.is_some() || !record.is_done())
     {
-        let granted = desk.grant(wish(record.no)).await?;
+        let pointless = if record.is_done() { pointless_when_done(&record) } else { None };
+        let granted = match pointless {
+            Some(why) => Granted { refused: Some(why.to_owned()), ..Granted::default() },
+            None => desk.grant(wish(record.no)).await?,
+        };
         batches.push(Outcome { batch: record.name, granted });
     }
     Ok(Outcomes { batches })
@@ -277,11 +318,28 @@ pub async fn cancel(desk: &Desk, name: &str) -> Result<Outcomes, AnswerError> {
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn resolve(desk: &Desk, name: &str, charged: Credits) -> Result<Outcomes, AnswerError> {
-    let named = desk.named(name).await?;
+pub async fn resolve(desk: &Desk, wish: &ResolveRequest) -> Result<Outcomes, AnswerError> {
+    let named = desk.named(&wish.name).await?;
     let batch = named.batch().name.clone();
-    let granted = desk.resolve(named, charged).await?;
+    let granted = match too_much(&named, wish) {
+        Some(refused) => Granted { refused: Some(refused), ..Granted::default() },
+        None => desk.resolve(named, Credits(wish.charged)).await?,
+    };
     Ok(Outcomes { batches: vec![Outcome { batch, granted }] })
+}
+
+/// Why so high a charge is probably a slip: it could not be taken back.
+fn too_much(named: &Named, wish: &ResolveRequest) -> Option<String> {
+    let Named::Job(_, _, record) = named else { return None };
+    let (books, charged) = (record.job.books, Credits(wish.charged));
+    let most = books.held.max(books.charged);
+    let in_doubt = matches!(record.job.state, State::InDoubt { .. });
+    (in_doubt && charged > most && !wish.above_hold).then(|| {
+        format!(
+            "{charged} are more than the {most} set aside for it, and what is booked cannot be taken back; say \
+             --above-hold (above_hold) if it was charged that much"
+        )
+    })
 }
 
 /// Queues failed, canceled and expired jobs again, under new keys.

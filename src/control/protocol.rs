@@ -50,11 +50,11 @@ pub struct BatchStatus {
     pub budget_credits: u64,
     /// Set aside at this moment.
     pub held_credits: u64,
-    /// Charged and not given back.
+    /// Charged and not given back: refunds are taken off already.
     pub charged_credits: u64,
     /// Covered by a plan allowance.
     pub waived_credits: u64,
-    /// Given back by the service.
+    /// Given back by the service, of all that was ever charged.
     pub refunded_credits: u64,
     /// Jobs by state; states without jobs are left out.
     #[serde(flatten)]
@@ -151,6 +151,9 @@ pub struct Explanation {
     pub job: Job,
     /// The key of the present attempt; none where the endpoint honours none.
     pub idempotency_key: Option<String>,
+    /// What keeps it from going on, if something does.
+    #[serde(default)]
+    pub parked_by: Option<Parked>,
     /// What comes next, in plain words.
     pub next: String,
 }
@@ -172,7 +175,25 @@ pub struct LedgerEntry {
     pub task_id: String,
 }
 
-/// Names a batch; none means all of them. Body of `POST /v1/pause` and `/v1/resume`.
+/// The schedules that a daemon carries out: `GET /v1/schedules`.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedules {
+    /// In the order of its configuration.
+    pub schedules: Vec<ScheduleInForce>,
+}
+
+/// A schedule that a daemon carries out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleInForce {
+    /// Its name.
+    pub name: String,
+    /// When it fires, as configured.
+    pub cron: String,
+    /// Where its clock hangs, as an IANA name.
+    pub timezone: String,
+}
+
+/// Names a batch; none means all that are open. Body of `POST /v1/pause` and `/v1/resume`.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatchRequest {
@@ -197,6 +218,9 @@ pub struct ResolveRequest {
     pub name: String,
     /// What it was charged, in credits; 0 when nothing was.
     pub charged: u64,
+    /// It was charged more than was set aside for it, which is refused otherwise.
+    #[serde(default)]
+    pub above_hold: bool,
 }
 
 /// What came of a wish, batch by batch.

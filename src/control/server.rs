@@ -15,11 +15,12 @@ use futures_util::StreamExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::control::answers::{self, AnswerError};
 use crate::control::protocol::{
-    BatchRequest, Health, LINES, NameRequest, Refusal, Refused, ResolveRequest, Submission, Submitted,
+    BatchRequest, Health, LINES, NameRequest, Refusal, Refused, ResolveRequest, Schedules, Submission,
+    Submitted,
 };
 use crate::domain::credits::Credits;
 use crate::domain::exit::Exit;
@@ -59,6 +60,8 @@ pub struct Office {
     pub layout: Layout,
     /// Fires a schedule by its name, and says what came of it.
     pub schedules: mpsc::Sender<FireRequest>,
+    /// The schedules that are carried out at present.
+    pub in_force: watch::Receiver<Schedules>,
     /// The metrics, as Prometheus reads them.
     pub metrics: Metrics,
 }
@@ -90,6 +93,7 @@ pub fn router(office: Arc<Office>) -> Router {
         .route("/v1/download", post(download))
         .route("/v1/resolve", post(resolve))
         .route("/v1/manifests", post(submit))
+        .route("/v1/schedules", get(schedules))
         .route("/v1/schedules/{name}/run", post(fire))
         .route("/metrics", get(metrics))
         .fallback(nothing_here)
@@ -268,13 +272,16 @@ async fn retry(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Resu
 }
 
 async fn resolve(State(office): Shared, Wished(wish): Wished<ResolveRequest>) -> Result<Response, No> {
-    let outcomes = answers::resolve(&office.desk, &wish.name, Credits(wish.charged)).await?;
-    Ok(Json(outcomes).into_response())
+    Ok(Json(answers::resolve(&office.desk, &wish).await?).into_response())
 }
 
 async fn download(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {
     let (landing, layout) = (office.landing.clone(), office.layout.clone());
     Ok(Json(answers::download(&office.desk, &wish.name, landing, layout).await?).into_response())
+}
+
+async fn schedules(State(office): Shared) -> Json<Schedules> {
+    Json(office.in_force.borrow().clone())
 }
 
 async fn fire(

@@ -126,6 +126,8 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         output: landing.root().to_owned(),
     };
     let desk = Desk::beside(store.clone(), handle.clone());
+    let door = schedules::DaemonDoor { reception: reception.clone(), store: store.clone() };
+    let scheduled = Watch::begin(door, store.dir(), planned);
     let office = Office {
         desk,
         reception: reception.clone(),
@@ -133,6 +135,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         landing: landing.clone(),
         layout,
         schedules: fire,
+        in_force: scheduled.in_force(),
         metrics,
     };
     listen(&socket, &control, token, Arc::new(office)).await?;
@@ -151,8 +154,6 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     tokio::spawn(retention::keep(store.clone(), reception.clone(), hooks.clone(), clock, ages));
     let delivering = tokio::spawn(deliver(hooks, stop.clone()));
     let (schedules, reloads) = mpsc::channel(1);
-    let door = schedules::DaemonDoor { reception: reception.clone(), store: store.clone() };
-    let scheduled = Watch::begin(door, store.dir(), planned);
     tokio::spawn(scheduled.run(clock, Inputs { reloads, fires, stop: stop.clone() }));
     tokio::spawn(signals::watch(
         signals,

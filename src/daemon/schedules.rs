@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::ScheduleConfig;
-use crate::control::protocol::Refusal;
+use crate::control::protocol::{Refusal, ScheduleInForce, Schedules};
 use crate::control::server::{FireRequest, refusal_of};
 use crate::domain::exit::Exit;
 use crate::domain::ids::BatchName;
@@ -67,6 +67,11 @@ impl Planned {
             policy: Policy { budget: config.budget, ..Policy::default() },
             default_policy: config.policy.clone(),
         })
+    }
+
+    fn in_force(&self) -> ScheduleInForce {
+        let (cron, timezone) = (self.schedule.cron().to_owned(), self.schedule.timezone().to_owned());
+        ScheduleInForce { name: self.name.clone(), cron, timezone }
     }
 
     /// How its run at an instant comes in.
@@ -144,6 +149,7 @@ pub(super) struct Watch<D> {
     door: D,
     dir: PathBuf,
     planned: Vec<Planned>,
+    in_force: watch::Sender<Schedules>,
     progress: BTreeMap<String, Progress>,
     records: Records,
     /// The records differ from what is on disk.
@@ -161,10 +167,17 @@ impl<D: Door> Watch<D> {
             (name.clone(), Progress { handled: Some(record.handled.clone()), ..Progress::default() })
         };
         let progress = records.iter().map(known).collect();
+        let (in_force, _) = watch::channel(Schedules::default());
+        let (dir, planned_before) = (dir.to_owned(), Vec::new());
         let mut watch =
-            Watch { door, dir: dir.to_owned(), planned: Vec::new(), progress, records, is_unsaved: false };
+            Watch { door, dir, planned: planned_before, in_force, progress, records, is_unsaved: false };
         watch.replace(planned);
         watch
+    }
+
+    /// What is carried out, for whoever asks.
+    pub(super) fn in_force(&self) -> watch::Receiver<Schedules> {
+        self.in_force.subscribe()
     }
 
     /// Serves until the daemon stops.
@@ -190,6 +203,8 @@ impl<D: Door> Watch<D> {
     fn replace(&mut self, planned: Vec<Planned>) {
         self.planned = planned;
         let planned = &self.planned;
+        let schedules = planned.iter().map(Planned::in_force).collect();
+        self.in_force.send_replace(Schedules { schedules });
         let is_there = |name: &String| planned.iter().any(|planned| planned.name == *name);
         let before = self.records.len();
         self.records.retain(|name, _| is_there(name));

@@ -135,7 +135,7 @@ pub struct Board {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parked {
-    /// The batch's own budget is used up.
+    /// What is left of the batch's own budget is too little for the next job.
     BatchBudget,
     /// The day's budget is used up.
     DayBudget,
@@ -171,7 +171,10 @@ impl Parked {
     /// What it is and what lifts it.
     pub fn explain(self) -> &'static str {
         match self {
-            Parked::BatchBudget => "the batch's budget is used up; a higher budget lifts it",
+            Parked::BatchBudget => {
+                "the next job does not fit into what is left of the batch's budget; a higher one lifts it: callsheet \
+                 submit FILE --budget N, or run FILE --budget N"
+            }
             Parked::DayBudget => {
                 "the day's budget is used up; UTC midnight or a higher budget.per_day lifts it"
             }
@@ -235,6 +238,21 @@ fn admit_level(mut level: Vec<Turn>, room: &mut Room<'_>, most: usize, decision:
         }
         level = still;
     }
+}
+
+/// Which batches have no waiting job that the budgets let out as they stand, with the budget that the first one
+/// meets. Slots are left aside, since they come free by themselves, and so is `keep` where no balance is known.
+pub fn out_of_budget(board: &Board) -> Vec<(BatchNo, Parked)> {
+    let mut limits = board.limits.clone();
+    limits.keep = limits.keep.filter(|_| board.balance.is_some());
+    let Board { total, day, balance, .. } = *board;
+    let room = Room { in_flight: InFlight::default(), limits: &limits, total, day, balance };
+    let met = |batch: &Waiting| {
+        let each = batch.candidates.iter().map(|candidate| room.budget_in_the_way(batch, candidate.hold));
+        let all: Vec<Parked> = each.collect::<Option<_>>()?;
+        Some((batch.batch, *all.first()?))
+    };
+    board.waiting.iter().filter_map(met).collect()
 }
 
 /// A batch's place in the round.
@@ -422,5 +440,17 @@ mod tests {
         let decision = admit(racing, 1000);
         assert_eq!(decision.admitted.len(), 14, "14 x 7 = 98");
         assert_eq!(decision.parked.len(), 86);
+    }
+
+    #[test]
+    fn a_batch_is_out_of_budget_when_no_job_fits_whatever_is_in_flight() {
+        let waiting = vec![batch(1, 0, 3, &[4, 9]), batch(2, 0, 3, &[4, 2]), batch(3, 0, 9, &[])];
+        let mut unknown = board(1, waiting);
+        unknown.limits.keep = Some(Credits(100));
+        unknown.in_flight.add(Kind::Video, None);
+        assert_eq!(out_of_budget(&unknown), [(BatchNo(1), Parked::BatchBudget)]);
+        let known = Board { balance: Some(Credits(101)), ..unknown };
+        let met = [(BatchNo(1), Parked::BatchBudget), (BatchNo(2), Parked::BatchBudget)];
+        assert_eq!(out_of_budget(&known), met, "2 and what must stay are more than the balance");
     }
 }

@@ -147,15 +147,30 @@ impl Desk {
         }
     }
 
-    /// Every batch in numbers, oldest first.
+    /// Every batch in numbers, oldest first, with what keeps it from going on. A key, credits, a disk and `keep`
+    /// are for a running engine to find out; budgets and pauses are told without one, too.
     ///
     /// # Errors
-    /// [`EngineError`] when the engine has ended.
+    /// [`EngineError`] when the engine has ended, or the state cannot be read.
     pub async fn overview(&self) -> Result<Vec<BatchOverview>, EngineError> {
         match &self.hands {
             Hands::Engine(engine) => Ok(engine.overview().await?),
-            Hands::Own(conductor, _) => {
-                Ok(conductor.lock().unwrap_or_else(std::sync::PoisonError::into_inner).overview())
+            Hands::Own(conductor, clock) => {
+                let (conductor, clock, store) = (conductor.clone(), *clock, self.store.clone());
+                blocking(move || {
+                    let mut own = conductor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    let now = clock.now();
+                    engine::know_days(&mut own, &store, &[now.wall.utc_day()])?;
+                    for effect in own.rows_wanted() {
+                        if let Effect::LoadRows { batch, from, end, most } = effect {
+                            let rows = spooled::load_rows(&store, batch, from, end, most)?;
+                            own.know_rows(batch, from, rows);
+                        }
+                    }
+                    own.foresee(now);
+                    Ok(own.overview())
+                })
+                .await
             }
         }
     }

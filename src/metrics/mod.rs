@@ -194,7 +194,7 @@ impl All {
         );
         let spent = at.add(
             "credits_spent",
-            "Credits charged, whether refunded later or not; outlives restarts",
+            "Credits charged, whether refunded later or not (charged_credits elsewhere is less refunds); outlives restarts",
             Counter::default(),
         );
         let refunded = at.add(

@@ -1,10 +1,11 @@
 //! What can be seen from outside.
 
-use crate::domain::admission::Parked;
+use crate::domain::admission::{self, Parked};
 use crate::domain::ids::BatchNo;
 use crate::domain::job::State;
+use crate::domain::time::Now;
 use crate::engine::conductor::roster::{Motion, STATES};
-use crate::engine::conductor::{BatchDesk, BatchOverview, Conductor, Standstill};
+use crate::engine::conductor::{BatchDesk, BatchOverview, Conductor, Effect, SpooledRow, Standstill};
 use crate::store::{BatchRecord, Ended, JobRecord};
 
 impl Conductor {
@@ -63,9 +64,32 @@ impl Conductor {
         let overview = |(no, desk): (&BatchNo, &BatchDesk)| {
             let overview = overview_of(&desk.record, &tally.of_batch(*no).states);
             let disk = self.disk_is_low.then_some(Parked::Disk);
-            BatchOverview { parked: gate.or(disk).or(desk.parked).or(overview.parked), ..overview }
+            // A pause is named first: no key, credits or room would make a paused batch go on.
+            BatchOverview { parked: overview.parked.or(gate).or(disk).or(desk.parked), ..overview }
         };
         self.desks.iter().map(overview).collect()
+    }
+
+    /// What is to be read of the spools before [`Conductor::foresee`] can tell.
+    pub fn rows_wanted(&mut self) -> Vec<Effect> {
+        self.load_rows();
+        std::mem::take(&mut self.pending.turn.effects)
+    }
+
+    /// Takes in what was read.
+    pub fn know_rows(&mut self, batch: BatchNo, from: u64, rows: Vec<SpooledRow>) {
+        self.rows(batch, from, rows);
+    }
+
+    /// Finds out which budgets keep batches, where no engine does. Nothing is sent, and nothing durable changes.
+    pub fn foresee(&mut self, now: Now) {
+        let met = admission::out_of_budget(&self.board(now));
+        self.desks.for_each_busy(|desk| desk.parked = None);
+        for (batch, parked) in met {
+            if let Some(desk) = self.desks.get_mut(&batch) {
+                desk.parked = Some(parked);
+            }
+        }
     }
 
     /// Whether a download waits for a slot.

@@ -64,7 +64,7 @@ impl Conductor {
         Ok(())
     }
 
-    fn board(&self, now: Now) -> Board {
+    pub(super) fn board(&self, now: Now) -> Board {
         let mut limits = self.settings.limits.clone();
         limits.in_flight = self.throttle.slots(now.tick);
         let counted = &self.jobs.tally().in_flight;

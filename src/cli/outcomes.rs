@@ -1,0 +1,18 @@
+//! What came of a wish, for scripts.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use crate::cli::arguments::Global;
+use crate::cli::failure::Failure;
+use crate::cli::written;
+use crate::control::protocol::{Outcome, Outcomes};
+
+/// Prints it with `--json`, as the daemon would answer it, and hands it on for words.
+pub(super) fn print(outcomes: Outcomes, global: &Global) -> Result<Vec<Outcome>, Failure> {
+    if global.json {
+        written(writeln!(anstream::stdout(), "{:#}", json!(outcomes)))?;
+    }
+    Ok(outcomes.batches)
+}
