@@ -207,8 +207,12 @@ impl From<ClientError> for Failure {
             ClientError::Io(error) => AnswerError::Reader(error).into(),
             ClientError::NobodyThere { .. } => Failure::new(Exit::Unreachable, error.to_string())
                 .hint("start it with callsheet daemon, or name its socket with --socket"),
-            ClientError::Broken { .. } => Failure::new(Exit::Unreachable, error.to_string())
+            ClientError::TooLong { .. } => Failure::new(Exit::Usage, error.to_string())
+                .hint("name a shorter one with --socket or paths.socket"),
+            ClientError::Barred { .. } => Failure::new(Exit::Unreachable, error.to_string())
                 .hint("who may speak to it is for its socket's group to say; see callsheet doctor"),
+            ClientError::Broken { .. } => Failure::new(Exit::Unreachable, error.to_string())
+                .hint("what it had taken in is safe; see whether it runs, then give the same command again"),
         }
     }
 }
