@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::cli::arguments::{Global, ScheduleCommand, ScheduleNameArgument, ScheduleNextCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{access, printable, service, summary, table, written};
+use crate::cli::rendezvous::{self, Met};
+use crate::cli::{printable, service, summary, table, written};
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
-use crate::control::client::ClientError;
 use crate::control::protocol::Submitted;
 use crate::domain::ids::{BadBatchName, BatchName};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
@@ -182,10 +182,7 @@ fn find<'a>(config: &'a Config, name: &str) -> Result<&'a ScheduleConfig, Failur
 
 /// By the running daemon: a run is only worth something to an engine that works on it.
 async fn run_now(config: &Config, command: &ScheduleNameArgument, global: &Global) -> Result<Exit, Failure> {
-    let state = service::state_dir(config, false);
-    let Some(client) = access::daemon(config, &state).await? else {
-        return Err(ClientError::NobodyThere { socket: access::socket(config, &state) }.into());
-    };
+    let Met { client, .. } = rendezvous::needed(global, config).await?;
     // A name is part of an address here.
     if name::check(&command.name).is_err() {
         find(config, &command.name)?;

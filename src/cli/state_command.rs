@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::cli::arguments::{Global, StateCommand, StateExport, StateImport, StateRebuild};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{access, printable, service, written};
+use crate::cli::{printable, rendezvous, service, written};
 use crate::clock::Clock;
 use crate::control::client::Client;
 use crate::domain::ids::BatchName;
@@ -57,10 +57,9 @@ enum Source {
 impl Source {
     async fn open(global: &Global) -> Result<Source, Failure> {
         let config = service::config(global)?;
-        let dir = service::state_dir(&config, false);
-        Ok(match access::daemon(&config, &dir).await? {
-            Some(client) => Source::Daemon(client),
-            None => Source::State(Box::new(Store::open_existing(&dir)?)),
+        Ok(match rendezvous::daemon(global, &config, false).await? {
+            Some(met) => Source::Daemon(met.client),
+            None => Source::State(Box::new(Store::open_existing(&service::state_dir(&config, false))?)),
         })
     }
 
