@@ -30,7 +30,7 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a connection may last, whatever happens on it.
 const CONNECTION_MAX: Duration = Duration::from_secs(15 * 60);
 /// Whoever has sent so many bytes gets on.
-const STRIDE_BYTES: u64 = 16 * 1024;
+const STRIDE_BYTES: usize = 16 * 1024;
 /// When nobody can be sent away: between two looks for somebody who can.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -108,7 +108,7 @@ struct Guest {
     /// The turn at which it got on last.
     moved: u64,
     /// Bytes that it has sent since.
-    bytes: u64,
+    bytes: usize,
     is_leaving: bool,
     leave: Arc<Notify>,
 }
@@ -176,7 +176,7 @@ impl Seat {
         let mut room = locked(&self.room);
         let turn = room.turn + 1;
         let Some(guest) = room.guests.get_mut(&self.id) else { return };
-        guest.bytes += bytes as u64;
+        guest.bytes += bytes;
         if guest.bytes >= STRIDE_BYTES {
             (guest.moved, guest.bytes) = (turn, 0);
             room.turn = turn;
@@ -337,7 +337,7 @@ mod tests {
         seats[1].does(Doing::Sending);
         seats[2].does(Doing::Sending);
         // The first of the two gets on.
-        seats[1].has_sent(STRIDE_BYTES as usize);
+        seats[1].has_sent(STRIDE_BYTES);
         seats[2].has_sent(10);
         // And one has an answer that it does not read.
         seats[3].does(Doing::Waiting);
