@@ -443,6 +443,8 @@ fn tcp_asks_for_its_token() {
     assert!(ask("").starts_with("HTTP/1.1 401"));
     assert!(ask("authorization: Bearer open\r\n").starts_with("HTTP/1.1 401"));
     assert!(ask("authorization: Bearer open sesame\r\n").starts_with("HTTP/1.1 200"));
+    assert!(ask("authorization: bearer  open sesame\r\n").starts_with("HTTP/1.1 200"), "RFC 9110, 11.1");
+    assert!(ask("authorization: Basic open sesame\r\n").starts_with("HTTP/1.1 401"));
     daemon.stop();
     stage.configure("[control]\nhttp = \"0.0.0.0:0\"");
     stage.run(["daemon"]).exited(2).says("give control.token_file");

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::cli::arguments::Global;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::rendezvous::{self, Met};
 use crate::cli::{service, wiring};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -31,7 +32,7 @@ pub(super) enum Access {
     /// No daemon runs.
     Here(Desk),
     /// One does.
-    There(Client),
+    There(Met),
 }
 
 /// Where the daemon of a state listens.
@@ -39,22 +40,13 @@ pub(super) fn socket(config: &Config, state: &Path) -> PathBuf {
     config.paths.socket.clone().unwrap_or_else(|| state.join(SOCKET))
 }
 
-/// The daemon that runs on a state, if one does.
-pub(super) async fn daemon(config: &Config, state: &Path) -> Result<Option<Client>, Failure> {
-    match Client::connect(&socket(config, state)).await {
-        Ok(client) => Ok(Some(client)),
-        Err(ClientError::NobodyThere { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// Finds the daemon, or opens the state.
 pub(super) async fn open(global: &Global) -> Result<Access, Failure> {
     let config = service::config(global)?;
-    let dir = service::state_dir(&config, false);
-    match daemon(&config, &dir).await? {
-        Some(client) => Ok(Access::There(client)),
+    match rendezvous::daemon(global, &config, false).await? {
+        Some(met) => Ok(Access::There(met)),
         None => {
+            let dir = service::state_dir(&config, false);
             let store = Arc::new(Store::open_existing(&dir)?);
             Ok(Access::Here(Desk::alone(store, wiring::settings(&config), Clock::start())?))
         }
@@ -76,7 +68,7 @@ impl Access {
     pub(super) async fn status(&self, batch: Option<&BatchName>) -> Result<Status, Failure> {
         match self {
             Access::Here(desk) => Ok(answers::status(desk, batch).await?),
-            Access::There(client) => Ok(client.get("/v1/status", &OfBatch { batch, state: None }).await?),
+            Access::There(Met { client, .. }) => Ok(status_of(client, batch).await?),
         }
     }
 
@@ -92,7 +84,9 @@ impl Access {
                 let batches = desk.batches(batch).await.map_err(AnswerError::from)?;
                 Ok(answers::jobs(desk.store(), &batches, state, sink)?)
             }
-            Access::There(client) => Ok(client.lines("/v1/jobs", &OfBatch { batch, state }, sink).await?),
+            Access::There(Met { client, .. }) => {
+                Ok(client.lines("/v1/jobs", &OfBatch { batch, state }, sink).await?)
+            }
         }
     }
 
@@ -103,7 +97,7 @@ impl Access {
                 let batches = desk.batches(batch).await.map_err(AnswerError::from)?;
                 Ok(answers::ledger(desk.store(), &batches, sink)?)
             }
-            Access::There(client) => {
+            Access::There(Met { client, .. }) => {
                 Ok(client.lines("/v1/ledger", &OfBatch { batch, state: None }, sink).await?)
             }
         }
@@ -112,42 +106,42 @@ impl Access {
     pub(super) async fn explain(&self, job: &str) -> Result<Explanation, Failure> {
         match self {
             Access::Here(desk) => Ok(answers::explain(desk, job).await?),
-            Access::There(client) => Ok(client.get("/v1/explain", &[("job", job)]).await?),
+            Access::There(Met { client, .. }) => Ok(client.get("/v1/explain", &[("job", job)]).await?),
         }
     }
 
     pub(super) async fn pause(&self, batch: Option<&BatchName>) -> Result<Outcomes, Failure> {
         match self {
             Access::Here(desk) => Ok(answers::pause(desk, batch).await?),
-            Access::There(client) => wish(client, "/v1/pause", &of(batch)).await,
+            Access::There(Met { client, .. }) => wish(client, "/v1/pause", &of(batch)).await,
         }
     }
 
     pub(super) async fn resume(&self, batch: Option<&BatchName>) -> Result<Outcomes, Failure> {
         match self {
             Access::Here(desk) => Ok(answers::resume(desk, batch).await?),
-            Access::There(client) => wish(client, "/v1/resume", &of(batch)).await,
+            Access::There(Met { client, .. }) => wish(client, "/v1/resume", &of(batch)).await,
         }
     }
 
     pub(super) async fn cancel(&self, name: &str) -> Result<Outcomes, Failure> {
         match self {
             Access::Here(desk) => Ok(answers::cancel(desk, name).await?),
-            Access::There(client) => wish(client, "/v1/cancel", &called(name)).await,
+            Access::There(Met { client, .. }) => wish(client, "/v1/cancel", &called(name)).await,
         }
     }
 
     pub(super) async fn retry(&self, name: &str) -> Result<Outcomes, Failure> {
         match self {
             Access::Here(desk) => Ok(answers::retry(desk, name).await?),
-            Access::There(client) => wish(client, "/v1/retry", &called(name)).await,
+            Access::There(Met { client, .. }) => wish(client, "/v1/retry", &called(name)).await,
         }
     }
 
     pub(super) async fn resolve(&self, found: &ResolveRequest) -> Result<Outcomes, Failure> {
         match self {
             Access::Here(desk) => Ok(answers::resolve(desk, found).await?),
-            Access::There(client) => wish(client, "/v1/resolve", found).await,
+            Access::There(Met { client, .. }) => wish(client, "/v1/resolve", found).await,
         }
     }
 
@@ -158,6 +152,11 @@ impl Access {
             Access::There(_) => "the daemon",
         }
     }
+}
+
+/// What a daemon says of a batch, or of all.
+pub(super) async fn status_of(client: &Client, batch: Option<&BatchName>) -> Result<Status, ClientError> {
+    client.get("/v1/status", &OfBatch { batch, state: None }).await
 }
 
 fn of(batch: Option<&BatchName>) -> BatchRequest {
@@ -204,8 +203,12 @@ impl From<ClientError> for Failure {
             ClientError::Io(error) => AnswerError::Reader(error).into(),
             ClientError::NobodyThere { .. } => Failure::new(Exit::Unreachable, error.to_string())
                 .hint("start it with callsheet daemon, or name its socket with --socket"),
-            ClientError::Broken { .. } => Failure::new(Exit::Unreachable, error.to_string())
+            ClientError::TooLong { .. } => Failure::new(Exit::Usage, error.to_string())
+                .hint("name a shorter one with --socket or paths.socket"),
+            ClientError::Barred { .. } => Failure::new(Exit::Unreachable, error.to_string())
                 .hint("who may speak to it is for its socket's group to say; see callsheet doctor"),
+            ClientError::Broken { .. } => Failure::new(Exit::Unreachable, error.to_string())
+                .hint("what it had taken in is safe; see whether it runs, then give the same command again"),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `callsheet daemon`: the service.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -83,11 +84,31 @@ pub(super) fn inboxes(config: &Config) -> Vec<InboxTerms> {
 
 impl From<DaemonError> for Failure {
     fn from(error: DaemonError) -> Failure {
+        let message = error.to_string();
         match error {
             DaemonError::Store(error) => error.into(),
             DaemonError::Engine(error) => error.into(),
-            DaemonError::Listen { .. } => Failure::new(Exit::Usage, error.to_string())
-                .hint("name a place for the socket with --socket; a path has at most 107 bytes"),
+            DaemonError::Listen { source, .. } => {
+                Failure::new(Exit::Usage, message).hint(match source.kind() {
+                    ErrorKind::AddrInUse => {
+                        "a daemon on another state has this socket: stop it, or give this one a socket of its own \
+                         with --socket or paths.socket"
+                    }
+                    ErrorKind::InvalidFilename => "name a shorter one with --socket or paths.socket",
+                    _ => {
+                        "name a place for the socket with --socket or paths.socket, in a folder that is there and \
+                         that this user may write to"
+                    }
+                })
+            }
+            DaemonError::ListenTcp { source, .. } => {
+                Failure::new(Exit::Usage, message).hint(match source.kind() {
+                    ErrorKind::AddrInUse => {
+                        "another program listens on that address; name a free port, or leave control.http out"
+                    }
+                    _ => "name an address of this machine and a free port, or leave control.http out",
+                })
+            }
             DaemonError::Hooks(error) => Failure::new(Exit::Usage, error.to_string()).hint(
                 "hooks.webhook needs a secret: hooks.webhook_secret_file, or the credential webhook-secret",
             ),

@@ -7,11 +7,12 @@ use anstream::eprintln;
 use tokio::sync::watch;
 
 use crate::api::Service;
-use crate::cli::access::{self, called};
+use crate::cli::access::called;
 use crate::cli::arguments::{DownloadCommand, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::printable_path;
+use crate::cli::rendezvous::{self, Met};
 use crate::cli::service::{self, Chosen};
 use crate::cli::{outcomes, submit, wiring};
 use crate::clock::Clock;
@@ -26,9 +27,7 @@ use crate::store::{JobRecord, Store};
 
 pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service::config(global)?;
-    if let Some(client) =
-        access::daemon(&config, &service::state_dir(&config, command.source.emulator)).await?
-    {
+    if let Some(Met { client, .. }) = rendezvous::daemon(global, &config, command.source.emulator).await? {
         let outcomes: Outcomes = client.post("/v1/download", &called(&command.name)).await?;
         for outcome in outcomes::print(outcomes, global)? {
             match outcome.granted.jobs {

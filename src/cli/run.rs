@@ -14,6 +14,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::printable;
 use crate::cli::progress::Progress;
+use crate::cli::rendezvous;
 use crate::cli::service::{self, Chosen};
 use crate::cli::submit;
 use crate::cli::summary;
@@ -40,11 +41,18 @@ const REACH_TRIES: u32 = 3;
 pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service::config(global)?;
-    if let Some(client) =
-        access::daemon(&config, &service::state_dir(&config, command.source.emulator)).await?
-    {
+    if let Some(met) = rendezvous::daemon(global, &config, command.source.emulator).await? {
+        // What the file names counts, too: without a daemon the state would refuse another service.
+        if let Some(url) = config.service.base_url.as_ref().filter(|_| !command.source.emulator) {
+            let state = service::state_dir(&config, false);
+            rendezvous::works_with(
+                &met.health,
+                &service::identity_of(url),
+                &access::socket(&config, &state),
+            )?;
+        }
         eprintln!("a daemon runs on this state: it does the work, and this command follows it");
-        return submit::submit(&client, &command.manifests, &command.terms, true, global).await;
+        return submit::submit(&met, &command.manifests, &command.terms, true, global).await;
     }
     let chosen = service::chosen(&config, &command.source).await?;
     let outcome = run_against(&chosen, command, global, &config, clock).await;

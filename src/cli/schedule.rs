@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::cli::arguments::{Global, ScheduleCommand, ScheduleNameArgument, ScheduleNextCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{access, printable, service, summary, table, written};
+use crate::cli::rendezvous::{self, Met};
+use crate::cli::{printable, service, summary, table, written};
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
-use crate::control::client::ClientError;
 use crate::control::protocol::{ScheduleInForce, Schedules, Submitted};
 use crate::domain::ids::{BadBatchName, BatchName};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
@@ -74,13 +74,12 @@ async fn look(global: &Global) -> Result<InForce, Failure> {
         Err(_) => at_its_usual_place(global),
     };
     let state = service::state_dir(&config, false);
-    if let Some(client) = access::daemon(&config, &state).await? {
+    if let Some(Met { client, health }) = rendezvous::daemon(global, &config, false).await? {
         if let Err(failure) = read {
-            let at = access::socket(&config, &state);
+            let failure = printable(&failure.to_string());
             anstream::eprintln!(
-                "warning: {}; shown is what the daemon at {} carries out",
-                printable(&failure.to_string()),
-                at.display()
+                "warning: {failure}; shown is what the daemon (process {}) carries out",
+                health.pid
             );
         }
         let told: Schedules = client.get("/v1/schedules", &()).await?;
@@ -221,10 +220,7 @@ fn not_found<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Failure {
 
 /// By the running daemon: a run is only worth something to an engine that works on it.
 async fn run_now(config: &Config, command: &ScheduleNameArgument, global: &Global) -> Result<Exit, Failure> {
-    let state = service::state_dir(config, false);
-    let Some(client) = access::daemon(config, &state).await? else {
-        return Err(ClientError::NobodyThere { socket: access::socket(config, &state) }.into());
-    };
+    let Met { client, .. } = rendezvous::needed(global, config).await?;
     // A name is part of an address here.
     if name::check(&command.name).is_err() {
         return Err(not_found(&command.name, config.schedule.iter().map(|schedule| schedule.name.as_str())));

@@ -18,7 +18,7 @@ use crate::emulator::{self, DEFAULT_API_KEY, Emulator};
 use crate::intake::catalogs::{self, CatalogError, Catalogs};
 
 /// What a state that was begun with the emulator says it belongs to.
-const EMULATOR_IDENTITY: &str = "the emulator";
+pub(super) const EMULATOR_IDENTITY: &str = "the emulator";
 /// Credits on the emulator's account.
 const EMULATOR_CREDITS: u64 = 1_000_000_000;
 
@@ -153,10 +153,15 @@ pub(super) fn named_with(config: &Config, key: Option<SecretString>) -> Result<O
         let message = format!("{base_url} is not an http(s) address");
         return Err(Failure::new(Exit::Usage, message).hint("give the service's base address in --base-url"));
     }
-    let identity = base_url.as_str().trim_end_matches('/').to_owned();
+    let identity = identity_of(&base_url);
     let (state, output) = (state_dir(config, false), output_dir(config, false));
     let options = service_options(config, base_url, key);
     Ok(Some(Chosen { options, identity, state, output, emulator: None }))
+}
+
+/// What a state says that belongs to the service at an address.
+pub(super) fn identity_of(base_url: &url::Url) -> String {
+    base_url.as_str().trim_end_matches('/').to_owned()
 }
 
 /// Whom a command asks that sends nothing that charges: the service, or nobody, and then what was

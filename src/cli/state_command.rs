@@ -10,7 +10,8 @@ use serde_json::json;
 use crate::cli::arguments::{Global, StateCommand, StateExport, StateImport, StateRebuild};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{access, printable, printable_path, service, written};
+use crate::cli::rendezvous::{self, Met};
+use crate::cli::{printable, printable_path, service, written};
 use crate::clock::Clock;
 use crate::control::client::Client;
 use crate::domain::ids::BatchName;
@@ -57,10 +58,9 @@ enum Source {
 impl Source {
     async fn open(global: &Global) -> Result<Source, Failure> {
         let config = service::config(global)?;
-        let dir = service::state_dir(&config, false);
-        Ok(match access::daemon(&config, &dir).await? {
-            Some(client) => Source::Daemon(client),
-            None => Source::State(Box::new(Store::open_existing(&dir)?)),
+        Ok(match rendezvous::daemon(global, &config, false).await? {
+            Some(met) => Source::Daemon(met.client),
+            None => Source::State(Box::new(Store::open_existing(&service::state_dir(&config, false))?)),
         })
     }
 
@@ -131,9 +131,8 @@ async fn verify(global: &Global) -> Result<Exit, Failure> {
     let config = service::config(global)?;
     let dir = service::state_dir(&config, false);
     // The database and the files beside it are compared line by line, and a daemon adds to both meanwhile.
-    if let Some(client) = access::daemon(&config, &dir).await? {
-        let pid = client.health().await?.pid;
-        let message = format!("a daemon (process {pid}) works on {}", dir.display());
+    if let Some(Met { health, .. }) = rendezvous::daemon(global, &config, false).await? {
+        let message = format!("a daemon (process {}) works on {}", health.pid, dir.display());
         return Err(Failure::new(Exit::Usage, message)
             .hint("stop it, verify, and start it again; it compares lengths and counts whenever it starts"));
     }

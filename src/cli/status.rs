@@ -7,9 +7,12 @@ use crate::cli::access::{self, Access};
 use crate::cli::arguments::{Global, StatusCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::following::{Follower, Interrupts, say_who_goes_on};
 use crate::cli::{summary, written};
+use crate::control::client::Client;
 use crate::control::protocol::{BatchState, BatchStatus};
 use crate::domain::admission::Parked;
+use crate::domain::ids::BatchName;
 
 /// Between two looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -18,13 +21,34 @@ const LEFT_SHOWN: usize = 20;
 
 pub(super) async fn run(command: &StatusCommand, global: &Global) -> Result<Exit, Failure> {
     let access = access::open(global).await?;
-    if command.watch && matches!(access, Access::Here(_)) {
+    if !command.watch {
+        return show_until_done(command, global, &access).await;
+    }
+    if matches!(access, Access::Here(_)) {
         return Err(Failure::new(Exit::Usage, "nothing changes while no daemon runs")
             .hint("leave --watch out, or start callsheet daemon"));
     }
+    let mut interrupts = Interrupts::listen();
+    tokio::select! {
+        shown = show_until_done(command, global, &access) => shown,
+        () = interrupts.come() => {
+            Ok(say_who_goes_on(command.batch.as_ref().map_or("BATCH", BatchName::as_str)))
+        }
+    }
+}
+
+/// Shows it once, or again and again with `--watch`.
+async fn show_until_done(command: &StatusCommand, global: &Global, access: &Access) -> Result<Exit, Failure> {
     let mut shown = String::new();
     loop {
-        let status = access.status(command.batch.as_ref()).await?;
+        let status = match access {
+            Access::There(met) if command.watch => {
+                let question =
+                    async |client: &Client| access::status_of(client, command.batch.as_ref()).await;
+                Follower::of(met).ask(question).await?
+            }
+            access => access.status(command.batch.as_ref()).await?,
+        };
         let text = if global.json {
             let text = if command.watch {
                 serde_json::to_string(&status)

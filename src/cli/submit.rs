@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use anstream::eprintln;
 
-use crate::cli::access;
 use crate::cli::arguments::{Global, SubmitCommand, TermArguments};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::following::{Follower, Interrupts, say_who_goes_on};
+use crate::cli::rendezvous::{self, Met};
 use crate::cli::{service, summary};
 use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{BatchState, BatchStatus, Health, Status, Submission};
+use crate::control::protocol::{BatchState, BatchStatus, Status, Submission};
 use crate::domain::admission::Parked;
 use crate::domain::ids::BatchName;
 use crate::intake::receipt::Receipt;
@@ -22,21 +23,63 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(command: &SubmitCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service::config(global)?;
-    let state = service::state_dir(&config, false);
-    let Some(client) = access::daemon(&config, &state).await? else {
-        return Err(ClientError::NobodyThere { socket: access::socket(&config, &state) }.into());
-    };
-    submit(&client, &command.manifests, &command.terms, command.wait, global).await
+    let met = rendezvous::needed(global, &config).await?;
+    submit(&met, &command.manifests, &command.terms, command.wait, global).await
 }
 
 /// Hands manifests to a daemon and, when asked to, follows them to the end.
 pub(super) async fn submit(
-    client: &Client,
+    met: &Met,
     manifests: &[PathBuf],
     terms: &TermArguments,
     wait: bool,
     global: &Global,
 ) -> Result<Exit, Failure> {
+    let Met { client, health } = met;
+    if !wait {
+        let receipts = hand_in(client, manifests, terms).await?;
+        let statuses = look(client, &batches_of(&receipts)).await?;
+        let exit = exit_of(&receipts, &statuses, wait);
+        if global.json {
+            summary::json(&receipts, &statuses, &health.output, exit.code());
+        }
+        return Ok(exit);
+    }
+    let mut interrupts = Interrupts::listen();
+    let receipts = tokio::select! {
+        receipts = hand_in(client, manifests, terms) => receipts?,
+        () = interrupts.come() => {
+            eprintln!(
+                "interrupted: what was handed in is the daemon's, and it goes on with it; the same command hands in \
+                 the rest, and buys nothing twice"
+            );
+            return Ok(Exit::Interrupted);
+        }
+    };
+    let batches = batches_of(&receipts);
+    let follower = Follower::of(met);
+    let statuses = tokio::select! {
+        statuses = follow(&follower, &batches) => statuses?,
+        () = interrupts.come() => {
+            let name = batches.first().filter(|_| batches.len() == 1).map_or("BATCH", BatchName::as_str);
+            return Ok(say_who_goes_on(name));
+        }
+    };
+    let exit = exit_of(&receipts, &statuses, wait);
+    if global.json {
+        summary::json(&receipts, &statuses, &health.output, exit.code());
+    } else {
+        summary::files(&statuses, &health.output);
+        say_what_parks(&statuses);
+    }
+    Ok(exit)
+}
+
+async fn hand_in(
+    client: &Client,
+    manifests: &[PathBuf],
+    terms: &TermArguments,
+) -> Result<Vec<Receipt>, Failure> {
     let mut receipts = Vec::with_capacity(manifests.len());
     for path in manifests {
         let mut receipt =
@@ -45,17 +88,11 @@ pub(super) async fn submit(
         summary::receipt(&receipt);
         receipts.push(receipt);
     }
-    let batches: BTreeSet<BatchName> = receipts.iter().filter_map(|receipt| receipt.batch.clone()).collect();
-    let statuses = if wait { follow(client, &batches).await? } else { look(client, &batches).await? };
-    let health: Health = client.health().await?;
-    let exit = exit_of(&receipts, &statuses, wait);
-    if global.json {
-        summary::json(&receipts, &statuses, &health.output, exit.code());
-    } else if wait {
-        summary::files(&statuses, &health.output);
-        say_what_parks(&statuses);
-    }
-    Ok(exit)
+    Ok(receipts)
+}
+
+fn batches_of(receipts: &[Receipt]) -> BTreeSet<BatchName> {
+    receipts.iter().filter_map(|receipt| receipt.batch.clone()).collect()
 }
 
 fn submission(path: &Path, terms: &TermArguments) -> Result<Submission, Failure> {
@@ -82,15 +119,15 @@ fn named(path: &Path, error: ClientError) -> Failure {
     }
 }
 
-async fn look(client: &Client, batches: &BTreeSet<BatchName>) -> Result<Vec<BatchStatus>, Failure> {
+async fn look(client: &Client, batches: &BTreeSet<BatchName>) -> Result<Vec<BatchStatus>, ClientError> {
     let status: Status = client.get("/v1/status", &()).await?;
     Ok(status.batches.into_iter().filter(|batch| batches.contains(&batch.name)).collect())
 }
 
 /// Looks until every batch is done, or something that only its owner can lift keeps it.
-async fn follow(client: &Client, batches: &BTreeSet<BatchName>) -> Result<Vec<BatchStatus>, Failure> {
+async fn follow(follower: &Follower<'_>, batches: &BTreeSet<BatchName>) -> Result<Vec<BatchStatus>, Failure> {
     loop {
-        let statuses = look(client, batches).await?;
+        let statuses = follower.ask(async |client: &Client| look(client, batches).await).await?;
         if statuses.iter().all(has_ended) {
             return Ok(statuses);
         }

@@ -130,9 +130,19 @@ fn span_or_never<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Sp
 #[serde(default, deny_unknown_fields)]
 pub struct ControlConfig {
     /// An address to be spoken to over TCP, beside the socket; nothing unless given.
+    #[serde(deserialize_with = "address")]
     pub http: Option<SocketAddr>,
     /// File with the bearer token that TCP asks for. Without one only loopback addresses are accepted.
     pub token_file: Option<PathBuf>,
+}
+
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(|_| {
+        serde::de::Error::custom(format!(
+            "control.http: found {text:?}; write an address and a port, as 127.0.0.1:8080 or [::1]:8080"
+        ))
+    })
 }
 
 /// `[log]`
@@ -380,5 +390,10 @@ mod tests {
     fn other_machines_need_a_token() {
         assert!(error("[control]\nhttp = \"0.0.0.0:8080\"").contains("give control.token_file"));
         assert!(Config::parse("[control]\nhttp = \"127.0.0.1:8080\"", Path::new("x")).is_ok());
+        let named = error("[control]\nhttp = \"localhost:8080\"");
+        assert!(
+            named.contains("control.http: found \"localhost:8080\"; write an address and a port"),
+            "{named}"
+        );
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
+use crate::control::listening::PATH_MAX_BYTES;
 use crate::control::protocol::{Health, Refusal, Refused, Submission, Submitted};
 
 /// How long the daemon may take to begin an answer. Taking in a million rows takes a minute.
@@ -23,6 +24,20 @@ pub enum ClientError {
     NobodyThere {
         /// The socket.
         socket: PathBuf,
+    },
+    /// The path is longer than a socket's can be.
+    #[error("{} has {} bytes, and a socket's path has at most {PATH_MAX_BYTES}", .socket.display(), .socket.as_os_str().len())]
+    TooLong {
+        /// The socket.
+        socket: PathBuf,
+    },
+    /// This user may not speak to it.
+    #[error("the daemon at {} may not be spoken to: {detail}", .socket.display())]
+    Barred {
+        /// The socket.
+        socket: PathBuf,
+        /// Why.
+        detail: String,
     },
     /// It refused.
     #[error("{}", .0.message)]
@@ -53,14 +68,20 @@ impl Client {
     /// # Errors
     /// [`ClientError::NobodyThere`] when none does.
     pub async fn connect(socket: &Path) -> Result<Client, ClientError> {
+        if socket.as_os_str().len() > PATH_MAX_BYTES {
+            return Err(ClientError::TooLong { socket: socket.to_owned() });
+        }
         let broken = |detail: String| ClientError::Broken { socket: socket.to_owned(), detail };
         match UnixStream::connect(socket).await {
             Ok(_) => {}
             Err(error) => {
-                use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound};
+                use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
                 return Err(match error.kind() {
                     NotFound | NotADirectory | ConnectionRefused => {
                         ClientError::NobodyThere { socket: socket.to_owned() }
+                    }
+                    PermissionDenied => {
+                        ClientError::Barred { socket: socket.to_owned(), detail: error.to_string() }
                     }
                     _ => broken(error.to_string()),
                 });

@@ -2,32 +2,60 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use secrecy::{ExposeSecret, SecretString};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use crate::control::connections::{self, Places};
 use crate::control::protocol::Refusal;
 use crate::control::server::No;
 use crate::domain::exit::Exit;
 
-/// Listens on a Unix socket that its owner and its group may speak to. One that an earlier process left
-/// is taken over: whoever calls holds the state's lock, so nobody listens there any more.
+/// Most bytes of a socket's path: `sun_path` of unix(7) has 108, and a zero ends it.
+pub const PATH_MAX_BYTES: usize = 107;
+
+/// The name of a socket in the file system. It goes away with this, unless another process has taken it over.
+#[derive(Debug)]
+pub struct SocketName {
+    path: PathBuf,
+    /// Device and inode.
+    file: (u64, u64),
+}
+
+impl Drop for SocketName {
+    fn drop(&mut self) {
+        let is_ours =
+            std::fs::symlink_metadata(&self.path).is_ok_and(|meta| (meta.dev(), meta.ino()) == self.file);
+        if is_ours {
+            // A name that nobody listens behind only confuses, and the next daemon takes it over.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Listens on a Unix socket that its owner and its group may speak to. One that an earlier process left behind is
+/// taken over; one behind which somebody listens is not.
 ///
 /// # Errors
-/// When the address cannot be bound, or something else lies there.
-pub fn listen(path: &Path) -> io::Result<UnixListener> {
+/// When the address cannot be bound, somebody listens there, or something else lies there.
+pub async fn listen(path: &Path) -> io::Result<(UnixListener, SocketName)> {
+    let bytes = path.as_os_str().as_bytes().len();
+    if bytes > PATH_MAX_BYTES {
+        let message = format!("the path has {bytes} bytes, and a socket's has at most {PATH_MAX_BYTES}");
+        return Err(io::Error::new(io::ErrorKind::InvalidFilename, message));
+    }
     match std::fs::symlink_metadata(path) {
-        Ok(meta) if meta.file_type().is_socket() => std::fs::remove_file(path)?,
+        Ok(meta) if meta.file_type().is_socket() => take_over(path).await?,
         Ok(_) => {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
@@ -39,15 +67,36 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     }
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
-    Ok(listener)
+    let meta = std::fs::symlink_metadata(path)?;
+    Ok((listener, SocketName { path: path.to_owned(), file: (meta.dev(), meta.ino()) }))
+}
+
+/// Removes a socket that nobody listens behind.
+async fn take_over(path: &Path) -> io::Result<()> {
+    let in_use = |who: String| Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{who} listens there")));
+    match UnixStream::connect(path).await {
+        Ok(stream) => match stream.peer_cred().ok().and_then(|peer| peer.pid()) {
+            Some(pid) => in_use(format!("process {pid}")),
+            None => in_use("another process".to_owned()),
+        },
+        Err(error) => match error.kind() {
+            io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+            // It went away meanwhile.
+            io::ErrorKind::NotFound => Ok(()),
+            // More wait for it than the system lets wait.
+            io::ErrorKind::WouldBlock => in_use("another process".to_owned()),
+            _ => Err(error),
+        },
+    }
 }
 
 /// Serves the Unix socket for ever. Who may connect is for the file's mode to say; who asks is logged.
 pub async fn serve_socket(listener: UnixListener, router: Router) {
     let places = Places::new();
-    while let Some(place) = places.take().await {
+    loop {
         match listener.accept().await {
             Ok((stream, _)) => {
+                let Some(place) = places.take().await else { return };
                 let Ok(peer) = stream.peer_cred() else { continue };
                 let who = Who { uid: Some(peer.uid()), pid: peer.pid() };
                 let router = router.clone().layer(middleware::from_fn_with_state(who, name_who_asks));
@@ -63,9 +112,10 @@ pub async fn serve_socket(listener: UnixListener, router: Router) {
 pub async fn serve_tcp(listener: TcpListener, router: Router, token: Option<SecretString>) {
     let places = Places::new();
     let guard = Arc::new(Guard { token });
-    while let Some(place) = places.take().await {
+    loop {
         match listener.accept().await {
             Ok((stream, _)) => {
+                let Some(place) = places.take().await else { return };
                 let who = Who { uid: None, pid: None };
                 let router = router
                     .clone()
@@ -122,18 +172,29 @@ async fn let_in(State(guard): State<Arc<Guard>>, request: Request, next: Next) -
     let text = |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
     match &guard.token {
         Some(token) => {
-            let given = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+            let given = text(header::AUTHORIZATION).and_then(bearer);
             if !given.is_some_and(|given| is_same(given, token.expose_secret())) {
                 return refuse("a bearer token is asked for, and none or another was given");
             }
         }
         // A page in a browser on this machine must not command the daemon.
-        None if headers.contains_key(header::ORIGIN) || !text(header::HOST).is_some_and(is_loopback) => {
+        None if is_of_a_page(headers) || !text(header::HOST).is_some_and(is_loopback) => {
             return refuse("only programs on this machine are answered without a token");
         }
         None => {}
     }
     next.run(request).await
+}
+
+/// The token of `Bearer TOKEN`. A scheme's name is the same in capitals (RFC 9110, 11.1).
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_start_matches(' '))
+}
+
+/// Whether a page in a browser sent it. What a person opens there comes from no page: `none`.
+fn is_of_a_page(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ORIGIN) || headers.get("sec-fetch-site").is_some_and(|site| site != "none")
 }
 
 fn is_loopback(host: &str) -> bool {

@@ -6,6 +6,7 @@
 //! finds them itself; [`server`] and [`client`] carry them, and [`listening`] lets in who may speak.
 
 pub mod answers;
+mod body;
 pub mod client;
 mod connections;
 pub mod listening;

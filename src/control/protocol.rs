@@ -274,8 +274,11 @@ pub struct Health {
     pub since: Timestamp,
     /// The service it works with.
     pub service: String,
-    /// The output folder.
+    /// The output folder; absolute.
     pub output: std::path::PathBuf,
+    /// The state folder; absolute and without links.
+    #[serde(default)]
+    pub state: std::path::PathBuf,
 }
 
 /// Why something was not done.

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use futures_util::StreamExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
 
 use crate::control::answers::{self, AnswerError};
+use crate::control::body::{BodyError, Pace, Pieces};
 use crate::control::protocol::{
     BatchRequest, Health, LINES, NameRequest, Refusal, Refused, ResolveRequest, Schedules, Submission,
     Submitted,
@@ -72,7 +73,16 @@ pub struct FireRequest {
     /// Its name.
     pub name: String,
     /// Where what came of it goes.
-    pub reply: tokio::sync::oneshot::Sender<Result<Submitted, Refusal>>,
+    pub reply: tokio::sync::oneshot::Sender<Result<Submitted, NotFired>>,
+}
+
+/// Why a schedule does not fire.
+#[derive(Debug)]
+pub enum NotFired {
+    /// No schedule is called so.
+    Unknown(Refusal),
+    /// Its manifest cannot be taken in.
+    Refused(Refusal),
 }
 
 type Shared = State<Arc<Office>>;
@@ -97,6 +107,7 @@ pub fn router(office: Arc<Office>) -> Router {
         .route("/v1/schedules/{name}/run", post(fire))
         .route("/metrics", get(metrics))
         .fallback(nothing_here)
+        .method_not_allowed_fallback(not_so)
         .with_state(office)
 }
 
@@ -113,6 +124,16 @@ impl No {
 impl IntoResponse for No {
     fn into_response(self) -> Response {
         (self.0, Json(Refused { error: self.1 })).into_response()
+    }
+}
+
+impl From<BodyError> for No {
+    fn from(error: BodyError) -> No {
+        let status = match error {
+            BodyError::Silent(_) | BodyError::Slow(_) => StatusCode::REQUEST_TIMEOUT,
+            BodyError::Broken(_) => StatusCode::BAD_REQUEST,
+        };
+        No(status, Refusal::new(Exit::Usage, error.to_string()))
     }
 }
 
@@ -134,11 +155,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Wished<T> {
     type Rejection = No;
 
     async fn from_request(request: Request, _: &S) -> Result<Wished<T>, No> {
-        let body = axum::body::to_bytes(request.into_body(), WISH_MAX);
-        let body = tokio::time::timeout(READ_PATIENCE, body).await;
-        let body: Bytes = body.map_err(|_| No::usage("the request's body never came"))?.map_err(|_| {
-            No::usage(format!("the request's body cannot be read, or has more than {WISH_MAX} bytes"))
-        })?;
+        let mut pieces = Pieces::of(request.into_body(), Pace::default());
+        let mut body = Vec::new();
+        while let Some(piece) = pieces.next().await? {
+            if body.len() + piece.len() > WISH_MAX {
+                return Err(No::usage(format!("the request's body has more than {WISH_MAX} bytes")));
+            }
+            body.extend_from_slice(&piece);
+        }
         let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
         serde_json::from_slice(text)
             .map(Wished)
@@ -181,6 +205,12 @@ async fn nothing_here(request: Request) -> No {
     let message = format!("there is no {} {}", request.method(), request.uri().path());
     let hint = Some("see docs/control.md".to_owned());
     No(StatusCode::NOT_FOUND, Refusal { hint, ..Refusal::new(Exit::Usage, message) })
+}
+
+async fn not_so(request: Request) -> No {
+    let message = format!("{} is not answered with {}", request.uri().path(), request.method());
+    let hint = Some("see docs/control.md".to_owned());
+    No(StatusCode::METHOD_NOT_ALLOWED, Refusal { hint, ..Refusal::new(Exit::Usage, message) })
 }
 
 async fn health(State(office): Shared) -> Json<Health> {
@@ -286,15 +316,17 @@ async fn schedules(State(office): Shared) -> Json<Schedules> {
 
 async fn fire(
     State(office): Shared,
-    axum::extract::Path(name): axum::extract::Path<String>,
+    name: Result<axum::extract::Path<String>, PathRejection>,
 ) -> Result<Response, No> {
+    let axum::extract::Path(name) = name.map_err(|error| No::usage(error.body_text()))?;
     let (reply, answer) = tokio::sync::oneshot::channel();
     let gone =
         || No(StatusCode::SERVICE_UNAVAILABLE, Refusal::new(Exit::Unfinished, "the daemon is stopping"));
     office.schedules.send(FireRequest { name, reply }).await.map_err(|_| gone())?;
     match answer.await.map_err(|_| gone())? {
         Ok(receipt) => Ok(Json(receipt).into_response()),
-        Err(refusal) => Err(No(StatusCode::CONFLICT, refusal)),
+        Err(NotFired::Unknown(refusal)) => Err(No(StatusCode::NOT_FOUND, refusal)),
+        Err(NotFired::Refused(refusal)) => Err(No(StatusCode::CONFLICT, refusal)),
     }
 }
 
@@ -365,16 +397,9 @@ fn not_kept(error: &io::Error) -> No {
 async fn receive(body: Body, path: &Path) -> Result<(), No> {
     let broken = |error: io::Error| not_kept(&error);
     let mut file = tokio::fs::File::create(path).await.map_err(broken)?;
-    let mut stream = body.into_data_stream();
+    let mut pieces = Pieces::of(body, Pace::default());
     let mut bytes = 0;
-    loop {
-        let piece = tokio::time::timeout(READ_PATIENCE, stream.next()).await;
-        let piece = match piece {
-            Err(_) => return Err(No::usage("the manifest stopped coming")),
-            Ok(None) => break,
-            Ok(Some(Err(error))) => return Err(No::usage(format!("the manifest broke off: {error}"))),
-            Ok(Some(Ok(piece))) => piece,
-        };
+    while let Some(piece) = pieces.next().await? {
         bytes += piece.len() as u64;
         if bytes > MANIFEST_MAX {
             return Err(No::usage(format!("the manifest has more than {MANIFEST_MAX} bytes")));

@@ -11,7 +11,8 @@ mod retention;
 pub mod schedules;
 mod signals;
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use secrecy::SecretString;
@@ -19,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::{ControlConfig, HooksConfig};
-use crate::control::listening;
+use crate::control::listening::{self, SocketName};
 use crate::control::protocol::Health;
 use crate::control::server::{self, Office};
 use crate::daemon::announcer::Announcer;
@@ -74,11 +75,19 @@ pub enum DaemonError {
     /// The engine cannot go on.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// It cannot listen.
-    #[error("failed to listen on {at}: {source}")]
+    /// It cannot listen on its socket.
+    #[error("failed to listen on {}: {source}", .path.display())]
     Listen {
         /// Where.
-        at: String,
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It cannot listen on `control.http`.
+    #[error("failed to listen on control.http = \"{at}\": {source}")]
+    ListenTcp {
+        /// Where.
+        at: SocketAddr,
         /// Why.
         source: std::io::Error,
     },
@@ -123,7 +132,8 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         pid: std::process::id(),
         since: clock.now().wall,
         service: identity,
-        output: landing.root().to_owned(),
+        output: std::path::absolute(landing.root()).unwrap_or_else(|_| landing.root().to_owned()),
+        state: store.dir().canonicalize().unwrap_or_else(|_| store.dir().to_owned()),
     };
     let desk = Desk::beside(store.clone(), handle.clone());
     let door = schedules::DaemonDoor { reception: reception.clone(), store: store.clone() };
@@ -138,7 +148,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         in_force: scheduled.in_force(),
         metrics,
     };
-    listen(&socket, &control, token, Arc::new(office)).await?;
+    let socket_name = listen(&socket, &control, token, Arc::new(office)).await?;
 
     let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), Patience::default(), clock)?;
     let announcer = Announcer::begin(store.clone(), handle.clone(), landing, hooks.clone(), clock);
@@ -176,8 +186,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         let _ = delivering.await;
     }
     notice.stopping();
-    // Gone with the process anyway; a name that nobody listens behind only confuses.
-    let _ = std::fs::remove_file(&socket);
+    drop(socket_name);
     outcome?;
     Ok(())
 }
@@ -227,20 +236,25 @@ impl Fixed {
 }
 
 async fn listen(
-    socket: &std::path::Path,
+    socket: &Path,
     control: &ControlConfig,
     token: Option<SecretString>,
     office: Arc<Office>,
-) -> Result<(), DaemonError> {
+) -> Result<SocketName, DaemonError> {
     let router = server::router(office);
-    let listener = listening::listen(socket)
-        .map_err(|source| DaemonError::Listen { at: socket.display().to_string(), source })?;
+    let tcp = match control.http {
+        None => None,
+        Some(at) => {
+            let listener = listening::listen_tcp(at, token.as_ref()).await;
+            Some(listener.map_err(|source| DaemonError::ListenTcp { at, source })?)
+        }
+    };
+    let listener = listening::listen(socket).await;
+    let (listener, name) =
+        listener.map_err(|source| DaemonError::Listen { path: socket.to_owned(), source })?;
     tokio::spawn(listening::serve_socket(listener, router.clone()));
-    if let Some(address) = control.http {
-        let listener = listening::listen_tcp(address, token.as_ref())
-            .await
-            .map_err(|source| DaemonError::Listen { at: address.to_string(), source })?;
+    if let Some(listener) = tcp {
         tokio::spawn(listening::serve_tcp(listener, router, token));
     }
-    Ok(())
+    Ok(name)
 }

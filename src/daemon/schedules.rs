@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use crate::clock::Clock;
 use crate::config::ScheduleConfig;
 use crate::control::protocol::{Refusal, ScheduleInForce, Schedules};
-use crate::control::server::{FireRequest, refusal_of};
+use crate::control::server::{FireRequest, NotFired, refusal_of};
 use crate::domain::exit::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
@@ -322,11 +322,12 @@ impl<D: Door> Watch<D> {
             Some(planned) => {
                 // Names show seconds.
                 let at = Timestamp(now.0.div_euclid(1000) * 1000);
-                let answer = self.start(&planned, at).await.map_err(|error| refusal_of(&error));
+                let answer = self.start(&planned, at).await;
+                let answer = answer.map_err(|error| NotFired::Refused(refusal_of(&error)));
                 self.save();
                 answer
             }
-            None => Err(self.no_schedule(&name)),
+            None => Err(NotFired::Unknown(self.no_schedule(&name))),
         };
         // Whoever asked may have gone away.
         let _ = reply.send(answer);

@@ -142,6 +142,11 @@ impl Running {
         self.stderr.text()
     }
 
+    /// What it has printed on stdout so far.
+    pub fn peek(&self) -> String {
+        self.stdout.text()
+    }
+
     /// Waits until it has said this on stderr.
     #[track_caller]
     pub fn says(&self, text: &str) -> &Running {

@@ -1,0 +1,157 @@
+//! Following a batch that a daemon works on: through a restart of the daemon, and until somebody has seen enough.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anstream::eprintln;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::rendezvous::Met;
+use crate::control::client::{Client, ClientError};
+
+/// How long a daemon that went away is waited for. Under systemd it is back within seconds.
+const ABSENCE_MAX: Duration = Duration::from_secs(30);
+/// Between two tries to reach it.
+const TRY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Asks a daemon again and again, and waits for it when it goes away.
+#[derive(Debug)]
+pub(super) struct Follower<'a> {
+    client: &'a Client,
+    /// What it works on: another daemon may come in its place.
+    state: PathBuf,
+    absence_max: Duration,
+}
+
+impl<'a> Follower<'a> {
+    pub(super) fn of(met: &'a Met) -> Follower<'a> {
+        Follower { client: &met.client, state: met.health.state.clone(), absence_max: ABSENCE_MAX }
+    }
+
+    /// Asks, and asks again while nobody answers.
+    ///
+    /// # Errors
+    /// What the daemon refuses, and that it does not come back.
+    pub(super) async fn ask<T>(
+        &self,
+        question: impl AsyncFn(&Client) -> Result<T, ClientError>,
+    ) -> Result<T, Failure> {
+        // A connection may break for less than the end of a daemon.
+        for _ in 0..2 {
+            match question(self.client).await {
+                Err(error) if is_gone(&error) => {}
+                answer => return Ok(answer?),
+            }
+        }
+        eprintln!("the daemon went away; the batch is safe; waiting for it to come back");
+        let asking = async {
+            loop {
+                tokio::time::sleep(TRY_INTERVAL).await;
+                match self.asked_whoever_came(&question).await {
+                    Err(error) if is_gone(&error) => {}
+                    answer => return answer,
+                }
+            }
+        };
+        let Ok(answer) = tokio::time::timeout(self.absence_max, asking).await else {
+            let seconds = self.absence_max.as_secs();
+            let message = format!("the daemon went away and was not back after {seconds} seconds");
+            return Err(Failure::new(Exit::Unreachable, message).hint(
+                "the batch is safe and goes on when the daemon runs again; callsheet status then shows how far it is",
+            ));
+        };
+        let Some(answer) = answer? else {
+            let message = "the daemon went away, and one that works on another state came in its place";
+            return Err(Failure::new(Exit::Unreachable, message)
+                .hint(format!("the batch is safe in {}", self.state.display())));
+        };
+        eprintln!("the daemon is back");
+        Ok(answer)
+    }
+
+    /// Nothing when it is not the same daemon.
+    async fn asked_whoever_came<T>(
+        &self,
+        question: impl AsyncFn(&Client) -> Result<T, ClientError>,
+    ) -> Result<Option<T>, ClientError> {
+        if self.client.health().await?.state != self.state {
+            return Ok(None);
+        }
+        question(self.client).await.map(Some)
+    }
+}
+
+/// Whether the daemon is not there, or about to go.
+fn is_gone(error: &ClientError) -> bool {
+    match error {
+        ClientError::NobodyThere { .. } | ClientError::Broken { .. } => true,
+        ClientError::Refused(refusal) => refusal.exit_code == Exit::Unfinished.code(),
+        ClientError::TooLong { .. } | ClientError::Barred { .. } | ClientError::Io(_) => false,
+    }
+}
+
+/// SIGINT and SIGTERM, from the moment on in which this is made.
+#[derive(Debug)]
+pub(super) struct Interrupts(Option<(Signal, Signal)>);
+
+impl Interrupts {
+    pub(super) fn listen() -> Interrupts {
+        // Without handlers the signals keep their usual effect.
+        Interrupts(signal(SignalKind::interrupt()).ok().zip(signal(SignalKind::terminate()).ok()))
+    }
+
+    /// Waits for one of them.
+    pub(super) async fn come(&mut self) {
+        let Interrupts(Some((interrupt, terminate))) = self else { return std::future::pending().await };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    }
+}
+
+/// Says that the daemon goes on without whoever followed it. `name` is a batch's, or stands for one.
+pub(super) fn say_who_goes_on(name: &str) -> Exit {
+    eprintln!(
+        "interrupted: the daemon goes on with the work; callsheet status {name} shows how far it is, and \
+         callsheet cancel {name} drops what is not sent yet"
+    );
+    Exit::Interrupted
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::control::protocol::Refusal;
+
+    async fn answers(answers: &[Option<&str>], absence_max: Duration) -> Result<String, Failure> {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        let _listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        let client = Client::connect(&socket).await.unwrap();
+        let follower = Follower { client: &client, state: PathBuf::from("/state"), absence_max };
+        let asked = Cell::new(0);
+        follower
+            .ask(async |_: &Client| {
+                let answer = answers.get(asked.replace(asked.get() + 1)).copied().flatten();
+                let gone = Refusal::new(Exit::Unfinished, "the daemon is stopping");
+                answer.map(str::to_owned).ok_or(ClientError::Refused(gone))
+            })
+            .await
+    }
+
+    #[tokio::test]
+    async fn one_that_does_not_come_back_is_told_as_what_it_is() {
+        assert_eq!(answers(&[None, Some("again")], Duration::ZERO).await.unwrap(), "again");
+        let (exit, message, hint) = answers(&[], Duration::from_millis(20)).await.unwrap_err().into_parts();
+        assert_eq!(
+            (exit, &*message),
+            (Exit::Unreachable, "the daemon went away and was not back after 0 seconds")
+        );
+        assert!(hint.unwrap().contains("the batch is safe and goes on when the daemon runs again"));
+    }
+}
