@@ -49,7 +49,10 @@ fn runnable(path: PathBuf) -> Result<PathBuf, String> {
         true => access(&path, Access::EXEC_OK).map_err(io::Error::from),
         false => Err(io::Error::other("it is not a file")),
     });
-    may_run.map(|()| path.clone()).map_err(|error| format!("{}: {error}", path.display()))
+    match may_run {
+        Ok(()) => Ok(path),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
 }
 
 fn webhook(config: &Config, global: &Global, is_served: bool) -> Option<Check> {
