@@ -4,11 +4,13 @@
 
 mod stage;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -324,4 +326,112 @@ fn a_state_of_another_service_and_one_in_use_are_known() {
     let mut command = healthy(&stage);
     command.args(["--state", "attic"]);
     doctor(command, 2, KEY).shows("state", "wrong", "photo.jpg");
+}
+
+/// Every file below a folder, with what is in it.
+fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(content(&path));
+        } else {
+            files.insert(path.clone(), fs::read(&path).unwrap());
+        }
+    }
+    files
+}
+
+#[test]
+fn a_damaged_database_is_found_and_left_as_it_is() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 2));
+    stage.run(["run", "batch.csv"]).exited(0);
+    let sound = content(&stage.path("state"));
+    doctor(healthy(&stage), 0, KEY).shows("state", "good", "is not in use, and its database can be read");
+    assert_eq!(content(&stage.path("state")), sound, "nothing is changed by looking");
+    let database = stage.path("state/db/db");
+    let mut bytes = fs::read(&database).unwrap();
+    bytes.iter_mut().skip(16).for_each(|byte| *byte ^= 0x55);
+    fs::write(&database, bytes).unwrap();
+    let damaged = content(&stage.path("state"));
+    let report = doctor(healthy(&stage), 6, KEY);
+    report.shows("state", "wrong", "is damaged");
+    assert!(report.todo("state").contains("callsheet state rebuild"));
+    assert_eq!(content(&stage.path("state")), damaged, "nor of what is damaged");
+    stage.run(["state", "rebuild"]).exited(0);
+    doctor(healthy(&stage), 0, KEY).shows("state", "good", "can be read");
+}
+
+#[test]
+fn hooks_that_the_daemon_would_refuse_or_never_find_are_named() {
+    let stage = Stage::new();
+    let look = |more: &str, level: &str, text: &str| {
+        stage.configure(&format!("[hooks]\n{more}"));
+        let code = if level == "good" { 0 } else { 2 };
+        doctor(healthy(&stage), code, KEY).shows("hook", level, text);
+    };
+    look("batch_done = [\"/no/such\"]", "wrong", "hooks.batch_done cannot be run: /no/such: No such file");
+    look("batch_done = [\"no-such-program\"]", "wrong", "no-such-program is in no folder of PATH");
+    let program = stage.write("tell", "#!/bin/sh\n");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
+    look("batch_done = [\"./tell\"]", "wrong", "./tell: Permission denied");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    look("batch_done = [\"./tell\", \"me\"]", "good", "./tell is run when a batch is done");
+
+    let url = "webhook = \"https://hooks.example/t0ken\"";
+    look(url, "wrong", "hooks.webhook has no secret that signs it");
+    let url = format!("{url}\nwebhook_secret_file = \"secret\"");
+    look(&url, "wrong", "failed to read secret: No such file");
+    stage.write("secret", "whsec_short");
+    look(&url, "wrong", "is not whsec_ and the base64 of 24 to 64 bytes");
+    stage.run(["daemon"]).exited(2).says("is not whsec_");
+    stage.write("secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
+    look(&url, "good", "hooks.example is told when a batch is done");
+}
+
+#[test]
+fn schedules_are_looked_at_before_they_fire() {
+    let stage = Stage::new();
+    stage.configure("[[schedule]]\nname = \"nightly\"\ncron = \"0 3 * * *\"\nmanifest = \"nightly.csv\"");
+    let report = doctor(healthy(&stage), 2, KEY);
+    report.shows("schedule", "wrong", "nightly.csv cannot be read: No such file");
+    stage.write("nightly.csv", "id,knd\na,image\n");
+    doctor(healthy(&stage), 2, KEY).shows("schedule", "wrong", "nightly.csv is refused: 1:");
+    stage.write("nightly.csv", "id,kind,prompt,count\na,image,a gull,many\n");
+    doctor(healthy(&stage), 2, KEY).shows("schedule", "wrong", "no row that is accepted: 2:");
+    stage.write("nightly.csv", "id,kind,prompt,count\na,image,a gull,many\nb,image,a gull,1\n");
+    doctor(healthy(&stage), 0, KEY).shows("schedule", "advice", "1 rows of 2 that are refused");
+    stage.write("nightly.csv", scripts::manifest("image", 2));
+    let report = doctor(healthy(&stage), 0, KEY);
+    report.shows("schedule", "good", "T03:00:00Z; nightly.csv can be read");
+}
+
+#[test]
+fn a_socket_that_cannot_be_listened_on_is_named() {
+    let stage = Stage::new();
+    stage.write("here", "mine");
+    let at = |path: &str| {
+        let mut command = healthy(&stage);
+        command.args(["--socket", path]);
+        doctor(command, 2, KEY)
+    };
+    let report = at("here");
+    report.shows("socket", "wrong", "here is no socket");
+    assert!(report.todo("socket").contains("--socket"));
+    let report = at(&"s".repeat(120));
+    report.shows("socket", "wrong", "has 120 bytes, and the path of a socket at most 107");
+    assert_eq!(report.todo("socket"), "name a shorter one: --socket, or paths.socket");
+    assert_eq!(fs::read_to_string(stage.path("here")).unwrap(), "mine");
+}
+
+#[test]
+fn an_empty_token_is_refused_where_it_would_let_nobody_in() {
+    let stage = Stage::new();
+    stage.write("token", "\n");
+    stage.configure("[control]\nhttp = \"127.0.0.1:0\"\ntoken_file = \"token\"");
+    doctor(healthy(&stage), 2, KEY).shows("control", "wrong", "control.token_file: token is empty");
+    stage.run(["daemon"]).exited(2).says("control.token_file: token is empty");
+    stage.write("token", "let-me-in\n");
+    doctor(healthy(&stage), 0, KEY).shows("control", "good", "the token for control.http is in token");
 }

@@ -95,6 +95,55 @@ fn what_nothing_is_on_its_way_of_differs_by_the_pause_alone() {
 }
 
 #[test]
+fn a_job_that_is_canceled_before_its_turn_damages_nothing() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 3));
+    stage.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    let fits = |state: &str| {
+        stage.run(["state", "verify", "--state", state]).exited(0).says("all fits");
+    };
+    let states_of = |state: &str| {
+        let jobs = stage.run(["jobs", "batch", "--json", "--state", state]).exited(0).stdout;
+        let state = |line: &str| serde_json::from_str::<Value>(line).unwrap()["state"].clone();
+        jobs.lines().map(state).collect::<Vec<_>>()
+    };
+    for step in ["cancel", "retry", "cancel"] {
+        stage.run([step, "batch/image-2"]).exited(0);
+        fits("state");
+    }
+    assert_eq!(states_of("state"), ["queued", "canceled", "queued"]);
+    stage.write("dump.jsonl", dump(&stage, "state"));
+    stage.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0);
+    fits("new");
+    assert_eq!(states_of("new"), ["queued", "canceled", "queued"]);
+    // Its row is passed over, and those around it are not.
+    stage.run(["state", "rebuild"]).exited(0);
+    fits("state");
+    assert_eq!(states_of("state"), ["queued", "canceled", "queued"]);
+    stage.run(["resume"]).exited(0);
+    stage.run(["run", "batch.csv", "--budget", "1000"]).exited(1);
+    fits("state");
+    assert_eq!(states_of("state"), ["succeeded", "canceled", "succeeded"]);
+    stage.audit().each_paid_once(2);
+}
+
+#[test]
+fn a_job_that_was_canceled_before_its_turn_and_is_lost_has_its_turn_again() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 3));
+    stage.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    stage.run(["cancel", "batch/image-2"]).exited(0);
+    let outcomes = stage.path("state/spool/000001/outcomes");
+    flip(&outcomes, 60);
+    stage.run(["state", "verify"]).exited(6).says("job 1 has begun, and is neither open nor ended");
+    stage.run(["state", "rebuild"]).exited(0);
+    stage.run(["state", "verify"]).exited(0).says("all fits");
+    stage.run(["resume"]).exited(0);
+    stage.run(["run", "batch.csv", "--budget", "1000"]).exited(0);
+    stage.audit().each_paid_once(3);
+}
+
+#[test]
 fn half_a_dump_and_a_changed_one_are_refused() {
     let stage = Stage::new();
     stage.write("batch.csv", scripts::manifest("image", 2));
@@ -108,8 +157,21 @@ fn half_a_dump_and_a_changed_one_are_refused() {
         stage.run(["jobs", "--state", &state]).exited(2).says("there is no state");
     }
     stage.write("changed.jsonl", whole.replacen("\"spent\":", "\"spent\":1", 1));
-    stage.run(["state", "import", "changed.jsonl", "--state", "changed"]).exited(2).says("were changed");
+    let import = |dump: &str| stage.run(["state", "import", dump, "--state", "changed"]);
+    import("changed.jsonl").exited(2).says("were changed");
+    assert!(!stage.path("changed").exists(), "nothing is left of a folder that it made");
+    fs::create_dir(stage.path("changed")).unwrap();
+    stage.write("changed/lock", "");
+    import("changed.jsonl").exited(2).says("were changed");
+    let left = || fs::read_dir(stage.path("changed")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(left().collect::<Vec<_>>(), ["lock"], "what was there stays, and nothing else");
     stage.write("dump.jsonl", &whole);
+    stage.write("changed/spool/mine", "");
+    import("dump.jsonl").exited(2).says("it holds spool");
+    assert!(stage.path("changed/spool/mine").exists());
+    fs::remove_dir_all(stage.path("changed/spool")).unwrap();
+    import("dump.jsonl").exited(0);
+    stage.run(["state", "verify", "--state", "changed"]).exited(0).says("all fits");
     stage.run(["state", "import", "dump.jsonl"]).exited(2).says("is not empty");
 }
 

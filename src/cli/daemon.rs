@@ -12,7 +12,7 @@ use crate::cli::failure::Failure;
 use crate::cli::service::{self, Chosen};
 use crate::cli::wiring;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, INBOX_SETTLE};
 use crate::daemon::inboxes::InboxTerms;
 use crate::daemon::schedules::Planned;
 use crate::daemon::{self, DaemonError, Parts};
@@ -75,7 +75,8 @@ fn parts(config: &Config, chosen: &Chosen) -> Result<Parts, Failure> {
 /// The inbox of the jobs folder, and those that the configuration names beside it.
 pub(super) fn inboxes(config: &Config) -> Vec<InboxTerms> {
     let jobs = config.paths.jobs.clone().unwrap_or_else(|| PathBuf::from("jobs"));
-    let first = InboxTerms { folders: Folders::in_jobs(&jobs), policy: Policy::default() };
+    let (folders, settle) = (Folders::in_jobs(&jobs), INBOX_SETTLE.0);
+    let first = InboxTerms { folders, policy: Policy::default(), settle };
     let named = config.inbox.iter().map(InboxTerms::from);
     // One that the configuration names with terms of its own is not watched twice.
     let is_named = config.inbox.iter().any(|inbox| inbox.path == first.folders.inbox);

@@ -16,7 +16,10 @@ use crate::domain::schedule::due::CATCH_UP_MAX;
 use crate::domain::schedule::due::{Missed, Overlap};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::Millis;
+use crate::output::layout::Layout;
 
+/// How long a manifest stays unchanged before it counts as written, in an inbox that says nothing else.
+pub const INBOX_SETTLE: Span = Span(Millis::from_secs(2));
 /// Most runs that `missed = "all"` may catch up with unless `missed_max` says otherwise.
 const MISSED_MAX: u32 = 10;
 
@@ -27,6 +30,10 @@ pub struct InboxConfig {
     /// The folder. `accepted` and `rejected` are made beside it where it is called `inbox`, and inside it
     /// otherwise.
     pub path: PathBuf,
+    /// How long a manifest that is written here in place must stay unchanged before it is read. One that is renamed
+    /// to its name is read at once.
+    #[serde(default = "settle")]
+    pub settle: Span,
     /// Terms of every manifest that comes in here, where it gives none of its own.
     #[serde(default, deserialize_with = "policy")]
     pub policy: Policy,
@@ -61,6 +68,10 @@ pub struct ScheduleConfig {
     /// What becomes of a run that is due while the one before has not ended.
     #[serde(default)]
     pub overlap: Overlap,
+}
+
+fn settle() -> Span {
+    INBOX_SETTLE
 }
 
 fn missed_max() -> u32 {
@@ -197,7 +208,10 @@ pub fn check_log_level(text: &str) -> Result<(), String> {
 
 fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
     let terms = serde_json::Map::deserialize(deserializer)?;
-    read_policy(terms).map_err(serde::de::Error::custom)
+    let policy = read_policy(terms).map_err(serde::de::Error::custom)?;
+    let layout = policy.layout.as_deref().map(Layout::parse).transpose();
+    layout.map_err(|error| serde::de::Error::custom(format!("policy.layout: {error}")))?;
+    Ok(policy)
 }
 
 impl HooksConfig {
@@ -244,6 +258,11 @@ impl Config {
         }
         if let Some(Err(message)) = self.log.level.as_deref().map(check_log_level) {
             return wrong("log.level", message);
+        }
+        if let Some(inbox) = self.inbox.iter().find(|inbox| inbox.settle.0.0 == 0) {
+            let path = inbox.path.display();
+            let message = format!("{path}: found 0; more than nothing is accepted, 2s unless given");
+            return wrong("inbox.settle", message);
         }
         let mut paths: Vec<&PathBuf> = self.inbox.iter().map(|inbox| &inbox.path).collect();
         paths.sort();
@@ -313,6 +332,57 @@ mod tests {
                 .contains("add the unit: s, m, h")
         );
         assert!(error("[[inbox]]\npath = \"a\"\n[[inbox]]\npath = \"a\"\n").contains("a is given twice"));
+    }
+
+    #[test]
+    fn layouts_of_inboxes_and_schedules_are_checked_with_their_place() {
+        let inbox =
+            |layout: &str| error(&format!("[[inbox]]\npath = \"a\"\npolicy = {{ layout = {layout:?} }}"));
+        let said = inbox("{batch}/{job}.{ext}");
+        assert!(
+            said.starts_with("callsheet.toml:3: policy.layout: the file name needs {job} and {-n}"),
+            "{said}"
+        );
+        let said = inbox("{batch}/../../esc-{job}{-n}.{ext}");
+        assert!(
+            said.starts_with("callsheet.toml:3: policy.layout: \"..\" is no folder of a layout"),
+            "{said}"
+        );
+        let said = error(
+            "[[schedule]]\nname = \"n\"\ncron = \"@daily\"\nmanifest = \"a.csv\"\n[schedule.policy]\nlayout = \"x\"",
+        );
+        assert!(said.contains("policy.layout: a layout begins with {batch}/"), "{said}");
+        assert!(said.starts_with("callsheet.toml:"), "{said}");
+    }
+
+    #[test]
+    fn an_inbox_waits_as_long_as_it_is_told() {
+        let settle = |text: &str| {
+            let text = format!("[[inbox]]\npath = \"a\"\n{text}");
+            Config::parse(&text, Path::new("x")).unwrap().inbox[0].settle
+        };
+        assert_eq!(settle(""), Span(Millis::from_secs(2)));
+        assert_eq!(settle("settle = \"700ms\""), Span(Millis(700)));
+        assert_eq!(
+            error("[[inbox]]\npath = \"a\"\nsettle = \"0s\""),
+            "inbox.settle: a: found 0; more than nothing is accepted, 2s unless given"
+        );
+    }
+
+    #[test]
+    fn a_token_that_nobody_could_send_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let mut config = Config::default();
+        config.control.token_file = Some(path.clone());
+        for wrong in ["", " \n", "one\ntwo", "t\u{f6}ken"] {
+            fs::write(&path, wrong).unwrap();
+            let said = config.control_token().unwrap_err().to_string();
+            assert!(said.starts_with("control.token_file: ") && said.contains("token"), "{said}");
+            assert!(said.contains("one line of visible ASCII characters is accepted"), "{said}");
+        }
+        fs::write(&path, "let-me-in\n").unwrap();
+        assert_eq!(config.control_token().unwrap().unwrap().expose_secret(), "let-me-in");
     }
 
     #[test]

@@ -12,13 +12,13 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use bytesize::ByteSize;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
 pub use self::daemon::{
-    ControlConfig, HooksConfig, InboxConfig, LogConfig, LogFormat, RetentionConfig, ScheduleConfig,
-    check_log_level,
+    ControlConfig, HooksConfig, INBOX_SETTLE, InboxConfig, LogConfig, LogFormat, RetentionConfig,
+    ScheduleConfig, check_log_level,
 };
 use crate::domain::credits::Credits;
 use crate::domain::quote::{AccountPlan, Finding, Rules, RulesExtension};
@@ -452,9 +452,23 @@ impl Config {
     /// The bearer token that control over TCP asks for.
     ///
     /// # Errors
-    /// When its file cannot be read.
+    /// When its file cannot be read, or holds nothing that a request could carry: nobody would get in.
     pub fn control_token(&self) -> Result<Option<SecretString>, ConfigError> {
-        self.control.token_file.clone().map(secret_in).transpose()
+        let Some(path) = self.control.token_file.clone() else { return Ok(None) };
+        let at = path.display().to_string();
+        let token = secret_in(path)?;
+        let text = token.expose_secret();
+        let found = match text {
+            "" => "is empty",
+            text if text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) => {
+                return Ok(Some(token));
+            }
+            _ => "holds more than a token",
+        };
+        let message = format!(
+            "{at} {found}; one line of visible ASCII characters is accepted: `openssl rand -hex 32` makes one"
+        );
+        Err(ConfigError::Value { key: "control.token_file", message })
     }
 }
 
@@ -483,8 +497,6 @@ fn with_suggestion(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use secrecy::ExposeSecret;
-
     use super::*;
 
     fn error(text: &str) -> String {

@@ -36,11 +36,17 @@ pub struct InboxTerms {
     pub folders: Folders,
     /// For what they do not say.
     pub policy: Policy,
+    /// How long one that is written there in place has to stay unchanged.
+    pub settle: Millis,
 }
 
 impl From<&InboxConfig> for InboxTerms {
     fn from(config: &InboxConfig) -> InboxTerms {
-        InboxTerms { folders: Folders::of_inbox(&config.path), policy: config.policy.clone() }
+        InboxTerms {
+            folders: Folders::of_inbox(&config.path),
+            policy: config.policy.clone(),
+            settle: config.settle.0,
+        }
     }
 }
 
@@ -55,7 +61,8 @@ pub(super) fn keep(terms: InboxTerms, reception: Reception, clock: Clock, broken
         told: HashMap::new(),
     };
     tokio::spawn(async move {
-        let mut inbox = Inbox::open(&keeper.terms.folders.inbox, Watch::default(), clock);
+        let watch = Watch::settling(keeper.terms.settle);
+        let mut inbox = Inbox::open(&keeper.terms.folders.inbox, watch, clock);
         while let Some(manifest) = inbox.next().await {
             match keeper.take_in(&manifest).await {
                 Ok(()) => {}

@@ -191,6 +191,14 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     Ok(())
 }
 
+/// Whether hooks could be set up as the configuration says; nobody is told anything.
+///
+/// # Errors
+/// [`DaemonError::Hooks`].
+pub fn check_hooks(config: &HooksConfig, secret: Option<&SecretString>) -> Result<(), DaemonError> {
+    Ok(Hooks::check(config, secret, Patience::default())?)
+}
+
 /// Tells hooks what they are to be told, until the daemon stops.
 async fn deliver(hooks: Hooks, mut stop: watch::Receiver<Stop>) {
     hooks

@@ -109,6 +109,16 @@ struct Setback {
     is_final: bool,
 }
 
+fn webhook(
+    config: &HooksConfig,
+    secret: Option<&SecretString>,
+    patience: Patience,
+) -> Result<Option<(Webhook, Secret)>, HooksError> {
+    let Some(url) = &config.webhook else { return Ok(None) };
+    let secret = Secret::parse(secret.ok_or(HooksError::NoSecret)?.expose_secret())?;
+    Ok(Some((Webhook::new(url.clone(), patience.webhook)?, secret)))
+}
+
 impl Hooks {
     /// Takes up what an earlier process left in `hooks` of the `state` folder, which the store has opened
     /// before: it takes no folder for its own that has something else in it. Sends nothing yet.
@@ -122,19 +132,25 @@ impl Hooks {
         patience: Patience,
         clock: Clock,
     ) -> Result<Hooks, HooksError> {
-        let webhook = match &config.webhook {
-            None => None,
-            Some(url) => {
-                let secret = Secret::parse(secret.ok_or(HooksError::NoSecret)?.expose_secret())?;
-                Some((Webhook::new(url.clone(), patience.webhook)?, secret))
-            }
-        };
+        let webhook = webhook(config, secret, patience)?;
         let folder = state.join("hooks");
         let outbox =
             Outbox::open(&folder).map_err(|source| HooksError::Io { folder: folder.clone(), source })?;
         let (outbox, rang) = (Mutex::new(outbox), <[Notify; 2]>::default());
         let command = config.batch_done.clone();
         Ok(Hooks { inner: Arc::new(Inner { folder, outbox, rang, command, webhook, patience, clock }) })
+    }
+
+    /// Whether they could be set up so; nothing is made or sent.
+    ///
+    /// # Errors
+    /// [`HooksError`]: a webhook without a usable secret.
+    pub fn check(
+        config: &HooksConfig,
+        secret: Option<&SecretString>,
+        patience: Patience,
+    ) -> Result<(), HooksError> {
+        webhook(config, secret, patience).map(drop)
     }
 
     /// Whether anybody is told anything.

@@ -28,6 +28,12 @@ pub enum BadLayout {
     /// A placeholder that does not exist.
     #[error("{{{0}}} is no placeholder; {{batch}}, {{job}}, {{kind}}, {{model}}, {{-n}} and {{ext}} are")]
     Placeholder(String),
+    /// A folder without a name of its own.
+    #[error(
+        "{0:?} is no folder of a layout: `..`, `.`, an empty part and a path from the root are not accepted, since \
+         outputs stay below the folder of their batch; name it, as in {{batch}}/{{kind}}/{{job}}{{-n}}.{{ext}}"
+    )]
+    Folder(String),
     /// Two jobs would get one name.
     #[error("the file name needs {{job}} and {{-n}}, and ends in .{{ext}}, as in {DEFAULT}")]
     Ambiguous,
@@ -45,6 +51,10 @@ impl Layout {
                 return Err(BadLayout::Placeholder(name.to_owned()));
             }
             rest = after;
+        }
+        let mut folders = within_batch.split('/').rev().skip(1);
+        if let Some(folder) = folders.find(|folder| matches!(folder.trim(), "" | "." | "..")) {
+            return Err(BadLayout::Folder(folder.to_owned()));
         }
         let file_name = within_batch.rsplit('/').next().unwrap_or_default();
         let is_one_to_one = file_name.ends_with(".{ext}")
@@ -253,6 +263,17 @@ mod tests {
         assert_eq!(Layout::parse("{batch}/{kind}.{ext}"), Err(BadLayout::Ambiguous));
         assert_eq!(Layout::parse("{batch}/{job}.{ext}"), Err(BadLayout::Ambiguous));
         assert!(Layout::parse("{batch}/{job").is_err());
+        for (text, folder) in [
+            ("{batch}/../../esc-{job}{-n}.{ext}", ".."),
+            ("{batch}/{kind}/../{job}{-n}.{ext}", ".."),
+            ("{batch}/./{job}{-n}.{ext}", "."),
+            ("{batch}//etc/{job}{-n}.{ext}", ""),
+            ("{batch}/{kind}/ /{job}{-n}.{ext}", " "),
+        ] {
+            assert_eq!(Layout::parse(text), Err(BadLayout::Folder(folder.into())), "{text}");
+        }
+        assert_eq!(Layout::parse("/etc/{batch}/{job}{-n}.{ext}"), Err(BadLayout::OutsideBatch));
+        assert!(Layout::parse("{batch}/..{kind}/{job}{-n}.{ext}").is_ok(), "a name that begins with dots");
     }
 
     proptest! {

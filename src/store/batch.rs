@@ -176,6 +176,13 @@ impl BatchRecord {
         self.policy.budget.unwrap_or(self.planned)
     }
 
+    /// Whether the job whose row begins at byte `at` has left the queue: its turn has come, or it was taken out of turn.
+    /// Such a job is open or has ended; no other is.
+    pub fn has_begun(&self, at: u64, seq: Seq) -> bool {
+        let segment = self.segments.iter().find(|segment| at < segment.end);
+        segment.is_some_and(|segment| at < segment.cursor) || self.skipped.contains(&seq)
+    }
+
     /// Whether every accepted job has ended.
     pub fn is_done(&self) -> bool {
         self.ended.all() >= self.rows

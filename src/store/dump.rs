@@ -194,11 +194,35 @@ impl Store {
 /// the same key, and what is not finished is paused: the dump may be older than what was sent.
 ///
 /// # Errors
-/// [`DumpError`]; the folder is then no state.
+/// [`DumpError`]; the folder is then as it was.
 pub fn import(dump: impl io::Read, dir: &Path, now: Timestamp) -> Result<Imported, DumpError> {
     must_be_empty(dir)?;
+    let (had_folder, had_lock) = (dir.exists(), dir.join("lock").exists());
     fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
     let _lock = Lock::take(dir)?;
+    let imported = fill(dump, dir, now);
+    if imported.is_err() {
+        take_back(dir, had_folder, had_lock);
+    }
+    imported
+}
+
+/// Removes what a failed import made, while the folder is still locked: the corrected one finds it empty.
+fn take_back(dir: &Path, had_folder: bool, had_lock: bool) {
+    // What cannot be removed is named by the next import.
+    let _ = fs::remove_file(dir.join(marker::FILE_NAME));
+    let _ = fs::remove_file(dir.join("commits"));
+    let _ = fs::remove_dir_all(dir.join("db"));
+    let _ = fs::remove_dir_all(dir.join("spool"));
+    if !had_lock {
+        let _ = fs::remove_file(dir.join("lock"));
+    }
+    if !had_folder {
+        let _ = fs::remove_dir(dir);
+    }
+}
+
+fn fill(dump: impl io::Read, dir: &Path, now: Timestamp) -> Result<Imported, DumpError> {
     let (head, mut records) = read_into(dump, dir)?;
     let mut imported = Imported {
         service: head.service.clone(),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{StoreError, catalogs, successor};
 
-const FILE_NAME: &str = "callsheet-state.json";
+pub(super) const FILE_NAME: &str = "callsheet-state.json";
 /// Format of the whole directory.
 const FORMAT: u32 = 1;
 

@@ -7,7 +7,9 @@ use std::thread::park_timeout;
 use std::time::Duration;
 
 use crate::store::probe::{self, Tried};
-use crate::store::{CACHE_BYTES, StoreError, aside, card, check_commit_count, closed, database, verify};
+use crate::store::{
+    CACHE_BYTES, StoreError, aside, card, closed, commits_beside, database, must_be_latest, verify,
+};
 
 /// Opens the database of the state in `dir`, which this process has locked.
 ///
@@ -32,7 +34,7 @@ pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
     if closed::take_mark(dir) {
         return open_here(dir);
     }
-    let first = match check(dir, true) {
+    let first = match check(dir, dir, true) {
         Ok(()) => match open_here(dir) {
             Err(error @ StoreError::Damaged { .. }) => error,
             other => return other,
@@ -40,7 +42,7 @@ pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
         Err(error @ StoreError::Damaged { .. }) => error,
         Err(error) => return Err(error),
     };
-    if matches!(check(dir, false), Err(StoreError::Damaged { .. })) {
+    if matches!(check(dir, dir, false), Err(StoreError::Damaged { .. })) {
         return Err(first);
     }
     let moved = aside::set_dispensable(dir)?;
@@ -51,12 +53,30 @@ pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
     open_here(dir)
 }
 
-/// Tries a copy of the database out and checks what it holds, with its snapshots and settings or without.
-fn check(dir: &Path, with_snapshots: bool) -> Result<(), StoreError> {
+/// Whether [`open`] would open the database of the state in `dir`. Nothing of the state is locked or changed, so
+/// nothing is certain while another process has it open.
+pub(super) fn foresee(dir: &Path) -> Result<(), StoreError> {
+    if !dir.join("db").join("db").exists() {
+        return match card::all(&dir.join("spool")).first() {
+            Some(_) => Err(damaged(dir, "it is gone, and there are batches".to_owned())),
+            None => Ok(()),
+        };
+    }
+    let elsewhere = std::env::temp_dir();
+    match check(dir, &elsewhere, true) {
+        // What the log alone tells is enough.
+        Err(first @ StoreError::Damaged { .. }) => check(dir, &elsewhere, false).map_err(|_| first),
+        other => other,
+    }
+}
+
+/// Tries a copy of the database out and checks what it holds, with its snapshots and settings or without. The copy is
+/// made in `work` and gone on return.
+fn check(dir: &Path, work: &Path, with_snapshots: bool) -> Result<(), StoreError> {
     if !probe::is_possible() {
         return Ok(());
     }
-    let copy = tempfile::Builder::new().prefix(COPY).tempdir_in(dir).map_err(StoreError::io(dir))?;
+    let copy = tempfile::Builder::new().prefix(COPY).tempdir_in(work).map_err(StoreError::io(work))?;
     copy_database(&dir.join("db"), copy.path(), with_snapshots)?;
     let salvage = match probe::try_out(copy.path()) {
         Tried::Opens(salvage) => salvage,
@@ -66,7 +86,7 @@ fn check(dir: &Path, with_snapshots: bool) -> Result<(), StoreError> {
     if let Some(first) = salvage.unreadable.into_iter().next() {
         return Err(damaged(dir, first));
     }
-    check_commit_count(dir, salvage.records.commits)?;
+    must_be_latest(dir, salvage.records.commits, commits_beside(dir)?)?;
     verify::quick(dir, &salvage.records)
 }
 

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use crate::domain::ids::Fingerprint;
 use crate::store::spool::{Lines, Spool};
-use crate::store::{StoreError, archive, batch_dirs, lock, marker};
+use crate::store::{StoreError, archive, batch_dirs, lock, marker, opening};
 
 /// A state that is looked at and not opened.
 #[derive(Debug, Clone)]
@@ -53,6 +53,14 @@ impl Peek {
     /// When the lock cannot be looked at.
     pub fn holder(&self) -> Result<Option<String>, StoreError> {
         lock::holder(&self.dir)
+    }
+
+    /// Tries out whether the state could be opened: its database on a copy, and what it holds against the spool.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`]; while another process has the state open, that may be of no account.
+    pub fn could_be_opened(&self) -> Result<(), StoreError> {
+        opening::foresee(&self.dir)
     }
 
     /// Refuses a state that belongs to another service, as opening it would.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey};
+use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Books, HistoryLine, Job, JobSpec, Landed, State};
 use crate::domain::ledger::{Movement, Totals};
 use crate::domain::lifecycle::{self, Event, Terms};
@@ -223,6 +223,7 @@ impl Sources<'_> {
         sheet.read_outcomes(self, rebuilt)?;
         let outcomes = sheet.decide(self, rebuilt)?;
         batch.segments = sheet.segments;
+        batch.skipped = sheet.batch.skipped;
         batch.ended = sheet.ended;
         batch.totals = sheet.totals;
         batch.rejections = 0;
@@ -389,11 +390,16 @@ impl Sheet {
         let mut ended = Vec::new();
         // Rows that nothing is known of: had they begun, a later one of their segment has.
         let mut silent: Vec<JobRecord> = Vec::new();
+        // Jobs that were taken out of turn say nothing of the rows before them. One of which nothing is left has its
+        // turn again.
+        let out_of_turn = std::mem::take(&mut self.batch.skipped);
+        let mut ahead: Vec<Seq> = Vec::new();
         let mut segment = 0;
         while let Some((at, spec)) = lines.next_line::<JobSpec>()? {
             if self.segments.get(segment).is_some_and(|segment| at >= segment.end) {
                 segment += 1;
                 silent.clear();
+                self.batch.skipped.extend(ahead.drain(..));
             }
             let record = JobRecord {
                 key: JobKey { batch: self.batch.no, seq: spec.seq },
@@ -406,10 +412,15 @@ impl Sheet {
                 silent.push(record);
                 continue;
             };
-            if let Some(segment) = self.segments.get_mut(segment) {
-                segment.cursor = lines.at();
+            if out_of_turn.contains(&spec.seq) {
+                ahead.push(spec.seq);
+            } else {
+                if let Some(segment) = self.segments.get_mut(segment) {
+                    segment.cursor = lines.at();
+                }
+                ahead.clear();
+                self.open.append(&mut silent);
             }
-            self.open.append(&mut silent);
             self.book(&found.job);
             if found.job.state.is_final() {
                 self.ended.count(&found.job.state);
@@ -418,6 +429,7 @@ impl Sheet {
                 self.open.push(found);
             }
         }
+        self.batch.skipped.extend(ahead);
         self.open.sort_by_key(|open| open.key);
         Ok(ended)
     }

@@ -394,8 +394,7 @@ impl<'a> Reading<'a> {
         if spec.id != JobId::derive(spec.fingerprint, spec.variation) {
             self.say(format!("the row at byte {at} has an identity that is not its own"));
         }
-        let segment = self.batch.segments.iter().find(|segment| at < segment.end);
-        let begun = segment.is_some_and(|segment| at < segment.cursor);
+        let begun = self.batch.has_begun(at, spec.seq);
         match self.places.get_mut(spec.seq.0 as usize) {
             Some(place) if place.row == NOWHERE => (place.row, place.begun) = (at, begun),
             Some(_) => self.say(format!("job {} has two rows", spec.seq.0)),
@@ -437,7 +436,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Every job before the cursors is open or has ended, and no other is.
+    /// Every job before the cursors, or taken out of turn, is open or has ended, and no other is.
     fn jobs(&mut self) {
         for seq in 0..self.batch.rows {
             let key = JobKey { batch: self.batch.no, seq: crate::domain::ids::Seq(seq) };

@@ -119,6 +119,11 @@ impl Disk {
         (0..).zip(rows).map(found).collect()
     }
 
+    /// Whether a job is open or has ended.
+    pub fn knows(&self, key: JobKey) -> bool {
+        self.open.contains_key(&key) || self.outcomes.contains_key(&key)
+    }
+
     /// Every job that began, as it stands.
     pub fn begun(&self) -> impl Iterator<Item = &JobRecord> {
         self.open.values().chain(self.outcomes.values().filter(|record| !self.open.contains_key(&record.key)))

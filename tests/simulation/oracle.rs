@@ -81,6 +81,12 @@ impl Oracle {
             check(sums == (batch.totals.held, batch.totals.spent), || {
                 format!("batch {} says {:?}, its jobs say held and spent {sums:?}", no.0, batch.totals)
             })?;
+            for (spec, record) in disk.jobs(no) {
+                let (begun, known) = (batch.has_begun(record.row_at, spec.seq), disk.knows(record.key));
+                check(begun == known, || {
+                    format!("{} has begun: {begun}, is open or has ended: {known}", named(record.key, 1))
+                })?;
+            }
             (held, spent) = (held + batch.totals.held, spent + batch.totals.spent);
             within("the batch's budget", batch.totals.committed(), Some(batch.budget()))?;
             let theirs = service.net_of(no);

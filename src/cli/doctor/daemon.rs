@@ -1,6 +1,7 @@
 //! The running daemon and its unit.
 
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use crate::control::protocol::Health;
 
 /// How long a daemon may take to say that it is there.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest path of a Unix socket on Linux, in bytes.
+const SOCKET_MAX_BYTES: usize = 107;
 /// Where a unit may lie, in the order in which systemd looks.
 const UNITS: [&str; 4] =
     ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
@@ -43,6 +46,17 @@ impl Daemon {
         let at = self.socket.display();
         match &self.answer {
             Some(Ok(health)) => described(health, chosen),
+            _ if self.socket.as_os_str().len() > SOCKET_MAX_BYTES => {
+                let bytes = self.socket.as_os_str().len();
+                let found =
+                    format!("{at} has {bytes} bytes, and the path of a socket at most {SOCKET_MAX_BYTES}");
+                Check::wrong("socket", Exit::Usage, found, "name a shorter one: --socket, or paths.socket")
+            }
+            _ if lies_in_the_way(&self.socket) => {
+                let found = format!("{at} is no socket, and no daemon can listen there");
+                let advice = "move what lies there away, or name another place: --socket, or paths.socket";
+                Check::wrong("socket", Exit::Usage, found, advice)
+            }
             Some(Err(ClientError::NobodyThere { .. })) => {
                 Check::good("socket", format!("no daemon listens on {at}"))
             }
@@ -58,6 +72,11 @@ impl Daemon {
             }
         }
     }
+}
+
+/// Whether there is something that a daemon would neither listen on nor remove.
+fn lies_in_the_way(socket: &Path) -> bool {
+    fs::symlink_metadata(socket).is_ok_and(|meta| !meta.file_type().is_socket())
 }
 
 async fn health(socket: &Path) -> Result<Health, ClientError> {

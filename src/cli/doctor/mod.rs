@@ -1,11 +1,13 @@
 //! `callsheet doctor`: looks at everything that a run needs, and says of each what was found and what to do.
 //!
-//! Nothing that is looked at is changed: the state is not opened, catalogs that are read are not kept, and
-//! no request charges.
+//! Nothing that is looked at is changed: the state's database is tried out on a copy, catalogs that are read are not
+//! kept, no hook is called, and no request charges.
 
 mod daemon;
+mod hooks;
 mod places;
 mod reach;
+mod schedules;
 mod settings;
 
 use anstream::println;
@@ -114,6 +116,9 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
         emulator.stop().await;
     }
     checks.extend(places::all(&config, &state, chosen.as_ref(), is_served));
+    checks.extend(schedules::all(&config, clock.now().wall, is_served));
+    checks.extend(hooks::all(&config, global, is_served));
+    checks.extend(settings::token(&config, is_served));
     checks.extend(daemon.checks(chosen.as_ref()));
     Ok(report(&checks, global))
 }

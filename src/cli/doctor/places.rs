@@ -55,10 +55,16 @@ fn look(dir: &Path, chosen: Option<&Chosen>, is_served: bool) -> Result<Check, S
         return Ok(Check::good("state", format!("none yet; the first run makes it in {at}")));
     };
     let whose = format!("{at} belongs to {service}");
-    Ok(match peek.holder()? {
-        Some(pid) => Check::good("state", format!("{whose}, and is in use by process {pid}")),
-        None => Check::good("state", format!("{whose}, and is not in use")),
-    })
+    let in_use = |pid: String| Check::good("state", format!("{whose}, and is in use by process {pid}"));
+    if let Some(pid) = peek.holder()? {
+        return Ok(in_use(pid));
+    }
+    match peek.could_be_opened() {
+        Ok(()) => Ok(Check::good("state", format!("{whose}, is not in use, and its database can be read"))),
+        // Somebody opened it meanwhile, and writes to it.
+        Err(error @ StoreError::Damaged { .. }) => peek.holder()?.map(in_use).ok_or(error),
+        Err(error) => Err(error),
+    }
 }
 
 /// A folder that is written to, or will be made.

@@ -11,7 +11,7 @@ use crate::cli::arguments::Global;
 use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
 use crate::cli::service;
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 
 /// The configuration of an installed service, and the key that its unit hands over.
 const INSTALLED: &str = "/etc/callsheet/callsheet.toml";
@@ -57,6 +57,27 @@ pub(super) fn key(
     }
 }
 
+/// Whether it is the unit's configuration that is looked at.
+pub(super) fn is_installed(global: &Global) -> bool {
+    Config::place(global.config.as_deref()).is_some_and(|path| path == Path::new(INSTALLED))
+}
+
+/// The token of `control.http`, which nobody gets in without.
+pub(super) fn token(config: &Config, is_served: bool) -> Option<Check> {
+    let at = config.control.token_file.as_ref()?.display();
+    Some(match config.control_token() {
+        Ok(_) => Check::good("control", format!("the token for control.http is in {at}")),
+        Err(error) => {
+            let is_denied = matches!(&error, ConfigError::Unreadable { source, .. }
+                if source.kind() == ErrorKind::PermissionDenied);
+            let advice =
+                format!("write one line into {at} that whoever runs this may read: openssl rand -hex 32");
+            let check = Check::wrong("control", Exit::Usage, error.to_string(), advice);
+            check.unless_served(is_served && is_denied)
+        }
+    })
+}
+
 /// In the order in which commands look for it.
 fn source(config: &Config, global: &Global, is_in_environment: bool) -> Option<Source> {
     if is_in_environment {
@@ -64,8 +85,7 @@ fn source(config: &Config, global: &Global, is_in_environment: bool) -> Option<S
     }
     let credential = service::credentials().map(|dir| dir.join("api-key")).filter(|path| path.exists());
     // What the unit would be given, where it is the unit's configuration that is looked at.
-    let is_installed = global.base_url.is_none()
-        && Config::place(global.config.as_deref()).is_some_and(|path| path == Path::new(INSTALLED));
+    let is_installed = global.base_url.is_none() && is_installed(global);
     let of_unit = Some(PathBuf::from(UNIT_KEY)).filter(|path| is_installed && path.exists());
     config.service.api_key_file.clone().or(credential).or(of_unit).map(Source::File)
 }

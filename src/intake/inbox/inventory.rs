@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::domain::time::{Millis, Tick};
 use crate::intake::inbox::ReadyManifest;
 use crate::intake::inbox::names::is_left_alone;
-use crate::intake::inbox::ready::{FOUND_SETTLE, Look, Sighting, Sign, found_settle};
+use crate::intake::inbox::ready::{Look, Sighting, Sign, Waits};
 
 /// Files of one inbox that are kept in mind at once. What lies there beyond that is found by a later
 /// scan, when some of these have been filed away.
@@ -34,8 +34,10 @@ pub(super) struct Inventory {
     ready: BTreeSet<((i64, i64), Name)>,
     scans: u64,
     pub(super) known_max: usize,
-    /// How long what a scan found has to stay unchanged.
-    found_settle: Millis,
+    /// How long what is written here in place has to stay unchanged.
+    settle: Millis,
+    /// The same, as the file system asks for it.
+    waits: Waits,
     /// What keeps the folder from being read, as it was last reported.
     trouble: Option<String>,
     is_full: bool,
@@ -62,8 +64,8 @@ enum Stand {
 }
 
 impl Inventory {
-    /// The folder need not exist yet.
-    pub(super) fn new(folder: &Path) -> Inventory {
+    /// The folder need not exist yet. `settle` is how long what is written there in place has to stay unchanged.
+    pub(super) fn new(folder: &Path, settle: Millis) -> Inventory {
         Inventory {
             folder: folder.to_owned(),
             files: HashMap::new(),
@@ -71,7 +73,8 @@ impl Inventory {
             ready: BTreeSet::new(),
             scans: 0,
             known_max: KNOWN_MAX,
-            found_settle: FOUND_SETTLE,
+            settle,
+            waits: Waits::here(settle),
             trouble: None,
             is_full: false,
             reports: Vec::new(),
@@ -145,7 +148,7 @@ impl Inventory {
         };
         // At every scan: the folder may have been mounted meanwhile.
         if let Ok(stat) = rustix::fs::statfs(&self.folder) {
-            self.found_settle = found_settle(stat.f_type);
+            self.waits = Waits::on(stat.f_type, self.settle);
         }
         let (mut is_full, mut trouble) = (false, None);
         for entry in entries {
@@ -223,11 +226,11 @@ impl Inventory {
             let sighting = Sighting::first(look, sign, now);
             let known = Known { sighting, stand: Stand::Out, scan: self.scans, told: None };
             self.files.insert(Arc::clone(name), known);
-            self.place(name, Stand::Waiting(sighting.ready_at(self.found_settle)));
+            self.place(name, Stand::Waiting(sighting.ready_at(self.waits)));
             return Ok(());
         };
         let is_changed = known.sighting.again(look, sign, now);
-        let ready_at = known.sighting.ready_at(self.found_settle);
+        let ready_at = known.sighting.ready_at(self.waits);
         match known.stand {
             Stand::Ready(_) | Stand::Out if !is_changed => {}
             Stand::Blocked if !is_changed => self.examine(name, now),
@@ -248,7 +251,7 @@ impl Inventory {
         };
         let Some(known) = self.files.get_mut(name) else { return };
         known.sighting.again(look, Sign::Found, now);
-        let ready_at = known.sighting.ready_at(self.found_settle);
+        let ready_at = known.sighting.ready_at(self.waits);
         if ready_at > now {
             return self.place(name, Stand::Waiting(ready_at));
         }
@@ -260,7 +263,7 @@ impl Inventory {
             // What was looked at before was out of date: opening asks the server of a network file system.
             Inspection::Changed(look) => {
                 known.sighting = Sighting::first(look, Sign::Found, now);
-                let ready_at = known.sighting.ready_at(self.found_settle);
+                let ready_at = known.sighting.ready_at(self.waits);
                 self.place(name, Stand::Waiting(ready_at));
             }
             Inspection::Obstacle(why) => self.block(name, why),

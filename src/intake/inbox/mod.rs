@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::domain::time::{Millis, Tick};
 use crate::intake::inbox::bell::{Bell, FolderWatch};
 use crate::intake::inbox::inventory::Inventory;
-pub use crate::intake::inbox::ready::{CLOSED_SETTLE, FOUND_SETTLE, Look, NETWORK_SETTLE};
+pub use crate::intake::inbox::ready::{Look, NETWORK_SETTLE};
 
 /// How a folder is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +38,14 @@ pub struct Watch {
     pub rescan: Millis,
     /// Whether the kernel's events are listened to as well.
     pub events: bool,
+    /// How long a file that is written in place stays unchanged before it is handed out.
+    pub settle: Millis,
 }
 
-impl Default for Watch {
-    fn default() -> Watch {
-        Watch { rescan: Millis::from_secs(10), events: true }
+impl Watch {
+    /// By events, and by a look at everything now and then.
+    pub fn settling(settle: Millis) -> Watch {
+        Watch { rescan: Millis::from_secs(10), events: true, settle }
     }
 }
 
@@ -116,8 +119,8 @@ struct Keeper {
 
 impl Keeper {
     fn new(folder: &Path, watch: Watch, clock: Clock, bell: Arc<Bell>) -> Keeper {
-        let (inventory, next_scan) = (Inventory::new(folder), clock.now().tick);
-        let Watch { rescan, events: has_events } = watch;
+        let (inventory, next_scan) = (Inventory::new(folder, watch.settle), clock.now().tick);
+        let Watch { rescan, events: has_events, .. } = watch;
         let folder = folder.to_owned();
         Keeper { folder, rescan, clock, bell, inventory, has_events, watch: None, trouble: None, next_scan }
     }

@@ -6,9 +6,9 @@
 //! | sign | wait | why |
 //! |---|---|---|
 //! | renamed in | none | the writer says so: this is the way that cannot go wrong |
-//! | closed after writing | half a second | `cp` and editors close once; a slow writer opens again to append |
-//! | found by a scan | two seconds | nothing is known of the writer |
-//! | the same, on a network file system | half a minute | other machines pass on what they write in bursts |
+//! | closed after writing | the inbox's: two seconds | a slow writer closes between rows: `echo row >> m.csv` |
+//! | found by a scan | the same | nothing is known of the writer |
+//! | the same, on a network file system | half a minute at least | other machines pass on what they write in bursts |
 //!
 //! A change without a sign begins the longest wait anew. Intake notices what changes after that, while
 //! it reads, and the manifest comes back here.
@@ -19,12 +19,9 @@ use std::os::unix::fs::MetadataExt;
 use crate::domain::time::{Millis, Tick};
 use crate::intake::source::Identity;
 
-/// How long a file stays unchanged after it was closed, before it counts.
-pub const CLOSED_SETTLE: Millis = Millis(500);
-/// How long a file stays unchanged after a scan found it, before it counts.
-pub const FOUND_SETTLE: Millis = Millis::from_secs(2);
-/// The same on a network file system: the kernel of another machine keeps what is written to itself for
-/// up to this long, and half a row would be bought as if it were whole.
+/// How long a file that a scan found on a network file system stays unchanged, before it counts: the kernel of
+/// another machine keeps what is written to itself for up to this long, and half a row would be bought as if it
+/// were whole.
 pub const NETWORK_SETTLE: Millis = Millis::from_secs(30);
 
 /// Network file systems, as `statfs` names them: NFS, SMB (three generations), 9P, AFS, Coda, NCP, Ceph,
@@ -45,9 +42,29 @@ const NETWORK_TYPES: [i64; 13] = [
     0x6573_5546,
 ];
 
-/// How long a file that a scan found stays unchanged before it counts, on a file system of this type.
-pub(super) fn found_settle(file_system: i64) -> Millis {
-    if NETWORK_TYPES.contains(&file_system) { NETWORK_SETTLE } else { FOUND_SETTLE }
+/// How long a file that is written in place stays unchanged before it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Waits {
+    /// After it was closed.
+    closed: Millis,
+    /// After a scan found it.
+    found: Millis,
+}
+
+impl Waits {
+    /// Of an inbox that waits `settle`, on a file system that other machines do not write to.
+    pub(super) fn here(settle: Millis) -> Waits {
+        Waits { closed: settle, found: settle }
+    }
+
+    /// The same on a file system of this type.
+    pub(super) fn on(file_system: i64, settle: Millis) -> Waits {
+        let waits = Waits::here(settle);
+        match NETWORK_TYPES.contains(&file_system) {
+            true => Waits { found: settle.max(NETWORK_SETTLE), ..waits },
+            false => waits,
+        }
+    }
 }
 
 /// What shows that nobody touched a file between two looks at it.
@@ -81,10 +98,10 @@ pub(super) enum Sign {
 }
 
 impl Sign {
-    fn settle(self, found: Millis) -> Millis {
+    fn settle(self, waits: Waits) -> Millis {
         match self {
-            Sign::Found => found,
-            Sign::Closed => CLOSED_SETTLE,
+            Sign::Found => waits.found,
+            Sign::Closed => waits.closed,
             Sign::Renamed => Millis(0),
         }
     }
@@ -118,9 +135,9 @@ impl Sighting {
         false
     }
 
-    /// When it counts, if nothing about it changes until then. `found` is the wait for what a scan found.
-    pub(super) fn ready_at(&self, found: Millis) -> Tick {
-        self.since.after(self.sign.settle(found))
+    /// When it counts, if nothing about it changes until then.
+    pub(super) fn ready_at(&self, waits: Waits) -> Tick {
+        self.since.after(self.sign.settle(waits))
     }
 }
 
@@ -130,6 +147,10 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    /// Two that can be told apart.
+    const WAITS: Waits = Waits { closed: Millis(500), found: Millis::from_secs(2) };
+    const EXT4: i64 = 0xEF53;
 
     /// A file, what is known of it, and a clock set by hand.
     struct Bench {
@@ -151,6 +172,10 @@ mod tests {
 
         /// Seen at `ms`; returns when it would count.
         fn seen(&mut self, sign: Sign, ms: u64) -> u64 {
+            self.seen_with(WAITS, sign, ms)
+        }
+
+        fn seen_with(&mut self, waits: Waits, sign: Sign, ms: u64) -> u64 {
             let look = Look::of(&fs::metadata(self.dir.path().join("m.csv")).unwrap());
             match &mut self.sighting {
                 Some(known) => {
@@ -158,7 +183,7 @@ mod tests {
                 }
                 None => self.sighting = Some(Sighting::first(look, sign, Tick(ms))),
             }
-            self.sighting.unwrap().ready_at(FOUND_SETTLE).0
+            self.sighting.unwrap().ready_at(waits).0
         }
     }
 
@@ -176,14 +201,32 @@ mod tests {
 
     #[test]
     fn other_machines_are_given_more_time() {
-        let (nfs, cifs, ext4, tmpfs) = (0x6969, 0xFF53_4D42, 0xEF53, 0x0102_1994);
-        assert_eq!([nfs, cifs].map(found_settle), [NETWORK_SETTLE; 2]);
-        assert_eq!([ext4, tmpfs].map(found_settle), [FOUND_SETTLE; 2]);
+        let (nfs, cifs, tmpfs) = (0x6969, 0xFF53_4D42, 0x0102_1994);
+        let found = |file_system| Waits::on(file_system, Millis::from_secs(2)).found;
+        assert_eq!([nfs, cifs].map(found), [NETWORK_SETTLE; 2]);
+        assert_eq!([EXT4, tmpfs].map(found), [Millis::from_secs(2); 2]);
+        assert_eq!(
+            Waits::on(nfs, Millis::from_secs(60)).found,
+            Millis::from_secs(60),
+            "who asks for more gets it"
+        );
         let mut bench = Bench::new();
         bench.seen(Sign::Found, 100);
-        assert_eq!(bench.sighting.unwrap().ready_at(NETWORK_SETTLE), Tick(30_100));
+        let waits = Waits::on(nfs, Millis::from_secs(2));
+        assert_eq!(bench.sighting.unwrap().ready_at(waits), Tick(30_100));
         bench.seen(Sign::Renamed, 100);
-        assert_eq!(bench.sighting.unwrap().ready_at(NETWORK_SETTLE), Tick(100));
+        assert_eq!(bench.sighting.unwrap().ready_at(waits), Tick(100));
+    }
+
+    #[test]
+    fn a_writer_that_closes_after_each_row_is_waited_for() {
+        let mut bench = Bench::new();
+        let waits = Waits::on(EXT4, Millis::from_secs(2));
+        for closed in [0, 1_200, 2_400, 3_600] {
+            let ready = bench.seen_with(waits, Sign::Closed, closed);
+            assert_eq!(ready, closed + 2_000, "the next row comes 1.2 s later");
+            bench.append();
+        }
     }
 
     #[test]

@@ -25,6 +25,8 @@ use crate::store::{Change, Store};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A time at which every wait is over.
 const LATER: Tick = Tick(1_000_000);
+/// What an inbox waits unless it is told otherwise.
+const SETTLE: Millis = Millis::from_secs(2);
 
 struct Folder {
     dir: TempDir,
@@ -34,7 +36,7 @@ struct Folder {
 impl Folder {
     fn new() -> Folder {
         let dir = tempfile::tempdir().unwrap();
-        let inventory = Inventory::new(&dir.path().join("inbox"));
+        let inventory = Inventory::new(&dir.path().join("inbox"), SETTLE);
         fs::create_dir(dir.path().join("inbox")).unwrap();
         Folder { dir, inventory }
     }
@@ -129,7 +131,21 @@ fn a_file_that_changes_just_before_it_is_handed_out_waits() {
     assert!(folder.inventory.has_ready());
     folder.write("m.csv", "longer");
     assert!(folder.ready(Tick(1)).is_empty());
-    assert_eq!(folder.ready(Tick(1 + FOUND_SETTLE.0)), ["m.csv"]);
+    assert_eq!(folder.ready(Tick(1 + SETTLE.0)), ["m.csv"]);
+}
+
+#[test]
+fn a_file_that_is_written_in_place_is_left_alone_for_as_long_as_the_inbox_says() {
+    let mut folder = Folder::new();
+    folder.inventory = Inventory::new(&folder.dir.path().join("inbox"), Millis(700));
+    folder.write("m.csv", "x");
+    folder.inventory.note(OsStr::new("m.csv"), Sign::Closed, Tick(0));
+    assert!(folder.ready(Tick(699)).is_empty());
+    assert_eq!(folder.ready(Tick(700)), ["m.csv"]);
+    folder.write("n.csv", "x");
+    folder.inventory.scan(Tick(1_000));
+    assert!(folder.ready(Tick(1_699)).is_empty());
+    assert_eq!(folder.ready(Tick(1_700)), ["n.csv"]);
 }
 
 #[test]
@@ -240,10 +256,10 @@ struct Office {
     inbox: Inbox,
 }
 
-/// Scans that no test waits for.
-const RARELY: Watch = Watch { rescan: Millis::from_secs(3600), events: true };
+/// Scans that no test waits for, and a short wait after a close.
+const RARELY: Watch = Watch { rescan: Millis::from_secs(3600), events: true, settle: Millis(500) };
 /// No events, as on a network file system.
-const BY_SCAN: Watch = Watch { rescan: Millis(50), events: false };
+const BY_SCAN: Watch = Watch { rescan: Millis(50), events: false, settle: SETTLE };
 
 impl Office {
     /// An inbox whose folder is watched already.
@@ -290,13 +306,13 @@ impl Office {
 
 #[tokio::test]
 async fn a_rename_is_heard_at_once_and_the_last_of_several_names_counts() {
-    let mut office = Office::open(RARELY).await;
+    let mut office = Office::open(Watch { settle: SETTLE, ..RARELY }).await;
     let draft = office.draft("x");
     let began = Clock::start();
     fs::rename(&draft, office.path("m.csv.tmp")).unwrap();
     fs::rename(office.path("m.csv.tmp"), office.path("m.csv")).unwrap();
     assert_eq!(office.next().await, "m.csv");
-    assert!(began.now().tick.0 < FOUND_SETTLE.0, "waited for a file that was renamed in");
+    assert!(began.now().tick.0 < SETTLE.0, "waited for a file that was renamed in");
 }
 
 #[tokio::test]
@@ -338,7 +354,7 @@ async fn a_slow_writer_is_waited_for() {
 
 #[tokio::test]
 async fn a_file_that_stays_open_is_waited_for() {
-    let mut office = Office::open(Watch { rescan: Millis(50), ..RARELY }).await;
+    let mut office = Office::open(Watch { rescan: Millis(50), settle: SETTLE, ..RARELY }).await;
     let mut file = File::create(office.path("m.csv")).unwrap();
     let writer = tokio::spawn(async move {
         for n in 0..15 {

@@ -1,0 +1,89 @@
+//! Schedules: when each fires next, and whether there is something to read then.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, ErrorKind};
+use std::path::Path;
+
+use crate::cli::doctor::Check;
+use crate::cli::exit::Exit;
+use crate::config::{Config, ScheduleConfig};
+use crate::domain::manifest::row::ReadRow;
+use crate::domain::manifest::{self, Limits};
+use crate::domain::problem::Problem;
+use crate::domain::time::Timestamp;
+use crate::output::layout::Layout;
+
+/// Rows that are read of a manifest: it may be of any length.
+const ROWS_MAX: usize = 10_000;
+
+pub(super) fn all(config: &Config, now: Timestamp, is_served: bool) -> Vec<Check> {
+    config.schedule.iter().map(|schedule| one(schedule, now, is_served)).collect()
+}
+
+fn one(config: &ScheduleConfig, now: Timestamp, is_served: bool) -> Check {
+    let next = config.schedule().ok().and_then(|schedule| schedule.next_after(now));
+    let next = next.map_or_else(|| "never again".to_owned(), |at| at.to_string().replace(".000Z", "Z"));
+    let (name, path) = (&config.name, &config.manifest);
+    let said = |what: &str| format!("{name} fires next at {next}; {} {what}", path.display());
+    let plan = format!("callsheet plan {} shows what is wrong with it", path.display());
+    match read(path) {
+        Ok(rows) if rows.bad.is_empty() => Check::good("schedule", said("can be read")),
+        Ok(rows) if rows.bad.len() < rows.read => {
+            let some =
+                format!("has {} rows of {} that are refused: {}", rows.bad.len(), rows.read, rows.bad[0]);
+            Check::advice("schedule", said(&some), plan)
+        }
+        Ok(rows) => {
+            let none = format!("has no row that is accepted: {}", rows.bad[0]);
+            Check::wrong("schedule", Exit::Usage, said(&none), plan)
+        }
+        Err(Unread::Refused(problem)) => {
+            Check::wrong("schedule", Exit::Usage, said(&format!("is refused: {problem}")), plan)
+        }
+        Err(Unread::Io(error)) => {
+            let found = said(&format!("cannot be read: {error}"));
+            let advice = "schedule.manifest names a file that is there at each firing, and may be read";
+            let check = Check::wrong("schedule", Exit::Usage, found, advice);
+            check.unless_served(is_served && error.kind() == ErrorKind::PermissionDenied)
+        }
+    }
+}
+
+/// The beginning of a manifest.
+#[derive(Default)]
+struct Beginning {
+    read: usize,
+    /// What is wrong with each row that is.
+    bad: Vec<String>,
+}
+
+enum Unread {
+    Io(io::Error),
+    Refused(String),
+}
+
+/// Reads as a plan does. What only the service's catalogs tell is not looked at.
+fn read(path: &Path) -> Result<Beginning, Unread> {
+    // A pipe would be waited for.
+    if !fs::metadata(path).map_err(Unread::Io)?.is_file() {
+        return Err(Unread::Io(io::Error::other("it is not a file")));
+    }
+    let file = File::open(path).map_err(Unread::Io)?;
+    let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+    let first = |problems: &[Problem]| problems.first().map(Problem::to_string).unwrap_or_default();
+    let manifest = manifest::open(&file_name, BufReader::new(file), &Limits::default())
+        .map_err(|problems| Unread::Refused(first(&problems)))?;
+    if let Some(layout) = &manifest.header().policy.layout {
+        Layout::parse(layout).map_err(|error| Unread::Refused(format!("policy.layout: {error}")))?;
+    }
+    let mut rows = Beginning::default();
+    for row in manifest.take(ROWS_MAX) {
+        rows.read += 1;
+        match row {
+            ReadRow::Good(_) => {}
+            ReadRow::Bad(problems) => rows.bad.push(first(&problems)),
+            ReadRow::Unreadable(problem) => return Err(Unread::Refused(problem.to_string())),
+        }
+    }
+    Ok(rows)
+}
