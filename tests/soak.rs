@@ -66,6 +66,12 @@ fn unended(stage: &Stage) -> u64 {
     batches(stage).iter().map(left).sum()
 }
 
+/// What lies in the inbox.
+fn in_inbox(stage: &Stage) -> Vec<String> {
+    let entries = std::fs::read_dir(stage.path("jobs/inbox")).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
 /// Batches that are not archived yet.
 fn live_batches(stage: &Stage) -> usize {
     std::fs::read_dir(stage.path("state/spool")).map_or(0, Iterator::count)
@@ -90,7 +96,8 @@ fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
         let daemon = stage.start(["daemon"]);
         // A backlog that only grows would be no load but a queue.
         let wanted = random.u32(0..3);
-        for _ in 0..if live_batches(&stage) < LIVE_MAX { wanted } else { 0 } {
+        let backlog = live_batches(&stage) + in_inbox(&stage).len();
+        for _ in 0..if backlog < LIVE_MAX { wanted } else { 0 } {
             drops += 1;
             drop_in(&stage, &format!("drop-{drops}.csv"), &scripts::of_all_kinds(EACH).0);
         }
@@ -104,8 +111,14 @@ fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
     drop_in(&stage, "last.csv", &scripts::of_all_kinds(EACH).0);
     let daemon = stage.start(["daemon"]);
     until("the socket", || stage.path("state/callsheet.sock").exists());
-    let filed = || std::fs::read_dir(stage.path("jobs/inbox")).is_ok_and(|mut inbox| inbox.next().is_none());
-    until("every manifest to be filed", filed);
+    let mut unfiled = in_inbox(&stage);
+    while !unfiled.is_empty() {
+        let before = unfiled.len();
+        until(&format!("another manifest to be filed of {unfiled:?}"), || {
+            unfiled = in_inbox(&stage);
+            unfiled.len() < before
+        });
+    }
     let mut left = unended(&stage);
     while left > 0 {
         let before = left;
