@@ -172,7 +172,7 @@ fn strict_makes_it_all_or_nothing() {
     let outcome = stage.run(["run", "batch.csv", "--strict"]).exited(2);
     assert_snapshot!(stage.plain(&outcome.stderr), @r"
     batch.csv:4:1: prompt: is missing, and the service needs one
-    batch.csv: batch batch: 2 new (16 credits), 1 not valid; nothing was accepted
+    batch.csv: batch batch: 2 new (16 credits), 1 not valid; nothing was accepted: the manifest is strict (--strict, policy.strict), so one bad row refuses all
     ");
     is_unheard_of(&stage);
 }

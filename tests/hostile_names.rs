@@ -308,7 +308,7 @@ fn names_of_files_and_folders_are_never_said_raw() {
         (0, vec!["explain", "one", &state]),
         (0, vec!["state", "verify", &state]),
         (0, vec!["state", "export", &export, &state]),
-        (6, vec!["state", "export", &export, &state]),
+        (2, vec!["state", "export", &export, &state]),
         (0, vec!["state", "import", &export, &imported]),
         (0, vec!["state", "rebuild", &state, &output]),
         (0, vec!["doctor", &state, &output]),

@@ -259,7 +259,6 @@ fn broken_catalogs() -> Vec<Vec<u8>> {
         json(r#"{"code":-1,"message":"temporarily unavailable","data":{}}"#),
         json(&format!(r#"{{"code":-1,"message":"temporarily unavailable","data":{other}}}"#)),
         json(&format!(r#"{{"message":"no code at all","data":{other}}}"#)),
-        json(r#"{"code":0,"message":"ok","data":{"models":[],"voices":[]}}"#),
         json(r#"{"code":0,"message":"ok","data":{"models":[{"name":"without an id"}]}}"#),
         json(r#"{"code":0,"message":"ok","data":null}"#),
     ]
