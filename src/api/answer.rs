@@ -111,8 +111,10 @@ pub fn of_catalog(raw: &RawAnswer, part: CatalogPart) -> Result<Value, Fault> {
 }
 
 fn holds_an_empty_list(data: &Value) -> bool {
-    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
-    is_empty(data) || data.as_object().is_some_and(|fields| fields.values().any(is_empty))
+    [Some(data), data.get("models"), data.get("voices")]
+        .into_iter()
+        .flatten()
+        .any(|list| list.as_array().is_some_and(Vec::is_empty))
 }
 
 /// A catalog or the balance was asked for: its `data`.
@@ -402,6 +404,7 @@ mod tests {
             ("\"0\"", models, false),
             ("0", r#"{"models":[]}"#, true),
             ("0", "[]", true),
+            ("0", r#"{"id":"t","taskUrls":[]}"#, false),
             ("0", r#"{"models":[{"name":"no id"}]}"#, false),
             ("0", "{}", false),
             ("0", "null", false),
