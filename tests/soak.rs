@@ -147,7 +147,11 @@ fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
     );
     let last = stop(daemon);
     stage.run(["state", "verify"]).exited(0).says("all fits");
+    // A daemon keeps what it has brought back: without one, every question would open the state anew.
+    let reader = stage.start(["daemon"]);
+    until("the socket", || stage.path("state/callsheet.sock").exists());
     let all = every_batch(&stage);
+    stop(reader);
     let archived = all.len() - live.len();
     judge(&stage, &all, drops + 1);
     let most = peaks.iter().max().copied().unwrap_or_default().max(last);
