@@ -58,6 +58,10 @@ pub struct Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            if std::env::var_os("CALLSHEET_KEEP").is_some() {
+                self.dir.disable_cleanup(true);
+                eprintln!("what the test left behind is kept in {}", self.dir.path().display());
+            }
             return;
         }
         let written = self.written.lock().unwrap();
