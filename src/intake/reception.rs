@@ -114,6 +114,14 @@ impl Reception {
     /// # Errors
     /// [`ReceptionError`]. Problems of rows are no error: they stand in the receipt.
     pub async fn accept(&self, path: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
+        // Whoever asked may go away meanwhile, a client that is interrupted for one: what is begun is finished, and
+        // nothing else is taken in beside it.
+        let (own, path) = (self.clone(), path.to_owned());
+        let accepting = tokio::spawn(async move { own.accept_alone(&path, manner).await });
+        accepting.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    }
+
+    async fn accept_alone(&self, path: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
         let mut inside = self.inside.lock().await;
         let catalog = self.catalog(&mut inside).await?;
         let (store, path, house, clock) =
