@@ -103,6 +103,20 @@ impl Access {
         }
     }
 
+    /// Says how many batches a list of all leaves out.
+    pub(super) async fn say_what_is_archived(&self) -> Result<(), Failure> {
+        let batches = match self {
+            Access::Here(desk) => desk.store().archived_count(),
+            Access::There(_) => self.status(None).await?.archived,
+        };
+        match batches {
+            0 => {}
+            1 => anstream::eprintln!("1 batch is archived and not listed: name it to see it"),
+            _ => anstream::eprintln!("{batches} batches are archived and not listed: name one to see it"),
+        }
+        Ok(())
+    }
+
     pub(super) async fn explain(&self, job: &str) -> Result<Explanation, Failure> {
         match self {
             Access::Here(desk) => Ok(answers::explain(desk, job).await?),

@@ -110,7 +110,7 @@ impl From<DaemonError> for Failure {
                     _ => "name an address of this machine and a free port, or leave control.http out",
                 })
             }
-            DaemonError::Hooks(error) => Failure::new(Exit::Usage, error.to_string()).hint(
+            DaemonError::Hooks(_) => Failure::new(Exit::Usage, message).hint(
                 "hooks.webhook needs a secret: hooks.webhook_secret_file, or the credential webhook-secret",
             ),
             DaemonError::Broken(what) => Failure::new(Exit::Disk, what).hint("start it again"),

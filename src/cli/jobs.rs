@@ -7,7 +7,7 @@ use crate::cli::access;
 use crate::cli::arguments::{Global, JobsCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{printable, say_what_is_archived, written};
+use crate::cli::{printable, written};
 use crate::control::protocol::JobLine;
 use crate::domain::job::State;
 
@@ -26,7 +26,7 @@ pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, 
     access.jobs(command.batch.as_ref(), wanted, &mut print).await?;
     written(out.flush())?;
     if command.batch.is_none() {
-        say_what_is_archived(access.status(None).await?.archived);
+        access.say_what_is_archived().await?;
     }
     Ok(Exit::Success)
 }

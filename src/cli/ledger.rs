@@ -7,7 +7,7 @@ use crate::cli::arguments::{Global, LedgerCommand};
 use crate::cli::exit::Exit;
 use crate::cli::explain::moved;
 use crate::cli::failure::Failure;
-use crate::cli::{printable, say_what_is_archived, written};
+use crate::cli::{printable, written};
 use crate::control::protocol::LedgerEntry;
 use crate::domain::ledger::Movement;
 
@@ -39,7 +39,7 @@ pub(super) async fn run(command: &LedgerCommand, global: &Global) -> Result<Exit
     access.ledger(command.batch.as_ref(), &mut print).await?;
     written(out.flush())?;
     if command.batch.is_none() {
-        say_what_is_archived(access.status(None).await?.archived);
+        access.say_what_is_archived().await?;
     }
     Ok(Exit::Success)
 }

@@ -123,15 +123,6 @@ fn printable_path(path: &std::path::Path) -> String {
     printable(&path.display().to_string())
 }
 
-/// A list that leaves something out says so.
-fn say_what_is_archived(batches: u64) {
-    match batches {
-        0 => {}
-        1 => anstream::eprintln!("1 batch is archived and not listed: name it to see it"),
-        _ => anstream::eprintln!("{batches} batches are archived and not listed: name one to see it"),
-    }
-}
-
 /// Text from outside, fit for a terminal: an escape sequence in a service's message is shown, not
 /// obeyed, and so is a mark that turns the direction of what follows.
 fn printable(text: &str) -> String {

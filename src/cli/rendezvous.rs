@@ -27,6 +27,8 @@ pub(super) struct Met {
     pub(super) client: Client,
     /// What it said of itself.
     pub(super) health: Health,
+    /// Where it listens.
+    socket: PathBuf,
 }
 
 /// Who listens where the command looks.
@@ -55,7 +57,7 @@ pub(super) async fn daemon(
     match look(global, &socket, &state, is_emulated).await {
         Ok(Found::Nobody) => Ok(None),
         Ok(Found::Ours(met)) => {
-            agrees(&met.health, global, &socket, is_emulated)?;
+            agrees(&met, global, is_emulated)?;
             Ok(Some(met))
         }
         Ok(Found::Another(met)) => {
@@ -99,7 +101,7 @@ pub(super) async fn needed(global: &Global, config: &Config) -> Result<Met, Fail
         }
         Found::Ours(met) | Found::Another(met) => met,
     };
-    agrees(&met.health, global, &socket, false)?;
+    agrees(&met, global, false)?;
     Ok(met)
 }
 
@@ -120,24 +122,24 @@ async fn look(global: &Global, socket: &Path, state: &Path, is_emulated: bool) -
     }
     let is_meant = global.socket.is_some() && global.state.is_none() && !is_emulated;
     let is_ours = is_meant || is_same_place(state, &health.state);
-    let met = Met { client, health };
+    let met = Met { client, health, socket: socket.to_owned() };
     Ok(if is_ours { Found::Ours(met) } else { Found::Another(met) })
 }
 
 /// What the command names beside the state is what the daemon works with.
-fn agrees(health: &Health, global: &Global, socket: &Path, is_emulated: bool) -> Result<(), Failure> {
+fn agrees(met: &Met, global: &Global, is_emulated: bool) -> Result<(), Failure> {
     if is_emulated {
-        works_with(health, service::EMULATOR_IDENTITY, socket)?;
+        works_with(met, service::EMULATOR_IDENTITY)?;
     }
     if let Some(url) = &global.base_url {
-        works_with(health, &service::identity_of(url), socket)?;
+        works_with(met, &service::identity_of(url))?;
     }
     match &global.output {
-        Some(output) if !is_same_place(output, &health.output) => {
-            let (output, theirs) = (output.display(), health.output.display());
+        Some(output) if !is_same_place(output, &met.health.output) => {
+            let (output, theirs) = (output.display(), met.health.output.display());
             let message = format!(
                 "the daemon at {} puts outputs into {theirs}, and this command names {output}",
-                socket.display()
+                met.socket.display()
             );
             Err(Failure::new(Exit::Usage, message).hint(
                 "leave --output out, or name another state with --state: while a daemon works on a state, it alone \
@@ -152,14 +154,14 @@ fn agrees(health: &Health, global: &Global, socket: &Path, is_emulated: bool) ->
 ///
 /// # Errors
 /// When it works with another.
-pub(super) fn works_with(health: &Health, service: &str, socket: &Path) -> Result<(), Failure> {
-    if health.service == service {
+pub(super) fn works_with(met: &Met, service: &str) -> Result<(), Failure> {
+    if met.health.service == service {
         return Ok(());
     }
     let message = format!(
         "the daemon at {} works with {}, and this command names {service}",
-        socket.display(),
-        health.service
+        met.socket.display(),
+        met.health.service
     );
     Err(Failure::new(Exit::Usage, message).hint(
         "nothing was handed over; leave --base-url or --emulator out to use the daemon's service, or name another \

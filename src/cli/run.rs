@@ -8,7 +8,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::api::{Service, ServiceError};
-use crate::cli::access;
 use crate::cli::arguments::{Global, RunCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
@@ -44,12 +43,7 @@ pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, F
     if let Some(met) = rendezvous::daemon(global, &config, command.source.emulator).await? {
         // What the file names counts, too: without a daemon the state would refuse another service.
         if let Some(url) = config.service.base_url.as_ref().filter(|_| !command.source.emulator) {
-            let state = service::state_dir(&config, false);
-            rendezvous::works_with(
-                &met.health,
-                &service::identity_of(url),
-                &access::socket(&config, &state),
-            )?;
+            rendezvous::works_with(&met, &service::identity_of(url))?;
         }
         eprintln!("a daemon runs on this state: it does the work, and this command follows it");
         return submit::submit(&met, &command.manifests, &command.terms, true, global).await;

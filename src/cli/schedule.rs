@@ -74,7 +74,7 @@ async fn look(global: &Global) -> Result<InForce, Failure> {
         Err(_) => at_its_usual_place(global),
     };
     let state = service::state_dir(&config, false);
-    if let Some(Met { client, health }) = rendezvous::daemon(global, &config, false).await? {
+    if let Some(Met { client, health, .. }) = rendezvous::daemon(global, &config, false).await? {
         if let Err(failure) = read {
             let failure = printable(&failure.to_string());
             anstream::eprintln!(

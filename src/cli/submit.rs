@@ -35,7 +35,7 @@ pub(super) async fn submit(
     wait: bool,
     global: &Global,
 ) -> Result<Exit, Failure> {
-    let Met { client, health } = met;
+    let Met { client, health, .. } = met;
     if !wait {
         let receipts = hand_in(client, manifests, terms).await?;
         let statuses = look(client, &batches_of(&receipts)).await?;

@@ -168,9 +168,9 @@ impl<D: Door> Watch<D> {
         };
         let progress = records.iter().map(known).collect();
         let (in_force, _) = watch::channel(Schedules::default());
-        let (dir, planned_before) = (dir.to_owned(), Vec::new());
+        let dir = dir.to_owned();
         let mut watch =
-            Watch { door, dir, planned: planned_before, in_force, progress, records, is_unsaved: false };
+            Watch { door, dir, planned: Vec::new(), in_force, progress, records, is_unsaved: false };
         watch.replace(planned);
         watch
     }

@@ -9,12 +9,11 @@ use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
 use crate::cli::service::Chosen;
 use crate::control::client::{Client, ClientError};
+use crate::control::listening::PATH_MAX_BYTES;
 use crate::control::protocol::Health;
 
 /// How long a daemon may take to say that it is there.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest path of a Unix socket on Linux, in bytes.
-const SOCKET_MAX_BYTES: usize = 107;
 /// Where a unit may lie, in the order in which systemd looks.
 const UNITS: [&str; 4] =
     ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
@@ -46,10 +45,10 @@ impl Daemon {
         let at = self.socket.display();
         match &self.answer {
             Some(Ok(health)) => described(health, chosen),
-            _ if self.socket.as_os_str().len() > SOCKET_MAX_BYTES => {
+            _ if self.socket.as_os_str().len() > PATH_MAX_BYTES => {
                 let bytes = self.socket.as_os_str().len();
                 let found =
-                    format!("{at} has {bytes} bytes, and the path of a socket at most {SOCKET_MAX_BYTES}");
+                    format!("{at} has {bytes} bytes, and the path of a socket at most {PATH_MAX_BYTES}");
                 Check::wrong("socket", Exit::Usage, found, "name a shorter one: --socket, or paths.socket")
             }
             _ if lies_in_the_way(&self.socket) => {

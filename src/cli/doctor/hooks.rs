@@ -1,7 +1,7 @@
 //! Whom the daemon tells that a batch is done, and whether it can. Nobody is told anything.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::PathBuf;
 
 use rustix::fs::{Access, access};
@@ -10,7 +10,7 @@ use crate::cli::arguments::Global;
 use crate::cli::doctor::{Check, settings};
 use crate::cli::exit::Exit;
 use crate::cli::service;
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::daemon;
 
 /// Where the unit's credentials come from, under their own names.
@@ -67,8 +67,7 @@ fn webhook(config: &Config, global: &Global, is_served: bool) -> Option<Check> {
     let secret = match config.hooks.secret(credentials.as_deref()) {
         Ok(secret) => secret,
         Err(error) => {
-            let is_denied = matches!(&error, ConfigError::Unreadable { source, .. }
-                if source.kind() == ErrorKind::PermissionDenied);
+            let is_denied = settings::is_denied(&error);
             return Some(wrong(error.to_string()).unless_served(is_served && is_denied));
         }
     };

@@ -62,18 +62,21 @@ pub(super) fn is_installed(global: &Global) -> bool {
     Config::place(global.config.as_deref()).is_some_and(|path| path == Path::new(INSTALLED))
 }
 
+/// Whether a file is there that this user may not read, as those of a service often are.
+pub(super) fn is_denied(error: &ConfigError) -> bool {
+    matches!(error, ConfigError::Unreadable { source, .. } if source.kind() == ErrorKind::PermissionDenied)
+}
+
 /// The token of `control.http`, which nobody gets in without.
 pub(super) fn token(config: &Config, is_served: bool) -> Option<Check> {
     let at = config.control.token_file.as_ref()?.display();
     Some(match config.control_token() {
         Ok(_) => Check::good("control", format!("the token for control.http is in {at}")),
         Err(error) => {
-            let is_denied = matches!(&error, ConfigError::Unreadable { source, .. }
-                if source.kind() == ErrorKind::PermissionDenied);
             let advice =
                 format!("write one line into {at} that whoever runs this may read: openssl rand -hex 32");
             let check = Check::wrong("control", Exit::Usage, error.to_string(), advice);
-            check.unless_served(is_served && is_denied)
+            check.unless_served(is_served && is_denied(&error))
         }
     })
 }

@@ -96,10 +96,13 @@ fn meant(kind: Kind, name: &str) -> Option<&'static str> {
 
 /// The documented option that is a slip of the pen away.
 fn misspelt(name: &str, documented: &'static [&'static str]) -> Option<&'static str> {
+    if name.len() <= 3 {
+        return None;
+    }
     // Lengths first: they are compared at once, whatever was given.
-    let near =
-        |option: &&str| option.len().abs_diff(name.len()) <= 8 && strsim::osa_distance(option, name) <= 2;
-    documented.iter().copied().filter(|_| name.len() > 3).find(near)
+    let is_near =
+        |option: &str| option.len().abs_diff(name.len()) <= 8 && strsim::osa_distance(option, name) <= 2;
+    documented.iter().copied().find(|option| is_near(option))
 }
 
 /// Options that the service refuses by name: `music` judges them.

@@ -186,6 +186,13 @@ impl Stage {
         self
     }
 
+    /// Lets time pass until a turn says `said`.
+    fn pass_until(&mut self, said: &str) {
+        while self.turn(vec![]) != said {
+            self.pass(Millis(100));
+        }
+    }
+
     fn posted(&mut self, seq: u32, answer: PostAnswer) -> String {
         let attempt = self.attempt(seq);
         self.turn(vec![Input::Posted(Stage::key(seq), attempt, answer)])
@@ -266,9 +273,7 @@ fn the_task_of_another_job_is_not_believed() {
     assert_eq!(stage.posted(0, PostAnswer::Task(first.clone())), "fetch 0#1");
     for again in [PostAnswer::Task(first.clone()), PostAnswer::TaskNamed(first.id.clone(), fault("busy"))] {
         assert_eq!(stage.posted(1, again), "", "the same key goes out again, later");
-        while stage.turn(vec![]) != "post 1#1" {
-            stage.pass(Millis(100));
-        }
+        stage.pass_until("post 1#1");
         assert!(
             matches!(&stage.durable[&Stage::key(1)].job.state, State::Submitting { fault: Some(fault), .. }
             if fault.message == "the service answered with task first, which it has made for another job")
@@ -278,9 +283,7 @@ fn the_task_of_another_job_is_not_believed() {
     stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
     assert_eq!(stage.posted(1, PostAnswer::Task(first)), "");
     assert_eq!(stage.batch.totals.held, Credits(PRICE), "what it may have cost stays set aside");
-    while stage.turn(vec![]) != "post 1#1" {
-        stage.pass(Millis(100));
-    }
+    stage.pass_until("post 1#1");
     assert_eq!(stage.posted(1, task("success")), "fetch 1#1");
 }
 
@@ -289,14 +292,10 @@ fn a_page_that_refuses_what_was_taken_before_is_waited_out() {
     let mut stage = Stage::of(1);
     stage.turn(vec![]);
     stage.posted(0, lost());
-    while stage.turn(vec![]) != "post 0#1" {
-        stage.pass(Millis(100));
-    }
+    stage.pass_until("post 0#1");
     assert_eq!(stage.posted(0, PostAnswer::Refused(fault("http_413"))), "", "not at once again");
     assert_eq!(stage.batch.totals.held, Credits(PRICE));
-    while stage.turn(vec![]) != "post 0#1" {
-        stage.pass(Millis(100));
-    }
+    stage.pass_until("post 0#1");
     assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
 }
 
