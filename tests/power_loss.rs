@@ -140,16 +140,17 @@ fn what_a_killed_run_left_in_the_air_is_on_the_device_before_the_next_relies_on_
     }
 }
 
-/// Jobs with so many results that the database puts them into files of their own.
+/// Jobs with so many results, and such long addresses of them, that the database puts each into a file of its own.
 #[test]
 fn what_the_database_keeps_beside_its_log_is_on_the_device() {
-    let stage = Stage::with_faults("[[rules]]\neffect = { do = 'urls', count = 250 }");
-    stage.configure("[limits]\nin_flight = 30\nadaptive = false\ndownloads = 2");
-    stage.write("batch.csv", scripts::manifest("image", 30));
+    let stage = Stage::with_faults("[[rules]]\neffect = { do = 'urls', count = 200, signature = 1000 }");
+    stage.configure("[limits]\nin_flight = 3\nadaptive = false\ndownloads = 2");
+    stage.write("batch.csv", scripts::manifest("image", 12));
     let mut traced = Traced::new(stage);
     traced.run_to("ended:2");
     let scene = traced.keeps_its_promises();
     assert!(scene.blobs().count() > 0, "nothing was too large for the log");
+    assert!(scene.posts() > 3, "no POST follows what was too large");
 }
 
 #[test]

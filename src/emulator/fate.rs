@@ -47,7 +47,7 @@ impl Fate {
             at_once: false,
             late_ms: 0,
             model: order.model.clone(),
-            results: Results { count: 1, expire_ms: None },
+            results: Results { count: 1, signature: 0, expire_ms: None },
         };
         let invalid = |reason: &str| failed(ErrorCode::InvalidInput, reason);
         match &order.doom {
@@ -93,7 +93,10 @@ impl Fate {
                 self.model = format!("{model}/{}", order.scene);
             }
             Effect::OtherModel { model } => self.model = model,
-            Effect::Urls { count } => self.results.count = count,
+            Effect::Urls { count, signature } => {
+                self.results.count = count;
+                self.results.signature = signature;
+            }
             Effect::UrlsExpire { ms } => self.results.expire_ms = Some(i64::from(ms)),
             _ => {}
         }

@@ -152,6 +152,9 @@ pub(crate) struct Shape {
 pub(crate) struct Results {
     /// How many URLs `taskUrls` holds at success.
     pub(crate) count: u16,
+    /// Characters of the signature that each URL carries, as those of an object store do.
+    #[serde(default)]
+    pub(crate) signature: u16,
     /// How long each URL works after the task was read; for ever when absent.
     pub(crate) expire_ms: Option<i64>,
 }
@@ -237,8 +240,13 @@ impl Task {
         if self.status(now_ms) != Status::Success {
             return Vec::new();
         }
-        let expires = self.results.expire_ms.map(|ttl| format!("?expires={}", now_ms.saturating_add(ttl)));
-        let query = expires.as_deref().unwrap_or("");
+        let expires = self.results.expire_ms.map(|ttl| format!("expires={}", now_ms.saturating_add(ttl)));
+        let signature = match self.results.signature {
+            0 => None,
+            length => Some(format!("signature={}", "f".repeat(usize::from(length)))),
+        };
+        let parts: Vec<String> = [expires, signature].into_iter().flatten().collect();
+        let query = if parts.is_empty() { String::new() } else { format!("?{}", parts.join("&")) };
         (0..self.results.count)
             .map(|n| format!("{media_url}/media/{}/{n}.{}{query}", self.id, self.kind.extension()))
             .collect()
@@ -319,7 +327,7 @@ pub(crate) mod tests {
             timing: Timing { created_ms: 1_000, pending_ms: 10, render_ms: 20 },
             ending,
             shape: Shape { ratio: (16, 9), pixels: None, length_ms: 1_000 },
-            results: Results { count: 1, expire_ms: None },
+            results: Results { count: 1, signature: 0, expire_ms: None },
             charged_credits: 10,
             waived_credits: 0,
             allowance: None,
@@ -393,5 +401,7 @@ pub(crate) mod tests {
         task.results.expire_ms = Some(50);
         assert!(task.urls(2_000, "http://m")[0].ends_with("?expires=2050"));
         assert!(task.urls(3_000, "http://m")[0].ends_with("?expires=3050"));
+        task.results.signature = 3;
+        assert!(task.urls(3_000, "http://m")[0].ends_with("?expires=3050&signature=fff"));
     }
 }

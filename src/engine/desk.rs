@@ -18,10 +18,12 @@ use crate::engine::walk::Walk;
 use crate::engine::{self, EngineError, spooled};
 use crate::output::landing::{Arrival, Landing};
 use crate::output::layout::Layout;
-use crate::store::{BatchRecord, JobRecord, Store};
+use crate::store::{BatchRecord, JobRecord, Recalled, Store};
 
 /// Jobs that are taken up again in one commit.
 const REOPEN_CHUNK: usize = 100;
+/// Names of batches that are listed to whoever asks for one that is not there.
+const LISTED_MAX: usize = 8;
 /// Fewest characters of an identity that name a job.
 const IDENTITY_MIN: usize = 8;
 
@@ -95,11 +97,15 @@ pub enum FindError {
     Engine(#[from] EngineError),
 }
 
-/// `there are a, b`
+/// `there are a, b`; of many, the newest.
 fn listed(names: &[String]) -> String {
     match names {
         [] => "there is none".to_owned(),
-        names => format!("there are {}", names.join(", ")),
+        names if names.len() <= LISTED_MAX => format!("there are {}", names.join(", ")),
+        names => {
+            let newest = &names[names.len() - LISTED_MAX..];
+            format!("of {} the newest are {}", names.len(), newest.join(", "))
+        }
     }
 }
 
@@ -192,15 +198,15 @@ impl Desk {
 
     /// The batch of that name; an archived one is taken back.
     async fn batch(&self, name: &BatchName) -> Result<Option<BatchRecord>, EngineError> {
-        if let Some(found) = self.store.batch_named(name)? {
-            return Ok(Some(found));
-        }
         let (store, name) = (self.store.clone(), name.clone());
-        let back = blocking(move || store.take_back(&name)).await?;
-        if let Some(batch) = &back {
-            self.grant(Wish::TakenBack(Box::new(batch.clone()))).await?;
-        }
-        Ok(back)
+        Ok(match blocking(move || store.recall(&name)).await? {
+            Some(Recalled::There(batch)) => Some(batch),
+            Some(Recalled::Back(batch)) => {
+                self.grant(Wish::TakenBack(Box::new(batch.clone()))).await?;
+                Some(batch)
+            }
+            None => None,
+        })
     }
 
     /// Finds what is called so: a batch first, then a job by its label, its identity, or `BATCH/JOB`.
@@ -392,4 +398,17 @@ fn find_jobs(
 /// Whether `text` names the job: its label, its identity, or the beginning of that.
 fn is_called(spec: &JobSpec, text: &str) -> bool {
     spec.label == text || text.len() >= IDENTITY_MIN && spec.id.to_string().starts_with(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_thousands_of_batches_the_newest_are_listed() {
+        let names: Vec<String> = (1..=1000).map(|n| format!("b{n}")).collect();
+        assert_eq!(listed(&[]), "there is none");
+        assert_eq!(listed(&names[..2]), "there are b1, b2");
+        assert_eq!(listed(&names), "of 1000 the newest are b993, b994, b995, b996, b997, b998, b999, b1000");
+    }
 }

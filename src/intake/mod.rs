@@ -29,7 +29,7 @@ pub use crate::intake::judge::{Jobs, JudgedRow, Judgement, Outcome, Rows, judge}
 use crate::intake::receipt::Receipt;
 use crate::store::draft::{Draft, Judged, Verdict, Wanted};
 use crate::store::spool::{Appender, Lines};
-use crate::store::{BatchRecord, Segment, Store, StoreError};
+use crate::store::{BatchRecord, Recalled, Segment, Store, StoreError};
 
 /// What decides about a manifest beside itself.
 #[derive(Debug, Clone)]
@@ -134,13 +134,11 @@ pub fn accept(
 
 /// The batch of that name, and whether it is back from the archive; or a new one.
 fn find_batch(store: &Store, name: &BatchName, now: Timestamp) -> Result<(BatchRecord, bool), StoreError> {
-    if let Some(known) = store.batch_named(name)? {
-        return Ok((known, false));
-    }
-    if let Some(archived) = store.take_back(name)? {
-        return Ok((archived, true));
-    }
-    Ok((BatchRecord::new(store.next_batch_no(), name.clone(), now), false))
+    Ok(match store.recall(name)? {
+        Some(Recalled::There(known)) => (known, false),
+        Some(Recalled::Back(archived)) => (archived, true),
+        None => (BatchRecord::new(store.next_batch_no(), name.clone(), now), false),
+    })
 }
 
 /// Tells the draft which jobs the batch has.

@@ -57,6 +57,15 @@ pub(super) struct Kept {
     pub(super) record: BatchRecord,
 }
 
+/// A batch that was asked for by its name.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Recalled {
+    /// It was in the database.
+    There(BatchRecord),
+    /// It is back from the archive: the engine does not know it yet.
+    Back(BatchRecord),
+}
+
 /// Where archived batches lie.
 pub(super) fn folder(dir: &Path) -> PathBuf {
     dir.join("archive")
@@ -157,14 +166,20 @@ impl Store {
         self.names.archived_count()
     }
 
-    /// Brings the archived batch of that name back; nothing where none of that name is archived. On return it is
+    /// The batch of that name, brought back where it is archived; nothing where none is called so. On return it is
     /// durable, and as it was.
     ///
     /// # Errors
     /// [`StoreError::ArchiveGone`] when its folder was moved away, or what the state says.
-    pub fn take_back(&self, name: &BatchName) -> Result<Option<BatchRecord>, StoreError> {
+    pub fn recall(&self, name: &BatchName) -> Result<Option<Recalled>, StoreError> {
+        if let Some(there) = self.batch_named(name)? {
+            return Ok(Some(Recalled::There(there)));
+        }
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(archived) = self.get::<Archived>(&keys::archived(name))? else { return Ok(None) };
+        let Some(archived) = self.get::<Archived>(&keys::archived(name))? else {
+            // Somebody else may have brought it back by now: a second batch of one name would buy everything twice.
+            return Ok(self.batch_named(name)?.map(Recalled::There));
+        };
         let (lies, belongs) = (archived_dir(&self.dir, archived.no), batch_dir(&self.dir, archived.no));
         if !belongs.exists() {
             if !lies.exists() {
@@ -189,6 +204,6 @@ impl Store {
         // The database has it now; what is left of it says the same.
         let _ = fs::remove_file(record_path(&belongs));
         tracing::info!(batch = %name, archived = %archived.at, "taken back from the archive");
-        Ok(Some(kept.record))
+        Ok(Some(Recalled::Back(kept.record)))
     }
 }

@@ -66,6 +66,7 @@ use crate::domain::ledger::Totals;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::failpoint;
 use crate::store::archive::Archived;
+pub use crate::store::archive::Recalled;
 pub use crate::store::batch::{BatchRecord, Ended, Pause, Segment};
 use crate::store::blobs::Blobs;
 use crate::store::card::Card;
@@ -233,7 +234,7 @@ impl Store {
     }
 
     /// The batch of that name, unless it is archived.
-    pub fn batch_named(&self, name: &BatchName) -> Result<Option<BatchRecord>, StoreError> {
+    fn batch_named(&self, name: &BatchName) -> Result<Option<BatchRecord>, StoreError> {
         self.names.number(name).map_or(Ok(None), |no| self.batch(no))
     }
 

@@ -89,6 +89,7 @@ impl Records {
         let Some(meaning) = keys::meaning(key) else {
             return Err(format!("the record {} is none of ours", keys::describe(key)));
         };
+        let mut twin = None;
         let mut put = || -> Result<(), record::Damaged> {
             match meaning {
                 Meaning::Batch => self.batches.push(record::decode(bytes)?),
@@ -101,14 +102,20 @@ impl Records {
                 }
                 Meaning::Archived => {
                     let archived: Archived = record::decode(bytes)?;
-                    self.archived.insert(archived.no, archived);
+                    twin = self.archived.insert(archived.no, archived);
                 }
                 Meaning::Total => self.total = record::decode(bytes)?,
                 Meaning::Commits => self.commits = record::decode(bytes)?,
             }
             Ok(())
         };
-        put().map_err(|damage| format!("the record {}: {damage}", keys::describe(key)))
+        put().map_err(|damage| format!("the record {}: {damage}", keys::describe(key)))?;
+        match twin {
+            None => Ok(()),
+            Some(Archived { name, .. }) => {
+                Err(format!("the record {}: batch {name} has the same number", keys::describe(key)))
+            }
+        }
     }
 
     /// Writes a new database, which is on the device on return.

@@ -423,13 +423,87 @@ fn an_archived_batch_leaves_a_line_and_comes_back_as_it_was() {
     let store = open(&dir);
     assert_eq!((store.batches().unwrap(), store.archived_count()), (vec![], 1));
     assert_eq!(store.next_batch_no(), BatchNo(2), "no number is given twice");
-    assert_eq!(store.take_back(&"batch-2".parse().unwrap()).unwrap(), None);
-    assert_eq!(store.take_back(&first.name).unwrap(), Some(first.clone()));
-    assert_eq!(store.take_back(&first.name).unwrap(), None, "it is back already");
-    assert_eq!(store.batch_named(&first.name).unwrap(), Some(first.clone()));
+    assert_eq!(store.recall(&"batch-2".parse().unwrap()).unwrap(), None);
+    assert_eq!(store.recall(&first.name).unwrap(), Some(Recalled::Back(first.clone())));
+    assert_eq!(
+        store.recall(&first.name).unwrap(),
+        Some(Recalled::There(first.clone())),
+        "it is back already"
+    );
     assert_eq!(store.outcomes_bytes(BatchNo(1)).unwrap(), length);
     drop(store);
     assert_eq!(open(&dir).batches().unwrap(), [first]);
+}
+
+/// The state after a batch of that number and name was done and archived.
+fn archive(store: &Store, no: u32, name: &str) -> BatchRecord {
+    let ended = Ended { canceled: 1, ..Ended::default() };
+    let done = BatchRecord { name: name.parse().unwrap(), ended, announced: true, ..batch(no, 1) };
+    let end = Change::End(job(no, 0, State::Canceled));
+    store.commit(&[end, Change::Batch(Box::new(done.clone()))]).unwrap();
+    store.commit(&[Change::Archive(Box::new(done.clone()), Timestamp(9))]).unwrap();
+    done
+}
+
+#[test]
+fn whoever_else_asks_for_an_archived_batch_at_this_moment_gets_the_same_one() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(&dir);
+        let first = archive(&store, 1, "first");
+        let asked = || {
+            std::thread::scope(|scope| {
+                let askers: Vec<_> =
+                    (0..4).map(|_| scope.spawn(|| store.recall(&first.name).unwrap())).collect();
+                askers.into_iter().map(|asker| asker.join().unwrap()).collect::<Vec<_>>()
+            })
+        };
+        let answers = asked();
+        let back = |answer: &&Option<Recalled>| **answer == Some(Recalled::Back(first.clone()));
+        assert_eq!(answers.iter().filter(back).count(), 1, "{answers:?}");
+        assert!(answers.iter().all(Option::is_some), "{answers:?}");
+    }
+}
+
+#[test]
+fn an_archived_batch_that_the_database_forgot_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let first = archive(&store, 1, "first");
+    let mut forget = sled::Batch::default();
+    forget.remove(&keys::archived(&first.name)[..]);
+    store.database().unwrap().db.apply_batch(forget).unwrap();
+    drop(store);
+    assert_eq!(
+        refusal(dir.path(), SERVICE),
+        "archive/000001 in STATE is damaged: a batch was archived there, and the database does not know it"
+    );
+}
+
+#[test]
+fn one_number_or_one_name_for_two_batches_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    archive(&store, 1, "first");
+    store.commit(&[Change::Batch(Box::new(batch(1, 0)))]).unwrap();
+    store.commit(&[Change::Batch(Box::new(batch(2, 0)))]).unwrap();
+    store.commit(&[Change::Batch(Box::new(BatchRecord { name: batch(2, 0).name, ..batch(3, 0) }))]).unwrap();
+    let mut faults = Vec::new();
+    store.verify(|fault| faults.push(fault.to_string())).unwrap();
+    // Before all that follows from it.
+    assert_eq!(
+        faults[..2],
+        [
+            "batch batch-2: there are two of that name",
+            "batch first: another one that is not archived has its number, 1"
+        ]
+    );
+    let archived = Archived::of(&batch(1, 0), Timestamp(9));
+    let mut twice = sled::Batch::default();
+    twice.insert(&keys::archived(&archived.name)[..], record::encode(&archived));
+    store.database().unwrap().db.apply_batch(twice).unwrap();
+    let error = store.verify(drop).unwrap_err().to_string();
+    assert!(error.contains("of the archived batch first: batch batch-1 has the same number"), "{error}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::domain::time::UtcDay;
 use crate::store::archive::Kept;
 use crate::store::records::Records;
 use crate::store::spool::{Lines, Spool};
-use crate::store::{BatchRecord, Ended, JobRecord, Store, StoreError, archive, batch_dir, card};
+use crate::store::{BatchRecord, Ended, JobRecord, Store, StoreError, archive, batch_dir, batch_dirs, card};
 
 /// Faults of one sort that are told of one batch; the rest are counted.
 const TOLD_MAX: u64 = 20;
@@ -130,7 +130,12 @@ pub(super) fn full(
             }
             other => other?,
         };
-        compare(&format!("batch {}", archived.name), record.totals, archived.totals, &mut count);
+        let place = format!("batch {}", archived.name);
+        if record.name != archived.name {
+            let found = format!("{} holds batch {}", folder.display(), record.name);
+            count(Fault { place: place.clone(), found });
+        }
+        compare(&place, record.totals, archived.totals, &mut count);
         let lengths = BTreeMap::from([(record.no, outcomes_bytes)]);
         let records = Records { outcomes_bytes: lengths, ..Records::default() };
         Reading::new(Spool::new(folder), &records, &record, &mut count).all(&mut days, &mut checked)?;
@@ -163,12 +168,40 @@ fn look(dir: &Path, records: &Records, tell: &mut dyn FnMut(Fault)) -> Result<()
         tail(dir, records, batch, &mut say)?;
     }
     cards(dir, records, &known, tell);
+    identities(records, &known, tell);
+    archive_folders(dir, records, tell)?;
     let live = records.batches.iter().map(|batch| batch.totals);
     let archived = records.archived.values().map(|archived| archived.totals);
     let sum = live.chain(archived).fold(Totals::default(), Add::add);
     if sum != records.total {
         let found = format!("the batches come to {sum:?}, the state to {:?}", records.total);
         tell(Fault { place: "the totals".to_owned(), found });
+    }
+    Ok(())
+}
+
+/// A name and a number mean one batch: what is wanted twice under one name would be bought twice.
+fn identities(records: &Records, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Fault)) {
+    let live = records.batches.iter().map(|batch| &batch.name);
+    let mut names = BTreeSet::new();
+    for name in live.chain(records.archived.values().map(|archived| &archived.name)) {
+        if !names.insert(name) {
+            tell(Fault { place: format!("batch {name}"), found: "there are two of that name".to_owned() });
+        }
+    }
+    for archived in records.archived.values().filter(|archived| known.contains(&archived.no)) {
+        let found = format!("another one that is not archived has its number, {}", archived.no.0);
+        tell(Fault { place: format!("batch {}", archived.name), found });
+    }
+}
+
+/// A folder comes into the archive after the commit that says so, and leaves it before the one that takes it back.
+fn archive_folders(dir: &Path, records: &Records, tell: &mut dyn FnMut(Fault)) -> Result<(), StoreError> {
+    for (no, _) in batch_dirs(&archive::folder(dir))? {
+        if !records.archived.contains_key(&no) {
+            let found = "a batch was archived there, and the database does not know it".to_owned();
+            tell(Fault { place: format!("archive/{}", super::folder_name(no)), found });
+        }
     }
     Ok(())
 }

@@ -32,9 +32,13 @@ impl Scene {
     /// `lives` are the lines at which a process began.
     pub fn of(root: &Path, events: &[Event], lives: &[usize]) -> Scene {
         let disk = Disk::after(events);
-        let mut records = Vec::new();
-        for write in disk.writes(&root.join("state/db/db")) {
-            records.extend(records_in(write));
+        let log = root.join("state/db/db");
+        let mut records: Vec<Record> = disk.writes(&log).flat_map(records_in).collect();
+        for write in blobs(&disk, root).flat_map(|path| disk.writes(path)) {
+            // It counts once the log tells of it.
+            let told = disk.writes(&log).find(|told| told.entry > write.exit).and_then(|told| told.durable);
+            let durable = write.durable.zip(told).map(|(own, told)| own.max(told));
+            records.extend(records_in(write).map(|record| Record { durable, ..record }));
         }
         let (mut sends, mut renames) = (Vec::new(), Vec::new());
         for event in events {
@@ -249,8 +253,7 @@ impl Scene {
 
     /// Files beside the database's log.
     pub fn blobs(&self) -> impl Iterator<Item = &Path> {
-        let folder = self.root.join("state/db/blobs");
-        self.disk.paths().filter(move |path| path.parent() == Some(&folder))
+        blobs(&self.disk, &self.root)
     }
 
     /// Nothing gets a name that others believe before its content is on the device.
@@ -308,6 +311,11 @@ impl Scene {
             self.expect(self.disk.lost(path, self.end), || "at the end".to_owned());
         }
     }
+}
+
+fn blobs<'disk>(disk: &'disk Disk, root: &Path) -> impl Iterator<Item = &'disk Path> {
+    let folder = root.join("state/db/blobs");
+    disk.paths().filter(move |path| path.parent() == Some(&folder))
 }
 
 fn is_hidden(path: &Path) -> bool {

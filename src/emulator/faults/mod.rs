@@ -72,7 +72,10 @@ impl Faults {
                 Effect::Answer { status, .. } if !(200..=599).contains(&status) => {
                     return wrong("status is from 200 to 599");
                 }
-                Effect::Urls { count } if count > 1000 => return wrong("count is at most 1000"),
+                Effect::Urls { count, .. } if count > 1000 => return wrong("count is at most 1000"),
+                Effect::Urls { signature, .. } if signature > 2000 => {
+                    return wrong("signature is at most 2000");
+                }
                 Effect::SlowDownload { bytes_per_second: 0 } => {
                     return wrong("bytes_per_second is at least 1");
                 }
@@ -233,6 +236,8 @@ pub(crate) enum Effect {
     },
     Urls {
         count: u16,
+        #[serde(default)]
+        signature: u16,
     },
     UrlsExpire {
         ms: u32,
