@@ -40,6 +40,15 @@ fn what_is_submitted_is_done_and_paid_once() {
 }
 
 #[test]
+fn a_daemon_that_refuses_its_hooks_listens_nowhere() {
+    let stage = Stage::new();
+    stage.write("secret", "whsec_short");
+    stage.configure("[hooks]\nwebhook = \"http://127.0.0.1:1/\"\nwebhook_secret_file = \"secret\"");
+    stage.run(["daemon"]).exited(2).says("whsec_");
+    assert!(!stage.path("state/callsheet.sock").exists());
+}
+
+#[test]
 fn a_killed_daemon_goes_on_where_it_was() {
     let stage = Stage::new();
     stage.write("batch.csv", scripts::manifest("image", 40));

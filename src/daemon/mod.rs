@@ -148,9 +148,9 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         in_force: scheduled.in_force(),
         metrics,
     };
+    let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), Patience::default(), clock)?;
     let socket_name = listen(&socket, &control, token, Arc::new(office)).await?;
 
-    let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), Patience::default(), clock)?;
     let announcer = Announcer::begin(store.clone(), handle.clone(), landing, hooks.clone(), clock);
     for batch in engine.conductor().batches().filter(|batch| batch.is_done() && !batch.announced) {
         announcer.announce(batch.no);
