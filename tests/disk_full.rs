@@ -325,10 +325,15 @@ fn a_daemon_whose_last_room_is_taken_waits_and_goes_on_by_itself() {
         wish(&stage, wishes.next().unwrap());
         daemon.said().contains("everything waits until there is room")
     });
-    // The database may be closed until it can be opened safely; what is asked is answered all the same.
+    // The database may be closed until it can be opened safely; what is asked is answered all the same. Which wish was
+    // the last is left to chance, and it is in force before it can be written.
     let told = stage.run(["status", "batch", "--json"]);
     match told.code {
-        Some(0) => assert_eq!(told.json()["batches"][0]["parked_by"], "disk"),
+        Some(0) => {
+            let told = told.json();
+            let by = &told["batches"][0]["parked_by"];
+            assert!(by == "disk" || by == "paused", "{told}");
+        }
         _ => drop(told.exited(6).says("no storage space")),
     }
     let sent = stage.audit().tasks.len();

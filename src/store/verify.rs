@@ -169,7 +169,7 @@ fn look(dir: &Path, records: &Records, tell: &mut dyn FnMut(Fault)) -> Result<()
     }
     cards(dir, records, &known, tell);
     identities(records, &known, tell);
-    archive_folders(dir, records, tell)?;
+    archive_folders(dir, records, &known, tell)?;
     let live = records.batches.iter().map(|batch| batch.totals);
     let archived = records.archived.values().map(|archived| archived.totals);
     let sum = live.chain(archived).fold(Totals::default(), Add::add);
@@ -195,10 +195,16 @@ fn identities(records: &Records, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut
     }
 }
 
-/// A folder comes into the archive after the commit that says so, and leaves it before the one that takes it back.
-fn archive_folders(dir: &Path, records: &Records, tell: &mut dyn FnMut(Fault)) -> Result<(), StoreError> {
+/// A folder comes into the archive after the commit that says so, and leaves it before the one that takes it back. A
+/// copy of what was taken back, put there by somebody, is no harm.
+fn archive_folders(
+    dir: &Path,
+    records: &Records,
+    known: &BTreeSet<BatchNo>,
+    tell: &mut dyn FnMut(Fault),
+) -> Result<(), StoreError> {
     for (no, _) in batch_dirs(&archive::folder(dir))? {
-        if !records.archived.contains_key(&no) {
+        if !records.archived.contains_key(&no) && !known.contains(&no) {
             let found = "a batch was archived there, and the database does not know it".to_owned();
             tell(Fault { place: format!("archive/{}", super::folder_name(no)), found });
         }
