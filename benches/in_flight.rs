@@ -268,7 +268,7 @@ fn settings(tasks: u32) -> Settings {
             in_flight_per_model: BTreeMap::from([("house-c1".to_owned(), tasks)]),
             total: None,
             per_day: None,
-            keep: None,
+            min_balance: None,
         },
         adaptive: true,
         rejections: 5,

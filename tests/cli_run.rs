@@ -42,8 +42,8 @@ fn the_sampler_runs_offline_and_says_where_its_files_are() {
     let command = ["run", "jobs/sampler.csv", "--emulator", "--emulator-speed", "500"];
     let outcome = stage.run(command).exited(0);
     assert_snapshot!(stage.plain(&outcome.stdout), @r"
-    batch    jobs  state        planned  spent  refunded  files
-    sampler  8     8 succeeded  158      158    0         output/emulator/sampler
+    batch    jobs  state        planned  spent  waived  refunded  files
+    sampler  8     8 succeeded  158      158    0       0         output/emulator/sampler
     ");
     assert_snapshot!(stage.plain(&outcome.stderr), @r"
     jobs/sampler.csv: batch sampler: 8 new (158 credits)

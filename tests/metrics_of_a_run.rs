@@ -62,7 +62,7 @@ fn settings() -> Settings {
             in_flight_per_model: BTreeMap::new(),
             total: Some(Credits(1_000)),
             per_day: None,
-            keep: None,
+            min_balance: None,
         },
         adaptive: false,
         rejections: 5,

@@ -29,7 +29,7 @@ fn everything() -> String {
         jobs: State::NAMES.into_iter().map(|state| ((state, None), 1)).collect(),
         room_total: room,
         room_day: room,
-        room_keep: room,
+        room_min_balance: room,
         parked: BTreeMap::from([(Parked::Key, 1)]),
         ..Overview::default()
     });

@@ -40,7 +40,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("config", &["domain", "output"]),
     ("output", &["domain", "failpoint"]),
     ("store", &["domain", "failpoint"]),
-    ("api", &["domain"]),
+    ("api", &["clock", "domain"]),
     ("metrics", &["domain"]),
     ("clock", &["domain"]),
     ("domain", &[]),

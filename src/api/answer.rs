@@ -3,11 +3,10 @@
 //! `error.type` decides where the service's own envelope is there; the HTTP status decides for
 //! everything else, since proxies answer too. The wording of messages and hints decides nothing.
 
-use chrono::DateTime;
 use serde_json::Value;
 use url::Url;
 
-use crate::api::{RawAnswer, tls, wire};
+use crate::api::{RawAnswer, http_date, tls, wire};
 use crate::domain::credits::Credits;
 use crate::domain::quote::Catalog;
 use crate::domain::quote::catalog::CatalogPart;
@@ -197,20 +196,21 @@ fn read_again(raw: &RawAnswer, fault: Fault) -> ReadAnswer {
     ReadAnswer::Again { fault, wait: retry_after(raw) }
 }
 
-/// How long an answer asks to be left alone.
+/// How long an answer asks to be left alone. An instant is measured by the `Date` of the same answer, so that no clock
+/// has to agree with the service's.
 pub(super) fn retry_after(raw: &RawAnswer) -> Option<Millis> {
     let header = raw.retry_after.as_deref()?.trim();
-    match header.parse::<u64>() {
-        Ok(seconds) => Some(Millis(seconds.saturating_mul(1000))),
-        Err(_) => Some(date(header)?.since(date(raw.date.as_deref()?)?)),
+    if !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than a number has are a long time all the same.
+        return Some(Millis(header.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(1000)));
     }
+    let sent = http_date::parse(raw.date.as_deref()?, Timestamp::default())?;
+    Some(http_date::parse(header, sent)?.since(sent))
 }
 
-/// An instant as HTTP writes it, `Sun, 06 Nov 1994 08:49:37 GMT`. In `Retry-After` it is measured by the `Date`
-/// of the same answer, so that no clock has to agree with the service's.
-fn date(header: &str) -> Option<Timestamp> {
-    let date = DateTime::parse_from_rfc2822(header.trim()).ok()?;
-    Some(Timestamp(date.timestamp_millis()))
+/// When an answer was sent: what its `Date` says, or `now` by our own clock where it says nothing that can be read.
+pub(super) fn date(header: Option<&str>, now: Timestamp) -> Option<String> {
+    http_date::format(header.and_then(|header| http_date::parse(header, now)).unwrap_or(now))
 }
 
 #[cfg(test)]
@@ -441,6 +441,9 @@ mod tests {
             ("Fri, 31 Dec 9999 23:59:59 GMT", noon, Some(252_618_177_599_000)),
             ("Sun, 06 Nov 1994 12:01:30 GMT", None, None),
             ("Sun, 06 Nov 1994 12:01:30 GMT", Some("noon"), None),
+            ("Sunday, 06-Nov-94 12:01:30 GMT", noon, Some(90_000)),
+            ("Sun Nov  6 12:01:30 1994", noon, Some(90_000)),
+            ("99999999999999999999999", noon, Some(u64::MAX)),
             ("tomorrow", noon, None),
             ("-7", noon, None),
             ("7.5", noon, None),
@@ -450,6 +453,20 @@ mod tests {
             let asked = RawAnswer { retry_after, date, ..raw(429, "") };
             let PostAnswer::Again { wait, .. } = of_post(&asked) else { panic!("no wait") };
             assert_eq!(wait, expected.map(Millis), "{header}");
+            let ReadAnswer::Again { wait, .. } = of_read(&asked) else { panic!("no wait") };
+            assert_eq!(wait, expected.map(Millis), "{header}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_readable_date_is_dated_by_our_own_clock() {
+        let noon = Timestamp(784_123_200_000);
+        let said = |header| date(header, noon).unwrap();
+        assert_eq!(said(None), "Sun, 06 Nov 1994 12:00:00 GMT");
+        assert_eq!(said(Some("noon")), "Sun, 06 Nov 1994 12:00:00 GMT");
+        for header in ["Sun, 06 Nov 1994 11:00:00 GMT", "Sunday, 06-Nov-94 11:00:00 GMT", "Sun Nov  6 11:00:00 1994"]
+        {
+            assert_eq!(said(Some(header)), "Sun, 06 Nov 1994 11:00:00 GMT", "the service's own goes before ours");
         }
     }
 }

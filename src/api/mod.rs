@@ -7,6 +7,7 @@
 
 pub mod answer;
 mod download;
+mod http_date;
 mod probe;
 mod redact;
 pub mod studio;
@@ -24,6 +25,7 @@ use url::Url;
 
 pub use self::download::{DownloadError, Downloads, Opened, Version};
 pub use self::probe::{End, NotReached, Reached};
+use crate::clock::Clock;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{IdempotencyKey, TaskId};
 use crate::domain::job::Order;
@@ -48,7 +50,7 @@ pub struct ServiceOptions {
     pub connect_timeout: Duration,
     /// For a whole exchange.
     pub request_timeout: Duration,
-    /// For a creating call that renders before it answers: music, speech, sound effects.
+    /// For a creating call that may render before it answers: all but videos.
     pub render_timeout: Duration,
 }
 
@@ -91,6 +93,7 @@ pub enum ServiceError {
 pub struct Service {
     http: Client,
     options: ServiceOptions,
+    clock: Clock,
 }
 
 impl Service {
@@ -104,7 +107,7 @@ impl Service {
             headers.insert(AUTHORIZATION, value);
         }
         let http = client(&options).default_headers(headers).build()?;
-        Ok(Service { http, options })
+        Ok(Service { http, options, clock: Clock::start() })
     }
 
     /// A client for result URLs, which never carries the key and goes no further than `reach`.
@@ -116,7 +119,7 @@ impl Service {
     pub async fn post(&self, order: &Order, key: Option<&IdempotencyKey>) -> PostAnswer {
         let kind = order.kind;
         let timeout =
-            if kind.renders_in_call() { self.options.render_timeout } else { self.options.request_timeout };
+            if kind.may_render_in_call() { self.options.render_timeout } else { self.options.request_timeout };
         let mut request = self.request(Method::POST, kind.endpoint()).timeout(timeout).json(&order.body);
         if let Some(key) = key {
             request = request.header("Idempotency-Key", key.as_str());
@@ -174,7 +177,7 @@ impl Service {
 
     /// Sends a request, once, and reads the answer to its end.
     async fn exchange(&self, request: RequestBuilder) -> reqwest::Result<RawAnswer> {
-        let mut raw = read_answer(request.send().await?).await?;
+        let mut raw = read_answer(request.send().await?, self.clock).await?;
         if let Some(key) = &self.options.api_key {
             // A proxy's error page may show the request that it could not pass on, headers and all. Masked here,
             // before anything is read, so that no reader of an answer ever has it.
@@ -223,19 +226,20 @@ pub struct RawAnswer {
     pub status: u16,
     /// `Retry-After`, where there is one.
     pub retry_after: Option<String>,
-    /// `Date`, where there is one.
+    /// `Date`; where there is none that can be read, when the answer came by our own clock.
     pub date: Option<String>,
     /// The body, cut off at a bound far above any real answer.
     pub body: Vec<u8>,
 }
 
-async fn read_answer(mut response: Response) -> reqwest::Result<RawAnswer> {
+async fn read_answer(mut response: Response, clock: Clock) -> reqwest::Result<RawAnswer> {
     let status = response.status().as_u16();
     let header = |name| {
         let value = response.headers().get(name).and_then(|value| value.to_str().ok());
         value.map(str::to_owned)
     };
-    let (retry_after, date) = (header(RETRY_AFTER), header(DATE));
+    let date = answer::date(header(DATE).as_deref(), clock.now().wall);
+    let retry_after = header(RETRY_AFTER);
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         body.extend_from_slice(&chunk);

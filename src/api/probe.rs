@@ -4,12 +4,11 @@
 use std::error::Error;
 use std::io;
 
-use chrono::DateTime;
 use reqwest::header::DATE;
 use serde_json::Value;
 use tokio::net::lookup_host;
 
-use crate::api::{ClientError, Service, answer, client, read_answer, tls};
+use crate::api::{ClientError, Service, answer, client, http_date, read_answer, tls};
 use crate::domain::time::Timestamp;
 
 /// Where the service describes itself.
@@ -75,9 +74,8 @@ impl Service {
             Err(error) => return Err(self.not_reached(url, &error).await),
         };
         let date = response.headers().get(DATE).and_then(|value| value.to_str().ok());
-        let date = date.and_then(|text| DateTime::parse_from_rfc2822(text).ok());
-        let date = date.map(|date| Timestamp(date.timestamp_millis()));
-        match read_answer(response).await {
+        let date = date.and_then(|text| http_date::parse(text, self.clock.now().wall));
+        match read_answer(response, self.clock).await {
             Ok(raw) => {
                 let description: Option<Value> = serde_json::from_slice(&raw.body).ok();
                 let version = description.as_ref().and_then(|it| it.pointer("/info/version"));

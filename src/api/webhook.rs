@@ -8,6 +8,7 @@ use reqwest::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
 use url::Url;
 
 use crate::api::{ClientError, RawAnswer, ServiceOptions, answer, client};
+use crate::clock::Clock;
 use crate::domain::time::Millis;
 
 /// For opening a connection.
@@ -49,6 +50,7 @@ impl WebhookError {
 pub struct Webhook {
     http: Client,
     url: Url,
+    clock: Clock,
 }
 
 impl Webhook {
@@ -64,7 +66,7 @@ impl Webhook {
             request_timeout: timeout,
             render_timeout: timeout,
         };
-        Ok(Webhook { http: client(&options).build()?, url })
+        Ok(Webhook { http: client(&options).build()?, url, clock: Clock::start() })
     }
 
     /// Posts `body`, which is JSON, once.
@@ -89,7 +91,7 @@ impl Webhook {
         let raw = RawAnswer {
             status: response.status().as_u16(),
             retry_after: header(RETRY_AFTER),
-            date: header(DATE),
+            date: answer::date(header(DATE).as_deref(), self.clock.now().wall),
             body: Vec::new(),
         };
         Err(WebhookError::Status { status: raw.status, wait: answer::retry_after(&raw) })

@@ -90,6 +90,7 @@ pub(super) fn states(batches: &[BatchStatus]) -> String {
         "by state",
         "planned",
         "spent",
+        "waived",
         "refunded",
         "held",
         "parked by",
@@ -102,6 +103,7 @@ pub(super) fn states(batches: &[BatchStatus]) -> String {
             batch.states_in_words(),
             batch.planned_credits.to_string(),
             batch.charged_credits.to_string(),
+            batch.waived_credits.to_string(),
             batch.refunded_credits.to_string(),
             batch.held_credits.to_string(),
             batch.parked_by.map(Parked::name).unwrap_or_default().to_owned(),
@@ -112,7 +114,7 @@ pub(super) fn states(batches: &[BatchStatus]) -> String {
 
 /// Prints a table of the batches, and where their files are.
 pub(super) fn files(batches: &[BatchStatus], output: &Path) {
-    let mut table = table::with_headings(["batch", "jobs", "state", "planned", "spent", "refunded", "files"]);
+    let mut table = table::with_headings(["batch", "jobs", "state", "planned", "spent", "waived", "refunded", "files"]);
     for batch in batches {
         table.add_row([
             batch.name.to_string(),
@@ -120,6 +122,7 @@ pub(super) fn files(batches: &[BatchStatus], output: &Path) {
             batch.states_in_words(),
             batch.planned_credits.to_string(),
             batch.charged_credits.to_string(),
+            batch.waived_credits.to_string(),
             batch.refunded_credits.to_string(),
             printable_path(&output.join(batch.name.as_str())),
         ]);

@@ -32,7 +32,7 @@ pub(super) fn settings(config: &Config) -> Settings {
             in_flight_per_model: config.limits.in_flight_per_model.clone(),
             total: config.budget.total,
             per_day: config.budget.per_day,
-            keep: config.budget.keep,
+            min_balance: config.budget.min_balance,
         },
         adaptive: config.limits.adaptive,
         rejections: config.limits.rejections,

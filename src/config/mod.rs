@@ -264,7 +264,7 @@ pub struct Retry {
     pub attempts: u32,
     /// Upper bound of the first wait after a fault.
     pub base: Span,
-    /// Upper bound of any wait after a fault.
+    /// Upper bound of any wait after a fault that the service does not ask for.
     pub max: Span,
 }
 
@@ -283,7 +283,7 @@ pub struct Budget {
     /// Of a UTC day.
     pub per_day: Option<Credits>,
     /// What must stay on the account.
-    pub keep: Option<Credits>,
+    pub min_balance: Option<Credits>,
     /// Of a batch that has no budget of its own.
     pub per_batch: Option<Credits>,
 }
@@ -478,6 +478,9 @@ fn secret_in(path: PathBuf) -> Result<SecretString, ConfigError> {
     Ok(SecretString::from(text.trim()))
 }
 
+/// Keys that had another name in an earlier version, and the present one.
+const RENAMED: &[(&str, &str)] = &[("keep", "min_balance")];
+
 /// Adds the nearest known word to a message about an unknown one: a key, or a value of which there are a few.
 fn with_suggestion(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
@@ -487,6 +490,9 @@ fn with_suggestion(message: &str) -> String {
         _ => return message.to_owned(),
     };
     let Some(unknown) = quoted.next() else { return message.to_owned() };
+    if let Some((_, name)) = RENAMED.iter().find(|(old, name)| *old == unknown && quoted.clone().any(|q| q == *name)) {
+        return format!("{what} `{unknown}`: it is called `{name}` now");
+    }
     let nearest =
         quoted.max_by(|a, b| strsim::jaro_winkler(a, unknown).total_cmp(&strsim::jaro_winkler(b, unknown)));
     match nearest.filter(|name| strsim::jaro_winkler(name, unknown) > 0.75) {
@@ -543,6 +549,10 @@ mod tests {
         assert_eq!(
             error("[limits]\nin_fligth = 3\n"),
             "callsheet.toml:2: unknown key `in_fligth`: did you mean `in_flight`?"
+        );
+        assert_eq!(
+            error("[budget]\nkeep = 3\n"),
+            "callsheet.toml:2: unknown key `keep`: it is called `min_balance` now"
         );
         assert_eq!(
             error("[poll]\nmin = \"soon\"\n"),

@@ -27,7 +27,7 @@ pub struct Limits {
     /// Credits of one UTC day.
     pub per_day: Option<Credits>,
     /// Credits that must stay on the account.
-    pub keep: Option<Credits>,
+    pub min_balance: Option<Credits>,
 }
 
 impl Limits {
@@ -124,7 +124,7 @@ pub struct Board {
     pub total: Totals,
     /// Totals of the present UTC day.
     pub day: Totals,
-    /// The balance less everything held, where it is known. It must be when `keep` is limited.
+    /// The balance less everything held, where it is known. It must be when `min_balance` is limited.
     pub balance: Option<Credits>,
     /// Batches with waiting jobs. The order decides who goes first among equal priorities; the
     /// caller rotates it.
@@ -142,7 +142,8 @@ pub enum Parked {
     /// The total budget is used up.
     TotalBudget,
     /// The balance would fall below what must stay on the account.
-    Keep,
+    #[serde(alias = "keep")]
+    MinBalance,
     /// The account's balance does not cover it (402).
     Credits,
     /// The API key does not work (401).
@@ -160,7 +161,7 @@ impl Parked {
             Parked::BatchBudget => "batch_budget",
             Parked::DayBudget => "day_budget",
             Parked::TotalBudget => "total_budget",
-            Parked::Keep => "keep",
+            Parked::MinBalance => "min_balance",
             Parked::Credits => "credits",
             Parked::Key => "key",
             Parked::Paused => "paused",
@@ -172,15 +173,18 @@ impl Parked {
     pub fn explain(self) -> &'static str {
         match self {
             Parked::BatchBudget => {
-                "the next job does not fit into what is left of the batch's budget; a higher one lifts it: callsheet \
-                 submit FILE --budget N, or run FILE --budget N"
+                "the next job does not fit into what is left of the batch's budget, where prices count in full, even if an \
+                 allowance may cover them; a higher one lifts it: callsheet submit FILE --budget N, or run FILE --budget N"
             }
             Parked::DayBudget => {
-                "the day's budget is used up; UTC midnight or a higher budget.per_day lifts it"
+                "the day's budget, where prices count in full, is used up; UTC midnight or a higher budget.per_day lifts it"
             }
-            Parked::TotalBudget => "the total budget is used up; a higher budget.total lifts it",
-            Parked::Keep => {
-                "the balance would fall below budget.keep; adding credits or a lower budget.keep lifts it"
+            Parked::TotalBudget => {
+                "the total budget, where prices count in full, is used up; a higher budget.total lifts it"
+            }
+            Parked::MinBalance => {
+                "the balance would fall below budget.min_balance, against which prices count in full, even where an \
+                 allowance may cover them; adding credits or a lower budget.min_balance lifts it"
             }
             Parked::Credits => "the account's balance does not cover the next job; adding credits lifts it",
             Parked::Key => "the service refuses the API key; a valid key lifts it",
@@ -241,10 +245,10 @@ fn admit_level(mut level: Vec<Turn>, room: &mut Room<'_>, most: usize, decision:
 }
 
 /// Which batches have no waiting job that the budgets let out as they stand, with the budget that the first one
-/// meets. Slots are left aside, since they come free by themselves, and so is `keep` where no balance is known.
+/// meets. Slots are left aside, since they come free by themselves, and so is `min_balance` where no balance is known.
 pub fn out_of_budget(board: &Board) -> Vec<(BatchNo, Parked)> {
     let mut limits = board.limits.clone();
-    limits.keep = limits.keep.filter(|_| board.balance.is_some());
+    limits.min_balance = limits.min_balance.filter(|_| board.balance.is_some());
     let Board { total, day, balance, .. } = *board;
     let room = Room { in_flight: InFlight::default(), limits: &limits, total, day, balance };
     let met = |batch: &Waiting| {
@@ -307,8 +311,8 @@ impl Room<'_> {
             Some(Parked::DayBudget)
         } else if passes(self.total, self.limits.total) {
             Some(Parked::TotalBudget)
-        } else if self.limits.keep.is_some_and(|keep| keep + hold > self.balance.unwrap_or_default()) {
-            Some(Parked::Keep)
+        } else if self.limits.min_balance.is_some_and(|least| least + hold > self.balance.unwrap_or_default()) {
+            Some(Parked::MinBalance)
         } else {
             None
         }
@@ -356,7 +360,7 @@ mod tests {
             in_flight_per_model: BTreeMap::new(),
             total: None,
             per_day: None,
-            keep: None,
+            min_balance: None,
         };
         let (total, day) = (Totals::default(), Totals::default());
         Board { limits, in_flight: InFlight::default(), total, day, balance: None, waiting }
@@ -427,8 +431,8 @@ mod tests {
     #[test]
     fn what_must_stay_on_the_account_stays() {
         let mut keep = board(9, vec![batch(1, 0, 100, &[6, 6, 3])]);
-        keep.limits.keep = Some(Credits(10));
-        assert_eq!(decide(keep.clone()), "!1 keep", "nothing is sent before the balance is known");
+        keep.limits.min_balance = Some(Credits(10));
+        assert_eq!(decide(keep.clone()), "!1 min_balance", "nothing is sent before the balance is known");
         keep.balance = Some(Credits(20));
         assert_eq!(decide(keep), "1.0 1.2");
     }
@@ -446,7 +450,7 @@ mod tests {
     fn a_batch_is_out_of_budget_when_no_job_fits_whatever_is_in_flight() {
         let waiting = vec![batch(1, 0, 3, &[4, 9]), batch(2, 0, 3, &[4, 2]), batch(3, 0, 9, &[])];
         let mut unknown = board(1, waiting);
-        unknown.limits.keep = Some(Credits(100));
+        unknown.limits.min_balance = Some(Credits(100));
         unknown.in_flight.add(Kind::Video, None);
         assert_eq!(out_of_budget(&unknown), [(BatchNo(1), Parked::BatchBudget)]);
         let known = Board { balance: Some(Credits(101)), ..unknown };

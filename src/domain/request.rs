@@ -53,9 +53,11 @@ impl Kind {
         }
     }
 
-    /// Whether the service renders inside the creating call, so that the call may last minutes.
-    pub fn renders_in_call(self) -> bool {
-        matches!(self, Kind::Music | Kind::Speech | Kind::SoundEffect)
+    /// Whether the service may render inside the creating call, so that the call may last minutes. Music, speech and
+    /// sound effects always are; images are "for most models" not, and of Shorts Studio nothing is said. Videos are
+    /// only submitted.
+    pub fn may_render_in_call(self) -> bool {
+        self != Kind::Video
     }
 
     /// Whether the endpoint honours idempotency keys. Shorts Studio does not (money rule 11): its POST

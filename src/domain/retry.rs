@@ -22,25 +22,29 @@ pub fn prospect(error_code: &str) -> Prospect {
     }
 }
 
+/// The longest wait that the service can ask for (`Retry-After`). Whoever asks for longer is mistaken, or has clocks
+/// that disagree.
+pub const RETRY_AFTER_MAX: Millis = Millis::from_secs(3_600);
+
 /// Exponential backoff with full jitter: the n-th wait is drawn evenly from nothing to
 /// `base * 2^n`, never above `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
     /// Upper bound of the first wait.
     pub base: Millis,
-    /// Upper bound of any wait.
+    /// Upper bound of any wait that nobody asked for.
     pub max: Millis,
 }
 
 impl Backoff {
     /// The wait before try `n` (0: the first repetition). `draw` is evenly distributed over 0..1;
-    /// an `at_least` asked for by the service (`Retry-After`) is honoured, up to `max`.
+    /// an `at_least` asked for by the service (`Retry-After`) is honoured, up to [`RETRY_AFTER_MAX`].
     pub fn wait(self, n: u32, draw: f64, at_least: Option<Millis>) -> Millis {
         let ceiling = self.base.0.saturating_mul(1u64 << n.min(32)).min(self.max.0);
         // A quarter of the ceiling is the floor, so that an unlucky draw is not a busy loop.
         let floor = ceiling / 4;
         let span = Millis(floor + scale(ceiling - floor, draw));
-        span.max(at_least.unwrap_or_default().min(self.max))
+        span.max(at_least.unwrap_or_default().min(RETRY_AFTER_MAX))
     }
 }
 
@@ -72,7 +76,8 @@ mod tests {
     #[test]
     fn the_service_may_ask_for_more_but_not_for_ever() {
         assert_eq!(BACKOFF.wait(0, 0.0, Some(Millis(30_000))), Millis(30_000));
-        assert_eq!(BACKOFF.wait(0, 0.0, Some(Millis(u64::MAX))), Millis(300_000));
+        assert_eq!(BACKOFF.wait(0, 0.0, Some(Millis(1_800_000))), Millis(1_800_000), "above its own longest wait");
+        assert_eq!(BACKOFF.wait(0, 0.0, Some(Millis(u64::MAX))), Millis(3_600_000));
     }
 
     #[test]

@@ -3,12 +3,11 @@
 //! The service's document names no limits. A 429, or a task that fails as `rate_limited` or `busy`,
 //! says that there is one; answers without it say that there is room.
 
+use crate::domain::retry::RETRY_AFTER_MAX;
 use crate::domain::time::{Millis, Tick};
 
 /// Refusals that come within this span after a decrease belong to the same crowding.
 const COOL_DOWN: Millis = Millis::from_secs(5);
-/// The longest wait that the service can ask of the whole queue.
-const WAIT_MAX: Millis = Millis::from_secs(300);
 /// Parts of a slot in which the limit is counted.
 const PARTS: u64 = 1_000;
 
@@ -64,7 +63,7 @@ impl Throttle {
     /// The service said that it is too much.
     pub fn refused(&mut self, now: Tick, wait: Option<Millis>) {
         if let Some(wait) = wait {
-            let until = now.after(wait.min(WAIT_MAX));
+            let until = now.after(wait.min(RETRY_AFTER_MAX));
             self.wait_until = self.wait_until.max(Some(until));
         }
         let same_crowd = self.decreased.is_some_and(|at| now.since(at) < COOL_DOWN);
@@ -108,7 +107,7 @@ mod tests {
         throttle.refused(Tick(10), Some(Millis(1_000)));
         assert_eq!((throttle.slots(Tick(6_999)), throttle.slots(Tick(7_000))), (0, 4));
         throttle.refused(Tick(8_000), Some(Millis(u64::MAX)));
-        assert_eq!(throttle.slots(Tick(308_000)), 4, "not for ever");
+        assert_eq!(throttle.slots(Tick(3_608_000)), 4, "not for ever");
     }
 
     /// A service that takes 5 at once: the limit settles around that, far below the ceiling.

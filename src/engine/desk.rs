@@ -153,7 +153,7 @@ impl Desk {
         }
     }
 
-    /// Every batch in numbers, oldest first, with what keeps it from going on. A key, credits, a disk and `keep`
+    /// Every batch in numbers, oldest first, with what keeps it from going on. A key, credits, a disk and `min_balance`
     /// are for a running engine to find out; budgets and pauses are told without one, too.
     ///
     /// # Errors

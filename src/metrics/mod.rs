@@ -45,7 +45,7 @@ const REASONS: [Parked; 8] = [
     Parked::BatchBudget,
     Parked::DayBudget,
     Parked::TotalBudget,
-    Parked::Keep,
+    Parked::MinBalance,
     Parked::Credits,
     Parked::Key,
     Parked::Paused,
@@ -69,8 +69,8 @@ pub struct Overview {
     pub room_total: Option<Credits>,
     /// What `budget.per_day` has room for today, where it is set.
     pub room_day: Option<Credits>,
-    /// What the balance has above `budget.keep`, where that is set and the balance known.
-    pub room_keep: Option<Credits>,
+    /// What the balance has above `budget.min_balance`, where that is set and the balance known.
+    pub room_min_balance: Option<Credits>,
     /// How many jobs may be in flight, as learned so far.
     pub in_flight_limit: u32,
     /// How long the oldest queue of unsent jobs has waited; nothing when none waits.
@@ -159,7 +159,7 @@ impl Metrics {
         all.spent.inner().fetch_max(overview.charged.0, Ordering::Relaxed);
         all.refunded.inner().fetch_max(overview.refunded.0, Ordering::Relaxed);
         let rooms =
-            [("total", overview.room_total), ("day", overview.room_day), ("keep", overview.room_keep)];
+            [("total", overview.room_total), ("day", overview.room_day), ("min_balance", overview.room_min_balance)];
         for (budget, room) in rooms {
             match room {
                 Some(room) => drop(all.room.get_or_create(&BudgetLabel { budget }).set(whole(room))),

@@ -190,7 +190,7 @@ impl Oracle {
 
 /// What must stay on the account does, whatever the client believes.
 pub fn keeps(service: &Service, settings: &Settings, before: u64) -> Verdict {
-    let keep = settings.limits.keep.map_or(0, |keep| keep.0);
+    let keep = settings.limits.min_balance.map_or(0, |keep| keep.0);
     check(service.balance >= keep || service.balance >= before, || {
         format!("{} credits are left on the account, {keep} must stay", service.balance)
     })

@@ -179,7 +179,7 @@ impl Draw {
             in_flight_per_model: BTreeMap::new(),
             total: self.sometimes(4, credits),
             per_day: self.sometimes(4, credits),
-            keep: self.sometimes(5, |draw| Credits(draw.random.u64(1..60))),
+            min_balance: self.sometimes(5, |draw| Credits(draw.random.u64(1..60))),
         };
         let deadlines =
             Kind::ALL.into_iter().map(|kind| (kind, Millis(self.random.u64(MINUTE..30 * MINUTE))));

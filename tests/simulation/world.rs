@@ -9,6 +9,7 @@ use callsheet::api::{RawAnswer, answer};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{Attempt, IdempotencyKey, JobKey, TaskId};
 use callsheet::domain::job::{JobSpec, OutputFile, State};
+use callsheet::domain::request::Kind;
 use callsheet::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
 use callsheet::engine::conductor::{
@@ -56,6 +57,11 @@ pub(super) enum Event {
     Start,
     /// The owner looks after everything.
     Visit,
+}
+
+/// Whether the simulated service renders such a job inside the creating call.
+fn renders_in_call(kind: Kind) -> bool {
+    matches!(kind, Kind::Music | Kind::Speech | Kind::SoundEffect)
 }
 
 type JobSpecOf = std::sync::Arc<JobSpec>;
@@ -536,7 +542,7 @@ impl World {
             key: header,
             cost,
             is_refused,
-            is_sync: kind.renders_in_call(),
+            is_sync: renders_in_call(kind),
         };
         let who = named(key, attempt.0);
         if self.fails(self.weather.unconnected) {
@@ -547,7 +553,7 @@ impl World {
             return;
         }
         let (there, back) = self.way();
-        let back = if kind.renders_in_call() { self.random.u64(back..20_000) } else { back };
+        let back = if renders_in_call(kind) { self.random.u64(back..20_000) } else { back };
         let spec = Box::new(spec);
         if self.fails(self.weather.lost) {
             self.log.say(at, who, format_args!("POST {kind}, lost on its way"));

@@ -120,11 +120,11 @@ async fn balance(service: &Service, config: &Config) -> Check {
         Ok(balance) if balance.0 == 0 => {
             Check::wrong("credits", Exit::OutOfFunds, "the key is accepted; 0 credits are left", "buy some")
         }
-        Ok(balance) if config.budget.keep.is_some_and(|keep| keep >= balance) => Check::wrong(
+        Ok(balance) if config.budget.min_balance.is_some_and(|least| least >= balance) => Check::wrong(
             "credits",
             Exit::OutOfFunds,
-            format!("the key is accepted; {balance} are left, and budget.keep keeps all of them"),
-            "buy some, or lower budget.keep",
+            format!("the key is accepted; {balance} are left, and budget.min_balance keeps all of them"),
+            "buy some, or lower budget.min_balance",
         ),
         Ok(balance) => Check::good("credits", format!("the key is accepted; {balance} are left")),
         Err(error @ ServiceError::Unauthorised(_)) => Check::wrong(

@@ -39,7 +39,7 @@ impl Conductor {
 
     pub(super) fn balance(&mut self, answer: &Result<Credits, Fault>, now: Now) {
         self.asking_balance = false;
-        if self.settings.limits.keep.is_some() {
+        if self.settings.limits.min_balance.is_some() {
             self.balance_due = Some(now.tick.after(self.settings.balance_interval));
             // What is held, and what was charged since the question left, may be in the answer already or not:
             // taken off twice at worst, never forgotten.

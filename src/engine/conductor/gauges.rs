@@ -38,7 +38,7 @@ impl Conductor {
             refunded: self.total.refunded,
             room_total: room(limits.total, self.total),
             room_day: room(limits.per_day, day),
-            room_keep: limits.keep.and_then(|keep| Some(self.balance?.saturating_sub(keep))),
+            room_min_balance: limits.min_balance.and_then(|least| Some(self.balance?.saturating_sub(least))),
             in_flight_limit: self.present_limit(),
             queue_age: self.queue_age(now),
             parked: self.parked_batches(),
@@ -195,7 +195,7 @@ mod tests {
         conductor.take_batch(BatchRecord { paused: Some(Pause::Owner), ..batch() });
         let overview = conductor.gauges(NOW);
         assert_eq!(
-            (overview.room_total, overview.room_day, overview.room_keep),
+            (overview.room_total, overview.room_day, overview.room_min_balance),
             (Some(Credits(55)), Some(Credits(0)), None)
         );
         assert_eq!(

@@ -174,7 +174,7 @@ pub struct Conductor {
     asking_balance: bool,
     /// What had been charged in all when it left.
     charged_when_asked: Credits,
-    /// When the balance is asked for next, where `keep` needs it.
+    /// When the balance is asked for next, where `min_balance` needs it.
     balance_due: Option<Tick>,
     stopping: bool,
     /// No creating POST is sent, whatever is wanted.
@@ -211,7 +211,7 @@ impl Conductor {
             balance: None,
             asking_balance: false,
             charged_when_asked: Credits::ZERO,
-            balance_due: settings.limits.keep.map(|_| Tick(0)),
+            balance_due: settings.limits.min_balance.map(|_| Tick(0)),
             settings,
             desks: Desks::default(),
             jobs: Roster::default(),

@@ -38,7 +38,7 @@ pub(super) fn settings() -> Settings {
             in_flight_per_model: BTreeMap::new(),
             total: None,
             per_day: None,
-            keep: None,
+            min_balance: None,
         },
         adaptive: true,
         rejections: 3,
@@ -552,7 +552,7 @@ fn what_is_not_sent_in_time_expires() {
 
 #[test]
 fn nothing_is_sent_before_the_balance_is_known_to_leave_enough() {
-    let keep = Limits { keep: Some(Credits(100)), ..settings().limits };
+    let keep = Limits { min_balance: Some(Credits(100)), ..settings().limits };
     let mut stage = Stage::with(5, Settings { limits: keep, ..settings() });
     assert_eq!(stage.turn(vec![]), "balance?");
     assert_eq!(stage.conductor.standstill(), None);

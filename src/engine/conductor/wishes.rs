@@ -284,7 +284,7 @@ impl Conductor {
 
     fn reload(&mut self, settings: Settings) {
         self.throttle.reconfigure(settings.limits.in_flight, settings.adaptive);
-        if settings.limits.keep.is_some() && self.settings.limits.keep.is_none() {
+        if settings.limits.min_balance.is_some() && self.settings.limits.min_balance.is_none() {
             self.balance_due = Some(crate::domain::time::Tick(0));
         }
         self.settings = settings;

@@ -130,7 +130,7 @@ fn a_job_that_could_only_be_late_leaves_its_slot_to_the_next_at_once() {
 
 #[test]
 fn nothing_wakes_a_loop_that_stops() {
-    let keep = Limits { keep: Some(Credits(0)), ..settings().limits };
+    let keep = Limits { min_balance: Some(Credits(0)), ..settings().limits };
     let mut stage = Stage::with(1, Settings { limits: keep, ..settings() });
     assert_eq!(stage.turn(vec![]), "balance?");
     assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(100)))]), "post 0#1");
