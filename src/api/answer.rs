@@ -464,9 +464,14 @@ mod tests {
         let said = |header| date(header, noon).unwrap();
         assert_eq!(said(None), "Sun, 06 Nov 1994 12:00:00 GMT");
         assert_eq!(said(Some("noon")), "Sun, 06 Nov 1994 12:00:00 GMT");
-        for header in ["Sun, 06 Nov 1994 11:00:00 GMT", "Sunday, 06-Nov-94 11:00:00 GMT", "Sun Nov  6 11:00:00 1994"]
+        for header in
+            ["Sun, 06 Nov 1994 11:00:00 GMT", "Sunday, 06-Nov-94 11:00:00 GMT", "Sun Nov  6 11:00:00 1994"]
         {
-            assert_eq!(said(Some(header)), "Sun, 06 Nov 1994 11:00:00 GMT", "the service's own goes before ours");
+            assert_eq!(
+                said(Some(header)),
+                "Sun, 06 Nov 1994 11:00:00 GMT",
+                "the service's own goes before ours"
+            );
         }
     }
 }

@@ -118,8 +118,11 @@ impl Service {
     /// Sends a creating POST, once.
     pub async fn post(&self, order: &Order, key: Option<&IdempotencyKey>) -> PostAnswer {
         let kind = order.kind;
-        let timeout =
-            if kind.may_render_in_call() { self.options.render_timeout } else { self.options.request_timeout };
+        let timeout = if kind.may_render_in_call() {
+            self.options.render_timeout
+        } else {
+            self.options.request_timeout
+        };
         let mut request = self.request(Method::POST, kind.endpoint()).timeout(timeout).json(&order.body);
         if let Some(key) = key {
             request = request.header("Idempotency-Key", key.as_str());

@@ -180,9 +180,11 @@ pub(super) fn parked_exit(parked: Parked) -> Exit {
         Parked::Key => Exit::Unauthorised,
         Parked::Disk => Exit::Disk,
         Parked::Paused => Exit::Unfinished,
-        Parked::BatchBudget | Parked::DayBudget | Parked::TotalBudget | Parked::MinBalance | Parked::Credits => {
-            Exit::OutOfFunds
-        }
+        Parked::BatchBudget
+        | Parked::DayBudget
+        | Parked::TotalBudget
+        | Parked::MinBalance
+        | Parked::Credits => Exit::OutOfFunds,
     }
 }
 

@@ -114,7 +114,8 @@ pub(super) fn states(batches: &[BatchStatus]) -> String {
 
 /// Prints a table of the batches, and where their files are.
 pub(super) fn files(batches: &[BatchStatus], output: &Path) {
-    let mut table = table::with_headings(["batch", "jobs", "state", "planned", "spent", "waived", "refunded", "files"]);
+    let mut table =
+        table::with_headings(["batch", "jobs", "state", "planned", "spent", "waived", "refunded", "files"]);
     for batch in batches {
         table.add_row([
             batch.name.to_string(),

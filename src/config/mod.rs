@@ -490,7 +490,9 @@ fn with_suggestion(message: &str) -> String {
         _ => return message.to_owned(),
     };
     let Some(unknown) = quoted.next() else { return message.to_owned() };
-    if let Some((_, name)) = RENAMED.iter().find(|(old, name)| *old == unknown && quoted.clone().any(|q| q == *name)) {
+    if let Some((_, name)) =
+        RENAMED.iter().find(|(old, name)| *old == unknown && quoted.clone().any(|q| q == *name))
+    {
         return format!("{what} `{unknown}`: it is called `{name}` now");
     }
     let nearest =

@@ -311,7 +311,8 @@ impl Room<'_> {
             Some(Parked::DayBudget)
         } else if passes(self.total, self.limits.total) {
             Some(Parked::TotalBudget)
-        } else if self.limits.min_balance.is_some_and(|least| least + hold > self.balance.unwrap_or_default()) {
+        } else if self.limits.min_balance.is_some_and(|least| least + hold > self.balance.unwrap_or_default())
+        {
             Some(Parked::MinBalance)
         } else {
             None

@@ -76,7 +76,11 @@ mod tests {
     #[test]
     fn the_service_may_ask_for_more_but_not_for_ever() {
         assert_eq!(BACKOFF.wait(0, 0.0, Some(Millis(30_000))), Millis(30_000));
-        assert_eq!(BACKOFF.wait(0, 0.0, Some(Millis(1_800_000))), Millis(1_800_000), "above its own longest wait");
+        assert_eq!(
+            BACKOFF.wait(0, 0.0, Some(Millis(1_800_000))),
+            Millis(1_800_000),
+            "above its own longest wait"
+        );
         assert_eq!(BACKOFF.wait(0, 0.0, Some(Millis(u64::MAX))), Millis(3_600_000));
     }
 

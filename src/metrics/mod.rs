@@ -158,8 +158,11 @@ impl Metrics {
         // A corrected charge may bring a sum down; a counter that goes down would be taken for a restart.
         all.spent.inner().fetch_max(overview.charged.0, Ordering::Relaxed);
         all.refunded.inner().fetch_max(overview.refunded.0, Ordering::Relaxed);
-        let rooms =
-            [("total", overview.room_total), ("day", overview.room_day), ("min_balance", overview.room_min_balance)];
+        let rooms = [
+            ("total", overview.room_total),
+            ("day", overview.room_day),
+            ("min_balance", overview.room_min_balance),
+        ];
         for (budget, room) in rooms {
             match room {
                 Some(room) => drop(all.room.get_or_create(&BudgetLabel { budget }).set(whole(room))),
