@@ -294,6 +294,7 @@ fn row(at: u64) -> SpooledRow {
         model: Some("house-c1".to_owned()),
         body: body.as_object().cloned().unwrap(),
         price: Some(Credits(10)),
+        bound: None,
         formula: "2 a second x 5 s".to_owned(),
         waivable: Credits::ZERO,
         max_credits: None,

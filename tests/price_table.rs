@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use callsheet::domain::quote::{Catalog, Rules, quote};
+use callsheet::domain::quote::{Catalog, Rules, quote, reprice};
 use callsheet::domain::request::{Kind, Request};
 use callsheet::emulator::{self, DEFAULT_API_KEY, Emulator, Options};
 use serde_json::{Map, Value, json};
@@ -18,6 +18,8 @@ struct Market {
     catalog: Catalog,
     rules: Rules,
     bought: usize,
+    /// Bought without an exact price, at no more than the bound.
+    bounded: usize,
     refused: usize,
     wrong: Vec<String>,
 }
@@ -41,7 +43,7 @@ impl Market {
         let catalog = Catalog::of(&parts["video"], &parts["image"], &parts["music"], &parts["voices"]);
         assert!(catalog.oddities.is_empty(), "{:?}", catalog.oddities);
         let rules = Rules::builtin();
-        Market { emulator, http, catalog, rules, bought: 0, refused: 0, wrong: Vec::new() }
+        Market { emulator, http, catalog, rules, bought: 0, bounded: 0, refused: 0, wrong: Vec::new() }
     }
 
     /// Quotes the request, then buys it: as quoted when the quote accepts it, as written when not.
@@ -51,6 +53,14 @@ impl Market {
             Ok(quote) => Value::Object(quote.body.clone()),
             Err(_) => serde_json::to_value(request).unwrap(),
         };
+        if let Ok(quote) = &quoted {
+            let again = reprice(kind, &quote.body, &self.catalog, &self.rules);
+            assert_eq!(
+                again.as_ref(),
+                Ok(&quote.cost()),
+                "{kind} {body}: a queued job is priced as a new row is"
+            );
+        }
         let url = format!("{}{}", self.emulator.base_url(), kind.endpoint());
         let answer = self.http.post(url).bearer_auth(DEFAULT_API_KEY).json(&body).send().await.unwrap();
         let status = answer.status().as_u16();
@@ -58,6 +68,10 @@ impl Market {
         let charged = answer["data"]["costCredits"].as_u64();
         let verdict = match (&quoted, charged) {
             (Ok(quote), Some(charged)) => match quote.price {
+                None if quote.bound.is_firm && charged <= quote.bound.dearest.0 => {
+                    self.bounded += 1;
+                    return;
+                }
                 Some(price) if price.0 == charged => {
                     self.bought += 1;
                     return;

@@ -27,6 +27,9 @@ pub struct Order {
     /// Computed price; absent where the catalog does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Credits>,
+    /// Without a price: the dearest that the catalog can reach; absent where nothing bounds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Credits>,
     /// How the price was computed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub formula: String,
@@ -69,10 +72,9 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Order {
-    /// What must be held before it is sent: its price, or for a job without one what its row allows.
-    /// Nothing at all: it must not be sent (money rule 5).
+    /// What was to be held for it when it was planned: its price, or for a job without one the most that it may cost.
     pub fn hold(&self) -> Option<Credits> {
-        self.price.or(self.max_credits)
+        self.price.or(self.bound).or(self.max_credits)
     }
 
     /// The text that describes it: its prompt, or what is to be said.

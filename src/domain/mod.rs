@@ -17,6 +17,7 @@ pub mod pace;
 pub mod problem;
 pub mod quote;
 pub mod reach;
+pub mod release;
 pub mod request;
 pub mod retry;
 pub mod schedule;

@@ -320,9 +320,11 @@ impl Desk<'_> {
             model: quote.model,
             body: quote.body,
             price,
+            bound: Some(quote.bound.dearest).filter(|_| price.is_none() && quote.bound.is_firm),
             formula: quote.formula,
             waivable: price.filter(|_| waivable).unwrap_or_default(),
-            max_credits: row.max_credits,
+            // Whoever gave a limit meant it for the price that is paid, which may be another by then.
+            max_credits: [row.max_credits, self.terms.max_credits].into_iter().flatten().min(),
             priority: row.priority.or(self.policy.priority).unwrap_or_default(),
             deadline: row.deadline.or(self.policy.deadline),
             meta: row.meta.clone(),
@@ -334,16 +336,33 @@ impl Desk<'_> {
         let refuse = |message: String, hint: &str| {
             Some(Problem::new(row.place("max_credits"), message).in_field("max_credits").hint(hint))
         };
-        let formula = &quote.formula;
+        let Quote { formula, bound, .. } = quote;
+        let dearest = bound.dearest;
+        let may_cost = match (dearest.is_zero(), bound.is_firm) {
+            (true, _) => String::new(),
+            (false, true) => format!("; it may cost up to {dearest}"),
+            (false, false) => format!("; it may cost {dearest}, or more"),
+        };
+        let enough = format!("set max_credits to {} or more", dearest.0);
         match (quote.price, row.max_credits, self.terms.max_credits) {
-            (None, _, Some(most)) => {
-                let message =
-                    format!("the price is not known, and at most {most} a row are allowed: {formula}");
+            (None, _, Some(most)) if !bound.is_firm || most < dearest => {
+                let message = format!(
+                    "the price is not known, and at most {most} a row are allowed: {formula}{may_cost}"
+                );
                 refuse(message, "leave --max-credits out, or leave the row out")
             }
             (None, None, None) => {
-                let message = format!("missing, and the price is not known: {formula}");
-                refuse(message, "give the most this row may cost in max_credits")
+                let message = format!("missing, and the price is not known: {formula}{may_cost}");
+                let hint = if dearest.is_zero() {
+                    "give the most this row may cost in max_credits"
+                } else {
+                    &enough
+                };
+                refuse(message, hint)
+            }
+            (None, Some(most), _) if most < dearest => {
+                let message = format!("is {}, but the price is not known: {formula}{may_cost}", most.0);
+                refuse(message, &enough)
             }
             (Some(price), _, Some(most)) if price > most => {
                 let message =

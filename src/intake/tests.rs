@@ -187,6 +187,43 @@ fn what_cannot_be_priced_needs_a_limit_of_its_own() {
 }
 
 #[test]
+fn a_row_without_an_exact_price_must_allow_the_dearest_that_the_catalog_can_reach_and_is_held_at_it() {
+    let mut door = door();
+    let prices = json!({"1K": {"1:1": {"Max": 20}}, "4K": {"1:1": {"Max": 80}, "16:9": {"Max": 84}}});
+    let exact = json!([{"id": "exact", "modes": {"text-to-image": {"aspect_ratios": ["1:1", "16:9"],
+        "qualities": ["Max"], "credits_by_resolution_and_aspect_ratio": prices}}}]);
+    door.catalog = Catalog::of(&json!([]), &exact, &json!([]), &Value::Null);
+    let row = |max: &str| {
+        format!(
+            "id,kind,model,prompt,options.size,options.quality,max_credits\n\
+             a,image,exact,fox,3840x2160,Max,{max}\n"
+        )
+    };
+    for short in ["1", "83", ""] {
+        let receipt = door.accept("m.csv", &row(short));
+        assert_eq!((receipt.new, receipt.invalid), (0, 1));
+        let problem = &receipt.problems[0];
+        assert!(problem.message.ends_with("it may cost up to 84 credits"), "{}", problem.message);
+        assert_eq!(problem.hint.as_deref(), Some("set max_credits to 84 or more"));
+    }
+    door.check("m.csv", &row("100"), "1 new 0 have 0 invalid 84 credits");
+    let batch = door.store.batches().unwrap().remove(0);
+    assert_eq!(batch.budget(), Credits(84), "without a budget it may spend what its plan showed");
+}
+
+#[test]
+fn the_most_that_a_command_allows_a_row_is_kept_with_its_jobs() {
+    let door = door();
+    let path = door.dir.path().join("m.csv");
+    fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
+    let terms = Terms { max_credits: Some(Credits(5)), ..door.terms() };
+    let judged = judge(door.store.begin_draft().unwrap(), &path, &terms, |_, _| Ok(())).unwrap();
+    let row = judged.rows().unwrap().next_row().unwrap().unwrap();
+    let Outcome::Jobs(jobs) = row.outcome else { panic!("{:?}", row.outcome) };
+    assert_eq!(jobs.order.max_credits, Some(Credits(5)));
+}
+
+#[test]
 fn a_crash_before_the_commit_leaves_nothing_behind() {
     let door = door();
     let path = door.dir.path().join("m.csv");

@@ -400,6 +400,7 @@ mod tests {
             model: None,
             body: Map::new(),
             price: Some(Credits(4)),
+            bound: None,
             formula: String::new(),
             waivable: Credits::ZERO,
             max_credits: None,

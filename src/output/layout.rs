@@ -198,6 +198,7 @@ mod tests {
             model: Some("house-c1".into()),
             body: Map::new(),
             price: None,
+            bound: None,
             formula: String::new(),
             waivable: Default::default(),
             max_credits: None,

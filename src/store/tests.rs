@@ -44,6 +44,7 @@ fn order(line: u64, priority: i8) -> Box<Order> {
         model: None,
         body: Map::from_iter([("prompt".to_owned(), json!("a gull"))]),
         price: Some(Credits(5)),
+        bound: None,
         formula: String::new(),
         waivable: Credits::ZERO,
         max_credits: None,

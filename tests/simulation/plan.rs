@@ -242,6 +242,7 @@ impl Draw {
             model: None,
             body: serde_json::Map::new(),
             price: is_priced.then_some(Credits(hold)),
+            bound: None,
             formula: String::new(),
             waivable: Credits::ZERO,
             max_credits: (!is_priced).then_some(Credits(hold)),

@@ -25,7 +25,7 @@ struct Line {
 
 impl Line {
     fn of(entry: &Entry<'_>) -> Line {
-        let price = entry.order.map(|order| match (order.price, order.max_credits) {
+        let price = entry.order.map(|order| match (order.price, order.hold()) {
             (Some(price), _) => price.0.to_string(),
             (None, Some(most)) => format!("up to {}", most.0),
             (None, None) => "-".to_owned(),

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::duration::decimal;
 pub use super::listing::{Listed, Listing};
 use super::price::Prices;
+use super::surcharge::Surcharges;
 
 /// Everything the service publishes about what can be asked for.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -24,6 +25,8 @@ pub struct Catalog {
     pub music: Listing<MusicModel>,
     /// `GET /api/v1/voices`.
     pub voices: Voices,
+    /// What was charged above its prices.
+    pub surcharges: Surcharges,
     /// What could not be read, and where: said by `doctor`, in the way of nothing.
     pub oddities: Vec<(CatalogPart, String)>,
 }

@@ -172,7 +172,7 @@ fn settled(prices: &Prices, levels: &[(&'static str, Option<&str>)]) -> Priced {
         Some((what, None)) => Pick::Any(what),
         None => Pick::Any("price key"),
     });
-    cell.map_or_else(Priced::unpriced, |cell| Priced::fixed(&cell))
+    cell.map_or_else(Priced::undecided, |cell| Priced::fixed(&cell))
 }
 
 /// One option with a list of allowed values. An empty list lets everything through.

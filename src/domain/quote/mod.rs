@@ -27,9 +27,11 @@ mod music;
 mod pixels;
 mod price;
 mod pricing_note;
+mod reprice;
 pub mod rules;
 mod sound_effect;
 mod speech;
+mod surcharge;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -40,8 +42,10 @@ mod wire;
 pub use canonical::canonical_body;
 pub use catalog::{Catalog, CatalogPart};
 pub use kind::infer_kind;
-pub use price::Prices;
+pub use price::{Bound, Prices};
+pub use reprice::{Cost, reprice};
 pub use rules::{AccountPlan, Allowance, AllowanceUnit, Rules, RulesExtension};
+pub use surcharge::{Surcharge, Surcharges};
 
 use price::Priced;
 
@@ -89,8 +93,16 @@ pub struct Quote {
     pub body: Map<String, Value>,
     /// The full price, before any plan allowance; `None` when it cannot be computed.
     pub price: Option<Credits>,
+    /// The most that it may cost.
+    pub bound: Bound,
     /// `5 s x 2/s = 10`, or why there is no price.
     pub formula: String,
+    /// The catalog's own price, before what was charged above it.
+    #[serde(skip)]
+    pub listed: Option<Credits>,
+    /// The cell of the catalog that the price comes from.
+    #[serde(skip)]
+    pub cell: String,
     /// The plan allowance that may cover it, whose remainder the service does not tell.
     pub waivable: Option<Allowance>,
     /// What to tell the person who wrote it.
@@ -115,16 +127,21 @@ pub fn quote(
     };
     let mut remarks = Remarks::default();
     fields::check(kind, request, &mut remarks);
-    let basis = Basis { request, catalog, rules };
-    let draft = match kind {
-        Kind::Video => video::draft(&basis, &mut remarks),
-        Kind::Image => image::draft(&basis, &mut remarks),
-        Kind::Music => music::draft(&basis, &mut remarks),
-        Kind::Speech => speech::draft(&basis, &mut remarks),
-        Kind::SoundEffect => sound_effect::draft(&basis, &mut remarks),
-        Kind::ShortsStudio => shorts_studio(request),
-    };
+    let draft = priced_by(kind, &Basis { request, catalog, rules }, &mut remarks);
     remarks.seal(kind, draft)
+}
+
+/// What a request comes to, with everything that is wrong with it in `remarks`.
+fn priced_by(kind: Kind, basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
+    let draft = match kind {
+        Kind::Video => video::draft(basis, remarks),
+        Kind::Image => image::draft(basis, remarks),
+        Kind::Music => music::draft(basis, remarks),
+        Kind::Speech => speech::draft(basis, remarks),
+        Kind::SoundEffect => sound_effect::draft(basis, remarks),
+        Kind::ShortsStudio => shorts_studio(basis.request),
+    };
+    draft.as_charged_before(kind, &basis.catalog.surcharges, remarks)
 }
 
 /// Shorts Studio's body and price are not documented: the options are the body, as they are.
@@ -145,12 +162,38 @@ struct Draft {
     model: Option<String>,
     body: Map<String, Value>,
     priced: Priced,
+    /// The catalog's own price.
+    listed: Option<Credits>,
     waivable: Option<Allowance>,
 }
 
 impl Draft {
     fn new(model: Option<String>, body: Map<String, Value>, priced: Priced) -> Draft {
-        Draft { model, body, priced, waivable: None }
+        Draft { model, body, listed: priced.credits, priced, waivable: None }
+    }
+
+    /// Names the cell in full, and raises its price to what was charged for it before.
+    fn as_charged_before(mut self, kind: Kind, surcharges: &Surcharges, remarks: &mut Remarks) -> Draft {
+        let Some(listed) = self.listed else { return self };
+        let mode = ["mode", "scene"].into_iter().find_map(|name| self.body.get(name)?.as_str());
+        let priced = &mut self.priced;
+        let model = self.model.as_deref().filter(|_| kind != Kind::Music).unwrap_or_default();
+        priced.cell = format!("{kind} {model} {}: {}", mode.unwrap_or_default(), priced.cell);
+        let Some(surcharge) = surcharges.of(&priced.cell) else { return self };
+        let Some(raised) = surcharge.on(listed).filter(|raised| *raised > listed) else { return self };
+        let Surcharge { price, charged } = surcharge;
+        priced.formula = format!(
+            "{}, and {} as {} was charged for {} before",
+            priced.formula, raised.0, charged.0, price.0
+        );
+        priced.credits = Some(raised);
+        priced.bound.dearest = raised;
+        let message = format!(
+            "the catalog's price is {}, but {} was charged for {} before: {} is planned",
+            listed.0, charged.0, price.0, raised.0
+        );
+        remarks.note("model", message);
+        self
     }
 
     fn waivable(mut self, allowance: Option<Allowance>) -> Draft {
@@ -189,7 +232,10 @@ impl Remarks {
             model: draft.model,
             body: draft.body,
             price: draft.priced.credits,
+            bound: draft.priced.bound,
             formula: draft.priced.formula,
+            listed: draft.listed,
+            cell: draft.priced.cell,
             waivable: draft.waivable,
             notes: self.notes,
         })

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::catalog::{Catalog, MusicModel};
 use super::check::{boolean, found, number_within, option, text};
 use super::duration::{decimal, plain};
-use super::price::{Priced, Prices};
+use super::price::{Most, Priced, Prices, Undecided};
 use super::{Basis, Draft, Remarks, check, model, wire};
 use crate::domain::request::Kind;
 
@@ -77,32 +77,43 @@ fn given(options: &Map<String, Value>, name: &str, remarks: &mut Remarks) -> boo
 
 /// `max(base, ceil(seconds))` (Rules of music, 3).
 fn price(options: &Map<String, Value>, catalog: &Catalog) -> Priced {
-    let base = match base(catalog) {
-        Ok(base) => base,
-        Err(why) => return Priced::unpriced(why),
-    };
     let Some(seconds) = options.get(LENGTH).and_then(Value::as_number).and_then(decimal) else {
         return Priced::unpriced(format!("found {}", options.get(LENGTH).map_or(String::new(), found)));
     };
+    let base = match base(catalog) {
+        Ok(base) => base,
+        Err(Undecided { why, most }) => {
+            let most = Most { price: most.price.max(seconds.ceil()), ..most };
+            return Priced::at_most(why, most);
+        }
+    };
     let formula = format!("the greater of {} and {} s = ", plain(base), plain(seconds));
-    Priced::of(base.max(seconds.ceil()), &formula)
+    let by_length = seconds.ceil() > base;
+    let cell = if by_length { "1/s".to_owned() } else { format!("base {}", plain(base)) };
+    Priced::of(base.max(seconds.ceil()), &formula, cell)
 }
 
 /// The base price: the catalog's, and never under the document's. The service chooses the model, so
 /// a catalog whose models differ gives no base.
-fn base(catalog: &Catalog) -> Result<Decimal, String> {
+fn base(catalog: &Catalog) -> Result<Decimal, Undecided> {
     let least = Decimal::from(LEAST_CREDITS);
-    let mut base = None;
-    for listed in catalog.music.iter().filter_map(|model| model.credits.as_ref()) {
-        let Prices::One(price) = listed else {
-            return Err("the base price in the music catalog is not a number".to_owned());
-        };
-        match base {
-            Some(other) if other != *price => {
-                return Err("the music models have different base prices, and the service chooses".to_owned());
-            }
-            _ => base = Some(*price),
-        }
+    let listed = catalog.music.iter().filter_map(|model| model.credits.as_ref());
+    let bases: Vec<Option<Decimal>> = listed
+        .map(|prices| match prices {
+            Prices::One(price) => Some(*price),
+            _ => None,
+        })
+        .collect();
+    let dearest = bases.iter().flatten().copied().fold(least, Decimal::max);
+    let is_firm = !bases.contains(&None);
+    let most = Most { price: dearest, is_firm };
+    if !is_firm {
+        let why = "the base price in the music catalog is not a number".to_owned();
+        return Err(Undecided { why, most });
     }
-    Ok(base.unwrap_or(least).max(least))
+    if bases.windows(2).any(|pair| pair.first() != pair.last()) {
+        let why = "the music models have different base prices, and the service chooses".to_owned();
+        return Err(Undecided { why, most });
+    }
+    Ok(dearest)
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::duration::{decimal, plain};
@@ -81,14 +82,60 @@ pub(super) struct Cell {
     pub(super) path: Vec<String>,
 }
 
+/// The dearest price among the cells that a request may be charged by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Most {
+    /// That price; 0 where no cell is known.
+    pub(super) price: Decimal,
+    /// No other price is possible: every cell that comes into question could be read.
+    pub(super) is_firm: bool,
+}
+
+impl Most {
+    /// Nothing is known.
+    pub(super) const UNKNOWN: Most = Most { price: Decimal::ZERO, is_firm: false };
+
+    fn exactly(price: Decimal) -> Most {
+        Most { price, is_firm: true }
+    }
+
+    /// The greater of two that both come into question.
+    pub(super) fn or(self, other: Most) -> Most {
+        Most { price: self.price.max(other.price), is_firm: self.is_firm && other.is_firm }
+    }
+
+    /// So many times as much; not firm where that cannot be counted.
+    pub(super) fn times(self, factor: Decimal) -> Most {
+        let product = self.price.checked_mul(factor);
+        Most { price: product.unwrap_or(self.price), is_firm: self.is_firm && product.is_some() }
+    }
+
+    /// The dearest of all cells there are.
+    fn of(prices: &Prices) -> Most {
+        match prices {
+            Prices::One(price) => Most::exactly(*price),
+            Prices::Unreadable => Most::UNKNOWN,
+            Prices::By(map) => map.values().map(Most::of).reduce(Most::or).unwrap_or(Most::UNKNOWN),
+        }
+    }
+}
+
+/// Why there is no single price, and the most that it may be.
+pub(super) struct Undecided {
+    pub(super) why: String,
+    pub(super) most: Most,
+}
+
 /// Follows `pick` down to one price. `pick` is told how deep it is.
-pub(super) fn settle<'a, F>(prices: &'a Prices, depth: usize, pick: &F) -> Result<Cell, String>
+pub(super) fn settle<'a, F>(prices: &'a Prices, depth: usize, pick: &F) -> Result<Cell, Undecided>
 where
     F: Fn(&'a BTreeMap<String, Prices>, usize) -> Pick<'a>,
 {
     match prices {
         Prices::One(price) => Ok(Cell { price: *price, path: Vec::new() }),
-        Prices::Unreadable => Err("the catalog's price is not a number".to_owned()),
+        Prices::Unreadable => {
+            Err(Undecided { why: "the catalog's price is not a number".to_owned(), most: Most::UNKNOWN })
+        }
         Prices::By(map) => match pick(map, depth) {
             Pick::Key(key, inner) => {
                 let mut cell = settle(inner, depth + 1, pick)?;
@@ -96,7 +143,7 @@ where
                 Ok(cell)
             }
             Pick::Any(what) => agree(map, depth, what, pick),
-            Pick::Nothing(why) => Err(why),
+            Pick::Nothing(why) => Err(Undecided { why, most: Most::of(prices) }),
         },
     }
 }
@@ -107,25 +154,53 @@ fn agree<'a, F>(
     depth: usize,
     what: &'static str,
     pick: &F,
-) -> Result<Cell, String>
+) -> Result<Cell, Undecided>
 where
     F: Fn(&'a BTreeMap<String, Prices>, usize) -> Pick<'a>,
 {
-    let cells: Result<Vec<Cell>, String> = map.values().map(|inner| settle(inner, depth + 1, pick)).collect();
-    let mut cells = cells?.into_iter();
+    let cells: Vec<_> = map.values().map(|inner| settle(inner, depth + 1, pick)).collect();
+    let each = cells.iter().map(|cell| match cell {
+        Ok(cell) => Most::exactly(cell.price),
+        Err(undecided) => undecided.most,
+    });
+    let most = each.reduce(Most::or).unwrap_or(Most::UNKNOWN);
+    let cells: Result<Vec<Cell>, Undecided> = cells.into_iter().collect();
+    let mut cells = cells.map_err(|undecided| Undecided { most, ..undecided })?.into_iter();
     let Some(mut first) = cells.next() else {
-        return Err(format!("the catalog lists no price for any {what}"));
+        return Err(Undecided { why: format!("the catalog lists no price for any {what}"), most });
     };
     if cells.any(|cell| cell.price != first.price) {
         let keys: Vec<&str> = map.keys().map(String::as_str).collect();
         let keys = keys.join(", ");
-        return Err(format!(
-            "the price depends on the {what} ({keys}), which nothing in the request decides"
-        ));
+        let why = format!("the price depends on the {what} ({keys}), which nothing in the request decides");
+        return Err(Undecided { why, most });
     }
     let only = map.keys().next().filter(|_| map.len() == 1);
     first.path.insert(0, only.cloned().unwrap_or_else(|| format!("any {what}")));
     Ok(first)
+}
+
+/// The most that a request without an exact price may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Bound {
+    /// The dearest price among the cells of the catalog that it may be charged by; 0 where none is known.
+    pub dearest: Credits,
+    /// The catalog rules out a higher one. Otherwise nothing does.
+    pub is_firm: bool,
+}
+
+impl Bound {
+    /// Nothing is known of what it may cost.
+    pub(super) const UNKNOWN: Bound = Bound { dearest: Credits::ZERO, is_firm: false };
+}
+
+impl From<Most> for Bound {
+    fn from(most: Most) -> Bound {
+        match round_up(most.price) {
+            Some(dearest) => Bound { dearest, is_firm: most.is_firm },
+            None => Bound::UNKNOWN,
+        }
+    }
 }
 
 /// A price with its formula, or the reason why there is none.
@@ -133,39 +208,75 @@ where
 pub(super) struct Priced {
     pub(super) credits: Option<Credits>,
     pub(super) formula: String,
+    /// Where there is no price: the most that it may be.
+    pub(super) bound: Bound,
+    /// Where there is a price: the catalog's number and the keys that led to it, without the amounts of the
+    /// request. Requests of the same cell are priced by the same number.
+    pub(super) cell: String,
 }
 
 impl Priced {
-    /// No price, and why.
+    /// No price, and why; nothing bounds it.
     pub(super) fn unpriced(why: impl Into<String>) -> Priced {
-        Priced { credits: None, formula: why.into() }
+        Priced { credits: None, formula: why.into(), bound: Bound::UNKNOWN, cell: String::new() }
     }
 
-    /// `price` rounded up to whole credits; `formula` says where it comes from.
-    pub(super) fn of(price: Decimal, formula: &str) -> Priced {
+    /// No price, and why, and the most that it may be.
+    pub(super) fn at_most(why: impl Into<String>, bound: impl Into<Bound>) -> Priced {
+        Priced { bound: bound.into(), ..Priced::unpriced(why) }
+    }
+
+    /// What cells leave undecided.
+    pub(super) fn undecided(undecided: Undecided) -> Priced {
+        Priced::at_most(undecided.why, undecided.most)
+    }
+
+    /// `price` rounded up to whole credits; `formula` says where it comes from, `cell` which number of the catalog.
+    pub(super) fn of(price: Decimal, formula: &str, cell: impl Into<String>) -> Priced {
         let Some(credits) = round_up(price) else {
             return Priced::unpriced(format!("{formula}: more than can be counted"));
         };
         let rounded = if price.fract().is_zero() { "" } else { ", rounded up to " };
         let whole = if rounded.is_empty() { String::new() } else { credits.0.to_string() };
-        Priced { credits: Some(credits), formula: format!("{formula}{}{rounded}{whole}", plain(price)) }
+        Priced {
+            credits: Some(credits),
+            formula: format!("{formula}{}{rounded}{whole}", plain(price)),
+            bound: Bound { dearest: credits, is_firm: true },
+            cell: cell.into(),
+        }
     }
 
     /// The fixed price of a cell: `768P, 5s: 12`.
     pub(super) fn fixed(cell: &Cell) -> Priced {
         let path = if cell.path.is_empty() { "fixed".to_owned() } else { cell.path.join(", ") };
-        Priced::of(cell.price, &format!("{path}: "))
+        Priced::of(cell.price, &format!("{path}: "), format!("{path}: {}", plain(cell.price)))
     }
 
     /// Twice the price, because of audio.
     pub(super) fn doubled(self) -> Priced {
-        let Some(credits) = self.credits else { return self };
+        let Some(credits) = self.credits else {
+            return Priced { bound: self.twice_bound(), ..self };
+        };
         match credits.0.checked_mul(2) {
             Some(twice) => Priced {
                 credits: Some(Credits(twice)),
                 formula: format!("{}, x 2 for audio = {twice}", self.formula),
+                bound: Bound { dearest: Credits(twice), is_firm: true },
+                cell: format!("{}, x 2 for audio", self.cell),
             },
             None => Priced::unpriced(format!("{}, x 2 for audio: more than can be counted", self.formula)),
+        }
+    }
+
+    /// No price, because of what is said of audio, which may double it or do anything else.
+    pub(super) fn unclear(self, why: &str) -> Priced {
+        Priced::at_most(why, Bound { is_firm: false, ..self.twice_bound() })
+    }
+
+    fn twice_bound(&self) -> Bound {
+        match self.bound.dearest.0.checked_mul(2) {
+            Some(twice) => Bound { dearest: Credits(twice), ..self.bound },
+            None => Bound { is_firm: false, ..self.bound },
         }
     }
 }

@@ -17,5 +17,5 @@ pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
     number_within(&options, "duration_seconds", (0.5, 22.0), remarks);
     number_within(&options, "prompt_influence", (0.0, 1.0), remarks);
     let body = wire::body([("prompt", Some(Value::from(prompt)))], options);
-    Draft::new(None, body, Priced::of(Decimal::from(CREDITS), "each sound effect: "))
+    Draft::new(None, body, Priced::of(Decimal::from(CREDITS), "each sound effect: ", "each"))
 }

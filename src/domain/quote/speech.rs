@@ -74,9 +74,10 @@ fn price(text: &str, voices: &Voices) -> Priced {
     let formula = format!("{characters} characters at {} a credit = ", plain(per_credit));
     match characters.checked_div(per_credit) {
         Some(credits) if credits < minimum => {
-            Priced::of(minimum, &format!("{characters} characters cost the minimum of "))
+            let cell = format!("minimum {}", plain(minimum));
+            Priced::of(minimum, &format!("{characters} characters cost the minimum of "), cell)
         }
-        Some(credits) => Priced::of(credits, &formula),
+        Some(credits) => Priced::of(credits, &formula, format!("{} characters a credit", plain(per_credit))),
         None => Priced::unpriced(format!("{formula}more than can be counted")),
     }
 }

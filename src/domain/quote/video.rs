@@ -11,7 +11,7 @@ use super::price::Priced;
 use super::pricing_note::{AudioNote, audio_note};
 use super::rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRules};
 use super::table::{VIDEO, VIDEO_MODES};
-use super::video_price::{self, Terms};
+use super::video_price::{self, Terms, UnsaidSource};
 use super::{Basis, Draft, Remarks, check, model, wire};
 use crate::domain::request::Kind;
 
@@ -268,7 +268,7 @@ impl Job<'_> {
         &self,
         source: Option<Decimal>,
         remarks: &mut Remarks,
-    ) -> Result<Option<Decimal>, String> {
+    ) -> Result<Option<Decimal>, UnsaidSource> {
         if self.basis.request.video_urls.is_empty() {
             return Ok(None);
         }
@@ -277,11 +277,12 @@ impl Job<'_> {
             BilledSource::Nothing => return Ok(None),
             BilledSource::Unsaid => {
                 let id = self.id;
-                return Err(format!(
+                let why = format!(
                     "whether the seconds of a source video are billed, too, is not known of {id}: the catalog does \
                      not say it. [rules.models.\"{id}\"] in the configuration can, with like or \
                      billed_source_seconds_max"
-                ));
+                );
+                return Err(UnsaidSource { why, seconds: source });
             }
         };
         let Some(source) = source else { return Ok(None) };
@@ -376,7 +377,8 @@ fn labelled(priced: Priced, model: &VideoModel, entry: &VideoMode) -> Priced {
     let label = entry.pricing_note.as_deref().or(model.about.credits_label.as_deref());
     match (priced.credits, label) {
         (None, Some(label)) => {
-            Priced::unpriced(format!("{}; the catalog's label says \"{label}\"", priced.formula))
+            let formula = format!("{}; the catalog's label says \"{label}\"", priced.formula);
+            Priced { formula, ..priced }
         }
         _ => priced,
     }

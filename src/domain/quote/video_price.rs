@@ -6,7 +6,7 @@ use rust_decimal::Decimal;
 
 use super::catalog::VideoMode;
 use super::duration::{plain, seconds_of};
-use super::price::{Cell, Pick, Priced, Prices, below, settle};
+use super::price::{Bound, Cell, Most, Pick, Priced, Prices, below, settle};
 use super::pricing_note::{AudioNote, audio_note};
 
 const WITH_AUDIO: &str = "with-audio";
@@ -20,7 +20,14 @@ pub(super) struct Terms {
     pub(super) audio: bool,
     pub(super) video_sent: bool,
     /// Source seconds that are billed beside the output's, or why nobody can tell.
-    pub(super) source_seconds: Result<Option<Decimal>, String>,
+    pub(super) source_seconds: Result<Option<Decimal>, UnsaidSource>,
+}
+
+/// Nobody says whether the seconds of a source video are billed.
+pub(super) struct UnsaidSource {
+    pub(super) why: String,
+    /// How many there are, where the request says so: more cannot be billed.
+    pub(super) seconds: Option<Decimal>,
 }
 
 /// The price of a video, by the first of the catalog's fields that applies.
@@ -67,22 +74,47 @@ pub(super) fn durations_at<'a>(mode: &'a VideoMode, resolution: &str) -> Option<
 fn fixed(matrix: &Prices, mode: &VideoMode, terms: &Terms) -> Priced {
     match settle(matrix, 0, &|map, _| pick(map, mode, terms)) {
         Ok(cell) => Priced::fixed(&cell),
-        Err(why) => Priced::unpriced(why),
+        Err(undecided) => Priced::undecided(undecided),
     }
+}
+
+/// The most seconds that can be billed, where the request or the mode's list says so.
+fn most_seconds(mode: &VideoMode, terms: &Terms) -> Option<Decimal> {
+    let listed = || {
+        let durations = mode.durations.as_deref().filter(|list| !list.is_empty())?;
+        let seconds: Option<Vec<Decimal>> = durations.iter().map(|text| seconds_of(text)).collect();
+        seconds?.into_iter().max()
+    };
+    let output = terms.seconds.or_else(listed)?;
+    let source = match &terms.source_seconds {
+        Ok(source) => source.unwrap_or_default(),
+        Err(unsaid) => unsaid.seconds?,
+    };
+    output.checked_add(source)
+}
+
+/// What a rate may come to where it, or the seconds, are undecided.
+fn undecided_rate(why: impl Into<String>, rate: Most, mode: &VideoMode, terms: &Terms) -> Priced {
+    let most = match most_seconds(mode, terms) {
+        Some(seconds) => rate.times(seconds),
+        None => Most { is_firm: false, ..rate },
+    };
+    Priced::at_most(why, most)
 }
 
 /// `ceil(rate x seconds)`, where some models bill source seconds too.
 fn per_second(rates: &Prices, mode: &VideoMode, terms: &Terms) -> Priced {
-    let Cell { price: rate, .. } = match settle(rates, 0, &|map, _| pick(map, mode, terms)) {
+    let Cell { price: rate, path } = match settle(rates, 0, &|map, _| pick(map, mode, terms)) {
         Ok(cell) => cell,
-        Err(why) => return Priced::unpriced(why),
+        Err(undecided) => return undecided_rate(undecided.why, undecided.most, mode, terms),
     };
+    let undecided = |why: String| undecided_rate(why, Most { price: rate, is_firm: true }, mode, terms);
     let Some(output) = terms.seconds else {
-        return Priced::unpriced(format!("{}/s, and no duration is known", plain(rate)));
+        return undecided(format!("{}/s, and no duration is known", plain(rate)));
     };
     let source = match &terms.source_seconds {
         Ok(source) => *source,
-        Err(unsaid) => return Priced::unpriced(unsaid.as_str()),
+        Err(unsaid) => return undecided(unsaid.why.clone()),
     };
     let billed = output.checked_add(source.unwrap_or_default());
     let seconds = match source {
@@ -90,19 +122,29 @@ fn per_second(rates: &Prices, mode: &VideoMode, terms: &Terms) -> Priced {
         None => format!("{} s", plain(output)),
     };
     let formula = format!("{seconds} x {}/s = ", plain(rate));
+    let source = if source.is_some() { ", with source" } else { "" };
+    let cell = format!("{}: {}/s{source}", path.join(", "), plain(rate));
     match billed.and_then(|billed| billed.checked_mul(rate)) {
-        Some(total) => Priced::of(total, &formula),
+        Some(total) => Priced::of(total, &formula, cell),
         None => Priced::unpriced(format!("{formula}more than can be counted")),
     }
 }
 
 fn agreeing(matrix: Priced, rate: Priced) -> Priced {
+    let bound = Bound {
+        dearest: matrix.bound.dearest.max(rate.bound.dearest),
+        is_firm: matrix.bound.is_firm && rate.bound.is_firm,
+    };
     match (matrix.credits, rate.credits) {
-        (Some(a), Some(b)) if a != b => Priced::unpriced(format!(
-            "the catalog contradicts itself: {} by its matrix, {} by its rate",
-            matrix.formula, rate.formula
-        )),
+        (Some(a), Some(b)) if a != b => {
+            let why = format!(
+                "the catalog contradicts itself: {} by its matrix, {} by its rate",
+                matrix.formula, rate.formula
+            );
+            Priced::at_most(why, bound)
+        }
         (Some(_), None) => matrix,
+        (None, None) => Priced { bound, ..rate },
         _ => rate,
     }
 }
@@ -115,7 +157,7 @@ fn with_audio(base: Priced, mode: &VideoMode, terms: &Terms) -> Priced {
     match audio_note(mode.pricing_note.as_deref()) {
         AudioNote::Silent => base,
         AudioNote::Doubles => base.doubled(),
-        AudioNote::Unclear => Priced::unpriced("what the catalog's note says of audio is not understood"),
+        AudioNote::Unclear => base.unclear("what the catalog's note says of audio is not understood"),
     }
 }
 

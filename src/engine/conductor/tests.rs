@@ -62,6 +62,7 @@ pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
         model: None,
         body: Map::new(),
         price: Some(Credits(PRICE)),
+        bound: None,
         formula: String::new(),
         waivable: Credits::ZERO,
         max_credits: None,

@@ -3,6 +3,7 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "rows are written where they are used")]
 
+mod bound;
 mod canonical;
 mod catalog;
 mod image;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{catalog, request};
-use crate::domain::quote::{Catalog, Rules, canonical_body, quote};
+use crate::domain::quote::{Catalog, Rules, canonical_body, quote, reprice};
 use crate::domain::request::{Kind, Request};
 
 const MODELS: [&str; 16] = [
@@ -190,7 +190,8 @@ proptest! {
         if let Ok(first) = quote(Some(kind), &row, &catalog, &rules) {
             let again = quote(Some(kind), &from_body(first.body.clone()), &catalog, &rules).unwrap();
             prop_assert_eq!(&again.body, &first.body);
-            prop_assert_eq!((again.price, again.formula), (first.price, first.formula));
+            prop_assert_eq!((again.price, &again.formula), (first.price, &first.formula));
+            prop_assert_eq!(reprice(kind, &first.body, &catalog, &rules), Ok(first.cost()));
         }
     }
 

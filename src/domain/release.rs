@@ -1,0 +1,161 @@
+//! What is held for a job when it is let out of the queue (money rule 5).
+//!
+//! The price is the one in force at that moment, not the one that was planned. A job without an exact price is held at
+//! the most that the catalog can reach for it, and where nothing bounds it, at what its row allows.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::credits::Credits;
+use crate::domain::quote::{Cost, Finding};
+
+/// What a hold is taken for.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// The exact price.
+    #[default]
+    Price,
+    /// The dearest price that the catalog can reach; there is no exact one.
+    Bound,
+    /// What the row allows; nothing bounds what may be charged.
+    MaxCredits,
+}
+
+/// What a job is let out at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Release {
+    /// Set aside for it.
+    pub hold: Credits,
+    /// What that is.
+    pub basis: Basis,
+}
+
+impl Release {
+    /// Held at an exact price.
+    pub fn priced(hold: Credits) -> Release {
+        Release { hold, basis: Basis::Price }
+    }
+
+    /// The exact price, where the hold is one.
+    pub fn price(self) -> Option<Credits> {
+        Some(self.hold).filter(|_| self.basis == Basis::Price)
+    }
+}
+
+/// Why a job is not let out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Withheld {
+    /// It costs more than it may.
+    AboveMax {
+        /// The price in force.
+        price: Credits,
+        /// What it may cost.
+        max: Credits,
+    },
+    /// It has no exact price, and what it may cost is not known to suffice.
+    NoPrice {
+        /// Why there is no price.
+        why: String,
+        /// What `max_credits` must be at least, where that would let it go.
+        needs: Option<Credits>,
+    },
+}
+
+/// What a job that costs this is let out at, where it may cost `max`.
+///
+/// # Errors
+/// [`Withheld`]: it must not be sent at this price.
+pub fn release(cost: &Result<Cost, Finding>, max: Option<Credits>) -> Result<Release, Withheld> {
+    let cost = match cost {
+        Ok(cost) => cost,
+        Err(finding) => {
+            return Err(Withheld::NoPrice {
+                why: format!("{}: {}", finding.field, finding.message),
+                needs: None,
+            });
+        }
+    };
+    let bound = cost.bound;
+    match (cost.price, max) {
+        (Some(price), Some(max)) if price > max => Err(Withheld::AboveMax { price, max }),
+        (Some(price), _) => Ok(Release::priced(price)),
+        (None, Some(max)) if max >= bound.dearest && bound.is_firm => {
+            Ok(Release { hold: bound.dearest, basis: Basis::Bound })
+        }
+        (None, Some(max)) if max >= bound.dearest => Ok(Release { hold: max, basis: Basis::MaxCredits }),
+        (None, _) => {
+            Err(Withheld::NoPrice { why: cost.formula.clone(), needs: Some(bound.dearest.max(Credits(1))) })
+        }
+    }
+}
+
+/// `the price is 20 credits now, and at most 10 are allowed`
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Withheld::AboveMax { price, max } => {
+                write!(f, "the price is {price} now, and its max_credits is {}", max.0)
+            }
+            Withheld::NoPrice { why, needs: None } => write!(f, "{why}"),
+            Withheld::NoPrice { why, needs: Some(needs) } => {
+                write!(f, "the price is not known: {why}; it needs max_credits of {} or more", needs.0)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::quote::Bound;
+
+    fn cost(price: Option<u64>, dearest: u64, is_firm: bool) -> Result<Cost, Finding> {
+        let bound = Bound { dearest: Credits(dearest), is_firm };
+        let price = price.map(Credits);
+        Ok(Cost { price, bound, formula: "why".to_owned(), listed: price, cell: String::new() })
+    }
+
+    /// `10 price`, or the reason.
+    fn decide(cost: &Result<Cost, Finding>, max: Option<u64>) -> String {
+        match release(cost, max.map(Credits)) {
+            Ok(Release { hold, basis }) => format!("{} {basis:?}", hold.0),
+            Err(withheld) => withheld.to_string(),
+        }
+    }
+
+    #[test]
+    fn an_exact_price_is_held_unless_it_is_above_the_maximum() {
+        let ten = cost(Some(10), 10, true);
+        assert_eq!(decide(&ten, None), "10 Price");
+        assert_eq!(decide(&ten, Some(10)), "10 Price");
+        assert_eq!(decide(&ten, Some(9)), "the price is 10 credits now, and its max_credits is 9");
+    }
+
+    #[test]
+    fn without_a_price_the_bound_is_held_and_the_maximum_must_reach_it() {
+        let bounded = cost(None, 220, true);
+        assert_eq!(decide(&bounded, Some(220)), "220 Bound");
+        assert_eq!(decide(&bounded, Some(1000)), "220 Bound");
+        let short = "the price is not known: why; it needs max_credits of 220 or more";
+        assert_eq!(decide(&bounded, Some(219)), short);
+        assert_eq!(decide(&bounded, None), short);
+    }
+
+    #[test]
+    fn where_nothing_bounds_it_the_maximum_is_held() {
+        assert_eq!(decide(&cost(None, 0, false), Some(7)), "7 MaxCredits");
+        assert_eq!(decide(&cost(None, 20, false), Some(30)), "30 MaxCredits");
+        let short = "the price is not known: why; it needs max_credits of 20 or more";
+        assert_eq!(decide(&cost(None, 20, false), Some(19)), short);
+        let none = "the price is not known: why; it needs max_credits of 1 or more";
+        assert_eq!(decide(&cost(None, 0, false), None), none);
+    }
+
+    #[test]
+    fn what_the_catalog_would_not_take_is_not_let_out_whatever_it_may_cost() {
+        let gone = Finding { field: "model".to_owned(), message: "is withdrawn".to_owned(), hint: None };
+        assert_eq!(decide(&Err(gone), Some(1000)), "model: is withdrawn");
+    }
+}
