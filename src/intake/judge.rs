@@ -89,12 +89,12 @@ impl Jobs {
         self.count - self.known
     }
 
-    /// What each of them is called, and whether it is new.
-    pub fn labels(&self) -> impl Iterator<Item = (String, bool)> + '_ {
+    /// Who each of them is, what it is called, and whether it is new.
+    pub fn labels(&self) -> impl Iterator<Item = (JobId, String, bool)> + '_ {
         (0..self.count).map(|index| {
             let variation = self.first + index;
             let job = JobId::derive(self.fingerprint, variation);
-            (label(self.id.as_deref(), variation, self.order.text(), job), index >= self.known)
+            (job, label(self.id.as_deref(), variation, self.order.text(), job), index >= self.known)
         })
     }
 

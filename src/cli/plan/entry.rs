@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::BatchName;
+use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::Order;
 use crate::domain::problem::Problem;
 use crate::intake::{JudgedRow, Outcome};
@@ -35,6 +35,8 @@ pub(super) struct Entry<'a> {
     pub(super) batch: Option<&'a BatchName>,
     pub(super) line: u64,
     pub(super) id: Option<&'a str>,
+    /// Who it is, where it could be sent.
+    pub(super) job: Option<JobId>,
     pub(super) verdict: Verdict,
     /// What it is, where that could be told.
     pub(super) order: Option<&'a Order>,
@@ -66,6 +68,7 @@ pub(super) fn each(
         batch,
         line: row.line,
         id: None,
+        job: None,
         verdict: Verdict::Invalid,
         order: None,
         draws: None,
@@ -73,9 +76,10 @@ pub(super) fn each(
     };
     match &row.outcome {
         Outcome::Jobs(jobs) => {
-            for (label, is_new) in jobs.labels() {
+            for (job, label, is_new) in jobs.labels() {
                 see(&Entry {
                     id: Some(&label),
+                    job: Some(job),
                     verdict: if is_new { Verdict::New } else { Verdict::Have },
                     order: Some(&jobs.order),
                     draws: jobs.draws.as_ref(),

@@ -9,6 +9,7 @@ use crate::cli::plan::entry::{Entry, Verdict};
 use crate::cli::plan::totals::Totals;
 use crate::cli::plan::{Sheet, shown};
 use crate::domain::credits::Credits;
+use crate::domain::ids::JobId;
 use crate::domain::problem::Problem;
 
 #[derive(Debug, Serialize)]
@@ -16,6 +17,8 @@ struct Row<'a> {
     file: String,
     line: u64,
     id: Option<&'a str>,
+    /// Who it is, whatever it is called: its idempotency keys are derived from it.
+    job_id: Option<JobId>,
     batch: Option<&'a str>,
     verdict: &'static str,
     kind: Option<&'static str>,
@@ -131,6 +134,7 @@ impl<'w, W: Write> Writer<'w, W> {
                 file: shown(entry.file),
                 line: entry.line,
                 id: entry.id,
+                job_id: entry.job,
                 batch: entry.batch.map(|batch| batch.as_str()),
                 verdict: entry.verdict.name(),
                 kind: order.map(|order| order.kind.name()),
