@@ -85,7 +85,8 @@ fn frozen() -> Vec<Line> {
 fn withdrawn() -> BTreeMap<(String, String, u64), String> {
     let text = fs::read_to_string(fixture("withdrawn.jsonl")).unwrap();
     let read = |line: &str| {
-        let (setting, file, line, reason): (String, String, u64, String) = serde_json::from_str(line).unwrap();
+        let (setting, file, line, reason): (String, String, u64, String) =
+            serde_json::from_str(line).unwrap();
         ((setting, file, line), reason)
     };
     text.lines().map(read).collect()
@@ -238,8 +239,7 @@ fn of_a_schedule() -> Vec<Line> {
         label,
     };
     let refused = accepted.receipt.problems.iter().map(|problem| problem.position.line);
-    let mut lines: BTreeSet<Line> =
-        refused.map(|at| line(at, None, None, REFUSED.to_owned())).collect();
+    let mut lines: BTreeSet<Line> = refused.map(|at| line(at, None, None, REFUSED.to_owned())).collect();
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
     let mut export = Vec::new();
     store.export(&mut export).unwrap();
@@ -250,7 +250,11 @@ fn of_a_schedule() -> Vec<Line> {
 }
 
 /// What is wrong with today's keys.
-fn differences(frozen: &[Line], today: &[Line], withdrawn: &BTreeMap<(String, String, u64), String>) -> Vec<String> {
+fn differences(
+    frozen: &[Line],
+    today: &[Line],
+    withdrawn: &BTreeMap<(String, String, u64), String>,
+) -> Vec<String> {
     let mut wrong = Vec::new();
     let is_withdrawn = |line: &Line| {
         let (setting, file, at) = line.row();
