@@ -18,6 +18,15 @@ pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit,
                 granted.in_flight
             );
         }
+        if granted.may_have_been_sent > 0 {
+            eprintln!(
+                "{} may have been sent before the state was rebuilt or imported, so that they are not dropped: they wait, \
+                 and nothing is sent for them while their batch is paused; callsheet resume {} asks for their tasks under \
+                 the same keys, which buys those that the service does not know; callsheet resolve JOB ends one: \
+                 --charged N, as the account shows it, or --not-charged",
+                granted.may_have_been_sent, outcome.batch
+            );
+        }
         if let Some(refused) = granted.refused {
             eprintln!("{}", printable(&format!("{}: {refused}", command.name)));
         }

@@ -17,7 +17,7 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
             return Err(Failure::new(Exit::Usage, format!("{}: {refused}", command.job)));
         }
         let next = match charged {
-            0 => "nothing is counted for it any more; callsheet retry makes another attempt, under a new key",
+            0 => "nothing is counted for it any more; callsheet retry queues it again, under the same key",
             _ => "its credits are booked as spent",
         };
         eprintln!("{}: no longer in doubt; {next}", printable(&command.job));

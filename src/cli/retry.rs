@@ -24,7 +24,12 @@ pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit,
             }
             0 => eprintln!("{}: nothing was queued again", command.name),
             jobs => {
-                eprintln!("{}: {jobs} queued again, each under a new key; {who} sends them", outcome.batch);
+                let keys = match granted.same_key {
+                    0 => "each under a new key".to_owned(),
+                    same if same == jobs => "each under the key that it had".to_owned(),
+                    same => format!("{same} of them under the key that they had, the others under new keys"),
+                };
+                eprintln!("{}: {jobs} queued again, {keys}; {who} sends them", outcome.batch);
             }
         }
         list(

@@ -206,6 +206,23 @@ fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<
     }
     let overdue = if record.job.overdue { " It is overdue, so it is read slowly." } else { "" };
     match &record.job.state {
+        State::Queued if record.job.may_have_been_sent || batch.may_have_been_sent(spec.seq) => {
+            let (name, label) = (&batch.name, &spec.label);
+            if spec.order.kind.is_keyed() {
+                format!(
+                    "it may have been sent before the state was rebuilt or imported, so that it is not dropped; after \
+                     callsheet resume {name} it is sent under this key: the service answers a key that was used with \
+                     its task, and one that was not buys. callsheet resolve {name}/{label} ends it instead: --charged N, \
+                     as the account shows it, or --not-charged"
+                )
+            } else {
+                format!(
+                    "it may have been sent before the state was rebuilt or imported, and has no key to ask under; \
+                     after callsheet resume {name} it is left in doubt. callsheet resolve {name}/{label} ends it: \
+                     --charged N, as the account shows it, or --not-charged"
+                )
+            }
+        }
         State::Queued if batch.paused == Some(Pause::Rebuilt) => format!(
             "its batch is paused since the state was rebuilt or imported; after callsheet resume {} it is sent \
              under this key: the service answers a key that was used with its task, and one that was not buys",
@@ -232,8 +249,12 @@ fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<
             "nothing: unchanged it would be refused again; change its row and run the manifest again"
                 .to_owned()
         }
-        State::Failed { .. } => "nothing; callsheet retry makes another attempt, under a new key".to_owned(),
-        State::Canceled | State::Expired => "nothing; callsheet retry queues it again".to_owned(),
+        state if state.is_ended_by_record() => {
+            "nothing; callsheet retry makes another attempt, under a new key".to_owned()
+        }
+        State::Failed { .. } | State::Canceled { .. } | State::Expired => {
+            "nothing; callsheet retry queues it again, under the same key".to_owned()
+        }
         State::InDoubt { .. } => {
             "nothing by itself: look at the account, whether it was charged, and tell callsheet resolve; until \
              then its credits stay counted"
@@ -330,10 +351,12 @@ pub async fn resolve(desk: &Desk, wish: &ResolveRequest) -> Result<Outcomes, Ans
 
 /// Why so high a charge is probably a slip: it could not be taken back.
 fn too_much(named: &Named, wish: &ResolveRequest) -> Option<String> {
-    let Named::Job(_, _, record) = named else { return None };
+    let Named::Job(_, spec, record) = named else { return None };
     let (books, charged) = (record.job.books, Credits(wish.charged));
     let most = books.held.max(books.charged);
-    let in_doubt = matches!(record.job.state, State::InDoubt { .. });
+    let in_doubt = matches!(record.job.state, State::InDoubt { .. } | State::Queued);
+    // Where nothing is known to have been set aside for it, its price stands for that.
+    let most = if most.is_zero() { spec.order.hold().unwrap_or_default() } else { most };
     (in_doubt && charged > most && !wish.above_hold).then(|| {
         format!(
             "{charged} are more than the {most} set aside for it, and what is booked cannot be taken back; say \
@@ -342,7 +365,7 @@ fn too_much(named: &Named, wish: &ResolveRequest) -> Option<String> {
     })
 }
 
-/// Queues failed, canceled and expired jobs again, under new keys.
+/// Queues failed, canceled and expired jobs again: under new keys where their task's record said failed or canceled.
 ///
 /// # Errors
 /// [`AnswerError`].

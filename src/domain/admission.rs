@@ -48,6 +48,15 @@ pub struct Candidate {
     pub model: Option<String>,
     /// What must be held for it.
     pub hold: Credits,
+    /// What is set aside for it already, in every total that covers it.
+    pub held: Credits,
+}
+
+impl Candidate {
+    /// What is to be set aside for it still.
+    pub fn wanted(&self) -> Credits {
+        self.hold.saturating_sub(self.held)
+    }
 }
 
 /// A batch with waiting jobs.
@@ -252,7 +261,7 @@ pub fn out_of_budget(board: &Board) -> Vec<(BatchNo, Parked)> {
     let Board { total, day, balance, .. } = *board;
     let room = Room { in_flight: InFlight::default(), limits: &limits, total, day, balance };
     let met = |batch: &Waiting| {
-        let each = batch.candidates.iter().map(|candidate| room.budget_in_the_way(batch, candidate.hold));
+        let each = batch.candidates.iter().map(|candidate| room.budget_in_the_way(batch, candidate.wanted()));
         let all: Vec<Parked> = each.collect::<Option<_>>()?;
         Some((batch.batch, *all.first()?))
     };
@@ -278,7 +287,7 @@ impl Turn {
             if !room.in_flight.has_room(room.limits, candidate.kind, candidate.model.as_deref()) {
                 continue;
             }
-            match room.budget_in_the_way(&self.batch, candidate.hold) {
+            match room.budget_in_the_way(&self.batch, candidate.wanted()) {
                 Some(budget) => self.parked = self.parked.or(Some(budget)),
                 None => {
                     room.take(&mut self.batch, &candidate);
@@ -322,9 +331,9 @@ impl Room<'_> {
     fn take(&mut self, batch: &mut Waiting, candidate: &Candidate) {
         self.in_flight.add(candidate.kind, candidate.model.as_deref());
         for totals in [&mut batch.totals, &mut self.day, &mut self.total] {
-            totals.held = totals.held + candidate.hold;
+            totals.held = totals.held + candidate.wanted();
         }
-        self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.hold));
+        self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.wanted()));
     }
 }
 
@@ -335,6 +344,7 @@ mod tests {
 
     fn candidates(batch: u32, holds: &[u64]) -> Vec<Candidate> {
         let candidate = |(seq, hold): (u32, &u64)| Candidate {
+            held: Credits::ZERO,
             key: JobKey { batch: BatchNo(batch), seq: Seq(seq) },
             kind: Kind::Video,
             model: None,

@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn what_the_record_leaves_out_and_what_was_given_back_is_no_drift() {
         let mut job = ran("house-c1", 0, 0, &json!(null));
-        job.state = State::Canceled;
+        job.state = State::DROPPED;
         check(&video(), &job, &[]);
         job.state = State::Running { task: TaskId("t".into()) };
         job.books.held = Credits(10);

@@ -84,11 +84,17 @@ impl Order {
     }
 }
 
+/// The code of a job that is paid for, and whose outputs could not be downloaded.
+pub const DOWNLOAD_FAILED: &str = "download_failed";
+/// The code of a job in doubt, once a person found out what it was charged.
+pub const RESOLVED: &str = "resolved";
+
 /// Where a job stands. See [`crate::domain::lifecycle`] for every way in and out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum State {
-    /// Wanted, and nothing is sent under its present key that could have made a task.
+    /// Wanted, and nothing is sent under its present key that could have made a task, unless
+    /// [`Job::may_have_been_sent`] says otherwise.
     ///
     /// In: accepted; a failed attempt that may be repeated; a POST that was answered 401 or 402, or,
     /// where there is no key, one that surely made no task.
@@ -141,8 +147,16 @@ pub enum State {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<TaskId>,
     },
-    /// Dropped by its owner before it was sent. Final.
-    Canceled,
+    /// Dropped by its owner before it was sent, or canceled at the service by somebody else. Final, until somebody
+    /// asks for a retry.
+    Canceled {
+        /// The task that was canceled at the service; nothing where it was dropped before it was sent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TaskId>,
+        /// What the task's record says about that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fault: Option<Fault>,
+    },
     /// Its batch's time ran out before it was sent. Final.
     Expired,
     /// It may have been charged, and nothing the service offers can tell. Its hold or charge stays
@@ -157,6 +171,9 @@ pub enum State {
 }
 
 impl State {
+    /// Dropped by its owner before it was sent.
+    pub const DROPPED: State = State::Canceled { task: None, fault: None };
+
     /// The names of all states, in the order of a job's life.
     pub const NAMES: [&str; 9] = [
         "queued",
@@ -179,7 +196,7 @@ impl State {
             State::Fetching { .. } => "fetching",
             State::Succeeded { .. } => "succeeded",
             State::Failed { .. } => "failed",
-            State::Canceled => "canceled",
+            State::Canceled { .. } => "canceled",
             State::Expired => "expired",
             State::InDoubt { .. } => "in_doubt",
         }
@@ -191,7 +208,7 @@ impl State {
             self,
             State::Succeeded { .. }
                 | State::Failed { .. }
-                | State::Canceled
+                | State::Canceled { .. }
                 | State::Expired
                 | State::InDoubt { .. }
         )
@@ -203,8 +220,22 @@ impl State {
             State::Running { task } | State::Fetching { task, .. } | State::Succeeded { task, .. } => {
                 Some(task)
             }
-            State::Failed { task, .. } | State::InDoubt { task, .. } => task.as_ref(),
-            State::Queued | State::Submitting { .. } | State::Canceled | State::Expired => None,
+            State::Failed { task, .. } | State::Canceled { task, .. } | State::InDoubt { task, .. } => {
+                task.as_ref()
+            }
+            State::Queued | State::Submitting { .. } | State::Expired => None,
+        }
+    }
+
+    /// Whether the record of the present attempt's task said that it failed or was canceled. Only then another attempt
+    /// gets another key: the service answers this one with that task for ever (Idempotency, 4).
+    pub fn is_ended_by_record(&self) -> bool {
+        match self {
+            State::Failed { task: Some(_), fault } => {
+                !matches!(fault.code.as_str(), DOWNLOAD_FAILED | RESOLVED)
+            }
+            State::Canceled { task, .. } => task.is_some(),
+            _ => false,
         }
     }
 }
@@ -334,6 +365,10 @@ pub struct Job {
     /// Its deadline passed while it was in flight; its slot is free again.
     #[serde(default, skip_serializing_if = "is_default")]
     pub overdue: bool,
+    /// A request under its present key may have been sent by a state that is gone: this one was rebuilt or imported.
+    /// It is neither dropped as unsent nor given another key.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub may_have_been_sent: bool,
     /// The model that ran its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_model: Option<String>,
@@ -363,6 +398,7 @@ impl Job {
             deadline_from: None,
             day: None,
             overdue: false,
+            may_have_been_sent: false,
             ran_model: None,
             ran_options: None,
             superseded: Vec::new(),

@@ -9,8 +9,11 @@
 //!   |   \        |   in_doubt |   \      |   failed (paid, but could not be downloaded)
 //!   |    \       +------------+----+-----+
 //!   |     canceled, expired        | failed or canceled at the service: refunded
-//!   +------------------------------+-> failed, when no attempt is left
+//!   +------------------------------+-> failed, when no attempt is left; canceled
 //! ```
+//!
+//! Keys: an attempt keeps its key until its task's own record says that it failed or was canceled. Only then the next
+//! attempt has another one ([`State::is_ended_by_record`]).
 //!
 //! A resubmitted job has tasks of other attempts beside its present one: see `superseded`.
 
@@ -21,7 +24,7 @@ mod tests;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, TaskId};
-use crate::domain::job::{Books, HistoryLine, Job, OutputFile, State};
+use crate::domain::job::{Books, HistoryLine, Job, OutputFile, RESOLVED, State};
 use crate::domain::ledger::Movement;
 use crate::domain::retry::{self, Prospect};
 use crate::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
@@ -155,7 +158,7 @@ pub fn wants(state: &State) -> Want {
         State::Fetching { .. } => Want::Fetch,
         State::Succeeded { .. }
         | State::Failed { .. }
-        | State::Canceled
+        | State::Canceled { .. }
         | State::Expired
         | State::InDoubt { .. } => Want::Nothing,
     }
@@ -210,9 +213,13 @@ impl Change {
         let change = self;
         let misplaced = IllegalEvent::Misplaced { event: event.name(), state: job.state.name() };
         match (&job.state, event) {
-            (State::Queued, Event::Admit { hold, day }) => change.admit(hold, day),
-            (State::Queued, Event::Cancel) => change.end(State::Canceled, "canceled before it was sent"),
-            (State::Queued, Event::Expire) => change.end(State::Expired, "expired before it was sent"),
+            (State::Queued, Event::Admit { hold, day }) => change.admit(hold, day, terms),
+            (State::Queued, Event::Cancel) if !job.may_have_been_sent => {
+                change.end(State::DROPPED, "canceled before it was sent");
+            }
+            (State::Queued, Event::Expire) if !job.may_have_been_sent => {
+                change.end(State::Expired, "expired before it was sent");
+            }
 
             (State::Submitting { may_have_run, sends, .. }, Event::Posted(answer)) => {
                 let (may_have_run, sends) = (*may_have_run, *sends);
@@ -244,12 +251,16 @@ impl Change {
                 change.end(State::Failed { fault, task: Some(task.clone()) }, &what);
             }
 
-            (State::Failed { .. } | State::Canceled | State::Expired, Event::Retry) => {
+            (State::Failed { .. } | State::Canceled { .. } | State::Expired, Event::Retry) => {
                 // What was paid for and only could not be fetched must not be bought again.
                 if job.books != Books::default() || !job.is_over() {
                     return Err(misplaced);
                 }
-                change.next_attempt("another attempt was asked for");
+                if job.state.is_ended_by_record() || !terms.keyed {
+                    change.next_attempt("another attempt was asked for");
+                } else {
+                    change.end(State::Queued, "asked for again, under the same key");
+                }
                 // It was asked for now: what it is late for is over.
                 (change.job.overdue, change.job.deadline_from) = (false, None);
             }
@@ -264,9 +275,18 @@ impl Change {
                 change.end(fetching, "its outputs are downloaded again");
             }
 
+            (State::Queued, Event::Resolve(charged)) if job.may_have_been_sent => {
+                change.day = Some(*change.job.day.get_or_insert(change.at.utc_day()));
+                change.job.may_have_been_sent = false;
+                change.resolve(charged);
+                let fault = Fault::new(RESOLVED, format!("a person found that {charged} were charged"));
+                let what = format!("a person found that {charged} were charged before the state was rebuilt");
+                change.end(State::Failed { fault, task: None }, &what);
+            }
+
             (State::InDoubt { task, .. }, Event::Resolve(charged)) if job.is_over() => {
                 change.resolve(charged);
-                let fault = Fault::new("resolved", format!("a person found that {charged} were charged"));
+                let fault = Fault::new(RESOLVED, format!("a person found that {charged} were charged"));
                 let what = format!("no longer in doubt: a person found that {charged} were charged");
                 change.end(State::Failed { fault, task: task.clone() }, &what);
             }
@@ -278,7 +298,7 @@ impl Change {
                 | State::Fetching { .. }
                 | State::Succeeded { .. }
                 | State::Failed { .. }
-                | State::Canceled
+                | State::Canceled { .. }
                 | State::Expired
                 | State::InDoubt { .. },
                 _,
@@ -287,14 +307,29 @@ impl Change {
         Ok(())
     }
 
-    fn admit(&mut self, hold: Credits, day: UtcDay) {
+    /// What was set aside for it before the state was rebuilt stays so, on its own day.
+    fn admit(&mut self, hold: Credits, day: UtcDay, terms: Terms) {
+        let held = self.job.books.held;
         self.job.first_sent.get_or_insert(self.at);
         self.job.deadline_from.get_or_insert(self.at);
-        self.job.day = Some(day);
-        self.day = Some(day);
+        if held.is_zero() {
+            self.job.day = Some(day);
+        }
+        self.day = self.job.day;
         self.job.books = Books { held: hold, ..Books::default() };
-        self.job.state = State::Submitting { may_have_run: false, sends: 0, fault: None };
-        self.note("admitted", Some(Movement::Hold(hold)));
+        let may_have_run = std::mem::take(&mut self.job.may_have_been_sent);
+        self.job.state = State::Submitting { may_have_run, sends: 0, fault: None };
+        let movement = if hold < held {
+            Some(Movement::Release(held.saturating_sub(hold)))
+        } else {
+            Some(Movement::Hold(hold.saturating_sub(held))).filter(|_| held != hold || held.is_zero())
+        };
+        self.note("admitted", movement);
+        if may_have_run && !terms.keyed {
+            // No key would find the task again that an earlier request may have made.
+            let text = "it may have been sent before the state was rebuilt, and has no key to ask under";
+            self.doubt(Fault::new("interrupted", text), None);
+        }
     }
 
     fn posted(&mut self, answer: PostAnswer, may_have_run: bool, sends: u32, terms: Terms) {
@@ -383,11 +418,18 @@ impl Change {
             self.settle(&reading);
         }
         self.refund();
-        let canceled = reading.status == TaskStatus::Canceled;
+        let is_canceled = reading.status == TaskStatus::Canceled;
         let mut fault = reading.fault.unwrap_or_else(|| {
-            let (code, word) = if canceled { ("canceled", "canceled") } else { ("generic", "failed") };
+            let (code, word) = if is_canceled { ("canceled", "canceled") } else { ("generic", "failed") };
             Fault::new(code, format!("the service ended the task as {word} and gave no reason"))
         });
+        if is_canceled {
+            // Somebody has decided: only a person buys it again.
+            let what = format!("task {} was canceled at the service by somebody: {fault}", reading.id);
+            self.job.rejected = None;
+            self.end(State::Canceled { task: Some(reading.id), fault: Some(fault) }, &what);
+            return;
+        }
         // The record may say why in more words, or not at all.
         if let Some(rejected) =
             self.job.rejected.take().filter(|_| retry::prospect(&fault.code) == Prospect::MayHelp)
@@ -419,20 +461,25 @@ impl Change {
         self.correct_waived(reading.waived);
     }
 
-    /// What an allowance covered may turn out otherwise than it was first told.
     fn correct_waived(&mut self, to: Credits) {
         let from = std::mem::replace(&mut self.job.books.waived, to);
+        self.note_waived(self.job.attempt, from, to);
+    }
+
+    /// What an allowance covered may turn out otherwise than it was first told.
+    fn note_waived(&mut self, attempt: Attempt, from: Credits, to: Credits) {
         if from == to {
             return;
         }
         let nothing = Credits::ZERO;
         if !from.is_zero() {
             let movement = Movement::Refund { spent: nothing, waived: from };
-            self.note("the task's record shows that an allowance covered another part", Some(movement));
+            let what = "the task's record shows that an allowance covered another part";
+            self.note_for(attempt, what, Some(movement));
         }
         if !to.is_zero() {
             let movement = Movement::Settle { held: nothing, spent: nothing, waived: to };
-            self.note("an allowance covered this part, by the task's record", Some(movement));
+            self.note_for(attempt, "an allowance covered this part, by the task's record", Some(movement));
         }
     }
 

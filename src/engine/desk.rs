@@ -143,8 +143,10 @@ impl Desk {
                 blocking(move || {
                     // A grant that panicked took the process with it, so the lock cannot be poisoned.
                     let mut own = conductor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    let now = clock.now();
+                    engine::know_days(&mut own, &store, &[now.wall.utc_day()])?;
                     engine::know_days(&mut own, &store, &wish.days())?;
-                    let granted = own.grant(wish, clock.now())?;
+                    let granted = own.grant(wish, now)?;
                     settle(&mut own, &store, clock)?;
                     Ok(granted)
                 })
@@ -261,7 +263,7 @@ impl Desk {
     /// [`EngineError`] when the state refuses.
     pub async fn retry(&self, named: &Named) -> Result<Granted, EngineError> {
         let ended = |_: &BatchRecord, _: &JobSpec, record: &JobRecord| {
-            matches!(record.job.state, State::Failed { .. } | State::Canceled | State::Expired)
+            matches!(record.job.state, State::Failed { .. } | State::Canceled { .. } | State::Expired)
         };
         self.reopen(named, ended, Wish::Retry).await
     }

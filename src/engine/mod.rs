@@ -291,8 +291,10 @@ impl Engine {
                 if let Wish::Take(batch) = &wish {
                     self.prepare_output(batch).await;
                 }
+                let now = self.clock.now();
+                know_days(&mut self.conductor, &self.store, &[now.wall.utc_day()])?;
                 know_days(&mut self.conductor, &self.store, &wish.days())?;
-                Ok(Some((reply, self.conductor.grant(wish, self.clock.now())?)))
+                Ok(Some((reply, self.conductor.grant(wish, now)?)))
             }
             Message::Overview(reply) => {
                 // They may have gone away meanwhile.

@@ -33,7 +33,7 @@ pub struct Ended {
     pub succeeded: u32,
     /// No attempt left.
     pub failed: u32,
-    /// Dropped before they were sent.
+    /// Dropped before they were sent, or canceled at the service.
     pub canceled: u32,
     /// Out of time before they were sent.
     pub expired: u32,
@@ -52,7 +52,7 @@ impl Ended {
         let count = match state {
             State::Succeeded { .. } => &mut self.succeeded,
             State::Failed { .. } => &mut self.failed,
-            State::Canceled => &mut self.canceled,
+            State::Canceled { .. } => &mut self.canceled,
             State::Expired => &mut self.expired,
             State::InDoubt { .. } => &mut self.in_doubt,
             State::Queued | State::Submitting { .. } | State::Running { .. } | State::Fetching { .. } => {
@@ -67,7 +67,7 @@ impl Ended {
         match state {
             State::Succeeded { .. } => self.succeeded += 1,
             State::Failed { .. } => self.failed += 1,
-            State::Canceled => self.canceled += 1,
+            State::Canceled { .. } => self.canceled += 1,
             State::Expired => self.expired += 1,
             State::InDoubt { .. } => self.in_doubt += 1,
             State::Queued | State::Submitting { .. } | State::Running { .. } | State::Fetching { .. } => {}
@@ -107,6 +107,10 @@ pub struct BatchRecord {
     /// Jobs that were canceled one by one before their turn: their rows are passed over.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub skipped: BTreeSet<Seq>,
+    /// Jobs with a lower number that have not begun may have been sent by a state that is gone: this one was rebuilt or
+    /// imported when it had so many.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub rebuilt_rows: u32,
     /// Whoever waits for it was told that it is done.
     #[serde(default, skip_serializing_if = "is_default")]
     pub announced: bool,
@@ -162,6 +166,7 @@ impl BatchRecord {
             canceled: false,
             canceled_below: 0,
             skipped: BTreeSet::new(),
+            rebuilt_rows: 0,
             announced: false,
             announced_at: None,
             paused: None,
@@ -181,6 +186,11 @@ impl BatchRecord {
     pub fn has_begun(&self, at: u64, seq: Seq) -> bool {
         let segment = self.segments.iter().find(|segment| at < segment.end);
         segment.is_some_and(|segment| at < segment.cursor) || self.skipped.contains(&seq)
+    }
+
+    /// Whether a job that has not begun may have been sent by a state that is gone.
+    pub fn may_have_been_sent(&self, seq: Seq) -> bool {
+        seq.0 < self.rebuilt_rows
     }
 
     /// Whether every accepted job has ended.

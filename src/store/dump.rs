@@ -191,7 +191,7 @@ impl Store {
 }
 
 /// Makes a state in the empty folder `dir` from a dump. What was on its way comes back as queued under
-/// the same key, and what is not finished is paused: the dump may be older than what was sent.
+/// the same key, what is not finished is paused, and what is not sent may have been: the dump may be older.
 ///
 /// # Errors
 /// [`DumpError`]; the folder is then as it was.
@@ -234,6 +234,7 @@ fn fill(dump: impl io::Read, dir: &Path, now: Timestamp) -> Result<Imported, Dum
     requeue_all(dir, &mut records, now)?;
     for batch in records.batches.iter_mut().filter(|batch| !batch.is_done()) {
         batch.paused = Some(Pause::Rebuilt);
+        batch.rebuilt_rows = batch.rows;
         imported.paused += 1;
     }
     verify::quick(dir, &records)?;
@@ -268,13 +269,7 @@ fn requeue_all(dir: &Path, records: &mut Records, now: Timestamp) -> Result<(), 
     for record in &mut open {
         let path = Spool::new(batch_dir(dir, record.key.batch)).rows_path();
         let spec: JobSpec = Lines::open(&path, record.row_at, u64::MAX)?.line_at(record.row_at)?;
-        let Some(released) = requeue(record, &spec, now) else { continue };
-        let batch = records.batches.iter_mut().find(|batch| batch.no == record.key.batch);
-        let totals = batch.map(|batch| &mut batch.totals).into_iter();
-        let day = record.job.day.and_then(|day| records.days.get_mut(&day));
-        for totals in totals.chain(day).chain([&mut records.total]) {
-            totals.held = totals.held.saturating_sub(released);
-        }
+        requeue(record, &spec, now);
     }
     records.open = open;
     Ok(())

@@ -2,7 +2,8 @@
 //! export, and the sidecars of finished outputs.
 //!
 //! Why this pays for nothing twice: a job that had begun comes back under the key that it had, or an
-//! earlier one of its own. The service answers a key that it knows with that key's task; a task that
+//! earlier one of its own, with what was set aside for it, and marked as one that may have been sent: it is not
+//! dropped as unsent, and gets no other key before its task's own record said that it failed or was canceled. The service answers a key that it knows with that key's task; a task that
 //! failed leads on to the next attempt, as it did the first time. A key that was never used would buy,
 //! so every batch that is not finished comes back paused, and nothing creating is sent until its owner
 //! resumes it. A job whose endpoint honours no key is never queued by guessing: unless a trustworthy
@@ -228,6 +229,9 @@ impl Sources<'_> {
         batch.totals = sheet.totals;
         batch.rejections = 0;
         batch.paused = None;
+        if !self.trusted {
+            batch.rebuilt_rows = batch.rows;
+        }
         rebuilt.batches += 1;
         rebuilt.jobs += u64::from(batch.rows);
         rebuilt.ended += u64::from(batch.ended.all());
@@ -405,7 +409,7 @@ impl Sheet {
                 key: JobKey { batch: self.batch.no, seq: spec.seq },
                 id: spec.id,
                 row_at: at,
-                job: Job::queued(),
+                job: Job { may_have_been_sent: !from.trusted, ..Job::queued() },
             };
             let outcome = outcomes.remove(&spec.seq.0);
             let Some(found) = self.stands(from, &spec, &record, outcome, rebuilt) else {
@@ -509,12 +513,12 @@ impl Sources<'_> {
     /// An open job as it goes on: nothing of it is sent by itself.
     fn goes_on(&self, open: &JobRecord, spec: &JobSpec) -> JobRecord {
         let mut record = open.clone();
-        let is_silent = matches!(record.job.state, State::Queued);
-        if is_silent && !spec.order.kind.is_keyed() && !self.trusted {
+        let is_queued = matches!(record.job.state, State::Queued);
+        if is_queued && !spec.order.kind.is_keyed() && !self.trusted {
             if let Some(job) = on_its_way(&record.job, spec, self.now) {
                 record.job = job;
             }
-        } else {
+        } else if !is_queued || !self.trusted {
             requeue(&mut record, spec, self.now);
         }
         record
@@ -523,23 +527,25 @@ impl Sources<'_> {
 
 const KEYED: Terms = Terms { attempts: 1, keyed: true };
 
-/// A job whose request was on its way goes back to the queue, under the same key; returns the hold that
-/// was set aside for it. One whose endpoint honours no key stays as it is.
-pub(super) fn requeue(record: &mut JobRecord, spec: &JobSpec, now: Timestamp) -> Option<Credits> {
-    let is_on_its_way = matches!(record.job.state, State::Submitting { .. });
-    if !is_on_its_way || !spec.order.kind.is_keyed() {
-        return None;
+/// A job whose request was on its way goes back to the queue, under the same key and with its hold. One whose
+/// endpoint honours no key stays as it is. One that is queued may have been sent since.
+pub(super) fn requeue(record: &mut JobRecord, spec: &JobSpec, now: Timestamp) {
+    match record.job.state {
+        State::Queued => record.job.may_have_been_sent = true,
+        State::Submitting { .. } if spec.order.kind.is_keyed() => {
+            let what = "the state was rebuilt; queued again under the same key, which may have been sent".to_owned();
+            let line = HistoryLine { at: now, attempt: record.job.attempt, what, movement: None };
+            record.job.history.push(line);
+            record.job.may_have_been_sent = true;
+            record.job.state = State::Queued;
+        }
+        _ => {}
     }
-    let held = std::mem::take(&mut record.job.books.held);
-    let what = "the state was rebuilt; queued again under the same key".to_owned();
-    let movement = (!held.is_zero()).then_some(Movement::Release(held));
-    record.job.history.push(HistoryLine { at: now, attempt: record.job.attempt, what, movement });
-    record.job.state = State::Queued;
-    Some(held)
 }
 
 /// The job as if its request had just left: what became of it is not known.
 fn on_its_way(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<Job> {
+    let job = &Job { may_have_been_sent: false, ..job.clone() };
     let event = Event::Admit { hold: spec.order.hold().unwrap_or_default(), day: now.utc_day() };
     lifecycle::apply(job, job.attempt, event, KEYED, now).ok().map(|step| step.job)
 }

@@ -87,12 +87,12 @@ fn an_ended_job_leaves_the_database_for_the_outcomes() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);
     store.commit(&[Change::Open(job(1, 0, running())), Change::Open(job(1, 1, running()))]).unwrap();
-    store.commit(&[Change::End(job(1, 0, State::Canceled))]).unwrap();
+    store.commit(&[Change::End(job(1, 0, State::DROPPED))]).unwrap();
     assert_eq!(store.open_jobs().unwrap(), [job(1, 1, running())]);
     let mut lines =
         Lines::open(&store.spool(BatchNo(1)).outcomes_path(), 0, store.outcomes_bytes(BatchNo(1)).unwrap())
             .unwrap();
-    assert_eq!(lines.next_line::<JobRecord>().unwrap().unwrap().1, job(1, 0, State::Canceled));
+    assert_eq!(lines.next_line::<JobRecord>().unwrap().unwrap().1, job(1, 0, State::DROPPED));
     assert!(lines.next_line::<JobRecord>().unwrap().is_none());
 }
 
@@ -100,7 +100,7 @@ fn an_ended_job_leaves_the_database_for_the_outcomes() {
 fn an_outcome_that_was_never_acknowledged_is_cut_off() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);
-    store.commit(&[Change::End(job(1, 0, State::Canceled))]).unwrap();
+    store.commit(&[Change::End(job(1, 0, State::DROPPED))]).unwrap();
     let path = store.spool(BatchNo(1)).outcomes_path();
     let acknowledged = store.outcomes_bytes(BatchNo(1)).unwrap();
     drop(store);
@@ -414,7 +414,7 @@ fn an_archived_batch_leaves_a_line_and_comes_back_as_it_was() {
     let totals = Totals { spent: Credits(7), ..Totals::default() };
     let ended = Ended { canceled: 1, ..Ended::default() };
     let first = BatchRecord { totals, ended, announced: true, ..batch(1, 1) };
-    let end = Change::End(job(1, 0, State::Canceled));
+    let end = Change::End(job(1, 0, State::DROPPED));
     store.commit(&[end, Change::Batch(Box::new(first.clone())), Change::Total(totals)]).unwrap();
     let length = store.outcomes_bytes(BatchNo(1)).unwrap();
     store.commit(&[Change::Archive(Box::new(first.clone()), Timestamp(9))]).unwrap();
@@ -440,7 +440,7 @@ fn an_archived_batch_leaves_a_line_and_comes_back_as_it_was() {
 fn archive(store: &Store, no: u32, name: &str) -> BatchRecord {
     let ended = Ended { canceled: 1, ..Ended::default() };
     let done = BatchRecord { name: name.parse().unwrap(), ended, announced: true, ..batch(no, 1) };
-    let end = Change::End(job(no, 0, State::Canceled));
+    let end = Change::End(job(no, 0, State::DROPPED));
     store.commit(&[end, Change::Batch(Box::new(done.clone()))]).unwrap();
     store.commit(&[Change::Archive(Box::new(done.clone()), Timestamp(9))]).unwrap();
     done
@@ -512,9 +512,9 @@ fn a_batch_that_is_done_keeps_no_file_open() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);
     let open_files = || store.writer.lock().unwrap().outcomes.len();
-    store.commit(&[Change::Batch(Box::new(batch(1, 2))), Change::End(job(1, 0, State::Canceled))]).unwrap();
+    store.commit(&[Change::Batch(Box::new(batch(1, 2))), Change::End(job(1, 0, State::DROPPED))]).unwrap();
     assert_eq!(open_files(), 1);
     let done = BatchRecord { ended: Ended { canceled: 2, ..Ended::default() }, ..batch(1, 2) };
-    store.commit(&[Change::End(job(1, 1, State::Canceled)), Change::Batch(Box::new(done))]).unwrap();
+    store.commit(&[Change::End(job(1, 1, State::DROPPED)), Change::Batch(Box::new(done))]).unwrap();
     assert_eq!(open_files(), 0);
 }

@@ -283,7 +283,7 @@ fn tail(
     let mut lines = Lines::open(&path, committed, meta.len())?;
     // A line that is cut off, or was never on the device, ends what can be told.
     while let Ok(Some((_, record))) = lines.next_line::<JobRecord>() {
-        let was_sent = !matches!(record.job.state, State::Canceled | State::Expired);
+        let was_sent = !matches!(record.job.state, State::Canceled { task: None, .. } | State::Expired);
         if was_sent && records.open_job(record.key).is_none() {
             let seq = record.key.seq.0;
             say(format!("job {seq} has ended, and the database knows neither that nor that it began"));

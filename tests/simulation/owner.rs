@@ -115,7 +115,7 @@ impl World {
 
     fn retry(&mut self, found: Vec<Found>) -> Verdict {
         let is_retried = |found: &Found| {
-            matches!(found.1.job.state, State::Failed { .. } | State::Canceled | State::Expired)
+            matches!(found.1.job.state, State::Failed { .. } | State::Canceled { .. } | State::Expired)
         };
         let found: Vec<Found> = found.into_iter().filter(is_retried).collect();
         for (_, record) in &found {

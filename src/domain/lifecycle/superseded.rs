@@ -4,7 +4,6 @@
 //! to succeed are kept: where that is a superseded task, it and the present attempt change places, so that
 //! everything that is true of a job's present task stays true.
 
-use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, TaskId};
 use crate::domain::job::{Books, Job, State, Superseded, Watch};
 use crate::domain::ledger::Movement;
@@ -61,11 +60,13 @@ impl Change {
                 let movement = Movement::Refund { spent, waived };
                 self.job.superseded[index].books = Books::default();
                 self.job.superseded[index].watch = Watch::Over;
-                let what = format!("task {task} failed after its deadline, and was refunded by the service");
+                let word =
+                    if reading.status == TaskStatus::Failed { "failed" } else { "was canceled at the service" };
+                let what = format!("task {task} {word} after its deadline, and was refunded by the service");
                 self.note_for(attempt, &what, Some(movement));
             }
             status => {
-                self.correct_superseded(index, reading.charged);
+                self.correct_superseded(index, reading);
                 if *status == TaskStatus::Success {
                     self.job.superseded[index].watch = Watch::Succeeded;
                     self.note_for(attempt, &format!("task {task} finished late; it is paid for"), None);
@@ -74,13 +75,16 @@ impl Change {
         }
     }
 
-    fn correct_superseded(&mut self, index: usize, to: Credits) {
+    fn correct_superseded(&mut self, index: usize, reading: &TaskReading) {
         let Superseded { attempt, ref mut books, .. } = self.job.superseded[index];
+        let to = reading.charged;
         let from = std::mem::replace(&mut books.charged, to);
+        let waived = std::mem::replace(&mut books.waived, reading.waived);
         if from != to {
             let what = "the task's record shows another charge than before";
             self.note_for(attempt, what, Some(Movement::Correct { from, to }));
         }
+        self.note_waived(attempt, waived, reading.waived);
     }
 
     fn doubt_superseded(&mut self, index: usize, fault: &Fault) {
@@ -101,8 +105,13 @@ impl Change {
             State::InDoubt { task: None, .. } => return,
             State::Running { task } => Some((task.clone(), Watch::Open)),
             State::InDoubt { task: Some(task), .. } => Some((task.clone(), Watch::InDoubt)),
-            State::Failed { task: Some(task), .. } => Some((task.clone(), Watch::Over)),
-            State::Queued | State::Failed { task: None, .. } | State::Canceled | State::Expired => None,
+            State::Failed { task: Some(task), .. } | State::Canceled { task: Some(task), .. } => {
+                Some((task.clone(), Watch::Over))
+            }
+            State::Queued
+            | State::Failed { task: None, .. }
+            | State::Canceled { task: None, .. }
+            | State::Expired => None,
         };
         let kept = self.job.superseded.remove(index);
         let (attempt, since) = (self.job.attempt, self.at);

@@ -607,7 +607,7 @@ proptest! {
             job = step.job;
             prop_assert_eq!(totals.held, job.all_books().held);
             prop_assert_eq!(totals.spent, job.all_books().charged);
-            let empty = matches!(job.state, State::Queued | State::Canceled | State::Expired);
+            let empty = matches!(job.state, State::Queued | State::Canceled { .. } | State::Expired);
             prop_assert!(!empty || job.books == Books::default(), "{:?}", job);
             let may_hold = matches!(job.state, State::Submitting { .. } | State::Running { .. } | State::InDoubt { .. });
             prop_assert!(may_hold || job.books.held.is_zero(), "{:?}", job);

@@ -3,7 +3,7 @@
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchNo, JobKey};
-use crate::domain::job::{OutputFile, State};
+use crate::domain::job::{DOWNLOAD_FAILED, OutputFile, State};
 use crate::domain::lifecycle::Event;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
@@ -242,7 +242,7 @@ impl Conductor {
             journal::download_failed(who, &fault);
         }
         if lasting || faults + 1 >= FETCH_TRIES_MAX {
-            let fault = Fault::new("download_failed", fault.to_string());
+            let fault = Fault::new(DOWNLOAD_FAILED, fault.to_string());
             self.apply(key, attempt, Event::FetchAbandoned(fault), now)?;
             return Ok(());
         }

@@ -85,7 +85,10 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
                 "in doubt: a person must decide"
             );
         }
-        State::Canceled => say!(info, who, "canceled before it was sent"),
+        State::Canceled { fault: Some(fault), .. } => {
+            say!(warn, who, code = fault.code.as_str(), "canceled at the service by somebody");
+        }
+        State::Canceled { .. } => say!(info, who, "canceled before it was sent"),
         State::Expired => say!(info, who, "expired before it was sent"),
         _ => {}
     }

@@ -78,6 +78,11 @@ impl BatchDesk {
         }
     }
 
+    /// Whether what was never sent of it is not to be sent any more.
+    fn has_expired(&self, now: Now) -> bool {
+        self.expires().is_some_and(|at| at <= now.wall)
+    }
+
     /// The segment whose rows go next.
     fn segment(&self) -> Option<usize> {
         let segments = self.record.segments.iter().enumerate().filter(|(_, s)| s.cursor < s.end);

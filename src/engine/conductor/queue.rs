@@ -1,12 +1,13 @@
 //! Out of the queue: candidates for admission, and rows for the windows.
 
 use crate::domain::admission::{self, Board, Candidate, InFlight, Limits, Parked, Waiting};
+use crate::domain::credits::Credits;
 use crate::domain::ids::{JobKey, Seq};
 use crate::domain::job::{Job, Order};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::manifest::row::Deadline;
 use crate::domain::time::Now;
-use crate::engine::conductor::{ADMIT_MAX, BatchDesk, Conductor, ConductorError, Effect, OpenJob};
+use crate::engine::conductor::{ADMIT_MAX, BatchDesk, Conductor, ConductorError, Effect, OpenJob, SpooledRow};
 use crate::store::{JobRecord, Segment};
 
 /// Rows of a batch that wait in memory for their turn.
@@ -25,7 +26,9 @@ impl Conductor {
         }
         let is_low = self.disk_is_low.then_some(Parked::Disk);
         self.desks.for_each_busy(|desk| {
-            desk.parked = is_low.or(desk.record.paused.map(|_| Parked::Paused));
+            // What is left of an expired batch may have been sent: it waits for a person.
+            let is_kept = desk.record.paused.is_some() || desk.has_expired(now);
+            desk.parked = is_low.or(is_kept.then_some(Parked::Paused));
         });
         if self.disk_is_low {
             return Ok(());
@@ -54,7 +57,7 @@ impl Conductor {
         }
         for candidate in decision.admitted {
             self.last_served = candidate.key.batch;
-            self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.hold));
+            self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.wanted()));
             self.send(&candidate, now)?;
             // One that could only be late ended instead: its slot is free for the next, without waiting for news.
             if !self.jobs.contains_key(&candidate.key) {
@@ -74,32 +77,46 @@ impl Conductor {
             InFlight { all: counted.all, by_kind: counted.by_kind.clone(), by_model: by_model.collect() };
         // Batches after the one served last come first, then the others.
         let desks = self.desks.busy_after(self.last_served).filter(|desk| desk.record.paused.is_none());
-        let waiting = desks.filter_map(|desk| self.waiting(desk, &limits, &in_flight)).collect();
+        let waiting = desks.filter_map(|desk| self.waiting(desk, &limits, &in_flight, now)).collect();
         let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
         Board { limits, in_flight, total: self.total, day, balance: self.balance, waiting }
     }
 
     /// A batch as admission sees it: jobs that were passed over before, then rows that have not begun.
-    fn waiting(&self, desk: &BatchDesk, limits: &Limits, in_flight: &InFlight) -> Option<Waiting> {
+    fn waiting(
+        &self,
+        desk: &BatchDesk,
+        limits: &Limits,
+        in_flight: &InFlight,
+        now: Now,
+    ) -> Option<Waiting> {
         let batch = desk.record.no;
         let range = JobKey { batch, seq: Seq(0) }..=JobKey { batch, seq: Seq(u32::MAX) };
         let from_window = self.candidates.range(range.clone()).nth(PASSED_OVER_MAX - 1).is_none();
         let has_room = |order: &Order| in_flight.has_room(limits, order.kind, order.model.as_deref());
         let passed_over = self.candidates.range(range).take(LOOKED_AT_MAX);
+        let has_expired = desk.has_expired(now);
         let passed_over: Vec<&OpenJob> = passed_over
             .filter_map(|key| self.jobs.get(key))
+            // One that may have been sent is not dropped; it is not bought after its time either.
+            .filter(|open| !has_expired || open.record.job.first_sent.is_some())
             .filter(|open| has_room(&open.spec.order))
             .take(PASSED_OVER_MAX)
             .collect();
-        let begun = passed_over.iter().map(|open| (open.record.key, &open.spec));
+        let begun = passed_over.iter().map(|open| (open.record.key, &open.spec, open.record.job.books.held));
         let is_skipped = |seq: &Seq| desk.record.skipped.contains(seq);
-        let rows = desk.window.iter().filter(|row| from_window && !is_skipped(&row.spec.seq));
-        let rows = rows.map(|row| (JobKey { batch, seq: row.spec.seq }, &row.spec));
+        // Canceled rows leave the window in order: those behind one that is kept wait for that.
+        let is_canceled = |row: &SpooledRow| {
+            row.at < desk.record.canceled_below && !desk.record.may_have_been_sent(row.spec.seq)
+        };
+        let rows = desk.window.iter().filter(|row| from_window && !has_expired && !is_canceled(row));
+        let rows = rows.filter(|row| !is_skipped(&row.spec.seq));
+        let rows = rows.map(|row| (JobKey { batch, seq: row.spec.seq }, &row.spec, Credits::ZERO));
         let candidates: Vec<Candidate> = begun
             .chain(rows)
-            .filter_map(|(key, spec)| {
+            .filter_map(|(key, spec, held)| {
                 let model = limits.counted_model(spec.order.model.as_deref()).map(str::to_owned);
-                Some(Candidate { key, kind: spec.order.kind, model, hold: spec.order.hold()? })
+                Some(Candidate { key, kind: spec.order.kind, model, hold: spec.order.hold()?, held })
             })
             .collect();
         let first =
@@ -148,7 +165,9 @@ impl Conductor {
             if desk.record.skipped.remove(&row.spec.seq) {
                 continue;
             }
-            let record = JobRecord { key: row_key, id: row.spec.id, row_at: row.at, job: Job::queued() };
+            let may_have_been_sent = desk.record.may_have_been_sent(row.spec.seq);
+            let job = Job { may_have_been_sent, ..Job::queued() };
+            let record = JobRecord { key: row_key, id: row.spec.id, row_at: row.at, job };
             let open = OpenJob::new(record, row.spec);
             self.candidates.insert(row_key);
             self.jobs.insert(row_key, open);

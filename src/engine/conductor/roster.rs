@@ -110,7 +110,7 @@ fn place(state: &State) -> usize {
         State::Fetching { .. } => FETCHING,
         State::Succeeded { .. } => 4,
         State::Failed { .. } => 5,
-        State::Canceled => 6,
+        State::Canceled { .. } => 6,
         State::Expired => 7,
         State::InDoubt { .. } => 8,
     }

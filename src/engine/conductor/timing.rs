@@ -218,11 +218,10 @@ impl Conductor {
         let is_canceled = |desk: &BatchDesk| {
             desk.record.canceled || desk.window.back().is_some_and(|row| row.at < desk.record.canceled_below)
         };
-        let has_expired = |desk: &BatchDesk| desk.expires().is_some_and(|at| at <= now.wall);
         let reason = |desk: &BatchDesk| match desk {
             _ if desk.record.is_done() => None,
             _ if is_canceled(desk) => Some(Event::Cancel),
-            _ if has_expired(desk) => Some(Event::Expire),
+            _ if desk.has_expired(now) => Some(Event::Expire),
             _ => None,
         };
         let dropped: Vec<(BatchNo, Event)> =
@@ -241,7 +240,9 @@ impl Conductor {
         let Some(desk) = self.desks.get(&no) else { return Ok(()) };
         // Rows that came after its owner canceled it are a new wish.
         let below = if *event == Event::Cancel { desk.record.canceled_below } else { u64::MAX };
-        let rows = desk.window.iter().take_while(|row| row.at < below);
+        // What may have been sent is not dropped, and keeps its place.
+        let may_be_dropped = |seq| !desk.record.may_have_been_sent(seq);
+        let rows = desk.window.iter().take_while(|row| row.at < below && may_be_dropped(row.spec.seq));
         let rows = rows.filter(|row| !desk.record.skipped.contains(&row.spec.seq));
         let rows: Vec<JobKey> = rows.map(|row| JobKey { batch: no, seq: row.spec.seq }).collect();
         let Some(last) = rows.last() else { return Ok(()) };
@@ -258,7 +259,8 @@ impl Conductor {
         for key in queued {
             let Some(job) = self.jobs.get(&key).map(|open| &open.record.job) else { continue };
             // One that waits for another attempt does not expire; its owner may still cancel it.
-            if *event == Event::Cancel || job.first_sent.is_none() {
+            let is_due = *event == Event::Cancel || job.first_sent.is_none();
+            if is_due && !job.may_have_been_sent {
                 let attempt = job.attempt;
                 self.apply(key, attempt, event.clone(), now)?;
             }

@@ -75,9 +75,21 @@ pub struct Granted {
     /// Jobs that are paid for and only were not downloaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paid: Vec<String>,
+    /// Jobs that are not dropped, since they may have been sent by a state that is gone: this one was rebuilt or
+    /// imported.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub may_have_been_sent: u32,
+    /// Jobs that are queued again under the key that they had.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub same_key: u32,
     /// Why nothing was done, where something else would have been expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 impl Granted {
@@ -87,6 +99,8 @@ impl Granted {
         self.in_flight = more.in_flight;
         self.hopeless.extend(more.hopeless);
         self.paid.extend(more.paid);
+        self.may_have_been_sent += more.may_have_been_sent;
+        self.same_key += more.same_key;
         self.refused = self.refused.take().or(more.refused);
     }
 }
@@ -162,30 +176,47 @@ impl Conductor {
     }
 
     /// Rows that have not begun are dropped as they come up; what is queued is dropped now, and so is
-    /// what comes back for another attempt.
+    /// what comes back for another attempt. What may have been sent by a state that is gone stays, and is kept from
+    /// being sent by a pause: asking for its task under its key would buy it, had it never been sent.
     fn cancel(&mut self, no: BatchNo, now: Now) -> Result<Granted, ConductorError> {
         let queued = self.jobs.values().filter(|open| open.record.key.batch == no);
         let queued = queued.filter(|open| matches!(open.record.job.state, State::Queued));
-        let queued: Vec<_> = queued.map(|open| (open.record.key, open.record.job.attempt)).collect();
+        let (kept, queued): (Vec<&OpenJob>, Vec<&OpenJob>) =
+            queued.partition(|open| open.record.job.may_have_been_sent);
+        let kept = u32::try_from(kept.len()).unwrap_or(u32::MAX);
+        let queued: Vec<_> =
+            queued.iter().map(|open| (open.record.key, open.record.job.attempt)).collect();
         let open = self.jobs.tally().open_of(no);
         let Some(desk) = self.desks.get_mut(&no) else { return Ok(Granted::default()) };
         let begun = open.saturating_add(desk.record.ended.all());
         let not_begun = desk.record.rows.saturating_sub(begun);
         desk.record.canceled = true;
         desk.record.canceled_below = desk.record.spool_bytes;
+        // Rows that came in since the state was rebuilt were not sent by another.
+        let since = desk.record.rows.saturating_sub(desk.record.rebuilt_rows);
+        let may_have_been_sent = kept.saturating_add(match desk.record.rebuilt_rows {
+            0 => 0,
+            _ => not_begun.saturating_sub(since),
+        });
+        if may_have_been_sent > 0 {
+            desk.record.paused = Some(Pause::Rebuilt);
+        }
         self.pending.changed_batches.insert(no);
-        let mut jobs = not_begun;
+        let mut jobs = not_begun.saturating_sub(may_have_been_sent.saturating_sub(kept));
         for (key, attempt) in queued {
             self.apply(key, attempt, Event::Cancel, now)?;
             jobs += 1;
         }
-        Ok(Granted { jobs, in_flight: self.in_flight_of(no), ..Granted::default() })
+        Ok(Granted { jobs, may_have_been_sent, in_flight: self.in_flight_of(no), ..Granted::default() })
     }
 
     fn cancel_job(&mut self, (spec, record): Found, now: Now) -> Result<Granted, ConductorError> {
         let key = record.key;
         let present = self.jobs.get(&key).map(|open| &open.record.job).unwrap_or(&record.job);
         match &present.state {
+            State::Queued if self.may_have_been_sent(&spec, &record) => {
+                return Ok(Granted { may_have_been_sent: 1, ..Granted::default() });
+            }
             State::Queued => {}
             state if state.is_final() => {
                 let refused = Some(format!("it has ended as {}", state.name()));
@@ -209,12 +240,47 @@ impl Conductor {
         Ok(Granted { jobs: 1, ..Granted::default() })
     }
 
+    /// Whether a queued job, as it was found in the spool, may have been sent by a state that is gone.
+    fn may_have_been_sent(&self, spec: &JobSpec, found: &JobRecord) -> bool {
+        if let Some(open) = self.jobs.get(&found.key) {
+            return open.record.job.may_have_been_sent;
+        }
+        self.desks.get(&found.key.batch).is_some_and(|desk| desk.record.may_have_been_sent(spec.seq))
+    }
+
+    /// What a person found out of a job that may have been sent ends it where it stands in the queue.
+    fn resolve_queued(
+        &mut self,
+        (spec, record): Found,
+        charged: Credits,
+        now: Now,
+    ) -> Result<Granted, ConductorError> {
+        let key = record.key;
+        let attempt = self.jobs.get(&key).map_or(record.job.attempt, |open| open.record.job.attempt);
+        if !self.jobs.contains_key(&key) {
+            let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(Granted::default()) };
+            if desk.record.skipped.len() >= SKIPPED_MAX {
+                let refused = format!("{SKIPPED_MAX} jobs of its batch have ended before their turn already");
+                return Ok(Granted { refused: Some(refused), ..Granted::default() });
+            }
+            desk.record.skipped.insert(spec.seq);
+            let job = Job { may_have_been_sent: true, ..record.job };
+            self.open_queued(JobRecord { job, ..record }, spec);
+        }
+        self.apply(key, attempt, Event::Resolve(charged), now)?;
+        Ok(Granted { jobs: 1, ..Granted::default() })
+    }
+
     fn resolve(
         &mut self,
         (spec, record): Found,
         charged: Credits,
         now: Now,
     ) -> Result<Granted, ConductorError> {
+        let present = self.jobs.get(&record.key).map_or(&record.job.state, |open| &open.record.job.state);
+        if matches!(present, State::Queued) && self.may_have_been_sent(&spec, &record) {
+            return self.resolve_queued((spec, record), charged, now);
+        }
         let (key, attempt, state) = (record.key, record.job.attempt, record.job.state.clone());
         let is_in_doubt = matches!(state, State::InDoubt { .. }) && !self.jobs.contains_key(&key);
         let Some(desk) = self.desks.get_mut(&key.batch).filter(|_| is_in_doubt) else {
@@ -246,8 +312,14 @@ impl Conductor {
                 Again::No => {}
                 Again::Hopeless => granted.hopeless.push(spec.label.clone()),
                 Again::Paid => granted.paid.push(spec.label.clone()),
-                Again::Yes(job) => {
+                Again::Yes(mut job) => {
                     let Some(desk) = self.desks.get_mut(&record.key.batch) else { continue };
+                    // No key would find its task again, had a state that is gone sent it after all.
+                    let was_dropped = matches!(record.job.state, State::Canceled { task: None, .. } | State::Expired);
+                    job.may_have_been_sent |= was_dropped
+                        && !spec.order.kind.is_keyed()
+                        && desk.record.may_have_been_sent(spec.seq);
+                    granted.same_key += u32::from(job.attempt == record.job.attempt);
                     desk.record.count_reopened(spec.order.kind, &record.job.state);
                     desk.record.canceled = false;
                     desk.record.announced = false;
