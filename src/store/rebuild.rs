@@ -533,7 +533,8 @@ pub(super) fn requeue(record: &mut JobRecord, spec: &JobSpec, now: Timestamp) {
     match record.job.state {
         State::Queued => record.job.may_have_been_sent = true,
         State::Submitting { .. } if spec.order.kind.is_keyed() => {
-            let what = "the state was rebuilt; queued again under the same key, which may have been sent".to_owned();
+            let what =
+                "the state was rebuilt; queued again under the same key, which may have been sent".to_owned();
             let line = HistoryLine { at: now, attempt: record.job.attempt, what, movement: None };
             record.job.history.push(line);
             record.job.may_have_been_sent = true;

@@ -60,8 +60,11 @@ impl Change {
                 let movement = Movement::Refund { spent, waived };
                 self.job.superseded[index].books = Books::default();
                 self.job.superseded[index].watch = Watch::Over;
-                let word =
-                    if reading.status == TaskStatus::Failed { "failed" } else { "was canceled at the service" };
+                let word = if reading.status == TaskStatus::Failed {
+                    "failed"
+                } else {
+                    "was canceled at the service"
+                };
                 let what = format!("task {task} {word} after its deadline, and was refunded by the service");
                 self.note_for(attempt, &what, Some(movement));
             }

@@ -7,7 +7,9 @@ use crate::domain::job::{Job, Order};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::manifest::row::Deadline;
 use crate::domain::time::Now;
-use crate::engine::conductor::{ADMIT_MAX, BatchDesk, Conductor, ConductorError, Effect, OpenJob, SpooledRow};
+use crate::engine::conductor::{
+    ADMIT_MAX, BatchDesk, Conductor, ConductorError, Effect, OpenJob, SpooledRow,
+};
 use crate::store::{JobRecord, Segment};
 
 /// Rows of a batch that wait in memory for their turn.
@@ -83,13 +85,7 @@ impl Conductor {
     }
 
     /// A batch as admission sees it: jobs that were passed over before, then rows that have not begun.
-    fn waiting(
-        &self,
-        desk: &BatchDesk,
-        limits: &Limits,
-        in_flight: &InFlight,
-        now: Now,
-    ) -> Option<Waiting> {
+    fn waiting(&self, desk: &BatchDesk, limits: &Limits, in_flight: &InFlight, now: Now) -> Option<Waiting> {
         let batch = desk.record.no;
         let range = JobKey { batch, seq: Seq(0) }..=JobKey { batch, seq: Seq(u32::MAX) };
         let from_window = self.candidates.range(range.clone()).nth(PASSED_OVER_MAX - 1).is_none();

@@ -184,8 +184,7 @@ impl Conductor {
         let (kept, queued): (Vec<&OpenJob>, Vec<&OpenJob>) =
             queued.partition(|open| open.record.job.may_have_been_sent);
         let kept = u32::try_from(kept.len()).unwrap_or(u32::MAX);
-        let queued: Vec<_> =
-            queued.iter().map(|open| (open.record.key, open.record.job.attempt)).collect();
+        let queued: Vec<_> = queued.iter().map(|open| (open.record.key, open.record.job.attempt)).collect();
         let open = self.jobs.tally().open_of(no);
         let Some(desk) = self.desks.get_mut(&no) else { return Ok(Granted::default()) };
         let begun = open.saturating_add(desk.record.ended.all());
@@ -315,7 +314,8 @@ impl Conductor {
                 Again::Yes(mut job) => {
                     let Some(desk) = self.desks.get_mut(&record.key.batch) else { continue };
                     // No key would find its task again, had a state that is gone sent it after all.
-                    let was_dropped = matches!(record.job.state, State::Canceled { task: None, .. } | State::Expired);
+                    let was_dropped =
+                        matches!(record.job.state, State::Canceled { task: None, .. } | State::Expired);
                     job.may_have_been_sent |= was_dropped
                         && !spec.order.kind.is_keyed()
                         && desk.record.may_have_been_sent(spec.seq);
