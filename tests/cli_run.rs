@@ -144,8 +144,9 @@ fn a_budget_parks_the_rest_and_a_higher_one_finishes_it() {
     let stage = with_images(5);
     let outcome = stage.run(["run", "batch.csv", "--budget", "30"]).exited(4);
     assert_snapshot!(stage.plain(&outcome.stderr), @r"
-    batch.csv: batch batch: 5 new (40 credits)
-    parked: the next job does not fit into what is left of the batch's budget; a higher one lifts it: callsheet submit FILE --budget N, or run FILE --budget N
+    batch.csv: batch batch: 5 new (40 credits); budget 30
+    parked: the next job does not fit into what is left of the batch's budget, where prices count in full, even if an allowance may cover them; a higher one lifts it: callsheet budget BATCH N
+    batch: the next job needs 8, 6 of 30 credits are left: callsheet budget batch N, where N is 32 for that job, 40 for all of the batch
     ");
     let states = Harvest::of(&stage, "batch").column("state");
     assert_eq!(states, ["succeeded", "succeeded", "succeeded", "queued", "queued"]);

@@ -203,7 +203,7 @@ fn a_higher_budget_lifts_what_the_lower_one_parked_without_a_restart() {
     stage.write("batch.csv", scripts::manifest("image", 6));
     let daemon = stage.daemon("info");
     let parked = stage.run(["submit", "batch.csv", "--wait", "--budget", "30"]).exited(4);
-    parked.says("the next job does not fit into what is left of the batch's budget; a higher one lifts it");
+    parked.says("the next job does not fit into what is left of the batch's budget");
     assert!(stage.audit().totals.charged_credits <= 30);
     stage.run(["submit", "batch.csv", "--wait", "--budget", "1000"]).exited(0);
     daemon.stop();
@@ -251,7 +251,7 @@ fn the_configuration_is_read_anew_and_a_bad_one_is_not() {
     stage.configure("[budget]\ntotal = 0");
     stage.write("batch.csv", scripts::manifest("image", 3));
     let daemon = stage.daemon("info");
-    stage.run(["submit", "batch.csv", "--wait"]).exited(4).says("the total budget is used up");
+    stage.run(["submit", "batch.csv", "--wait"]).exited(4).says("the total budget, where prices count in full, is used up");
     stage.configure("[budget]\ntotla = 1000");
     daemon.signal(Signal::HUP);
     daemon.says("the old one stays in force").says("did you mean `total`");
@@ -338,8 +338,8 @@ fn what_is_dropped_is_filed_done_and_told() {
             told["type"] == "batch.done" && told["data"]["batch"] == "batch"
         })
     });
-    until("the client's budget to be used up", || status(&stage, "client")["parked_by"] == "batch_budget");
-    let client = status(&stage, "client");
+    until("the client's budget to be used up", || status(&stage, "a--client")["parked_by"] == "batch_budget");
+    let client = status(&stage, "a--client");
     assert_eq!(client["budget_credits"], 20);
     assert!(client["charged_credits"].as_u64().unwrap() <= 20, "{client:#}");
     daemon.stop();

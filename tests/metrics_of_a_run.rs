@@ -12,6 +12,7 @@ use callsheet::clock::Clock;
 use callsheet::domain::admission::Limits;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::manifest::row::Policy;
+use callsheet::domain::origin::Place;
 use callsheet::domain::quote::{AccountPlan, Rules};
 use callsheet::domain::reach::Reach;
 use callsheet::domain::retry::Backoff;
@@ -117,6 +118,9 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
         batch: None,
         policy: Policy::default(),
         default_policy: Policy::default(),
+        is_default_budget: false,
+        ceiling: None,
+        place: Place::Socket,
         max_credits: None,
         plan: AccountPlan::Unknown,
     };

@@ -126,7 +126,7 @@ fn a_batchs_budget_is_never_passed() {
     race(&Limit {
         section: |_| String::new(),
         arguments: |credits| vec!["--budget".to_owned(), credits.to_string()],
-        says: "parked: the next job does not fit into what is left of the batch's budget; a higher one lifts it",
+        says: "parked: the next job does not fit into what is left of the batch's budget",
     });
 }
 
@@ -135,7 +135,7 @@ fn a_days_budget_is_never_passed() {
     race(&Limit {
         section: |credits| format!("[budget]\nper_day = {credits}"),
         arguments: |_| Vec::new(),
-        says: "parked: the day's budget is used up; UTC midnight or a higher budget.per_day lifts it",
+        says: "parked: the day's budget, where prices count in full, is used up; UTC midnight or a higher budget.per_day lifts it",
     });
 }
 
@@ -144,6 +144,6 @@ fn the_total_budget_is_never_passed() {
     race(&Limit {
         section: |credits| format!("[budget]\ntotal = {credits}"),
         arguments: |_| Vec::new(),
-        says: "parked: the total budget is used up; a higher budget.total lifts it",
+        says: "parked: the total budget, where prices count in full, is used up; a higher budget.total lifts it",
     });
 }

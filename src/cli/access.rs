@@ -18,8 +18,10 @@ use crate::config::Config;
 use crate::control::answers::{self, AnswerError};
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{
-    BatchRequest, Explanation, NameRequest, Outcomes, Refusal, ResolveRequest, Status,
+    BatchRequest, BudgetRequest, BudgetSet, Explanation, NameRequest, Outcomes, Refusal, ResolveRequest,
+    Status,
 };
+use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::engine::desk::Desk;
 use crate::store::Store;
@@ -156,6 +158,18 @@ impl Access {
         match self {
             Access::Here(desk) => Ok(answers::resolve(desk, found).await?),
             Access::There(Met { client, .. }) => wish(client, "/v1/resolve", found).await,
+        }
+    }
+
+    /// Sets the budget of a batch; `default` is the configuration's, for a batch that has none of its own.
+    pub(super) async fn set_budget(
+        &self,
+        request: &BudgetRequest,
+        default: Option<Credits>,
+    ) -> Result<BudgetSet, Failure> {
+        match self {
+            Access::Here(desk) => Ok(answers::set_budget(desk, request, default).await?),
+            Access::There(Met { client, .. }) => wish(client, "/v1/budget", request).await,
         }
     }
 

@@ -8,6 +8,7 @@ use url::Url;
 
 use crate::cli::{examples, exit};
 use crate::config::check_log_level;
+use crate::domain::budget::BudgetSetting;
 use crate::domain::ids::BatchName;
 use crate::emulator::DEFAULT_API_KEY;
 
@@ -105,6 +106,11 @@ pub(super) enum Command {
     /// counted until a person looks at the account. Once told that nothing was charged, `callsheet retry` may send it
     /// again.
     Resolve(ResolveCommand),
+    /// Set the most a batch may spend
+    ///
+    /// Its manifest is not needed. The limit holds until another is given, here or with a manifest; none goes back to
+    /// the default: budget.per_batch of the configuration, or what the plans come to.
+    Budget(BudgetCommand),
     /// Fetch outputs again, free of charge
     ///
     /// Reads the tasks of what is paid for and downloads what is not on disk as it was. Sends no creating
@@ -254,6 +260,17 @@ pub(super) struct ResolveCommand {
     pub(super) above_hold: bool,
 }
 
+/// What `budget` takes.
+#[derive(Debug, Args)]
+pub(super) struct BudgetCommand {
+    /// Name of the batch
+    #[arg(value_name = "BATCH")]
+    pub(super) batch: BatchName,
+    /// The most it may spend, in credits, or none for the default
+    #[arg(value_name = "CREDITS|none")]
+    pub(super) budget: BudgetSetting,
+}
+
 /// What `jobs` takes.
 #[derive(Debug, Args)]
 pub(super) struct JobsCommand {
@@ -289,9 +306,10 @@ pub(super) struct TermArguments {
     /// Name of the batch [default: what the manifest says, or its file name]
     #[arg(long, env = "CALLSHEET_BATCH", hide_env_values = true, value_name = "NAME")]
     pub(super) batch: Option<BatchName>,
-    /// The most the batch may spend, in credits [default: what its plan comes to]
-    #[arg(long, env = "CALLSHEET_BUDGET", hide_env_values = true, value_name = "CREDITS")]
-    pub(super) budget: Option<u64>,
+    /// The most the batch may spend, in credits; none goes back to the default. What was set stays until another is
+    /// given [default: what its plan comes to]
+    #[arg(long, env = "CALLSHEET_BUDGET", hide_env_values = true, value_name = "CREDITS|none")]
+    pub(super) budget: Option<BudgetSetting>,
     /// The most one job may cost: a row that costs more, or cannot be priced, is not valid
     #[arg(long, env = "CALLSHEET_MAX_CREDITS", hide_env_values = true, value_name = "CREDITS")]
     pub(super) max_credits: Option<u64>,

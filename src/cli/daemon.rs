@@ -76,7 +76,7 @@ fn parts(config: &Config, chosen: &Chosen) -> Result<Parts, Failure> {
 pub(super) fn inboxes(config: &Config) -> Vec<InboxTerms> {
     let jobs = config.paths.jobs.clone().unwrap_or_else(|| PathBuf::from("jobs"));
     let (folders, settle) = (Folders::in_jobs(&jobs), INBOX_SETTLE.0);
-    let first = InboxTerms { folders, policy: Policy::default(), settle };
+    let first = InboxTerms { folders, name: None, policy: Policy::default(), settle };
     let named = config.inbox.iter().map(InboxTerms::from);
     // One that the configuration names with terms of its own is not watched twice.
     let is_named = config.inbox.iter().any(|inbox| inbox.path == first.folders.inbox);

@@ -2,6 +2,7 @@
 
 mod access;
 mod arguments;
+mod budget;
 mod cancel;
 mod completions;
 mod credits;
@@ -79,6 +80,7 @@ pub fn main() -> Exit {
             Command::Resume(command) => pause::resume(command, &arguments.global).await,
             Command::Cancel(command) => cancel::run(command, &arguments.global).await,
             Command::Resolve(command) => resolve::run(command, &arguments.global).await,
+            Command::Budget(command) => budget::run(command, &arguments.global).await,
             Command::Retry(command) => retry::run(command, &arguments.global).await,
             Command::Download(command) => download::run(command, &arguments.global).await,
             Command::Ledger(command) => ledger::run(command, &arguments.global).await,

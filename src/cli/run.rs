@@ -28,7 +28,7 @@ use crate::engine::conductor::Standstill;
 use crate::engine::{self, Engine, Stop, Until};
 use crate::failpoint;
 use crate::intake::receipt::Receipt;
-use crate::intake::{self, catalogs};
+use crate::intake::{self, Terms, catalogs, source};
 use crate::output::landing::Landing;
 use crate::store::{Change, Store};
 
@@ -112,6 +112,7 @@ fn accept_all(
     let terms = wiring::terms(&command.terms, config, catalog, &rules);
     let mut receipts = Vec::with_capacity(command.manifests.len());
     for path in &command.manifests {
+        let terms = Terms { place: source::place_of(path)?, ..terms.clone() };
         let accepted = intake::accept(store, path, &terms, clock.now().wall)?;
         if let Some(batch) = accepted.batch {
             store.commit(&[Change::Batch(Box::new(batch))])?;
@@ -239,7 +240,10 @@ fn say_how_it_ended(
     }
     match standstill {
         Standstill::Done => {}
-        Standstill::Parked(parked) => eprintln!("parked: {}", parked.explain()),
+        Standstill::Parked(parked) => {
+            eprintln!("parked: {}", parked.explain());
+            summary::short_budgets(overview);
+        }
         Standstill::Overdue => {
             eprintln!("not finished: what is left is overdue; the same command goes on watching it");
         }

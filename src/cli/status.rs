@@ -10,14 +10,12 @@ use crate::cli::failure::Failure;
 use crate::cli::following::{Follower, Interrupts, say_who_goes_on};
 use crate::cli::{summary, written};
 use crate::control::client::Client;
-use crate::control::protocol::{BatchState, BatchStatus};
+use crate::control::protocol::BatchState;
 use crate::domain::admission::Parked;
 use crate::domain::ids::BatchName;
 
 /// Between two looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// Batches of which is told what is left of their budget.
-const LEFT_SHOWN: usize = 20;
 
 pub(super) async fn run(command: &StatusCommand, global: &Global) -> Result<Exit, Failure> {
     let access = access::open(global).await?;
@@ -73,7 +71,7 @@ async fn show_until_done(command: &StatusCommand, global: &Global, access: &Acce
                 parked
                     .iter()
                     .for_each(|parked| anstream::eprintln!("{}: {}", parked.name(), parked.explain()));
-                say_what_is_left(&status.batches);
+                summary::short_budgets(&status.batches);
             }
             return Ok(Exit::Success);
         }
@@ -81,15 +79,6 @@ async fn show_until_done(command: &StatusCommand, global: &Global, access: &Acce
             return Ok(Exit::Success);
         }
         tokio::time::sleep(WATCH_INTERVAL).await;
-    }
-}
-
-/// Says of batches that their budget parks how much of it is left.
-fn say_what_is_left(batches: &[BatchStatus]) {
-    let short = batches.iter().filter(|batch| batch.parked_by == Some(Parked::BatchBudget));
-    for batch in short.take(LEFT_SHOWN) {
-        let left = batch.budget_credits.saturating_sub(batch.held_credits + batch.charged_credits);
-        anstream::eprintln!("{}: {left} of {} credits are left", batch.name, batch.budget_credits);
     }
 }
 

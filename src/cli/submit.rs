@@ -16,7 +16,9 @@ use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{BatchState, BatchStatus, Status, Submission};
 use crate::domain::admission::Parked;
 use crate::domain::ids::BatchName;
+use crate::domain::origin::Place;
 use crate::intake::receipt::Receipt;
+use crate::intake::source;
 
 /// Between two looks at how far it is.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -100,8 +102,13 @@ fn submission(path: &Path, terms: &TermArguments) -> Result<Submission, Failure>
     let file = file.ok_or_else(|| {
         Failure::new(Exit::Usage, format!("{} has no name that can be sent", path.display()))
     })?;
+    let folder = match source::place_of(path)? {
+        Place::Folder(folder) => Some(folder),
+        _ => None,
+    };
     Ok(Submission {
         file: file.to_owned(),
+        folder,
         batch: terms.batch.clone(),
         budget: terms.budget,
         max_credits: terms.max_credits,
@@ -193,4 +200,5 @@ fn say_what_parks(batches: &[BatchStatus]) {
     for parked in parked {
         eprintln!("parked: {}; the daemon then goes on by itself", parked.explain());
     }
+    summary::short_budgets(batches);
 }

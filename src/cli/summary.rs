@@ -8,10 +8,13 @@ use serde::Serialize;
 use crate::cli::{printable, printable_path, table};
 use crate::control::protocol::BatchStatus;
 use crate::domain::admission::Parked;
+use crate::domain::policy::TermChange;
 use crate::intake::receipt::Receipt;
 
 /// Problems shown on a terminal; the rest are counted.
 const SHOWN_MAX: usize = 20;
+/// Batches out of budget that are told of; the table shows all.
+const SHORT_SHOWN: usize = 20;
 
 /// Says what was read in a manifest.
 pub(super) fn receipt(receipt: &Receipt) {
@@ -30,7 +33,7 @@ pub(super) fn receipt(receipt: &Receipt) {
                 "; nothing was accepted: the manifest is strict (--strict, policy.strict), so one bad row refuses all"
             }
             true => "; nothing was accepted",
-            false => "",
+            false => &terms(receipt),
         };
         eprintln!("{file}: batch {batch}: {}{refused}", parts.join(", "));
     }
@@ -49,6 +52,44 @@ pub(super) fn problems(receipt: &Receipt) {
     for note in receipt.notes.iter().take(SHOWN_MAX) {
         eprintln!("{file}:{} (note)", printable(&note.to_string()));
     }
+}
+
+/// Says of batches that their budget parks what is left, what is needed, and what to type.
+pub(super) fn short_budgets(batches: &[BatchStatus]) {
+    let short = batches.iter().filter(|batch| batch.parked_by == Some(Parked::BatchBudget));
+    for batch in short.take(SHORT_SHOWN) {
+        let BatchStatus { name, budget_credits: budget, planned_credits: planned, .. } = batch;
+        let committed = batch.held_credits + batch.charged_credits;
+        let left = budget.saturating_sub(committed);
+        let Some(needed) = batch.needed_credits else {
+            eprintln!("{name}: {left} of {budget} credits are left");
+            continue;
+        };
+        let next = committed.saturating_add(needed);
+        eprintln!(
+            "{name}: the next job needs {needed}, {left} of {budget} credits are left: callsheet budget {name} N, where N \
+             is {next} for that job{}",
+            if *planned > next { format!(", {planned} for all of the batch") } else { String::new() }
+        );
+    }
+}
+
+/// The terms of a batch as they are now, and what they were before, where that differs.
+fn terms(receipt: &Receipt) -> String {
+    let shown = |value: &serde_json::Value| match value {
+        serde_json::Value::Null => "default".to_owned(),
+        serde_json::Value::String(text) => printable(text),
+        value => value.to_string(),
+    };
+    let change = |change: &TermChange| {
+        format!("; {} {} -> {}", change.term, shown(&change.before), shown(&change.now))
+    };
+    let mut text: String = receipt.changes.iter().map(change).collect();
+    let is_told = receipt.changes.iter().any(|change| change.term == "budget");
+    if let Some(budget) = receipt.terms.budget.filter(|_| !is_told) {
+        text.push_str(&format!("; budget {}", budget.0));
+    }
+    text
 }
 
 /// What `run --json` prints.

@@ -6,8 +6,10 @@ use crate::cli::failure::Failure;
 use crate::cli::service::Chosen;
 use crate::config::Config;
 use crate::domain::admission::Limits;
+use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::manifest::row::Policy;
+use crate::domain::origin::Place;
 use crate::domain::quote::{Catalog, Rules};
 use crate::domain::reach::Reach;
 use crate::domain::retry::Backoff;
@@ -78,7 +80,8 @@ pub(super) fn outside(service: Service, chosen: &Chosen, config: &Config) -> Res
     })
 }
 
-/// The terms that a manifest comes in on: flags over manifest over configuration.
+/// The terms that a manifest comes in on: flags over manifest over configuration. Where it comes from is for each
+/// to say.
 pub(super) fn terms<'a>(
     flags: &TermArguments,
     config: &'a Config,
@@ -91,11 +94,14 @@ pub(super) fn terms<'a>(
         namespace: &config.service.key_namespace,
         batch: flags.batch.clone(),
         policy: Policy {
-            budget: flags.budget.map(Credits),
+            budget: flags.budget.and_then(BudgetSetting::limit),
             strict: flags.strict.then_some(true),
             ..Policy::default()
         },
         default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
+        is_default_budget: flags.budget == Some(BudgetSetting::Default),
+        ceiling: None,
+        place: Place::Socket,
         max_credits: flags.max_credits.map(Credits),
         plan: config.service.plan,
         occasion: None,

@@ -1,5 +1,6 @@
 //! The sections that only the daemon reads: inboxes, schedules, hooks, control, logs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use url::Url;
 
 use crate::config::{Config, ConfigError, Span};
 use crate::domain::credits::Credits;
+use crate::domain::ids::BatchName;
 use crate::domain::manifest::read_policy;
 use crate::domain::manifest::row::Policy;
 use crate::domain::schedule::due::CATCH_UP_MAX;
@@ -22,6 +24,8 @@ use crate::output::layout::Layout;
 pub const INBOX_SETTLE: Span = Span(Millis::from_secs(2));
 /// Most runs that `missed = "all"` may catch up with unless `missed_max` says otherwise.
 const MISSED_MAX: u32 = 10;
+/// Longest name of an inbox, in bytes: half of what a batch's name may have.
+const INBOX_NAME_MAX_BYTES: usize = 50;
 
 /// `[[inbox]]`
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -30,6 +34,9 @@ pub struct InboxConfig {
     /// The folder. `accepted` and `rejected` are made beside it where it is called `inbox`, and inside it
     /// otherwise.
     pub path: PathBuf,
+    /// Its name, after which its batches are called: `NAME--STEM`. The folder's name unless given.
+    #[serde(default)]
+    name: Option<String>,
     /// How long a manifest that is written here in place must stay unchanged before it is read. One that is renamed
     /// to its name is read at once.
     #[serde(default = "settle")]
@@ -68,6 +75,30 @@ pub struct ScheduleConfig {
     /// What becomes of a run that is due while the one before has not ended.
     #[serde(default)]
     pub overlap: Overlap,
+}
+
+impl InboxConfig {
+    /// Its name; nothing where the folder has none and none is given.
+    pub fn name(&self) -> Option<String> {
+        let folder = || Some(self.path.file_name()?.to_string_lossy().into_owned());
+        self.name.clone().or_else(folder)
+    }
+
+    /// Why its batches cannot be called after it.
+    fn check_name(&self) -> Result<String, String> {
+        let name = self.name().unwrap_or_default();
+        let is_name = name.len() <= INBOX_NAME_MAX_BYTES && name.parse::<BatchName>().is_ok();
+        if is_name && !name.contains("--") {
+            return Ok(name);
+        }
+        let what = if self.name.is_some() { "" } else { ", the folder's name" };
+        Err(format!(
+            "{}: found {name:?}{what}; batches are called after it, so 1 to {INBOX_NAME_MAX_BYTES} letters, digits, \
+             dots, dashes and underscores are accepted, without two dashes in a row; give a name of its own, as in \
+             name = \"acme\"",
+            self.path.display()
+        ))
+    }
 }
 
 fn settle() -> Span {
@@ -268,6 +299,23 @@ impl Config {
         paths.sort();
         if let Some(twice) = paths.windows(2).find(|pair| pair[0] == pair[1]) {
             return wrong("inbox.path", format!("{} is given twice", twice[0].display()));
+        }
+        let mut inboxes = BTreeMap::new();
+        for inbox in &self.inbox {
+            let name = match inbox.check_name() {
+                Ok(name) => name,
+                Err(message) => return wrong("inbox.name", message),
+            };
+            // On some disks the folders of their batches would be one.
+            if let Some(other) = inboxes.insert(name.to_lowercase(), &inbox.path) {
+                let message = format!(
+                    "{} and {} are both called {name:?}, and so would their batches be; give one of them a name of \
+                     its own, as in name = \"{name}-2\"",
+                    other.display(),
+                    inbox.path.display()
+                );
+                return wrong("inbox.name", message);
+            }
         }
         let mut names: Vec<&str> = self.schedule.iter().map(|schedule| schedule.name.as_str()).collect();
         names.sort_unstable();

@@ -3,7 +3,8 @@
 use std::io;
 
 use crate::control::protocol::{
-    BatchStatus, Explanation, LedgerEntry, Outcome, Outcomes, Refusal, ResolveRequest, Status,
+    BatchStatus, BudgetRequest, BudgetSet, Explanation, LedgerEntry, Outcome, Outcomes, Refusal,
+    ResolveRequest, Status,
 };
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
@@ -293,6 +294,46 @@ fn kept(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Parked) -> O
 pub async fn pause(desk: &Desk, batch: Option<&BatchName>) -> Result<Outcomes, AnswerError> {
     let done = |_: &BatchRecord| Some("done, there is nothing to pause");
     for_each(desk, batch, Wish::Pause, done).await
+}
+
+/// The batch called so.
+///
+/// # Errors
+/// [`AnswerError`].
+pub async fn batch_called(desk: &Desk, name: &BatchName) -> Result<BatchRecord, AnswerError> {
+    match desk.batches(Some(name)).await?.pop() {
+        Some(batch) => Ok(batch),
+        None => Err(FindError::NoBatch { name: name.to_string(), known: Vec::new() }.into()),
+    }
+}
+
+/// Sets the budget of the batch called so: a limit, or `default`.
+///
+/// # Errors
+/// [`AnswerError`].
+pub async fn set_budget(
+    desk: &Desk,
+    request: &BudgetRequest,
+    default: Option<Credits>,
+) -> Result<BudgetSet, AnswerError> {
+    let record = batch_called(desk, &request.batch).await?;
+    desk.grant(Wish::SetBudget(record.no, request.budget.limit().or(default))).await?;
+    budget_set(desk, &record).await
+}
+
+/// What the budget of a batch is, compared with what it was.
+///
+/// # Errors
+/// [`AnswerError`].
+pub async fn budget_set(desk: &Desk, before: &BatchRecord) -> Result<BudgetSet, AnswerError> {
+    let now = batch_called(desk, &before.name).await?;
+    Ok(BudgetSet {
+        batch: now.name.clone(),
+        before_credits: before.budget().0,
+        budget_credits: now.budget().0,
+        is_default: now.policy.budget.is_none(),
+        committed_credits: now.totals.committed().0,
+    })
 }
 
 /// Lifts the pause of the batch called so, or of all.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::admission::Parked;
+use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::exit::Exit;
 use crate::domain::ids::BatchName;
@@ -48,6 +49,9 @@ pub struct BatchStatus {
     pub planned_credits: u64,
     /// The most it may spend.
     pub budget_credits: u64,
+    /// What the cheapest of the jobs that wait next needs, where the batch's budget parks them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed_credits: Option<u64>,
     /// Set aside at this moment.
     pub held_credits: u64,
     /// Charged and not given back: refunds are taken off already.
@@ -103,6 +107,7 @@ impl BatchStatus {
             jobs: overview.rows,
             planned_credits: overview.planned.0,
             budget_credits: record.budget().0,
+            needed_credits: overview.needs.filter(|_| state == BatchState::Parked).map(|needs| needs.0),
             held_credits: overview.totals.held.0,
             charged_credits: overview.totals.spent.0,
             waived_credits: overview.totals.waived.0,
@@ -223,6 +228,31 @@ pub struct ResolveRequest {
     pub above_hold: bool,
 }
 
+/// Another budget for a batch. Body of `POST /v1/budget`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetRequest {
+    /// Its name.
+    pub batch: BatchName,
+    /// A number of credits, or `"none"` for the default.
+    pub budget: BudgetSetting,
+}
+
+/// What the budget of a batch is now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetSet {
+    /// The batch.
+    pub batch: BatchName,
+    /// The most it might spend before, in credits.
+    pub before_credits: u64,
+    /// The most it may spend now, in credits.
+    pub budget_credits: u64,
+    /// It is what its plans come to: no other limit is set.
+    pub is_default: bool,
+    /// Set aside and charged so far, less refunds, in credits.
+    pub committed_credits: u64,
+}
+
 /// What came of a wish, batch by batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -249,9 +279,13 @@ pub struct Submission {
     /// Name of the batch, over what the manifest says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchName>,
-    /// The most the batch may spend.
+    /// The folder that the file lies in, absolute and without links: a batch belongs to the folder that it was
+    /// begun from. All manifests that name none are from one source, the socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<u64>,
+    pub folder: Option<String>,
+    /// The most the batch may spend; `none` for the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetSetting>,
     /// The most one job may cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_credits: Option<u64>,

@@ -20,14 +20,16 @@ use tokio::sync::{mpsc, watch};
 use crate::control::answers::{self, AnswerError};
 use crate::control::body::{BodyError, Pace, Pieces};
 use crate::control::protocol::{
-    BatchRequest, Health, LINES, NameRequest, Refusal, Refused, ResolveRequest, Schedules, Submission,
-    Submitted,
+    BatchRequest, BudgetRequest, Health, LINES, NameRequest, Refusal, Refused, ResolveRequest, Schedules,
+    Submission, Submitted,
 };
+use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::exit::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job;
 use crate::domain::manifest::row::Policy;
+use crate::domain::origin::Place;
 use crate::engine::EngineError;
 use crate::engine::desk::Desk;
 use crate::intake::IntakeError;
@@ -102,6 +104,7 @@ pub fn router(office: Arc<Office>) -> Router {
         .route("/v1/retry", post(retry))
         .route("/v1/download", post(download))
         .route("/v1/resolve", post(resolve))
+        .route("/v1/budget", post(set_budget))
         .route("/v1/manifests", post(submit))
         .route("/v1/schedules", get(schedules))
         .route("/v1/schedules/{name}/run", post(fire))
@@ -305,6 +308,13 @@ async fn resolve(State(office): Shared, Wished(wish): Wished<ResolveRequest>) ->
     Ok(Json(answers::resolve(&office.desk, &wish).await?).into_response())
 }
 
+async fn set_budget(State(office): Shared, Wished(wish): Wished<BudgetRequest>) -> Result<Response, No> {
+    let record = answers::batch_called(&office.desk, &wish.batch).await?;
+    let granted = office.reception.set_budget(record.no, wish.budget).await;
+    granted.map_err(|gone| AnswerError::from(EngineError::from(gone)))?;
+    Ok(Json(answers::budget_set(&office.desk, &record).await?).into_response())
+}
+
 async fn download(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {
     let (landing, layout) = (office.landing.clone(), office.layout.clone());
     Ok(Json(answers::download(&office.desk, &wish.name, landing, layout).await?).into_response())
@@ -342,17 +352,23 @@ async fn submit(
             submission.file
         )));
     }
+    if submission.file.contains('\0') {
+        return Err(No::usage(format!("file: found {:?}, and no file's name holds a NUL", submission.file)));
+    }
     let folder = reception::incoming(office.desk.store().dir()).map_err(|error| not_kept(&error))?;
     let path = folder.path().join(name);
     receive(body, &path).await?;
     let manner = Manner {
         batch: submission.batch,
         policy: Policy {
-            budget: submission.budget.map(Credits),
+            budget: submission.budget.and_then(BudgetSetting::limit),
             strict: submission.strict.then_some(true),
             ..Policy::default()
         },
         default_policy: Policy::default(),
+        is_default_budget: submission.budget == Some(BudgetSetting::Default),
+        ceiling: None,
+        place: submission.folder.map_or(Place::Socket, Place::Folder),
         max_credits: submission.max_credits.map(Credits),
         expected: None,
         occasion: None,

@@ -9,14 +9,15 @@ use tokio::sync::mpsc;
 use crate::clock::Clock;
 use crate::config::InboxConfig;
 use crate::domain::manifest::row::Policy;
+use crate::domain::origin::Place;
 use crate::domain::problem::{Position, Problem};
 use crate::domain::time::Millis;
 use crate::engine::blocking;
-use crate::intake::IntakeError;
 use crate::intake::inbox::filing::{self, FilingError, Folders};
 use crate::intake::inbox::{Inbox, Look, ReadyManifest, Watch};
 use crate::intake::receipt::Receipt;
 use crate::intake::reception::{Manner, Reception, ReceptionError};
+use crate::intake::{IntakeError, source};
 
 /// Before a manifest that was being written is read again.
 const WRITER_PATIENCE: Millis = Millis::from_secs(2);
@@ -34,7 +35,10 @@ const TOLD_MAX: usize = 50_000;
 pub struct InboxTerms {
     /// Where manifests are dropped, and where they go.
     pub folders: Folders,
-    /// For what they do not say.
+    /// What its batches are called after; nothing for the inbox of the jobs folder, whose batches are called after
+    /// their manifests alone.
+    pub name: Option<String>,
+    /// For what they do not say. Its budget is the most that any of them may allow.
     pub policy: Policy,
     /// How long one that is written there in place has to stay unchanged.
     pub settle: Millis,
@@ -44,6 +48,7 @@ impl From<&InboxConfig> for InboxTerms {
     fn from(config: &InboxConfig) -> InboxTerms {
         InboxTerms {
             folders: Folders::of_inbox(&config.path),
+            name: config.name(),
             policy: config.policy.clone(),
             settle: config.settle.0,
         }
@@ -129,8 +134,18 @@ impl Keeper {
     }
 
     async fn accept(&mut self, manifest: &ReadyManifest) -> Result<Receipt, Setback> {
+        let place = match &self.terms.name {
+            Some(name) => Ok(Place::Inbox(name.clone())),
+            None => source::place_of(&manifest.path),
+        };
+        let place = match place {
+            Ok(place) => place,
+            Err(error) => return Err(self.refused(&error.to_string())),
+        };
         let manner = Manner {
             default_policy: self.terms.policy.clone(),
+            ceiling: self.terms.policy.budget,
+            place,
             expected: Some(manifest.look.identity),
             ..Manner::default()
         };
@@ -144,17 +159,19 @@ impl Keeper {
             Err(ReceptionError::Intake(error @ IntakeError::BatchName(_))) => {
                 Ok(Receipt::of_refused(&manifest.path, Problem::new(Position::line(1), error.to_string())))
             }
-            Err(error) => {
-                let said = error.to_string();
-                let last = self.refused.take();
-                if last.as_ref().is_none_or(|last| last.said != said) {
-                    self.say(&said);
-                }
-                let wait = longer(last.map(|last| last.wait));
-                self.refused = Some(Refused { said, wait });
-                Err(Setback::Wait(wait))
-            }
+            Err(error) => Err(self.refused(&error.to_string())),
         }
+    }
+
+    /// Something else has to be mended before any manifest is taken in.
+    fn refused(&mut self, said: &str) -> Setback {
+        let last = self.refused.take();
+        if last.as_ref().is_none_or(|last| last.said != said) {
+            self.say(said);
+        }
+        let wait = longer(last.map(|last| last.wait));
+        self.refused = Some(Refused { said: said.to_owned(), wait });
+        Setback::Wait(wait)
     }
 
     async fn file_away(&mut self, manifest: &ReadyManifest, receipt: Arc<Receipt>) -> Result<(), Setback> {

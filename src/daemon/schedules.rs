@@ -22,6 +22,7 @@ use crate::control::server::{FireRequest, NotFired, refusal_of};
 use crate::domain::exit::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
+use crate::domain::origin::Place;
 use crate::domain::schedule::due::{self, Due, Handled, Missed, ON_TIME, Overlap, Rules};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::{Now, Tick, Timestamp};
@@ -79,8 +80,11 @@ impl Planned {
         Ok(Manner {
             expected: None,
             batch: Some(name::of_run(&self.name, at)?),
-            policy: self.policy.clone(),
-            default_policy: self.default_policy.clone(),
+            policy: Policy::default(),
+            default_policy: self.policy.over(&self.default_policy),
+            is_default_budget: false,
+            ceiling: self.policy.budget.or(self.default_policy.budget),
+            place: Place::Schedule(self.name.clone()),
             max_credits: None,
             occasion: Some(self.schedule.occasion(at)),
         })

@@ -183,7 +183,7 @@ impl Parked {
         match self {
             Parked::BatchBudget => {
                 "the next job does not fit into what is left of the batch's budget, where prices count in full, even if an \
-                 allowance may cover them; a higher one lifts it: callsheet submit FILE --budget N, or run FILE --budget N"
+                 allowance may cover them; a higher one lifts it: callsheet budget BATCH N"
             }
             Parked::DayBudget => {
                 "the day's budget, where prices count in full, is used up; UTC midnight or a higher budget.per_day lifts it"

@@ -4,6 +4,7 @@
 //! Time comes in as an argument; effects go out as values.
 
 pub mod admission;
+pub mod budget;
 pub mod credits;
 pub mod drift;
 pub mod exit;
@@ -13,7 +14,9 @@ pub mod label;
 pub mod ledger;
 pub mod lifecycle;
 pub mod manifest;
+pub mod origin;
 pub mod pace;
+pub mod policy;
 pub mod problem;
 pub mod quote;
 pub mod reach;

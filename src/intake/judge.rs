@@ -1,6 +1,7 @@
 //! What a manifest comes to, row by row, before any of it counts: the one path that planning and
 //! accepting share, so that a plan can never differ from what a run does.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -9,10 +10,14 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId};
 use crate::domain::job::Order;
 use crate::domain::label::label;
-use crate::domain::manifest::row::{Header, Policy, ReadRow, Row};
+use crate::domain::manifest::row::{Deadline, Header, Policy, ReadRow, Row};
 use crate::domain::manifest::{self, Limits};
+use crate::domain::origin::{Origin, Place};
+use crate::domain::policy::{self, Said, Standing};
 use crate::domain::problem::{Position, Problem};
 use crate::domain::quote::{self, AccountPlan, Allowance, Quote};
+use crate::domain::request::Kind;
+use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::intake::receipt::Receipt;
 use crate::intake::source::Identity;
@@ -27,9 +32,45 @@ use crate::store::draft::{Draft, DraftRow, Draw, Judged, JudgedRows, Verdict, Wa
 pub struct Judgement {
     /// The counts, and what to tell its owner.
     pub receipt: Receipt,
-    /// The terms, as resolved.
-    pub policy: Policy,
+    /// The terms of its batch once it is taken in.
+    pub terms: Standing,
+    /// Where it comes from; nothing of one that could not be read so far.
+    pub origin: Option<Origin>,
+    /// Why nothing of it is taken in, although rows of it are good.
+    refusal: Option<Problem>,
+    /// Why no job of it that is new is taken in.
+    expired: Option<Problem>,
     pub(super) judged: Judged,
+}
+
+/// A batch that is there already, as far as a judge has to know it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Present {
+    /// Where it was begun from, where that is known.
+    pub origin: Option<Origin>,
+    /// Its terms.
+    pub terms: Standing,
+    /// When its first manifest was accepted.
+    pub created: Timestamp,
+}
+
+/// The batches that are there already.
+pub trait Batches {
+    /// The batch of that name, whose jobs the draft is told of; nothing where there is none.
+    ///
+    /// # Errors
+    /// When its rows cannot be read, or the draft not be written.
+    fn take_up(&mut self, name: &BatchName, draft: &mut Draft) -> Result<Option<Present>, IntakeError>;
+
+    /// The same batch, looked at from outside: it stays in the archive if it lies there. `tell` hears of every row.
+    ///
+    /// # Errors
+    /// When its rows cannot be read.
+    fn look_at(
+        &mut self,
+        name: &BatchName,
+        tell: &mut dyn FnMut(Fingerprint),
+    ) -> Result<Option<Present>, IntakeError>;
 }
 
 /// One row of a judgement.
@@ -110,12 +151,12 @@ impl Judgement {
     /// # Errors
     /// When the file that holds them cannot be read.
     pub fn rows(&self) -> Result<Rows<'_>, StoreError> {
-        Ok(Rows { rows: self.judged.rows()? })
+        Ok(Rows { rows: self.judged.rows()?, refusal: self.refusal.as_ref(), expired: self.expired.as_ref() })
     }
 
     /// Whether nothing of the manifest would be taken in, although rows of it are good.
     pub fn is_refused(&self) -> bool {
-        self.receipt.file_refused || (self.policy.strict == Some(true) && self.receipt.invalid > 0)
+        self.receipt.file_refused || (self.terms.policy.strict == Some(true) && self.receipt.invalid > 0)
     }
 }
 
@@ -123,6 +164,9 @@ impl Judgement {
 #[derive(Debug)]
 pub struct Rows<'a> {
     rows: JudgedRows<'a>,
+    /// Of the whole file: told in place of its rows, once.
+    refusal: Option<&'a Problem>,
+    expired: Option<&'a Problem>,
 }
 
 impl Rows<'_> {
@@ -132,7 +176,24 @@ impl Rows<'_> {
     /// When the file that holds them cannot be read.
     pub fn next_row(&mut self) -> Result<Option<JudgedRow>, StoreError> {
         let Some((row, verdict)) = self.rows.next_row()? else { return Ok(None) };
-        Ok(Some(JudgedRow { line: row.line, outcome: outcome(row, verdict) }))
+        if let Some(refusal) = self.refusal {
+            while self.rows.next_row()?.is_some() {}
+            let outcome = Outcome::Invalid { id: None, known: 0, problems: vec![refusal.clone()] };
+            return Ok(Some(JudgedRow { line: refusal.position.line, outcome }));
+        }
+        Ok(Some(JudgedRow { line: row.line, outcome: self.in_time(outcome(row, verdict)) }))
+    }
+
+    /// What is there already of a batch whose time is over stays; nothing is added to it.
+    fn in_time(&self, outcome: Outcome) -> Outcome {
+        match (outcome, self.expired) {
+            (Outcome::Jobs(jobs), Some(expired)) if jobs.new_count() > 0 => {
+                let position = Position::line(jobs.order.line);
+                let problems = vec![Problem { position, ..expired.clone() }];
+                Outcome::Invalid { id: jobs.id, known: jobs.known, problems }
+            }
+            (outcome, _) => outcome,
+        }
     }
 }
 
@@ -156,8 +217,8 @@ fn outcome(row: DraftRow, verdict: Verdict) -> Outcome {
     }
 }
 
-/// Reads and judges a manifest into `draft`. `note_existing` tells the draft which jobs there are, once
-/// the batch has a name.
+/// Reads and judges a manifest into `draft`, which is told by `batches` which jobs there are, once the batch has a
+/// name.
 ///
 /// # Errors
 /// [`IntakeError`]. Problems of rows are no error: they stand in the receipt, and good rows go on.
@@ -165,9 +226,10 @@ pub fn judge(
     draft: Draft,
     path: &Path,
     terms: &Terms<'_>,
-    note_existing: impl FnOnce(&BatchName, &mut Draft) -> Result<(), IntakeError>,
+    now: Timestamp,
+    batches: &mut dyn Batches,
 ) -> Result<Judgement, IntakeError> {
-    judge_opened(draft, path, source::open(path)?, terms, note_existing)
+    judge_opened(draft, path, source::open(path)?, terms, now, batches)
 }
 
 /// The same for a manifest that is open, and was as `identity` says when it was opened.
@@ -176,31 +238,38 @@ pub(super) fn judge_opened(
     path: &Path,
     (file, identity): (File, Identity),
     terms: &Terms<'_>,
-    note_existing: impl FnOnce(&BatchName, &mut Draft) -> Result<(), IntakeError>,
+    now: Timestamp,
+    batches: &mut dyn Batches,
 ) -> Result<Judgement, IntakeError> {
-    let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut receipt = Receipt::new(path);
     receipt.read = Some(identity);
-    let source = BufReader::with_capacity(64 * 1024, file);
-    let manifest = match manifest::open(&file_name, source, &Limits::default()) {
+    let manifest = match open_manifest(path, file) {
         Ok(manifest) => manifest,
         Err(problems) => {
             // One that is still being written is not refused for what is missing of it.
             identity.check(path)?;
             refuse_file(problems, &mut receipt, &mut draft)?;
-            let policy = terms.policy.over(&terms.default_policy);
-            return Ok(Judgement { receipt, policy, judged: draft.judge()? });
+            let terms = resolve(terms, &Header::default(), None);
+            let judged = draft.judge()?;
+            return Ok(Judgement { receipt, terms, origin: None, refusal: None, expired: None, judged });
         }
     };
     let header = manifest.header().clone();
-    let name = batch_name(path, &header, terms)?;
+    let Named { mut name, formerly, stem } = named(path, &header, terms)?;
+    if let Some(formerly) = formerly
+        && keeps_name(path, identity, terms, &formerly, batches)?
+    {
+        name = formerly;
+    }
     receipt.batch = Some(name.clone());
-    let policy = resolve_policy(terms, &header);
-    if let Some(problem) = layout_problem(&policy) {
+    let origin = Origin { place: terms.place.clone(), stem };
+    let present = batches.take_up(&name, &mut draft)?;
+    let mut standing = resolve(terms, &header, present.as_ref());
+    if let Some(problem) = layout_problem(&standing.policy) {
         refuse_file(vec![problem], &mut receipt, &mut draft)?;
     }
-    note_existing(&name, &mut draft)?;
-    let mut desk = Desk { batch: &name, policy: &policy, terms, receipt: &mut receipt };
+    let expired = expired(&mut standing.policy, present.as_ref(), now);
+    let mut desk = Desk { batch: &name, policy: &standing.policy, terms, receipt: &mut receipt };
     for read in manifest {
         match desk.judge_row(read) {
             Judge::Row(row) => draft.push(&row)?,
@@ -209,9 +278,90 @@ pub(super) fn judge_opened(
     }
     identity.check(path)?;
     failpoint::hit("accepting");
-    let mut judgement = Judgement { receipt, policy, judged: draft.judge()? };
+    let origin = Some(origin);
+    let mut judgement =
+        Judgement { receipt, terms: standing, origin, refusal: None, expired, judged: draft.judge()? };
     count(&mut judgement)?;
+    if let Some(present) = &present {
+        let own = judgement.origin.as_ref().filter(|_| terms.batch.is_none());
+        if let Some(refusal) = own.and_then(|own| foreign(path, &name, own, present, &judgement.receipt)) {
+            judgement.receipt.refuse_whole(refusal.clone());
+            judgement.refusal = Some(refusal);
+        }
+        let before = &present.terms.policy;
+        judgement.receipt.changes = policy::differences(before, &judgement.terms.policy);
+    }
+    judgement.receipt.terms = judgement.terms.policy.clone();
     Ok(judgement)
+}
+
+fn open_manifest(path: &Path, file: File) -> Result<manifest::Manifest<BufReader<File>>, Vec<Problem>> {
+    let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+    manifest::open(&file_name, BufReader::with_capacity(64 * 1024, file), &Limits::default())
+}
+
+/// Why a manifest does not belong to the batch whose name it would take: the batch came from elsewhere, and they
+/// have no row in common.
+fn foreign(
+    path: &Path,
+    name: &BatchName,
+    own: &Origin,
+    batch: &Present,
+    receipt: &Receipt,
+) -> Option<Problem> {
+    let owner = batch.origin.as_ref().filter(|owner| !owner.covers(own))?;
+    if receipt.have > 0 || receipt.new == 0 {
+        return None;
+    }
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let (file, beside) = match &own.place {
+        Place::Folder(folder) => {
+            let parent = Path::new(folder).file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (Path::new(folder).join(&*file).display().to_string(), parent)
+        }
+        Place::Inbox(inbox) => (file.into_owned(), inbox.clone()),
+        Place::Schedule(_) | Place::Socket => (file.into_owned(), "socket".to_owned()),
+    };
+    // Of two files of one folder, neither is told apart by the folder.
+    let beside = if owner.place == own.place { format!("{name}-2") } else { format!("{beside}-{name}") };
+    let beside = BatchName::from_file_stem(&beside).unwrap_or_else(|_| name.clone());
+    let message = format!(
+        "the batch {name} belongs to {owner}, and no row of this manifest is in it: nothing of it is taken in"
+    );
+    let hint = format!(
+        "for a batch of its own: callsheet run {} --batch {beside}; to add it to that one: --batch {name}",
+        quoted(&file)
+    );
+    Some(Problem::new(Position::line(1), message).hint(hint))
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,@%".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+/// Why nothing may be added to the batch: its time was over before. An end that is over as it is given does not
+/// take the place of the one in force: what waits would be dropped for a slip of the pen.
+fn expired(policy: &mut Policy, batch: Option<&Present>, now: Timestamp) -> Option<Problem> {
+    let expires = policy.expires?;
+    let at = expires.instant(batch.map_or(now, |batch| batch.created));
+    if at > now {
+        return None;
+    }
+    if let Some(batch) = batch {
+        policy.expires = batch.terms.policy.expires;
+    }
+    let message = match expires {
+        Deadline::At(_) => format!("is {at}, which is over: nothing new would be sent"),
+        Deadline::After(_) => {
+            format!("ended at {at}, counted from when its batch began: nothing new would be sent")
+        }
+    };
+    Some(Problem::new(Position::line(1), message).in_field("policy.expires").hint(
+        "give a later policy.expires, in the manifest or where its inbox or schedule is configured; or begin another \
+         batch with --batch",
+    ))
 }
 
 /// A problem of the whole file takes a place among its rows, too, so that whoever walks them sees it.
@@ -222,23 +372,75 @@ fn refuse_file(problems: Vec<Problem>, receipt: &mut Receipt, draft: &mut Draft)
     Ok(())
 }
 
-fn batch_name(path: &Path, header: &Header, terms: &Terms<'_>) -> Result<BatchName, BadBatchName> {
-    match (&terms.batch, &header.batch) {
-        (Some(name), _) => Ok(name.clone()),
-        (None, Some(name)) => name.parse(),
-        (None, None) => BatchName::from_file_stem(&path.file_stem().unwrap_or_default().to_string_lossy()),
-    }
+/// What a manifest's batch is called.
+struct Named {
+    name: BatchName,
+    /// What it would have been called before batches of an inbox carried the inbox's name.
+    formerly: Option<BatchName>,
+    /// The file's stem, where the batch is called after it.
+    stem: Option<String>,
 }
 
-/// Who brings it over manifest over defaults. The budget of a schedule is the most that a run may spend, and
-/// the manifest may ask for less.
-fn resolve_policy(terms: &Terms<'_>, header: &Header) -> Policy {
-    let mut policy = terms.policy.over(&header.policy).over(&terms.default_policy);
-    if terms.occasion.is_some() {
-        policy.budget =
-            [terms.policy.budget, header.policy.budget].into_iter().flatten().min().or(policy.budget);
+fn named(path: &Path, header: &Header, terms: &Terms<'_>) -> Result<Named, BadBatchName> {
+    if let Some(name) = &terms.batch {
+        return Ok(Named { name: name.clone(), formerly: None, stem: None });
     }
-    policy
+    let (plain, stem): (BatchName, _) = match &header.batch {
+        Some(name) => (name.parse()?, None),
+        None => {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            (BatchName::from_file_stem(&stem)?, Some(stem))
+        }
+    };
+    let Place::Inbox(inbox) = &terms.place else { return Ok(Named { name: plain, formerly: None, stem }) };
+    let full = format!("{inbox}--{plain}");
+    // One that was written out is refused rather than cut.
+    let name = if stem.is_some() { BatchName::from_file_stem(&full)? } else { full.parse()? };
+    Ok(Named { name, formerly: Some(plain), stem })
+}
+
+/// Whether a manifest of an inbox keeps to the batch that it made before batches of an inbox carried the inbox's
+/// name: under another name its rows would be other jobs, and bought again.
+fn keeps_name(
+    path: &Path,
+    identity: Identity,
+    terms: &Terms<'_>,
+    formerly: &BatchName,
+    batches: &mut dyn Batches,
+) -> Result<bool, IntakeError> {
+    let mut rows = HashSet::new();
+    let Some(batch) = batches.look_at(formerly, &mut |row| _ = rows.insert(row))? else { return Ok(false) };
+    let is_own = |place: &Place| *place == terms.place;
+    match batch.origin.map(|origin| origin.place) {
+        Some(place) if is_own(&place) => return Ok(true),
+        // It was an inbox without a name of its own.
+        Some(place) if place == source::place_of(path)? => {}
+        Some(_) => return Ok(false),
+        None => {}
+    }
+    let (file, opened) = source::open(path)?;
+    let Ok(manifest) = open_manifest(path, file) else { return Ok(false) };
+    let mut scratch = Receipt::new(path);
+    let policy = Policy::default();
+    let desk = Desk { batch: formerly, policy: &policy, terms, receipt: &mut scratch };
+    let is_there = |read: ReadRow| match read {
+        ReadRow::Good(row) => desk.identify(&row).is_ok_and(|(_, row)| rows.contains(&row)),
+        ReadRow::Bad(_) | ReadRow::Unreadable(_) => false,
+    };
+    let has_one = manifest.into_iter().any(is_there);
+    if opened == identity { Ok(has_one) } else { Err(IntakeError::Changed { path: path.to_owned() }) }
+}
+
+/// What is said now, over what holds already.
+fn resolve(terms: &Terms<'_>, header: &Header, batch: Option<&Present>) -> Standing {
+    let said = Said {
+        flags: &terms.policy,
+        is_default_budget: terms.is_default_budget,
+        manifest: &header.policy,
+        defaults: &terms.default_policy,
+        ceiling: terms.ceiling,
+    };
+    policy::resolve(said, batch.map(|batch| &batch.terms))
 }
 
 fn layout_problem(policy: &Policy) -> Option<Problem> {
@@ -284,14 +486,11 @@ impl Desk<'_> {
     /// One whose kind cannot be told has no identity; one that the quote refuses has, because the
     /// batch may have it from a time when it was valid.
     fn typed_row(&mut self, row: &Row) -> Judge {
-        let Terms { catalog, rules, namespace, .. } = *self.terms;
-        let kind = match row.kind.map_or_else(|| quote::infer_kind(&row.request, catalog, rules), Ok) {
-            Ok(kind) => kind,
+        let Terms { catalog, rules, .. } = *self.terms;
+        let (kind, fingerprint) = match self.identify(row) {
+            Ok(identified) => identified,
             Err(finding) => return Judge::Unread(row.position.line, vec![place(row, finding)]),
         };
-        let body = quote::canonical_body(kind, &row.request);
-        let fingerprint =
-            Fingerprint::derive(namespace, self.batch, row.id.as_deref(), kind.endpoint(), &body);
         let mut draws = None;
         let wanted = match quote::quote(Some(kind), &row.request, catalog, rules) {
             Err(findings) => {
@@ -307,6 +506,15 @@ impl Desk<'_> {
         };
         let label = row.id.clone();
         Judge::Row(DraftRow { fingerprint, label, count: row.count, line: row.position.line, draws, wanted })
+    }
+
+    /// What makes a row the same row.
+    fn identify(&self, row: &Row) -> Result<(Kind, Fingerprint), quote::Finding> {
+        let Terms { catalog, rules, namespace, .. } = *self.terms;
+        let kind = row.kind.map_or_else(|| quote::infer_kind(&row.request, catalog, rules), Ok)?;
+        let body = quote::canonical_body(kind, &row.request);
+        let id = row.id.as_deref();
+        Ok((kind, Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body)))
     }
 
     fn order(&self, row: &Row, quote: Quote, waivable: bool) -> Wanted {
@@ -393,8 +601,8 @@ fn draw(plan: AccountPlan, allowance: &Allowance) -> Option<Draw> {
 
 /// Counts new, existing and invalid jobs, and adds up the price of the new ones.
 fn count(judgement: &mut Judgement) -> Result<(), StoreError> {
-    let Judgement { judged, receipt, .. } = judgement;
-    let mut rows = Rows { rows: judged.rows()? };
+    let Judgement { judged, receipt, expired, .. } = judgement;
+    let mut rows = Rows { rows: judged.rows()?, refusal: None, expired: expired.as_ref() };
     // A problem of the file has been counted.
     let mut file_rows = u32::from(receipt.file_refused);
     while let Some(row) = rows.next_row()? {

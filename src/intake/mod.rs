@@ -22,12 +22,14 @@ use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId, Seq};
 use crate::domain::job::{JobSpec, Order};
 use crate::domain::label::label;
 use crate::domain::manifest::row::Policy;
+use crate::domain::origin::Place;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::Timestamp;
-pub use crate::intake::judge::{Jobs, JudgedRow, Judgement, Outcome, Rows, judge};
+pub use crate::intake::judge::{Batches, Jobs, JudgedRow, Judgement, Outcome, Present, Rows, judge};
 use crate::intake::receipt::Receipt;
 use crate::store::draft::{Draft, Judged, Verdict, Wanted};
+use crate::store::peek::Peek;
 use crate::store::spool::{Appender, Lines};
 use crate::store::{BatchRecord, Recalled, Segment, Store, StoreError};
 
@@ -46,6 +48,12 @@ pub struct Terms<'a> {
     pub policy: Policy,
     /// For what neither says.
     pub default_policy: Policy,
+    /// The batch goes back to its default budget, whatever was set before.
+    pub is_default_budget: bool,
+    /// The most that a manifest may allow its batch to spend: the budget of its inbox or schedule.
+    pub ceiling: Option<Credits>,
+    /// Where the manifest comes from.
+    pub place: Place,
     /// The most a job may cost; what costs more, or cannot be priced, is not valid.
     pub max_credits: Option<Credits>,
     /// The account's plan: what of the price an allowance could cover.
@@ -106,39 +114,73 @@ pub fn accept(
     terms: &Terms<'_>,
     now: Timestamp,
 ) -> Result<Accepted, IntakeError> {
-    let mut batch = None;
-    let mut is_back = false;
-    let mut judgement = judge(store.begin_draft()?, path, terms, |name, draft| {
-        let found;
-        (found, is_back) = find_batch(store, name, now)?;
-        note_existing(store, batch.insert(found), draft)?;
-        Ok(())
-    })?;
+    let mut batches = Stored { store, now, found: None, is_back: false };
+    let mut judgement = judge(store.begin_draft()?, path, terms, now, &mut batches)?;
     let is_refused = judgement.is_refused();
+    let Stored { found, is_back, .. } = batches;
     judgement.receipt.refused = is_refused;
-    match batch {
-        Some(batch) if !is_refused && judgement.receipt.new > 0 => {
-            let batch = spool(store, batch, judgement.policy, &judgement.judged, now)?;
-            Ok(Accepted { receipt: judgement.receipt, batch: Some(batch) })
-        }
-        // The same jobs on other terms: a higher budget lets go on what the lower one parked.
-        Some(batch) if !is_refused && judgement.receipt.have > 0 && batch.policy != judgement.policy => {
-            let batch = BatchRecord { policy: judgement.policy, ..batch };
-            Ok(Accepted { receipt: judgement.receipt, batch: Some(batch) })
-        }
-        // The engine does not know it yet.
-        Some(batch) if is_back => Ok(Accepted { receipt: judgement.receipt, batch: Some(batch) }),
-        _ => Ok(Accepted { receipt: judgement.receipt, batch: None }),
+    let Judgement { mut receipt, terms, origin, judged, .. } = judgement;
+    let Some(mut batch) = found else { return Ok(Accepted { receipt, batch: None }) };
+    let is_wanted = !is_refused && (receipt.new > 0 || receipt.have > 0);
+    if !is_wanted {
+        // The engine does not know one that is back from the archive yet.
+        return Ok(Accepted { receipt, batch: Some(batch).filter(|_| is_back) });
     }
+    let before = batch.clone();
+    batch.policy = terms.policy;
+    batch.said = terms.said;
+    batch.origin = batch.origin.or(origin);
+    if receipt.new > 0 {
+        batch = spool(store, batch, &judged, now)?;
+    }
+    receipt.budget = Some(batch.budget());
+    // The same jobs on other terms: a higher budget lets go on what the lower one parked.
+    let is_changed = is_back || batch != before;
+    Ok(Accepted { receipt, batch: Some(batch).filter(|_| is_changed) })
 }
 
-/// The batch of that name, and whether it is back from the archive; or a new one.
-fn find_batch(store: &Store, name: &BatchName, now: Timestamp) -> Result<(BatchRecord, bool), StoreError> {
-    Ok(match store.recall(name)? {
-        Some(Recalled::There(known)) => (known, false),
-        Some(Recalled::Back(archived)) => (archived, true),
-        None => (BatchRecord::new(store.next_batch_no(), name.clone(), now), false),
-    })
+/// The batches of a state that is open.
+struct Stored<'a> {
+    store: &'a Store,
+    now: Timestamp,
+    /// The batch that was taken up, or a new one.
+    found: Option<BatchRecord>,
+    /// It is back from the archive.
+    is_back: bool,
+}
+
+impl Batches for Stored<'_> {
+    fn take_up(&mut self, name: &BatchName, draft: &mut Draft) -> Result<Option<Present>, IntakeError> {
+        let batch = match self.store.recall(name)? {
+            Some(Recalled::There(known)) => known,
+            Some(Recalled::Back(archived)) => {
+                self.is_back = true;
+                archived
+            }
+            None => {
+                self.found = Some(BatchRecord::new(self.store.next_batch_no(), name.clone(), self.now));
+                return Ok(None);
+            }
+        };
+        note_existing(self.store, &batch, draft)?;
+        let (origin, terms, created) = (batch.origin.clone(), batch.standing(), batch.created);
+        self.found = Some(batch);
+        Ok(Some(Present { origin, terms, created }))
+    }
+
+    fn look_at(
+        &mut self,
+        name: &BatchName,
+        tell: &mut dyn FnMut(Fingerprint),
+    ) -> Result<Option<Present>, IntakeError> {
+        let peek = Peek::at(self.store.dir())?;
+        let Some(batch) = peek.batch(name)? else { return Ok(None) };
+        peek.rows_of(&batch, |fingerprint, _| {
+            tell(fingerprint);
+            Ok(())
+        })?;
+        Ok(Some(Present { origin: batch.origin, terms: batch.terms, created: batch.created }))
+    }
 }
 
 /// Tells the draft which jobs the batch has.
@@ -151,6 +193,13 @@ fn note_existing(store: &Store, batch: &BatchRecord, draft: &mut Draft) -> Resul
 }
 
 impl Judgement {
+    /// Whether jobs of this manifest would be in the batch of that name once it was taken in.
+    pub fn would_be_in(&self, name: &BatchName) -> bool {
+        !self.is_refused()
+            && self.receipt.new + self.receipt.have > 0
+            && self.receipt.batch.as_ref() == Some(name)
+    }
+
     /// Tells a draft which jobs there would be once this manifest was taken in: for the next manifest
     /// of the same plan.
     ///
@@ -176,7 +225,6 @@ impl Judgement {
 fn spool(
     store: &Store,
     mut batch: BatchRecord,
-    policy: Policy,
     judged: &Judged,
     now: Timestamp,
 ) -> Result<BatchRecord, StoreError> {
@@ -210,7 +258,6 @@ fn spool(
         }
     }
     batch.spool_bytes = rows_file.sync()?;
-    batch.policy = policy;
     // More of it is a new wish.
     batch.canceled = false;
     batch.announced = false;

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
+use crate::domain::manifest::row::Policy;
+use crate::domain::policy::TermChange;
 use crate::domain::problem::{Position, Problem};
 use crate::domain::quote::Note;
 use crate::intake::source::Identity;
@@ -40,6 +42,15 @@ pub struct Receipt {
     pub problems_total: u64,
     /// What is worth saying and refuses nothing; the first thousand.
     pub notes: Vec<Problem>,
+    /// The terms of the batch.
+    #[serde(default)]
+    pub terms: Policy,
+    /// The most that the batch may spend; nothing where nothing was taken in.
+    #[serde(default)]
+    pub budget: Option<Credits>,
+    /// The terms of the batch that were others before.
+    #[serde(default)]
+    pub changes: Vec<TermChange>,
     /// The file as it was when it was opened.
     #[serde(skip)]
     pub read: Option<Identity>,
@@ -60,6 +71,9 @@ impl Receipt {
             problems: Vec::new(),
             problems_total: 0,
             notes: Vec::new(),
+            terms: Policy::default(),
+            budget: None,
+            changes: Vec::new(),
             read: None,
         }
     }
@@ -75,6 +89,14 @@ impl Receipt {
     pub(super) fn refuse_file(&mut self, problems: Vec<Problem>) {
         self.file_refused = true;
         self.list(problems);
+    }
+
+    /// Nothing of it counts any more, but why.
+    pub(super) fn refuse_whole(&mut self, why: Problem) {
+        (self.new, self.have, self.invalid, self.price) = (0, 0, 0, Credits::ZERO);
+        self.problems.clear();
+        self.problems_total = 0;
+        self.refuse_file(vec![why]);
     }
 
     pub(super) fn refuse_row(&mut self, problems: Vec<Problem>) {

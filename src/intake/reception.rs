@@ -8,13 +8,15 @@ use tokio::sync::Mutex;
 
 use crate::api::Service;
 use crate::clock::Clock;
+use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::manifest::row::Policy;
+use crate::domain::origin::Place;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::{Millis, Timestamp};
-use crate::engine::conductor::Wish;
+use crate::engine::conductor::{Granted, Wish};
 use crate::engine::{EngineGone, Handle, blocking};
 use crate::failpoint;
 use crate::intake::catalogs::{self, CatalogError};
@@ -52,6 +54,12 @@ pub struct Manner {
     pub policy: Policy,
     /// For what the manifest does not say: the terms of its inbox or schedule.
     pub default_policy: Policy,
+    /// The batch goes back to its default budget, whatever was set before.
+    pub is_default_budget: bool,
+    /// The most that the manifest may allow its batch to spend.
+    pub ceiling: Option<Credits>,
+    /// Where it comes from.
+    pub place: Place,
     /// The most a job may cost.
     pub max_credits: Option<Credits>,
     /// The file that is meant: another one that took its name meanwhile is not taken in.
@@ -150,6 +158,17 @@ impl Reception {
         Ok(self.engine.grant(Wish::Archive(batch)).await?.jobs > 0)
     }
 
+    /// Sets the budget of a batch, while no manifest for it is taken in: a limit, or the default of the
+    /// configuration.
+    ///
+    /// # Errors
+    /// When the engine has ended.
+    pub async fn set_budget(&self, batch: BatchNo, setting: BudgetSetting) -> Result<Granted, EngineGone> {
+        let inside = self.inside.lock().await;
+        let budget = setting.limit().or(inside.house.default_policy.budget);
+        self.engine.grant(Wish::SetBudget(batch, budget)).await
+    }
+
     async fn catalog(&self, inside: &mut Inside) -> Result<Arc<Catalog>, CatalogError> {
         let now = self.clock.now().wall;
         if let Some(known) = &inside.catalog
@@ -184,6 +203,9 @@ fn take_in(
         batch: manner.batch,
         policy: manner.policy,
         default_policy: manner.default_policy.over(&house.default_policy),
+        is_default_budget: manner.is_default_budget,
+        ceiling: manner.ceiling,
+        place: manner.place,
         max_credits: manner.max_credits,
         plan: house.plan,
         occasion: manner.occasion,

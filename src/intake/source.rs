@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::domain::origin::Place;
 use crate::intake::IntakeError;
 
 /// What shows that a file is still the one that was opened.
@@ -66,4 +67,18 @@ pub(super) fn open(path: &Path) -> Result<(File, Identity), IntakeError> {
         return Err(IntakeError::NotAFile { path: path.to_owned() });
     }
     Ok((file, Identity::of(&meta)))
+}
+
+/// The folder that a manifest lies in.
+///
+/// # Errors
+/// When the folder cannot be found.
+pub fn place_of(manifest: &Path) -> Result<Place, IntakeError> {
+    let folder = manifest.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.canonicalize().map_err(unreadable(manifest))?;
+    Ok(Place::Folder(match folder.to_str() {
+        Some(folder) => folder.to_owned(),
+        // Names that differ stay different.
+        None => folder.as_os_str().as_encoded_bytes().escape_ascii().to_string(),
+    }))
 }

@@ -41,6 +41,9 @@ pub(super) fn terms<'a>(catalog: &'a Catalog, rules: &'a Rules) -> Terms<'a> {
         batch: None,
         policy: Policy::default(),
         default_policy: Policy::default(),
+        is_default_budget: false,
+        ceiling: None,
+        place: Place::Socket,
         max_credits: None,
         plan: AccountPlan::Unknown,
         occasion: None,
@@ -60,8 +63,13 @@ impl Door {
 
     fn terms(&self) -> Terms<'_> {
         Terms {
-            policy: Policy { strict: Some(self.strict), budget: self.budget, ..Policy::default() },
+            policy: Policy {
+                strict: Some(self.strict),
+                budget: self.budget.filter(|_| self.occasion.is_none()),
+                ..Policy::default()
+            },
             occasion: self.occasion.clone(),
+            ceiling: self.budget.filter(|_| self.occasion.is_some()),
             ..terms(&self.catalog, &self.rules)
         }
     }
@@ -291,7 +299,9 @@ fn written_to_meanwhile(text: &str, more: &str) -> Result<Judgement, IntakeError
         let mut writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
         std::io::Write::write_all(&mut writer, more.as_bytes()).unwrap();
     }
-    judge::judge_opened(door.store.begin_draft().unwrap(), &path, opened, &door.terms(), |_, _| Ok(()))
+    let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None, is_back: false };
+    let draft = door.store.begin_draft().unwrap();
+    judge::judge_opened(draft, &path, opened, &door.terms(), Timestamp(0), &mut batches)
 }
 
 #[test]
@@ -314,4 +324,288 @@ fn what_is_no_file_is_refused_without_waiting_for_it() {
         let error = source::open(path).unwrap_err();
         assert!(matches!(error, IntakeError::NotAFile { .. }), "{}: {error}", path.display());
     }
+}
+
+// ---- whose a batch is ----
+
+impl Door {
+    /// Hands a manifest in from a folder.
+    fn from(&self, folder: &str, name: &str, text: &str) -> Receipt {
+        self.said(folder, name, text, |terms| terms)
+    }
+
+    fn said<'a>(
+        &'a self,
+        folder: &str,
+        name: &str,
+        text: &str,
+        on: impl FnOnce(Terms<'a>) -> Terms<'a>,
+    ) -> Receipt {
+        let dir = self.dir.path().join(folder);
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join(name);
+        fs::write(&path, text).unwrap();
+        let terms = on(Terms { place: source::place_of(&path).unwrap(), ..self.terms() });
+        let accepted = accept(&self.store, &path, &terms, Timestamp(1_000)).unwrap();
+        if let Some(batch) = accepted.batch {
+            self.store.commit(&[Change::Batch(Box::new(batch))]).unwrap();
+        }
+        accepted.receipt
+    }
+
+    fn in_inbox(&self, inbox: &str, name: &str, text: &str) -> Receipt {
+        let place = Place::Inbox(inbox.to_owned());
+        self.said(&format!("clients/{inbox}"), name, text, |terms| Terms { place, ..terms })
+    }
+
+    /// `name rows`, of every batch.
+    fn batches(&self) -> Vec<String> {
+        let batches = self.store.batches().unwrap();
+        batches.iter().map(|batch| format!("{} {}", batch.name, batch.rows)).collect()
+    }
+
+    fn record(&self, name: &str) -> BatchRecord {
+        self.store.batches().unwrap().into_iter().find(|batch| batch.name.as_str() == name).unwrap()
+    }
+
+    /// Makes a batch what an earlier version left: without a source, and what was said of its terms.
+    fn forget_origin(&self, name: &str) {
+        let old = BatchRecord { origin: None, said: None, ..self.record(name) };
+        self.store.commit(&[Change::Batch(Box::new(old))]).unwrap();
+    }
+}
+
+fn one(id: &str) -> String {
+    format!("{HEADER}{id},image,flat,fox,,\n")
+}
+
+#[test]
+fn a_file_of_another_folder_does_not_join_a_batch_that_it_has_no_row_of() {
+    let door = door();
+    assert_eq!(door.from("ca", "jobs.csv", &one("a")).new, 1);
+    let refused = door.from("cb", "jobs.csv", &one("b"));
+    assert!(refused.refused && refused.file_refused && !refused.is_taken_in());
+    assert_eq!((refused.new, refused.have, refused.price), (0, 0, Credits::ZERO));
+    let said = refused.problems[0].to_string();
+    assert!(
+        said.contains(&format!(
+            "the batch jobs belongs to {}/ca (jobs)",
+            door.dir.path().canonicalize().unwrap().display()
+        )),
+        "{said}"
+    );
+    assert!(said.contains("cb/jobs.csv --batch cb-jobs;"), "{said}");
+    assert_eq!(door.batches(), ["jobs 1"]);
+    // The way out, both ways.
+    for batch in ["cb-jobs", "jobs"] {
+        let batch = Some(batch.parse().unwrap());
+        assert_eq!(door.said("cb", "jobs.csv", &one("b"), |terms| Terms { batch, ..terms }).new, 1);
+    }
+    assert_eq!(door.batches(), ["jobs 2", "cb-jobs 1"]);
+}
+
+#[test]
+fn an_edited_file_of_the_same_folder_and_a_copy_with_a_row_in_common_belong_to_it() {
+    let door = door();
+    door.from("ca", "jobs.csv", &one("a"));
+    assert_eq!(
+        door.from("ca", "jobs.csv", &one("b")).new,
+        1,
+        "nothing of it is left, but it is the same file"
+    );
+    let copy = format!("{}c,image,flat,fox,,\n", one("b"));
+    let receipt = door.from("cb", "jobs.csv", &copy);
+    assert_eq!((receipt.new, receipt.have), (1, 1));
+    assert!(door.from("cb", "jobs.csv", &one("d")).refused, "it stays the first folder's");
+    assert_eq!(door.from("ca", "jobs.csv", &one("e")).new, 1);
+}
+
+#[test]
+fn two_file_names_that_are_mapped_to_one_batch_are_told_apart() {
+    let door = door();
+    assert_eq!(door.from("ca", "$(x y).csv", &one("a")).new, 1);
+    let refused = door.from("ca", ";x y;.csv", &one("b"));
+    assert!(refused.refused, "{refused:?}");
+    let said = refused.problems[0].to_string();
+    assert!(said.contains("the batch x-y belongs to") && said.contains("ca ($(x y))"), "{said}");
+    assert!(said.contains("/ca/;x y;.csv' --batch x-y-2"), "{said}");
+    assert_eq!(door.from("ca", ";x y;.csv", &one("a")).have, 1, "a row in common");
+    assert_eq!(door.batches(), ["x-y 1"]);
+}
+
+#[test]
+fn a_batch_without_a_source_is_taken_up_by_the_first_that_comes() {
+    let door = door();
+    door.from("ca", "jobs.csv", &one("a"));
+    door.forget_origin("jobs");
+    assert_eq!(door.from("cb", "jobs.csv", &one("b")).new, 1);
+    assert!(door.from("ca", "jobs.csv", &one("c")).refused);
+}
+
+#[test]
+fn what_comes_by_the_socket_is_one_source() {
+    let door = door();
+    let hand_in =
+        |text: &str| door.said("tmp", "jobs.csv", text, |terms| Terms { place: Place::Socket, ..terms });
+    assert_eq!(hand_in(&one("a")).new, 1);
+    assert_eq!(hand_in(&one("b")).new, 1);
+    assert!(
+        door.from("ca", "jobs.csv", &one("c")).problems[0]
+            .to_string()
+            .contains("belongs to the control socket")
+    );
+}
+
+#[test]
+fn inboxes_have_batches_of_their_own() {
+    let door = door();
+    assert_eq!(door.in_inbox("acme", "spring.csv", &one("a")).new, 1);
+    assert_eq!(door.in_inbox("beta", "spring.csv", &one("a")).new, 1);
+    let named =
+        r#"{"batch": "sale", "jobs": [{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}]}"#;
+    assert_eq!(door.in_inbox("beta", "any.json", named).new, 1);
+    assert_eq!(door.in_inbox("acme", "spring.csv", &one("b")).new, 1);
+    assert_eq!(door.batches(), ["acme--spring 2", "beta--spring 1", "beta--sale 1"]);
+    assert!(
+        door.from("ca", "acme--spring.csv", &one("c")).problems[0]
+            .message
+            .contains("belongs to the inbox acme")
+    );
+}
+
+#[test]
+fn a_batch_that_an_inbox_made_under_the_plain_name_keeps_it() {
+    let door = door();
+    door.from("clients/acme", "spring.csv", &one("a"));
+    door.forget_origin("spring");
+    // Beta has none of its rows.
+    assert_eq!(door.in_inbox("beta", "spring.csv", &one("z")).batch.unwrap().as_str(), "beta--spring");
+    let two = format!("{}b,image,flat,fox,,\n", one("a"));
+    let receipt = door.in_inbox("acme", "spring.csv", &two);
+    assert_eq!((receipt.batch.unwrap().as_str(), receipt.new, receipt.have), ("spring", 1, 1));
+    assert_eq!(
+        door.in_inbox("acme", "spring.csv", &one("c")).batch.unwrap().as_str(),
+        "spring",
+        "it is acme's now"
+    );
+    assert_eq!(door.in_inbox("beta", "spring.csv", &one("a")).batch.unwrap().as_str(), "beta--spring");
+    assert_eq!(door.batches(), ["spring 3", "beta--spring 2"]);
+}
+
+#[test]
+fn the_inbox_of_the_jobs_folder_may_get_a_name_later() {
+    let door = door();
+    door.from("clients/acme", "spring.csv", &one("a"));
+    assert_eq!(door.in_inbox("acme", "spring.csv", &one("a")).have, 1);
+    assert_eq!(door.in_inbox("acme", "other.csv", &one("a")).batch.unwrap().as_str(), "acme--other");
+}
+
+#[test]
+fn an_archived_batch_of_the_plain_name_stays_archived_where_no_row_is_in_common() {
+    let door = door();
+    door.from("clients/acme", "spring.csv", &one("a"));
+    door.forget_origin("spring");
+    let ended = crate::store::Ended { canceled: 1, ..Default::default() };
+    let done = BatchRecord { ended, announced: true, ..door.record("spring") };
+    door.store.commit(&[Change::Batch(Box::new(done.clone()))]).unwrap();
+    door.store.commit(&[Change::Archive(Box::new(done), Timestamp(0))]).unwrap();
+    assert_eq!(door.in_inbox("acme", "spring.csv", &one("z")).batch.unwrap().as_str(), "acme--spring");
+    assert_eq!((door.store.archived_count(), door.batches()), (1, vec!["acme--spring 1".to_owned()]));
+    assert_eq!(door.in_inbox("acme", "spring.csv", &one("a")).batch.unwrap().as_str(), "spring");
+    assert_eq!(door.store.archived_count(), 0);
+}
+
+// ---- terms that stay ----
+
+#[test]
+fn a_budget_that_is_left_out_later_stays_and_the_receipt_says_what_changed() {
+    let mut door = door();
+    let text = format!("{HEADER}a,image,flat,fox,,\nb,image,flat,owl,,\n");
+    door.budget = Some(Credits(3));
+    let first = door.accept("w.csv", &text);
+    assert_eq!((first.budget, first.changes.len()), (Some(Credits(3)), 0));
+    door.budget = None;
+    let again = door.accept("w.csv", &text);
+    assert_eq!(
+        (again.budget, again.terms.budget, again.changes.len()),
+        (Some(Credits(3)), Some(Credits(3)), 0)
+    );
+    door.budget = Some(Credits(5));
+    let more = door.accept("w.csv", &text);
+    assert_eq!(
+        serde_json::to_value(&more.changes).unwrap(),
+        json!([{"term": "budget", "before": 3, "now": 5}])
+    );
+    let none = door.said("", "w.csv", &text, |terms| Terms {
+        policy: Policy::default(),
+        is_default_budget: true,
+        place: Place::Socket,
+        ..terms
+    });
+    assert_eq!(
+        serde_json::to_value(&none.changes).unwrap(),
+        json!([{"term": "budget", "before": 5, "now": null}])
+    );
+    assert_eq!(none.budget, Some(Credits(6)), "what its plans come to, never unlimited");
+    assert_eq!(door.record("w").budget(), Credits(6));
+}
+
+#[test]
+fn a_key_that_is_removed_from_the_manifest_stays_in_force() {
+    let door = door();
+    let text = |policy: &str| {
+        format!(
+            r#"{{"policy": {{{policy}}}, "jobs": [{{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}}]}}"#
+        )
+    };
+    door.accept("m.json", &text(r#""budget": 2, "on_drift": "pause", "attempts": 1"#));
+    let policy = door.record("m").policy;
+    door.accept("m.json", &text(""));
+    assert_eq!(door.record("m").policy, policy);
+    door.accept("m.json", &text(r#""budget": 9"#));
+    assert_eq!(door.record("m").policy, Policy { budget: Some(Credits(9)), ..policy });
+}
+
+#[test]
+fn an_inboxs_budget_is_a_ceiling() {
+    let door = door();
+    let text = |policy: &str| {
+        format!(
+            r#"{{"policy": {{{policy}}}, "jobs": [{{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}}]}}"#
+        )
+    };
+    let drop_in = |name: &str, policy: &str| {
+        let own = Policy { budget: Some(Credits(12)), ..Policy::default() };
+        door.said("in", name, &text(policy), |terms| Terms {
+            ceiling: own.budget,
+            default_policy: own,
+            place: Place::Inbox("in".into()),
+            ..terms
+        })
+    };
+    assert_eq!(drop_in("a.json", r#""budget": 50"#).budget, Some(Credits(12)));
+    assert_eq!(drop_in("b.json", r#""budget": 9"#).budget, Some(Credits(9)));
+    assert_eq!(drop_in("c.json", "").budget, Some(Credits(12)));
+}
+
+#[test]
+fn rows_that_would_expire_at_once_are_refused_and_a_finished_manifest_is_not() {
+    let door = door();
+    let text = |expires: &str, more: &str| {
+        format!(
+            r#"{{"policy": {{"expires": "{expires}"}}, "jobs": [{{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}}{more}]}}"#
+        )
+    };
+    let more = r#", {"id": "b", "kind": "image", "model": "flat", "prompt": "owl"}"#;
+    // The manifest is handed in one second into 1970.
+    let past = door.from("x", "m.json", &text("1970-01-01T00:00:00Z", ""));
+    assert_eq!((past.new, past.invalid), (0, 1));
+    let said = past.problems[0].to_string();
+    assert!(said.contains("policy.expires: is 1970-01-01T00:00:00.000Z, which is over"), "{said}");
+    assert!(door.store.batches().unwrap().is_empty());
+    assert_eq!(door.from("x", "m.json", &text("1970-01-02T00:00:00Z", "")).new, 1);
+    let slip = door.from("x", "m.json", &text("1970-01-01T00:00:00Z", more));
+    assert_eq!((slip.new, slip.have, slip.invalid), (0, 1, 1), "what is there is not refused");
+    let day = Timestamp(86_400_000);
+    assert_eq!(door.record("m").expires(), Some(day), "what waits is not dropped for it");
 }

@@ -9,6 +9,8 @@ use crate::domain::ids::{BatchName, BatchNo, Seq};
 use crate::domain::job::State;
 use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
+use crate::domain::origin::Origin;
+use crate::domain::policy::Standing;
 use crate::domain::request::Kind;
 use crate::domain::time::Timestamp;
 use crate::store::tally::OfKind;
@@ -92,8 +94,15 @@ pub struct BatchRecord {
     pub segments: Vec<Segment>,
     /// Sum of the prices of all accepted jobs.
     pub planned: Credits,
-    /// The terms, as resolved when the last manifest was accepted.
+    /// The terms in force: those of the last manifest over those before it.
     pub policy: Policy,
+    /// What its manifests, inbox, schedule and configuration said about the terms the last time, whatever commands
+    /// said beside them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<Policy>,
+    /// Where its first manifest came from; nothing of a batch that was begun before that was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// Credits.
     pub totals: Totals,
     /// Jobs that have ended.
@@ -161,6 +170,8 @@ impl BatchRecord {
             segments: Vec::new(),
             planned: Credits::ZERO,
             policy: Policy::default(),
+            said: None,
+            origin: None,
             totals: Totals::default(),
             ended: Ended::default(),
             canceled: false,
@@ -174,6 +185,11 @@ impl BatchRecord {
             kinds: BTreeMap::new(),
             waiting_since: None,
         }
+    }
+
+    /// Its terms as they stand.
+    pub fn standing(&self) -> Standing {
+        Standing { policy: self.policy.clone(), said: self.said.clone() }
     }
 
     /// The most the batch may spend: its own budget, or what its plan showed (money rule 6).
@@ -191,6 +207,11 @@ impl BatchRecord {
     /// Whether a job that has not begun may have been sent by a state that is gone.
     pub fn may_have_been_sent(&self, seq: Seq) -> bool {
         seq.0 < self.rebuilt_rows
+    }
+
+    /// When what is not sent yet expires.
+    pub fn expires(&self) -> Option<Timestamp> {
+        Some(self.policy.expires?.instant(self.created))
     }
 
     /// Whether every accepted job has ended.

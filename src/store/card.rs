@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::manifest::row::Policy;
+use crate::domain::origin::Origin;
 use crate::domain::time::Timestamp;
 use crate::store::records::Records;
 use crate::store::{BatchRecord, StoreError, successor};
@@ -34,6 +35,12 @@ pub(super) struct Card {
     pub(super) planned: Credits,
     /// Its terms.
     pub(super) policy: Policy,
+    /// What was said about them the last time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) said: Option<Policy>,
+    /// Where it was begun from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) origin: Option<Origin>,
     /// Its owner canceled it, and that was not finished.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) canceled: bool,
@@ -58,6 +65,8 @@ impl Card {
             spool_bytes: batch.spool_bytes,
             planned: batch.planned,
             policy: batch.policy.clone(),
+            said: batch.said.clone(),
+            origin: batch.origin.clone(),
             canceled: batch.canceled,
         }
     }
@@ -69,6 +78,8 @@ impl Card {
             spool_bytes: self.spool_bytes,
             planned: self.planned,
             policy: self.policy.clone(),
+            said: self.said.clone(),
+            origin: self.origin.clone(),
             canceled: self.canceled,
             ..BatchRecord::new(self.no, self.name.clone(), self.created)
         }

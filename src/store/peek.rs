@@ -14,15 +14,30 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::domain::ids::Fingerprint;
+use crate::domain::ids::{BatchName, Fingerprint};
+use crate::domain::origin::Origin;
+use crate::domain::policy::Standing;
+use crate::domain::time::Timestamp;
 use crate::store::spool::{Lines, Spool};
-use crate::store::{StoreError, archive, batch_dirs, lock, marker, opening};
+use crate::store::{StoreError, archive, batch_dirs, card, lock, marker, opening};
 
 /// A state that is looked at and not opened.
 #[derive(Debug, Clone)]
 pub struct Peek {
     dir: PathBuf,
     service: Option<String>,
+}
+
+/// A batch that is looked at from outside, as its card tells.
+#[derive(Debug, Clone)]
+pub struct PeekedBatch {
+    /// Where it was begun from, where that is known.
+    pub origin: Option<Origin>,
+    /// Its terms.
+    pub terms: Standing,
+    /// When its first manifest was accepted.
+    pub created: Timestamp,
+    dir: PathBuf,
 }
 
 /// The part of an accepted row that tells which job it is.
@@ -86,24 +101,33 @@ impl Peek {
         &self,
         mut tell: impl FnMut(Fingerprint, u32) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        for dir in self.batch_dirs()? {
-            let path = Spool::new(dir).rows_path();
-            let bytes = match fs::metadata(&path) {
-                Ok(meta) => meta.len(),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(StoreError::io(&path)(error)),
-            };
-            let mut rows = Lines::open(&path, 0, bytes)?;
-            loop {
-                match rows.next_line::<Accepted>() {
-                    Ok(Some((_, row))) => tell(row.fingerprint, row.variation)?,
-                    Ok(None) => break,
-                    Err(StoreError::Damaged { .. }) if rows.at() >= bytes => break,
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(())
+        self.batch_dirs()?.into_iter().try_for_each(|dir| rows_in(dir, &mut tell))
+    }
+
+    /// The batch of that name, archived or not; nothing where no card tells of one.
+    ///
+    /// # Errors
+    /// When the folder of the batches cannot be read.
+    pub fn batch(&self, name: &BatchName) -> Result<Option<PeekedBatch>, StoreError> {
+        let of = |dir: PathBuf| {
+            let card = card::read(&dir)?.card;
+            let terms = Standing { policy: card.policy, said: card.said };
+            let (origin, created) = (card.origin, card.created);
+            (card.name == *name).then_some(PeekedBatch { origin, terms, created, dir })
+        };
+        Ok(self.batch_dirs()?.into_iter().find_map(of))
+    }
+
+    /// Tells of every variation of every row of a batch.
+    ///
+    /// # Errors
+    /// As [`Peek::accepted`].
+    pub fn rows_of(
+        &self,
+        batch: &PeekedBatch,
+        mut tell: impl FnMut(Fingerprint, u32) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        rows_in(batch.dir.clone(), &mut tell)
     }
 
     /// The folders of all batches, archived or not.
@@ -111,5 +135,26 @@ impl Peek {
         let live = batch_dirs(&self.dir.join("spool"))?;
         let archived = batch_dirs(&archive::folder(&self.dir))?;
         Ok(live.into_iter().chain(archived).map(|(_, dir)| dir).collect())
+    }
+}
+
+fn rows_in(
+    dir: PathBuf,
+    tell: &mut impl FnMut(Fingerprint, u32) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let path = Spool::new(dir).rows_path();
+    let bytes = match fs::metadata(&path) {
+        Ok(meta) => meta.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(StoreError::io(&path)(error)),
+    };
+    let mut rows = Lines::open(&path, 0, bytes)?;
+    loop {
+        match rows.next_line::<Accepted>() {
+            Ok(Some((_, row))) => tell(row.fingerprint, row.variation)?,
+            Ok(None) => return Ok(()),
+            Err(StoreError::Damaged { .. }) if rows.at() >= bytes => return Ok(()),
+            Err(error) => return Err(error),
+        }
     }
 }

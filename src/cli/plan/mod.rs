@@ -25,9 +25,11 @@ use crate::cli::{printable, summary, wiring, written};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::credits::Credits;
+use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::quote::{AccountPlan, Catalog};
+use crate::domain::time::Timestamp;
 use crate::intake::catalogs::Catalogs;
-use crate::intake::{self, Judgement};
+use crate::intake::{self, Batches, IntakeError, Judgement, Present, Terms, source};
 use crate::store::StoreError;
 use crate::store::draft::Draft;
 use crate::store::peek::Peek;
@@ -54,7 +56,7 @@ async fn plan(
     }
     let catalogs = asked.catalogs(&clock).await?;
     let balance = balance(asked).await;
-    let judgements = judge_all(&peek, command, config, &catalogs.catalog)?;
+    let judgements = judge_all(&peek, command, config, &catalogs.catalog, clock.now().wall)?;
     let sheet = Sheet { judgements, balance, catalogs, plan: config.service.plan };
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
@@ -94,19 +96,60 @@ fn judge_all(
     command: &PlanCommand,
     config: &Config,
     catalog: &Catalog,
+    now: Timestamp,
 ) -> Result<Vec<Judgement>, Failure> {
     let rules = config.rules()?;
     let terms = wiring::terms(&command.terms, config, catalog, &rules);
     let mut judgements: Vec<Judgement> = Vec::with_capacity(command.manifests.len());
     for path in &command.manifests {
-        let judgement = intake::judge(Draft::apart()?, path, &terms, |_, draft| {
-            peek.accepted(|fingerprint, variation| draft.note_existing(fingerprint, variation))?;
-            judgements.iter().try_for_each(|earlier| earlier.note_in(draft))?;
-            Ok(())
-        })?;
+        let terms = Terms { place: source::place_of(path)?, ..terms.clone() };
+        let mut batches = Foreseen { peek, judgements: &judgements, now };
+        let judgement = intake::judge(Draft::apart()?, path, &terms, now, &mut batches)?;
         judgements.push(judgement);
     }
     Ok(judgements)
+}
+
+/// The batches of a state that is looked at from outside, as they would be with the manifests judged so far.
+struct Foreseen<'a> {
+    peek: &'a Peek,
+    judgements: &'a [Judgement],
+    now: Timestamp,
+}
+
+impl Foreseen<'_> {
+    fn batch(&self, name: &BatchName) -> Result<Option<Present>, StoreError> {
+        let found = self.peek.batch(name)?;
+        let mut present =
+            found.map(|found| Present { origin: found.origin, terms: found.terms, created: found.created });
+        for earlier in self.judgements.iter().filter(|earlier| earlier.would_be_in(name)) {
+            let origin = present.as_ref().and_then(|present| present.origin.clone());
+            let created = present.map_or(self.now, |present| present.created);
+            let origin = origin.or_else(|| earlier.origin.clone());
+            present = Some(Present { origin, terms: earlier.terms.clone(), created });
+        }
+        Ok(present)
+    }
+}
+
+impl Batches for Foreseen<'_> {
+    fn take_up(&mut self, name: &BatchName, draft: &mut Draft) -> Result<Option<Present>, IntakeError> {
+        self.peek.accepted(|fingerprint, variation| draft.note_existing(fingerprint, variation))?;
+        self.judgements.iter().try_for_each(|earlier| earlier.note_in(draft))?;
+        Ok(self.batch(name)?)
+    }
+
+    fn look_at(
+        &mut self,
+        name: &BatchName,
+        tell: &mut dyn FnMut(Fingerprint),
+    ) -> Result<Option<Present>, IntakeError> {
+        self.peek.accepted(|fingerprint, _| {
+            tell(fingerprint);
+            Ok(())
+        })?;
+        Ok(self.batch(name)?)
+    }
 }
 
 /// Everything that a plan shows.

@@ -52,7 +52,7 @@ impl Totals {
     /// Takes a manifest up. The terms of the last one of a batch count.
     pub(super) fn begin(&mut self, judgement: &Judgement) {
         if let Some(name) = &judgement.receipt.batch {
-            self.batches.entry(name.clone()).or_default().budget = judgement.policy.budget;
+            self.batches.entry(name.clone()).or_default().budget = judgement.terms.policy.budget;
         }
     }
 

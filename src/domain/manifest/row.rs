@@ -69,6 +69,16 @@ pub enum Deadline {
     At(Timestamp),
 }
 
+impl Deadline {
+    /// The instant that is meant, where spans are counted from `start`.
+    pub fn instant(self, start: Timestamp) -> Timestamp {
+        match self {
+            Deadline::After(span) => start.after(span),
+            Deadline::At(at) => at,
+        }
+    }
+}
+
 /// What becomes of an overdue job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -43,7 +43,6 @@ use crate::domain::ids::{Attempt, BatchNo, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
-use crate::domain::manifest::row::Deadline;
 use crate::domain::pace::Pace;
 use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
@@ -72,10 +71,7 @@ struct BatchDesk {
 impl BatchDesk {
     /// When what is not sent yet expires.
     fn expires(&self) -> Option<Timestamp> {
-        match self.record.policy.expires? {
-            Deadline::At(at) => Some(at),
-            Deadline::After(span) => Some(self.record.created.after(span)),
-        }
+        self.record.expires()
     }
 
     /// Whether what was never sent of it is not to be sent any more.

@@ -1,12 +1,16 @@
 //! What can be seen from outside.
 
 use crate::domain::admission::{self, Parked};
-use crate::domain::ids::BatchNo;
+use crate::domain::credits::Credits;
+use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::State;
 use crate::domain::time::Now;
 use crate::engine::conductor::roster::{Motion, STATES};
 use crate::engine::conductor::{BatchDesk, BatchOverview, Conductor, Effect, SpooledRow, Standstill};
 use crate::store::{BatchRecord, Ended, JobRecord};
+
+/// Jobs of a batch that are looked at for what the next one needs.
+const LOOKED_AT_MAX: usize = 1_024;
 
 impl Conductor {
     /// Why nothing will move by itself any more; nothing while something will.
@@ -65,9 +69,21 @@ impl Conductor {
             let overview = overview_of(&desk.record, &tally.of_batch(*no).states);
             let disk = self.disk_is_low.then_some(Parked::Disk);
             // A pause is named first: no key, credits or room would make a paused batch go on.
-            BatchOverview { parked: overview.parked.or(gate).or(disk).or(desk.parked), ..overview }
+            let parked = overview.parked.or(gate).or(disk).or(desk.parked);
+            let needs =
+                parked.filter(|parked| *parked == Parked::BatchBudget).and_then(|_| self.next_hold(desk));
+            BatchOverview { parked, needs, ..overview }
         };
         self.desks.iter().map(overview).collect()
+    }
+
+    /// The smallest hold among the jobs of a batch that wait next.
+    fn next_hold(&self, desk: &BatchDesk) -> Option<Credits> {
+        let batch = desk.record.no;
+        let range = JobKey { batch, seq: Seq(0) }..=JobKey { batch, seq: Seq(u32::MAX) };
+        let queued = self.candidates.range(range).take(LOOKED_AT_MAX).filter_map(|key| self.jobs.get(key));
+        let queued = queued.filter_map(|open| open.spec.order.hold());
+        queued.chain(desk.window.iter().filter_map(|row| row.spec.order.hold())).min()
     }
 
     /// What is to be read of the spools before [`Conductor::foresee`] can tell.
@@ -148,5 +164,6 @@ fn overview_of(record: &BatchRecord, open: &[u32; STATES]) -> BatchOverview {
         planned: record.planned,
         totals: record.totals,
         parked,
+        needs: None,
     }
 }

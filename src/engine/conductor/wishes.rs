@@ -30,6 +30,8 @@ pub enum Wish {
     Pause(BatchNo),
     /// Lift a pause, whoever made it.
     Resume(BatchNo),
+    /// Another budget for a batch; nothing for what its plans come to.
+    SetBudget(BatchNo, Option<Credits>),
     /// Drop what is not sent yet of a batch.
     Cancel(BatchNo),
     /// Drop one job, if it is not sent yet.
@@ -123,6 +125,7 @@ impl Conductor {
                 batch.paused = None;
                 batch.rejections = 0;
             })),
+            Wish::SetBudget(no, budget) => Ok(self.change(no, |batch| batch.policy.budget = budget)),
             Wish::Announced(no) => Ok(self.change(no, |batch| {
                 batch.announced = batch.is_done();
                 batch.announced_at = Some(now.wall);

@@ -207,6 +207,8 @@ pub struct BatchOverview {
     pub totals: Totals,
     /// What keeps its queued jobs from being sent.
     pub parked: Option<Parked>,
+    /// What the cheapest of the jobs that wait next needs, where the batch's budget parks them.
+    pub needs: Option<Credits>,
 }
 
 /// The books do not balance, or a row is missing: going on could cost money.

@@ -1,0 +1,31 @@
+//! `callsheet budget`: the most a batch may spend, whatever became of its manifest.
+
+use std::io::Write;
+
+use anstream::eprintln;
+use serde_json::json;
+
+use crate::cli::arguments::{BudgetCommand, Global};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::{access, service, written};
+use crate::control::protocol::BudgetRequest;
+
+pub(super) async fn run(command: &BudgetCommand, global: &Global) -> Result<Exit, Failure> {
+    let config = service::config(global)?;
+    let access = access::open(global).await?;
+    let request = BudgetRequest { batch: command.batch.clone(), budget: command.budget };
+    let set = access.set_budget(&request, config.budget.per_batch).await?;
+    if global.json {
+        written(writeln!(anstream::stdout(), "{:#}", json!(set)))?;
+    }
+    let change = match set.before_credits == set.budget_credits {
+        true => format!("{}", set.budget_credits),
+        false => format!("{} -> {}", set.before_credits, set.budget_credits),
+    };
+    let default = if set.is_default { " (what its plans come to)" } else { "" };
+    let left = set.budget_credits.saturating_sub(set.committed_credits);
+    let committed = set.committed_credits;
+    eprintln!("{}: budget {change} credits{default}; {committed} spent or set aside, {left} left", set.batch);
+    Ok(Exit::Success)
+}

@@ -1,0 +1,104 @@
+//! A batch's budget as people set it: a number of credits, or `none` for the default.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::domain::credits::Credits;
+
+/// What a batch's budget is set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BudgetSetting {
+    /// This many credits.
+    Limit(Credits),
+    /// `none`: the default, which is `budget.per_batch` of the configuration, or what its plans come to. Never
+    /// unlimited.
+    Default,
+}
+
+impl BudgetSetting {
+    /// The limit, where one is set.
+    pub fn limit(self) -> Option<Credits> {
+        match self {
+            BudgetSetting::Limit(credits) => Some(credits),
+            BudgetSetting::Default => None,
+        }
+    }
+}
+
+/// The text sets no budget.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("found {0:?}, expected a whole number of credits, or none for the default (what the plans come to)")]
+pub struct BadBudget(String);
+
+impl FromStr for BudgetSetting {
+    type Err = BadBudget;
+    fn from_str(text: &str) -> Result<BudgetSetting, BadBudget> {
+        if text.eq_ignore_ascii_case("none") {
+            return Ok(BudgetSetting::Default);
+        }
+        let credits = text.parse().map_err(|_| BadBudget(text.to_owned()))?;
+        Ok(BudgetSetting::Limit(Credits(credits)))
+    }
+}
+
+impl fmt::Display for BudgetSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BudgetSetting::Limit(credits) => write!(f, "{}", credits.0),
+            BudgetSetting::Default => f.write_str("none"),
+        }
+    }
+}
+
+impl Serialize for BudgetSetting {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            BudgetSetting::Limit(credits) => serializer.serialize_u64(credits.0),
+            BudgetSetting::Default => serializer.serialize_str("none"),
+        }
+    }
+}
+
+/// A number, or a text as [`BudgetSetting::from_str`] takes it.
+impl<'de> Deserialize<'de> for BudgetSetting {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<BudgetSetting, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected a whole number of credits, or \"none\"")]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Number(credits) => Ok(BudgetSetting::Limit(Credits(credits))),
+            Written::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_or_none_is_read_and_written() {
+        for (text, json, setting) in [
+            ("12", "12", BudgetSetting::Limit(Credits(12))),
+            ("0", "0", BudgetSetting::Limit(Credits::ZERO)),
+            ("none", "\"none\"", BudgetSetting::Default),
+        ] {
+            assert_eq!(text.parse(), Ok(setting));
+            assert_eq!(setting.to_string(), text);
+            assert_eq!(serde_json::to_string(&setting).unwrap(), json);
+            assert_eq!(serde_json::from_str::<BudgetSetting>(json).unwrap(), setting);
+            let quoted = format!("{text:?}");
+            assert_eq!(serde_json::from_str::<BudgetSetting>(&quoted).unwrap(), setting, "as a query has it");
+        }
+        for wrong in ["", "-1", "1.5", "unlimited", "5 credits"] {
+            let said = wrong.parse::<BudgetSetting>().unwrap_err().to_string();
+            assert!(said.contains("expected a whole number of credits, or none"), "{said}");
+        }
+        assert!(serde_json::from_str::<BudgetSetting>("-1").is_err());
+    }
+}

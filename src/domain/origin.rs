@@ -1,0 +1,102 @@
+//! Where manifests come from, and so whose a batch is.
+//!
+//! Two folders may each hold a `jobs.csv`. Both would make a batch called `jobs`, and the second would lift the
+//! first one's budget and buy what waits there. So a batch belongs to the source that it was begun from.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Where a manifest lies, or comes in.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// A folder, by its absolute path without links.
+    Folder(String),
+    /// An `[[inbox]]` of the configuration, by its name.
+    Inbox(String),
+    /// A `[[schedule]]` of the configuration, by its name.
+    Schedule(String),
+    /// The control socket, from a client that names no folder, or standard input.
+    #[default]
+    Socket,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Folder(folder) => f.write_str(folder),
+            Place::Inbox(name) => write!(f, "the inbox {name}"),
+            Place::Schedule(name) => write!(f, "the schedule {name}"),
+            Place::Socket => f.write_str("the control socket"),
+        }
+    }
+}
+
+/// The source of a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Where its manifest came from.
+    pub place: Place,
+    /// The manifest's file name without its extension, where the batch is called after it. Several names can be
+    /// mapped to one batch name: `$(x y).csv` and `;x y;.csv` would both be `x-y`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stem: Option<String>,
+}
+
+impl Origin {
+    /// Whether a manifest from `other` belongs to a batch that was begun from here.
+    pub fn covers(&self, other: &Origin) -> bool {
+        let is_same_stem = match (&self.stem, &other.stem) {
+            (Some(own), Some(other)) => own == other,
+            _ => true,
+        };
+        self.place == other.place && is_same_stem
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.stem {
+            Some(stem) => write!(f, "{} ({stem})", self.place),
+            None => self.place.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(place: &Place, stem: Option<&str>) -> Origin {
+        Origin { place: place.clone(), stem: stem.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_batch_belongs_to_one_place_and_one_file_name() {
+        let [ca, cb] = ["/ca", "/cb"].map(|folder| Place::Folder(folder.to_owned()));
+        let jobs = origin(&ca, Some("jobs"));
+        assert!(jobs.covers(&origin(&ca, Some("jobs"))));
+        assert!(jobs.covers(&origin(&ca, None)), "a manifest that names its batch");
+        assert!(!jobs.covers(&origin(&cb, Some("jobs"))));
+        assert!(!jobs.covers(&origin(&cb, None)));
+        assert!(!jobs.covers(&origin(&Place::Inbox("ca".into()), Some("jobs"))));
+        assert!(!origin(&ca, Some("$(x y)")).covers(&origin(&ca, Some(";x y;"))), "both are called x-y");
+    }
+
+    #[test]
+    fn it_reads_back_as_it_was_written() {
+        let places = [
+            Place::Folder("/a".into()),
+            Place::Inbox("a".into()),
+            Place::Schedule("a".into()),
+            Place::Socket,
+        ];
+        for place in places {
+            for stem in [None, Some("x")] {
+                let written = serde_json::to_string(&origin(&place, stem)).unwrap();
+                assert_eq!(serde_json::from_str::<Origin>(&written).unwrap(), origin(&place, stem));
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Which terms a batch has after another manifest of it was handed in.
+//!
+//! What a person set stays until a person sets something else: leaving a flag or a key out sets nothing. So a
+//! manifest that is handed in again changes a term only where it says something else than the last time.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::credits::Credits;
+use crate::domain::manifest::row::Policy;
+
+/// What is said about the terms of a batch when a manifest is handed in.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// By the command: the last word.
+    pub flags: &'a Policy,
+    /// The command asks for the default budget: whatever was set before is forgotten.
+    pub is_default_budget: bool,
+    /// By the manifest.
+    pub manifest: &'a Policy,
+    /// By its inbox or schedule and by the configuration, for what the manifest does not say.
+    pub defaults: &'a Policy,
+    /// The most that a manifest may allow: the budget of its inbox or schedule.
+    pub ceiling: Option<Credits>,
+}
+
+/// The terms of a batch as they stand.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Standing {
+    /// The terms in force.
+    pub policy: Policy,
+    /// What manifests and defaults said the last time, whatever the commands said; nothing where that is not known.
+    pub said: Option<Policy>,
+}
+
+/// Which terms hold from now on.
+///
+/// For each: the command's word; else the manifest's, where it is another than the last time; else what holds
+/// already; else the manifest's. `strict` is about one manifest alone and is never kept.
+pub fn resolve(said: Said<'_>, standing: Option<&Standing>) -> Standing {
+    let mut heard = said.manifest.over(said.defaults);
+    heard.budget = [heard.budget, said.ceiling].into_iter().flatten().min();
+    let strict = said.flags.strict.or(heard.strict);
+    let Some(Standing { policy: stored, said: last }) = standing else {
+        let mut policy = said.flags.over(&heard);
+        if said.is_default_budget {
+            policy.budget = said.defaults.budget;
+        }
+        return Standing { policy, said: Some(heard) };
+    };
+    let news = match last {
+        Some(last) => changed(&heard, last),
+        // Whether its words are old or new is not known. The lower budget is never the wrong one.
+        None => Policy { budget: [heard.budget, stored.budget].into_iter().flatten().min(), ..heard.clone() },
+    };
+    let mut policy = said.flags.over(&news).over(stored).over(&heard);
+    policy.strict = strict;
+    if said.is_default_budget {
+        policy.budget = said.defaults.budget;
+    }
+    let last = last.clone().unwrap_or_default();
+    Standing { policy, said: Some(heard.over(&last)) }
+}
+
+/// The terms of `heard` that differ from `last`.
+fn changed(heard: &Policy, last: &Policy) -> Policy {
+    fn news<T: Clone + PartialEq>(heard: &Option<T>, last: &Option<T>) -> Option<T> {
+        heard.clone().filter(|_| heard != last)
+    }
+    Policy {
+        budget: news(&heard.budget, &last.budget),
+        priority: news(&heard.priority, &last.priority),
+        deadline: news(&heard.deadline, &last.deadline),
+        on_deadline: news(&heard.on_deadline, &last.on_deadline),
+        expires: news(&heard.expires, &last.expires),
+        attempts: news(&heard.attempts, &last.attempts),
+        strict: None,
+        on_drift: news(&heard.on_drift, &last.on_drift),
+        layout: news(&heard.layout, &last.layout),
+    }
+}
+
+/// One term that differs from what it was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TermChange {
+    /// Its name in a policy.
+    pub term: String,
+    /// What held before; `null` for the default.
+    pub before: serde_json::Value,
+    /// What holds now; `null` for the default.
+    pub now: serde_json::Value,
+}
+
+/// The terms in which two policies differ; `strict` is none of them.
+pub fn differences(before: &Policy, now: &Policy) -> Vec<TermChange> {
+    let object = |policy: &Policy| match serde_json::to_value(policy) {
+        Ok(serde_json::Value::Object(terms)) => terms,
+        _ => serde_json::Map::new(),
+    };
+    let (before, now) = (object(before), object(now));
+    let names: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let value = |terms: &serde_json::Map<String, serde_json::Value>, name: &String| {
+        terms.get(name).cloned().unwrap_or_default()
+    };
+    let change = |name: &String| TermChange {
+        term: name.clone(),
+        before: value(&before, name),
+        now: value(&now, name),
+    };
+    let changes = names.into_iter().filter(|name| *name != "strict").map(change);
+    changes.filter(|change| change.before != change.now).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::manifest::row::{Deadline, OnDrift};
+    use crate::domain::time::Timestamp;
+
+    fn budget(credits: impl Into<Option<u64>>) -> Policy {
+        Policy { budget: credits.into().map(Credits), ..Policy::default() }
+    }
+
+    const NOTHING: Policy = Policy {
+        budget: None,
+        priority: None,
+        deadline: None,
+        on_deadline: None,
+        expires: None,
+        attempts: None,
+        strict: None,
+        on_drift: None,
+        layout: None,
+    };
+
+    fn said<'a>(flags: &'a Policy, manifest: &'a Policy, defaults: &'a Policy) -> Said<'a> {
+        Said { flags, is_default_budget: false, manifest, defaults, ceiling: None }
+    }
+
+    fn in_force(standing: &Standing) -> Option<u64> {
+        standing.policy.budget.map(|budget| budget.0)
+    }
+
+    #[test]
+    fn a_budget_stays_until_another_is_given() {
+        let (five, eight) = (budget(5), budget(8));
+        let first = resolve(said(&five, &NOTHING, &NOTHING), None);
+        assert_eq!(in_force(&first), Some(5));
+        let again = resolve(said(&NOTHING, &NOTHING, &NOTHING), Some(&first));
+        assert_eq!(in_force(&again), Some(5), "the flag was left out");
+        let more = resolve(said(&eight, &NOTHING, &NOTHING), Some(&again));
+        assert_eq!(in_force(&more), Some(8));
+        let none = Said { is_default_budget: true, ..said(&NOTHING, &NOTHING, &NOTHING) };
+        assert_eq!(in_force(&resolve(none, Some(&more))), None);
+    }
+
+    #[test]
+    fn a_manifest_that_repeats_itself_overrules_nothing() {
+        let (five, ten, twenty) = (budget(5), budget(10), budget(20));
+        let first = resolve(said(&five, &ten, &NOTHING), None);
+        let again = resolve(said(&NOTHING, &ten, &NOTHING), Some(&first));
+        assert_eq!(in_force(&again), Some(5), "10 was said before the flag, too");
+        let without = resolve(said(&NOTHING, &NOTHING, &NOTHING), Some(&again));
+        assert_eq!(in_force(&without), Some(5), "a key that was removed says nothing");
+        let back = resolve(said(&NOTHING, &ten, &NOTHING), Some(&without));
+        assert_eq!(in_force(&back), Some(5));
+        let edited = resolve(said(&NOTHING, &twenty, &NOTHING), Some(&back));
+        assert_eq!(in_force(&edited), Some(20), "another value was given");
+    }
+
+    #[test]
+    fn no_budget_of_its_own_leaves_a_limit_of_the_configuration() {
+        let (five, hundred) = (budget(5), budget(100));
+        let first = resolve(said(&five, &NOTHING, &hundred), None);
+        assert_eq!(in_force(&first), Some(5));
+        let none = Said { is_default_budget: true, ..said(&NOTHING, &NOTHING, &hundred) };
+        assert_eq!(in_force(&resolve(none, Some(&first))), Some(100));
+    }
+
+    #[test]
+    fn a_ceiling_is_passed_by_no_manifest() {
+        let (nine, fifty, own) = (budget(9), budget(50), budget(12));
+        let from_inbox = |manifest| Said { ceiling: Some(Credits(12)), ..said(&NOTHING, manifest, &own) };
+        assert_eq!(in_force(&resolve(from_inbox(&fifty), None)), Some(12));
+        assert_eq!(in_force(&resolve(from_inbox(&NOTHING), None)), Some(12));
+        let low = resolve(from_inbox(&nine), None);
+        assert_eq!(in_force(&low), Some(9));
+        assert_eq!(in_force(&resolve(from_inbox(&fifty), Some(&low))), Some(12));
+    }
+
+    #[test]
+    fn a_batch_of_an_earlier_version_keeps_the_lower_budget() {
+        let old = |credits| Standing { policy: budget(credits), said: None };
+        let (ten, twenty) = (budget(10), budget(20));
+        assert_eq!(in_force(&resolve(said(&NOTHING, &twenty, &NOTHING), Some(&old(Some(10))))), Some(10));
+        assert_eq!(in_force(&resolve(said(&NOTHING, &ten, &NOTHING), Some(&old(Some(20))))), Some(10));
+        assert_eq!(in_force(&resolve(said(&NOTHING, &NOTHING, &NOTHING), Some(&old(Some(20))))), Some(20));
+        assert_eq!(in_force(&resolve(said(&NOTHING, &ten, &NOTHING), Some(&old(None)))), Some(10));
+    }
+
+    #[test]
+    fn the_other_terms_stay_as_well_and_strict_does_not() {
+        let given = Policy {
+            on_drift: Some(OnDrift::Pause),
+            expires: Some(Deadline::At(Timestamp(5))),
+            attempts: Some(1),
+            priority: Some(3),
+            layout: Some("l".into()),
+            strict: Some(true),
+            ..Policy::default()
+        };
+        let first = resolve(said(&NOTHING, &given, &NOTHING), None);
+        let again = resolve(said(&NOTHING, &NOTHING, &NOTHING), Some(&first));
+        assert_eq!(again.policy, Policy { strict: None, ..given });
+    }
+
+    #[test]
+    fn what_differs_is_told_term_by_term() {
+        let before = Policy { strict: Some(true), attempts: Some(2), ..budget(5) };
+        let changes = differences(&before, &Policy { attempts: Some(2), ..budget(8) });
+        let told = serde_json::to_string(&changes).unwrap();
+        assert_eq!(told, r#"[{"term":"budget","before":5,"now":8}]"#);
+        assert_eq!(differences(&before, &before), []);
+    }
+}
