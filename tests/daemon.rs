@@ -251,7 +251,10 @@ fn the_configuration_is_read_anew_and_a_bad_one_is_not() {
     stage.configure("[budget]\ntotal = 0");
     stage.write("batch.csv", scripts::manifest("image", 3));
     let daemon = stage.daemon("info");
-    stage.run(["submit", "batch.csv", "--wait"]).exited(4).says("the total budget, where prices count in full, is used up");
+    stage
+        .run(["submit", "batch.csv", "--wait"])
+        .exited(4)
+        .says("the total budget, where prices count in full, is used up");
     stage.configure("[budget]\ntotla = 1000");
     daemon.signal(Signal::HUP);
     daemon.says("the old one stays in force").says("did you mean `total`");
