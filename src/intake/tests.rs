@@ -225,7 +225,9 @@ fn the_most_that_a_command_allows_a_row_is_kept_with_its_jobs() {
     let path = door.dir.path().join("m.csv");
     fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
     let terms = Terms { max_credits: Some(Credits(5)), ..door.terms() };
-    let judged = judge(door.store.begin_draft().unwrap(), &path, &terms, |_, _| Ok(())).unwrap();
+    let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None, is_back: false };
+    let draft = door.store.begin_draft().unwrap();
+    let judged = judge(draft, &path, &terms, Timestamp(0), &mut batches).unwrap();
     let row = judged.rows().unwrap().next_row().unwrap().unwrap();
     let Outcome::Jobs(jobs) = row.outcome else { panic!("{:?}", row.outcome) };
     assert_eq!(jobs.order.max_credits, Some(Credits(5)));
