@@ -6,7 +6,7 @@ mod emulator_bench;
 use std::time::Duration;
 
 use callsheet::emulator::{DEFAULT_API_KEY, Faults, Options, READY_PLANS};
-use emulator_bench::{Bench, faulty, json_of, quick, video};
+use emulator_bench::{Bench, faulty, json_of, quick, standing_still, video};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -61,6 +61,92 @@ async fn foreign_answers_come_with_the_asked_status_and_body() {
         }
         assert!(response.text().await.unwrap().starts_with(starts));
     }
+}
+
+#[tokio::test]
+async fn a_retry_after_comes_in_seconds_or_as_a_date_in_each_of_the_three_forms() {
+    use chrono::{DateTime, NaiveDateTime};
+    let bench = Bench::new(quick()).await;
+    for (form, format) in [
+        ("imf-fixdate", "%a, %d %b %Y %H:%M:%S GMT"),
+        ("rfc850", "%A, %d-%b-%y %H:%M:%S GMT"),
+        ("asctime", "%a %b %e %H:%M:%S %Y"),
+    ] {
+        for without_date in [false, true] {
+            let effect = json!({"do": "answer", "status": 429, "retry_after_s": 3_600, "retry_after_as": form,
+                "without_date": without_date});
+            bench.post("/emulator/faults", &json!({"rules": [{"on": "poll", "effect": effect}]})).await;
+            let response = bench.request(Method::GET, "/api/v1/tasks/x").send().await.unwrap();
+            let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+            let at = NaiveDateTime::parse_from_str(&header("retry-after"), format).unwrap().and_utc();
+            let date = DateTime::parse_from_rfc2822(&header("date"));
+            match date {
+                Ok(date) => assert!((3_598..=3_601).contains(&(at - date.to_utc()).num_seconds()) && !without_date),
+                Err(_) => assert!(without_date && header("date").is_empty()),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_image_may_be_finished_when_its_call_returns_and_a_failure_is_its_answer() {
+    let bench = Bench::new(quick()).await;
+    let image = json!({"model": "gi-2", "prompt": "x"});
+    let rules = |effects: &[Value]| json!({"rules": effects.iter().map(|effect| json!({"effect": effect})).collect::<Vec<_>>()});
+    bench.post("/emulator/faults", &rules(&[json!({"do": "renders-in-call"})])).await;
+    let (status, body) = bench.post("/api/v1/images", &image).await;
+    assert_eq!((status.as_u16(), &body["data"]["status"]), (200, &json!("success")));
+    assert_eq!(body["data"]["taskUrls"].as_array().unwrap().len(), 1);
+
+    let fails = json!({"do": "task-fails", "code": "busy"});
+    bench.post("/emulator/faults", &rules(&[json!({"do": "renders-in-call"}), fails])).await;
+    let (status, body) = bench.post("/api/v1/images", &image).await;
+    assert_eq!((status.as_u16(), &body["error"]["type"]), (500, &json!("internal_error")));
+    assert_eq!(bench.finished(&body["error"]["task_id"]).await["status"], "failed");
+    assert_eq!(bench.balance().await, 992);
+}
+
+#[tokio::test]
+async fn shorts_studio_may_name_a_task_by_its_request_id_alone() {
+    let bench = Bench::new(standing_still()).await;
+    let effect = json!({"rules": [{"effect": {"do": "request-id-alone"}}]});
+    bench.post("/emulator/faults", &effect).await;
+    let (status, body) = bench.post("/api/v1/shorts-studio", &json!({"prompt": "x"})).await;
+    let request = body["data"]["requestId"].as_str().unwrap().to_owned();
+    assert_eq!((status.as_u16(), &body["data"]["taskId"]), (202, &Value::Null));
+    let answered = bench.get(&format!("/api/v1/shorts-studio?requestId={request}")).await;
+    assert!(answered.0.is_success() && answered.1["data"]["requestId"] == request.as_str(), "{answered:?}");
+    assert_eq!(bench.get(&format!("/api/v1/shorts-studio?taskId={request}")).await.0, 404);
+}
+
+#[tokio::test]
+async fn every_task_error_code_of_the_document_can_be_had_and_only_one_shows_the_reason() {
+    let bench = Bench::new(quick()).await;
+    let codes = "insufficient_credits auth_required rate_limited request_cancelled provider_unavailable invalid_input \
+        content_rejected busy duplicate_request generic";
+    for code in codes.split_whitespace() {
+        let effect = json!({"do": "task-fails", "code": code, "reason": "seven fingers"});
+        bench.post("/emulator/faults", &json!({"rules": [{"effect": effect}]})).await;
+        let (_, body) = bench.post("/api/v1/videos", &video()).await;
+        let task = bench.finished(&body["data"]["id"]).await;
+        let info: Value = serde_json::from_str(task["taskInfo"].as_str().unwrap()).unwrap();
+        assert_eq!((&task["status"], &info["errorCode"]), (&json!("failed"), &json!(code)));
+        assert_eq!(info["errorMessage"] == "seven fingers", code == "invalid_input");
+    }
+    assert_eq!(bench.balance().await, 1_000);
+}
+
+/// What a storm is made of: whoever is judged by one has met all of it.
+#[test]
+fn a_storm_holds_refusals_and_every_task_error_code() {
+    let plan = serde_json::to_value(Faults::named("storm").unwrap()).unwrap();
+    let effects: Vec<&Value> = plan["rules"].as_array().unwrap().iter().map(|rule| &rule["effect"]).collect();
+    let answers = |status: u64| effects.iter().any(|effect| effect["status"] == status);
+    assert!([401, 402, 429].into_iter().all(answers));
+    assert!(effects.iter().any(|effect| effect["do"] == "content-rejected"));
+    let codes: std::collections::BTreeSet<&str> =
+        effects.iter().filter_map(|effect| effect["code"].as_str()).collect();
+    assert_eq!(codes.len(), 10, "{codes:?}");
 }
 
 #[tokio::test]

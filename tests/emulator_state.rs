@@ -6,7 +6,7 @@ mod emulator_bench;
 use std::path::Path;
 use std::time::Duration;
 
-use callsheet::emulator::{Options, start};
+use callsheet::emulator::{Options, Plan, start};
 use emulator_bench::{Bench, faulty, json_of, quick, standing_still, video};
 use serde_json::json;
 
@@ -132,4 +132,56 @@ async fn a_running_task_can_be_ended_by_hand_and_the_key_revoked() {
     bench.post("/emulator/account", &json!({"key_valid": false})).await;
     assert_eq!(bench.get("/api/v1/credits").await.0, 401);
     assert_eq!(bench.post("/emulator/account", &json!({"key": 1})).await.0, 400);
+}
+
+#[tokio::test]
+async fn what_others_do_with_the_account_counts_and_outlives_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || Options { state_dir: Some(dir.path().to_owned()), plan: Plan::Ultra, ..standing_still() };
+    let bench = Bench::new(options()).await;
+    let elsewhere = json!({"top_up": 100, "spend": 40, "use_allowance": {"house_seconds": 296, "images": 99}});
+    let (status, account) = bench.post("/emulator/account", &elsewhere).await;
+    assert_eq!((status.as_u16(), &account["credits"]), (200, &json!(1_060)));
+    assert_eq!(account["allowances_today"]["house_seconds"]["used"], 296);
+    let (status, refused) = bench.post("/emulator/account", &json!({"spend": 1_061})).await;
+    assert_eq!((status.as_u16(), bench.balance().await), (400, 1_060), "{refused}");
+    bench.emulator.stop().await;
+
+    let bench = Bench::new(options()).await;
+    let costs = async |path: &str, body: serde_json::Value| {
+        let task = bench.post(path, &body).await.1["data"].clone();
+        (task["costCredits"].as_u64().unwrap(), task["waivedCredits"].as_u64().unwrap())
+    };
+    let image = json!({"model": "gi-2", "prompt": "x"});
+    assert_eq!(costs("/api/v1/images", image.clone()).await, (0, 8));
+    assert_eq!(costs("/api/v1/images", image).await, (8, 0));
+    // Five seconds do not fit into the four that are left: charged in full.
+    assert_eq!(costs("/api/v1/videos", video()).await, (10, 0));
+    let totals = bench.emulator.audit()["totals"].clone();
+    assert_eq!(
+        (&totals["balance"], &totals["topped_up_credits"], &totals["spent_elsewhere_credits"]),
+        (&json!(1_042), &json!(100), &json!(40))
+    );
+}
+
+#[tokio::test]
+async fn prices_change_while_it_runs_and_what_is_served_is_what_is_charged() {
+    let bench = Bench::new(quick()).await;
+    let served = async || bench.get("/emulator/catalog").await.1;
+    let before = served().await;
+    let cost = async || bench.post("/api/v1/videos", &video()).await.1["data"]["costCredits"].clone();
+    assert_eq!(cost().await, 10);
+    bench.post("/emulator/catalog", &json!({"multiply": 2})).await;
+    assert_eq!(cost().await, 20);
+    let rate = &bench.get("/api/v1/models").await.1["data"]["models"][0]["modes"]["text-to-video"]["credits_per_second"];
+    assert_eq!(rate["768P"], 4);
+    let voices = json!({"voices": {"characters_per_credit": 5, "minimum_credits": 3, "voices": [{"id": "ada"}]}});
+    assert_eq!(bench.post("/emulator/catalog", &voices).await.0, 200);
+    let speech = json!({"text": "sixteen letters.", "voice_id": "ada"});
+    assert_eq!(bench.post("/api/v1/speech", &speech).await.1["data"]["costCredits"], 4);
+    // What was not sent stays as it was; what cannot be served changes nothing.
+    assert_eq!(cost().await, 20);
+    assert_eq!(bench.post("/emulator/catalog", &json!({"video": "none"})).await.0, 400);
+    assert_eq!(bench.post("/emulator/catalog", &before).await.0, 200);
+    assert_eq!((served().await, cost().await), (before, json!(10)));
 }

@@ -1,14 +1,16 @@
 //! The plan against the bill: every model, mode, resolution, duration and audio of a full catalog is
 //! quoted by the client and bought from the emulator. The two share no code; the price must be the
-//! charge, and what one refuses the other must refuse.
+//! charge, and what one refuses the other must refuse. So it is with the built-in catalog, and with a recorded one
+//! that has other ids, other units and other notes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use callsheet::domain::quote::{Catalog, Rules, quote, reprice};
+use callsheet::domain::quote::{Catalog, Rules, RulesExtension, quote, reprice};
 use callsheet::domain::request::{Kind, Request};
-use callsheet::emulator::{self, DEFAULT_API_KEY, Emulator, Options};
+use callsheet::emulator::{self, DEFAULT_API_KEY, Emulator, Options, Plan};
 use serde_json::{Map, Value, json};
 
 /// A client's desk and a shop that was never shown its rules.
@@ -26,7 +28,23 @@ struct Market {
 
 impl Market {
     async fn open() -> Market {
-        let options = Options { speed: f64::INFINITY, credits: u64::MAX / 4, ..Options::default() };
+        Market::with(Rules::builtin(), Options::default()).await
+    }
+
+    /// A shop that serves what was recorded; the client is told the same of its ids.
+    async fn recorded(plan: Plan) -> Market {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/recorded_catalog.json");
+        let recorded: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let like = |(id, like): (&String, &Value)| (id.clone(), json!({"like": like}));
+        let models = recorded["rules"]["inherit"].as_object().unwrap().iter().map(like);
+        let extension: RulesExtension =
+            serde_json::from_value(json!({"models": models.collect::<Map<_, _>>()})).unwrap();
+        let rules = Rules::builtin().extended(extension).unwrap();
+        Market::with(rules, Options { catalog: Some(file), plan, ..Options::default() }).await
+    }
+
+    async fn with(rules: Rules, options: Options) -> Market {
+        let options = Options { speed: f64::INFINITY, credits: u64::MAX / 4, ..options };
         let emulator = emulator::start(options).await.unwrap();
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let mut parts = BTreeMap::new();
@@ -42,7 +60,6 @@ impl Market {
         }
         let catalog = Catalog::of(&parts["video"], &parts["image"], &parts["music"], &parts["voices"]);
         assert!(catalog.oddities.is_empty(), "{:?}", catalog.oddities);
-        let rules = Rules::builtin();
         Market { emulator, http, catalog, rules, bought: 0, bounded: 0, refused: 0, wrong: Vec::new() }
     }
 
@@ -120,11 +137,16 @@ fn urls(what: &str, count: usize) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_video_mode_resolution_duration_and_audio() {
     let mut market = Market::open().await;
+    assert_eq!(market.catalog.video.iter().count(), 23);
+    videos(&mut market).await;
+    market.settle(1_000);
+}
+
+async fn videos(market: &mut Market) {
     let models: Vec<_> = market.catalog.video.iter().cloned().collect();
-    assert_eq!(models.len(), 23);
     for model in &models {
         for (mode, limits) in &model.modes {
-            let (images, videos) = least_inputs(&market, &model.about.id, mode);
+            let (images, videos) = least_inputs(market, &model.about.id, mode);
             let durations = limits.durations.clone().unwrap_or_default();
             let resolutions = limits.resolutions.clone().unwrap_or_default();
             for resolution in omitted_or(&resolutions) {
@@ -151,7 +173,6 @@ async fn every_video_mode_resolution_duration_and_audio() {
             }
         }
     }
-    market.settle(1_000);
 }
 
 /// The fewest images and videos with which the quote accepts the mode's defaults.
@@ -209,6 +230,11 @@ async fn every_count_of_images_and_videos() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_image_scene_quality_resolution_and_ratio() {
     let mut market = Market::open().await;
+    images(&mut market).await;
+    market.settle(200);
+}
+
+async fn images(market: &mut Market) {
     let models: Vec<_> = market.catalog.image.iter().cloned().collect();
     for model in &models {
         for (scene, limits) in &model.modes {
@@ -236,14 +262,19 @@ async fn every_image_scene_quality_resolution_and_ratio() {
             }
         }
     }
-    market.settle(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn music_speech_and_sound_effects_at_every_bound() {
     let mut market = Market::open().await;
+    sounds(&mut market).await;
+    market.settle(20);
+}
+
+async fn sounds(market: &mut Market) {
+    let voice = market.catalog.voices.voices.iter().next().unwrap().id.clone();
     for seconds in
-        [json!(2.9), json!(3), json!(59.5), json!(60), json!(60.2), json!(61), json!(300), json!(300.5)]
+        [2.9, 3.0, 59.5, 60.0, 60.2, 61.0, 79.0, 80.0, 80.5, 81.0, 300.0, 300.5].map(|seconds| json!(seconds))
     {
         let request = Request {
             prompt: Some("slow piano".into()),
@@ -252,9 +283,9 @@ async fn music_speech_and_sound_effects_at_every_bound() {
         };
         market.compare(Kind::Music, &request).await;
     }
-    for characters in [1, 19, 20, 21, 40, 41, 999, 1000, 1001] {
+    for characters in [1, 19, 20, 21, 25, 26, 40, 41, 50, 51, 75, 76, 999, 1000, 1001] {
         let text = Some(format!("  {}  ", "é".repeat(characters)));
-        let request = Request { text, voice_id: Some("aria".into()), ..Request::default() };
+        let request = Request { text, voice_id: Some(voice.clone()), ..Request::default() };
         market.compare(Kind::Speech, &request).await;
     }
     for seconds in [None, Some(json!(0.4)), Some(json!(0.5)), Some(json!(22)), Some(json!(22.1))] {
@@ -264,5 +295,42 @@ async fn music_speech_and_sound_effects_at_every_bound() {
             market.compare(Kind::SoundEffect, &request).await;
         }
     }
-    market.settle(20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recorded_catalog_with_other_ids_units_and_notes_is_charged_as_it_is_quoted() {
+    let mut market = Market::recorded(Plan::None).await;
+    assert!(market.catalog.video.get("lumen-2").is_some() && market.catalog.video.get("house-c1").is_none());
+    videos(&mut market).await;
+    images(&mut market).await;
+    sounds(&mut market).await;
+    market.settle(500);
+}
+
+/// Which allowance covers what is decided by the document's id that an id of the catalog stands for.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_allowances_of_a_recorded_catalog_cover_what_the_quote_says_they_may() {
+    let market = Market::recorded(Plan::Ultra).await;
+    let video = |model: &str| (Kind::Video, model.to_owned());
+    let image = |model: &str| (Kind::Image, model.to_owned());
+    let mut covered = Vec::new();
+    for (kind, model) in
+        [video("lumen-2"), video("kite-fast"), image("pict-1"), image("pict-2-5"), image("pict-plain"), image("sign-4")]
+    {
+        let request =
+            Request { model: Some(model.clone()), prompt: Some("a harbour".into()), ..Request::default() };
+        let quoted = quote(Some(kind), &request, &market.catalog, &market.rules).unwrap();
+        let url = format!("{}{}", market.emulator.base_url(), kind.endpoint());
+        let body = Value::Object(quoted.body.clone());
+        let answer = market.http.post(url).bearer_auth(DEFAULT_API_KEY).json(&body).send().await.unwrap();
+        let task = answer.json::<Value>().await.unwrap()["data"].clone();
+        let price = quoted.price.unwrap().0;
+        if quoted.waivable.is_some() {
+            assert_eq!((&task["costCredits"], &task["waivedCredits"]), (&json!(0), &json!(price)), "{model}");
+            covered.push(model);
+        } else {
+            assert_eq!((&task["costCredits"], &task["waivedCredits"]), (&json!(price), &json!(0)), "{model}");
+        }
+    }
+    assert_eq!(covered, ["lumen-2", "pict-1", "pict-2-5", "pict-plain"]);
 }

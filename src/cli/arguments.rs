@@ -544,7 +544,7 @@ pub(super) struct EmulatorCommand {
     /// What goes wrong: calm, flaky-network, storm, or a TOML or JSON file [default: nothing]
     #[arg(long, env = "CALLSHEET_EMULATOR_FAULTS", hide_env_values = true, value_name = "NAME|FILE")]
     pub(super) faults: Option<String>,
-    /// Recorded catalogs to serve instead of the built-in ones
+    /// Recorded catalogs to serve and charge by, instead of the built-in ones
     #[arg(long, env = "CALLSHEET_EMULATOR_CATALOG", hide_env_values = true, value_name = "FILE")]
     pub(super) catalog: Option<PathBuf>,
     /// Decides ids, jitter and the look of results

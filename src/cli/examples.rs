@@ -119,6 +119,8 @@ Control endpoints, on the API's address, without a key:
   POST /emulator/faults       {\"plan\": \"storm\"}, or a plan
   POST /emulator/clock        {\"advance_ms\": 60000}
   POST /emulator/account      {\"credits\": 5, \"plan\": \"ultra\", \"key_valid\": false}
+  POST /emulator/account      {\"top_up\": 100, \"spend\": 30, \"use_allowance\": {\"images\": 20}}
+  POST /emulator/catalog      {\"multiply\": 2}, or parts of a catalog file
   POST /emulator/tasks/ID     {\"status\": \"canceled\"}, success, or failed with error_code and reason
 
 For scripts: with --json one line on stdout says when it is ready, and where:

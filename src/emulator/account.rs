@@ -19,6 +19,21 @@ pub enum Plan {
     Ultra,
 }
 
+/// The models of the Pro and Ultra allowance of images.
+const IMAGE_MODELS: [&str; 5] = ["gi-2", "gi-2-5", "gi-2-5-alt", "ni-2", "x-imagine-image"];
+/// The model of the Ultra allowance of video seconds.
+const HOUSE: &str = "house-c1";
+
+/// Whether an allowance may cover an image of this model, by its id in the document.
+pub(crate) fn may_cover_image(model: &str) -> bool {
+    IMAGE_MODELS.contains(&model)
+}
+
+/// Whether an allowance may cover a video of this model, by its id in the document.
+pub(crate) fn may_cover_video(model: &str) -> bool {
+    model == HOUSE
+}
+
 /// What an allowance is counted in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -107,6 +122,12 @@ impl Account {
                 self.used.pop_first();
             }
         }
+    }
+
+    /// Units of a day's allowance that another client of the account used.
+    pub(crate) fn use_up(&mut self, pool: Pool, day: i64, units: u64) {
+        let used = self.used.entry((day, pool)).or_default();
+        *used = used.saturating_add(units);
     }
 
     /// Give it back after `failed` or `canceled`.

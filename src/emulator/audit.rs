@@ -33,6 +33,9 @@ pub(crate) struct Totals {
     pub(crate) refused_400: u64,
     pub(crate) refused_402: u64,
     pub(crate) unauthorized: u64,
+    /// Credits that were bought, and those that another client of the account spent.
+    pub(crate) topped_up_credits: u64,
+    pub(crate) spent_elsewhere_credits: u64,
     /// Requests to the media origin that carried an `Authorization` header.
     pub(crate) media_requests_with_key: u64,
     /// Requests that a fault plan struck.
@@ -56,6 +59,12 @@ impl Totals {
     pub(crate) fn replayed(&mut self, foreign: bool) {
         self.replays += 1;
         self.foreign_body_replays += u64::from(foreign);
+    }
+
+    /// Credits came or went without a task of ours.
+    pub(crate) fn moved_elsewhere(&mut self, topped_up: u64, spent: u64) {
+        self.topped_up_credits = self.topped_up_credits.saturating_add(topped_up);
+        self.spent_elsewhere_credits = self.spent_elsewhere_credits.saturating_add(spent);
     }
 
     /// A creating call was refused before a task was made.

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use rust_decimal::Decimal;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use super::account;
 
 /// Stands for the media origin in `preview_url`.
 const MEDIA_PLACEHOLDER: &str = "{media_url}";
@@ -104,11 +106,51 @@ pub(crate) struct Voice {
     pub(crate) recommended_model: Option<String>,
 }
 
+/// A music model.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct MusicModel {
+    #[serde(default)]
+    pub(crate) id: Option<String>,
+    /// The base price; the document's where it is missing.
+    #[serde(default)]
+    pub(crate) credits: Option<Amount>,
+}
+
 #[derive(Debug, Clone, Deserialize)]
 struct Voices {
     #[serde(default)]
     default_model: Option<String>,
+    #[serde(default)]
+    characters_per_credit: Option<Amount>,
+    #[serde(default)]
+    minimum_credits: Option<Amount>,
     voices: Vec<Voice>,
+}
+
+/// What speech costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SpeechRate {
+    pub(crate) characters_per_credit: Decimal,
+    pub(crate) minimum_credits: Decimal,
+}
+
+/// What a catalog file says that no catalog of the service carries.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Rules {
+    /// Model ids of the catalog, each with the id of the document whose rules it has: input counts, billed source
+    /// seconds, plan allowances.
+    pub(crate) inherit: BTreeMap<String, String>,
+    /// The price of a sound effect.
+    pub(crate) sound_effect_credits: u64,
+    /// The price of a Shorts Studio task. The document names none.
+    pub(crate) shorts_studio_credits: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { inherit: BTreeMap::new(), sound_effect_credits: 5, shorts_studio_credits: 20 }
+    }
 }
 
 /// How many inputs a model takes in a mode: least and most (document: "Input limits").
@@ -123,7 +165,8 @@ pub(crate) struct InputLimits {
 pub(crate) struct Catalog {
     pub(crate) video: Vec<VideoModel>,
     pub(crate) image: Vec<ImageModel>,
-    pub(crate) music_model: String,
+    pub(crate) music: Vec<MusicModel>,
+    pub(crate) rules: Rules,
     voices: Voices,
     limits: BTreeMap<String, BTreeMap<String, InputLimits>>,
     served: BTreeMap<&'static str, Value>,
@@ -141,48 +184,85 @@ impl Catalog {
             read("image", include_str!("catalog/image.json"))?,
             read("music", include_str!("catalog/music.json"))?,
             read("voices", include_str!("catalog/voices.json"))?,
+            Rules::default(),
         )
     }
 
     /// A recorded catalog: an object with any of `video`, `image`, `music` (lists of entries) and `voices` (the
     /// voice object). Each may also be the service's whole answer, envelope and all. What is missing is built in.
+    /// `rules` says what no catalog carries (see [`Rules`]), and `multiply` multiplies all prices.
     pub(crate) fn recorded(text: &str) -> Result<Self, String> {
+        Self::built_in()?.replaced(text)
+    }
+
+    /// This catalog with what a recorded one holds in place of its own.
+    pub(crate) fn replaced(&self, text: &str) -> Result<Self, String> {
         let recorded: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let Value::Object(mut recorded) = recorded else {
             return Err(String::from("a catalog file is an object with video, image, music and voices"));
         };
-        if let Some(unknown) =
-            recorded.keys().find(|k| !["video", "image", "music", "voices"].contains(&k.as_str()))
-        {
-            return Err(format!("unknown catalog {unknown:?}; known: video, image, music, voices"));
+        if let Some(unknown) = recorded.keys().find(|name| !PARTS.contains(&name.as_str())) {
+            return Err(format!("unknown catalog {unknown:?}; known: {}", PARTS.join(", ")));
         }
-        let base = Self::built_in()?;
         let mut part = |name: &str| recorded.remove(name).map(unwrap_envelope);
         let list = |part: Option<Value>, name: &str| match part {
             Some(value) => only_list(value).ok_or_else(|| format!("{name}: no list of models found")),
-            None => Ok(base.served.get(name).cloned().unwrap_or_default()),
+            None => Ok(self.served.get(name).cloned().unwrap_or_default()),
         };
-        let (video, image) = (list(part("video"), "video")?, list(part("image"), "image")?);
-        let music = list(part("music"), "music")?;
-        Self::from_parts(video, image, music, part("voices").unwrap_or_else(|| base.served_voices.clone()))
+        let (mut video, mut image) = (list(part("video"), "video")?, list(part("image"), "image")?);
+        let mut music = list(part("music"), "music")?;
+        let mut voices = part("voices").unwrap_or_else(|| self.served_voices.clone());
+        let rules = match part("rules") {
+            Some(rules) => typed("rules", &rules)?,
+            None => self.rules.clone(),
+        };
+        if let Some(factor) = part("multiply") {
+            let Amount(factor) = typed("multiply", &factor)?;
+            for catalog in [&mut video, &mut image, &mut music, &mut voices] {
+                multiply(catalog, factor, false).ok_or("multiply: a price becomes more than can be counted")?;
+            }
+        }
+        Self::from_parts(video, image, music, voices, rules)
     }
 
-    fn from_parts(video: Value, image: Value, music: Value, voices: Value) -> Result<Self, String> {
-        fn typed<T: serde::de::DeserializeOwned>(name: &str, value: &Value) -> Result<T, String> {
-            T::deserialize(value).map_err(|error| format!("{name}: {error}"))
+    /// What [`Catalog::replaced`] takes, for all that is served.
+    pub(crate) fn parts(&self, media_url: &str) -> Value {
+        let mut parts = json!({"voices": self.voices(media_url), "rules": self.rules});
+        for (name, list) in &self.served {
+            parts[*name] = list.clone();
         }
-        let limits = serde_json::from_str(include_str!("catalog/limits.json"))
-            .map_err(|error| format!("limits: {error}"))?;
-        let music_model = music.get(0).and_then(|m| m.get("id")).and_then(Value::as_str).unwrap_or("music");
+        parts
+    }
+
+    fn from_parts(
+        video: Value,
+        image: Value,
+        music: Value,
+        voices: Value,
+        rules: Rules,
+    ) -> Result<Self, String> {
+        let limits: BTreeMap<String, BTreeMap<String, InputLimits>> =
+            serde_json::from_str(include_str!("catalog/limits.json"))
+                .map_err(|error| format!("limits: {error}"))?;
+        let known = |id: &String| limits.contains_key(id) || account::may_cover_image(id);
+        if let Some(unknown) = rules.inherit.values().find(|id| !known(id)) {
+            return Err(format!("rules: inherit: the document has no rules for {unknown:?}"));
+        }
         Ok(Self {
             video: typed("video", &video)?,
             image: typed("image", &image)?,
-            music_model: music_model.to_owned(),
+            music: typed("music", &music)?,
             voices: typed("voices", &voices)?,
+            rules,
             limits,
             served: BTreeMap::from([("video", video), ("image", image), ("music", music)]),
             served_voices: voices,
         })
+    }
+
+    /// The id of the document whose rules a model has: its own, unless the catalog file says another.
+    pub(crate) fn ruled_as<'a>(&'a self, id: &'a str) -> &'a str {
+        self.rules.inherit.get(id).map_or(id, String::as_str)
     }
 
     /// `data` of `GET /api/v1/models`; an unknown type gives the video catalog.
@@ -227,9 +307,29 @@ impl Catalog {
             || self.voices.voices.iter().any(|voice| voice.recommended_model.as_deref() == Some(id))
     }
 
+    /// The music model that the service runs: its first.
+    pub(crate) fn music_model(&self) -> &str {
+        self.music.first().and_then(|model| model.id.as_deref()).unwrap_or("music")
+    }
+
+    /// The base price of music: the catalog's, or else the document's.
+    pub(crate) fn music_base(&self) -> Decimal {
+        self.music.first().and_then(|model| model.credits).map_or(Decimal::from(60), |amount| amount.0)
+    }
+
+    /// What speech costs: the catalog's numbers, or else the document's.
+    pub(crate) fn speech_rate(&self) -> SpeechRate {
+        let positive = |amount: &Amount| amount.0 > Decimal::ZERO;
+        let per_credit = self.voices.characters_per_credit.filter(positive);
+        SpeechRate {
+            characters_per_credit: per_credit.map_or(Decimal::from(20), |amount| amount.0),
+            minimum_credits: self.voices.minimum_credits.map_or(Decimal::ONE, |amount| amount.0),
+        }
+    }
+
     /// The input-limits table; for models it does not name, the widest count any named model has.
     pub(crate) fn input_limits(&self, model: &str, mode: &str) -> InputLimits {
-        if let Some(limits) = self.limits.get(model).and_then(|modes| modes.get(mode)) {
+        if let Some(limits) = self.limits.get(self.ruled_as(model)).and_then(|modes| modes.get(mode)) {
             return *limits;
         }
         match mode {
@@ -240,6 +340,33 @@ impl Catalog {
             _ => InputLimits { images: (0, 2), videos: (1, 1) },
         }
     }
+}
+
+/// What a catalog file may hold.
+const PARTS: [&str; 6] = ["video", "image", "music", "voices", "rules", "multiply"];
+
+fn typed<T: serde::de::DeserializeOwned>(name: &str, value: &Value) -> Result<T, String> {
+    T::deserialize(value).map_err(|error| format!("{name}: {error}"))
+}
+
+/// Multiplies every number that is a price: those under a name that begins with `credits` or is
+/// `minimum_credits`. `None` when one becomes too large.
+fn multiply(value: &mut Value, factor: Decimal, is_price: bool) -> Option<()> {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let is_price = is_price || name.starts_with("credits") || name == "minimum_credits";
+                multiply(value, factor, is_price)?;
+            }
+        }
+        Value::Array(items) => items.iter_mut().try_for_each(|item| multiply(item, factor, is_price))?,
+        Value::Number(number) if is_price => {
+            let product = decimal(number).checked_mul(factor)?.round_dp(6).normalize();
+            *value = serde_json::from_str(&product.to_string()).ok()?;
+        }
+        _ => {}
+    }
+    Some(())
 }
 
 fn unwrap_envelope(value: Value) -> Value {
@@ -317,6 +444,30 @@ mod tests {
         assert!(catalog.image_model("gi-2").is_some());
         assert!(Catalog::recorded("[]").is_err());
         assert!(Catalog::recorded("{\"vidoe\": []}").is_err());
+    }
+
+    #[test]
+    fn a_catalog_file_lends_the_documents_rules_to_other_ids() {
+        let recorded = json!({"rules": {"inherit": {"real-1": "house-c1", "real-2": "gi-2"}}});
+        let catalog = Catalog::recorded(&recorded.to_string()).unwrap();
+        assert_eq!((catalog.ruled_as("real-1"), catalog.ruled_as("other")), ("house-c1", "other"));
+        assert_eq!(catalog.input_limits("real-1", "reference-to-video").images, (1, 9));
+        let wrong = Catalog::recorded("{\"rules\": {\"inherit\": {\"real-1\": \"nope\"}}}").unwrap_err();
+        assert!(wrong.contains("nope"), "{wrong}");
+    }
+
+    #[test]
+    fn prices_are_multiplied_and_nothing_else_is() {
+        let before = Catalog::built_in().unwrap();
+        let after = before.replaced("{\"multiply\": 1.5}").unwrap();
+        let label = |catalog: &Catalog| catalog.models(None)["models"][0]["credits_label"].clone();
+        assert_eq!(label(&before), label(&after));
+        assert_eq!((after.music_base(), after.speech_rate().minimum_credits), (Decimal::from(90), Decimal::new(15, 1)));
+        let rate = |catalog: &Catalog| {
+            catalog.video_model("house-c1").unwrap().modes["text-to-video"].credits_per_second.clone().unwrap()["768P"]
+        };
+        assert_eq!((rate(&before).0, rate(&after).0), (Decimal::from(2), Decimal::from(3)));
+        assert_eq!(after.parts("m")["image"], after.models(Some("image"))["models"]);
     }
 
     #[test]

@@ -94,9 +94,15 @@ impl Clock {
     }
 }
 
-fn wall_ms() -> i64 {
+/// Wall time, by which HTTP dates go.
+pub(crate) fn wall_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A time in UTC, in a form of HTTP dates.
+pub(crate) fn http_date(ms: i64, format: &str) -> String {
+    DateTime::from_timestamp_millis(ms).unwrap_or_default().format(format).to_string()
 }
 
 /// The UTC day of a service time, as days since 1970.

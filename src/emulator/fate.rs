@@ -16,6 +16,12 @@ pub(crate) struct Fate {
     /// The model that runs it, as the task shows it.
     pub(crate) model: String,
     pub(crate) results: Results,
+    /// The creating call waits for the end.
+    pub(crate) in_call: bool,
+    /// Shorts Studio names it by its `requestId` alone.
+    pub(crate) request_id_alone: bool,
+    /// What is charged, in hundredths of the price.
+    pub(crate) charge_percent: u64,
 }
 
 impl Fate {
@@ -48,6 +54,9 @@ impl Fate {
             late_ms: 0,
             model: order.model.clone(),
             results: Results { count: 1, signature: 0, expire_ms: None },
+            in_call: false,
+            request_id_alone: false,
+            charge_percent: 100,
         };
         let invalid = |reason: &str| failed(ErrorCode::InvalidInput, reason);
         match &order.doom {
@@ -97,6 +106,9 @@ impl Fate {
                 self.results.count = count;
                 self.results.signature = signature;
             }
+            Effect::RendersInCall {} => self.in_call = order.kind != Kind::ShortsStudio,
+            Effect::RequestIdAlone {} => self.request_id_alone = order.kind == Kind::ShortsStudio,
+            Effect::ChargePercent { percent } => self.charge_percent = percent.into(),
             Effect::UrlsExpire { ms } => self.results.expire_ms = Some(i64::from(ms)),
             _ => {}
         }
@@ -153,6 +165,16 @@ mod tests {
         assert_eq!(fate(effect, Kind::Video, &video).model, "understudy/text-to-video");
         let image = json!({"model": "gi-2", "prompt": "x"});
         assert_eq!(fate(effect, Kind::Image, &image).model, "understudy");
+    }
+
+    #[test]
+    fn shorts_studio_never_renders_in_the_call_and_no_other_kind_has_a_request_id() {
+        let image = json!({"model": "gi-2", "prompt": "x"});
+        let studio = |effect| fate(effect, Kind::ShortsStudio, &json!({}));
+        assert!(fate("{ do = 'renders-in-call' }", Kind::Image, &image).in_call);
+        assert!(!studio("{ do = 'renders-in-call' }").in_call);
+        assert!(studio("{ do = 'request-id-alone' }").request_id_alone);
+        assert!(!fate("{ do = 'request-id-alone' }", Kind::Image, &image).request_id_alone);
     }
 
     #[test]

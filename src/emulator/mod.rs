@@ -17,6 +17,8 @@
 //! | `GET`, `POST /emulator/faults` | a plan (TOML or JSON), or `{"plan": "storm"}` | what goes wrong; see [`Faults`] |
 //! | `GET`, `POST /emulator/clock` | `{"advance_ms": 5000}` | steps time forwards |
 //! | `GET`, `POST /emulator/account` | `{"credits": 5, "plan": "ultra", "key_valid": false}`, all optional | sets the account |
+//! | | `{"top_up": 100, "spend": 30, "use_allowance": {"images": 20, "house_seconds": 295}}` | what happens to it elsewhere |
+//! | `GET`, `POST /emulator/catalog` | a catalog file, in part or whole; `{"multiply": 2}` | what may be asked for and what it costs, from now on |
 //! | `POST /emulator/tasks/{id}` | `{"status": "canceled"}`, `success`, or `failed` with `error_code` and `reason` | ends a running task now |
 //!
 //! # Where the document is silent
@@ -32,7 +34,10 @@
 //! - Each origin has at most 1024 connections at once; the next one waits until another ends.
 //! - The older endpoints under `/api/ai` have no documented shape and are 404.
 //! - `costCredits` keeps the price of a refunded task: it is what was deducted.
-//! - Shorts Studio takes any object, costs 20 credits, and is polled with the `taskId` it answered.
+//! - Shorts Studio takes any object, costs 20 credits, and is polled with the `taskId` or `requestId` it answered;
+//!   the two differ.
+//! - Music costs the base price of the catalog's first model, or more by its length.
+//! - A price is whole before audio multiplies it. A note that says by how much (`1.5x`) is taken at its word.
 //! - Synchronous calls that take longer than ten minutes (at speed 1) answer with the task as it is.
 
 mod account;

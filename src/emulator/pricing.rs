@@ -5,7 +5,7 @@
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
-use super::catalog::{ImageMode, VideoMode};
+use super::catalog::{ImageMode, SpeechRate, VideoMode};
 
 /// Models that bill the source video's seconds besides the output's.
 const BILLS_SOURCE: [&str; 3] = ["model-s-2-0", "model-s-2-0-fast", "model-s-2-mini"];
@@ -15,7 +15,8 @@ const SOURCE_SECONDS_BILLED: u64 = 15;
 /// The values that decide a video's price.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct VideoAsk<'a> {
-    pub(crate) model: &'a str,
+    /// The model's id in the document, whose rules it has.
+    pub(crate) rules_of: &'a str,
     pub(crate) duration: Option<&'a str>,
     pub(crate) resolution: Option<&'a str>,
     pub(crate) quality: Option<&'a str>,
@@ -28,31 +29,61 @@ pub(crate) struct VideoAsk<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NoPrice;
 
-/// The price of a video in whole credits.
+/// The price of a video in whole credits. A price is whole before audio multiplies it.
 pub(crate) fn video(mode: &VideoMode, ask: &VideoAsk<'_>) -> Result<u64, NoPrice> {
     let base = if mode.credits_per_second.is_some() || mode.credits_per_second_with_video_input.is_some() {
         per_second(mode, ask)?
     } else {
         from_matrix(mode, ask)?
     };
-    let doubled = ask.audio && mode.pricing_note.as_deref().is_some_and(note_doubles);
-    whole(if doubled { base.checked_mul(Decimal::TWO).ok_or(NoPrice)? } else { base })
+    let base = whole(base)?;
+    if !ask.audio || chooses_by_audio(mode) {
+        return Ok(base);
+    }
+    let factor = mode.pricing_note.as_deref().map_or(Decimal::ONE, audio_factor);
+    whole(Decimal::from(base).checked_mul(factor).ok_or(NoPrice)?)
 }
 
-fn note_doubles(note: &str) -> bool {
+/// Whether the matrix has prices of its own with and without audio.
+fn chooses_by_audio(mode: &VideoMode) -> bool {
+    let rows = mode.credits.iter().flat_map(|matrix| matrix.values());
+    rows.into_iter().any(|row| row.contains_key("with-audio"))
+}
+
+/// By what a note says that audio multiplies the price: `Audio enabled costs 2x`, `audio: x1.5`, `audio doubles`.
+fn audio_factor(note: &str) -> Decimal {
     let note = note.to_lowercase();
-    note.contains("audio") && (note.contains("2x") || note.contains("double"))
+    let mentions = |text: &str| text.contains("audio") || text.contains("sound");
+    let is_free = |text: &str| ["included", "free", "no extra"].iter().any(|word| text.contains(word));
+    let mut clauses = note.split([';', ',', '(', ')']);
+    if !mentions(&note) || clauses.any(|clause| mentions(clause) && is_free(clause)) {
+        return Decimal::ONE;
+    }
+    let words: Vec<&str> = note
+        .split(|c: char| c.is_whitespace() || ",;:()".contains(c))
+        .map(|word| word.trim_end_matches('.'))
+        .collect();
+    let factor = |word: &&str| {
+        let number = word.strip_suffix(['x', '×']).or_else(|| word.strip_prefix(['x', '×']))?;
+        number.parse::<Decimal>().ok().filter(|factor| *factor > Decimal::ZERO)
+    };
+    let says = |list: &[&str]| words.iter().any(|word| list.contains(word));
+    let doubles = says(&["double", "doubles", "doubled", "twice"]) && !says(&["not", "never", "doesn't", "no"]);
+    let spelled = if doubles { Decimal::TWO } else { Decimal::ONE };
+    words.iter().find_map(factor).unwrap_or(spelled)
 }
 
 fn per_second(mode: &VideoMode, ask: &VideoAsk<'_>) -> Result<Decimal, NoPrice> {
     let with_video = mode.credits_per_second_with_video_input.as_ref().filter(|_| ask.has_video);
     let rates = with_video.or(mode.credits_per_second.as_ref()).ok_or(NoPrice)?;
     let rate = match ask.resolution {
-        Some(resolution) => rates.get(resolution),
+        Some(resolution) => {
+            rates.iter().find(|(key, _)| key.eq_ignore_ascii_case(resolution)).map(|(_, rate)| rate)
+        }
         None => rates.values().next().filter(|_| rates.len() == 1),
     };
     let mut seconds = ask.duration.and_then(seconds_of).ok_or(NoPrice)?;
-    if ask.has_video && BILLS_SOURCE.contains(&ask.model) {
+    if ask.has_video && BILLS_SOURCE.contains(&ask.rules_of) {
         let source = ask.source_seconds.ok_or(NoPrice)?.min(Decimal::from(SOURCE_SECONDS_BILLED));
         seconds = seconds.checked_add(source).ok_or(NoPrice)?;
     }
@@ -111,20 +142,16 @@ pub(crate) fn image(mode: &ImageMode, ask: ImageAsk<'_>) -> Result<u64, NoPrice>
     whole(amount.ok_or(NoPrice)?.0)
 }
 
-/// Music: `max(60, ceil(duration_seconds))`.
-pub(crate) fn music(duration_seconds: Decimal) -> u64 {
-    whole(duration_seconds).unwrap_or(u64::MAX).max(60)
+/// Music: `max(base, ceil(duration_seconds))`, where the catalog has the base.
+pub(crate) fn music(base: Decimal, duration_seconds: Decimal) -> u64 {
+    whole(base.max(duration_seconds)).unwrap_or(u64::MAX)
 }
 
-/// Speech: one credit per 20 characters of the trimmed text, at least one.
-pub(crate) fn speech(characters: usize) -> u64 {
-    u64::try_from(characters.div_ceil(20)).unwrap_or(u64::MAX).max(1)
+/// Speech: a credit for so many characters of the trimmed text, and at least the catalog's minimum.
+pub(crate) fn speech(rate: SpeechRate, characters: usize) -> u64 {
+    let credits = Decimal::from(characters).checked_div(rate.characters_per_credit);
+    credits.and_then(|credits| whole(credits.max(rate.minimum_credits)).ok()).unwrap_or(u64::MAX)
 }
-
-/// Sound effects: 5 credits each.
-pub(crate) const SOUND_EFFECT: u64 = 5;
-/// Shorts Studio: the document names no price; this is the emulator's.
-pub(crate) const SHORTS_STUDIO: u64 = 20;
 
 fn whole(amount: Decimal) -> Result<u64, NoPrice> {
     amount.ceil().to_u64().ok_or(NoPrice)
@@ -137,7 +164,7 @@ mod tests {
 
     fn price(model: &str, mode: &str, ask: VideoAsk<'_>) -> Result<u64, NoPrice> {
         let catalog = Catalog::built_in().unwrap();
-        video(&catalog.video_model(model).unwrap().modes[mode], &VideoAsk { model, ..ask })
+        video(&catalog.video_model(model).unwrap().modes[mode], &VideoAsk { rules_of: model, ..ask })
     }
 
     fn ask<'a>(duration: &'a str, resolution: &'a str) -> VideoAsk<'a> {
@@ -184,10 +211,48 @@ mod tests {
     }
 
     #[test]
+    fn a_note_says_by_how_much_audio_multiplies() {
+        for (note, factor) in [
+            ("Audio enabled costs 2x", "2"),
+            ("audio 1.2x", "1.2"),
+            ("Audio: x1.5.", "1.5"),
+            ("12x with sound", "12"),
+            ("audio doubles the price", "2"),
+            ("audio does not double it", "1"),
+            ("audio included", "1"),
+            ("2x at 4k, audio included", "1"),
+            ("2x at 4k", "1"),
+            ("", "1"),
+        ] {
+            assert_eq!(audio_factor(note), factor.parse().unwrap(), "{note}");
+        }
+    }
+
+    #[test]
+    fn a_price_is_whole_before_audio_multiplies_it() {
+        let mode: VideoMode = serde_json::from_value(serde_json::json!({
+            "credits_per_second": {"720p": 1.5}, "pricing_note": "Audio enabled costs 2x"
+        }))
+        .unwrap();
+        // 1.5 a second for 3 seconds is 4.5, which is 5; twice that is 10, and not 9.
+        let loud = VideoAsk { audio: true, ..ask("3s", "720P") };
+        assert_eq!((video(&mode, &ask("3s", "720p")), video(&mode, &loud)), (Ok(5), Ok(10)));
+    }
+
+    #[test]
     fn music_speech_and_their_edges() {
-        let music_of = |text: &str| music(text.parse().unwrap());
+        let music_of = |text: &str| music(Decimal::from(60), text.parse().unwrap());
         assert_eq!((music_of("3"), music_of("60"), music_of("60.01"), music_of("300")), (60, 60, 61, 300));
-        assert_eq!((speech(1), speech(19), speech(20), speech(21), speech(1000)), (1, 1, 1, 2, 50));
+        let speech_of = |per_credit: u64, least: u64, characters| {
+            let rate = SpeechRate {
+                characters_per_credit: Decimal::from(per_credit),
+                minimum_credits: Decimal::from(least),
+            };
+            speech(rate, characters)
+        };
+        let documented = |characters| speech_of(20, 1, characters);
+        assert_eq!([1, 19, 20, 21, 1000].map(documented), [1, 1, 1, 2, 50]);
+        assert_eq!([1, 50, 51, 1000].map(|characters| speech_of(25, 2, characters)), [2, 2, 3, 40]);
     }
 
     #[test]
@@ -214,7 +279,7 @@ mod tests {
                 {
                     for audio in [false, true] {
                         let ask = VideoAsk {
-                            model: &model.id,
+                            rules_of: &model.id,
                             duration: duration.as_deref(),
                             resolution: resolution.as_deref(),
                             audio: audio && mode.audio_toggle,

@@ -1,13 +1,15 @@
 //! The world behind one lock, with its clock and its journal: what the HTTP side calls.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use super::account::Plan;
+use super::account::{Plan, Pool};
 use super::clock::Clock;
 use super::errors::ApiError;
 use super::faults::{Call, Effect, Faults, Weather};
@@ -69,6 +71,21 @@ pub(crate) struct Setup {
     pub(crate) base_url: String,
     pub(crate) media_url: String,
     pub(crate) speed: f64,
+}
+
+/// What happens to the account beside the client under test: what is absent stays.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct AccountChange {
+    credits: Option<u64>,
+    plan: Option<Plan>,
+    key_valid: Option<bool>,
+    /// Credits that are bought.
+    top_up: u64,
+    /// Credits that another client spends.
+    spend: u64,
+    /// What another client uses of today's allowances.
+    use_allowance: BTreeMap<Pool, u64>,
 }
 
 /// What is served for a result URL.
@@ -146,7 +163,7 @@ impl Service {
         body: &Result<Value, ApiError>,
     ) -> Result<Value, ApiError> {
         let (id, answer) = self.take_order(kind, key, digest, body)?;
-        self.wait_for(id, kind, answer).await;
+        self.wait_for(id, answer).await;
         match answer {
             FirstAnswer::Task => self.task_object(id).ok_or_else(ApiError::internal),
             FirstAnswer::Rejected => Err(ApiError::unsupported_settings(id)),
@@ -183,10 +200,12 @@ impl Service {
     }
 
     /// The part of a creating call that takes time.
-    async fn wait_for(&self, id: Uuid, kind: Kind, answer: FirstAnswer) {
-        let ends_ms = self.look(|world, _| world.task(id).map(|task| task.timing.ends_ms()));
-        let Some(ends_ms) = ends_ms else { return };
-        if kind.is_synchronous() && answer != FirstAnswer::Unknown {
+    async fn wait_for(&self, id: Uuid, answer: FirstAnswer) {
+        let seen = self.look(|world, _| {
+            world.task(id).map(|task| (task.timing.ends_ms(), task.renders_in_call()))
+        });
+        let Some((ends_ms, in_call)) = seen else { return };
+        if in_call && answer != FirstAnswer::Unknown {
             let never = self.look(|world, _| world.task(id).is_some_and(|task| task.ending == Ending::Never));
             let patience_ms = self.clock.now_ms().saturating_add(scaled(PATIENCE_MS, self.speed));
             self.clock.wait_until(if never { patience_ms } else { ends_ms.min(patience_ms) }).await;
@@ -287,15 +306,37 @@ impl Service {
         })
     }
 
+    /// The Shorts Studio task that a `requestId` names.
+    pub(crate) fn task_of_request(&self, request_id: &str) -> Option<Uuid> {
+        let request_id = Uuid::parse_str(request_id).ok()?;
+        self.look(|world, _| world.task_of_request(request_id))
+    }
+
+    /// Put what a catalog file holds in place of what is served, from now on.
+    pub(crate) fn replace_catalog(&self, text: &str) -> Result<(), ApiError> {
+        self.look(|world, _| {
+            world.catalog = world.catalog.replaced(text).map_err(ApiError::invalid)?;
+            Ok(())
+        })
+    }
+
     /// Set parts of the account.
-    pub(crate) fn set_account(
-        &self,
-        credits: Option<u64>,
-        plan: Option<Plan>,
-        key_revoked: Option<bool>,
-    ) -> Result<(), ApiError> {
+    pub(crate) fn change_account(&self, change: AccountChange) -> Result<(), ApiError> {
         let at_ms = self.clock.now_ms();
-        self.core().commit(Record::Account { at_ms, credits, plan, key_revoked })
+        let mut core = self.core();
+        let credits = change.credits.unwrap_or(core.world.account.credits);
+        if change.spend > credits.saturating_add(change.top_up) {
+            return Err(ApiError::invalid(format!("spend: the account has {credits} credits")));
+        }
+        core.commit(Record::Account {
+            at_ms,
+            credits: change.credits,
+            plan: change.plan,
+            key_revoked: change.key_valid.map(|valid| !valid),
+            topped_up: change.top_up,
+            spent_elsewhere: change.spend,
+            used_elsewhere: change.use_allowance.into_iter().collect(),
+        })
     }
 
     /// Step the clock.

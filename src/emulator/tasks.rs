@@ -184,6 +184,12 @@ pub(crate) struct Task {
     pub(crate) body_digest: u64,
     /// What the first answer was, when it was an error that carries this task.
     pub(crate) first_answer: FirstAnswer,
+    /// Rendered inside the creating call, though its kind is not always.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) in_call: bool,
+    /// Shorts Studio: named by its `requestId` alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) request_id_alone: bool,
 }
 
 /// What the creating call answered.
@@ -217,6 +223,16 @@ impl Task {
         } else {
             Status::Pending
         }
+    }
+
+    /// Whether the creating call waits for the end.
+    pub(crate) fn renders_in_call(&self) -> bool {
+        self.in_call || self.kind.is_synchronous()
+    }
+
+    /// What Shorts Studio calls the task beside its id.
+    pub(crate) fn request_id(&self) -> Uuid {
+        Uuid::new_v5(&self.id, b"request")
     }
 
     /// When the credits go back, if they will.
@@ -334,6 +350,8 @@ pub(crate) mod tests {
             key: None,
             body_digest: 0,
             first_answer: FirstAnswer::Task,
+            in_call: false,
+            request_id_alone: false,
         }
     }
 

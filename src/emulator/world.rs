@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::account::{Account, Plan};
+use super::account::{Account, Plan, Pool};
 use super::audit::{Totals, Watch};
 use super::catalog::Catalog;
 use super::clock::utc_day;
@@ -39,6 +39,15 @@ pub(crate) enum Record {
         plan: Option<Plan>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key_revoked: Option<bool>,
+        /// Credits that were bought.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        topped_up: u64,
+        /// Credits that another client of the account spent.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        spent_elsewhere: u64,
+        /// What another client used of the day's allowances.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        used_elsewhere: Vec<(Pool, u64)>,
     },
     /// A task was created, its key taken and its price charged.
     Task { task: Box<Task> },
@@ -48,6 +57,11 @@ pub(crate) enum Record {
     Ended { at_ms: i64, id: Uuid, ending: Ending },
     /// The clock was stepped, or another kind of clock took over.
     Clock { manual: bool, base_ms: i64 },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over by reference")]
+fn is_zero(credits: &u64) -> bool {
+    *credits == 0
 }
 
 /// A task with what was seen of it.
@@ -68,6 +82,8 @@ pub(crate) struct World {
     tasks: HashMap<Uuid, Held>,
     order: Vec<Uuid>,
     keys: HashMap<Box<str>, Uuid>,
+    /// Tasks of Shorts Studio by their `requestId`.
+    requests: HashMap<Uuid, Uuid>,
     /// Refunds to come, soonest first.
     due: BTreeSet<(i64, Uuid)>,
     text_bytes: usize,
@@ -86,6 +102,7 @@ impl World {
             tasks: HashMap::new(),
             order: Vec::new(),
             keys: HashMap::new(),
+            requests: HashMap::new(),
             due: BTreeSet::new(),
             text_bytes: 0,
             epoch,
@@ -121,6 +138,11 @@ impl World {
         self.keys.get(key).copied()
     }
 
+    /// The Shorts Studio task that a `requestId` names.
+    pub(crate) fn task_of_request(&self, request_id: Uuid) -> Option<Uuid> {
+        self.requests.get(&request_id).copied()
+    }
+
     pub(crate) fn task(&self, id: Uuid) -> Option<&Task> {
         self.tasks.get(&id).map(|held| &held.task)
     }
@@ -153,16 +175,17 @@ impl World {
         let number = self.order.len();
         let id = self.name("task", number);
         let mut fate = Fate::decide(&mut self.weather, order, key.unwrap_or(""))?;
+        let price_credits = order.price_credits.saturating_mul(fate.charge_percent).div_ceil(100);
         let cover = self
             .account
-            .cover(order.price_credits, order.claim, utc_day(now_ms))
+            .cover(price_credits, order.claim, utc_day(now_ms))
             .ok_or_else(ApiError::insufficient_credits)?;
         let mut timing = self.timing(order.kind, order.shape, id, now_ms);
         if fate.at_once {
             timing = Timing { created_ms: now_ms, pending_ms: 0, render_ms: 0 };
         }
         timing.render_ms = timing.render_ms.saturating_add(fate.late_ms);
-        if order.kind.is_synchronous() && fate.first_answer == FirstAnswer::Task {
+        if (fate.in_call || order.kind.is_synchronous()) && fate.first_answer == FirstAnswer::Task {
             fate.first_answer = fate::answer_of_a_synchronous(&fate.ending);
         }
         Ok(Task {
@@ -182,6 +205,8 @@ impl World {
             key: key.map(Into::into),
             body_digest,
             first_answer: fate.first_answer,
+            in_call: fate.in_call,
+            request_id_alone: fate.request_id_alone,
         })
     }
 
@@ -193,11 +218,25 @@ impl World {
                 self.account.credits = credits;
                 self.account.plan = plan;
             }
-            Record::Account { at_ms, credits, plan, key_revoked } => {
+            Record::Account {
+                at_ms,
+                credits,
+                plan,
+                key_revoked,
+                topped_up,
+                spent_elsewhere,
+                used_elsewhere,
+            } => {
                 self.advance(at_ms);
                 self.account.credits = credits.unwrap_or(self.account.credits);
                 self.account.plan = plan.unwrap_or(self.account.plan);
                 self.account.key_revoked = key_revoked.unwrap_or(self.account.key_revoked);
+                let credits = self.account.credits.saturating_add(topped_up);
+                self.account.credits = credits.saturating_sub(spent_elsewhere);
+                self.totals.moved_elsewhere(topped_up, spent_elsewhere);
+                for (pool, units) in used_elsewhere {
+                    self.account.use_up(pool, utc_day(at_ms), units);
+                }
             }
             Record::Task { task } => self.insert(*task),
             Record::Replay { id, foreign, .. } => {
@@ -223,6 +262,9 @@ impl World {
         }
         if let Some(key) = &task.key {
             self.keys.insert(key.clone(), task.id);
+        }
+        if task.kind == Kind::ShortsStudio {
+            self.requests.insert(task.request_id(), task.id);
         }
         self.text_bytes +=
             task.prompt.len() + task.options.len() + 2 * task.key.as_deref().map_or(0, str::len) + 512;
@@ -284,13 +326,20 @@ mod tests {
     fn world(faults: &str, credits: u64, plan: Plan) -> World {
         let weather = Weather::new(Faults::parse(faults).unwrap());
         let mut world = World::new(Catalog::built_in().unwrap(), weather, 1.0, 1, 1);
-        world.apply(Record::Account {
-            at_ms: 0,
-            credits: Some(credits),
-            plan: Some(plan),
-            key_revoked: None,
-        });
+        world.apply(account(Some(credits), Some(plan)));
         world
+    }
+
+    fn account(credits: Option<u64>, plan: Option<Plan>) -> Record {
+        Record::Account {
+            at_ms: 0,
+            credits,
+            plan,
+            key_revoked: None,
+            topped_up: 0,
+            spent_elsewhere: 0,
+            used_elsewhere: Vec::new(),
+        }
     }
 
     fn create(world: &mut World, key: Option<&str>, now_ms: i64) -> Result<Task, ApiError> {
@@ -332,6 +381,33 @@ mod tests {
     }
 
     #[test]
+    fn an_account_is_shared_with_other_clients() {
+        let mut world = world("", 10, Plan::Ultra);
+        let elsewhere = Record::Account {
+            at_ms: 0,
+            credits: None,
+            plan: None,
+            key_revoked: None,
+            topped_up: 5,
+            spent_elsewhere: 3,
+            used_elsewhere: vec![(Pool::HouseSeconds, 296)],
+        };
+        let line = serde_json::to_string(&elsewhere).unwrap();
+        world.apply(serde_json::from_str(&line).unwrap());
+        assert_eq!(world.account.credits, 12);
+        // Five seconds do not fit into the four that are left.
+        let task = create(&mut world, None, 0).unwrap();
+        assert_eq!((task.charged_credits, task.waived_credits), (10, 0));
+    }
+
+    #[test]
+    fn another_charge_than_the_price_is_what_is_taken() {
+        let mut world = world("[[rules]]\neffect = { do = 'charge-percent', percent = 125 }", 100, Plan::None);
+        assert_eq!(create(&mut world, None, 0).unwrap().charged_credits, 13);
+        assert_eq!(world.account.credits, 87);
+    }
+
+    #[test]
     fn a_submission_that_fails_is_refunded_at_once() {
         let mut world = world("[[rules]]\neffect = { do = 'fail-at-submission' }", 100, Plan::None);
         let task = create(&mut world, Some("k"), 50).unwrap();
@@ -343,12 +419,7 @@ mod tests {
     #[test]
     fn a_journal_applied_again_gives_the_same_world() {
         let mut first = world("[[rules]]\nevery = 2\neffect = { do = 'task-canceled' }", 1_000, Plan::Pro);
-        let mut records = vec![Record::Account {
-            at_ms: 0,
-            credits: Some(1_000),
-            plan: Some(Plan::Pro),
-            key_revoked: None,
-        }];
+        let mut records = vec![account(Some(1_000), Some(Plan::Pro))];
         for n in 0..10 {
             let task = create(&mut first, Some(&format!("k{n}")), n * 30_000).unwrap();
             records.push(Record::Task { task: Box::new(task) });

@@ -188,10 +188,26 @@ impl Stage {
 
     /// Sets credits, plan or the key's validity, as `POST /emulator/account` takes them.
     pub fn account(&self, change: &Value) {
-        let url = format!("{}/emulator/account", self.emulator.base_url());
+        self.control("account", change);
+    }
+
+    /// Asks the service for what lies outside its document, as `POST /emulator/WHAT` takes it.
+    pub fn control(&self, what: &str, body: &Value) {
+        let url = format!("{}/emulator/{what}", self.emulator.base_url());
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let answer = self.runtime.block_on(http.post(url).json(change).send()).unwrap();
+        let answer = self.runtime.block_on(http.post(url).json(body).send()).unwrap();
         assert!(answer.status().is_success(), "{answer:?}");
+    }
+
+    /// Replaces parts of the catalogs that the service serves and charges by, or multiplies all prices.
+    pub fn prices(&self, change: &Value) {
+        self.control("catalog", change);
+    }
+
+    /// Ends a running task at the service, as whoever owns the account can in the web application: the credits
+    /// come back.
+    pub fn cancel_task(&self, id: &str) {
+        self.control(&format!("tasks/{id}"), &json!({"status": "canceled"}));
     }
 
     /// Sets the credits on the account.

@@ -274,7 +274,7 @@ pub struct Voices {
     /// Characters that one credit pays.
     pub characters_per_credit: Option<Decimal>,
     /// The least a speech costs.
-    pub minimum_credits: Option<u64>,
+    pub minimum_credits: Option<Decimal>,
     /// The voices.
     pub voices: Listing<Voice>,
 }
@@ -298,7 +298,7 @@ impl Voices {
         Voices {
             default_model: data.as_object().and_then(|fields| text(fields, "default_model")),
             characters_per_credit: number("characters_per_credit").and_then(decimal),
-            minimum_credits: data.get("minimum_credits").and_then(Value::as_u64),
+            minimum_credits: number("minimum_credits").and_then(decimal),
             voices: Listing::read("voice", data, odd, Voice::read),
         }
     }

@@ -252,19 +252,21 @@ impl Priced {
         Priced::of(cell.price, &format!("{path}: "), format!("{path}: {}", plain(cell.price)))
     }
 
-    /// Twice the price, because of audio.
-    pub(super) fn doubled(self) -> Priced {
+    /// So many times the price, because of audio.
+    pub(super) fn times(self, factor: Decimal) -> Priced {
+        let times = |credits: Credits| Decimal::from(credits.0).checked_mul(factor).and_then(round_up);
         let Some(credits) = self.credits else {
-            return Priced { bound: self.twice_bound(), ..self };
+            let bound = match times(self.bound.dearest) {
+                Some(dearest) => Bound { dearest, ..self.bound },
+                None => Bound { is_firm: false, ..self.bound },
+            };
+            return Priced { bound, ..self };
         };
-        match credits.0.checked_mul(2) {
-            Some(twice) => Priced {
-                credits: Some(Credits(twice)),
-                formula: format!("{}, x 2 for audio = {twice}", self.formula),
-                bound: Bound { dearest: Credits(twice), is_firm: true },
-                cell: format!("{}, x 2 for audio", self.cell),
-            },
-            None => Priced::unpriced(format!("{}, x 2 for audio: more than can be counted", self.formula)),
+        let formula = format!("{}, x {} for audio", self.formula, plain(factor));
+        let cell = format!("{}, x {} for audio", self.cell, plain(factor));
+        match Decimal::from(credits.0).checked_mul(factor) {
+            Some(product) => Priced::of(product, &format!("{formula} = "), cell),
+            None => Priced::unpriced(format!("{formula}: more than can be counted")),
         }
     }
 

@@ -11,7 +11,7 @@ use super::{Basis, Draft, Remarks, check, wire};
 
 /// What the document says where the voice catalog does not.
 const CHARACTERS_PER_CREDIT: u32 = 20;
-const MINIMUM_CREDITS: u64 = 1;
+const MINIMUM_CREDITS: Decimal = Decimal::ONE;
 
 /// Settings that the service moves into their range, unasked.
 const CLAMPED: [(&str, (f64, f64)); 3] =
@@ -69,7 +69,7 @@ fn check_voice(basis: &Basis<'_>, remarks: &mut Remarks) {
 fn price(text: &str, voices: &Voices) -> Priced {
     let per_credit = voices.characters_per_credit.filter(|count| *count > Decimal::ZERO);
     let per_credit = per_credit.unwrap_or_else(|| Decimal::from(CHARACTERS_PER_CREDIT));
-    let minimum = Decimal::from(voices.minimum_credits.unwrap_or(MINIMUM_CREDITS));
+    let minimum = voices.minimum_credits.unwrap_or(MINIMUM_CREDITS);
     let characters = Decimal::from(text.chars().count());
     let formula = format!("{characters} characters at {} a credit = ", plain(per_credit));
     match characters.checked_div(per_credit) {

@@ -149,14 +149,14 @@ fn agreeing(matrix: Priced, rate: Priced) -> Priced {
     }
 }
 
-/// Doubles the price when the note says that audio does, unless the matrix chose by audio already.
+/// Multiplies the price by what the note says that audio does, unless the matrix chose by audio already.
 fn with_audio(base: Priced, mode: &VideoMode, terms: &Terms) -> Priced {
     if !terms.audio || by_audio(mode) {
         return base;
     }
     match audio_note(mode.pricing_note.as_deref()) {
-        AudioNote::Silent => base,
-        AudioNote::Doubles => base.doubled(),
+        AudioNote::Silent | AudioNote::Included => base,
+        AudioNote::Times(factor) => base.times(factor),
         AudioNote::Unclear => base.unclear("what the catalog's note says of audio is not understood"),
     }
 }

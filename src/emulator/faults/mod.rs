@@ -13,6 +13,9 @@ use super::tasks::{ErrorCode, Kind};
 /// The names of the plans that ship with the emulator.
 pub const READY_PLANS: [&str; 3] = ["calm", "flaky-network", "storm"];
 
+/// The longest `Retry-After`, in seconds.
+const RETRY_AFTER_MAX_S: u64 = 366 * 86_400;
+
 /// A fault plan, validated.
 ///
 #[doc = include_str!("plans.md")]
@@ -75,6 +78,9 @@ impl Faults {
                 Effect::Urls { count, .. } if count > 1000 => return wrong("count is at most 1000"),
                 Effect::Urls { signature, .. } if signature > 2000 => {
                     return wrong("signature is at most 2000");
+                }
+                Effect::Answer { retry_after_s: Some(s), .. } if s > RETRY_AFTER_MAX_S => {
+                    return wrong("retry_after_s is at most a year");
                 }
                 Effect::SlowDownload { bytes_per_second: 0 } => {
                     return wrong("bytes_per_second is at least 1");
@@ -175,6 +181,20 @@ pub(crate) enum AnswerBody {
     Empty,
 }
 
+/// How `Retry-After` is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RetryAfterForm {
+    #[default]
+    Seconds,
+    /// `Sun, 06 Nov 1994 08:49:37 GMT`.
+    ImfFixdate,
+    /// `Sunday, 06-Nov-94 08:49:37 GMT`.
+    Rfc850,
+    /// `Sun Nov  6 08:49:37 1994`.
+    Asctime,
+}
+
 /// How a task of unknown outcome goes on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -203,6 +223,10 @@ pub(crate) enum Effect {
         #[serde(default)]
         retry_after_s: Option<u64>,
         #[serde(default)]
+        retry_after_as: RetryAfterForm,
+        #[serde(default)]
+        without_date: bool,
+        #[serde(default)]
         location: Option<String>,
         #[serde(default)]
         when: Moment,
@@ -227,6 +251,11 @@ pub(crate) enum Effect {
         reason: String,
     },
     TaskCanceled {},
+    RendersInCall {},
+    RequestIdAlone {},
+    ChargePercent {
+        percent: u32,
+    },
     TaskNever {},
     TaskLate {
         ms: u64,

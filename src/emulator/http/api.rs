@@ -227,13 +227,21 @@ fn bare(error: &ApiError) -> Response {
     reply::json(error.status, &json!({"code": error.code, "message": error.message}))
 }
 
-fn shorts_answer(result: Result<Value, ApiError>) -> Response {
-    match result {
-        Ok(task) => {
+fn shorts_answer(service: &Service, result: Result<Value, ApiError>) -> Response {
+    let id = |task: &Value| task["id"].as_str().and_then(|id| Uuid::parse_str(id).ok());
+    let found = result.and_then(|task| {
+        let seen = id(&task).and_then(|id| service.glance(id)).filter(|seen| seen.kind == Kind::ShortsStudio);
+        seen.map(|seen| (task, seen)).ok_or_else(|| ApiError::not_found("task"))
+    });
+    match found {
+        Ok((task, seen)) => {
             let status = &task["status"];
             let running = *status == "pending" || *status == "processing";
-            let data = json!({"taskId": task["id"], "requestId": task["id"], "status": status,
+            let mut data = json!({"requestId": seen.request_id(), "status": status,
                 "taskUrls": task["taskUrls"], "costCredits": task["costCredits"]});
+            if !seen.request_id_alone {
+                data["taskId"] = task["id"].clone();
+            }
             reply::ok(if running { 202 } else { 200 }, &data)
         }
         Err(error) => bare(&error),
@@ -248,7 +256,10 @@ async fn shorts_create(State(service): Shared, ConnectInfo(line): Peer, request:
     trouble::endure(&line, effects, async move {
         match authorized {
             // Idempotency keys are not for this endpoint.
-            Ok(()) => shorts_answer(service.create(kind, None, arrival.digest, &arrival.body).await),
+            Ok(()) => {
+                let created = service.create(kind, None, arrival.digest, &arrival.body).await;
+                shorts_answer(&service, created)
+            }
             Err(error) => bare(&error),
         }
     })
@@ -261,17 +272,21 @@ async fn shorts_poll(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    let id = reply::word(&uri, "taskId").or_else(|| reply::word(&uri, "requestId"));
+    let (task_id, request_id) = (reply::word(&uri, "taskId"), reply::word(&uri, "requestId"));
     let bearer = bearer(&headers).map(str::to_owned);
     read(service, line, call(Target::Poll), move |service| {
         if let Err(error) = service.authorize(bearer.as_deref()) {
             return bare(&error);
         }
-        let Some(id) = id else { return bare(&ApiError::invalid("taskId or requestId is required")) };
-        let task = service.poll(&id);
-        shorts_answer(task.and_then(|task| {
-            if task["scene"] == "shorts-studio" { Ok(task) } else { Err(ApiError::not_found("task")) }
-        }))
+        let task = match (task_id, request_id) {
+            (Some(id), _) => service.poll(&id),
+            (None, Some(id)) => match service.task_of_request(&id) {
+                Some(id) => service.poll(&id.to_string()),
+                None => Err(ApiError::not_found("task")),
+            },
+            (None, None) => Err(ApiError::invalid("taskId or requestId is required")),
+        };
+        shorts_answer(service, task)
     })
     .await
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::Uri;
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -14,14 +14,16 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::reply;
-use crate::emulator::account::Plan;
 use crate::emulator::clock::iso;
 use crate::emulator::errors::ApiError;
 use crate::emulator::faults::{Faults, READY_PLANS};
-use crate::emulator::service::Service;
+use crate::emulator::service::{AccountChange, Service};
 use crate::emulator::tasks::{Ending, ErrorCode};
 
 type Shared = State<Arc<Service>>;
+
+/// The largest catalog file, in bytes.
+const CATALOG_LIMIT: usize = 16 << 20;
 
 pub(super) fn routes() -> Router<Arc<Service>> {
     Router::new()
@@ -29,6 +31,7 @@ pub(super) fn routes() -> Router<Arc<Service>> {
         .route("/emulator/faults", get(faults).post(set_faults))
         .route("/emulator/clock", get(clock).post(step))
         .route("/emulator/account", get(account).post(set_account))
+        .route("/emulator/catalog", get(catalog).post(replace_catalog).layer(DefaultBodyLimit::max(CATALOG_LIMIT)))
         .route("/emulator/tasks/{id}", post(end_task))
 }
 
@@ -93,14 +96,6 @@ async fn step(State(service): Shared, body: Bytes) -> Response {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AccountWords {
-    credits: Option<u64>,
-    plan: Option<Plan>,
-    key_valid: Option<bool>,
-}
-
 async fn account(State(service): Shared) -> Response {
     let report = service.audit(false);
     let mut account = report["account"].clone();
@@ -109,13 +104,18 @@ async fn account(State(service): Shared) -> Response {
 }
 
 async fn set_account(State(service): Shared, body: Bytes) -> Response {
-    let set = read::<AccountWords>(&body).and_then(|words| {
-        service.set_account(words.credits, words.plan, words.key_valid.map(|valid| !valid))
-    });
-    match set {
+    match read::<AccountChange>(&body).and_then(|change| service.change_account(change)) {
         Ok(()) => account(State(service)).await,
         Err(error) => reply::error(&error),
     }
+}
+
+async fn catalog(State(service): Shared) -> Response {
+    reply::json(200, &service.look(|world, _| world.catalog.parts(&service.media_url)))
+}
+
+async fn replace_catalog(State(service): Shared, body: Bytes) -> Response {
+    done(service.replace_catalog(&String::from_utf8_lossy(&body)).map(|()| json!({})))
 }
 
 #[derive(Deserialize)]

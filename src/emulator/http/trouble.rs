@@ -9,8 +9,9 @@ use axum::response::Response;
 use futures_util::stream;
 
 use super::reply;
+use crate::emulator::clock::{http_date, wall_ms};
 use crate::emulator::errors::ApiError;
-use crate::emulator::faults::{AnswerBody, Break, Effect, Moment};
+use crate::emulator::faults::{AnswerBody, Break, Effect, Moment, RetryAfterForm};
 use crate::emulator::wire::Line;
 
 const HTML: &str =
@@ -28,9 +29,7 @@ where
         match effect {
             Effect::Drop { when: Break::Before } => return cut(line),
             Effect::Delay { ms, when: Moment::Before } => pause(ms).await,
-            Effect::Answer { status, body, retry_after_s, location, when: Moment::Before } => {
-                return foreign(status, body, retry_after_s, location.as_deref());
-            }
+            Effect::Answer { when: Moment::Before, .. } => return foreign(&effect),
             other => after.push(other),
         }
     }
@@ -40,16 +39,14 @@ where
             Effect::Drop { when: Break::After } => return cut(line),
             Effect::Drop { when: Break::MidBody } => return break_off(response, 50).await,
             Effect::Delay { ms, .. } => pause(ms).await,
-            Effect::Answer { status, body, retry_after_s, location, .. } => {
-                return foreign(status, body, retry_after_s, location.as_deref());
-            }
+            Effect::Answer { .. } => return foreign(&effect),
             Effect::TruncatedDownload { keep_percent } => return break_off(response, keep_percent).await,
             Effect::ShortDownload { keep_percent } => return shorten(response, keep_percent).await,
             Effect::EmptyDownload {} => return shorten(response, 0).await,
             Effect::HtmlDownload {} => return reply::plain(200, "text/html", HTML),
             Effect::SlowDownload { bytes_per_second } => response = slow(response, bytes_per_second).await,
             Effect::RedirectedDownload { location } => {
-                return foreign(302, AnswerBody::Empty, None, location.as_deref());
+                return with_location(answer(302, AnswerBody::Empty), location.as_deref());
             }
             _ => {}
         }
@@ -67,8 +64,24 @@ fn cut(line: &Line) -> Response {
 }
 
 /// An answer that is not the call's own.
-fn foreign(status: u16, body: AnswerBody, retry_after_s: Option<u64>, location: Option<&str>) -> Response {
-    let mut response = match body {
+fn foreign(effect: &Effect) -> Response {
+    let Effect::Answer { status, body, retry_after_s, retry_after_as, without_date, location, .. } = effect else {
+        return reply::error(&ApiError::internal());
+    };
+    let mut response = with_location(answer(*status, *body), location.as_deref());
+    let headers = response.headers_mut();
+    if let Some(value) = retry_after_s.and_then(|seconds| retry_after(seconds, *retry_after_as)) {
+        headers.insert(header::RETRY_AFTER, value);
+    }
+    if *without_date {
+        // The server adds a date where there is none; an empty one stays.
+        headers.insert(header::DATE, HeaderValue::from_static(""));
+    }
+    response
+}
+
+fn answer(status: u16, body: AnswerBody) -> Response {
+    match body {
         AnswerBody::Error => reply::json(status, &documented(status).body()),
         AnswerBody::Html => reply::plain(status, "text/html", HTML),
         AnswerBody::BrokenJson => {
@@ -79,15 +92,26 @@ fn foreign(status: u16, body: AnswerBody, retry_after_s: Option<u64>, location: 
             reply::plain(status, "application/json", body)
         }
         AnswerBody::Empty => reply::plain(status, "text/plain", ""),
-    };
-    let headers = response.headers_mut();
-    if let Some(seconds) = retry_after_s {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
+}
+
+fn with_location(mut response: Response, location: Option<&str>) -> Response {
     if let Some(location) = location.and_then(|text| HeaderValue::from_str(text).ok()) {
-        headers.insert(header::LOCATION, location);
+        response.headers_mut().insert(header::LOCATION, location);
     }
     response
+}
+
+/// So many seconds from now; as a date it is by the same clock as the answer's `Date`.
+fn retry_after(seconds: u64, form: RetryAfterForm) -> Option<HeaderValue> {
+    let format = match form {
+        RetryAfterForm::Seconds => return Some(HeaderValue::from(seconds)),
+        RetryAfterForm::ImfFixdate => "%a, %d %b %Y %H:%M:%S GMT",
+        RetryAfterForm::Rfc850 => "%A, %d-%b-%y %H:%M:%S GMT",
+        RetryAfterForm::Asctime => "%a %b %e %H:%M:%S %Y",
+    };
+    let after = i64::try_from(seconds).ok()?.saturating_mul(1_000);
+    HeaderValue::from_str(&http_date(wall_ms().saturating_add(after), format)).ok()
 }
 
 /// The error body that goes with a status.

@@ -3,15 +3,13 @@
 use serde_json::{Map, Value};
 
 use super::{Body, Options, Order, ratio_of, refuse_prohibited, require_http_urls};
-use crate::emulator::account::Pool;
+use crate::emulator::account::{Pool, may_cover_image};
 use crate::emulator::catalog::{Catalog, ImageMode};
 use crate::emulator::errors::ApiError;
 use crate::emulator::pricing::{self, ImageAsk};
 use crate::emulator::tasks::{Kind, Shape};
 
 const SCENES: [&str; 2] = ["text-to-image", "image-to-image"];
-/// The models of the Pro and Ultra allowance.
-const ALLOWANCE_MODELS: [&str; 5] = ["gi-2", "gi-2-5", "gi-2-5-alt", "ni-2", "x-imagine-image"];
 
 pub(super) fn order(catalog: &Catalog, body: &Body<'_>) -> Result<Order, ApiError> {
     let id = body.required("model")?;
@@ -43,7 +41,8 @@ pub(super) fn order(catalog: &Catalog, body: &Body<'_>) -> Result<Order, ApiErro
     };
     let price = pricing::image(mode, chosen.ask())
         .map_err(|_| ApiError::invalid(format!("{id} {scene} has no price for these options")))?;
-    Ok(finish(id, scene, prompt, options, &chosen, price))
+    let claim = may_cover_image(catalog.ruled_as(id)).then_some((Pool::Images, 1));
+    Ok(Order { claim, ..finish(id, scene, prompt, options, &chosen, price) })
 }
 
 /// The values that are priced and sent.
@@ -173,7 +172,7 @@ fn finish(
         prompt: prompt.to_owned(),
         options: filled,
         price_credits,
-        claim: ALLOWANCE_MODELS.contains(&id).then_some((Pool::Images, 1)),
+        claim: None,
         shape: Shape { ratio, pixels: chosen.size, length_ms: 0 },
         doom: None,
     }

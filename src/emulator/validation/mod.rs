@@ -50,8 +50,8 @@ pub(crate) fn order(catalog: &Catalog, kind: Kind, body: &Value) -> Result<Order
         Kind::Image => image::order(catalog, &body),
         Kind::Music => sound::music(catalog, &body),
         Kind::Speech => sound::speech(catalog, &body),
-        Kind::SoundEffect => sound::effect(&body),
-        Kind::ShortsStudio => Ok(sound::shorts_studio(&body)),
+        Kind::SoundEffect => sound::effect(catalog, &body),
+        Kind::ShortsStudio => Ok(sound::shorts_studio(catalog, &body)),
     }
 }
 

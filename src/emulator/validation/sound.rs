@@ -32,8 +32,8 @@ pub(super) fn music(catalog: &Catalog, body: &Body<'_>) -> Result<Order, ApiErro
         }
     }
     Ok(Order {
-        model: catalog.music_model.clone(),
-        price_credits: pricing::music(seconds),
+        model: catalog.music_model().to_owned(),
+        price_credits: pricing::music(catalog.music_base(), seconds),
         ..order(
             Kind::Music,
             "text-to-music",
@@ -71,11 +71,11 @@ pub(super) fn speech(catalog: &Catalog, body: &Body<'_>) -> Result<Order, ApiErr
     filled.insert(String::from("model_id"), Value::String(model_id.to_owned()));
     let characters = text.chars().count();
     let seconds = spoken_seconds(characters, speed.unwrap_or(Decimal::ONE));
-    let doom = (!catalog.knows_speech_model(model_id))
-        .then(|| Doom::AtSubmission(format!("unknown model_id: {model_id}")));
+    let unknown = model.filter(|id| !catalog.knows_speech_model(id));
+    let doom = unknown.map(|id| Doom::AtSubmission(format!("unknown model_id: {id}")));
     Ok(Order {
         model: model_id.to_owned(),
-        price_credits: pricing::speech(characters),
+        price_credits: pricing::speech(catalog.speech_rate(), characters),
         doom,
         ..order(Kind::Speech, "text-to-speech", text, seconds, filled)
     })
@@ -97,7 +97,7 @@ fn spoken_seconds(characters: usize, speed: Decimal) -> Decimal {
     characters.checked_div(Decimal::from(14) * speed).unwrap_or(Decimal::ONE).max(Decimal::ONE).round_dp(2)
 }
 
-pub(super) fn effect(body: &Body<'_>) -> Result<Order, ApiError> {
+pub(super) fn effect(catalog: &Catalog, body: &Body<'_>) -> Result<Order, ApiError> {
     let prompt = body.required("prompt")?;
     let options = body.options()?;
     refuse_prohibited(prompt)?;
@@ -106,18 +106,18 @@ pub(super) fn effect(body: &Body<'_>) -> Result<Order, ApiError> {
     let length = seconds.unwrap_or(Decimal::from(EFFECT_SECONDS));
     Ok(Order {
         model: EFFECTS_MODEL.to_owned(),
-        price_credits: pricing::SOUND_EFFECT,
+        price_credits: catalog.rules.sound_effect_credits,
         ..order(Kind::SoundEffect, "text-to-sound-effects", prompt, length, options.to_map())
     })
 }
 
 /// Bodies of Shorts Studio are not documented: any object is taken.
-pub(super) fn shorts_studio(body: &Body<'_>) -> Order {
+pub(super) fn shorts_studio(catalog: &Catalog, body: &Body<'_>) -> Order {
     let prompt = body.get("prompt").and_then(Value::as_str).unwrap_or("Shorts Studio").trim();
     let length = body.get("duration").and_then(Value::as_u64).unwrap_or(5).clamp(1, 15);
     Order {
         model: String::from("shorts-studio"),
-        price_credits: pricing::SHORTS_STUDIO,
+        price_credits: catalog.rules.shorts_studio_credits,
         shape: Shape { ratio: (9, 16), pixels: None, length_ms: millis(Decimal::from(length)) },
         ..order(Kind::ShortsStudio, "shorts-studio", prompt, Decimal::from(length), body.fields.clone())
     }

@@ -8,7 +8,7 @@ use super::video_options::{Chosen, Subject, choose};
 use super::{
     Body, Doom, Options, Order, json_number, millis, ratio_of, refuse_prohibited, require_http_urls,
 };
-use crate::emulator::account::Pool;
+use crate::emulator::account::{Pool, may_cover_video};
 use crate::emulator::catalog::{Catalog, InputLimits, VideoMode, VideoModel};
 use crate::emulator::errors::ApiError;
 use crate::emulator::pricing;
@@ -22,8 +22,6 @@ const UNAVAILABLE: [&str; 2] = ["model-o-2", "model-o-2-pro"];
 const RETIRED: &str = "model-k-2-6-motion-control";
 /// What a model without `durations` renders.
 const FIXED_SECONDS: u64 = 8;
-/// The model of the Ultra allowance.
-const HOUSE: &str = "house-c1";
 
 /// The fields of a request.
 pub(super) struct Ask<'a> {
@@ -50,9 +48,10 @@ pub(super) fn order(catalog: &Catalog, body: &Body<'_>) -> Result<Order, ApiErro
         return Err(ApiError::invalid(format!("{id} does not support mode {name}")));
     };
     check_prompt_length(model, ask.prompt)?;
-    check_inputs(&Subject { model: id, mode: name }, catalog.input_limits(id, name), mode, &ask)?;
-    let chosen = choose(&Subject { model: id, mode: name }, mode, &ask)?;
-    Ok(finish(model, name, &ask, chosen))
+    let subject = Subject { model: id, mode: name, rules_of: catalog.ruled_as(id) };
+    check_inputs(&subject, catalog.input_limits(id, name), mode, &ask)?;
+    let chosen = choose(&subject, mode, &ask)?;
+    Ok(finish(&subject, &ask, chosen))
 }
 
 fn known_model<'a>(catalog: &'a Catalog, id: &str) -> Result<&'a VideoModel, ApiError> {
@@ -132,10 +131,11 @@ fn supported_inputs(limits: InputLimits) -> String {
     inputs.join(", ")
 }
 
-fn finish(model: &VideoModel, mode: &str, ask: &Ask<'_>, chosen: Chosen) -> Order {
+fn finish(subject: &Subject<'_>, ask: &Ask<'_>, chosen: Chosen) -> Order {
+    let Subject { model, mode, rules_of } = *subject;
     let seconds = chosen.duration.as_deref().and_then(pricing::seconds_of);
     let claim = seconds
-        .filter(|_| model.id == HOUSE)
+        .filter(|_| may_cover_video(rules_of))
         .and_then(|seconds| seconds.ceil().to_u64())
         .map(|seconds| (Pool::HouseSeconds, seconds));
     let shape = Shape {
@@ -162,14 +162,14 @@ fn finish(model: &VideoModel, mode: &str, ask: &Ask<'_>, chosen: Chosen) -> Orde
     }
     Order {
         kind: Kind::Video,
-        model: format!("{}/{mode}", model.id),
+        model: format!("{model}/{mode}"),
         scene: mode.to_owned(),
         prompt: ask.prompt.to_owned(),
         options,
         price_credits: chosen.price_credits,
         claim,
         shape,
-        doom: source_too_long(&model.id, ask, chosen.source_seconds),
+        doom: source_too_long(rules_of, ask, chosen.source_seconds),
     }
 }
 

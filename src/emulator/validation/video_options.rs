@@ -12,6 +12,8 @@ use crate::emulator::pricing::{self, VideoAsk};
 pub(super) struct Subject<'a> {
     pub(super) model: &'a str,
     pub(super) mode: &'a str,
+    /// The model's id in the document, whose rules it has.
+    pub(super) rules_of: &'a str,
 }
 
 impl Subject<'_> {
@@ -42,7 +44,7 @@ pub(super) fn choose(subject: &Subject<'_>, mode: &VideoMode, ask: &Ask<'_>) -> 
     }
     let source_seconds = ask.options.number("source_video_duration_seconds")?;
     let priced = VideoAsk {
-        model: subject.model,
+        rules_of: subject.rules_of,
         duration: duration.as_deref(),
         resolution: resolution.as_deref(),
         quality: ask.options.get("quality").and_then(Value::as_str),

@@ -113,14 +113,27 @@ fn pricing_note_doubles_with_audio_only() {
 
 #[test]
 fn a_note_about_audio_that_is_not_understood_leaves_audio_unpriced() {
-    let entry = json!([{"id": "m", "modes": {"text-to-video": {"audio_toggle": true, "credits": {"720p": 5},
-        "pricing_note": "audio costs 1.5x"}}}]);
-    let catalog = Catalog::of(&entry, &Value::Null, &Value::Null, &Value::Null);
-    let price = |audio: bool| {
-        let fields = json!({"model": "m", "prompt": "a fox", "options": {"audio": audio}});
-        quote(Some(Kind::Video), &super::request(fields), &catalog, &Rules::builtin()).unwrap().price
+    let quoted = |note: &str, options: Value| {
+        let entry = json!([{"id": "m", "modes": {"text-to-video": {"audio_toggle": true, "credits": {"720p": 5},
+            "pricing_note": note}}}]);
+        let catalog = Catalog::of(&entry, &Value::Null, &Value::Null, &Value::Null);
+        let fields = json!({"model": "m", "prompt": "a fox", "options": options});
+        quote(Some(Kind::Video), &super::request(fields), &catalog, &Rules::builtin()).unwrap()
     };
-    assert_eq!((price(false).map(|price| price.0), price(true)), (Some(5), None));
+    for (note, loud) in [
+        ("audio costs more", None),
+        ("audio costs 1.5x", Some(8)),
+        ("audio included", Some(5)),
+        ("50-240 credits", Some(5)),
+    ] {
+        let price = |audio: bool| quoted(note, json!({"audio": audio})).price.map(|price| price.0);
+        assert_eq!((price(false), price(true)), (Some(5), loud), "{note}");
+    }
+    // Whatever a note says of audio, its absence is spelled out: the body, and with it the key, is the same.
+    for (note, spelled) in [("audio costs more", true), ("audio included", true), ("50-240 credits", false)] {
+        let body = quoted(note, json!({})).body;
+        assert_eq!(body["options"].get("audio").is_some(), spelled, "{note}");
+    }
 }
 
 #[test]
