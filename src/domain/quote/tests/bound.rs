@@ -70,7 +70,7 @@ fn what_the_catalog_does_not_price_is_bounded_by_nothing() {
 fn a_note_about_audio_that_is_not_understood_leaves_the_price_open_upwards() {
     let entry = json!([{"id": "a", "modes": {"text-to-video": {
         "durations": ["5s"], "resolutions": [], "aspect_ratios": [], "audio_toggle": true,
-        "credits": {"5s": 30}, "pricing_note": "audio 1.2x", "defaults": {"duration": "5s"},
+        "credits": {"5s": 30}, "pricing_note": "audio costs more", "defaults": {"duration": "5s"},
     }}}]);
     let catalog = Catalog::of(&entry, &json!([]), &json!([]), &Value::Null);
     let fields = json!({"model": "a", "prompt": "x", "options": {"audio": true}});

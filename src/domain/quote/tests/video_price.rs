@@ -131,8 +131,8 @@ fn a_note_about_audio_that_is_not_understood_leaves_audio_unpriced() {
     }
     // Whatever a note says of audio, its absence is spelled out: the body, and with it the key, is the same.
     for (note, spelled) in [("audio costs more", true), ("audio included", true), ("50-240 credits", false)] {
-        let body = quoted(note, json!({})).body;
-        assert_eq!(body["options"].get("audio").is_some(), spelled, "{note}");
+        let body = Value::Object(quoted(note, json!({})).body);
+        assert_eq!(body.pointer("/options/audio").is_some(), spelled, "{note}");
     }
 }
 
