@@ -81,7 +81,9 @@ async fn a_retry_after_comes_in_seconds_or_as_a_date_in_each_of_the_three_forms(
             let at = NaiveDateTime::parse_from_str(&header("retry-after"), format).unwrap().and_utc();
             let date = DateTime::parse_from_rfc2822(&header("date"));
             match date {
-                Ok(date) => assert!((3_598..=3_601).contains(&(at - date.to_utc()).num_seconds()) && !without_date),
+                Ok(date) => {
+                    assert!((3_598..=3_601).contains(&(at - date.to_utc()).num_seconds()) && !without_date)
+                }
                 Err(_) => assert!(without_date && header("date").is_empty()),
             }
         }

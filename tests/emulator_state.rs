@@ -137,9 +137,11 @@ async fn a_running_task_can_be_ended_by_hand_and_the_key_revoked() {
 #[tokio::test]
 async fn what_others_do_with_the_account_counts_and_outlives_the_process() {
     let dir = tempfile::tempdir().unwrap();
-    let options = || Options { state_dir: Some(dir.path().to_owned()), plan: Plan::Ultra, ..standing_still() };
+    let options =
+        || Options { state_dir: Some(dir.path().to_owned()), plan: Plan::Ultra, ..standing_still() };
     let bench = Bench::new(options()).await;
-    let elsewhere = json!({"top_up": 100, "spend": 40, "use_allowance": {"house_seconds": 296, "images": 99}});
+    let elsewhere =
+        json!({"top_up": 100, "spend": 40, "use_allowance": {"house_seconds": 296, "images": 99}});
     let (status, account) = bench.post("/emulator/account", &elsewhere).await;
     assert_eq!((status.as_u16(), &account["credits"]), (200, &json!(1_060)));
     assert_eq!(account["allowances_today"]["house_seconds"]["used"], 296);
@@ -175,7 +177,8 @@ async fn prices_change_while_it_runs_and_what_is_served_is_what_is_charged() {
     assert_eq!(cost().await, 20);
     let rate = &bench.get("/api/v1/models").await.1["data"]["models"][0]["modes"]["text-to-video"]["credits_per_second"];
     assert_eq!(rate["768P"], 4);
-    let voices = json!({"voices": {"characters_per_credit": 5, "minimum_credits": 3, "voices": [{"id": "ada"}]}});
+    let voices =
+        json!({"voices": {"characters_per_credit": 5, "minimum_credits": 3, "voices": [{"id": "ada"}]}});
     assert_eq!(bench.post("/emulator/catalog", &voices).await.0, 200);
     let speech = json!({"text": "sixteen letters.", "voice_id": "ada"});
     assert_eq!(bench.post("/api/v1/speech", &speech).await.1["data"]["costCredits"], 4);

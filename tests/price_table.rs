@@ -314,9 +314,14 @@ async fn the_allowances_of_a_recorded_catalog_cover_what_the_quote_says_they_may
     let video = |model: &str| (Kind::Video, model.to_owned());
     let image = |model: &str| (Kind::Image, model.to_owned());
     let mut covered = Vec::new();
-    for (kind, model) in
-        [video("lumen-2"), video("kite-fast"), image("pict-1"), image("pict-2-5"), image("pict-plain"), image("sign-4")]
-    {
+    for (kind, model) in [
+        video("lumen-2"),
+        video("kite-fast"),
+        image("pict-1"),
+        image("pict-2-5"),
+        image("pict-plain"),
+        image("sign-4"),
+    ] {
         let request =
             Request { model: Some(model.clone()), prompt: Some("a harbour".into()), ..Request::default() };
         let quoted = quote(Some(kind), &request, &market.catalog, &market.rules).unwrap();

@@ -219,7 +219,8 @@ impl Catalog {
         if let Some(factor) = part("multiply") {
             let Amount(factor) = typed("multiply", &factor)?;
             for catalog in [&mut video, &mut image, &mut music, &mut voices] {
-                multiply(catalog, factor, false).ok_or("multiply: a price becomes more than can be counted")?;
+                multiply(catalog, factor, false)
+                    .ok_or("multiply: a price becomes more than can be counted")?;
             }
         }
         Self::from_parts(video, image, music, voices, rules)
@@ -462,9 +463,15 @@ mod tests {
         let after = before.replaced("{\"multiply\": 1.5}").unwrap();
         let label = |catalog: &Catalog| catalog.models(None)["models"][0]["credits_label"].clone();
         assert_eq!(label(&before), label(&after));
-        assert_eq!((after.music_base(), after.speech_rate().minimum_credits), (Decimal::from(90), Decimal::new(15, 1)));
+        assert_eq!(
+            (after.music_base(), after.speech_rate().minimum_credits),
+            (Decimal::from(90), Decimal::new(15, 1))
+        );
         let rate = |catalog: &Catalog| {
-            catalog.video_model("house-c1").unwrap().modes["text-to-video"].credits_per_second.clone().unwrap()["768P"]
+            catalog.video_model("house-c1").unwrap().modes["text-to-video"]
+                .credits_per_second
+                .clone()
+                .unwrap()["768P"]
         };
         assert_eq!((rate(&before).0, rate(&after).0), (Decimal::from(2), Decimal::from(3)));
         assert_eq!(after.parts("m")["image"], after.models(Some("image"))["models"]);

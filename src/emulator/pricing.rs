@@ -68,7 +68,8 @@ fn audio_factor(note: &str) -> Decimal {
         number.parse::<Decimal>().ok().filter(|factor| *factor > Decimal::ZERO)
     };
     let says = |list: &[&str]| words.iter().any(|word| list.contains(word));
-    let doubles = says(&["double", "doubles", "doubled", "twice"]) && !says(&["not", "never", "doesn't", "no"]);
+    let doubles =
+        says(&["double", "doubles", "doubled", "twice"]) && !says(&["not", "never", "doesn't", "no"]);
     let spelled = if doubles { Decimal::TWO } else { Decimal::ONE };
     words.iter().find_map(factor).unwrap_or(spelled)
 }

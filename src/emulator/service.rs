@@ -201,9 +201,8 @@ impl Service {
 
     /// The part of a creating call that takes time.
     async fn wait_for(&self, id: Uuid, answer: FirstAnswer) {
-        let seen = self.look(|world, _| {
-            world.task(id).map(|task| (task.timing.ends_ms(), task.renders_in_call()))
-        });
+        let seen =
+            self.look(|world, _| world.task(id).map(|task| (task.timing.ends_ms(), task.renders_in_call())));
         let Some((ends_ms, in_call)) = seen else { return };
         if in_call && answer != FirstAnswer::Unknown {
             let never = self.look(|world, _| world.task(id).is_some_and(|task| task.ending == Ending::Never));

@@ -402,7 +402,8 @@ mod tests {
 
     #[test]
     fn another_charge_than_the_price_is_what_is_taken() {
-        let mut world = world("[[rules]]\neffect = { do = 'charge-percent', percent = 125 }", 100, Plan::None);
+        let mut world =
+            world("[[rules]]\neffect = { do = 'charge-percent', percent = 125 }", 100, Plan::None);
         assert_eq!(create(&mut world, None, 0).unwrap().charged_credits, 13);
         assert_eq!(world.account.credits, 87);
     }

@@ -31,7 +31,10 @@ pub(super) fn routes() -> Router<Arc<Service>> {
         .route("/emulator/faults", get(faults).post(set_faults))
         .route("/emulator/clock", get(clock).post(step))
         .route("/emulator/account", get(account).post(set_account))
-        .route("/emulator/catalog", get(catalog).post(replace_catalog).layer(DefaultBodyLimit::max(CATALOG_LIMIT)))
+        .route(
+            "/emulator/catalog",
+            get(catalog).post(replace_catalog).layer(DefaultBodyLimit::max(CATALOG_LIMIT)),
+        )
         .route("/emulator/tasks/{id}", post(end_task))
 }
 

@@ -65,7 +65,8 @@ fn cut(line: &Line) -> Response {
 
 /// An answer that is not the call's own.
 fn foreign(effect: &Effect) -> Response {
-    let Effect::Answer { status, body, retry_after_s, retry_after_as, without_date, location, .. } = effect else {
+    let Effect::Answer { status, body, retry_after_s, retry_after_as, without_date, location, .. } = effect
+    else {
         return reply::error(&ApiError::internal());
     };
     let mut response = with_location(answer(*status, *body), location.as_deref());
