@@ -281,6 +281,7 @@ fn settings(tasks: u32) -> Settings {
         attempts: 3,
         backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
         balance_interval: Millis::from_secs(60),
+        has_allowances: true,
         seed: 7,
     }
 }
@@ -297,6 +298,7 @@ fn row(at: u64) -> SpooledRow {
         bound: None,
         formula: "2 a second x 5 s".to_owned(),
         waivable: Credits::ZERO,
+            allowance: None,
         max_credits: None,
         priority: 0,
         deadline: None,

@@ -76,6 +76,7 @@ fn settings() -> Settings {
         attempts: 1,
         backoff: Backoff { base: Millis(10), max: Millis(50) },
         balance_interval: Millis::from_secs(60),
+        has_allowances: true,
         seed: 1,
     }
 }

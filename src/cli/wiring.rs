@@ -10,7 +10,7 @@ use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::manifest::row::Policy;
 use crate::domain::origin::Place;
-use crate::domain::quote::{Catalog, Rules};
+use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::reach::Reach;
 use crate::domain::retry::Backoff;
 use crate::domain::time::Millis;
@@ -22,7 +22,7 @@ use crate::intake::reception::HouseRules;
 use crate::metrics::Metrics;
 use crate::output::landing::Landing;
 
-/// Between two questions for the balance while the queue is parked.
+/// Between two questions for the balance while a key is refused, or while nothing waits for an answer.
 const BALANCE_INTERVAL: Millis = Millis::from_secs(60);
 
 /// What the conductor is told.
@@ -47,6 +47,7 @@ pub(super) fn settings(config: &Config) -> Settings {
         attempts: config.retry.attempts,
         backoff: Backoff { base: config.retry.base.0, max: config.retry.max.0 },
         balance_interval: BALANCE_INTERVAL,
+        has_allowances: config.service.plan != AccountPlan::None,
         seed: fastrand::u64(..),
     }
 }

@@ -8,10 +8,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::account::{AllowanceUse, Trial};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
+use crate::domain::time::Millis;
+
+/// A balance that came in longer ago is asked for again before anything is sent that must leave a least balance.
+const BALANCE_FRESH: Millis = Millis::from_secs(1);
+/// How often what all slots may need must fit above the least balance, for an answer to be good for so long. With less,
+/// it is good for the moment in which it came.
+const BALANCE_FAR: u64 = 20;
 
 /// How many jobs may be in flight, and how much may be spent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +58,8 @@ pub struct Candidate {
     pub hold: Credits,
     /// What is set aside for it already, in every total that covers it.
     pub held: Credits,
+    /// The plan allowance that may cover it.
+    pub allowance: Option<AllowanceUse>,
 }
 
 impl Candidate {
@@ -135,9 +145,25 @@ pub struct Board {
     pub day: Totals,
     /// The balance less everything held, where it is known. It must be when `min_balance` is limited.
     pub balance: Option<Credits>,
+    /// How long ago it came in.
+    pub balance_age: Millis,
+    /// The service refused something for want of credits: what the balance does not cover is not sent, unless an
+    /// allowance may cover it.
+    pub out_of_credits: bool,
+    /// Allowances that refused something.
+    pub pools: BTreeMap<String, Pool>,
     /// Batches with waiting jobs. The order decides who goes first among equal priorities; the
     /// caller rotates it.
     pub waiting: Vec<Waiting>,
+}
+
+/// An allowance that refused something, as admission sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pool {
+    /// How it is tried.
+    pub trial: Trial,
+    /// A POST of it waits for its answer.
+    pub is_tried: bool,
 }
 
 /// Why a queued job is not sent. Each lifts by itself, or by what its text says.
@@ -195,7 +221,9 @@ impl Parked {
                 "the balance would fall below budget.min_balance, against which prices count in full, even where an \
                  allowance may cover them; adding credits or a lower budget.min_balance lifts it"
             }
-            Parked::Credits => "the account's balance does not cover the next job; adding credits lifts it",
+            Parked::Credits => {
+                "the account's balance does not cover the next job, and no allowance is known to; adding credits lifts it"
+            }
             Parked::Key => "the service refuses the API key; a valid key lifts it",
             Parked::Paused => "the batch is paused; callsheet resume BATCH lifts it",
             Parked::Disk => {
@@ -213,6 +241,10 @@ pub struct Admission {
     pub admitted: Vec<Candidate>,
     /// Batches none of whose candidates fits a budget, with the budget that the first one met.
     pub parked: Vec<(BatchNo, Parked)>,
+    /// Whether something would be sent if the balance were known well enough: it came in too long ago.
+    pub is_stale: bool,
+    /// Whether something is kept by the balance as it is known.
+    pub is_short: bool,
 }
 
 /// Decides which candidates may be sent.
@@ -221,8 +253,10 @@ pub struct Admission {
 /// passed over, so that a dear one does not starve the cheap ones behind it.
 pub fn admit(board: Board, most: usize) -> Admission {
     let mut decision = Admission::default();
-    let Board { limits, in_flight, total, day, balance, mut waiting } = board;
-    let mut room = Room { in_flight, limits: &limits, total, day, balance };
+    let Board { limits, in_flight, total, day, mut waiting, .. } = board;
+    let Board { balance, balance_age, out_of_credits, pools, .. } = board;
+    let mut room =
+        Room { in_flight, limits: &limits, total, day, balance, balance_age, out_of_credits, pools };
     // Stable: the caller's order stands among equals.
     waiting.sort_by_key(|batch| std::cmp::Reverse(batch.priority));
     let mut queue: Vec<Turn> = waiting.into_iter().map(Turn::new).collect();
@@ -242,7 +276,7 @@ fn admit_level(mut level: Vec<Turn>, room: &mut Room<'_>, most: usize, decision:
             if decision.admitted.len() >= most {
                 return;
             }
-            if let Some(candidate) = turn.next_that_fits(room) {
+            if let Some(candidate) = turn.next_that_fits(room, decision) {
                 decision.admitted.push(candidate);
                 still.push(turn);
             } else if let Some(parked) = turn.parked.filter(|_| !turn.admitted) {
@@ -254,14 +288,20 @@ fn admit_level(mut level: Vec<Turn>, room: &mut Room<'_>, most: usize, decision:
 }
 
 /// Which batches have no waiting job that the budgets let out as they stand, with the budget that the first one
-/// meets. Slots are left aside, since they come free by themselves, and so is `min_balance` where no balance is known.
+/// meets. Slots are left aside, since they come free by themselves, and so is all that depends on the balance where that
+/// is not known.
 pub fn out_of_budget(board: &Board) -> Vec<(BatchNo, Parked)> {
     let mut limits = board.limits.clone();
     limits.min_balance = limits.min_balance.filter(|_| board.balance.is_some());
-    let Board { total, day, balance, .. } = *board;
-    let room = Room { in_flight: InFlight::default(), limits: &limits, total, day, balance };
+    let Board { total, day, balance, balance_age, .. } = *board;
+    let (in_flight, pools) = (InFlight::default(), board.pools.clone());
+    let out_of_credits = board.out_of_credits && balance.is_some();
+    let room = Room { in_flight, limits: &limits, total, day, balance, balance_age, out_of_credits, pools };
     let met = |batch: &Waiting| {
-        let each = batch.candidates.iter().map(|candidate| room.budget_in_the_way(batch, candidate.wanted()));
+        let each = batch.candidates.iter().map(|candidate| match room.in_the_way(batch, candidate) {
+            Some(InTheWay::Parked(parked)) => Some(parked),
+            Some(InTheWay::Stale | InTheWay::Turn) | None => None,
+        });
         let all: Vec<Parked> = each.collect::<Option<_>>()?;
         Some((batch.batch, *all.first()?))
     };
@@ -281,14 +321,19 @@ impl Turn {
         Turn { batch, next: 0, admitted: false, parked: None }
     }
 
-    fn next_that_fits(&mut self, room: &mut Room<'_>) -> Option<Candidate> {
+    fn next_that_fits(&mut self, room: &mut Room<'_>, decision: &mut Admission) -> Option<Candidate> {
         while let Some(candidate) = self.batch.candidates.get(self.next).cloned() {
             self.next += 1;
             if !room.in_flight.has_room(room.limits, candidate.kind, candidate.model.as_deref()) {
                 continue;
             }
-            match room.budget_in_the_way(&self.batch, candidate.wanted()) {
-                Some(budget) => self.parked = self.parked.or(Some(budget)),
+            match room.in_the_way(&self.batch, &candidate) {
+                Some(InTheWay::Parked(parked)) => {
+                    decision.is_short |= matches!(parked, Parked::MinBalance | Parked::Credits);
+                    self.parked = self.parked.or(Some(parked));
+                }
+                Some(InTheWay::Stale) => decision.is_stale = true,
+                Some(InTheWay::Turn) => {}
                 None => {
                     room.take(&mut self.batch, &candidate);
                     self.admitted = true;
@@ -307,24 +352,62 @@ struct Room<'a> {
     total: Totals,
     day: Totals,
     balance: Option<Credits>,
+    balance_age: Millis,
+    out_of_credits: bool,
+    pools: BTreeMap<String, Pool>,
+}
+
+/// What keeps a candidate.
+enum InTheWay {
+    /// A limit, the balance or an allowance.
+    Parked(Parked),
+    /// The balance came in too long ago to go by.
+    Stale,
+    /// Another of its pool is tried first.
+    Turn,
 }
 
 impl Room<'_> {
-    fn budget_in_the_way(&self, batch: &Waiting, hold: Credits) -> Option<Parked> {
+    /// Budgets and what must stay on the account hold in full: what is left of an allowance cannot be asked for.
+    fn in_the_way(&self, batch: &Waiting, candidate: &Candidate) -> Option<InTheWay> {
+        let (hold, balance) = (candidate.wanted(), self.balance.unwrap_or_default());
         let passes = |totals: Totals, limit: Option<Credits>| {
             limit.is_some_and(|limit| totals.committed() + hold > limit)
         };
+        let parked = |parked: Parked| Some(InTheWay::Parked(parked));
         if passes(batch.totals, Some(batch.budget)) {
-            Some(Parked::BatchBudget)
-        } else if passes(self.day, self.limits.per_day) {
-            Some(Parked::DayBudget)
-        } else if passes(self.total, self.limits.total) {
-            Some(Parked::TotalBudget)
-        } else if self.limits.min_balance.is_some_and(|least| least + hold > self.balance.unwrap_or_default())
-        {
-            Some(Parked::MinBalance)
-        } else {
-            None
+            return parked(Parked::BatchBudget);
+        }
+        if passes(self.day, self.limits.per_day) {
+            return parked(Parked::DayBudget);
+        }
+        if passes(self.total, self.limits.total) {
+            return parked(Parked::TotalBudget);
+        }
+        match self.limits.min_balance {
+            Some(least) if least + hold > balance => return parked(Parked::MinBalance),
+            Some(least) if self.is_stale(balance.saturating_sub(least), hold) => return Some(InTheWay::Stale),
+            _ => {}
+        }
+        if self.out_of_credits && hold > balance { self.no_allowance(candidate) } else { None }
+    }
+
+    /// Whether the balance came in too long ago to send this: others spend of it, too.
+    fn is_stale(&self, above: Credits, hold: Credits) -> bool {
+        let round = hold.0.saturating_mul(u64::from(self.limits.in_flight));
+        let is_far = above.0 >= round.saturating_mul(BALANCE_FAR);
+        self.balance_age > if is_far { BALANCE_FRESH } else { Millis(0) }
+    }
+
+    /// What keeps a job that the balance does not cover: that no allowance may, either.
+    fn no_allowance(&self, candidate: &Candidate) -> Option<InTheWay> {
+        let Some(AllowanceUse { pool, units }) = &candidate.allowance else {
+            return Some(InTheWay::Parked(Parked::Credits));
+        };
+        match self.pools.get(pool) {
+            Some(pool) if !pool.trial.fits(*units) => Some(InTheWay::Parked(Parked::Credits)),
+            Some(pool) if !pool.trial.lets(*units, pool.is_tried) => Some(InTheWay::Turn),
+            _ => None,
         }
     }
 
@@ -334,6 +417,9 @@ impl Room<'_> {
             totals.held = totals.held + candidate.wanted();
         }
         self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.wanted()));
+        if let Some(pool) = candidate.allowance.as_ref().and_then(|of| self.pools.get_mut(&of.pool)) {
+            pool.is_tried = true;
+        }
     }
 }
 
@@ -349,6 +435,7 @@ mod tests {
             kind: Kind::Video,
             model: None,
             hold: Credits(*hold),
+            allowance: None,
         };
         (0..).zip(holds).map(candidate).collect()
     }
@@ -374,7 +461,17 @@ mod tests {
             min_balance: None,
         };
         let (total, day) = (Totals::default(), Totals::default());
-        Board { limits, in_flight: InFlight::default(), total, day, balance: None, waiting }
+        Board {
+            limits,
+            in_flight: InFlight::default(),
+            total,
+            day,
+            balance: None,
+            balance_age: Millis(0),
+            out_of_credits: false,
+            pools: BTreeMap::new(),
+            waiting,
+        }
     }
 
     /// `1.0 1.1` for the first two jobs of batch 1; `!2 batch_budget` for a parked batch.
@@ -446,6 +543,66 @@ mod tests {
         assert_eq!(decide(keep.clone()), "!1 min_balance", "nothing is sent before the balance is known");
         keep.balance = Some(Credits(20));
         assert_eq!(decide(keep), "1.0 1.2");
+    }
+
+    #[test]
+    fn what_must_stay_is_held_against_a_balance_that_is_fresh_enough() {
+        let mut old = board(4, Vec::new());
+        old.limits.min_balance = Some(Credits(500));
+        for (balance, age, expected) in [
+            (1_300, 1_000, "1.0"),
+            (1_300, 1_001, "?"),
+            (1_299, 0, "1.0"),
+            (1_299, 1, "?"),
+            (509, 9_000, "!1 min_balance"),
+        ] {
+            let one = vec![batch(1, 0, 1_000, &[10])];
+            (old.balance, old.balance_age, old.waiting) = (Some(Credits(balance)), Millis(age), one);
+            let is_stale = admit(old.clone(), 1000).is_stale;
+            let said = if is_stale { "?".to_owned() } else { decide(old.clone()) };
+            assert_eq!(said, expected, "{balance}, {age} ms ago");
+        }
+    }
+
+    /// Jobs that need so many units each of the allowance called `images`.
+    fn covered(mut batch: Waiting, units: &[u64]) -> Waiting {
+        for (candidate, units) in batch.candidates.iter_mut().zip(units) {
+            candidate.allowance = Some(AllowanceUse { pool: "images".to_owned(), units: *units });
+        }
+        batch
+    }
+
+    #[test]
+    fn after_a_402_the_balance_or_an_allowance_must_cover_what_is_sent() {
+        let mut short = board(
+            9,
+            vec![batch(1, 0, 100, &[6, 3, 3]), covered(batch(2, 0, 100, &[6, 6, 6]), &[1, 15, 1])],
+        );
+        assert_eq!(decide(short.clone()), "1.0 2.0 1.1 2.1 1.2 2.2", "nothing was refused");
+        short.out_of_credits = true;
+        assert_eq!(decide(short.clone()), "2.0 2.1 2.2 !1 credits", "the pool is tried freely");
+        let mut with_pool = |trial, is_tried| {
+            short.pools = BTreeMap::from([("images".to_owned(), Pool { trial, is_tried })]);
+            decide(short.clone())
+        };
+        let [some, none] = [15, 1].map(|units| Trial::OneAtATime { below: Some(units) });
+        assert_eq!(with_pool(some, false), "2.0 !1 credits", "one at a time, and less than was refused");
+        assert_eq!(with_pool(some, true), "!1 credits !2 credits", "its turn comes; what is too much waits");
+        assert_eq!(with_pool(none, false), "!1 credits !2 credits");
+        assert!(admit(short.clone(), 1000).is_short);
+        short.balance = Some(Credits(6));
+        assert_eq!(decide(short.clone()), "1.0 !2 credits", "what the balance covers is bought");
+        short.limits.min_balance = Some(Credits(1));
+        short.pools.clear();
+        assert_eq!(decide(short), "1.1 !2 min_balance", "no allowance is counted upon for what must stay");
+    }
+
+    #[test]
+    fn budgets_hold_whatever_an_allowance_may_cover() {
+        let mut tight = board(9, vec![covered(batch(1, 0, 10, &[30]), &[1])]);
+        assert_eq!(decide(tight.clone()), "!1 batch_budget");
+        tight.out_of_credits = true;
+        assert_eq!(decide(tight), "!1 batch_budget");
     }
 
     #[test]

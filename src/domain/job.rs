@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::domain::account::AllowanceUse;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::ledger::Movement;
@@ -36,6 +37,9 @@ pub struct Order {
     /// The part of the price that a plan allowance could cover.
     #[serde(default, skip_serializing_if = "is_default")]
     pub waivable: Credits,
+    /// What it would draw from that allowance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowance: Option<AllowanceUse>,
     /// The most it may cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_credits: Option<Credits>,
@@ -75,6 +79,12 @@ impl Order {
     /// What was to be held for it when it was planned: its price, or for a job without one the most that it may cost.
     pub fn hold(&self) -> Option<Credits> {
         self.price.or(self.bound).or(self.max_credits)
+    }
+
+    /// What it would draw from a plan allowance. Rows from before pools were kept have one of their kind.
+    pub fn allowance(&self) -> Option<AllowanceUse> {
+        let of_its_kind = || AllowanceUse { pool: self.kind.name().to_owned(), units: 1 };
+        self.allowance.clone().or_else(|| (!self.waivable.is_zero()).then(of_its_kind))
     }
 
     /// The text that describes it: its prompt, or what is to be said.

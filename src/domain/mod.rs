@@ -3,6 +3,7 @@
 //! Nothing here may read a clock, draw a random number, touch a file or a socket, or be `async`.
 //! Time comes in as an argument; effects go out as values.
 
+pub mod account;
 pub mod admission;
 pub mod budget;
 pub mod credits;

@@ -502,6 +502,7 @@ fn take_up(
     now: Now,
 ) -> Result<Conductor, StoreError> {
     let mut conductor = Conductor::new(settings, store.total()?);
+    conductor.know_account(store.account()?);
     for batch in store.batches()?.into_iter().filter(|batch| ours(batch.no)) {
         conductor.take_batch(batch);
     }

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use crate::domain::account::AllowanceUse;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId};
 use crate::domain::job::Order;
@@ -501,7 +502,7 @@ impl Desk<'_> {
                     self.receipt.note(row.place(&note.field), note);
                 }
                 draws = quote.waivable.as_ref().and_then(|allowance| draw(self.terms.plan, allowance));
-                self.order(row, quote, draws.is_some())
+                self.order(row, quote, draws.as_ref())
             }
         };
         let label = row.id.clone();
@@ -517,7 +518,7 @@ impl Desk<'_> {
         Ok((kind, Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body)))
     }
 
-    fn order(&self, row: &Row, quote: Quote, waivable: bool) -> Wanted {
+    fn order(&self, row: &Row, quote: Quote, draws: Option<&Draw>) -> Wanted {
         if let Some(problem) = self.too_dear(row, &quote) {
             return Wanted::Invalid(vec![problem]);
         }
@@ -530,7 +531,8 @@ impl Desk<'_> {
             price,
             bound: Some(quote.bound.dearest).filter(|_| price.is_none() && quote.bound.is_firm),
             formula: quote.formula,
-            waivable: price.filter(|_| waivable).unwrap_or_default(),
+            waivable: price.filter(|_| draws.is_some()).unwrap_or_default(),
+            allowance: draws.map(|draw| AllowanceUse { pool: draw.pool.clone(), units: draw.units }),
             // Whoever gave a limit meant it for the price that is paid, which may be another by then.
             max_credits: [row.max_credits, self.terms.max_credits].into_iter().flatten().min(),
             priority: row.priority.or(self.policy.priority).unwrap_or_default(),

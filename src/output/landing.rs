@@ -403,6 +403,7 @@ mod tests {
             bound: None,
             formula: String::new(),
             waivable: Credits::ZERO,
+            allowance: None,
             max_credits: None,
             priority: 0,
             deadline: None,

@@ -201,6 +201,7 @@ mod tests {
             bound: None,
             formula: String::new(),
             waivable: Default::default(),
+            allowance: None,
             max_credits: None,
             priority: 0,
             deadline: None,

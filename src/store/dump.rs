@@ -12,6 +12,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::domain::account::AccountBlock;
 use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
@@ -109,6 +110,8 @@ enum Line {
     /// An archived batch whose folder was moved away.
     Archived(Archived),
     Total(Totals),
+    /// What the account refused, where it refused something.
+    Account(AccountBlock),
     Day(Day),
     End(End),
 }
@@ -178,6 +181,9 @@ impl Store {
             sheet.line(&Line::Open(Box::new(open.clone())))?;
         }
         sheet.line(&Line::Total(records.total))?;
+        if !records.account.is_empty() {
+            sheet.line(&Line::Account(records.account))?;
+        }
         for (number, totals) in records.days {
             let mut date = Timestamp(i64::from(number.0) * DAY_MS).to_string();
             date.truncate("2026-11-21".len());
@@ -326,6 +332,7 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Records), DumpErr
                 records.archived.insert(archived.no, archived);
             }
             Line::Total(total) => records.total = total,
+            Line::Account(account) => records.account = account,
             Line::Day(day) => {
                 records.days.insert(day.number, day.totals);
             }

@@ -37,6 +37,10 @@ pub(super) fn total() -> [u8; 1] {
     *b"t"
 }
 
+pub(super) fn account() -> [u8; 1] {
+    *b"g"
+}
+
 pub(super) fn commits() -> [u8; 1] {
     *b"c"
 }
@@ -54,6 +58,7 @@ pub(super) enum Meaning {
     Archived,
     Day(UtcDay),
     Total,
+    Account,
     Commits,
 }
 
@@ -72,6 +77,7 @@ pub(super) fn meaning(key: &[u8]) -> Option<Meaning> {
         }
         (b'a', 1..) => Some(Meaning::Archived),
         (b't', 0) => Some(Meaning::Total),
+        (b'g', 0) => Some(Meaning::Account),
         (b'c', 0) => Some(Meaning::Commits),
         _ => None,
     }
@@ -90,6 +96,7 @@ pub(super) fn describe(key: &[u8]) -> String {
         Some(b'a') => format!("of the archived batch {}", String::from_utf8_lossy(&key[1..])),
         Some(b'd') => "of a day's totals".to_owned(),
         Some(b't') => "of the totals".to_owned(),
+        Some(b'g') => "of what the account refused".to_owned(),
         Some(b'c') => "of the commit count".to_owned(),
         _ => format!("with key {key:?}"),
     }

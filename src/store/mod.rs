@@ -60,6 +60,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::account::AccountBlock;
 use crate::domain::ids::{BatchName, BatchNo, JobId, JobKey};
 use crate::domain::job::Job;
 use crate::domain::ledger::Totals;
@@ -117,6 +118,8 @@ pub enum Change {
     Total(Totals),
     /// Totals of a UTC day.
     Day(UtcDay, Totals),
+    /// What the account refuses to pay for.
+    Account(AccountBlock),
 }
 
 /// The state directory of one process.
@@ -258,6 +261,11 @@ impl Store {
         Ok(self.get(&keys::day(day))?.unwrap_or_default())
     }
 
+    /// What the account refused to pay for, and nothing has lifted since.
+    pub fn account(&self) -> Result<AccountBlock, StoreError> {
+        Ok(self.get(&keys::account())?.unwrap_or_default())
+    }
+
     /// Begins taking a manifest in.
     ///
     /// # Errors
@@ -345,6 +353,8 @@ impl Store {
                 }
                 Change::Total(totals) => batch.insert(&keys::total()[..], record::encode(totals)),
                 Change::Day(day, totals) => batch.insert(&keys::day(*day)[..], record::encode(totals)),
+                Change::Account(block) if block.is_empty() => batch.remove(&keys::account()[..]),
+                Change::Account(block) => batch.insert(&keys::account()[..], record::encode(block)),
             }
         }
         // Outcomes first: until the database says so, they do not count and their jobs are open.
@@ -362,7 +372,11 @@ impl Store {
                     }
                 }
                 Change::Archive(b, _) => self.move_out(writer, b),
-                Change::Open(_) | Change::End(_) | Change::Total(_) | Change::Day(..) => {}
+                Change::Open(_)
+                | Change::End(_)
+                | Change::Total(_)
+                | Change::Day(..)
+                | Change::Account(_) => {}
             }
         }
         Ok(())

@@ -110,6 +110,7 @@ pub fn rebuild(
         sources.batch(no, &mut records, &mut rebuilt)?;
     }
     records.archived = sources.archived_elsewhere(&records);
+    records.account = sources.salvage.account.clone();
     if let Some(lost) = sources.lost(&records) {
         return Err(damaged(dir, "the spool", &format!("nothing is left of batch {lost}")).into());
     }

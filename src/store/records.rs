@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::account::AccountBlock;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
@@ -33,6 +34,9 @@ pub(super) struct Records {
     pub(super) total: Totals,
     /// Totals of every day that has some.
     pub(super) days: BTreeMap<UtcDay, Totals>,
+    /// What the account refused, and holds.
+    #[serde(default)]
+    pub(super) account: AccountBlock,
     /// Committed lengths of outcomes, in bytes.
     pub(super) outcomes_bytes: BTreeMap<BatchNo, u64>,
 }
@@ -104,6 +108,7 @@ impl Records {
                     let archived: Archived = record::decode(bytes)?;
                     twin = self.archived.insert(archived.no, archived);
                 }
+                Meaning::Account => self.account = record::decode(bytes)?,
                 Meaning::Total => self.total = record::decode(bytes)?,
                 Meaning::Commits => self.commits = record::decode(bytes)?,
             }
@@ -151,6 +156,9 @@ impl Records {
         entries.extend(archived.map(|archived| (keys::archived(&archived.name), record::encode(archived))));
         entries
             .extend(self.days.iter().map(|(day, totals)| (keys::day(*day).to_vec(), record::encode(totals))));
+        if !self.account.is_empty() {
+            entries.push((keys::account().to_vec(), record::encode(&self.account)));
+        }
         entries.push((keys::total().to_vec(), record::encode(&self.total)));
         entries.push((keys::commits().to_vec(), record::encode(&self.commits)));
         entries

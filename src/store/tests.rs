@@ -47,6 +47,7 @@ fn order(line: u64, priority: i8) -> Box<Order> {
         bound: None,
         formula: String::new(),
         waivable: Credits::ZERO,
+            allowance: None,
         max_credits: None,
         priority,
         deadline: None,
@@ -64,12 +65,15 @@ fn what_was_committed_is_there_after_reopening() {
     let store = open(&dir);
     let totals = Totals { held: Credits(7), ..Totals::default() };
     let batch = BatchRecord { totals, ..batch(1, 2) };
+    let mut account = AccountBlock::default();
+    account.refuse(Credits(7), None, Timestamp(1));
     let changes = [
         Change::Batch(Box::new(batch.clone())),
         Change::Open(job(1, 0, State::Queued)),
         Change::Open(job(1, 1, running())),
         Change::Total(totals),
         Change::Day(UtcDay(20_000), totals),
+        Change::Account(account.clone()),
     ];
     store.commit(&changes).unwrap();
     store.commit(&[Change::Open(job(1, 0, running()))]).unwrap();
@@ -80,6 +84,10 @@ fn what_was_committed_is_there_after_reopening() {
     assert_eq!(store.total().unwrap(), totals);
     assert_eq!(store.day(UtcDay(20_000)).unwrap(), totals);
     assert_eq!(store.day(UtcDay(20_001)).unwrap(), Totals::default());
+    assert_eq!(store.account().unwrap(), account);
+    store.commit(&[Change::Account(AccountBlock::default())]).unwrap();
+    drop(store);
+    assert_eq!(open(&dir).account().unwrap(), AccountBlock::default(), "what is lifted leaves no record");
 }
 
 #[test]

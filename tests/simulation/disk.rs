@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use callsheet::domain::account::AccountBlock;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, JobKey};
 use callsheet::domain::job::{Job, JobSpec};
@@ -22,6 +23,7 @@ pub struct Disk {
     pub open: BTreeMap<JobKey, JobRecord>,
     pub outcomes: BTreeMap<JobKey, JobRecord>,
     pub total: Totals,
+    pub account: AccountBlock,
     pub days: BTreeMap<UtcDay, Totals>,
     /// Rows of each batch; a row is one byte long.
     spool: BTreeMap<BatchNo, Vec<Arc<JobSpec>>>,
@@ -43,6 +45,7 @@ impl Disk {
                 }
                 Change::Total(totals) => self.total = *totals,
                 Change::Day(day, totals) => drop(self.days.insert(*day, *totals)),
+                Change::Account(block) => self.account = block.clone(),
             }
         }
     }
@@ -50,6 +53,7 @@ impl Disk {
     /// A process that begins with what is here, as `engine::take_up` makes it.
     pub fn take_up(&self, settings: Settings, now: Now) -> Conductor {
         let mut conductor = Conductor::new(settings, self.total);
+        conductor.know_account(self.account.clone());
         for batch in self.batches.values().filter(|batch| !self.away.contains(&batch.no)) {
             conductor.take_batch(batch.clone());
         }

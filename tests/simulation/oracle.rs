@@ -33,8 +33,8 @@ pub struct Oracle {
 pub struct Memory {
     /// 401, and no answer for the balance since.
     pub key_refused: bool,
-    /// 402, and no balance that covers this since.
-    pub need: Option<u64>,
+    /// 402, and the balance as it was answered since.
+    pub short: Option<Option<u64>>,
     pub is_stopping: bool,
     /// POSTs that were on their way when the process began.
     pub taken_up: BTreeSet<JobKey>,
@@ -121,7 +121,9 @@ impl Oracle {
         };
         check(!memory.is_stopping, || format!("{who} is sent after a stop"))?;
         check(!memory.key_refused, || format!("{who} is sent under a refused key"))?;
-        check(memory.need.is_none(), || format!("{who} is sent after a 402"))?;
+        let held = record.map_or(0, |record| record.job.books.held.0);
+        let is_covered = memory.short.is_none_or(|balance| balance.is_some_and(|balance| balance >= held));
+        check(is_covered, || format!("{who} is sent after a 402, and the balance does not cover it"))?;
         let is_fresh = *sends == 0 && !may_have_run && !memory.taken_up.contains(&key);
         if !is_fresh {
             return check(spec.order.kind.is_keyed(), || format!("{who} has no key and is sent again"));

@@ -196,6 +196,7 @@ impl Draw {
             attempts: self.random.u32(1..4),
             backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
             balance_interval: Millis(MINUTE),
+            has_allowances: true,
             seed,
         }
     }
@@ -245,6 +246,7 @@ impl Draw {
             bound: None,
             formula: String::new(),
             waivable: Credits::ZERO,
+            allowance: None,
             max_credits: (!is_priced).then_some(Credits(hold)),
             priority: self.sometimes(5, |draw| draw.random.i8(-1..3)).unwrap_or_default(),
             deadline: self.sometimes(4, |draw| draw.deadline(horizon)),

@@ -236,6 +236,7 @@ impl World {
         let submitting = |record: &&JobRecord| matches!(record.job.state, State::Submitting { .. });
         let taken_up: BTreeSet<JobKey> =
             self.disk.open.values().filter(submitting).map(|record| record.key).collect();
+        let short = self.disk.account.out_of_credits.map(|_| None);
         let inputs = if self.disk_is_low { vec![Input::DiskIsLow(true)] } else { Vec::new() };
         self.log.say(self.t, "program", format_args!("begins, {} jobs are open", self.disk.open.len()));
         self.process = Some(Process {
@@ -243,7 +244,7 @@ impl World {
             began: self.t,
             inputs,
             wake: Some(self.t),
-            memory: Memory { taken_up, ..Memory::default() },
+            memory: Memory { taken_up, short, ..Memory::default() },
             pending: 0,
             leaves_at: None,
             looked: self.t,
@@ -332,11 +333,8 @@ impl World {
                 memory.taken_up.remove(key);
                 match answer {
                     PostAnswer::Task(reading) => note_reading(memory, *key, *attempt, reading, at),
-                    PostAnswer::Unauthorised(_) => (memory.key_refused, memory.need) = (true, None),
-                    PostAnswer::OutOfCredits(_) if !memory.key_refused => {
-                        let held = self.disk.open.get(key).map(|record| record.job.books.held.0);
-                        memory.need = Some(held.unwrap_or_default());
-                    }
+                    PostAnswer::Unauthorised(_) => memory.key_refused = true,
+                    PostAnswer::OutOfCredits(_) => memory.short = memory.short.or(Some(None)),
                     _ => {}
                 }
             }
@@ -344,7 +342,7 @@ impl World {
                 self.log.say(at, named(*key, attempt.0), format_args!("task <- {answer:?}"));
                 match answer {
                     ReadAnswer::Task(reading) => note_reading(memory, *key, *attempt, reading, at),
-                    ReadAnswer::Unauthorised(_) => (memory.key_refused, memory.need) = (true, None),
+                    ReadAnswer::Unauthorised(_) => memory.key_refused = true,
                     _ => {}
                 }
             }
@@ -355,7 +353,7 @@ impl World {
             Input::Balance(balance) => {
                 self.log.say(at, "service", format_args!("balance <- {balance:?}"));
                 if let Ok(balance) = balance {
-                    memory.need = memory.need.filter(|need| balance.0 < *need);
+                    memory.short = memory.short.map(|_| Some(balance.0));
                     memory.key_refused = false;
                 }
             }

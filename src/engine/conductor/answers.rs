@@ -1,7 +1,5 @@
 //! What came in: answers, downloads, rows and the balance.
 
-use crate::domain::admission::Parked;
-use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchNo, JobKey};
 use crate::domain::job::{DOWNLOAD_FAILED, OutputFile, State};
 use crate::domain::lifecycle::Event;
@@ -79,7 +77,6 @@ impl Conductor {
         now: Now,
     ) -> Result<(), ConductorError> {
         let Some(faults) = self.effect_ended(key) else { return Ok(()) };
-        let need = self.jobs.get(&key).and_then(|open| open.spec.order.hold()).unwrap_or_default();
         let wait = match &answer {
             PostAnswer::Again { fault, wait, .. } => {
                 if fault.code == "http_429" || fault.code == "rate_limited" {
@@ -90,7 +87,11 @@ impl Conductor {
                 wait
             }
             PostAnswer::OutOfCredits(_) => {
-                self.shut(Parked::Credits, need, now);
+                if let Some(open) = self.jobs.get(&key) {
+                    let need = open.record.job.books.held;
+                    let allowance = self.allowance_of(&open.spec.order);
+                    self.out_of_credits(need, allowance.as_ref(), now);
+                }
                 Millis(0)
             }
             PostAnswer::Unauthorised(_) => {
@@ -100,15 +101,19 @@ impl Conductor {
             PostAnswer::Task(_) | PostAnswer::TaskNamed(..) | PostAnswer::Refused(_) => {
                 self.throttle.taken();
                 self.reset_faults(key);
+                if !matches!(answer, PostAnswer::Refused(_)) {
+                    self.was_taken();
+                }
                 Millis(0)
             }
         };
-        let named = matches!(answer, PostAnswer::TaskNamed(..));
+        // One that named a task is read at once; one that nobody paid for waits for the account alone.
+        let is_next = matches!(answer, PostAnswer::TaskNamed(..) | PostAnswer::OutOfCredits(_));
         if let PostAnswer::Task(reading) = &answer {
             self.learn(key, reading, now);
         }
         self.apply(key, attempt, Event::Posted(answer), now)?;
-        let again_after = if named { Some(Millis(0)) } else { Some(wait).filter(|wait| wait.0 > 0) };
+        let again_after = if is_next { Some(Millis(0)) } else { Some(wait).filter(|wait| wait.0 > 0) };
         self.follow_up(key, again_after, now);
         Ok(())
     }
@@ -272,8 +277,8 @@ impl Conductor {
             let need = open.spec.order.hold().unwrap_or_default();
             drop(open);
             match code {
-                Some("insufficient_credits") => self.doubt_account(Parked::Credits, need, now),
-                Some("auth_required") => self.doubt_account(Parked::Key, Credits::ZERO, now),
+                Some("insufficient_credits") => self.out_of_credits(need, None, now),
+                Some("auth_required") => self.doubt_key(now),
                 _ => {}
             }
         }

@@ -1,82 +1,328 @@
-//! The gate that a 401 or 402 shuts for the whole queue (money rule 7).
+//! What the account refuses (money rules 6 and 7): a key (401), credits (402), allowances; and what is known of its
+//! balance.
+//!
+//! A refused key keeps everything. Want of credits keeps what the balance does not cover, job by job; what a plan
+//! allowance may cover is tried all the same (see [`crate::domain::account`]).
 
-use crate::domain::admission::Parked;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::domain::account::{AccountBlock, AllowanceUse, Trial};
+use crate::domain::admission::{Admission, Parked, Pool};
 use crate::domain::credits::Credits;
+use crate::domain::ids::JobKey;
+use crate::domain::job::{Order, State};
+use crate::domain::ledger::Movement;
 use crate::domain::task::Fault;
-use crate::domain::time::Now;
-use crate::engine::conductor::journal;
-use crate::engine::conductor::{Conductor, Effect, Gate};
+use crate::domain::time::{Millis, Now, Tick};
+use crate::engine::conductor::{Conductor, Effect, journal};
+
+/// Between two questions for the balance while it keeps something: sooner at first.
+const WAITS_SECS: [u64; 6] = [0, 5, 10, 20, 40, 60];
+/// Between two questions while what is in the air settles.
+const SETTLING: Millis = Millis::from_secs(1);
+/// Questions in a row without an answer after which nothing is expected any more.
+const UNANSWERED_MAX: u32 = 3;
+
+/// The account, as far as it is known.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    /// What is durable of it.
+    pub(super) block: AccountBlock,
+    /// It changed in this turn.
+    pub(super) has_changed: bool,
+    /// The key was refused; the balance is asked for at this time, to find out whether it works again.
+    key_refused: Option<Tick>,
+    known: Option<Known>,
+    /// A question for the balance is under way.
+    pub(super) is_asking: bool,
+    /// What had been charged in all when it left.
+    charged_when_asked: Credits,
+    /// When the last question left.
+    asked: Option<Tick>,
+    /// Questions since something was bought, or since an owner asked to go on.
+    tries: usize,
+    /// Questions in a row that were not answered.
+    unanswered: u32,
+    wanted: Option<Wanted>,
+    /// POSTs under way of jobs that an allowance may cover, by pool.
+    covered: BTreeMap<String, BTreeSet<JobKey>>,
+    /// Jobs whose POST is not sent again for want of credits.
+    pub(super) blocked: BTreeSet<JobKey>,
+}
+
+/// An answer for the balance.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    balance: Credits,
+    at: Tick,
+    /// What was held when it came, and may be in it already or not: taken off twice at worst, never forgotten.
+    unsure: Credits,
+    /// What was sent or charged since the question left.
+    sent: Credits,
+    /// Something was given back since, or what was unsure has been settled: another answer may show more.
+    may_be_more: bool,
+}
+
+impl Known {
+    /// What may still be sent.
+    fn left(self) -> Credits {
+        self.balance.saturating_sub(self.unsure + self.sent)
+    }
+}
+
+/// Why the balance is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// What is known is too old.
+    Fresh,
+    /// There may be more by now than what is known.
+    Settled,
+    /// Nothing is known.
+    Any,
+    /// What is known keeps something.
+    More,
+}
 
 impl Conductor {
-    pub(super) fn shut(&mut self, parked: Parked, need: Credits, now: Now) {
-        // A key that does not work is found first and lifted first: nothing can be asked without it.
-        let keep = self.gate.filter(|gate| gate.parked == Parked::Key && parked == Parked::Credits);
-        if keep.is_none() {
-            if self.gate.is_none_or(|gate| gate.parked != parked) {
-                journal::queue_parked(parked);
-            }
-            let ask_at = Some(now.tick.after(self.settings.balance_interval));
-            self.gate = Some(Gate { parked, need, ask_at });
-        }
+    /// Takes up what was refused before: a restart is not a special path.
+    pub fn know_account(&mut self, block: AccountBlock) {
+        self.account.block = block;
     }
 
     pub(super) fn shut_for_key(&mut self, now: Now) {
-        self.shut(Parked::Key, Credits::ZERO, now);
+        if self.account.key_refused.is_none() {
+            journal::queue_parked(Parked::Key);
+            self.account.key_refused = Some(now.tick.after(self.settings.balance_interval));
+        }
     }
 
-    /// A task failed for want of credits, or of a key that works: what a 402 or a 401 would say of the account.
-    /// The balance is asked for at once, since the fault may be the task's alone: then nothing waits for long.
-    pub(super) fn doubt_account(&mut self, parked: Parked, need: Credits, now: Now) {
-        // What is shut for this reason already, or for the greater one, has its question under way.
-        if self.gate.is_some_and(|gate| gate.parked == parked || gate.parked == Parked::Key) {
-            return;
+    /// A task failed for want of a key that works: what a 401 would say of the account. The balance is asked for at
+    /// once, since the fault may be the task's alone: then nothing waits for long.
+    pub(super) fn doubt_key(&mut self, now: Now) {
+        if self.account.key_refused.is_none() {
+            self.shut_for_key(now);
+            self.account.key_refused = Some(now.tick);
         }
-        self.shut(parked, need, now);
-        if let Some(gate) = &mut self.gate {
-            gate.ask_at = Some(now.tick);
+    }
+
+    /// A POST was answered 402, or a task failed for want of credits. The balance is asked for at once, and then
+    /// ever more slowly: not at once again where it seemed to cover what was refused.
+    pub(super) fn out_of_credits(&mut self, need: Credits, allowance: Option<&AllowanceUse>, now: Now) {
+        let account = &mut self.account;
+        if account.block.out_of_credits.is_none() {
+            journal::queue_parked(Parked::Credits);
+            (account.known, account.asked, account.tries) = (None, None, 0);
+        } else if account.known.is_some_and(|known| known.balance >= need) {
+            account.known = None;
+        }
+        account.block.refuse(need, allowance, now.wall);
+        account.has_changed = true;
+        if account.wanted.is_none() {
+            account.wanted = Some(Wanted::Any);
+        }
+    }
+
+    /// The allowance that may cover an order, where the account's plan may have any.
+    pub(super) fn allowance_of(&self, order: &Order) -> Option<AllowanceUse> {
+        if self.settings.has_allowances { order.allowance() } else { None }
+    }
+
+    /// A job has moved: keeps count of the POSTs under way that an allowance may cover.
+    pub(super) fn watch_allowance(&mut self, key: JobKey, movements: &[Movement]) {
+        let Some(open) = self.jobs.get(&key) else { return };
+        let is_submitting = matches!(open.record.job.state, State::Submitting { .. });
+        let pool = self.allowance_of(&open.spec.order).map(|of| of.pool);
+        let account = &mut self.account;
+        if !is_submitting {
+            account.blocked.remove(&key);
+        }
+        if let Some(pool) = pool {
+            let is_waived = |moved: &Movement| matches!(moved, Movement::Refund { waived, .. } if !waived.is_zero());
+            if movements.iter().any(is_waived) {
+                account.has_changed |= account.block.give_back(&pool);
+            }
+            let covered = account.covered.entry(pool).or_default();
+            if is_submitting { covered.insert(key) } else { covered.remove(&key) };
+        }
+        if let Some(known) = &mut account.known {
+            known.may_be_more |= movements.iter().any(|moved| match moved {
+                Movement::Hold(_) => false,
+                Movement::Settle { held, spent, .. } => spent < held || !known.unsure.is_zero(),
+                _ => true,
+            });
+        }
+    }
+
+    /// A creating POST made a task: somebody pays, or an allowance covers it.
+    pub(super) fn was_taken(&mut self) {
+        self.account.tries = self.account.tries.min(1);
+    }
+
+    /// Something was let out of the queue.
+    pub(super) fn spend(&mut self, hold: Credits) {
+        if let Some(known) = &mut self.account.known {
+            known.sent = known.sent + hold;
         }
     }
 
     pub(super) fn balance(&mut self, answer: &Result<Credits, Fault>, now: Now) {
-        self.asking_balance = false;
-        if self.settings.limits.min_balance.is_some() {
-            self.balance_due = Some(now.tick.after(self.settings.balance_interval));
-            // What is held, and what was charged since the question left, may be in the answer already or not:
-            // taken off twice at worst, never forgotten.
-            let since = self.charged_in_all().saturating_sub(self.charged_when_asked);
-            let unsure = self.total.held + since;
-            self.balance = answer.as_ref().ok().map(|balance| balance.saturating_sub(unsure));
-        }
-        let Some(gate) = &mut self.gate else { return };
-        let covered = match (answer, gate.parked) {
-            (Ok(balance), Parked::Credits) => *balance >= gate.need,
-            (Ok(_), _) => true,
-            (Err(_), _) => false,
+        // What was charged since the question left may be in the answer already or not.
+        let sent = self.charged_in_all().saturating_sub(self.account.charged_when_asked);
+        let (unsure, slots) = (self.total.held, self.settings.limits.in_flight);
+        let account = &mut self.account;
+        account.is_asking = false;
+        // What is waited for next counts from here, however long this took.
+        account.asked = Some(now.tick);
+        let Ok(balance) = answer else {
+            account.unanswered = account.unanswered.saturating_add(1);
+            account.known = None;
+            if account.key_refused.is_some() {
+                account.key_refused = Some(now.tick.after(self.settings.balance_interval));
+            }
+            return;
         };
-        if covered {
-            journal::queue_unparked(gate.parked);
-            self.gate = None;
-        } else {
-            gate.ask_at = Some(now.tick.after(self.settings.balance_interval));
+        account.unanswered = 0;
+        account.tries = account.tries.max(1);
+        if account.key_refused.take().is_some() {
+            journal::queue_unparked(Parked::Key);
+        }
+        let known = Known { balance: *balance, at: now.tick, unsure, sent, may_be_more: false };
+        account.known = Some(known);
+        if account.block.out_of_credits.is_some() {
+            account.block.hear_balance(known.left(), slots);
+            if account.block.out_of_credits.is_none() {
+                account.has_changed = true;
+                journal::queue_unparked(Parked::Credits);
+            }
+        }
+        for key in std::mem::take(&mut self.account.blocked) {
+            self.schedule(key, now.tick);
         }
     }
 
+    /// An owner wants to go on: what keeps the queue is looked at anew, now.
+    pub(super) fn ask_soon(&mut self) {
+        let account = &mut self.account;
+        (account.asked, account.tries, account.unanswered) = (None, 0, 0);
+        if account.wanted.is_some() {
+            account.wanted = Some(Wanted::Any);
+        }
+        account.key_refused = account.key_refused.map(|_| Tick(0));
+    }
+
+    /// What admission says of the balance, or nothing where it decided nothing.
+    pub(super) fn note_wanted(&mut self, decision: Option<&Admission>) {
+        let account = &mut self.account;
+        let is_stale = decision.is_some_and(|decision| decision.is_stale);
+        let is_short = decision.is_some_and(|decision| decision.is_short) || !account.blocked.is_empty();
+        account.wanted = match account.known {
+            None if is_stale || is_short => Some(Wanted::Any),
+            Some(_) if is_stale => Some(Wanted::Fresh),
+            Some(known) if is_short && known.may_be_more => Some(Wanted::Settled),
+            Some(_) if is_short => Some(Wanted::More),
+            _ => None,
+        };
+    }
+
     pub(super) fn ask_balance_when_due(&mut self, now: Now) {
-        if let Some(gate) = &mut self.gate
-            && gate.ask_at.is_some_and(|at| at <= now.tick)
-            && !self.stopping
+        if self.stopping || self.balance_due().is_none_or(|at| at > now.tick) {
+            return;
+        }
+        self.account.charged_when_asked = self.charged_in_all();
+        let account = &mut self.account;
+        account.is_asking = true;
+        account.asked = Some(now.tick);
+        account.tries = account.tries.saturating_add(1);
+        account.key_refused = account.key_refused.map(|_| now.tick);
+        self.pending.turn.effects.push(Effect::AskBalance);
+    }
+
+    /// When the balance is asked for next; nothing while a question is under way.
+    pub(super) fn balance_due(&self) -> Option<Tick> {
+        let account = &self.account;
+        if account.is_asking {
+            return None;
+        }
+        let after = |wait: Millis| account.asked.map_or(Tick(0), |asked| asked.after(wait));
+        let wanted = account.wanted.map(|wanted| match wanted {
+            Wanted::Fresh => Tick(0),
+            Wanted::Settled => after(SETTLING),
+            Wanted::Any | Wanted::More => {
+                let wait = WAITS_SECS.get(account.tries).or(WAITS_SECS.last()).copied().unwrap_or_default();
+                after(Millis::from_secs(wait))
+            }
+        });
+        let watched = self.settings.limits.min_balance.map(|_| after(self.settings.balance_interval));
+        match account.key_refused {
+            Some(at) => Some(at),
+            None => [wanted, watched].into_iter().flatten().min(),
+        }
+    }
+
+    pub(super) fn key_is_refused(&self) -> bool {
+        self.account.key_refused.is_some()
+    }
+
+    /// Whether the next answer for the balance may let something out.
+    pub(super) fn waits_for_balance(&self) -> bool {
+        match self.account.wanted {
+            Some(Wanted::Fresh | Wanted::Settled) => true,
+            Some(Wanted::Any) => self.account.unanswered < UNANSWERED_MAX,
+            Some(Wanted::More) | None => false,
+        }
+    }
+
+    /// Whether a new UTC day lets something out.
+    pub(super) fn waits_for_allowance(&self) -> bool {
+        self.account.wanted.is_some() && !self.account.block.pools.is_empty()
+    }
+
+    /// What is known of the balance, less everything that may have been sent against it; and how long ago it came.
+    pub(super) fn balance_left(&self, now: Now) -> (Option<Credits>, Millis) {
+        let known = self.account.known;
+        (known.map(Known::left), known.map_or(Millis(0), |known| now.tick.since(known.at)))
+    }
+
+    /// The allowances that refused something, as admission sees them.
+    pub(super) fn pools(&self, now: Now) -> BTreeMap<String, Pool> {
+        let block = &self.account.block;
+        let refused = block.pools.keys().map(|pool| (pool, block.trial(pool, now.wall)));
+        let refused = refused.filter(|(_, trial)| *trial != Trial::Freely);
+        let is_tried = |pool: &String| {
+            let covered = self.account.covered.get(pool).into_iter().flatten();
+            covered.filter(|key| !self.account.blocked.contains(key)).count() > 0
+        };
+        refused.map(|(pool, trial)| (pool.clone(), Pool { trial, is_tried: is_tried(pool) })).collect()
+    }
+
+    /// Whether a job's POST may be sent again. What the balance must cover is counted at once.
+    pub(super) fn may_post_again(&mut self, key: JobKey, now: Now) -> bool {
+        if self.key_is_refused() {
+            return false;
+        }
+        let Some(open) = self.jobs.get(&key).filter(|_| self.account.block.out_of_credits.is_some()) else {
+            return true;
+        };
+        let hold = open.record.job.books.held;
+        let allowance = self.allowance_of(&open.spec.order);
+        if let Some(known) = &mut self.account.known
+            && known.balance >= known.sent + hold
         {
-            gate.ask_at = None;
-            self.asking_balance = true;
-            self.charged_when_asked = self.charged_in_all();
-            self.pending.turn.effects.push(Effect::AskBalance);
+            known.sent = known.sent + hold;
+            self.account.blocked.remove(&key);
+            return true;
         }
-        if self.balance_due.is_some_and(|at| at <= now.tick) && !self.stopping {
-            self.balance_due = None;
-            self.asking_balance = true;
-            self.charged_when_asked = self.charged_in_all();
-            self.pending.turn.effects.push(Effect::AskBalance);
+        let is_free = allowance.is_some_and(|AllowanceUse { pool, units }| {
+            let others = self.account.covered.get(&pool).into_iter().flatten().filter(|other| **other != key);
+            let is_tried = others.filter_map(|other| self.jobs.get(other)).any(|other| other.busy);
+            self.account.block.trial(&pool, now.wall).lets(units, is_tried)
+        });
+        if is_free {
+            self.account.blocked.remove(&key);
+        } else {
+            self.account.blocked.insert(key);
         }
+        is_free
     }
 
     /// Everything that was ever charged, given back or not.

@@ -38,7 +38,7 @@ impl Conductor {
             refunded: self.total.refunded,
             room_total: room(limits.total, self.total),
             room_day: room(limits.per_day, day),
-            room_min_balance: limits.min_balance.and_then(|least| Some(self.balance?.saturating_sub(least))),
+            room_min_balance: limits.min_balance.and_then(|least| Some(self.balance_left(now).0?.saturating_sub(least))),
             in_flight_limit: self.present_limit(),
             queue_age: self.queue_age(now),
             parked: self.parked_batches(),
@@ -56,11 +56,11 @@ impl Conductor {
 
     fn parked_batches(&self) -> BTreeMap<Parked, u64> {
         let mut parked = BTreeMap::new();
-        let gate = self.gate.map(|gate| gate.parked);
+        let key = self.key_is_refused().then_some(Parked::Key);
         for desk in self.desks.busy() {
             let has_queue = desk.segment().is_some() || self.jobs.tally().has_queued(desk.record.no);
             let paused = desk.record.paused.map(|_| Parked::Paused);
-            if has_queue && let Some(reason) = gate.or(desk.parked).or(paused) {
+            if has_queue && let Some(reason) = key.or(desk.parked).or(paused) {
                 *parked.entry(reason).or_default() += 1;
             }
         }

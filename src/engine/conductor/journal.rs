@@ -157,6 +157,10 @@ impl BatchDesk {
             return;
         }
         self.told = Some(parked);
+        if parked == Parked::Credits {
+            // Said once, of the whole account.
+            return;
+        }
         let (reason, totals) = (parked.name(), self.record.totals);
         let (spent, held, budget) = (totals.spent.0, totals.held.0, self.record.budget().0);
         tracing::info!(batch = %self.record.name, reason, spent, held, budget, "budget reached: {}", parked.explain());

@@ -42,7 +42,7 @@ impl Conductor {
         if !matches!(open.record.job.state, State::Queued) {
             self.candidates.remove(&key);
         }
-        for movement in step.movements {
+        for movement in step.movements.iter().copied() {
             desk.record.totals.apply(movement)?;
             self.total.apply(movement)?;
             self.pending.changed_batches.insert(key.batch);
@@ -64,6 +64,7 @@ impl Conductor {
         }
         let is_over = open.record.job.is_over();
         drop(open);
+        self.watch_allowance(key, &step.movements);
         self.watch_superseded(key, before, self.settings.late_poll, now);
         if is_over {
             self.end(key);

@@ -38,7 +38,6 @@ pub use self::words::{
     Turn,
 };
 use crate::domain::admission::Parked;
-use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchNo, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
@@ -47,6 +46,7 @@ use crate::domain::pace::Pace;
 use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
 use crate::engine::conductor::desks::Desks;
+use crate::engine::conductor::gate::Account;
 use crate::engine::conductor::late::Late;
 use crate::engine::conductor::owners::Owners;
 use crate::engine::conductor::roster::{Mark, Roster};
@@ -130,16 +130,6 @@ impl OpenJob {
     }
 }
 
-/// The gate that a 401 or 402 shuts for the whole queue.
-#[derive(Debug, Clone, Copy)]
-struct Gate {
-    parked: Parked,
-    /// What the balance must cover.
-    need: Credits,
-    /// When the balance is asked for next; nothing while a question is under way.
-    ask_at: Option<Tick>,
-}
-
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Conductor {
@@ -160,7 +150,7 @@ pub struct Conductor {
     fetching: usize,
     total: Totals,
     days: BTreeMap<UtcDay, Totals>,
-    gate: Option<Gate>,
+    account: Account,
     throttle: Throttle,
     /// When a wait that the service asked for is over.
     crowded_until: Option<Tick>,
@@ -169,14 +159,6 @@ pub struct Conductor {
     disk_is_low: bool,
     /// The largest file that the output disk refused since it was last found to have room, in bytes.
     refused_bytes: Option<u64>,
-    /// The balance less everything that was held when it was asked for or has been since.
-    balance: Option<Credits>,
-    /// A question for the balance is under way.
-    asking_balance: bool,
-    /// What had been charged in all when it left.
-    charged_when_asked: Credits,
-    /// When the balance is asked for next, where `min_balance` needs it.
-    balance_due: Option<Tick>,
     stopping: bool,
     /// No creating POST is sent, whatever is wanted.
     held_back: bool,
@@ -209,10 +191,6 @@ impl Conductor {
             silence: Silence::default(),
             disk_is_low: false,
             refused_bytes: None,
-            balance: None,
-            asking_balance: false,
-            charged_when_asked: Credits::ZERO,
-            balance_due: settings.limits.min_balance.map(|_| Tick(0)),
             settings,
             desks: Desks::default(),
             jobs: Roster::default(),
@@ -227,7 +205,7 @@ impl Conductor {
             fetching: 0,
             total,
             days: BTreeMap::new(),
-            gate: None,
+            account: Account::default(),
             stopping: false,
             held_back: false,
             last_served: BatchNo(0),
@@ -293,6 +271,7 @@ impl Conductor {
         let want = lifecycle::wants(&record.job.state);
         self.owners.take_up(key, &record.job);
         self.jobs.insert(key, OpenJob::new(record, spec));
+        self.watch_allowance(key, &[]);
         let wait = match want {
             // It may have been read just before the restart.
             Want::Read => self.poll_wait(key, now),
@@ -322,8 +301,9 @@ impl Conductor {
         self.begin_what_is_due(now)?;
         // Last before admission: a wait that is over now queues a job whose batch may be canceled.
         self.drop_unsent(now)?;
+        let decision = self.admit(now)?;
+        self.note_wanted(decision.as_ref());
         self.ask_balance_when_due(now);
-        self.admit(now)?;
         self.load_rows();
         self.desks.rest();
         Ok(self.close_turn(now))
@@ -346,6 +326,9 @@ impl Conductor {
         }
         let days = changed_days.iter().filter_map(|day| Some((*day, *self.days.get(day)?)));
         turn.changes.extend(days.map(|(day, totals)| Change::Day(day, totals)));
+        if std::mem::take(&mut self.account.has_changed) {
+            turn.changes.push(Change::Account(self.account.block.clone()));
+        }
         turn.wake = turn.wake.or_else(|| self.wake());
         turn
     }
@@ -356,9 +339,8 @@ impl Conductor {
             return None;
         }
         let timer = self.timers.first().map(|(at, _)| *at);
-        let gate = self.gate.and_then(|gate| gate.ask_at);
         let late = self.late_timers.first().map(|(at, ..)| *at);
-        [timer, late, gate, self.crowded_until, self.balance_due].into_iter().flatten().min()
+        [timer, late, self.crowded_until, self.balance_due()].into_iter().flatten().min()
     }
 
     /// Whether something waits for an instant of the calendar: a deadline, an expiry, or midnight. The
@@ -369,5 +351,6 @@ impl Conductor {
                 || desk.record.policy.expires.is_some() && !desk.record.is_done()
         };
         !self.deadlines.is_empty() || !self.late_ends.is_empty() || self.desks.busy().any(waits)
+            || self.waits_for_allowance()
     }
 }

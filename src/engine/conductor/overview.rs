@@ -1,5 +1,7 @@
 //! What can be seen from outside.
 
+use std::collections::BTreeSet;
+
 use crate::domain::admission::{self, Parked};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobKey, Seq};
@@ -16,7 +18,7 @@ impl Conductor {
     /// Why nothing will move by itself any more; nothing while something will.
     pub fn standstill(&self) -> Option<Standstill> {
         let tally = self.jobs.tally();
-        if tally.busy > 0 || self.asking_balance || self.desks.busy().any(|desk| desk.loading) {
+        if tally.busy > 0 || self.account.is_asking || self.desks.busy().any(|desk| desk.loading) {
             return None;
         }
         if self.desks.busy().all(|desk| desk.record.is_done()) {
@@ -25,9 +27,11 @@ impl Conductor {
         if self.stopping {
             return Some(Standstill::Stopped);
         }
-        let sends = !self.held_back && self.gate.is_none();
+        let sends = !self.held_back && !self.key_is_refused();
         let moves = |motion| tally.moving(motion) > 0;
-        if sends && (moves(Motion::NextAttempt) || moves(Motion::Post))
+        let blocked = self.account.blocked.iter().filter_map(|key| self.jobs.get(key));
+        let blocked = blocked.filter(|open| open.motion() == Some(Motion::Post)).count();
+        if sends && (moves(Motion::NextAttempt) || tally.moving(Motion::Post) as usize > blocked)
             || !self.key_is_refused() && (moves(Motion::Read) || tally.unseen > 0)
             || !self.disk_is_low && moves(Motion::Fetch)
         {
@@ -39,15 +43,19 @@ impl Conductor {
         if self.disk_is_low {
             return Some(Standstill::Parked(Parked::Disk));
         }
-        if let Some(gate) = self.gate {
-            return Some(Standstill::Parked(gate.parked));
+        if self.key_is_refused() {
+            return Some(Standstill::Parked(Parked::Key));
+        }
+        if self.waits_for_balance() {
+            return None;
         }
         let waits = |desk: &BatchDesk| !desk.window.is_empty() || desk.segment().is_some();
         let with_queue = self.desks.busy().filter(|desk| waits(desk) || tally.has_queued(desk.record.no));
         let parked = with_queue.map(|desk| desk.parked);
         // A batch whose queue is not parked waits for something that will come.
         let parked: Vec<Parked> = parked.collect::<Option<_>>()?;
-        Some(parked.first().map_or(Standstill::Overdue, |first| Standstill::Parked(*first)))
+        let credits = (!self.account.blocked.is_empty()).then_some(Parked::Credits);
+        Some(parked.first().copied().or(credits).map_or(Standstill::Overdue, Standstill::Parked))
     }
 
     /// Whether the disk keeps the queue.
@@ -63,13 +71,15 @@ impl Conductor {
 
     /// Every batch in numbers, oldest first.
     pub fn overview(&self) -> Vec<BatchOverview> {
-        let gate = self.gate.map(|gate| gate.parked);
+        let key = self.key_is_refused().then_some(Parked::Key);
+        let blocked: BTreeSet<BatchNo> = self.account.blocked.iter().map(|key| key.batch).collect();
         let tally = self.jobs.tally();
         let overview = |(no, desk): (&BatchNo, &BatchDesk)| {
             let overview = overview_of(&desk.record, &tally.of_batch(*no).states);
             let disk = self.disk_is_low.then_some(Parked::Disk);
             // A pause is named first: no key, credits or room would make a paused batch go on.
-            let parked = overview.parked.or(gate).or(disk).or(desk.parked);
+            let credits = blocked.contains(no).then_some(Parked::Credits);
+            let parked = overview.parked.or(key).or(disk).or(desk.parked).or(credits);
             let needs =
                 parked.filter(|parked| *parked == Parked::BatchBudget).and_then(|_| self.next_hold(desk));
             BatchOverview { parked, needs, ..overview }

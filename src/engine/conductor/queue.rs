@@ -1,6 +1,6 @@
 //! Out of the queue: candidates for admission, and rows for the windows.
 
-use crate::domain::admission::{self, Board, Candidate, InFlight, Limits, Parked, Waiting};
+use crate::domain::admission::{self, Admission, Board, Candidate, InFlight, Limits, Parked, Waiting};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{JobKey, Seq};
 use crate::domain::job::{Job, Order};
@@ -20,11 +20,12 @@ const PASSED_OVER_MAX: usize = 256;
 const LOOKED_AT_MAX: usize = 1_024;
 
 impl Conductor {
-    pub(super) fn admit(&mut self, now: Now) -> Result<(), ConductorError> {
+    /// Lets jobs out; nothing is returned where nothing was decided.
+    pub(super) fn admit(&mut self, now: Now) -> Result<Option<Admission>, ConductorError> {
         // Whatever else keeps the queue: a wait that is over is no reason to wake up.
         self.crowded_until = self.throttle.wait_until().filter(|until| now.tick < *until);
-        if self.stopping || self.held_back || self.gate.is_some() {
-            return Ok(());
+        if self.stopping || self.held_back || self.key_is_refused() {
+            return Ok(None);
         }
         let is_low = self.disk_is_low.then_some(Parked::Disk);
         self.desks.for_each_busy(|desk| {
@@ -33,7 +34,7 @@ impl Conductor {
             desk.parked = is_low.or(is_kept.then_some(Parked::Paused));
         });
         if self.disk_is_low {
-            return Ok(());
+            return Ok(None);
         }
         // Outputs that pile up because the disk or the result host is slow hold back new work. What is
         // overdue does not: its slot is free.
@@ -41,32 +42,32 @@ impl Conductor {
         let open = (tally.in_flight.all + tally.fetching()) as usize;
         let backlog = self.settings.limits.in_flight as usize * 2 + self.settings.downloads;
         if open >= backlog || tally.in_flight.all >= self.throttle.slots(now.tick) {
-            return Ok(());
+            return Ok(None);
         }
         let board = self.board(now);
         if board.waiting.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let decision = admission::admit(board, ADMIT_MAX.min(backlog - open));
         if decision.admitted.len() >= ADMIT_MAX {
             self.pending.turn.wake = Some(now.tick);
         }
-        for (batch, parked) in decision.parked {
-            if let Some(desk) = self.desks.get_mut(&batch) {
-                desk.parked = Some(parked);
-                desk.say_parked(parked);
+        for (batch, parked) in &decision.parked {
+            if let Some(desk) = self.desks.get_mut(batch) {
+                desk.parked = Some(*parked);
+                desk.say_parked(*parked);
             }
         }
-        for candidate in decision.admitted {
+        for candidate in &decision.admitted {
             self.last_served = candidate.key.batch;
-            self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.wanted()));
-            self.send(&candidate, now)?;
+            self.spend(candidate.wanted());
+            self.send(candidate, now)?;
             // One that could only be late ended instead: its slot is free for the next, without waiting for news.
             if !self.jobs.contains_key(&candidate.key) {
                 self.pending.turn.wake = Some(now.tick);
             }
         }
-        Ok(())
+        Ok(Some(decision))
     }
 
     pub(super) fn board(&self, now: Now) -> Board {
@@ -81,7 +82,10 @@ impl Conductor {
         let desks = self.desks.busy_after(self.last_served).filter(|desk| desk.record.paused.is_none());
         let waiting = desks.filter_map(|desk| self.waiting(desk, &limits, &in_flight, now)).collect();
         let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
-        Board { limits, in_flight, total: self.total, day, balance: self.balance, waiting }
+        let (balance, balance_age) = self.balance_left(now);
+        let out_of_credits = self.account.block.out_of_credits.is_some();
+        let (total, pools) = (self.total, self.pools(now));
+        Board { limits, in_flight, total, day, balance, balance_age, out_of_credits, pools, waiting }
     }
 
     /// A batch as admission sees it: jobs that were passed over before, then rows that have not begun.
@@ -112,7 +116,8 @@ impl Conductor {
             .chain(rows)
             .filter_map(|(key, spec, held)| {
                 let model = limits.counted_model(spec.order.model.as_deref()).map(str::to_owned);
-                Some(Candidate { key, kind: spec.order.kind, model, hold: spec.order.hold()?, held })
+                let (hold, allowance) = (spec.order.hold()?, self.allowance_of(&spec.order));
+                Some(Candidate { key, kind: spec.order.kind, model, hold, held, allowance })
             })
             .collect();
         let first =

@@ -101,6 +101,13 @@ impl Mark {
     }
 }
 
+impl OpenJob {
+    /// What it will do by itself, as it was counted last.
+    pub(super) fn motion(&self) -> Option<Motion> {
+        self.counted.map(|mark| mark.motion)
+    }
+}
+
 /// A state's place in [`State::NAMES`].
 fn place(state: &State) -> usize {
     match state {

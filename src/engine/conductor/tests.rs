@@ -4,11 +4,14 @@ mod polls;
 mod resubmit;
 mod retention;
 mod waits;
+mod account;
 
 use serde_json::Map;
 
 use super::*;
+use crate::domain::account::AccountBlock;
 use crate::domain::admission::Limits;
+use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::{Order, OutputFile, State};
 use crate::domain::request::Kind;
@@ -25,6 +28,7 @@ struct Stage {
     specs: Vec<Arc<JobSpec>>,
     durable: BTreeMap<JobKey, JobRecord>,
     batch: BatchRecord,
+    account: AccountBlock,
     ended: Vec<String>,
     /// Turns that had something to make durable.
     commits: u32,
@@ -51,6 +55,7 @@ pub(super) fn settings() -> Settings {
         attempts: 3,
         backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
         balance_interval: Millis::from_secs(60),
+        has_allowances: true,
         seed: 7,
     }
 }
@@ -65,6 +70,7 @@ pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
         bound: None,
         formula: String::new(),
         waivable: Credits::ZERO,
+            allowance: None,
         max_credits: None,
         priority: 0,
         deadline: None,
@@ -115,7 +121,8 @@ impl Stage {
         let mut conductor = Conductor::new(settings, Totals::default());
         conductor.take_batch(batch.clone());
         let now = Now { wall: Timestamp(1_000_000), tick: Tick(0) };
-        Stage { conductor, now, specs, durable: BTreeMap::new(), batch, ended: Vec::new(), commits: 0 }
+        let (account, durable) = (AccountBlock::default(), BTreeMap::new());
+        Stage { conductor, now, specs, durable, batch, account, ended: Vec::new(), commits: 0 }
     }
 
     fn of(rows: u32) -> Stage {
@@ -176,6 +183,7 @@ impl Stage {
                 Change::Open(record) => drop(self.durable.insert(record.key, record.clone())),
                 Change::End(record) => drop(self.durable.remove(&record.key)),
                 Change::Batch(batch) => self.batch = (**batch).clone(),
+                Change::Account(block) => self.account = block.clone(),
                 Change::Archive(..) | Change::Total(_) | Change::Day(..) => {}
             }
         }
@@ -210,7 +218,8 @@ impl Stage {
 
     /// The process dies and starts again with what is durable.
     fn restart(&mut self) {
-        let mut conductor = Conductor::new(settings(), self.batch.totals);
+        let mut conductor = Conductor::new(self.conductor.settings.clone(), self.batch.totals);
+        conductor.know_account(self.account.clone());
         conductor.know_day(self.now.wall.utc_day(), self.batch.totals);
         conductor.take_batch(self.batch.clone());
         for record in self.durable.values() {
@@ -354,13 +363,19 @@ fn one_402_stops_every_further_post_until_the_balance_covers_the_next() {
     let mut stage =
         Stage::with(3, Settings { limits: Limits { in_flight: 2, ..settings().limits }, ..settings() });
     assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1");
-    assert_eq!(stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "");
+    assert_eq!(stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "balance?");
     assert_eq!(stage.posted(1, task("failed")), "", "a free slot sends nothing either");
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Credits)));
-    assert_eq!(stage.pass(Millis(59_000)).turn(vec![]), "");
-    assert_eq!(stage.pass(Millis(1_000)).turn(vec![]), "balance?");
     assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(9)))]), "", "9 do not cover 10");
-    assert_eq!(stage.pass(Millis(60_000)).turn(vec![]), "balance?");
+    stage.pass(Millis(4_000)).turn(vec![]);
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Credits)));
+    for wait in [1, 10, 20, 40, 60, 60] {
+        assert_eq!(stage.pass(Millis(wait * 1_000 - 1)).turn(vec![]), "");
+        assert_eq!(stage.pass(Millis(1)).turn(vec![]), "balance?", "{wait} s later");
+        assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(9)))]), "");
+    }
+    let resume = stage.conductor.grant(Wish::Resume(BatchNo(1)), stage.now);
+    assert!(resume.is_ok());
+    assert_eq!(stage.turn(vec![]), "balance?", "at once when somebody asks");
     let sent = stage.turn(vec![Input::Balance(Ok(Credits(500)))]);
     assert_eq!(sent, "post 0#1, post 1#2", "the same key for the job that was turned away");
     assert_eq!(stage.ended, Vec::<String>::new(), "no job failed");

@@ -1,6 +1,5 @@
 //! Alarms: what is due, and what is overdue.
 
-use crate::domain::admission::Parked;
 use crate::domain::ids::{Attempt, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, Want};
@@ -11,7 +10,7 @@ use crate::engine::conductor::{BatchDesk, Conductor, ConductorError, Effect, Fet
 
 /// How long a deadline that passed unseen waits for its task to be read, before it is looked at again.
 pub(super) const UNREAD_PATIENCE: Millis = Millis::from_secs(5);
-/// How long something waits at the shut gate before it looks again.
+/// How long what the account refuses waits before it looks again.
 pub(super) const GATE_RECHECK: Millis = Millis(1_000);
 
 impl Conductor {
@@ -128,7 +127,7 @@ impl Conductor {
                 Want::Fetch => self.fetch_queue.push_back(key),
                 Want::Post if self.held_back => {}
                 Want::Post if !is_keyed => self.lose_track(key, now)?,
-                Want::Post if self.gate.is_some() => self.postpone(key, now),
+                Want::Post if !self.may_post_again(key, now) => self.postpone(key, now),
                 Want::Read if self.key_is_refused() => self.postpone(key, now),
                 want @ (Want::Post | Want::Read) => self.begin(key, want, at),
             }
@@ -151,13 +150,9 @@ impl Conductor {
         self.apply(key, attempt, Event::Posted(unknown), now)
     }
 
-    /// Nothing that may charge leaves while the gate is shut, and nothing at all under a refused key.
+    /// Nothing that nobody pays for leaves, and nothing at all under a refused key.
     pub(super) fn postpone(&mut self, key: JobKey, now: Now) {
         self.schedule(key, now.tick.after(GATE_RECHECK));
-    }
-
-    pub(super) fn key_is_refused(&self) -> bool {
-        self.gate.is_some_and(|gate| gate.parked == Parked::Key)
     }
 
     /// Begins an effect that was due at `due`.

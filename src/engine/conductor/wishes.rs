@@ -121,10 +121,13 @@ impl Conductor {
                 Ok(Granted::default())
             }
             Wish::Pause(no) => Ok(self.change(no, |batch| batch.paused = Some(Pause::Owner))),
-            Wish::Resume(no) => Ok(self.change(no, |batch| {
-                batch.paused = None;
-                batch.rejections = 0;
-            })),
+            Wish::Resume(no) => {
+                self.ask_soon();
+                Ok(self.change(no, |batch| {
+                    batch.paused = None;
+                    batch.rejections = 0;
+                }))
+            }
             Wish::SetBudget(no, budget) => Ok(self.change(no, |batch| batch.policy.budget = budget)),
             Wish::Announced(no) => Ok(self.change(no, |batch| {
                 batch.announced = batch.is_done();
@@ -359,9 +362,8 @@ impl Conductor {
 
     fn reload(&mut self, settings: Settings) {
         self.throttle.reconfigure(settings.limits.in_flight, settings.adaptive);
-        if settings.limits.min_balance.is_some() && self.settings.limits.min_balance.is_none() {
-            self.balance_due = Some(crate::domain::time::Tick(0));
-        }
+        // Another key, another plan: what was refused may not be any more.
+        self.ask_soon();
         self.settings = settings;
         let keys: Vec<_> = self.jobs.values().map(|open| open.record.key).collect();
         keys.into_iter().for_each(|key| self.watch_deadline(key));

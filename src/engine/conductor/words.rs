@@ -39,8 +39,10 @@ pub struct Settings {
     pub attempts: u32,
     /// Waits after faults.
     pub backoff: Backoff,
-    /// Between two questions for the balance while the queue is parked.
+    /// Between two questions for the balance while a key is refused, or while nothing waits for an answer.
     pub balance_interval: Millis,
+    /// Whether the account's plan may have allowances. Without, nothing is sent that the balance does not cover.
+    pub has_allowances: bool,
     /// Seed of all jitter.
     pub seed: u64,
 }
