@@ -45,9 +45,11 @@ fn what_an_allowance_may_cover_is_sent_after_a_402() {
     assert_eq!(stage.posted(3, refused()), "");
     assert_eq!(stage.posted(4, refused()), "");
     stage.turn(vec![Input::Fetched(Stage::key(2), Attempt(1), Ok(files()))]);
+    assert_eq!(stage.pass(Millis(1_000)).turn(vec![]), "balance?", "what was in the air has settled");
+    assert_eq!(stage.turn(balance(0)), "");
     assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Credits)));
     assert!(stage.conductor.watches_the_calendar(), "midnight brings a new allowance");
-    let mut asked = stage.pass(Millis(TO_MIDNIGHT.0 - 1)).turn(vec![]);
+    let mut asked = stage.pass(Millis(TO_MIDNIGHT.0 - 1_001)).turn(vec![]);
     assert_eq!(asked, "balance?");
     assert_eq!(stage.turn(balance(0)), "");
     assert_eq!(stage.pass(Millis(1)).turn(vec![]), "post 3#1", "one at a time, since there was a refusal before");
@@ -58,11 +60,11 @@ fn what_an_allowance_may_cover_is_sent_after_a_402() {
 
 #[test]
 fn what_a_failed_task_gives_back_of_an_allowance_is_used() {
-    let mut stage = with_images(3, 0, slots(2));
-    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1");
+    let mut stage = with_images(3, 0, slots(3));
+    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1, post 2#1");
     let running =
         PostAnswer::Task(TaskReading { charged: Credits::ZERO, waived: Credits(PRICE), ..reading("pending") });
-    assert_eq!(stage.posted(0, running), "post 2#1");
+    assert_eq!(stage.posted(0, running), "");
     assert_eq!(stage.posted(1, refused()), "balance?");
     assert_eq!(stage.turn(balance(0)), "");
     assert_eq!(stage.posted(2, refused()), "");
@@ -157,18 +159,18 @@ fn a_least_balance_is_held_against_a_balance_that_is_asked_for_ever_again() {
     let mut stage = Stage::with(9, Settings { limits, ..settings() });
     assert_eq!(stage.turn(vec![]), "balance?");
     assert_eq!(stage.turn(balance(1_000)), "post 0#1");
-    stage.posted(0, task("success"));
     stage.pass(Millis(1_000));
-    let fetched = |seq| vec![Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()))];
-    assert_eq!(stage.turn(fetched(0)), "post 1#1", "far from the limit an answer of a second ago will do");
-    stage.posted(1, task("success"));
+    let said = stage.posted(0, task("success"));
+    assert_eq!(said, "fetch 0#1, post 1#1", "far from the limit an answer of a second ago will do");
     stage.pass(Millis(1));
-    assert_eq!(stage.turn(fetched(1)), "balance?");
+    assert_eq!(stage.posted(1, task("success")), "fetch 1#1, balance?");
+    let fetched = |seq| Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()));
+    stage.turn(vec![fetched(0), fetched(1)]);
     assert_eq!(stage.conductor.standstill(), None);
     // Somebody else has spent nearly all that was above the limit.
     assert_eq!(stage.turn(balance(519)), "post 2#1");
-    stage.posted(2, task("success"));
-    assert_eq!(stage.turn(fetched(2)), "", "9 are left above it");
+    assert_eq!(stage.posted(2, task("success")), "fetch 2#1", "9 are left above it");
+    assert_eq!(stage.turn(vec![fetched(2)]), "");
     assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::MinBalance)));
     stage.pass_until("balance?");
     assert_eq!(stage.turn(balance(509)), "");
@@ -185,8 +187,7 @@ fn what_was_in_the_air_when_the_balance_was_told_is_asked_for_again() {
     // The POST in the air may have been charged already: it is taken off twice, and that is found out.
     stage.turn(balance(PRICE));
     stage.posted(0, task("success"));
-    stage.pass(Millis(1_000));
-    let fetched = vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))];
-    assert_eq!(stage.turn(fetched), "balance?");
+    assert_eq!(stage.conductor.standstill(), None);
+    assert_eq!(stage.pass(Millis(1_000)).turn(vec![]), "balance?");
     assert_eq!(stage.turn(balance(PRICE)), "post 1#1");
 }
