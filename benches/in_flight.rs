@@ -298,7 +298,7 @@ fn row(at: u64) -> SpooledRow {
         bound: None,
         formula: "2 a second x 5 s".to_owned(),
         waivable: Credits::ZERO,
-            allowance: None,
+        allowance: None,
         max_credits: None,
         priority: 0,
         deadline: None,

@@ -118,9 +118,8 @@ fn a_least_balance_holds_although_others_spend_of_the_account() {
 
 #[test]
 fn an_image_that_renders_inside_the_call_takes_the_time_it_needs() {
-    let stage = Stage::with_faults(
-        "[[rules]]\non = 'create'\neffect = { do = 'delay', ms = 1500, when = 'after' }",
-    );
+    let stage =
+        Stage::with_faults("[[rules]]\non = 'create'\neffect = { do = 'delay', ms = 1500, when = 'after' }");
     stage.configure_service("request_timeout = \"500ms\"\nrender_timeout = \"30s\"", "");
     stage.write("batch.csv", scripts::manifest("image", 1));
     stage.run(["run", "batch.csv"]).exited(0);

@@ -87,7 +87,8 @@ impl AccountBlock {
         let block = self.out_of_credits.get_or_insert(OutOfCredits { since: now, need });
         block.need = block.need.max(need);
         if let Some(AllowanceUse { pool, units }) = allowance {
-            let before = self.pools.get(pool).filter(|pool| pool.is_in_force(now)).and_then(|pool| pool.units);
+            let before =
+                self.pools.get(pool).filter(|pool| pool.is_in_force(now)).and_then(|pool| pool.units);
             let units = before.map_or(*units, |before| before.min(*units));
             self.pools.insert(pool.clone(), PoolBlock { refused: now, units: Some(units) });
         }
@@ -147,8 +148,11 @@ mod tests {
     fn tried(block: &AccountBlock, now: Timestamp) -> String {
         let trial = block.trial("images", now);
         let how = if trial == Trial::Freely { "freely" } else { "one at a time" };
-        let fit: Vec<String> =
-            [1, 5, 15].into_iter().filter(|units| trial.fits(*units)).map(|units| units.to_string()).collect();
+        let fit: Vec<String> = [1, 5, 15]
+            .into_iter()
+            .filter(|units| trial.fits(*units))
+            .map(|units| units.to_string())
+            .collect();
         format!("{how}: {}", fit.join(" "))
     }
 

@@ -386,7 +386,9 @@ impl Room<'_> {
         }
         match self.limits.min_balance {
             Some(least) if least + hold > balance => return parked(Parked::MinBalance),
-            Some(least) if self.is_stale(balance.saturating_sub(least), hold) => return Some(InTheWay::Stale),
+            Some(least) if self.is_stale(balance.saturating_sub(least), hold) => {
+                return Some(InTheWay::Stale);
+            }
             _ => {}
         }
         if self.out_of_credits && hold > balance { self.no_allowance(candidate) } else { None }
@@ -574,10 +576,8 @@ mod tests {
 
     #[test]
     fn after_a_402_the_balance_or_an_allowance_must_cover_what_is_sent() {
-        let mut short = board(
-            9,
-            vec![batch(1, 0, 100, &[6, 3, 3]), covered(batch(2, 0, 100, &[6, 6, 6]), &[1, 15, 1])],
-        );
+        let mut short =
+            board(9, vec![batch(1, 0, 100, &[6, 3, 3]), covered(batch(2, 0, 100, &[6, 6, 6]), &[1, 15, 1])]);
         assert_eq!(decide(short.clone()), "1.0 2.0 1.1 2.1 1.2 2.2", "nothing was refused");
         short.out_of_credits = true;
         assert_eq!(decide(short.clone()), "2.0 2.1 2.2 !1 credits", "the pool is tried freely");

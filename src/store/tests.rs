@@ -47,7 +47,7 @@ fn order(line: u64, priority: i8) -> Box<Order> {
         bound: None,
         formula: String::new(),
         waivable: Credits::ZERO,
-            allowance: None,
+        allowance: None,
         max_credits: None,
         priority,
         deadline: None,

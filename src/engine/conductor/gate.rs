@@ -137,12 +137,17 @@ impl Conductor {
             account.blocked.remove(&key);
         }
         if let Some(pool) = pool {
-            let is_waived = |moved: &Movement| matches!(moved, Movement::Refund { waived, .. } if !waived.is_zero());
+            let is_waived =
+                |moved: &Movement| matches!(moved, Movement::Refund { waived, .. } if !waived.is_zero());
             if movements.iter().any(is_waived) {
                 account.has_changed |= account.block.give_back(&pool);
             }
             let covered = account.covered.entry(pool).or_default();
-            if is_submitting { covered.insert(key) } else { covered.remove(&key) };
+            if is_submitting {
+                covered.insert(key)
+            } else {
+                covered.remove(&key)
+            };
         }
         if let Some(known) = &mut account.known {
             known.may_be_more |= movements.iter().any(|moved| match moved {

@@ -38,7 +38,9 @@ impl Conductor {
             refunded: self.total.refunded,
             room_total: room(limits.total, self.total),
             room_day: room(limits.per_day, day),
-            room_min_balance: limits.min_balance.and_then(|least| Some(self.balance_left(now).0?.saturating_sub(least))),
+            room_min_balance: limits
+                .min_balance
+                .and_then(|least| Some(self.balance_left(now).0?.saturating_sub(least))),
             in_flight_limit: self.present_limit(),
             queue_age: self.queue_age(now),
             parked: self.parked_batches(),

@@ -350,7 +350,9 @@ impl Conductor {
             desk.parked == Some(Parked::DayBudget)
                 || desk.record.policy.expires.is_some() && !desk.record.is_done()
         };
-        !self.deadlines.is_empty() || !self.late_ends.is_empty() || self.desks.busy().any(waits)
+        !self.deadlines.is_empty()
+            || !self.late_ends.is_empty()
+            || self.desks.busy().any(waits)
             || self.waits_for_allowance()
     }
 }

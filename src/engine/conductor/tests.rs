@@ -1,10 +1,10 @@
 //! Turns as transcripts: a scripted service and a scripted clock around the conductor.
 
+mod account;
 mod polls;
 mod resubmit;
 mod retention;
 mod waits;
-mod account;
 
 use serde_json::Map;
 
@@ -70,7 +70,7 @@ pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
         bound: None,
         formula: String::new(),
         waivable: Credits::ZERO,
-            allowance: None,
+        allowance: None,
         max_credits: None,
         priority: 0,
         deadline: None,

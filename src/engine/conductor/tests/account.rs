@@ -52,7 +52,11 @@ fn what_an_allowance_may_cover_is_sent_after_a_402() {
     let mut asked = stage.pass(Millis(TO_MIDNIGHT.0 - 1_001)).turn(vec![]);
     assert_eq!(asked, "balance?");
     assert_eq!(stage.turn(balance(0)), "");
-    assert_eq!(stage.pass(Millis(1)).turn(vec![]), "post 3#1", "one at a time, since there was a refusal before");
+    assert_eq!(
+        stage.pass(Millis(1)).turn(vec![]),
+        "post 3#1",
+        "one at a time, since there was a refusal before"
+    );
     asked = stage.posted(3, waived());
     assert_eq!(asked, "fetch 3#1, post 4#1", "and each success lets out the next");
     assert_eq!(stage.ended, ["job-2 succeeded"]);
@@ -62,8 +66,11 @@ fn what_an_allowance_may_cover_is_sent_after_a_402() {
 fn what_a_failed_task_gives_back_of_an_allowance_is_used() {
     let mut stage = with_images(3, 0, slots(3));
     assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1, post 2#1");
-    let running =
-        PostAnswer::Task(TaskReading { charged: Credits::ZERO, waived: Credits(PRICE), ..reading("pending") });
+    let running = PostAnswer::Task(TaskReading {
+        charged: Credits::ZERO,
+        waived: Credits(PRICE),
+        ..reading("pending")
+    });
     assert_eq!(stage.posted(0, running), "");
     assert_eq!(stage.posted(1, refused()), "balance?");
     assert_eq!(stage.turn(balance(0)), "");
