@@ -47,6 +47,12 @@ pub fn of_post(raw: &RawAnswer) -> PostAnswer {
         // The content-safety check is away (503 of the Errors table); a proxy's 503 says less.
         503 if is_envelope => again(raw, fault, false),
         408 | 409 | 425 => again(raw, fault, true),
+        // The code of a task that something passing stopped: the same key asks again.
+        400..=499 if matches!(fault.code.as_str(), "busy" | "provider_unavailable" | "rate_limited") => {
+            again(raw, fault, false)
+        }
+        // A request like it is under way: its key finds the task.
+        400..=499 if fault.code == "duplicate_request" => again(raw, fault, true),
         // The service's own words, or what is wrong with this very request wherever it arrives.
         400..=499 if is_envelope => PostAnswer::Refused(fault),
         // The paths are the document's, so that a server which knows no POST there stands in the service's place.
@@ -266,6 +272,9 @@ mod tests {
             (400, r#"{"code":-1,"error":{"type":"e","task_id":null}}"#, "refused (e)"),
             (400, &envelope("content_rejected", None), "refused (content_rejected)"),
             (400, &envelope("invalid_request", Some("t9")), "read t9 (invalid_request)"),
+            (400, &envelope("duplicate_request", None), "again (duplicate_request), may have run"),
+            (400, &envelope("busy", None), "again (busy)"),
+            (400, &envelope("rate_limited", None), "again (rate_limited)"),
             (401, &envelope("unauthorized", None), "park: key"),
             (402, &envelope("insufficient_credits", None), "park: credits"),
             (402, "", "park: credits"),

@@ -388,10 +388,13 @@ pub struct Job {
     /// Tasks of other attempts that are paid for as well, or may be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<Superseded>,
-    /// The error that named the present task, where it says that the same request would be refused again. The task's
-    /// record decides whether the attempt is over, and may say less of why.
+    /// The error that named the present task. The task's record decides whether the attempt is over, and may say less
+    /// of why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Fault>,
+    /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub begun_for: Vec<String>,
     /// What happened, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryLine>,
@@ -413,6 +416,7 @@ impl Job {
             ran_options: None,
             superseded: Vec::new(),
             rejected: None,
+            begun_for: Vec::new(),
             history: Vec::new(),
         }
     }

@@ -384,7 +384,7 @@ impl Change {
     fn adopt(&mut self, task: TaskId, fault: Fault) {
         self.note(&format!("answered with an error that names task {task}, reading it: {fault}"), None);
         self.job.state = State::Running { task };
-        self.job.rejected = Some(fault).filter(|fault| retry::prospect(&fault.code) == Prospect::Hopeless);
+        self.job.rejected = Some(fault);
     }
 
     /// The task's record is the only source of charges and refunds (money rule 10).
@@ -430,14 +430,23 @@ impl Change {
             self.end(State::Canceled { task: Some(reading.id), fault: Some(fault) }, &what);
             return;
         }
-        // The record may say why in more words, or not at all.
-        if let Some(rejected) =
-            self.job.rejected.take().filter(|_| retry::prospect(&fault.code) == Prospect::MayHelp)
-        {
-            fault = rejected;
+        let prospect_of = |fault: &Fault| retry::prospect(&fault.code);
+        let mut cause = fault.code.clone();
+        // The record may say why in more words, or not at all: the stricter of the two decides.
+        if let Some(named) = self.job.rejected.take().filter(|named| prospect_of(named) > prospect_of(&fault)) {
+            cause.clone_from(&named.code);
+            if prospect_of(&named) == Prospect::Hopeless {
+                fault = named;
+            }
         }
-        let left = self.job.newest_attempt().0 < terms.attempts && !self.job.overdue;
-        if left && retry::prospect(&fault.code) == Prospect::MayHelp {
+        let may_help = match retry::prospect(&cause) {
+            Prospect::MayHelp => true,
+            Prospect::Once => !self.job.begun_for.contains(&cause),
+            Prospect::OnlyAsked | Prospect::Hopeless => false,
+        };
+        let is_left = self.job.newest_attempt().0 < terms.attempts && !self.job.overdue;
+        if is_left && may_help {
+            self.job.begun_for.push(cause);
             self.next_attempt(&format!("task {} failed, another attempt follows: {fault}", reading.id));
         } else {
             let what = format!("task {} failed: {fault}", reading.id);

@@ -4,22 +4,64 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::time::Millis;
 
-/// What a failed task's error code says about another attempt under a new key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a failed task's error code says about another attempt under a new key; the stricter, the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Prospect {
-    /// The same request may succeed the next time.
+    /// The same request may succeed the next time: as many attempts as the policy allows.
     MayHelp,
+    /// One more attempt for this reason, and no more.
+    Once,
+    /// Somebody stopped it: only a person asks for it again.
+    OnlyAsked,
     /// The same request would fail again (money rule 8).
     Hopeless,
 }
 
-/// Reads a task's `errorCode` (the list under Task object). A code that is not on the list is
-/// treated as a passing fault: the policy's number of attempts bounds it.
-pub fn prospect(error_code: &str) -> Prospect {
-    match error_code {
-        "invalid_input" | "content_rejected" | "invalid_request" => Prospect::Hopeless,
-        _ => Prospect::MayHelp,
-    }
+/// A code that tells why an attempt failed, and what follows. The next attempt always has a new key: the old one keeps
+/// returning the task that failed (Idempotency, 4).
+struct Row {
+    code: &'static str,
+    prospect: Prospect,
+    /// How many doublings of the backoff its wait begins with.
+    doublings: u32,
+}
+
+const fn row(code: &'static str, prospect: Prospect, doublings: u32) -> Row {
+    Row { code, prospect, doublings }
+}
+
+/// Every `errorCode` (the list under Task object), and the types of the errors that name a task (Errors). A code that
+/// is not here is treated as `generic`: the policy's number of attempts bounds it.
+const TABLE: [Row; 12] = [
+    row("generic", Prospect::MayHelp, 0),
+    // The gate asks for the balance, and for the key, before anything is sent.
+    row("insufficient_credits", Prospect::MayHelp, 0),
+    row("auth_required", Prospect::MayHelp, 0),
+    row("rate_limited", Prospect::MayHelp, 3),
+    row("busy", Prospect::MayHelp, 3),
+    row("provider_unavailable", Prospect::MayHelp, 3),
+    // 500 with `error.task_id`: "retry once".
+    row("internal_error", Prospect::Once, 3),
+    // Something like it is under way at the provider: further keys would only meet that again.
+    row("duplicate_request", Prospect::Once, 4),
+    row("request_cancelled", Prospect::OnlyAsked, 0),
+    row("invalid_input", Prospect::Hopeless, 0),
+    row("invalid_request", Prospect::Hopeless, 0),
+    row("content_rejected", Prospect::Hopeless, 0),
+];
+
+fn row_of(code: &str) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.code == code)
+}
+
+/// What a task's `errorCode`, or the type of an error that named it, says about another attempt.
+pub fn prospect(code: &str) -> Prospect {
+    row_of(code).map_or(Prospect::MayHelp, |row| row.prospect)
+}
+
+/// How many doublings of the backoff the wait for another attempt begins with, after a failure with this code.
+pub fn doublings(code: &str) -> u32 {
+    row_of(code).map_or(0, |row| row.doublings)
 }
 
 /// The longest wait that the service can ask for (`Retry-After`). Whoever asks for longer is mistaken, or has clocks
@@ -85,12 +127,23 @@ mod tests {
     }
 
     #[test]
-    fn rejected_content_and_invalid_input_are_never_sent_again() {
-        for code in ["invalid_input", "content_rejected"] {
-            assert_eq!(prospect(code), Prospect::Hopeless, "{code}");
-        }
-        for code in ["rate_limited", "busy", "provider_unavailable", "generic", "a_new_code"] {
-            assert_eq!(prospect(code), Prospect::MayHelp, "{code}");
+    fn every_code_of_the_document_has_a_row() {
+        for (code, expected) in [
+            ("insufficient_credits", (Prospect::MayHelp, 0)),
+            ("auth_required", (Prospect::MayHelp, 0)),
+            ("rate_limited", (Prospect::MayHelp, 3)),
+            ("request_cancelled", (Prospect::OnlyAsked, 0)),
+            ("provider_unavailable", (Prospect::MayHelp, 3)),
+            ("invalid_input", (Prospect::Hopeless, 0)),
+            ("content_rejected", (Prospect::Hopeless, 0)),
+            ("busy", (Prospect::MayHelp, 3)),
+            ("duplicate_request", (Prospect::Once, 4)),
+            ("generic", (Prospect::MayHelp, 0)),
+            ("internal_error", (Prospect::Once, 3)),
+            ("invalid_request", (Prospect::Hopeless, 0)),
+            ("a_new_code", (Prospect::MayHelp, 0)),
+        ] {
+            assert_eq!((prospect(code), doublings(code)), expected, "{code}");
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::domain::ids::{Attempt, TaskId};
 use crate::domain::job::{Books, Job, State, Superseded, Watch};
 use crate::domain::ledger::Movement;
 use crate::domain::lifecycle::{Change, Event, Terms};
+use crate::domain::retry::{self, Prospect};
 use crate::domain::task::{Fault, TaskReading, TaskStatus};
 
 /// Whether an overdue job may be given another attempt: it has one left, its key keeps the attempts apart, what its
@@ -16,7 +17,7 @@ pub(super) fn may_resubmit(job: &Job, terms: Terms) -> bool {
     terms.keyed
         && job.newest_attempt().0 < terms.attempts
         && job.books.held.is_zero()
-        && job.rejected.is_none()
+        && job.rejected.as_ref().is_none_or(|fault| retry::prospect(&fault.code) < Prospect::OnlyAsked)
         && matches!(job.state, State::Running { .. })
 }
 

@@ -4,6 +4,7 @@ use crate::domain::drift;
 use crate::domain::ids::{Attempt, JobKey};
 use crate::domain::job::State;
 use crate::domain::lifecycle::{self, Event, Terms, Want};
+use crate::domain::retry;
 use crate::domain::time::{Millis, Now};
 use crate::engine::conductor::journal::{self, Who};
 use crate::engine::conductor::{Conductor, ConductorError};
@@ -97,7 +98,8 @@ impl Conductor {
         let usual = match lifecycle::wants(&job.state) {
             Want::Read => self.poll_wait(key, now),
             Want::Admission => {
-                let repeated = job.attempt.0.saturating_sub(2);
+                let longer = job.begun_for.last().map_or(0, |code| retry::doublings(code));
+                let repeated = job.attempt.0.saturating_sub(2).saturating_add(longer);
                 self.settings.backoff.wait(repeated, self.random.f64(), None)
             }
             Want::Post | Want::Fetch | Want::Nothing => Millis(0),

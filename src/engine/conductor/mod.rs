@@ -104,6 +104,8 @@ struct OpenJob {
     slow_rounds: u32,
     /// When it is overdue.
     deadline: Option<Timestamp>,
+    /// Since when this process has had its present attempt in flight.
+    in_flight_since: Option<Tick>,
     /// When its present task was first seen by this process.
     task_since: Option<Tick>,
     /// Tasks of other attempts that are watched beside it.
@@ -123,6 +125,7 @@ impl OpenJob {
             fetch_faults: 0,
             slow_rounds: 0,
             deadline: None,
+            in_flight_since: None,
             task_since: None,
             late: BTreeMap::new(),
             counted: None,
@@ -270,7 +273,8 @@ impl Conductor {
         let attempt = record.job.attempt;
         let want = lifecycle::wants(&record.job.state);
         self.owners.take_up(key, &record.job);
-        self.jobs.insert(key, OpenJob::new(record, spec));
+        let in_flight_since = Some(now.tick);
+        self.jobs.insert(key, OpenJob { in_flight_since, ..OpenJob::new(record, spec) });
         self.watch_allowance(key, &[]);
         let wait = match want {
             // It may have been read just before the restart.

@@ -143,6 +143,9 @@ impl Conductor {
         if let Some(desk) = self.desks.get_mut(&key.batch) {
             desk.say_unparked();
         }
+        if let Some(mut open) = self.jobs.get_mut(&key) {
+            open.in_flight_since = Some(now.tick);
+        }
         self.watch_deadline(key);
         self.begin(key, Want::Post, now.tick);
         Ok(())

@@ -25,7 +25,11 @@ impl Conductor {
                 open.task_since.is_none() && matches!(open.record.job.state, State::Running { .. });
             drop(open);
             if is_unread && (overdue || self.resubmits(key)) {
-                self.look_first(key, now);
+                self.look_again(key, UNREAD_PATIENCE, now);
+                continue;
+            }
+            if !overdue && let Some(left) = self.resubmission_wait(key, now) {
+                self.look_again(key, left, now);
                 continue;
             }
             let event = if overdue {
@@ -45,10 +49,28 @@ impl Conductor {
         Ok(())
     }
 
-    /// After a downtime the deadline may long have passed while the task has long succeeded: it is read before
-    /// anything is given up or bought for it.
-    fn look_first(&mut self, key: JobKey, now: Now) {
-        let later = now.wall.after(UNREAD_PATIENCE);
+    /// How much longer a job must be seen in flight before it is resubmitted. The calendar may step, and downtimes count
+    /// for nothing: what is bought for want of an answer is bought by the clock that never steps.
+    fn resubmission_wait(&self, key: JobKey, now: Now) -> Option<Millis> {
+        let open = self.jobs.get(&key).filter(|_| self.resubmits(key))?;
+        let span = self.deadline_span(&open.spec)?;
+        let seen = now.tick.since(open.in_flight_since?);
+        (seen < span).then(|| Millis(span.0 - seen.0))
+    }
+
+    /// How long a job may take, where its deadline is no instant.
+    fn deadline_span(&self, spec: &JobSpec) -> Option<Millis> {
+        match spec.order.deadline {
+            Some(Deadline::At(_)) => None,
+            Some(Deadline::After(span)) => Some(span),
+            None => self.settings.deadlines.get(&spec.order.kind).copied(),
+        }
+    }
+
+    /// Puts a deadline off. After a downtime it may long have passed while the task has long succeeded: that is read
+    /// before anything is given up or bought for it.
+    fn look_again(&mut self, key: JobKey, wait: Millis, now: Now) {
+        let later = now.wall.after(wait);
         if let Some(mut open) = self.jobs.get_mut(&key) {
             open.deadline = Some(later);
         }
@@ -90,8 +112,7 @@ impl Conductor {
         let first_sent = job.deadline_from.or(job.first_sent)?;
         let deadline = match spec.order.deadline {
             Some(Deadline::At(at)) => at,
-            Some(Deadline::After(span)) => first_sent.after(span),
-            None => first_sent.after(*self.settings.deadlines.get(&spec.order.kind)?),
+            _ => first_sent.after(self.deadline_span(spec)?),
         };
         match (job.overdue, &job.state) {
             (false, _) => Some(deadline),

@@ -122,3 +122,25 @@ fn what_could_only_be_late_and_what_has_no_key_is_not_resubmitted() {
         assert!(stage.durable[&Stage::key(0)].job.overdue);
     }
 }
+
+#[test]
+fn a_clock_that_steps_buys_nothing() {
+    let mut stage = resubmitting(1);
+    stage.now.wall = stage.now.wall.after(Millis::from_secs(86_400));
+    assert_eq!(stage.turn(vec![]), "", "a day has passed by the calendar alone");
+    assert!(!stage.durable[&Stage::key(0)].job.overdue);
+    assert_eq!(stage.pass(Millis::from_secs(1_790)).turn(vec![]), "read 0#1");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), "");
+    assert_eq!(stage.pass(Millis::from_secs(10)).turn(vec![]), "post 0#2");
+}
+
+#[test]
+fn what_was_not_seen_in_flight_counts_for_nothing() {
+    let mut stage = resubmitting(1);
+    stage.restart();
+    stage.now.wall = stage.now.wall.after(Millis::from_secs(86_400));
+    assert_eq!(stage.pass(Millis::from_secs(10)).turn(vec![]), "read 0#1", "it is read first");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), "");
+    assert!(!stage.pass(Millis::from_secs(1_780)).turn(vec![]).contains("post"));
+    assert!(stage.pass(Millis::from_secs(20)).turn(vec![]).contains("post 0#2"));
+}
