@@ -433,7 +433,8 @@ impl Change {
         let prospect_of = |fault: &Fault| retry::prospect(&fault.code);
         let mut cause = fault.code.clone();
         // The record may say why in more words, or not at all: the stricter of the two decides.
-        if let Some(named) = self.job.rejected.take().filter(|named| prospect_of(named) > prospect_of(&fault)) {
+        if let Some(named) = self.job.rejected.take().filter(|named| prospect_of(named) > prospect_of(&fault))
+        {
             cause.clone_from(&named.code);
             if prospect_of(&named) == Prospect::Hopeless {
                 fault = named;
