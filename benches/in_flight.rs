@@ -311,6 +311,7 @@ fn row(at: u64) -> SpooledRow {
         fingerprint: Fingerprint(id.0),
         variation: 1,
         label: format!("boat-{seq}"),
+        apart: false,
         order,
     };
     SpooledRow { at, end: at + 1, spec: Arc::new(spec) }
@@ -330,5 +331,11 @@ fn reading(status: &str) -> TaskReading {
 }
 
 fn file() -> OutputFile {
-    OutputFile { path: "a.mp4".into(), bytes: 1, sha256: String::new(), content_type: "video/mp4".into() }
+    OutputFile {
+        path: "a.mp4".into(),
+        bytes: 1,
+        sha256: String::new(),
+        content_type: "video/mp4".into(),
+        edited: None,
+    }
 }

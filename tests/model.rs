@@ -355,6 +355,7 @@ impl Model for Market {
                     bytes: 1,
                     sha256: String::new(),
                     content_type: String::new(),
+                    edited: None,
                 };
                 self.apply(&mut next, job, attempt, Event::Fetched(vec![file]));
             }

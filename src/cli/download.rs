@@ -11,10 +11,10 @@ use crate::cli::access::called;
 use crate::cli::arguments::{DownloadCommand, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::printable_path;
 use crate::cli::rendezvous::{self, Met};
 use crate::cli::service::{self, Chosen};
 use crate::cli::{outcomes, submit, wiring};
+use crate::cli::{printable, printable_path};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::answers::AnswerError;
@@ -25,11 +25,15 @@ use crate::engine::desk::Desk;
 use crate::engine::{self, Engine, Stop, Until};
 use crate::store::{JobRecord, Store};
 
+/// Edited outputs that are named.
+const EDITED_SHOWN: usize = 20;
+
 pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service::config(global)?;
     if let Some(Met { client, .. }) = rendezvous::daemon(global, &config, command.source.emulator).await? {
         let outcomes: Outcomes = client.post("/v1/download", &called(&command.name)).await?;
         for outcome in outcomes::print(outcomes, global)? {
+            say_what_stays(&outcome);
             match outcome.granted.jobs {
                 0 => eprintln!("{}: everything that is paid for is on disk, whole", outcome.batch),
                 jobs => eprintln!("{}: the daemon downloads {jobs} again", outcome.batch),
@@ -46,6 +50,21 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
         emulator.stop().await;
     }
     outcome
+}
+
+/// Names what a person edited: it is not overwritten.
+fn say_what_stays(outcome: &Outcome) {
+    let edited = &outcome.granted.edited;
+    for path in edited.iter().take(EDITED_SHOWN) {
+        eprintln!("{}: {} was edited: it stays, and is downloaded beside it", outcome.batch, printable(path));
+    }
+    match edited.len().saturating_sub(EDITED_SHOWN) {
+        0 => {}
+        more => eprintln!("{}: and {more} more that were edited", outcome.batch),
+    }
+    if !edited.is_empty() {
+        eprintln!("{}: files[].edited in results.jsonl tells which is beside which", outcome.batch);
+    }
 }
 
 async fn fetch(
@@ -69,6 +88,7 @@ async fn fetch(
     let granted = desk.fetch_again(&named, landing.clone(), outside.layout.clone()).await?;
     let again = granted.jobs;
     let outcome = Outcome { batch: batch.name.clone(), granted };
+    say_what_stays(&outcome);
     outcomes::print(Outcomes { batches: vec![outcome] }, global)?;
     if again == 0 && waiting == 0 {
         eprintln!("{}: everything that is paid for is on disk, whole", batch.name);

@@ -16,7 +16,7 @@ pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit,
     for outcome in outcomes::print(access.retry(&command.name).await?, global)? {
         let granted = outcome.granted;
         match granted.jobs {
-            0 if granted.hopeless.is_empty() && granted.paid.is_empty() => {
+            0 if granted.hopeless.is_empty() && granted.paid.is_empty() && granted.expired.is_empty() => {
                 eprintln!(
                     "{}: nothing was queued again: nothing of it has failed, expired or been canceled",
                     command.name
@@ -35,6 +35,11 @@ pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit,
         list(
             &granted.hopeless,
             "would be refused again unchanged: change their rows and run the manifest again",
+        );
+        list(
+            &granted.expired,
+            "would expire again at once, since the time of their batch is over: give a later policy.expires (in the \
+             manifest, or where its inbox or schedule is configured), hand the manifest in again, then retry",
         );
         list(&granted.paid, "are paid for and only were not downloaded: callsheet download fetches them");
     }

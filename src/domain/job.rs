@@ -67,6 +67,10 @@ pub struct JobSpec {
     pub variation: u32,
     /// What people and file names call it.
     pub label: String,
+    /// Another job's label differs from its own only by case or by Unicode normal form: its files carry its identity,
+    /// so that they stay apart on every disk.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub apart: bool,
     /// What is wanted.
     pub order: Order,
 }
@@ -261,6 +265,10 @@ pub struct OutputFile {
     pub sha256: String,
     /// Media type, by content.
     pub content_type: String,
+    /// The file that has this one's usual name: somebody edited it, and it stays. Its path, relative to the batch's
+    /// folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edited: Option<String>,
 }
 
 /// A job's outputs as they lie in the output folder, and how they came to be, as their sidecar tells.

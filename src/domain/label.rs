@@ -1,5 +1,7 @@
 //! What people call a job.
 
+use icu_normalizer::DecomposingNormalizerBorrowed;
+
 use crate::domain::ids::JobId;
 
 /// Longest slug of a prompt in a label, in bytes.
@@ -19,6 +21,31 @@ pub fn label(id: Option<&str>, variation: u32, text: &str, job: JobId) -> String
             format!("{slug}-{}", job.short())
         }
     }
+}
+
+/// What the names of a row's outputs have in common: its `id`, or a job's label, without the numbers of variations
+/// and outputs at its end.
+pub fn name_stem(label: &str) -> &str {
+    let without_number = |text: &str| {
+        let (rest, number) = text.rsplit_once('-')?;
+        let digits = number.strip_prefix(['v', 'V']).unwrap_or(number);
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        (is_number && !rest.is_empty()).then_some(rest.len())
+    };
+    let mut stem = label;
+    while let Some(bytes) = without_number(stem) {
+        stem = &stem[..bytes];
+    }
+    stem
+}
+
+/// A name as a disk sees it that tells neither upper from lower case nor one Unicode normal form from another: such
+/// a disk takes names for one and the same that are equal after this.
+pub fn folded(name: &str) -> String {
+    let normal = DecomposingNormalizerBorrowed::new_nfd();
+    let folded = normal.normalize(name).to_uppercase().to_lowercase();
+    let replaced = |c: char| if c.is_control() || "/\\:*?\"<>|".contains(c) { '_' } else { c };
+    normal.normalize(&folded).chars().map(replaced).collect()
 }
 
 /// `A red fox, running!` becomes `a-red-fox-running`. Letters of every script stay.
@@ -48,6 +75,30 @@ mod tests {
     fn a_row_with_an_id_is_called_by_it() {
         assert_eq!(label(Some("hero"), 1, "a fox", JOB), "hero");
         assert_eq!(label(Some("hero"), 3, "a fox", JOB), "hero-v3");
+    }
+
+    #[test]
+    fn names_that_a_disk_may_take_for_one_are_folded_into_one() {
+        for (one, other) in [
+            ("hero", "HERO"),
+            ("caf\u{e9}", "cafe\u{301}"),
+            ("CAF\u{c9}", "cafe\u{301}"),
+            ("stra\u{df}e", "STRASSE"),
+            ("\u{3c3}", "\u{3c2}"),
+            ("a/b", "A:b"),
+            ("\u{ac00}", "\u{1100}\u{1161}"),
+        ] {
+            assert_eq!(folded(one), folded(other), "{one} {other}");
+        }
+        for (one, other) in [("hero", "her0"), ("cafe", "caf\u{e9}"), ("a-b", "a_b"), ("a.b", "a b")] {
+            assert_ne!(folded(one), folded(other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_stem_has_no_numbers_at_its_end() {
+        let stems = ["hero", "hero-2", "hero-v2", "hero-V2-3", "2", "-2", "hero-x2", "hero-"].map(name_stem);
+        assert_eq!(stems, ["hero", "hero", "hero", "hero", "2", "-2", "hero-x2", "hero-"]);
     }
 
     #[test]

@@ -22,6 +22,8 @@ use crate::store::{BatchRecord, JobRecord, Recalled, Store};
 
 /// Jobs that are taken up again in one commit.
 const REOPEN_CHUNK: usize = 100;
+/// Outputs that are named, of those that a person edited.
+const EDITED_LISTED_MAX: usize = 1000;
 /// Names of batches that are listed to whoever asks for one that is not there.
 const LISTED_MAX: usize = 8;
 /// Fewest characters of an identity that name a job.
@@ -279,13 +281,23 @@ impl Desk {
         landing: Landing,
         default_layout: Layout,
     ) -> Result<Granted, EngineError> {
+        let edited = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let found = edited.clone();
         let missing = move |batch: &BatchRecord, spec: &JobSpec, record: &JobRecord| {
             let layout = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
             let layout = layout.unwrap_or_else(|| default_layout.clone());
             let arrival = Arrival { batch: &batch.name, layout: &layout, spec, job: &record.job };
-            record.job.state.is_final() && landing.landed(arrival).is_none()
+            let is_missing = record.job.state.is_final() && landing.landed(arrival).is_none();
+            if is_missing {
+                let mut edited = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let room = EDITED_LISTED_MAX.saturating_sub(edited.len());
+                edited.extend(landing.edited(arrival).into_iter().take(room));
+            }
+            is_missing
         };
-        self.reopen(named, missing, Wish::FetchAgain).await
+        let mut granted = self.reopen(named, missing, Wish::FetchAgain).await?;
+        granted.edited.append(&mut edited.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        Ok(granted)
     }
 
     async fn reopen(

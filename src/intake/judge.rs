@@ -199,7 +199,7 @@ impl Rows<'_> {
 }
 
 fn outcome(row: DraftRow, verdict: Verdict) -> Outcome {
-    let DraftRow { fingerprint, label: id, count, line, draws, wanted } = row;
+    let DraftRow { fingerprint, label: id, count, line, draws, wanted, .. } = row;
     let (first, known) = match verdict {
         Verdict::Wanted { first, have } => (first, have.saturating_sub(first - 1).min(count)),
         Verdict::RepeatedId { first_line } => {
@@ -506,7 +506,8 @@ impl Desk<'_> {
             }
         };
         let label = row.id.clone();
-        Judge::Row(DraftRow { fingerprint, label, count: row.count, line: row.position.line, draws, wanted })
+        let (count, line) = (row.count, row.position.line);
+        Judge::Row(DraftRow { fingerprint, label, count, line, draws, apart: false, wanted })
     }
 
     /// What makes a row the same row.

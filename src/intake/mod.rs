@@ -28,7 +28,7 @@ use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::Timestamp;
 pub use crate::intake::judge::{Batches, Jobs, JudgedRow, Judgement, Outcome, Present, Rows, judge};
 use crate::intake::receipt::Receipt;
-use crate::store::draft::{Draft, Judged, Verdict, Wanted};
+use crate::store::draft::{Draft, DraftRow, Judged, Verdict, Wanted};
 use crate::store::peek::Peek;
 use crate::store::spool::{Appender, Lines};
 use crate::store::{BatchRecord, Recalled, Segment, Store, StoreError};
@@ -188,6 +188,7 @@ fn note_existing(store: &Store, batch: &BatchRecord, draft: &mut Draft) -> Resul
     let mut rows = Lines::open(&store.spool(batch.no).rows_path(), 0, batch.spool_bytes)?;
     while let Some((_, spec)) = rows.next_line::<JobSpec>()? {
         draft.note_existing(spec.fingerprint, spec.variation)?;
+        draft.note_label(&spec.label)?;
     }
     Ok(())
 }
@@ -238,12 +239,12 @@ fn spool(
         let mut seq = first_seq;
         let mut rows = judged.rows()?;
         while let Some((row, verdict)) = rows.next_row()? {
-            let (Verdict::Wanted { first, have }, Wanted::Order(order)) = (verdict, row.wanted) else {
+            let (Verdict::Wanted { first, have }, Wanted::Order(order)) = (verdict, &row.wanted) else {
                 continue;
             };
             for variation in first.max(have + 1)..first + row.count {
                 if order.priority == priority {
-                    let spec = spec(Seq(seq), row.fingerprint, variation, row.label.as_deref(), &order);
+                    let spec = spec(Seq(seq), &row, variation, &order);
                     batch.planned = batch.planned + spec.order.hold().unwrap_or_default();
                     batch.count_accepted(spec.order.kind);
                     rows_file.push(&spec)?;
@@ -264,8 +265,9 @@ fn spool(
     Ok(batch)
 }
 
-fn spec(seq: Seq, fingerprint: Fingerprint, variation: u32, row_id: Option<&str>, order: &Order) -> JobSpec {
+fn spec(seq: Seq, row: &DraftRow, variation: u32, order: &Order) -> JobSpec {
+    let (fingerprint, apart) = (row.fingerprint, row.apart);
     let id = JobId::derive(fingerprint, variation);
-    let label = label(row_id, variation, order.text(), id);
-    JobSpec { seq, id, fingerprint, variation, label, order: order.clone() }
+    let label = label(row.label.as_deref(), variation, order.text(), id);
+    JobSpec { seq, id, fingerprint, variation, label, apart, order: order.clone() }
 }

@@ -23,6 +23,8 @@ use crate::output::sidecar::Sidecar;
 /// Room that is asked for at least before a disk that refused a file is believed again, in bytes: the file, its
 /// sidecar and a folder.
 pub const PROBE_BYTES: u64 = 64 * 1024;
+/// Copies of one output that a person may edit, each of which is kept.
+const EDITED_MAX: u32 = 100;
 
 /// One downloaded part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,13 +182,36 @@ impl Landing {
             File::open(&part.path)?.sync_data()?;
         }
         failpoint::hit("part-written");
-        for name in layout::job_names(arrival.spec) {
+        for (index, name) in layout::job_names(arrival.spec).into_iter().enumerate() {
+            // Outputs keep a name that they have.
+            if index == 0 && arrival.spec.apart && self.own_sidecar(&name, arrival).is_none() {
+                continue;
+            }
             if let Some(files) = self.land_as(&name, arrival, parts)? {
                 return Ok(files);
             }
         }
         let reason = format!("every name for job {} belongs to another file", arrival.spec.label);
         Err(io::Error::new(io::ErrorKind::AlreadyExists, reason))
+    }
+
+    /// The job's own sidecar under one of its names.
+    fn own_sidecar(&self, name: &str, arrival: Arrival<'_>) -> Option<Sidecar> {
+        let Arrival { batch, layout, spec, .. } = arrival;
+        let path = self.batch_dir(batch).join(layout.sidecar(batch, spec, name));
+        Sidecar::read(&path).filter(|sidecar| sidecar.job == spec.id)
+    }
+
+    /// The outputs of a job that somebody changed after they landed, by their paths relative to the batch's folder:
+    /// they stay when the outputs are fetched again.
+    pub fn edited(&self, arrival: Arrival<'_>) -> Vec<String> {
+        let names = layout::job_names(arrival.spec);
+        let Some(own) = names.iter().find_map(|name| self.own_sidecar(name, arrival)) else {
+            return Vec::new();
+        };
+        let dir = self.batch_dir(arrival.batch);
+        let is_edited = |file: &&OutputFile| is_edited(&dir.join(&file.path), &[file]).unwrap_or(false);
+        own.files.iter().filter(is_edited).map(|file| file.path.clone()).collect()
     }
 
     /// Tries one name; nothing when it is somebody else's.
@@ -198,7 +223,7 @@ impl Landing {
     ) -> io::Result<Option<Vec<OutputFile>>> {
         let Arrival { batch, layout, spec, .. } = arrival;
         let dir = self.batch_dir(batch);
-        let files: Vec<OutputFile> = parts
+        let mut files: Vec<OutputFile> = parts
             .iter()
             .enumerate()
             .map(|(index, part)| OutputFile {
@@ -206,12 +231,16 @@ impl Landing {
                 bytes: part.bytes,
                 sha256: part.sha256.clone(),
                 content_type: part.media.content_type.clone(),
+                edited: None,
             })
             .collect();
         let sidecar_path = dir.join(layout.sidecar(batch, spec, name));
         let owner = owner(&sidecar_path, &dir, &files, spec.id);
         if matches!(owner, Owner::SomebodyElse) {
             return Ok(None);
+        }
+        if let Some(own) = self.own_sidecar(name, arrival) {
+            beside_edited(&dir, arrival, &own, &mut files)?;
         }
         let folder = sidecar_path.parent().unwrap_or(&dir);
         make_folder(&self.root, folder)?;
@@ -250,6 +279,67 @@ impl Landing {
         failpoint::hit("landed");
         Ok(Some(files))
     }
+}
+
+/// Whether something lies at `path` that is none of the files that it may be.
+fn is_edited(path: &Path, may_be: &[&OutputFile]) -> io::Result<bool> {
+    let found = match path.symlink_metadata() {
+        Ok(found) => found,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    };
+    if !found.is_file() {
+        return Ok(true);
+    }
+    let is_as_long = |file: &&&OutputFile| file.bytes == found.len();
+    let may_be: Vec<_> = may_be.iter().filter(is_as_long).collect();
+    if may_be.is_empty() {
+        return Ok(true);
+    }
+    let hash = hash_file(path)?;
+    Ok(may_be.iter().all(|file| file.sha256 != hash))
+}
+
+/// Gives files that are fetched again a name beside those that a person edited meanwhile.
+fn beside_edited(
+    dir: &Path,
+    arrival: Arrival<'_>,
+    own: &Sidecar,
+    files: &mut [OutputFile],
+) -> io::Result<()> {
+    let Arrival { batch, layout, spec, .. } = arrival;
+    let [_, short, long] = layout::job_names(spec);
+    for index in 0..files.len() {
+        let is_theirs = |path: &str| {
+            let landed = own.files.iter().find(|file| file.path == path);
+            let may_be: Vec<&OutputFile> = landed.into_iter().chain([&files[index]]).collect();
+            is_edited(&dir.join(path), &may_be)
+        };
+        let usual = files[index].path.clone();
+        if !is_theirs(&usual)? {
+            continue;
+        }
+        let ext = usual.rsplit('.').next().unwrap_or_default().to_owned();
+        let numbered = (2..=EDITED_MAX).map(|n| format!("{long}.{n}"));
+        let mut free = None;
+        for name in [short.clone(), long.clone()].into_iter().chain(numbered) {
+            let path = layout.path(batch, spec, &name, index + 1, &ext);
+            if path != usual && !is_theirs(&path)? {
+                free = Some(path);
+                break;
+            }
+        }
+        let Some(path) = free else {
+            let reason = format!("{usual} was edited, and so was every copy of it; rename some of them");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
+        };
+        tracing::info!(batch = %batch, edited = usual, path, "somebody edited an output: it stays, and is fetched beside it");
+        files[index].edited = Some(usual);
+        files[index].path = path;
+    }
+    Ok(())
 }
 
 /// Whether a disk, or a quota on it, is full.
@@ -410,7 +500,7 @@ mod tests {
             meta: Map::new(),
         };
         let (id, fingerprint) = (JobId([id; 16]), Fingerprint([id; 16]));
-        JobSpec { seq: Seq(0), id, fingerprint, variation: 1, label: label.into(), order }
+        JobSpec { seq: Seq(0), id, fingerprint, variation: 1, label: label.into(), apart: false, order }
     }
 
     impl Bench {
@@ -518,6 +608,54 @@ mod tests {
         let job = bench.job();
         let arrival = Arrival { batch: &bench.batch, layout: &bench.layout, spec: &spec, job: &job };
         assert_eq!(bench.landing.landed(arrival), None);
+    }
+
+    #[test]
+    fn what_a_person_edited_stays_and_the_output_lands_beside_it() {
+        let bench = bench();
+        let spec = spec(1, "hero");
+        bench.land(&spec, &["one", "two"]);
+        let edit = |name: &str, text: &str| fs::write(bench.dir.path().join("b").join(name), text).unwrap();
+        edit("hero-2.png", "cut");
+        let job = bench.job();
+        let arrival = Arrival { batch: &bench.batch, layout: &bench.layout, spec: &spec, job: &job };
+        assert_eq!(bench.landing.edited(arrival), ["hero-2.png"]);
+        assert_eq!(bench.land(&spec, &["one", "two"]), ["hero.png", "hero-01010101-2.png"]);
+        assert_eq!(bench.landing.edited(arrival), [""; 0]);
+        let files = bench.landing.landed(arrival).unwrap();
+        let edited: Vec<Option<&str>> = files.iter().map(|file| file.edited.as_deref()).collect();
+        assert_eq!(edited, [None, Some("hero-2.png")]);
+        assert_eq!(
+            (bench.read("hero-2.png"), bench.read("hero-01010101-2.png")),
+            ("cut".into(), "two".into())
+        );
+        // The copy is edited, too.
+        edit("hero-01010101-2.png", "cut again");
+        let long = format!("hero-{}-2.png", spec.id);
+        assert_eq!(bench.land(&spec, &["one", "two"]), ["hero.png".to_owned(), long]);
+        assert_eq!(bench.read("hero-01010101-2.png"), "cut again");
+    }
+
+    #[test]
+    fn a_folder_or_a_link_in_an_outputs_place_stays() {
+        let bench = bench();
+        let spec = spec(1, "hero");
+        bench.land(&spec, &["one"]);
+        fs::remove_file(bench.dir.path().join("b/hero.png")).unwrap();
+        fs::create_dir(bench.dir.path().join("b/hero.png")).unwrap();
+        assert_eq!(bench.land(&spec, &["one"]), ["hero-01010101.png"]);
+    }
+
+    #[test]
+    fn a_job_that_is_to_be_kept_apart_carries_its_identity_from_the_start() {
+        let bench = bench();
+        bench.land(&spec(1, "hero"), &["one"]);
+        let other = JobSpec { apart: true, ..spec(2, "HERO") };
+        assert_eq!(bench.land(&other, &["two"]), ["HERO-02020202.png"]);
+        // One that landed under its plain name keeps it.
+        bench.land(&spec(3, "Owl"), &["three"]);
+        fs::remove_file(bench.dir.path().join("b/Owl.png")).unwrap();
+        assert_eq!(bench.land(&JobSpec { apart: true, ..spec(3, "Owl") }, &["three"]), ["Owl.png"]);
     }
 
     #[test]

@@ -208,7 +208,7 @@ mod tests {
             meta: Map::new(),
         };
         let (id, fingerprint) = (JobId([0xab; 16]), Fingerprint([0; 16]));
-        JobSpec { seq: Seq(0), id, fingerprint, variation: 1, label: label.into(), order }
+        JobSpec { seq: Seq(0), id, fingerprint, variation: 1, label: label.into(), apart: false, order }
     }
 
     fn path(layout: &str, label: &str, n: usize, ext: &str) -> String {

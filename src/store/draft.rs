@@ -4,7 +4,7 @@
 //! files, and one partition after the other is judged, so memory holds a 256th of the fingerprints
 //! and, for each row, the 8 bytes of its verdict.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use crate::domain::ids::Fingerprint;
 use crate::domain::job::Order;
+use crate::domain::label::{folded, name_stem};
 use crate::domain::problem::Problem;
 use crate::store::StoreError;
 use crate::store::spool::{Appender, Lines};
@@ -40,6 +41,9 @@ pub struct DraftRow {
     /// The plan allowance that each variation would draw from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draws: Option<Draw>,
+    /// Its `id` differs from another's only by case or by Unicode normal form; known once all rows are judged.
+    #[serde(skip)]
+    pub apart: bool,
     /// What is wanted.
     pub wanted: Wanted,
 }
@@ -124,6 +128,11 @@ impl Draft {
         self.partition(&entry)
     }
 
+    /// Tells of what a job of the batch is called.
+    pub fn note_label(&mut self, label: &str) -> Result<(), StoreError> {
+        self.partition(&name_entry(label, EXISTING))
+    }
+
     /// Adds a row.
     pub fn push(&mut self, row: &DraftRow) -> Result<(), StoreError> {
         self.rows.push(row)?;
@@ -140,6 +149,7 @@ impl Draft {
         self.partition(&entry)?;
         if let Some(label) = &row.label {
             self.partition(&Entry { place: label_place(label), count: LABEL, ..entry })?;
+            self.partition(&name_entry(label, self.row_count))?;
         }
         self.row_count += 1;
         Ok(())
@@ -149,7 +159,15 @@ impl Draft {
     pub fn push_unread(&mut self, line: u64, problems: Vec<Problem>) -> Result<(), StoreError> {
         let wanted = Wanted::Invalid(problems);
         let fingerprint = Fingerprint([0; 16]);
-        self.rows.push(&DraftRow { fingerprint, label: None, count: 1, line, draws: None, wanted })?;
+        self.rows.push(&DraftRow {
+            fingerprint,
+            label: None,
+            count: 1,
+            line,
+            draws: None,
+            apart: false,
+            wanted,
+        })?;
         self.row_count += 1;
         Ok(())
     }
@@ -173,16 +191,18 @@ impl Draft {
         let rows_bytes = self.rows.sync()?;
         let mut verdicts = vec![(0, 0); self.row_count as usize];
         let mut repeated = Vec::new();
+        let mut apart = HashSet::new();
         for index in 0..PARTITIONS {
             if let Some(mut file) = self.partitions[index].take() {
                 let path = partition_path(self.dir.path(), index);
                 file.flush().map_err(StoreError::io(&path))?;
                 drop(file);
-                judge_partition(&path, &mut verdicts, &mut repeated).map_err(StoreError::io(&path))?;
+                judge_partition(&path, &mut verdicts, &mut repeated, &mut apart)
+                    .map_err(StoreError::io(&path))?;
             }
         }
         repeated.sort_by_key(|repeat: &RepeatedId| repeat.line);
-        Ok(Judged { dir: self.dir, rows_bytes, verdicts, repeated, priorities: self.priorities })
+        Ok(Judged { dir: self.dir, rows_bytes, verdicts, repeated, apart, priorities: self.priorities })
     }
 }
 
@@ -196,6 +216,8 @@ pub struct Judged {
     verdicts: Vec<(u32, u32)>,
     /// Rows whose `id` an earlier row has, in order of lines.
     pub repeated: Vec<RepeatedId>,
+    /// Rows, by their place among all, whose `id` differs from another's only by case or by Unicode normal form.
+    apart: HashSet<u32>,
     /// Every priority that occurs.
     pub priorities: BTreeSet<i8>,
 }
@@ -204,7 +226,8 @@ impl Judged {
     /// The rows, in manifest order.
     pub fn rows(&self) -> Result<JudgedRows<'_>, StoreError> {
         let lines = Lines::open(&self.dir.path().join("rows"), 0, self.rows_bytes)?;
-        Ok(JudgedRows { lines, verdicts: self.verdicts.iter(), repeated: &self.repeated })
+        let (verdicts, repeated) = (self.verdicts.iter(), self.repeated.as_slice());
+        Ok(JudgedRows { lines, verdicts, repeated, apart: &self.apart, next: 0 })
     }
 }
 
@@ -214,12 +237,16 @@ pub struct JudgedRows<'a> {
     lines: Lines,
     verdicts: std::slice::Iter<'a, (u32, u32)>,
     repeated: &'a [RepeatedId],
+    apart: &'a HashSet<u32>,
+    next: u32,
 }
 
 impl JudgedRows<'_> {
     /// The next row; nothing at the end.
     pub fn next_row(&mut self) -> Result<Option<(DraftRow, Verdict)>, StoreError> {
-        let Some((_, row)) = self.lines.next_line::<DraftRow>()? else { return Ok(None) };
+        let Some((_, mut row)) = self.lines.next_line::<DraftRow>()? else { return Ok(None) };
+        row.apart = self.apart.contains(&self.next);
+        self.next += 1;
         let verdict = match self.verdicts.next() {
             Some(&(first @ 1.., have)) => Verdict::Wanted { first, have },
             Some(&(0, EXISTING)) => Verdict::RepeatedId { first_line: self.first_line(row.line) },
@@ -238,6 +265,9 @@ impl JudgedRows<'_> {
 const EXISTING: u32 = u32::MAX;
 /// Count of an entry that stands for a label.
 const LABEL: u32 = u32::MAX;
+/// Count of an entry that stands for the name of files: its `place` is a hash of the name as a disk may see it, its
+/// `fingerprint` one of the name as it is.
+const NAME: u32 = u32::MAX - 1;
 
 /// What a partition file holds for a row, an accepted job or a label.
 struct Entry {
@@ -278,6 +308,12 @@ impl Entry {
     }
 }
 
+fn name_entry(label: &str, ordinal: u32) -> Entry {
+    let stem = name_stem(label);
+    let (place, exact) = (label_place(&folded(stem)), label_place(stem));
+    Entry { place, fingerprint: Fingerprint(exact), ordinal, count: NAME, line: 0 }
+}
+
 fn label_place(label: &str) -> [u8; 16] {
     use sha2::{Digest, Sha256};
     let mut place = [0; 16];
@@ -294,6 +330,7 @@ fn judge_partition(
     path: &Path,
     verdicts: &mut [(u32, u32)],
     repeated: &mut Vec<RepeatedId>,
+    apart: &mut HashSet<u32>,
 ) -> io::Result<()> {
     #[derive(Default)]
     struct Seen {
@@ -304,10 +341,19 @@ fn judge_partition(
     }
     let mut seen: HashMap<Fingerprint, Seen> = HashMap::new();
     let mut labels: HashMap<[u8; 16], u64> = HashMap::new();
+    // The first of several has the plain name.
+    let mut names: HashMap<[u8; 16], Fingerprint> = HashMap::new();
     let mut file = BufReader::new(File::open(path)?);
     let mut bytes = [0; Entry::BYTES];
     while read_entry(&mut file, &mut bytes)? {
         let entry = Entry::from_bytes(&bytes);
+        if entry.count == NAME {
+            let first = *names.entry(entry.place).or_insert(entry.fingerprint);
+            if first != entry.fingerprint && entry.ordinal != EXISTING {
+                apart.insert(entry.ordinal);
+            }
+            continue;
+        }
         if entry.ordinal == EXISTING {
             let row = seen.entry(entry.fingerprint).or_default();
             row.have = row.have.max(entry.count);

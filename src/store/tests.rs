@@ -336,6 +336,7 @@ fn judge(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<Strin
                 count: *count,
                 line,
                 draws: None,
+                apart: false,
                 wanted,
             })
             .unwrap();
@@ -393,6 +394,7 @@ fn a_row_reads_back_as_it_was_spooled() {
         fingerprint: Fingerprint([2; 16]),
         variation: 4,
         label: "gull \u{1F426}\n".into(),
+        apart: false,
         order: *order(9, -3),
     };
     let mut appender = Appender::open(&dir.path().join("rows"), 0).unwrap();

@@ -254,7 +254,15 @@ impl Draw {
         };
         let id = JobId((u128::from(batch.0) << 32 | u128::from(seq)).to_be_bytes());
         let label = format!("job-{seq}");
-        Arc::new(JobSpec { seq: Seq(seq), id, fingerprint: Fingerprint(id.0), variation: 1, label, order })
+        Arc::new(JobSpec {
+            seq: Seq(seq),
+            id,
+            fingerprint: Fingerprint(id.0),
+            variation: 1,
+            label,
+            apart: false,
+            order,
+        })
     }
 
     fn deadline(&mut self, horizon: u64) -> Deadline {

@@ -629,7 +629,7 @@ impl World {
             })
         } else {
             let (path, content_type) = (order.spec.label.clone(), "video/mp4".to_owned());
-            Ok(vec![OutputFile { path, bytes: 1, sha256: String::new(), content_type }])
+            Ok(vec![OutputFile { path, bytes: 1, sha256: String::new(), content_type, edited: None }])
         };
         self.at(at, Event::Hear(self.number, Input::Fetched(order.key, order.attempt, outcome)));
     }

@@ -51,7 +51,7 @@ fn fault() -> Fault {
 
 fn file() -> OutputFile {
     let content_type = "video/mp4".to_owned();
-    OutputFile { path: "a.mp4".into(), bytes: 1, sha256: "00".into(), content_type }
+    OutputFile { path: "a.mp4".into(), bytes: 1, sha256: "00".into(), content_type, edited: None }
 }
 
 /// Runs the events one after the other, each addressed to the present attempt, and writes a

@@ -78,7 +78,7 @@ pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
     };
     let id = JobId(u128::from(seq).to_be_bytes());
     let (fingerprint, label) = (Fingerprint(id.0), format!("job-{seq}"));
-    Arc::new(JobSpec { seq: Seq(seq), id, fingerprint, variation: 1, label, order })
+    Arc::new(JobSpec { seq: Seq(seq), id, fingerprint, variation: 1, label, apart: false, order })
 }
 
 fn reading(status: &str) -> TaskReading {
@@ -239,7 +239,13 @@ fn lost() -> PostAnswer {
 }
 
 fn files() -> Vec<OutputFile> {
-    vec![OutputFile { path: "a".into(), bytes: 1, sha256: String::new(), content_type: String::new() }]
+    vec![OutputFile {
+        path: "a".into(),
+        bytes: 1,
+        sha256: String::new(),
+        content_type: String::new(),
+        edited: None,
+    }]
 }
 
 #[test]

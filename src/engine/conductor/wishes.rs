@@ -84,6 +84,12 @@ pub struct Granted {
     /// Jobs that are queued again under the key that they had.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub same_key: u32,
+    /// Jobs that would expire again at once: the time of their batch is over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expired: Vec<String>,
+    /// Outputs that a person edited: they stay, and what is fetched again lands beside them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edited: Vec<String>,
     /// Why nothing was done, where something else would have been expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
@@ -101,6 +107,8 @@ impl Granted {
         self.in_flight = more.in_flight;
         self.hopeless.extend(more.hopeless);
         self.paid.extend(more.paid);
+        self.expired.extend(more.expired);
+        self.edited.extend(more.edited);
         self.may_have_been_sent += more.may_have_been_sent;
         self.same_key += more.same_key;
         self.refused = self.refused.take().or(more.refused);
@@ -311,6 +319,11 @@ impl Conductor {
         let mut granted = Granted::default();
         for (spec, record) in found {
             if self.jobs.contains_key(&record.key) {
+                continue;
+            }
+            let expires = self.desks.get(&record.key.batch).and_then(|desk| desk.record.expires());
+            if record.job.first_sent.is_none() && expires.is_some_and(|at| at <= now.wall) {
+                granted.expired.push(spec.label.clone());
                 continue;
             }
             match again(&spec, &record, now) {
