@@ -108,7 +108,7 @@ fn every_answer_is_the_same_with_and_without_a_daemon() {
     for (question, there) in questions.iter().zip(there) {
         assert_eq!(ask(question), there, "{question:?}");
     }
-    stage.run(["status"]).exited(0).says("batch: 6 of 30 credits are left");
+    stage.run(["status"]).exited(0).says("batch: the next job needs 8, 6 of 30 credits are left");
 }
 
 #[test]
@@ -421,7 +421,7 @@ fn every_request_of_the_page_is_there() {
     let requests = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let requests: Vec<&str> =
         requests.filter(|text| text.starts_with("GET ") || text.starts_with("POST ")).collect();
-    assert_eq!(requests.len(), 16);
+    assert_eq!(requests.len(), 17);
     for request in requests {
         let mut stream = UnixStream::connect(stage.path("state/callsheet.sock")).unwrap();
         let head = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");

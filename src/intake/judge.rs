@@ -269,7 +269,7 @@ pub(super) fn judge_opened(
     if let Some(problem) = layout_problem(&standing.policy) {
         refuse_file(vec![problem], &mut receipt, &mut draft)?;
     }
-    let expired = expired(&mut standing.policy, present.as_ref(), now);
+    let expired = expired(&mut standing, present.as_ref(), now);
     let mut desk = Desk { batch: &name, policy: &standing.policy, terms, receipt: &mut receipt };
     for read in manifest {
         match desk.judge_row(read) {
@@ -344,14 +344,17 @@ fn quoted(word: &str) -> String {
 
 /// Why nothing may be added to the batch: its time was over before. An end that is over as it is given does not
 /// take the place of the one in force: what waits would be dropped for a slip of the pen.
-fn expired(policy: &mut Policy, batch: Option<&Present>, now: Timestamp) -> Option<Problem> {
-    let expires = policy.expires?;
+fn expired(terms: &mut Standing, batch: Option<&Present>, now: Timestamp) -> Option<Problem> {
+    let expires = terms.policy.expires?;
     let at = expires.instant(batch.map_or(now, |batch| batch.created));
     if at > now {
         return None;
     }
     if let Some(batch) = batch {
-        policy.expires = batch.terms.policy.expires;
+        terms.policy.expires = batch.terms.policy.expires;
+        if let Some(said) = &mut terms.said {
+            said.expires = batch.terms.said.as_ref().and_then(|last| last.expires);
+        }
     }
     let message = match expires {
         Deadline::At(_) => format!("is {at}, which is over: nothing new would be sent"),
