@@ -253,8 +253,10 @@ impl<D: Door> Watch<D> {
         }
         progress.is_behind = behind > ON_TIME;
         let most = if rules.missed == Missed::All { rules.missed_max.max(1) } else { 1 };
+        // What is due together goes together.
+        let most = usize::try_from(most).unwrap_or(usize::MAX).max(due.start.len());
         progress.waiting.extend(&due.start);
-        while progress.waiting.len() > usize::try_from(most).unwrap_or(usize::MAX) {
+        while progress.waiting.len() > most {
             if let Some(at) = progress.waiting.pop_front() {
                 tracing::warn!(schedule = name, %at, "left out: it could not be taken in before the next was due");
             }

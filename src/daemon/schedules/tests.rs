@@ -207,3 +207,15 @@ async fn the_loop_sleeps_no_longer_than_it_may() {
     *stage.script.gone.lock().unwrap() = true;
     assert!(watch.look(at("2026-11-21T03:00:00Z")).await.is_err(), "the engine has ended");
 }
+
+#[tokio::test]
+async fn what_comes_late_by_less_than_a_minute_runs_as_if_it_had_not() {
+    let stage = Stage::new();
+    let mut often = planned("news", "*/5 * * * * *", Missed::Latest);
+    often.rules.overlap = Overlap::Allow;
+    let mut watch = stage.begin(vec![often]);
+    look(&mut watch, "2026-11-21T02:30:00Z").await;
+    look(&mut watch, "2026-11-21T02:30:16Z").await;
+    let runs = ["news-2026-11-21T023005Z", "news-2026-11-21T023010Z", "news-2026-11-21T023015Z"];
+    assert_eq!(stage.taken(), runs);
+}

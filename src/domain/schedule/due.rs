@@ -6,8 +6,9 @@
 //!    instants that were handled, and nothing fires until it has passed them.
 //! 2. A schedule that is seen for the first time, or whose expression or zone was edited, begins now. It
 //!    catches up with nothing, so neither an edit nor a lost record fires anything.
-//! 3. What is older than [`ON_TIME`] was missed, and the schedule says what becomes of it; unless told
-//!    otherwise it is left out.
+//! 3. What is seen within [`ON_TIME`] was not missed. Where several are, those before the last would overlap with
+//!    it: all of them run where runs may overlap, else the last. What is older was missed, and the schedule says
+//!    what becomes of it; unless told otherwise it is left out.
 //! 4. However long the outage and however dense the schedule, the decision looks at a bounded number of
 //!    instants, and starts at most [`CATCH_UP_MAX`] runs.
 
@@ -106,6 +107,8 @@ pub enum Reason {
     TooMany,
     /// The run before has not ended.
     Overlap,
+    /// A later one is due with it and runs.
+    Together,
 }
 
 impl Reason {
@@ -115,6 +118,7 @@ impl Reason {
             Reason::Missed => "missed",
             Reason::TooMany => "missed, and more than missed_max",
             Reason::Overlap => "the run before has not ended",
+            Reason::Together => "a later one is due with it, and they may not overlap",
         }
     }
 }
@@ -137,29 +141,44 @@ pub fn decide(
         let up_to = handled.map_or(now, |handled| handled.up_to.max(now));
         return Due { start: Vec::new(), left_out: Vec::new(), handled: Handled { up_to, by } };
     };
-    let most = match rules.missed {
-        Missed::Skip | Missed::Latest => 1,
-        Missed::All => rules.missed_max.clamp(1, CATCH_UP_MAX),
+    // What lies after it is on time.
+    let line = Timestamp(now.0.saturating_sub_unsigned(ON_TIME.0).saturating_sub(1)).max(known.up_to);
+    let mut on_time: Vec<Timestamp> = schedule.fires_after(line).take_while(|fire| *fire <= now).collect();
+    let room = match rules.missed {
+        // The last run is on time.
+        Missed::Latest | Missed::Skip => usize::from(on_time.is_empty()),
+        Missed::All => {
+            let most = rules.missed_max.clamp(1, CATCH_UP_MAX);
+            usize::try_from(most).unwrap_or(1).saturating_sub(on_time.len())
+        }
     };
-    let mut tail = Tail::of(schedule, known.up_to, now, usize::try_from(most).unwrap_or(1));
-    let Some(&last) = tail.fires.back() else {
+    let mut old =
+        if line > known.up_to { Tail::of(schedule, known.up_to, line, room.max(1)) } else { Tail::default() };
+    let Some(&last) = on_time.last().or(old.fires.back()) else {
         return Due { start: Vec::new(), left_out: Vec::new(), handled: known.clone() };
     };
+    if room == 0 || rules.missed == Missed::Skip {
+        old.leave_out_all();
+    }
     let mut left_out = Vec::new();
-    if rules.missed == Missed::Skip && now.since(last) > ON_TIME {
-        tail.older += tail.fires.len();
-        tail.last_older = Some(last);
-        tail.fires.clear();
-    }
-    if let Some(older) = tail.last_older {
+    if let Some(older) = old.last_older {
         let reason = if rules.missed == Missed::All { Reason::TooMany } else { Reason::Missed };
-        left_out.push(LeftOut { reason, count: tail.older, or_more: tail.or_more, last: older });
+        left_out.push(LeftOut { reason, count: old.older, or_more: old.or_more, last: older });
     }
-    if is_active && rules.overlap == Overlap::Skip && !tail.fires.is_empty() {
-        left_out.push(LeftOut { reason: Reason::Overlap, count: tail.fires.len(), or_more: false, last });
-        tail.fires.clear();
+    let may_overlap = rules.overlap == Overlap::Allow;
+    if !may_overlap && !is_active && rules.missed != Missed::All && on_time.len() > 1 {
+        let together = on_time.split_off(on_time.len() - 1);
+        let before = std::mem::replace(&mut on_time, together);
+        if let Some(&last) = before.last() {
+            left_out.push(LeftOut { reason: Reason::Together, count: before.len(), or_more: false, last });
+        }
     }
-    Due { start: tail.fires.into(), left_out, handled: Handled { up_to: last, by } }
+    let mut start: Vec<Timestamp> = old.fires.into_iter().chain(on_time).collect();
+    if is_active && !may_overlap && !start.is_empty() {
+        left_out.push(LeftOut { reason: Reason::Overlap, count: start.len(), or_more: false, last });
+        start.clear();
+    }
+    Due { start, left_out, handled: Handled { up_to: last, by } }
 }
 
 /// The last fires of a span, and how many are before them.
@@ -172,6 +191,13 @@ struct Tail {
 }
 
 impl Tail {
+    /// None of them is kept.
+    fn leave_out_all(&mut self) {
+        self.older += self.fires.len();
+        self.last_older = self.fires.back().copied().or(self.last_older);
+        self.fires.clear();
+    }
+
     /// The last `most` fires after `after`, up to and with `until`. `most` is less than [`COUNTED_MAX`].
     fn of(schedule: &Schedule, after: Timestamp, until: Timestamp, most: usize) -> Tail {
         let whole = Tail::counted(schedule, after, until, most);
