@@ -385,6 +385,19 @@ fn clients_that_hang_harm_nobody() {
 }
 
 #[test]
+fn a_control_socket_whose_file_is_removed_is_made_again() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 3));
+    let daemon = stage.daemon("info");
+    let socket = stage.path("state/callsheet.sock");
+    std::fs::remove_file(&socket).unwrap();
+    daemon.says("it is there again");
+    stage.run(["submit", "batch.csv", "--wait"]).exited(0);
+    daemon.stop();
+    assert!(!socket.exists(), "it goes away with the daemon all the same");
+}
+
+#[test]
 fn strangers_are_told_what_they_did_wrong() {
     let stage = Stage::new();
     let daemon = stage.daemon("info");

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -24,19 +24,28 @@ use crate::domain::exit::Exit;
 /// Most bytes of a socket's path: `sun_path` of unix(7) has 108, and a zero ends it.
 pub const PATH_MAX_BYTES: usize = 107;
 
+/// Between two looks at whether the socket's file is still there: whatever cleans temporary folders may remove it.
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
 /// The name of a socket in the file system. It goes away with this, unless another process has taken it over.
 #[derive(Debug)]
 pub struct SocketName {
     path: PathBuf,
-    /// Device and inode.
-    file: (u64, u64),
+    file: SocketFile,
+}
+
+/// Device and inode of the file that the socket has at present.
+type SocketFile = Arc<Mutex<(u64, u64)>>;
+
+/// Device and inode of what lies there.
+fn file_at(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
 impl Drop for SocketName {
     fn drop(&mut self) {
-        let is_ours =
-            std::fs::symlink_metadata(&self.path).is_ok_and(|meta| (meta.dev(), meta.ino()) == self.file);
-        if is_ours {
+        let file = *self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if file_at(&self.path).is_ok_and(|found| found == file) {
             // A name that nobody listens behind only confuses, and the next daemon takes it over.
             let _ = std::fs::remove_file(&self.path);
         }
@@ -65,10 +74,14 @@ pub async fn listen(path: &Path) -> io::Result<(UnixListener, SocketName)> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
+    let (listener, file) = bind(path)?;
+    Ok((listener, SocketName { path: path.to_owned(), file: Arc::new(Mutex::new(file)) }))
+}
+
+fn bind(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
-    let meta = std::fs::symlink_metadata(path)?;
-    Ok((listener, SocketName { path: path.to_owned(), file: (meta.dev(), meta.ino()) }))
+    Ok((listener, file_at(path)?))
 }
 
 /// Removes a socket that nobody listens behind.
@@ -90,21 +103,61 @@ async fn take_over(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Serves the Unix socket for ever. Who may connect is for the file's mode to say; who asks is logged.
-pub async fn serve_socket(listener: UnixListener, router: Router) {
-    let places = Places::new();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let Some(place) = places.take().await else { return };
-                let Ok(peer) = stream.peer_cred() else { continue };
-                let who = Who { uid: Some(peer.uid()), pid: peer.pid() };
-                let router = router.clone().layer(middleware::from_fn_with_state(who, name_who_asks));
-                connections::serve(stream, router, place);
+/// Serves the Unix socket for ever. Who may connect is for the file's mode to say; who asks is logged. Where its file
+/// is removed, it is made again.
+pub fn serve_socket(
+    mut listener: UnixListener,
+    name: &SocketName,
+    router: Router,
+) -> impl Future<Output = ()> + use<> {
+    let (path, file) = (name.path.clone(), name.file.clone());
+    async move {
+        let places = Places::new();
+        let mut checks = tokio::time::interval(FILE_CHECK_INTERVAL);
+        let mut is_told = false;
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = checks.tick() => {
+                    match make_again(&path, &file) {
+                        Ok(None) => {}
+                        Ok(Some(anew)) => {
+                            tracing::warn!(socket = %path.display(), "the control socket's file was removed; it is there again");
+                            (listener, is_told) = (anew, false);
+                        }
+                        Err(error) => {
+                            if !std::mem::replace(&mut is_told, true) {
+                                let socket = path.display();
+                                tracing::error!(%socket, %error, "the control socket's file was removed and cannot be made again");
+                            }
+                        }
+                    }
+                    continue;
+                }
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let Some(place) = places.take().await else { return };
+                    let Ok(peer) = stream.peer_cred() else { continue };
+                    let who = Who { uid: Some(peer.uid()), pid: peer.pid() };
+                    let router = router.clone().layer(middleware::from_fn_with_state(who, name_who_asks));
+                    connections::serve(stream, router, place);
+                }
+                Err(error) => give_way(&error).await,
             }
-            Err(error) => give_way(&error).await,
         }
     }
+}
+
+/// Binds the socket anew where nothing lies in its place. What somebody else put there is left alone.
+fn make_again(path: &Path, file: &SocketFile) -> io::Result<Option<UnixListener>> {
+    match file_at(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        _ => return Ok(None),
+    }
+    let (listener, found) = bind(path)?;
+    *file.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    Ok(Some(listener))
 }
 
 /// Serves TCP for ever. With a token nothing is answered without it; without one only programs on this

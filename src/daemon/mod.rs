@@ -260,7 +260,7 @@ async fn listen(
     let listener = listening::listen(socket).await;
     let (listener, name) =
         listener.map_err(|source| DaemonError::Listen { path: socket.to_owned(), source })?;
-    tokio::spawn(listening::serve_socket(listener, router.clone()));
+    tokio::spawn(listening::serve_socket(listener, &name, router.clone()));
     if let Some(listener) = tcp {
         tokio::spawn(listening::serve_tcp(listener, router, token));
     }
