@@ -4,8 +4,9 @@
 //! without debug assertions, which is what people run, contain none of it.
 
 /// The places of a job's life, in its order. A name is one place in the code.
-pub const NAMES: [&str; 16] = [
+pub const NAMES: [&str; 17] = [
     "accepting",
+    "taken",
     "flushed",
     "accepted",
     "received",
@@ -29,7 +30,7 @@ pub const OF_RETENTION: [&str; 2] = ["archived", "taken-back"];
 pub const OF_THE_RUN: [&str; 1] = ["accepted"];
 
 /// Those that only the daemon comes to.
-pub const OF_THE_DAEMON: [&str; 2] = ["received", "receipt-written"];
+pub const OF_THE_DAEMON: [&str; 3] = ["taken", "received", "receipt-written"];
 
 /// Dies here, if this is the place and the time.
 #[cfg(debug_assertions)]

@@ -4,6 +4,8 @@
 mod stage;
 
 use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 
 use callsheet::failpoint;
 use serde_json::Value;
@@ -191,5 +193,23 @@ fn an_export_carries_archived_batches_and_a_rebuild_finds_them() {
     stage.run(["state", "rebuild"]).exited(0).says("rebuilt 1 batches with 5 jobs: 5 have ended");
     is_sound(&stage);
     stage.run(["run", "batch.csv"]).exited(0).says("5 already there");
+    is_paid_once(&stage);
+}
+
+#[test]
+fn a_client_that_goes_away_while_a_batch_comes_back_leaves_it_where_it_is_seen() {
+    let stage = archived();
+    let daemon = stage.daemon("info");
+    until("it to be back", || {
+        let mut client = UnixStream::connect(stage.path("state/callsheet.sock")).unwrap();
+        client.write_all(b"GET /v1/status?batch=batch HTTP/1.1\r\nhost: callsheet\r\n\r\n").unwrap();
+        drop(client);
+        !is_archived(&stage)
+    });
+    until("it to be listed", || status(&stage)["batches"][0]["name"] == "batch");
+    let named = stage.run(["status", "batch", "--json"]).exited(0).json();
+    assert_eq!(named["batches"][0]["succeeded"], 5, "{named:#}");
+    daemon.stop();
+    is_sound(&stage);
     is_paid_once(&stage);
 }

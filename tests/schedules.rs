@@ -6,9 +6,12 @@ mod stage;
 
 use std::collections::BTreeSet;
 
+use callsheet::domain::schedule::name;
+use callsheet::domain::time::Timestamp;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use self::stage::process::Running;
 use self::stage::{Stage, until};
 
 /// One cheap image a run, told apart by its time.
@@ -143,4 +146,35 @@ fn a_schedule_that_cannot_be_meant_is_refused_when_it_is_read() {
     let stage = stage(&schedule("night", "0 0 30 2 *", ""));
     stage.run(["schedule", "list"]).exited(2).says("schedule.cron: night: \"0 0 30 2 *\" never fires");
     stage.run(["daemon"]).exited(2).says("schedule.cron: night");
+}
+
+/// The output folder has nothing of a batch that the state does not have; the run that was interrupted is taken in by
+/// the next daemon.
+#[test]
+fn a_run_that_is_killed_before_it_is_durable_leaves_nothing_and_comes_back() {
+    let stage = stage(&schedule("tick", "* * * * * *", "missed = \"latest\"\noverlap = \"allow\""));
+    let mut dying = stage.command(["daemon"]);
+    dying.env("CALLSHEET_FAILPOINT", "taken");
+    Running::start(dying).end().was_killed("taken");
+    let folders = || {
+        let entries = std::fs::read_dir(stage.path("output")).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(folders(), BTreeSet::new(), "nothing is made before its batch is durable");
+    let records: Value =
+        serde_json::from_slice(&std::fs::read(stage.path("state/schedules.json")).unwrap()).unwrap();
+    let handled = records["tick"]["handled"]["up_to"].as_i64().unwrap();
+    let killed = name::of_run("tick", Timestamp(handled.div_euclid(1_000) * 1_000 + 1_000)).unwrap();
+    let daemon = stage.daemon("info");
+    until("the run that was interrupted", || done(&stage).contains(killed.as_str()));
+    stage.configure("");
+    daemon.signal(Signal::HUP);
+    daemon.says("the configuration was read anew");
+    let runs = settle(&stage);
+    until("their results", || {
+        runs.iter().all(|run| stage.path(&format!("output/{run}/report.json")).exists())
+    });
+    daemon.stop();
+    assert_eq!(folders(), runs);
+    stage.audit().each_paid_once(runs.len());
 }

@@ -75,14 +75,10 @@ impl AnswerError {
 /// # Errors
 /// [`AnswerError`].
 pub async fn status(desk: &Desk, batch: Option<&BatchName>) -> Result<Status, AnswerError> {
-    let records = desk.batches(batch).await?;
-    let overviews = desk.overview().await?;
-    let of = |record: &BatchRecord| {
-        let overview = overviews.iter().find(|overview| overview.name == record.name)?;
-        Some(BatchStatus::new(record, overview))
-    };
+    let found = desk.batches_now(batch).await?;
+    let batches = found.iter().map(|(record, overview)| BatchStatus::new(record, overview)).collect();
     let archived = if batch.is_none() { desk.store().archived_count() } else { 0 };
-    Ok(Status { batches: records.iter().filter_map(of).collect(), archived })
+    Ok(Status { batches, archived })
 }
 
 /// Hands over the result of every job of the batches as one line of JSON, in manifest order, or of those

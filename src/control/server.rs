@@ -30,8 +30,8 @@ use crate::domain::ids::BatchName;
 use crate::domain::job;
 use crate::domain::manifest::row::Policy;
 use crate::domain::origin::Place;
-use crate::engine::EngineError;
 use crate::engine::desk::Desk;
+use crate::engine::{EngineError, to_the_end};
 use crate::intake::IntakeError;
 use crate::intake::catalogs::CatalogError;
 use crate::intake::reception::{self, Manner, Reception, ReceptionError};
@@ -288,24 +288,31 @@ fn lines(make: impl FnOnce(Sink<'_>) -> Result<(), AnswerError> + Send + 'static
     ([(header::CONTENT_TYPE, LINES)], Body::from_stream(stream)).into_response()
 }
 
+// A wish is carried out to its end once it has come in: a client that goes away leaves nothing half done.
+
 async fn pause(State(office): Shared, Wished(wish): Wished<BatchRequest>) -> Result<Response, No> {
-    Ok(Json(answers::pause(&office.desk, wish.batch.as_ref()).await?).into_response())
+    let work = async move { answers::pause(&office.desk, wish.batch.as_ref()).await };
+    Ok(Json(to_the_end(work).await?).into_response())
 }
 
 async fn resume(State(office): Shared, Wished(wish): Wished<BatchRequest>) -> Result<Response, No> {
-    Ok(Json(answers::resume(&office.desk, wish.batch.as_ref()).await?).into_response())
+    let work = async move { answers::resume(&office.desk, wish.batch.as_ref()).await };
+    Ok(Json(to_the_end(work).await?).into_response())
 }
 
 async fn cancel(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {
-    Ok(Json(answers::cancel(&office.desk, &wish.name).await?).into_response())
+    let work = async move { answers::cancel(&office.desk, &wish.name).await };
+    Ok(Json(to_the_end(work).await?).into_response())
 }
 
 async fn retry(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {
-    Ok(Json(answers::retry(&office.desk, &wish.name).await?).into_response())
+    let work = async move { answers::retry(&office.desk, &wish.name).await };
+    Ok(Json(to_the_end(work).await?).into_response())
 }
 
 async fn resolve(State(office): Shared, Wished(wish): Wished<ResolveRequest>) -> Result<Response, No> {
-    Ok(Json(answers::resolve(&office.desk, &wish).await?).into_response())
+    let work = async move { answers::resolve(&office.desk, &wish).await };
+    Ok(Json(to_the_end(work).await?).into_response())
 }
 
 async fn set_budget(State(office): Shared, Wished(wish): Wished<BudgetRequest>) -> Result<Response, No> {
@@ -317,7 +324,8 @@ async fn set_budget(State(office): Shared, Wished(wish): Wished<BudgetRequest>) 
 
 async fn download(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {
     let (landing, layout) = (office.landing.clone(), office.layout.clone());
-    Ok(Json(answers::download(&office.desk, &wish.name, landing, layout).await?).into_response())
+    let work = async move { answers::download(&office.desk, &wish.name, landing, layout).await };
+    Ok(Json(to_the_end(work).await?).into_response())
 }
 
 async fn schedules(State(office): Shared) -> Json<Schedules> {
@@ -373,7 +381,13 @@ async fn submit(
         expected: None,
         occasion: None,
     };
-    let mut receipt = office.reception.accept(&path, manner).await.map_err(|error| not_accepted(&error))?;
+    // The folder is kept until the manifest was read, though the client goes away.
+    let work = async move {
+        let accepted = office.reception.accept(&path, manner).await;
+        drop(folder);
+        accepted
+    };
+    let mut receipt = to_the_end(work).await.map_err(|error| not_accepted(&error))?;
     receipt.file = PathBuf::from(submission.file);
     Ok(Json::<Submitted>(receipt).into_response())
 }

@@ -5,3 +5,11 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
+
+/// Does something to its end, though whoever waits for it goes away.
+///
+/// # Panics
+/// When it panics.
+pub async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    tokio::spawn(work).await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}

@@ -11,11 +11,10 @@ use crate::clock::Clock;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, State};
-use crate::engine::blocking;
 use crate::engine::conductor::{BatchOverview, Conductor, Effect, Found, Granted, Input, Settings, Wish};
-use crate::engine::handle::Handle;
+use crate::engine::handle::{BatchNow, Handle};
 use crate::engine::walk::Walk;
-use crate::engine::{self, EngineError, spooled};
+use crate::engine::{self, EngineError, blocking, spooled, to_the_end};
 use crate::output::landing::{Arrival, Landing};
 use crate::output::layout::Layout;
 use crate::store::{BatchRecord, JobRecord, Recalled, Store};
@@ -165,24 +164,56 @@ impl Desk {
     pub async fn overview(&self) -> Result<Vec<BatchOverview>, EngineError> {
         match &self.hands {
             Hands::Engine(engine) => Ok(engine.overview().await?),
-            Hands::Own(conductor, clock) => {
-                let (conductor, clock, store) = (conductor.clone(), *clock, self.store.clone());
-                blocking(move || {
-                    let mut own = conductor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    let now = clock.now();
-                    engine::know_days(&mut own, &store, &[now.wall.utc_day()])?;
-                    for effect in own.rows_wanted() {
-                        if let Effect::LoadRows { batch, from, end, most } = effect {
-                            let rows = spooled::load_rows(&store, batch, from, end, most)?;
-                            own.know_rows(batch, from, rows);
-                        }
-                    }
-                    own.foresee(now);
-                    Ok(own.overview())
-                })
-                .await
+            Hands::Own(..) => self.foreseen(|own| own.overview()).await,
+        }
+    }
+
+    /// The batch called so as it stands and in numbers, from the archive if it lies there; without a name all that are
+    /// not archived, oldest first. A running engine answers from memory, whatever its state's disk says.
+    ///
+    /// # Errors
+    /// [`FindError::NoBatch`], or the state refuses.
+    pub async fn batches_now(&self, name: Option<&BatchName>) -> Result<Vec<BatchNow>, FindError> {
+        let found = self.known_now(name).await?;
+        if name.is_none() || !found.is_empty() {
+            return Ok(found);
+        }
+        // It may be archived, and is back then; or nothing is called so.
+        self.batches(name).await?;
+        Ok(self.known_now(name).await?)
+    }
+
+    async fn known_now(&self, name: Option<&BatchName>) -> Result<Vec<BatchNow>, EngineError> {
+        match &self.hands {
+            Hands::Engine(engine) => Ok(engine.batches(name).await?),
+            Hands::Own(..) => {
+                let name = name.cloned();
+                self.foreseen(move |own| own.batches_now(name.as_ref())).await
             }
         }
+    }
+
+    /// What a conductor of this desk's own says once it has found out which budgets keep batches.
+    async fn foreseen<T: Send + 'static>(
+        &self,
+        say: impl FnOnce(&Conductor) -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let Hands::Own(conductor, clock) = &self.hands else { return Err(engine::EngineGone.into()) };
+        let (conductor, clock, store) = (conductor.clone(), *clock, self.store.clone());
+        blocking(move || {
+            let mut own = conductor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let now = clock.now();
+            engine::know_days(&mut own, &store, &[now.wall.utc_day()])?;
+            for effect in own.rows_wanted() {
+                if let Effect::LoadRows { batch, from, end, most } = effect {
+                    let rows = spooled::load_rows(&store, batch, from, end, most)?;
+                    own.know_rows(batch, from, rows);
+                }
+            }
+            own.foresee(now);
+            Ok(say(&own))
+        })
+        .await
     }
 
     /// The batch called so, from the archive if it lies there; without a name all that are not archived, oldest
@@ -202,15 +233,20 @@ impl Desk {
 
     /// The batch of that name; an archived one is taken back.
     async fn batch(&self, name: &BatchName) -> Result<Option<BatchRecord>, EngineError> {
-        let (store, name) = (self.store.clone(), name.clone());
-        Ok(match blocking(move || store.recall(&name)).await? {
-            Some(Recalled::There(batch)) => Some(batch),
-            Some(Recalled::Back(batch)) => {
-                self.grant(Wish::TakenBack(Box::new(batch.clone()))).await?;
-                Some(batch)
-            }
-            None => None,
+        // Whoever asked may go away meanwhile, and what the state has then the engine would not know of.
+        let (own, name) = (self.clone(), name.clone());
+        to_the_end(async move {
+            let store = own.store.clone();
+            Ok(match blocking(move || store.recall(&name)).await? {
+                Some(Recalled::There(batch)) => Some(batch),
+                Some(Recalled::Back(batch)) => {
+                    own.grant(Wish::TakenBack(Box::new(batch.clone()))).await?;
+                    Some(batch)
+                }
+                None => None,
+            })
         })
+        .await
     }
 
     /// Finds what is called so: a batch first, then a job by its label, its identity, or `BATCH/JOB`.
@@ -363,7 +399,8 @@ fn settle(own: &mut Conductor, store: &Store, clock: Clock) -> Result<(), Engine
                 inputs.push(Input::Rows { batch, from, rows });
             }
         }
-        if inputs.is_empty() {
+        // A turn that left something for the next asks for it at once.
+        if inputs.is_empty() && turn.wake.is_none_or(|at| at > now.tick) {
             return Ok(());
         }
     }

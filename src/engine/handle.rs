@@ -2,8 +2,10 @@
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::domain::ids::BatchName;
 use crate::engine::Outside;
-use crate::engine::conductor::{BatchOverview, Granted, Settings, Wish};
+use crate::engine::conductor::{BatchOverview, Conductor, Granted, Settings, Wish};
+use crate::store::BatchRecord;
 
 /// Messages that may wait for the loop; whoever sends more waits with them.
 const MESSAGES_WAITING: usize = 64;
@@ -11,12 +13,31 @@ const MESSAGES_WAITING: usize = 64;
 /// Where the answer to a wish goes.
 pub(super) type Reply = oneshot::Sender<Granted>;
 
-/// What can be asked of a running engine.
+/// What a running engine can be told to do. It may have to wait: for the disk of the state, say.
 #[derive(Debug)]
 pub(super) enum Message {
     Wish(Wish, Reply),
-    Overview(oneshot::Sender<Vec<BatchOverview>>),
     Outside(Box<Outside>),
+}
+
+/// What is answered from memory at any time.
+#[derive(Debug)]
+pub(super) enum Question {
+    Overview(oneshot::Sender<Vec<BatchOverview>>),
+    Batches(Option<BatchName>, oneshot::Sender<Vec<BatchNow>>),
+}
+
+/// A batch as the engine has it, and in numbers.
+pub type BatchNow = (BatchRecord, BatchOverview);
+
+impl Question {
+    /// Answers it. Whoever asked may have gone away meanwhile.
+    pub(super) fn answer(self, conductor: &Conductor) {
+        match self {
+            Question::Overview(reply) => drop(reply.send(conductor.overview())),
+            Question::Batches(name, reply) => drop(reply.send(conductor.batches_now(name.as_ref()))),
+        }
+    }
 }
 
 /// The engine has ended.
@@ -28,12 +49,14 @@ pub struct EngineGone;
 #[derive(Debug, Clone)]
 pub struct Handle {
     sender: mpsc::Sender<Message>,
+    questions: mpsc::Sender<Question>,
 }
 
 impl Handle {
-    pub(super) fn new() -> (Handle, mpsc::Receiver<Message>) {
-        let (sender, receiver) = mpsc::channel(MESSAGES_WAITING);
-        (Handle { sender }, receiver)
+    pub(super) fn new() -> (Handle, mpsc::Receiver<Message>, mpsc::Receiver<Question>) {
+        let (sender, messages) = mpsc::channel(MESSAGES_WAITING);
+        let (ask, questions) = mpsc::channel(MESSAGES_WAITING);
+        (Handle { sender, questions: ask }, messages, questions)
     }
 
     /// Has a wish granted: on return it is durable.
@@ -52,7 +75,18 @@ impl Handle {
     /// [`EngineGone`].
     pub async fn overview(&self) -> Result<Vec<BatchOverview>, EngineGone> {
         let (reply, answer) = oneshot::channel();
-        self.sender.send(Message::Overview(reply)).await.map_err(|_| EngineGone)?;
+        self.questions.send(Question::Overview(reply)).await.map_err(|_| EngineGone)?;
+        answer.await.map_err(|_| EngineGone)
+    }
+
+    /// Every batch as the engine has it, oldest first, or the one called so.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub async fn batches(&self, name: Option<&BatchName>) -> Result<Vec<BatchNow>, EngineGone> {
+        let (reply, answer) = oneshot::channel();
+        let question = Question::Batches(name.cloned(), reply);
+        self.questions.send(question).await.map_err(|_| EngineGone)?;
         answer.await.map_err(|_| EngineGone)
     }
 

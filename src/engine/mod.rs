@@ -23,9 +23,9 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::Instrument;
 
-pub use self::blocking::blocking;
-use self::handle::Message;
-pub use self::handle::{EngineGone, Handle};
+pub use self::blocking::{blocking, to_the_end};
+pub use self::handle::{BatchNow, EngineGone, Handle};
+use self::handle::{Message, Question};
 pub use self::rate::RateLimit;
 pub use self::report::write_results;
 use crate::api::{Downloads, Service};
@@ -42,7 +42,7 @@ use crate::failpoint;
 use crate::metrics::Metrics;
 use crate::output::landing::{Landing, PROBE_BYTES, is_out_of_room, is_refusal};
 use crate::output::layout::Layout;
-use crate::store::{BatchRecord, Change, Store, StoreError};
+use crate::store::{Change, Store, StoreError};
 
 /// Exchanges that are open at once, at least. More were slower and larger (measured)...
 const EXCHANGES: usize = 64;
@@ -141,6 +141,7 @@ pub struct Engine {
     events: mpsc::Receiver<Input>,
     sender: mpsc::Sender<Input>,
     messages: mpsc::Receiver<Message>,
+    questions: mpsc::Receiver<Question>,
     handle: Handle,
     exchanges: Arc<Semaphore>,
     transfers: Arc<Transfers>,
@@ -173,7 +174,7 @@ impl Engine {
         let is_ours = |no: BatchNo| only.is_none_or(|only| only.contains(&no));
         let conductor = take_up(&store, settings, is_ours, clock.now())?;
         let (sender, events) = mpsc::channel(INBOX_EVENTS);
-        let (handle, messages) = Handle::new();
+        let (handle, messages, questions) = Handle::new();
         let in_flight = settings_in_flight / TASKS_PER_EXCHANGE;
         let exchanges = Arc::new(Semaphore::new(in_flight.clamp(EXCHANGES, EXCHANGES_MAX)));
         let overview_due = Tick(0);
@@ -185,6 +186,7 @@ impl Engine {
             events,
             sender,
             messages,
+            questions,
             handle,
             exchanges,
             transfers: Arc::default(),
@@ -225,6 +227,8 @@ impl Engine {
             inputs.push(Input::DiskIsLow(true));
         }
         let mut granted = Vec::new();
+        // Batches that came in and are not durable yet.
+        let mut taken = Vec::new();
         // Wishes that came in while the state's disk was full.
         let mut waiting = VecDeque::new();
         let mut grace: Option<Tick> = None;
@@ -237,6 +241,9 @@ impl Engine {
                 waiting.extend(self.wait_for_room(error, &mut turn, &mut stop, &mut observe).await?);
             }
             self.is_committed(&turn);
+            for batch in taken.drain(..) {
+                self.prepare_output(batch).await;
+            }
             // Whoever wished may know, now that it is durable. They may have gone away meanwhile.
             granted.drain(..).for_each(|(reply, granted): (handle::Reply, Granted)| {
                 let _ = reply.send(granted);
@@ -259,10 +266,17 @@ impl Engine {
             tokio::select! {
                 _ = self.events.recv_many(&mut inputs, Conductor::INPUTS_MAX) => {}
                 Some(message) = next(&mut waiting, &mut self.messages) => {
-                    granted.extend(self.hear(message).await?);
+                    granted.extend(self.hear(message, &mut taken)?);
                     // What else came in meanwhile shares the commit.
                     while granted.len() < MESSAGES_MAX && let Ok(message) = self.messages.try_recv() {
-                        granted.extend(self.hear(message).await?);
+                        granted.extend(self.hear(message, &mut taken)?);
+                    }
+                }
+                Some(question) = self.questions.recv() => {
+                    question.answer(&self.conductor);
+                    // Nothing changed by it.
+                    while let Ok(question) = self.questions.try_recv() {
+                        question.answer(&self.conductor);
                     }
                 }
                 () = timer => {}
@@ -285,21 +299,27 @@ impl Engine {
     }
 
     /// Takes in what somebody asks of the running engine.
-    async fn hear(&mut self, message: Message) -> Result<Option<(handle::Reply, Granted)>, EngineError> {
+    fn hear(
+        &mut self,
+        message: Message,
+        taken: &mut Vec<BatchName>,
+    ) -> Result<Option<(handle::Reply, Granted)>, EngineError> {
         match message {
             Message::Wish(wish, reply) => {
-                if let Wish::Take(batch) = &wish {
-                    self.prepare_output(batch).await;
+                let is_taken = matches!(&wish, Wish::Take(_));
+                if let Wish::Take(batch) = &wish
+                    && self.conductor.batch(batch.no).is_none()
+                {
+                    taken.push(batch.name.clone());
                 }
                 let now = self.clock.now();
                 know_days(&mut self.conductor, &self.store, &[now.wall.utc_day()])?;
                 know_days(&mut self.conductor, &self.store, &wish.days())?;
-                Ok(Some((reply, self.conductor.grant(wish, now)?)))
-            }
-            Message::Overview(reply) => {
-                // They may have gone away meanwhile.
-                let _ = reply.send(self.conductor.overview());
-                Ok(None)
+                let granted = self.conductor.grant(wish, now)?;
+                if is_taken {
+                    failpoint::hit("taken");
+                }
+                Ok(Some((reply, granted)))
             }
             Message::Outside(outside) => {
                 // Counters go on.
@@ -310,15 +330,13 @@ impl Engine {
         }
     }
 
-    /// Makes the folder of a batch that came in. Where that fails its downloads say so and are tried
-    /// again: nothing that is under way has to end for it.
-    async fn prepare_output(&self, batch: &BatchRecord) {
-        if self.conductor.batch(batch.no).is_some() {
-            return;
-        }
-        let (landing, name) = (self.outside.landing.clone(), batch.name.clone());
+    /// Makes the folder of a batch that came in, once that is durable: nothing lies on the output disk of which nobody
+    /// knows. Where it fails the batch's downloads say so and are tried again: nothing that is under way has to end
+    /// for it.
+    async fn prepare_output(&self, batch: BatchName) {
+        let (landing, name) = (self.outside.landing.clone(), batch.clone());
         if let Err(error) = blocking(move || landing.prepare(&name)).await {
-            tracing::warn!(batch = %batch.name, %error, "the output folder cannot be made");
+            tracing::warn!(%batch, %error, "the output folder cannot be made");
         }
     }
 
@@ -386,10 +404,8 @@ impl Engine {
                     Err(error) if error.is_full() => refused = error,
                     Err(error) => return Err(error.into()),
                 },
-                Some(message) = self.messages.recv(), if waiting.len() < MESSAGES_MAX => match message {
-                    Message::Overview(reply) => drop(reply.send(self.conductor.overview())),
-                    message => waiting.push(message),
-                },
+                Some(message) = self.messages.recv(), if waiting.len() < MESSAGES_MAX => waiting.push(message),
+                Some(question) = self.questions.recv() => question.answer(&self.conductor),
                 changed = stop.changed() => if changed.is_err() {
                     return Err(refused.into());
                 },

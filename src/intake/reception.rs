@@ -1,6 +1,7 @@
 //! The one door of a running daemon: inboxes, schedules and submissions all come in here, one after the
 //! other, and what comes in is durable when it is answered.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::conductor::{Granted, Wish};
-use crate::engine::{EngineGone, Handle, blocking};
+use crate::engine::{EngineGone, Handle, blocking, to_the_end};
 use crate::failpoint;
 use crate::intake::catalogs::{self, CatalogError};
 use crate::intake::receipt::Receipt;
@@ -125,13 +126,37 @@ impl Reception {
         // Whoever asked may go away meanwhile, a client that is interrupted for one: what is begun is finished, and
         // nothing else is taken in beside it.
         let (own, path) = (self.clone(), path.to_owned());
-        let accepting = tokio::spawn(async move { own.accept_alone(&path, manner).await });
-        accepting.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+        to_the_end(async move {
+            let mut inside = own.inside.lock().await;
+            let accepted = own.accept_alone(&mut inside, &path, manner).await;
+            if accepted.is_err() {
+                own.take_up_what_came_back().await?;
+            }
+            accepted
+        })
+        .await
     }
 
-    async fn accept_alone(&self, path: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
-        let mut inside = self.inside.lock().await;
-        let catalog = self.catalog(&mut inside).await?;
+    /// A manifest that was not taken in may have named an archived batch, which is back now: the engine learns of it.
+    async fn take_up_what_came_back(&self) -> Result<(), ReceptionError> {
+        let known: HashSet<BatchNo> =
+            self.engine.batches(None).await?.iter().map(|(record, _)| record.no).collect();
+        // Where the state cannot be read, the next opening finds it.
+        for batch in self.store.batches().unwrap_or_default() {
+            if !known.contains(&batch.no) {
+                self.engine.grant(Wish::TakenBack(Box::new(batch))).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn accept_alone(
+        &self,
+        inside: &mut Inside,
+        path: &Path,
+        manner: Manner,
+    ) -> Result<Receipt, ReceptionError> {
+        let catalog = self.catalog(inside).await?;
         let (store, path, house, clock) =
             (self.store.clone(), path.to_owned(), inside.house.clone(), self.clock);
         let (expected, named) = (manner.expected, path.clone());

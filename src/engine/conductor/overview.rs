@@ -4,21 +4,18 @@ use std::collections::BTreeSet;
 
 use crate::domain::admission::{self, Parked};
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchNo, JobKey, Seq};
+use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::job::State;
 use crate::domain::time::Now;
 use crate::engine::conductor::roster::{Motion, STATES};
 use crate::engine::conductor::{BatchDesk, BatchOverview, Conductor, Effect, SpooledRow, Standstill};
 use crate::store::{BatchRecord, Ended, JobRecord};
 
-/// Jobs of a batch that are looked at for what the next one needs.
-const LOOKED_AT_MAX: usize = 1_024;
-
 impl Conductor {
     /// Why nothing will move by itself any more; nothing while something will.
     pub fn standstill(&self) -> Option<Standstill> {
         let tally = self.jobs.tally();
-        if tally.busy > 0 || self.account.is_asking || self.desks.busy().any(|desk| desk.loading) {
+        if tally.busy > 0 || self.account.is_asking || self.desks.busy().any(BatchDesk::is_loading) {
             return None;
         }
         if self.desks.busy().all(|desk| desk.record.is_done()) {
@@ -49,8 +46,7 @@ impl Conductor {
         if self.waits_for_balance() {
             return None;
         }
-        let waits = |desk: &BatchDesk| !desk.window.is_empty() || desk.segment().is_some();
-        let with_queue = self.desks.busy().filter(|desk| waits(desk) || tally.has_queued(desk.record.no));
+        let with_queue = self.desks.busy().filter(|desk| desk.has_rows() || tally.has_queued(desk.record.no));
         let parked = with_queue.map(|desk| desk.parked);
         // A batch whose queue is not parked waits for something that will come.
         let parked: Vec<Parked> = parked.collect::<Option<_>>()?;
@@ -71,29 +67,42 @@ impl Conductor {
 
     /// Every batch in numbers, oldest first.
     pub fn overview(&self) -> Vec<BatchOverview> {
+        let blocked = self.blocked_batches();
+        self.desks.iter().map(|(_, desk)| self.overview_of(desk, &blocked)).collect()
+    }
+
+    /// Every batch as it stands and in numbers, oldest first, or the one called so.
+    pub fn batches_now(&self, name: Option<&BatchName>) -> Vec<(BatchRecord, BatchOverview)> {
+        let blocked = self.blocked_batches();
+        let desks = self.desks.iter().map(|(_, desk)| desk);
+        let named = desks.filter(|desk| name.is_none_or(|name| *name == desk.record.name));
+        named.map(|desk| (desk.record.clone(), self.overview_of(desk, &blocked))).collect()
+    }
+
+    /// Batches with jobs that the balance does not cover.
+    fn blocked_batches(&self) -> BTreeSet<BatchNo> {
+        self.account.blocked.iter().map(|key| key.batch).collect()
+    }
+
+    fn overview_of(&self, desk: &BatchDesk, blocked: &BTreeSet<BatchNo>) -> BatchOverview {
+        let no = desk.record.no;
+        let overview = overview_of(&desk.record, &self.jobs.tally().of_batch(no).states);
         let key = self.key_is_refused().then_some(Parked::Key);
-        let blocked: BTreeSet<BatchNo> = self.account.blocked.iter().map(|key| key.batch).collect();
-        let tally = self.jobs.tally();
-        let overview = |(no, desk): (&BatchNo, &BatchDesk)| {
-            let overview = overview_of(&desk.record, &tally.of_batch(*no).states);
-            let disk = self.disk_is_low.then_some(Parked::Disk);
-            // A pause is named first: no key, credits or room would make a paused batch go on.
-            let credits = blocked.contains(no).then_some(Parked::Credits);
-            let parked = overview.parked.or(key).or(disk).or(desk.parked).or(credits);
-            let needs =
-                parked.filter(|parked| *parked == Parked::BatchBudget).and_then(|_| self.next_hold(desk));
-            BatchOverview { parked, needs, ..overview }
-        };
-        self.desks.iter().map(overview).collect()
+        let disk = self.disk_is_low.then_some(Parked::Disk);
+        // A pause is named first: no key, credits or room would make a paused batch go on.
+        let credits = blocked.contains(&no).then_some(Parked::Credits);
+        let parked = overview.parked.or(key).or(disk).or(desk.parked).or(credits);
+        let needs =
+            parked.filter(|parked| *parked == Parked::BatchBudget).and_then(|_| self.next_hold(desk));
+        BatchOverview { parked, needs, ..overview }
     }
 
     /// The smallest hold among the jobs of a batch that wait next.
     fn next_hold(&self, desk: &BatchDesk) -> Option<Credits> {
-        let batch = desk.record.no;
-        let range = JobKey { batch, seq: Seq(0) }..=JobKey { batch, seq: Seq(u32::MAX) };
-        let queued = self.candidates.range(range).take(LOOKED_AT_MAX).filter_map(|key| self.jobs.get(key));
+        let queued = self.candidates.fronts(desk.record.no, 1).filter_map(|key| self.jobs.get(&key));
         let queued = queued.filter_map(|open| open.spec.order.hold());
-        queued.chain(desk.window.iter().filter_map(|row| row.spec.order.hold())).min()
+        let rows = desk.windows.iter().flat_map(|window| &window.rows);
+        queued.chain(rows.filter_map(|row| row.spec.order.hold())).min()
     }
 
     /// What is to be read of the spools before [`Conductor::foresee`] can tell.
