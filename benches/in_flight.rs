@@ -6,7 +6,7 @@
 //! just as it would in earnest, and nothing waits.
 //!
 //! A poll is late by what passed between the answer before it and its own beginning, less `poll.max`. The first
-//! poll of a task is left out: it waits for what was learned of the model's pace.
+//! poll of a task is left out.
 //!
 //! What is within reach. 100,000 tasks, each read every 5 to 10 seconds, are some 13,000 polls a second. The
 //! conductor decides them in an eighth of one core (measured on two slow cores that were busy with other
@@ -103,7 +103,7 @@ impl World {
         let mut batch = BatchRecord::new(BatchNo(1), "b".parse().unwrap(), Timestamp(0));
         batch.rows = rows;
         batch.planned = Credits(10 * u64::from(rows));
-        batch.segments.push(Segment { priority: 0, cursor: 0, end: u64::from(rows) });
+        batch.segments.push(Segment::mixed(0, 0, u64::from(rows)));
         conductor.take_batch(batch);
         World {
             conductor,

@@ -50,6 +50,8 @@ impl Limits {
 pub struct Candidate {
     /// Which job.
     pub key: JobKey,
+    /// Higher goes first.
+    pub priority: i8,
     /// What it generates.
     pub kind: Kind,
     /// Its model, where that has a limit of its own.
@@ -74,13 +76,11 @@ impl Candidate {
 pub struct Waiting {
     /// Which batch.
     pub batch: BatchNo,
-    /// Its jobs' priority: higher goes first.
-    pub priority: i8,
     /// The most it may spend.
     pub budget: Credits,
     /// What it has spent.
     pub totals: Totals,
-    /// Its first waiting jobs, in order. More may wait behind them.
+    /// The first waiting jobs of each class, in order: the most urgent first. More may wait behind them.
     pub candidates: Vec<Candidate>,
 }
 
@@ -253,37 +253,37 @@ pub struct Admission {
 /// passed over, so that a dear one does not starve the cheap ones behind it.
 pub fn admit(board: Board, most: usize) -> Admission {
     let mut decision = Admission::default();
-    let Board { limits, in_flight, total, day, mut waiting, .. } = board;
+    let Board { limits, in_flight, total, day, waiting, .. } = board;
     let Board { balance, balance_age, out_of_credits, pools, .. } = board;
     let mut room =
         Room { in_flight, limits: &limits, total, day, balance, balance_age, out_of_credits, pools };
-    // Stable: the caller's order stands among equals.
-    waiting.sort_by_key(|batch| std::cmp::Reverse(batch.priority));
     let mut queue: Vec<Turn> = waiting.into_iter().map(Turn::new).collect();
-    while let Some(priority) = queue.first().map(|turn| turn.batch.priority) {
-        let equals = queue.iter().take_while(|turn| turn.batch.priority == priority).count();
-        let level: Vec<Turn> = queue.drain(..equals).collect();
-        admit_level(level, &mut room, most, &mut decision);
+    while let Some(priority) = queue.iter().filter_map(Turn::priority).max() {
+        if decision.admitted.len() >= most {
+            break;
+        }
+        admit_level(&mut queue, priority, &mut room, most, &mut decision);
     }
+    let done = queue.iter().filter(|turn| turn.priority().is_none() && !turn.admitted);
+    decision.parked = done.filter_map(|turn| Some((turn.batch.batch, turn.parked?))).collect();
     decision
 }
 
-/// Lets the batches of one priority take turns until none has a job that fits.
-fn admit_level(mut level: Vec<Turn>, room: &mut Room<'_>, most: usize, decision: &mut Admission) {
-    while !level.is_empty() {
-        let mut still = Vec::with_capacity(level.len());
-        for mut turn in level {
+/// Lets the batches take turns until none has a job of this priority that fits.
+fn admit_level(queue: &mut [Turn], priority: i8, room: &mut Room<'_>, most: usize, decision: &mut Admission) {
+    loop {
+        let before = decision.admitted.len();
+        for turn in queue.iter_mut() {
             if decision.admitted.len() >= most {
                 return;
             }
-            if let Some(candidate) = turn.next_that_fits(room, decision) {
+            if let Some(candidate) = turn.next_that_fits(priority, room, decision) {
                 decision.admitted.push(candidate);
-                still.push(turn);
-            } else if let Some(parked) = turn.parked.filter(|_| !turn.admitted) {
-                decision.parked.push((turn.batch.batch, parked));
             }
         }
-        level = still;
+        if decision.admitted.len() == before {
+            return;
+        }
     }
 }
 
@@ -321,8 +321,19 @@ impl Turn {
         Turn { batch, next: 0, admitted: false, parked: None }
     }
 
-    fn next_that_fits(&mut self, room: &mut Room<'_>, decision: &mut Admission) -> Option<Candidate> {
-        while let Some(candidate) = self.batch.candidates.get(self.next).cloned() {
+    /// The priority of the candidate that is looked at next.
+    fn priority(&self) -> Option<i8> {
+        self.batch.candidates.get(self.next).map(|candidate| candidate.priority)
+    }
+
+    fn next_that_fits(
+        &mut self,
+        priority: i8,
+        room: &mut Room<'_>,
+        decision: &mut Admission,
+    ) -> Option<Candidate> {
+        while self.priority() == Some(priority) {
+            let candidate = self.batch.candidates.get(self.next)?.clone();
             self.next += 1;
             if !room.in_flight.has_room(room.limits, candidate.kind, candidate.model.as_deref()) {
                 continue;
@@ -430,10 +441,11 @@ mod tests {
     use super::*;
     use crate::domain::ids::Seq;
 
-    fn candidates(batch: u32, holds: &[u64]) -> Vec<Candidate> {
+    fn candidates(batch: u32, priority: i8, holds: &[u64]) -> Vec<Candidate> {
         let candidate = |(seq, hold): (u32, &u64)| Candidate {
             held: Credits::ZERO,
             key: JobKey { batch: BatchNo(batch), seq: Seq(seq) },
+            priority,
             kind: Kind::Video,
             model: None,
             hold: Credits(*hold),
@@ -443,14 +455,8 @@ mod tests {
     }
 
     fn batch(batch: u32, priority: i8, budget: u64, holds: &[u64]) -> Waiting {
-        let candidates = candidates(batch, holds);
-        Waiting {
-            batch: BatchNo(batch),
-            priority,
-            budget: Credits(budget),
-            totals: Totals::default(),
-            candidates,
-        }
+        let candidates = candidates(batch, priority, holds);
+        Waiting { batch: BatchNo(batch), budget: Credits(budget), totals: Totals::default(), candidates }
     }
 
     fn board(in_flight: u32, waiting: Vec<Waiting>) -> Board {
@@ -518,6 +524,16 @@ mod tests {
     fn batches_take_turns_and_priorities_go_first() {
         let waiting = vec![batch(1, 0, 9, &[1, 1, 1]), batch(2, 0, 9, &[1]), batch(3, 5, 9, &[1])];
         assert_eq!(decide(board(4, waiting)), "3.0 1.0 2.0 1.1");
+    }
+
+    #[test]
+    fn what_is_urgent_and_does_not_fit_lends_its_priority_to_nothing_else() {
+        let mut first = batch(1, 5, 10, &[20]);
+        first.candidates.extend(candidates(1, 0, &[1, 1]));
+        let second = batch(2, 3, 10, &[1]);
+        assert_eq!(decide(board(9, vec![first.clone(), second.clone()])), "2.0 1.0 1.1");
+        first.budget = Credits(0);
+        assert_eq!(decide(board(9, vec![first, second])), "2.0 !1 batch_budget");
     }
 
     #[test]

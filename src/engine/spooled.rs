@@ -9,6 +9,9 @@ use crate::engine::conductor::SpooledRow;
 use crate::store::spool::Lines;
 use crate::store::{Store, StoreError};
 
+/// So few rows are mostly less than a large buffer.
+const FEW: usize = 16;
+
 /// Reads up to `most` rows from byte `from`, none beyond `end`.
 pub(super) fn load_rows(
     store: &Store,
@@ -17,7 +20,9 @@ pub(super) fn load_rows(
     end: u64,
     most: usize,
 ) -> Result<Vec<SpooledRow>, StoreError> {
-    let mut lines = Lines::open(&store.spool(batch).rows_path(), from, end)?;
+    let path = store.spool(batch).rows_path();
+    let mut lines =
+        if most < FEW { Lines::open_scattered(&path, from, end)? } else { Lines::open(&path, from, end)? };
     let mut rows = Vec::with_capacity(most);
     while rows.len() < most
         && let Some((at, spec)) = lines.next_line::<JobSpec>()?

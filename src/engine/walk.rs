@@ -49,7 +49,7 @@ impl Walk {
                 places.outcome = at;
             }
         }
-        let rows = Lines::open(&spool.rows_path(), 0, batch.spool_bytes)?;
+        let rows = Lines::open_scattered(&spool.rows_path(), 0, batch.spool_bytes)?;
         Ok(Walk { rows, outcomes, places: places.into_iter(), open, batch: batch.clone(), meta_columns })
     }
 

@@ -14,6 +14,8 @@ pub mod source;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +25,7 @@ use crate::domain::job::{JobSpec, Order};
 use crate::domain::label::label;
 use crate::domain::manifest::row::Policy;
 use crate::domain::origin::Place;
+use crate::domain::queue_class::QueueClass;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::Timestamp;
@@ -221,8 +224,8 @@ impl Judgement {
     }
 }
 
-/// Appends the new jobs to the batch's spool, the most urgent first, and returns the batch that
-/// knows of them. Places in the batch follow the manifest, whatever the priorities.
+/// Appends the new jobs to the batch's spool, the most urgent first and those that need the same together, and returns
+/// the batch that knows of them. Places in the batch follow the manifest, whatever lies where.
 fn spool(
     store: &Store,
     mut batch: BatchRecord,
@@ -230,33 +233,46 @@ fn spool(
     now: Timestamp,
 ) -> Result<BatchRecord, StoreError> {
     let mut rows_file = Appender::open(&store.spool(batch.no).rows_path(), batch.spool_bytes)?;
-    let first_seq = batch.rows;
-    if batch.segments.iter().all(|segment| segment.cursor >= segment.end) {
+    if batch.segments.iter().all(Segment::is_through) {
         batch.waiting_since = Some(now);
     }
-    for &priority in judged.priorities.iter().rev() {
-        let start = rows_file.bytes();
-        let mut seq = first_seq;
-        let mut rows = judged.rows()?;
-        while let Some((row, verdict)) = rows.next_row()? {
-            let (Verdict::Wanted { first, have }, Wanted::Order(order)) = (verdict, &row.wanted) else {
-                continue;
-            };
-            for variation in first.max(have + 1)..first + row.count {
-                if order.priority == priority {
-                    let spec = spec(Seq(seq), &row, variation, &order);
-                    batch.planned = batch.planned + spec.order.hold().unwrap_or_default();
-                    batch.count_accepted(spec.order.kind);
-                    rows_file.push(&spec)?;
-                }
-                seq += 1;
+    batch.join_segments();
+    let grain = judged.census.grain();
+    // Rows that all need the same lie as they come.
+    let is_one = judged.census.classes(grain) <= 1;
+    let (start, mut seq) = (rows_file.bytes(), batch.rows);
+    let mut parts = judged.parts();
+    let mut found: BTreeMap<(i8, QueueClass), usize> = BTreeMap::new();
+    let mut rows = judged.rows()?;
+    while let Some((row, verdict)) = rows.next_row()? {
+        let (Verdict::Wanted { first, have }, Wanted::Order(order)) = (verdict, &row.wanted) else {
+            continue;
+        };
+        let next = found.len();
+        let part = *found.entry((order.priority, grain.class_of(order))).or_insert(next);
+        for variation in first.max(have + 1)..first + row.count {
+            let spec = spec(Seq(seq), &row, variation, order);
+            batch.planned = batch.planned + spec.order.hold().unwrap_or_default();
+            batch.count_accepted(spec.order.kind);
+            if is_one {
+                rows_file.push(&spec)?;
+            } else {
+                parts.push(part, &spec)?;
             }
+            seq += 1;
         }
-        batch.rows = batch.rows.max(seq);
+    }
+    batch.rows = seq;
+    let mut found: Vec<_> = found.into_iter().collect();
+    found.sort_by_key(|((priority, _), part)| (Reverse(*priority), *part));
+    let mut cursor = start;
+    for ((priority, class), part) in found {
+        parts.append_to(part, &mut rows_file)?;
         let end = rows_file.bytes();
-        if end > start {
-            batch.segments.push(Segment { priority, cursor: start, end });
+        if end > cursor {
+            batch.segments.push(Segment { priority, class, cursor, end });
         }
+        cursor = end;
     }
     batch.spool_bytes = rows_file.sync()?;
     // More of it is a new wish.

@@ -176,6 +176,44 @@ fn priorities_go_first_and_places_follow_the_manifest() {
 }
 
 #[test]
+fn rows_that_need_the_same_lie_together_whatever_their_number() {
+    let door = Door { catalog: catalog_of_two(), ..door() };
+    // More than what is kept in memory of each.
+    let row =
+        |n: u32| format!("r{n},image,{},{} {n},,\n", ["flat", "dear"][n as usize % 2], "fox ".repeat(50));
+    let rows: String = (0..400).map(row).collect();
+    door.accept("m.csv", &format!("{HEADER}{rows}"));
+    let labels = door.labels("m");
+    let places: Vec<u32> =
+        labels.iter().map(|label| label.split(' ').next().unwrap().parse().unwrap()).collect();
+    let expected: Vec<u32> = (0..400).step_by(2).chain((1..400).step_by(2)).collect();
+    assert_eq!(places, expected, "in the order of the manifest, class by class");
+    let batch = &door.store.batches().unwrap()[0];
+    assert_eq!(batch.segments.len(), 2);
+    assert_ne!(batch.segments[0].class, batch.segments[1].class);
+    assert_eq!((batch.rows, batch.planned), (400, Credits(200 * 3 + 200 * 7)));
+    assert_eq!(batch.segments[1].end, batch.spool_bytes);
+    let mut walk = crate::engine::walk::Walk::begin(&door.store, batch).unwrap();
+    for seq in 0..400 {
+        assert_eq!(walk.next_job().unwrap().unwrap().0.seq, Seq(seq), "results follow the manifest");
+    }
+    // More of the same comes in, and what has begun is no longer told apart.
+    let mut batch = batch.clone();
+    batch.segments.iter_mut().for_each(|segment| segment.cursor = segment.end);
+    door.store.commit(&[Change::Batch(Box::new(batch))]).unwrap();
+    door.accept("m.csv", &format!("{HEADER}{rows}x,image,flat,hen,,\n"));
+    let batch = &door.store.batches().unwrap()[0];
+    assert_eq!((batch.segments.len(), batch.rows), (2, 401));
+    assert!(batch.segments[0].is_through() && !batch.segments[1].is_through());
+}
+
+fn catalog_of_two() -> Catalog {
+    let model = |id: &str, price: u32| json!({"id": id, "modes": {"text-to-image": {"aspect_ratios": [], "qualities": [], "credits_per_generation": price}}});
+    let image = json!([model("flat", 3), model("dear", 7)]);
+    Catalog::of(&json!([]), &image, &json!([]), &Value::Null)
+}
+
+#[test]
 fn a_withdrawn_model_does_not_take_back_what_was_accepted() {
     let mut door = door();
     let text = format!("{HEADER}a,image,flat,fox,,\n");

@@ -11,20 +11,36 @@ use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
 use crate::domain::origin::Origin;
 use crate::domain::policy::Standing;
+use crate::domain::queue_class::QueueClass;
 use crate::domain::request::Kind;
 use crate::domain::time::Timestamp;
 use crate::store::tally::OfKind;
 
-/// A part of a spool whose rows are still to begin, with its cursor. Rows of equal priority that
+/// A part of a spool whose rows are still to begin, with its cursor. Rows of equal priority and class that
 /// came in one manifest make one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     /// Higher goes first.
     pub priority: i8,
+    /// What its rows have in common: segments of one priority and class are one queue.
+    #[serde(default, skip_serializing_if = "QueueClass::is_mixed")]
+    pub class: QueueClass,
     /// Byte of the first row that has not begun.
     pub cursor: u64,
     /// Byte after the last row.
     pub end: u64,
+}
+
+impl Segment {
+    /// Rows from byte `cursor` to byte `end` that need not have anything in common.
+    pub fn mixed(priority: i8, cursor: u64, end: u64) -> Segment {
+        Segment { priority, class: QueueClass::MIXED, cursor, end }
+    }
+
+    /// Whether every row of it has begun.
+    pub fn is_through(&self) -> bool {
+        self.cursor >= self.end
+    }
 }
 
 /// How many jobs of a batch have ended, and how.
@@ -200,7 +216,7 @@ impl BatchRecord {
     /// Whether the job whose row begins at byte `at` has left the queue: its turn has come, or it was taken out of turn.
     /// Such a job is open or has ended; no other is.
     pub fn has_begun(&self, at: u64, seq: Seq) -> bool {
-        let segment = self.segments.iter().find(|segment| at < segment.end);
+        let segment = self.segments.get(self.segments.partition_point(|segment| segment.end <= at));
         segment.is_some_and(|segment| at < segment.cursor) || self.skipped.contains(&seq)
     }
 
@@ -212,6 +228,30 @@ impl BatchRecord {
     /// When what is not sent yet expires.
     pub fn expires(&self) -> Option<Timestamp> {
         Some(self.policy.expires?.instant(self.created))
+    }
+
+    /// Joins neighbouring segments of which every row has begun, so that their number follows what waits.
+    pub fn join_segments(&mut self) {
+        self.segments.dedup_by(|later, earlier| {
+            let join = later.is_through() && earlier.is_through();
+            if join {
+                (earlier.cursor, earlier.end) = (later.cursor, later.end);
+            }
+            join
+        });
+    }
+
+    /// Takes the places reached from an earlier record of the batch. Where that has joined segments, or this one,
+    /// every row of them has begun.
+    pub fn take_cursors(&mut self, before: &BatchRecord) {
+        for segment in &mut self.segments {
+            let same = before.segments.binary_search_by_key(&segment.end, |known| known.end);
+            match same.ok().and_then(|index| before.segments.get(index)) {
+                Some(known) => segment.cursor = segment.cursor.max(known.cursor),
+                None if segment.end <= before.spool_bytes => segment.cursor = segment.end,
+                None => {}
+            }
+        }
     }
 
     /// Whether every accepted job has ended.

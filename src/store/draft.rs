@@ -4,7 +4,7 @@
 //! files, and one partition after the other is judged, so memory holds a 256th of the fingerprints
 //! and, for each row, the 8 bytes of its verdict.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -16,7 +16,9 @@ use crate::domain::ids::Fingerprint;
 use crate::domain::job::Order;
 use crate::domain::label::{folded, name_stem};
 use crate::domain::problem::Problem;
+use crate::domain::queue_class::Census;
 use crate::store::StoreError;
+use crate::store::parts::Parts;
 use crate::store::spool::{Appender, Lines};
 
 /// How drafts are called in the spool folder; leftovers of a killed process are swept by it.
@@ -104,7 +106,7 @@ pub struct Draft {
     rows: Appender,
     row_count: u32,
     partitions: Vec<Option<BufWriter<File>>>,
-    priorities: BTreeSet<i8>,
+    census: Census,
 }
 
 impl Draft {
@@ -119,7 +121,7 @@ impl Draft {
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(spool).map_err(StoreError::io(spool))?;
         let rows = Appender::open(&dir.path().join("rows"), 0)?;
         let partitions = (0..PARTITIONS).map(|_| None).collect();
-        Ok(Draft { dir, rows, row_count: 0, partitions, priorities: BTreeSet::new() })
+        Ok(Draft { dir, rows, row_count: 0, partitions, census: Census::default() })
     }
 
     /// Tells of a variation that the batch has already.
@@ -137,7 +139,7 @@ impl Draft {
     pub fn push(&mut self, row: &DraftRow) -> Result<(), StoreError> {
         self.rows.push(row)?;
         if let Wanted::Order(order) = &row.wanted {
-            self.priorities.insert(order.priority);
+            self.census.count(order);
         }
         let entry = Entry {
             place: row.fingerprint.0,
@@ -202,7 +204,7 @@ impl Draft {
             }
         }
         repeated.sort_by_key(|repeat: &RepeatedId| repeat.line);
-        Ok(Judged { dir: self.dir, rows_bytes, verdicts, repeated, apart, priorities: self.priorities })
+        Ok(Judged { dir: self.dir, rows_bytes, verdicts, repeated, apart, census: self.census })
     }
 }
 
@@ -218,11 +220,16 @@ pub struct Judged {
     pub repeated: Vec<RepeatedId>,
     /// Rows, by their place among all, whose `id` differs from another's only by case or by Unicode normal form.
     apart: HashSet<u32>,
-    /// Every priority that occurs.
-    pub priorities: BTreeSet<i8>,
+    /// The classes of all rows that could be sent.
+    pub census: Census,
 }
 
 impl Judged {
+    /// Where its rows can be sorted into parts, for as long as it is kept.
+    pub fn parts(&self) -> Parts {
+        Parts::begin(self.dir.path())
+    }
+
     /// The rows, in manifest order.
     pub fn rows(&self) -> Result<JudgedRows<'_>, StoreError> {
         let lines = Lines::open(&self.dir.path().join("rows"), 0, self.rows_bytes)?;

@@ -37,6 +37,7 @@ mod lock;
 mod marker;
 mod names;
 mod opening;
+pub mod parts;
 pub mod peek;
 pub mod probe;
 pub mod rebuild;

@@ -19,9 +19,10 @@ use serde::Serialize;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey, Seq};
-use crate::domain::job::{Books, HistoryLine, Job, JobSpec, Landed, State};
+use crate::domain::job::{Books, HistoryLine, Job, JobSpec, Landed, Order, State};
 use crate::domain::ledger::{Movement, Totals};
 use crate::domain::lifecycle::{self, Event, Terms};
+use crate::domain::queue_class::{Census, Grain, QueueClass};
 use crate::domain::task::{PostAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::archive::{self, Archived};
@@ -313,6 +314,53 @@ fn write_outcomes(dir: &Path, spool: &Spool, no: BatchNo, outcomes: &[JobRecord]
     Ok(bytes)
 }
 
+/// Neighbouring rows that are alike: what intake made a segment of, or a part of one.
+#[derive(Default)]
+struct Runs {
+    /// By priority alone.
+    mixed: Vec<Segment>,
+    /// By class, with the names of the class at each grain; nothing once there are too many.
+    alike: Vec<(Segment, [QueueClass; Grain::ALL.len()])>,
+    are_too_many: bool,
+    census: Census,
+}
+
+/// Most runs that are told apart. Versions that did not sort rows by class left as many as there are rows.
+const RUNS_MAX: usize = 512;
+
+impl Runs {
+    fn add(&mut self, order: &Order, at: u64, end: u64) {
+        let priority = order.priority;
+        match self.mixed.last_mut() {
+            Some(last) if last.priority == priority => last.end = end,
+            _ => self.mixed.push(Segment::mixed(priority, at, end)),
+        }
+        if self.are_too_many {
+            return;
+        }
+        self.census.count(order);
+        let classes = Grain::ALL.map(|grain| grain.class_of(order));
+        match self.alike.last_mut() {
+            Some((last, of_last)) if last.priority == priority && *of_last == classes => last.end = end,
+            _ => self.alike.push((Segment::mixed(priority, at, end), classes)),
+        }
+        self.are_too_many = self.alike.len() > RUNS_MAX;
+    }
+
+    fn segments(self) -> Vec<Segment> {
+        if self.are_too_many {
+            return self.mixed;
+        }
+        let grain = self.census.grain();
+        let place = Grain::ALL.iter().position(|other| *other == grain).unwrap_or_default();
+        let named = |(segment, classes): (Segment, [QueueClass; Grain::ALL.len()])| Segment {
+            class: classes[place],
+            ..segment
+        };
+        self.alike.into_iter().map(named).collect()
+    }
+}
+
 /// A batch being put together.
 struct Sheet {
     batch: BatchRecord,
@@ -330,19 +378,16 @@ impl Sheet {
     /// Finds every row, and the segments that they make.
     fn read_rows(from: &Sources<'_>, batch: &BatchRecord) -> Result<Sheet, StoreError> {
         let mut rows = vec![0; batch.rows as usize];
-        let mut segments: Vec<Segment> = Vec::new();
+        let mut runs = Runs::default();
         let path = Spool::new(batch_dir(from.dir, batch.no)).rows_path();
         let mut lines = Lines::open(&path, 0, batch.spool_bytes)?;
         while let Some((at, spec)) = lines.next_line::<JobSpec>()? {
             if let Some(row) = rows.get_mut(spec.seq.0 as usize) {
                 *row = at;
             }
-            let priority = spec.order.priority;
-            match segments.last_mut() {
-                Some(last) if last.priority == priority => last.end = lines.at(),
-                _ => segments.push(Segment { priority, cursor: at, end: lines.at() }),
-            }
+            runs.add(&spec.order, at, lines.at());
         }
+        let segments = runs.segments();
         Ok(Sheet {
             batch: batch.clone(),
             rows,

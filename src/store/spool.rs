@@ -16,6 +16,8 @@ use crate::store::{StoreError, open_or_create};
 const LINE_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Size of read and write buffers, in bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
+/// The same where the next line mostly lies elsewhere.
+const SCATTERED_BUFFER_BYTES: usize = 4 * 1024;
 
 /// A batch's folder.
 #[derive(Debug, Clone)]
@@ -45,7 +47,7 @@ impl Spool {
 }
 
 /// Writes one line.
-fn encode_line<T: Serialize>(value: &T, line: &mut Vec<u8>) -> io::Result<()> {
+pub(super) fn encode_line<T: Serialize>(value: &T, line: &mut Vec<u8>) -> io::Result<()> {
     const CHECKSUM_BYTES: usize = 9;
     line.clear();
     line.extend_from_slice(&[b' '; CHECKSUM_BYTES]);
@@ -110,6 +112,20 @@ impl Appender {
         Ok(at)
     }
 
+    /// Adds encoded lines.
+    pub(super) fn push_encoded(&mut self, lines: &[u8]) -> Result<(), StoreError> {
+        self.file.write_all(lines).map_err(StoreError::io(&self.path))?;
+        self.bytes += lines.len() as u64;
+        Ok(())
+    }
+
+    /// Adds all lines of a file.
+    pub(super) fn push_file(&mut self, path: &Path) -> Result<(), StoreError> {
+        let mut file = File::open(path).map_err(StoreError::io(path))?;
+        self.bytes += io::copy(&mut file, &mut self.file).map_err(StoreError::io(&self.path))?;
+        Ok(())
+    }
+
     /// The length so far, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -147,6 +163,15 @@ pub struct Lines {
 impl Lines {
     /// Reads `path` from byte `start` to byte `end`. A file that does not exist has no lines.
     pub fn open(path: &Path, start: u64, end: u64) -> Result<Lines, StoreError> {
+        Lines::open_with(path, start, end, BUFFER_BYTES)
+    }
+
+    /// The same for lines that are read here and there.
+    pub fn open_scattered(path: &Path, start: u64, end: u64) -> Result<Lines, StoreError> {
+        Lines::open_with(path, start, end, SCATTERED_BUFFER_BYTES)
+    }
+
+    fn open_with(path: &Path, start: u64, end: u64, buffer_bytes: usize) -> Result<Lines, StoreError> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && start == end => File::open("/dev/null"),
             other => other,
@@ -155,7 +180,7 @@ impl Lines {
         if start > 0 {
             file.seek(SeekFrom::Start(start)).map_err(StoreError::io(path))?;
         }
-        let file = BufReader::with_capacity(BUFFER_BYTES, file);
+        let file = BufReader::with_capacity(buffer_bytes, file);
         Ok(Lines { path: path.to_owned(), file, at: start, end, line: Vec::new() })
     }
 
@@ -190,7 +215,10 @@ impl Lines {
 
     /// The line that begins at byte `at`.
     pub fn line_at<T: for<'de> Deserialize<'de>>(&mut self, at: u64) -> Result<T, StoreError> {
-        self.file.seek(SeekFrom::Start(at)).map_err(StoreError::io(&self.path))?;
+        // What follows the last line may be in the buffer already.
+        if at != self.at {
+            self.file.seek(SeekFrom::Start(at)).map_err(StoreError::io(&self.path))?;
+        }
         (self.at, self.end) = (at, u64::MAX);
         let found = self.next_line()?;
         found.map(|(_, value)| value).ok_or_else(|| StoreError::Damaged {

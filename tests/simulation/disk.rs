@@ -10,6 +10,7 @@ use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, JobKey};
 use callsheet::domain::job::{Job, JobSpec};
 use callsheet::domain::ledger::Totals;
+use callsheet::domain::queue_class::{Census, QueueClass};
 use callsheet::domain::time::{Now, Timestamp, UtcDay};
 use callsheet::engine::conductor::{Conductor, Found, Settings, SpooledRow};
 use callsheet::store::{BatchRecord, Change, JobRecord, Segment};
@@ -82,7 +83,7 @@ impl Disk {
     }
 
     /// Rows go to the spool, and into a record of their batch that is not committed yet, as intake does it:
-    /// the most urgent first, their numbers in manifest order.
+    /// the most urgent first, those that need the same together, their numbers in manifest order.
     pub fn spool(&mut self, batch: &BatchRecord, rows: &[Arc<JobSpec>], now: Timestamp) -> BatchRecord {
         let mut batch = self.batches.get(&batch.no).unwrap_or(batch).clone();
         let lines = self.spool.entry(batch.no).or_default();
@@ -91,17 +92,25 @@ impl Disk {
         if batch.segments.iter().all(|segment| segment.cursor >= segment.end) {
             batch.waiting_since = Some(now);
         }
-        let mut priorities: Vec<i8> = rows.iter().map(|row| row.order.priority).collect();
-        priorities.sort_unstable();
-        priorities.dedup();
-        for priority in priorities.into_iter().rev() {
+        let mut census = Census::default();
+        rows.iter().for_each(|row| census.count(&row.order));
+        let class_of = |row: &Arc<JobSpec>| (row.order.priority, census.grain().class_of(&row.order));
+        let mut parts: Vec<(i8, QueueClass)> = Vec::new();
+        for part in rows.iter().map(class_of) {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        parts.sort_by_key(|(priority, _)| std::cmp::Reverse(*priority));
+        batch.join_segments();
+        for (priority, class) in parts {
             let cursor = lines.len() as u64;
-            for row in rows.iter().filter(|row| row.order.priority == priority) {
+            for row in rows.iter().filter(|row| class_of(row) == (priority, class)) {
                 batch.planned = batch.planned + row.order.hold().unwrap_or_default();
                 batch.count_accepted(row.order.kind);
                 lines.push(row.clone());
             }
-            batch.segments.push(Segment { priority, cursor, end: lines.len() as u64 });
+            batch.segments.push(Segment { priority, class, cursor, end: lines.len() as u64 });
         }
         batch.rows += u32::try_from(rows.len()).unwrap();
         batch.spool_bytes = lines.len() as u64;

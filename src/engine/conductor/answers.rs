@@ -3,11 +3,13 @@
 use crate::domain::ids::{Attempt, BatchNo, JobKey};
 use crate::domain::job::{DOWNLOAD_FAILED, OutputFile, State};
 use crate::domain::lifecycle::Event;
+use crate::domain::poll_interval::{Bounds, Observed};
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
 use crate::engine::conductor::journal::{self, Who};
-use crate::engine::conductor::timing::pace_name;
-use crate::engine::conductor::{Conductor, ConductorError, FetchFault, Input, SpooledRow};
+use crate::engine::conductor::timing::interval_name;
+use crate::engine::conductor::windows::RowWindow;
+use crate::engine::conductor::{BatchDesk, Conductor, ConductorError, FetchFault, Input, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed.
 pub(super) const MISSING_MAX: u32 = 5;
@@ -111,6 +113,10 @@ impl Conductor {
         let is_next = matches!(answer, PostAnswer::TaskNamed(..) | PostAnswer::OutOfCredits(_));
         if let PostAnswer::Task(reading) = &answer {
             self.learn(key, reading, now);
+            if let Some(mut open) = self.jobs.get_mut(&key) {
+                // A task that was asked for twice may have run since the first time.
+                open.task_created = (faults == 0).then_some(now.tick);
+            }
         }
         self.apply(key, attempt, Event::Posted(answer), now)?;
         let again_after = if is_next { Some(Millis(0)) } else { Some(wait).filter(|wait| wait.0 > 0) };
@@ -149,7 +155,8 @@ impl Conductor {
             }
             ReadAnswer::Unauthorised(_) => {
                 self.shut_for_key(now);
-                Some(self.settings.balance_interval)
+                // It is put off for as long as the key is refused, and no longer.
+                Some(self.settings.poll_min)
             }
             ReadAnswer::Again { wait, .. } => {
                 self.count_fault(key);
@@ -259,21 +266,27 @@ impl Conductor {
         Ok(())
     }
 
-    /// Takes from a task's record what it says about the model's pace and about crowding.
+    /// Takes from a task's record what it says about how long tasks of the model take, and about crowding.
     fn learn(&mut self, key: JobKey, reading: &TaskReading, now: Now) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let since = *open.task_since.get_or_insert(now.tick);
-        let took = now.tick.since(since);
-        let running = matches!(open.record.job.state, State::Running { .. });
-        if reading.status == TaskStatus::Success && running && took.0 > 0 {
-            self.pace.learn(pace_name(&open.spec), took);
+        open.task_since.get_or_insert(now.tick);
+        let has_ended =
+            matches!(reading.status, TaskStatus::Success | TaskStatus::Failed | TaskStatus::Canceled);
+        if !has_ended {
+            open.last_running = Some(now.tick);
+        } else if reading.status == TaskStatus::Success
+            && let Some((created, last_running)) = open.task_created.take().zip(open.last_running)
+        {
+            let observed = Observed { created, last_running, ended: now.tick };
+            let bounds = Bounds { min: self.settings.poll_min, max: self.settings.poll_max };
+            self.poll_interval.learn(interval_name(&open.spec), observed, bounds);
         }
         let code = reading.fault.as_ref().map(|fault| fault.code.as_str());
         if matches!(code, Some("rate_limited" | "busy")) {
             self.throttle.refused(now.tick, None);
         }
         if matches!(reading.status, TaskStatus::Failed | TaskStatus::Canceled) {
-            open.task_since = None;
+            (open.task_since, open.task_created, open.last_running) = (None, None, None);
             let need = open.spec.order.hold().unwrap_or_default();
             drop(open);
             match code {
@@ -300,13 +313,13 @@ impl Conductor {
     }
 
     pub(super) fn rows(&mut self, batch: BatchNo, from: u64, rows: Vec<SpooledRow>) {
-        let Some(desk) = self.desks.get_mut(&batch) else { return };
-        desk.loading = false;
-        let Some(index) = desk.segment() else { return };
-        let next = desk.window.back().map_or(desk.record.segments[index].cursor, |row| row.end);
-        // Rows of another segment, or of a place that was passed meanwhile, are read again.
-        if next == from {
-            desk.window.extend(rows);
+        let Some(BatchDesk { record, windows, .. }) = self.desks.get_mut(&batch) else { return };
+        let is_next =
+            |window: &&mut RowWindow| window.unread(&record.segments).is_some_and(|(next, _)| next == from);
+        // Rows of a place that was passed meanwhile belong nowhere.
+        if let Some(window) = windows.iter_mut().find(is_next) {
+            window.loading = false;
+            window.rows.extend(rows);
         }
     }
 }

@@ -72,7 +72,7 @@ impl Desks {
     /// Leaves out what is done from now on, until it is touched.
     pub(super) fn rest(&mut self) {
         let all = &self.all;
-        let is_busy = |desk: &BatchDesk| desk.loading || !desk.record.is_done();
+        let is_busy = |desk: &BatchDesk| desk.is_loading() || !desk.record.is_done();
         self.busy.retain(|no| all.get(no).is_some_and(is_busy));
     }
 }

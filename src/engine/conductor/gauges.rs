@@ -50,7 +50,7 @@ impl Conductor {
     /// How long the oldest queue of jobs that were never sent has waited.
     fn queue_age(&self, now: Now) -> Millis {
         let never_sent = |desk: &BatchDesk| self.jobs.tally().of_batch(desk.record.no).never_sent > 0;
-        let waiting = self.desks.busy().filter(|desk| desk.segment().is_some() || never_sent(desk));
+        let waiting = self.desks.busy().filter(|desk| desk.has_rows() || never_sent(desk));
         let ages =
             waiting.map(|desk| now.wall.since(desk.record.waiting_since.unwrap_or(desk.record.created)));
         ages.max().unwrap_or_default()
@@ -60,7 +60,7 @@ impl Conductor {
         let mut parked = BTreeMap::new();
         let key = self.key_is_refused().then_some(Parked::Key);
         for desk in self.desks.busy() {
-            let has_queue = desk.segment().is_some() || self.jobs.tally().has_queued(desk.record.no);
+            let has_queue = desk.has_rows() || self.jobs.tally().has_queued(desk.record.no);
             let paused = desk.record.paused.map(|_| Parked::Paused);
             if has_queue && let Some(reason) = key.or(desk.parked).or(paused) {
                 *parked.entry(reason).or_default() += 1;
@@ -134,7 +134,7 @@ mod tests {
         }
         let (task, files) = (TaskId("t".into()), Vec::new());
         batch.count_ended(Kind::Image, &State::Succeeded { task, files });
-        batch.segments.push(Segment { priority: 0, cursor: 3, end: 5 });
+        batch.segments.push(Segment::mixed(0, 3, 5));
         batch.waiting_since = Some(Timestamp(20_000));
         batch
     }

@@ -19,10 +19,12 @@ mod outage;
 mod overview;
 mod owners;
 mod queue;
+mod queued;
 mod roster;
 #[cfg(test)]
 mod tests;
 mod timing;
+mod windows;
 mod wishes;
 mod words;
 
@@ -42,14 +44,16 @@ use crate::domain::ids::{Attempt, BatchNo, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
-use crate::domain::pace::Pace;
+use crate::domain::poll_interval::PollInterval;
 use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
 use crate::engine::conductor::desks::Desks;
 use crate::engine::conductor::gate::Account;
 use crate::engine::conductor::late::Late;
 use crate::engine::conductor::owners::Owners;
+use crate::engine::conductor::queued::QueuedJobs;
 use crate::engine::conductor::roster::{Mark, Roster};
+use crate::engine::conductor::windows::{RowWindow, windows_of};
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Change, JobRecord};
 
 /// Most jobs let out of the queue in one turn.
@@ -59,10 +63,8 @@ const ADMIT_MAX: usize = 64;
 #[derive(Debug)]
 struct BatchDesk {
     record: BatchRecord,
-    /// The next rows of the present segment.
-    window: VecDeque<SpooledRow>,
-    /// Rows are being read.
-    loading: bool,
+    /// The next rows of each class.
+    windows: Vec<RowWindow>,
     parked: Option<Parked>,
     /// What the log was told keeps it from sending.
     told: Option<Parked>,
@@ -79,11 +81,14 @@ impl BatchDesk {
         self.expires().is_some_and(|at| at <= now.wall)
     }
 
-    /// The segment whose rows go next.
-    fn segment(&self) -> Option<usize> {
-        let segments = self.record.segments.iter().enumerate().filter(|(_, s)| s.cursor < s.end);
-        // The first of the highest priority: `max_by_key` would take the last.
-        segments.min_by_key(|(_, s)| std::cmp::Reverse(s.priority)).map(|(index, _)| index)
+    /// Whether some rows have not begun.
+    fn has_rows(&self) -> bool {
+        self.record.segments.iter().any(|segment| !segment.is_through())
+    }
+
+    /// Whether rows are being read.
+    fn is_loading(&self) -> bool {
+        self.windows.iter().any(|window| window.loading)
     }
 }
 
@@ -108,6 +113,10 @@ struct OpenJob {
     in_flight_since: Option<Tick>,
     /// When its present task was first seen by this process.
     task_since: Option<Tick>,
+    /// When the first answer to its POST showed the task running: only then it is known how long it has run.
+    task_created: Option<Tick>,
+    /// When its task was last seen running.
+    last_running: Option<Tick>,
     /// Tasks of other attempts that are watched beside it.
     late: BTreeMap<Attempt, Late>,
     /// What it was last counted as.
@@ -127,6 +136,8 @@ impl OpenJob {
             deadline: None,
             in_flight_since: None,
             task_since: None,
+            task_created: None,
+            last_running: None,
             late: BTreeMap::new(),
             counted: None,
         }
@@ -141,7 +152,7 @@ pub struct Conductor {
     jobs: Roster,
     owners: Owners,
     /// Queued jobs whose wait is over, if they had one.
-    candidates: BTreeSet<JobKey>,
+    candidates: QueuedJobs,
     timers: BTreeSet<(Tick, JobKey)>,
     deadlines: BTreeSet<(Timestamp, JobKey)>,
     late_timers: BTreeSet<(Tick, JobKey, Attempt)>,
@@ -157,7 +168,7 @@ pub struct Conductor {
     throttle: Throttle,
     /// When a wait that the service asked for is over.
     crowded_until: Option<Tick>,
-    pace: Pace,
+    poll_interval: PollInterval,
     silence: Silence,
     disk_is_low: bool,
     /// The largest file that the output disk refused since it was last found to have room, in bytes.
@@ -190,7 +201,7 @@ impl Conductor {
         Conductor {
             throttle: Throttle::new(settings.limits.in_flight, settings.adaptive),
             crowded_until: None,
-            pace: Pace::default(),
+            poll_interval: PollInterval::default(),
             silence: Silence::default(),
             disk_is_low: false,
             refused_bytes: None,
@@ -198,7 +209,7 @@ impl Conductor {
             desks: Desks::default(),
             jobs: Roster::default(),
             owners: Owners::default(),
-            candidates: BTreeSet::new(),
+            candidates: QueuedJobs::default(),
             timers: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             late_timers: BTreeSet::new(),
@@ -235,13 +246,10 @@ impl Conductor {
     /// Takes up a batch, or what changed of it by another manifest.
     pub fn take_batch(&mut self, record: BatchRecord) {
         match self.desks.get_mut(&record.no) {
-            None => self.desks.insert(BatchDesk {
-                record,
-                window: VecDeque::new(),
-                loading: false,
-                parked: None,
-                told: None,
-            }),
+            None => {
+                let windows = windows_of(&record.segments);
+                self.desks.insert(BatchDesk { record, windows, parked: None, told: None });
+            }
             Some(desk) => {
                 let has_more = record.rows > desk.record.rows;
                 let present = std::mem::replace(&mut desk.record, record);
@@ -249,19 +257,17 @@ impl Conductor {
                 desk.record.ended = present.ended;
                 desk.record.paused = present.paused;
                 desk.record.rejections = present.rejections;
-                desk.record.skipped = present.skipped;
+                desk.record.skipped = present.skipped.clone();
                 desk.record.canceled_below = present.canceled_below;
                 // More of it is a new wish.
                 desk.record.canceled = present.canceled && !has_more;
                 desk.record.announced = present.announced && !has_more;
+                desk.record.take_cursors(&present);
                 for (kind, before) in present.kinds {
                     desk.record.kinds.entry(kind).or_default().ended = before.ended;
                 }
-                for (segment, before) in desk.record.segments.iter_mut().zip(present.segments) {
-                    segment.cursor = before.cursor;
-                }
-                // A more urgent segment may have come in: the window is read anew.
-                desk.window.clear();
+                // What came in is sorted in among the rest: the windows are read anew.
+                desk.windows = windows_of(&desk.record.segments);
             }
         }
     }
@@ -273,6 +279,9 @@ impl Conductor {
         let attempt = record.job.attempt;
         let want = lifecycle::wants(&record.job.state);
         self.owners.take_up(key, &record.job);
+        if want == Want::Admission {
+            self.candidates.insert(key, &spec.order);
+        }
         let in_flight_since = Some(now.tick);
         self.jobs.insert(key, OpenJob { in_flight_since, ..OpenJob::new(record, spec) });
         self.watch_allowance(key, &[]);
@@ -281,9 +290,7 @@ impl Conductor {
             Want::Read => self.poll_wait(key, now),
             Want::Admission | Want::Post | Want::Fetch | Want::Nothing => Millis(0),
         };
-        if want == Want::Admission {
-            self.candidates.insert(key);
-        } else {
+        if want != Want::Admission {
             self.schedule(key, now.tick.after(wait));
         }
         self.watch_deadline(key);

@@ -92,8 +92,7 @@ impl Conductor {
         // A pause is named first: no key, credits or room would make a paused batch go on.
         let credits = blocked.contains(&no).then_some(Parked::Credits);
         let parked = overview.parked.or(key).or(disk).or(desk.parked).or(credits);
-        let needs =
-            parked.filter(|parked| *parked == Parked::BatchBudget).and_then(|_| self.next_hold(desk));
+        let needs = parked.filter(|parked| *parked == Parked::BatchBudget).and_then(|_| self.next_hold(desk));
         BatchOverview { parked, needs, ..overview }
     }
 

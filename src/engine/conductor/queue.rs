@@ -1,23 +1,32 @@
 //! Out of the queue: candidates for admission, and rows for the windows.
 
+use std::cmp::Reverse;
+use std::sync::Arc;
+
 use crate::domain::admission::{self, Admission, Board, Candidate, InFlight, Limits, Parked, Waiting};
 use crate::domain::credits::Credits;
-use crate::domain::ids::{JobKey, Seq};
-use crate::domain::job::{Job, Order};
+use crate::domain::ids::JobKey;
+use crate::domain::job::{Job, JobSpec, Order};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::manifest::row::Deadline;
+use crate::domain::request::Kind;
 use crate::domain::time::Now;
+use crate::engine::conductor::windows::{RowWindow, window_rows};
 use crate::engine::conductor::{
     ADMIT_MAX, BatchDesk, Conductor, ConductorError, Effect, OpenJob, SpooledRow,
 };
-use crate::store::{JobRecord, Segment};
+use crate::store::JobRecord;
 
-/// Rows of a batch that wait in memory for their turn.
-const WINDOW_ROWS: usize = 64;
-/// Jobs of a batch that were passed over because they fit no budget, or wait for another attempt.
-const PASSED_OVER_MAX: usize = 256;
-/// Jobs of a batch that are looked at for those: others wait for a kind or a model without a free slot.
-const LOOKED_AT_MAX: usize = 1_024;
+/// Queued jobs of a batch past which no further row is passed over for one behind it: each that is costs a record.
+const PASSED_OVER_MAX: u32 = 256;
+/// Candidates of each class, at least.
+const FRONT_MIN: usize = 4;
+
+/// What decides whether a row can be sent.
+fn needs(row: &SpooledRow) -> (Kind, Option<&str>, Option<Credits>) {
+    let order = &row.spec.order;
+    (order.kind, order.model.as_deref(), order.hold())
+}
 
 impl Conductor {
     /// Lets jobs out; nothing is returned where nothing was decided.
@@ -80,7 +89,9 @@ impl Conductor {
             InFlight { all: counted.all, by_kind: counted.by_kind.clone(), by_model: by_model.collect() };
         // Batches after the one served last come first, then the others.
         let desks = self.desks.busy_after(self.last_served).filter(|desk| desk.record.paused.is_none());
-        let waiting = desks.filter_map(|desk| self.waiting(desk, &limits, &in_flight, now)).collect();
+        let free = limits.in_flight.saturating_sub(in_flight.all) as usize;
+        let most = free.clamp(FRONT_MIN, ADMIT_MAX);
+        let waiting = desks.filter_map(|desk| self.waiting(desk, &limits, &in_flight, most, now)).collect();
         let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
         let (balance, balance_age) = self.balance_left(now);
         let out_of_credits = self.account.block.out_of_credits.is_some();
@@ -88,43 +99,62 @@ impl Conductor {
         Board { limits, in_flight, total, day, balance, balance_age, out_of_credits, pools, waiting }
     }
 
-    /// A batch as admission sees it: jobs that were passed over before, then rows that have not begun.
-    fn waiting(&self, desk: &BatchDesk, limits: &Limits, in_flight: &InFlight, now: Now) -> Option<Waiting> {
+    /// A batch as admission sees it: of each class the first few jobs that were open before, then of each class the
+    /// first few rows that have not begun, in order. Not more of each than may be sent: if those do not fit, no other
+    /// of their class does.
+    fn waiting(
+        &self,
+        desk: &BatchDesk,
+        limits: &Limits,
+        in_flight: &InFlight,
+        most: usize,
+        now: Now,
+    ) -> Option<Waiting> {
         let batch = desk.record.no;
-        let range = JobKey { batch, seq: Seq(0) }..=JobKey { batch, seq: Seq(u32::MAX) };
-        let from_window = self.candidates.range(range.clone()).nth(PASSED_OVER_MAX - 1).is_none();
         let has_room = |order: &Order| in_flight.has_room(limits, order.kind, order.model.as_deref());
-        let passed_over = self.candidates.range(range).take(LOOKED_AT_MAX);
         let has_expired = desk.has_expired(now);
-        let passed_over: Vec<&OpenJob> = passed_over
-            .filter_map(|key| self.jobs.get(key))
-            // One that may have been sent is not dropped; it is not bought after its time either.
-            .filter(|open| !has_expired || open.record.job.first_sent.is_some())
-            .filter(|open| has_room(&open.spec.order))
-            .take(PASSED_OVER_MAX)
-            .collect();
-        let begun = passed_over.iter().map(|open| (open.record.key, &open.spec, open.record.job.books.held));
-        let is_skipped = |seq: &Seq| desk.record.skipped.contains(seq);
-        // Canceled rows leave the window in order: those behind one that is kept wait for that.
-        let is_canceled = |row: &SpooledRow| {
-            row.at < desk.record.canceled_below && !desk.record.may_have_been_sent(row.spec.seq)
+        let begun = self.candidates.fronts(batch, most).filter_map(|key| self.jobs.get(&key));
+        // One that may have been sent is not dropped; it is not bought after its time either.
+        let begun = begun.filter(|open| !has_expired || open.record.job.first_sent.is_some());
+        let begun = begun.map(|open| (false, &open.spec, open.record.job.books.held));
+        let rows = if has_expired { Vec::new() } else { self.rows_at_the_front(desk, most) };
+        let rows = rows.into_iter().map(|spec| (true, spec, Credits::ZERO));
+        let mut specs: Vec<(bool, &Arc<JobSpec>, Credits)> =
+            begun.chain(rows).filter(|(_, spec, _)| has_room(&spec.order)).collect();
+        specs.sort_by_key(|(is_row, spec, _)| (Reverse(spec.order.priority), *is_row, spec.seq));
+        let candidate = |(_, spec, held): (bool, &Arc<JobSpec>, Credits)| {
+            let JobSpec { seq, order, .. } = &**spec;
+            let model = limits.counted_model(order.model.as_deref()).map(str::to_owned);
+            let (key, hold) = (JobKey { batch, seq: *seq }, order.hold()?);
+            let (priority, kind, allowance) = (order.priority, order.kind, self.allowance_of(order));
+            Some(Candidate { key, priority, kind, model, hold, held, allowance })
         };
-        let rows = desk.window.iter().filter(|row| from_window && !has_expired && !is_canceled(row));
-        let rows = rows.filter(|row| !is_skipped(&row.spec.seq));
-        let rows = rows.map(|row| (JobKey { batch, seq: row.spec.seq }, &row.spec, Credits::ZERO));
-        let candidates: Vec<Candidate> = begun
-            .chain(rows)
-            .filter_map(|(key, spec, held)| {
-                let model = limits.counted_model(spec.order.model.as_deref()).map(str::to_owned);
-                let (hold, allowance) = (spec.order.hold()?, self.allowance_of(&spec.order));
-                Some(Candidate { key, kind: spec.order.kind, model, hold, held, allowance })
-            })
-            .collect();
-        let first =
-            passed_over.first().map(|open| &open.spec).or_else(|| desk.window.front().map(|row| &row.spec));
-        let priority = first?.order.priority;
+        let candidates: Vec<Candidate> = specs.into_iter().filter_map(candidate).collect();
         let (budget, totals) = (desk.record.budget(), desk.record.totals);
-        Some(Waiting { batch, priority, budget, totals, candidates })
+        (!candidates.is_empty()).then_some(Waiting { batch, budget, totals, candidates })
+    }
+
+    /// The first rows of each window; of a mixed one all, since any may fit where the first does not.
+    fn rows_at_the_front<'a>(&self, desk: &'a BatchDesk, most: usize) -> Vec<&'a Arc<JobSpec>> {
+        let BatchDesk { record, windows, .. } = desk;
+        // The order of the manifest is only known once every window shows its first row.
+        if windows.iter().any(|window| window.rows.is_empty() && window.unread(&record.segments).is_some()) {
+            return Vec::new();
+        }
+        let is_crowded = self.jobs.tally().queued_of(record.no) >= PASSED_OVER_MAX;
+        // Canceled rows leave the window in order: whatever is behind one waits for that.
+        let is_canceled =
+            |row: &SpooledRow| row.at < record.canceled_below && !record.may_have_been_sent(row.spec.seq);
+        let front = |window: &'a RowWindow| {
+            let first = window.rows.front().map(needs);
+            let most = if window.is_mixed() { usize::MAX } else { most };
+            // Whoever is passed over costs a record: where there are many, only those go that pass nobody.
+            let goes = |row: &&SpooledRow| !is_canceled(row) && (!is_crowded || Some(needs(row)) == first);
+            let rows = window.rows.iter().take_while(goes);
+            let rows = rows.filter(|row| !record.skipped.contains(&row.spec.seq));
+            rows.map(|row| &row.spec).take(most).collect::<Vec<_>>()
+        };
+        windows.iter().flat_map(front).collect()
     }
 
     /// Takes a candidate out of the queue and sets its hold aside; its POST leaves once that is
@@ -158,23 +188,21 @@ impl Conductor {
         open.record.job.first_sent.is_none() && matches!(deadline, Some(Deadline::At(at)) if at <= now.wall)
     }
 
-    /// Rows leave the window in order. One that is passed over, because it fits no budget, begins as
+    /// Rows leave a window in order. One that is passed over, because it fits no budget, begins as
     /// a queued job, so that the cursor can move on.
     pub(super) fn begin_rows_up_to(&mut self, key: JobKey) {
-        let Some(desk) = self.desks.get_mut(&key.batch) else { return };
-        let Some(index) = desk.segment() else { return };
-        while let Some(row) = desk.window.pop_front() {
+        let Some(BatchDesk { record, windows, .. }) = self.desks.get_mut(&key.batch) else { return };
+        let Some(window) = windows.iter_mut().find(|window| window.holds(key.seq)) else { return };
+        while let Some(row) = window.pop(&mut record.segments) {
             let row_key = JobKey { batch: key.batch, seq: row.spec.seq };
-            desk.record.segments[index].cursor = row.end;
-            if desk.record.skipped.remove(&row.spec.seq) {
+            if record.skipped.remove(&row.spec.seq) {
                 continue;
             }
-            let may_have_been_sent = desk.record.may_have_been_sent(row.spec.seq);
+            self.candidates.insert(row_key, &row.spec.order);
+            let may_have_been_sent = record.may_have_been_sent(row.spec.seq);
             let job = Job { may_have_been_sent, ..Job::queued() };
-            let record = JobRecord { key: row_key, id: row.spec.id, row_at: row.at, job };
-            let open = OpenJob::new(record, row.spec);
-            self.candidates.insert(row_key);
-            self.jobs.insert(row_key, open);
+            let job = JobRecord { key: row_key, id: row.spec.id, row_at: row.at, job };
+            self.jobs.insert(row_key, OpenJob::new(job, row.spec));
             self.pending.changed_jobs.insert(row_key);
             if row_key == key {
                 break;
@@ -186,14 +214,17 @@ impl Conductor {
     /// Rows at the front whose jobs were canceled before their turn.
     pub(super) fn pass_over_skipped(&mut self) {
         let changed = &mut self.pending.changed_batches;
-        self.desks.for_each_busy(|desk| {
-            let Some(index) = desk.segment().filter(|_| !desk.record.skipped.is_empty()) else { return };
-            while let Some(row) = desk.window.front()
-                && desk.record.skipped.remove(&row.spec.seq)
-            {
-                desk.record.segments[index].cursor = row.end;
-                desk.window.pop_front();
-                changed.insert(desk.record.no);
+        self.desks.for_each_busy(|BatchDesk { record, windows, .. }| {
+            if record.skipped.is_empty() {
+                return;
+            }
+            for window in windows {
+                while let Some(row) = window.rows.front()
+                    && record.skipped.remove(&row.spec.seq)
+                {
+                    window.pop(&mut record.segments);
+                    changed.insert(record.no);
+                }
             }
         });
     }
@@ -203,17 +234,17 @@ impl Conductor {
             return;
         }
         let effects = &mut self.pending.turn.effects;
-        self.desks.for_each_busy(|desk| {
-            if desk.loading || desk.window.len() > WINDOW_ROWS / 2 {
-                return;
-            }
-            let Some(index) = desk.segment() else { return };
-            let Segment { cursor, end, .. } = desk.record.segments[index];
-            let from = desk.window.back().map_or(cursor, |row| row.end);
-            if from < end {
-                desk.loading = true;
-                let batch = desk.record.no;
-                effects.push(Effect::LoadRows { batch, from, end, most: WINDOW_ROWS });
+        self.desks.for_each_busy(|BatchDesk { record, windows, .. }| {
+            windows.retain_mut(|window| window.advance(&record.segments));
+            let most = window_rows(windows.len());
+            for window in windows {
+                if window.loading || window.rows.len() > most / 2 {
+                    continue;
+                }
+                if let Some((from, end)) = window.unread(&record.segments) {
+                    window.loading = true;
+                    effects.push(Effect::LoadRows { batch: record.no, from, end, most });
+                }
             }
         });
     }

@@ -139,7 +139,6 @@ impl Tally {
         self.by_batch.get(&batch).copied().unwrap_or_default()
     }
 
-    /// Whether a batch has open jobs in its queue.
     /// Open jobs of a batch.
     pub(super) fn open_of(&self, batch: BatchNo) -> u32 {
         self.of_batch(batch).states.iter().sum()
@@ -151,8 +150,14 @@ impl Tally {
         SENT.iter().map(|place| states[*place]).sum()
     }
 
+    /// Open jobs of a batch that are in the queue.
+    pub(super) fn queued_of(&self, batch: BatchNo) -> u32 {
+        self.of_batch(batch).states[place(&State::Queued)]
+    }
+
+    /// Whether a batch has open jobs in its queue.
     pub(super) fn has_queued(&self, batch: BatchNo) -> bool {
-        self.of_batch(batch).states[place(&State::Queued)] > 0
+        self.queued_of(batch) > 0
     }
 
     /// All open jobs, by the name of their state and by kind.

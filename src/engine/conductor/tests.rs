@@ -2,6 +2,7 @@
 
 mod account;
 mod polls;
+mod queues;
 mod resubmit;
 mod retention;
 mod waits;
@@ -116,7 +117,7 @@ impl Stage {
         batch.rows = rows;
         batch.planned = Credits(PRICE * u64::from(rows));
         batch.spool_bytes = u64::from(rows);
-        batch.segments.push(Segment { priority: 0, cursor: 0, end: u64::from(rows) });
+        batch.segments.push(Segment::mixed(0, 0, u64::from(rows)));
         let specs = (0..rows).map(|seq| spec(seq, Kind::Video)).collect();
         let mut conductor = Conductor::new(settings, Totals::default());
         conductor.take_batch(batch.clone());
@@ -210,6 +211,11 @@ impl Stage {
     fn read(&mut self, seq: u32, answer: ReadAnswer) -> String {
         let attempt = self.attempt(seq);
         self.turn(vec![Input::Read(Stage::key(seq), attempt, answer)])
+    }
+
+    fn rows_in_memory(&self) -> usize {
+        let desk = self.conductor.desks.get(&BatchNo(1)).unwrap();
+        desk.windows.iter().map(|window| window.rows.len()).sum()
     }
 
     fn attempt(&self, seq: u32) -> Attempt {
@@ -360,7 +366,7 @@ fn only_what_is_in_flight_and_a_window_are_in_memory() {
     let mut stage = Stage::of(5_000);
     stage.turn(vec![]);
     assert_eq!(stage.conductor.jobs.len(), 16);
-    assert!(stage.conductor.desks.get(&BatchNo(1)).unwrap().window.len() <= 128);
+    assert!(stage.rows_in_memory() <= 128);
     assert_eq!(stage.durable.len(), 16, "what has not begun costs no record");
 }
 

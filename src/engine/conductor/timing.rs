@@ -1,9 +1,10 @@
 //! Alarms: what is due, and what is overdue.
 
-use crate::domain::ids::{Attempt, BatchNo, JobKey, Seq};
+use crate::domain::ids::{Attempt, BatchNo, JobKey};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, Want};
 use crate::domain::manifest::row::{Deadline, OnDeadline};
+use crate::domain::poll_interval::Bounds;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::conductor::{BatchDesk, Conductor, ConductorError, Effect, FetchOrder};
@@ -12,6 +13,8 @@ use crate::engine::conductor::{BatchDesk, Conductor, ConductorError, Effect, Fet
 pub(super) const UNREAD_PATIENCE: Millis = Millis::from_secs(5);
 /// How long what the account refuses waits before it looks again.
 pub(super) const GATE_RECHECK: Millis = Millis(1_000);
+/// Rows of a batch that a turn ends at most, so that its commit stays small.
+const DROPPED_MAX: usize = 64;
 
 impl Conductor {
     /// An overdue job gives its slot back; one that was watched long enough is left to a person.
@@ -138,11 +141,10 @@ impl Conductor {
             let is_keyed = open.spec.order.kind.is_keyed();
             let is_slow = open.slow_rounds > 0;
             let want = lifecycle::wants(&open.record.job.state);
+            let spec = open.spec.clone();
             drop(open);
             match want {
-                Want::Admission => {
-                    self.candidates.insert(key);
-                }
+                Want::Admission => self.candidates.insert(key, &spec.order),
                 Want::Nothing => {}
                 Want::Fetch if is_slow => self.slow_queue.push_back(key),
                 Want::Fetch => self.fetch_queue.push_back(key),
@@ -222,8 +224,9 @@ impl Conductor {
         }
         let elapsed = open.task_since.map(|since| now.tick.since(since));
         let first = elapsed == Some(Millis(0));
-        let (min, max, draw) = (self.settings.poll_min, self.settings.poll_max, self.random.f64());
-        self.pace.wait(pace_name(&open.spec), elapsed, first, min, max, draw)
+        let bounds = Bounds { min: self.settings.poll_min, max: self.settings.poll_max };
+        let draw = self.random.f64();
+        self.poll_interval.wait(interval_name(&open.spec), (elapsed, first), bounds, draw, now.tick)
     }
 
     /// What was not sent before its batch expired, or was canceled, never is.
@@ -232,7 +235,8 @@ impl Conductor {
             return Ok(());
         }
         let is_canceled = |desk: &BatchDesk| {
-            desk.record.canceled || desk.window.back().is_some_and(|row| row.at < desk.record.canceled_below)
+            let mut fronts = desk.windows.iter().filter_map(|window| window.rows.front());
+            desk.record.canceled || fronts.any(|row| row.at < desk.record.canceled_below)
         };
         let reason = |desk: &BatchDesk| match desk {
             _ if desk.record.is_done() => None,
@@ -251,28 +255,37 @@ impl Conductor {
         Ok(())
     }
 
-    /// Begins the rows of a batch that wait in memory, only to end them.
+    /// Begins rows of a batch that wait in memory, only to end them.
     fn drop_rows(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), ConductorError> {
         let Some(desk) = self.desks.get(&no) else { return Ok(()) };
         // Rows that came after its owner canceled it are a new wish.
         let below = if *event == Event::Cancel { desk.record.canceled_below } else { u64::MAX };
         // What may have been sent is not dropped, and keeps its place.
         let may_be_dropped = |seq| !desk.record.may_have_been_sent(seq);
-        let rows = desk.window.iter().take_while(|row| row.at < below && may_be_dropped(row.spec.seq));
-        let rows = rows.filter(|row| !desk.record.skipped.contains(&row.spec.seq));
-        let rows: Vec<JobKey> = rows.map(|row| JobKey { batch: no, seq: row.spec.seq }).collect();
-        let Some(last) = rows.last() else { return Ok(()) };
-        self.begin_rows_up_to(*last);
-        for key in rows {
+        let (mut dropped, mut lasts) = (Vec::new(), Vec::new());
+        for window in &desk.windows {
+            let rows = window.rows.iter().take_while(|row| row.at < below && may_be_dropped(row.spec.seq));
+            let rows = rows.filter(|row| !desk.record.skipped.contains(&row.spec.seq));
+            let rows = rows.map(|row| JobKey { batch: no, seq: row.spec.seq });
+            let before = dropped.len();
+            dropped.extend(rows.take(DROPPED_MAX - before));
+            lasts.extend(dropped[before..].last());
+        }
+        if dropped.len() >= DROPPED_MAX {
+            // There may be more in memory, of which nothing else would remind.
+            self.pending.turn.wake = Some(now.tick);
+        }
+        for last in lasts {
+            self.begin_rows_up_to(last);
+        }
+        for key in dropped {
             self.apply(key, Attempt::FIRST, event.clone(), now)?;
         }
         Ok(())
     }
 
     fn drop_queued(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), ConductorError> {
-        let range = JobKey { batch: no, seq: Seq(0) }..=JobKey { batch: no, seq: Seq(u32::MAX) };
-        let queued: Vec<JobKey> = self.candidates.range(range).copied().collect();
-        for key in queued {
+        for key in self.candidates.of_batch(no) {
             let Some(job) = self.jobs.get(&key).map(|open| &open.record.job) else { continue };
             // One that waits for another attempt does not expire; its owner may still cancel it.
             let is_due = *event == Event::Cancel || job.first_sent.is_none();
@@ -290,7 +303,7 @@ pub(super) fn watch_over() -> Event {
     Event::WatchOver(Fault::new("deadline", "its task never ended within the late window"))
 }
 
-/// The name under which a job's pace is learned.
-pub(super) fn pace_name(spec: &JobSpec) -> &str {
+/// The name under which it is learned how long a job's task takes.
+pub(super) fn interval_name(spec: &JobSpec) -> &str {
     spec.order.model.as_deref().unwrap_or(spec.order.kind.name())
 }

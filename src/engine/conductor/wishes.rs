@@ -309,8 +309,8 @@ impl Conductor {
 
     fn open_queued(&mut self, record: JobRecord, spec: Arc<JobSpec>) {
         let key = record.key;
+        self.candidates.insert(key, &spec.order);
         self.jobs.insert(key, OpenJob::new(record, spec));
-        self.candidates.insert(key);
         self.pending.changed_jobs.insert(key);
         self.pending.changed_batches.insert(key.batch);
     }

@@ -207,3 +207,55 @@ fn a_task_that_failed_for_want_of_a_key_shuts_the_gate_until_the_key_works() {
     assert_eq!(stage.pass(Millis::from_secs(60)).turn(vec![]), "balance?");
     assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(0)))]), "post 0#2, post 1#2");
 }
+
+/// Lets the next job begin, and tells how long its task is left alone before it is read.
+fn first_read(stage: &mut Stage, seq: u32) -> Millis {
+    stage.posted(seq, task("pending"));
+    let (waited, said) = wait_for_more(stage);
+    assert_eq!(said, format!("read {seq}#1"));
+    waited
+}
+
+#[test]
+fn an_outage_or_a_refused_key_puts_off_no_reading_of_a_later_task() {
+    let limits = Limits { in_flight: 1, ..settings().limits };
+    let mut stage = Stage::with(12, Settings { limits, ..settings() });
+    stage.turn(vec![]);
+    for seq in 0..10 {
+        assert!(first_read(&mut stage, seq) <= Millis::from_secs(10), "task {seq} is read on time");
+        let began = stage.now.tick;
+        // Whatever keeps the answers away: afterwards the task has long ended.
+        while stage.now.tick.since(began) < Millis::from_secs(40) {
+            let answer = if seq % 2 == 0 {
+                ReadAnswer::Again { fault: fault("http_503"), wait: None }
+            } else {
+                ReadAnswer::Unauthorised(fault("unauthorized"))
+            };
+            stage.read(seq, answer);
+            let (_, said) = wait_for_more(&mut stage);
+            if said == "balance?" {
+                stage.turn(vec![Input::Balance(Ok(Credits(1_000)))]);
+                wait_for_more(&mut stage);
+            }
+        }
+        stage.read(seq, ReadAnswer::Task(reading("success")));
+        let said = stage.turn(vec![Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()))]);
+        assert!(!said.contains("read"), "{said}");
+    }
+    assert!(first_read(&mut stage, 10) <= Millis::from_secs(10));
+}
+
+#[test]
+fn a_task_whose_key_was_refused_is_read_as_soon_as_the_key_works() {
+    let mut stage = Stage::of(1);
+    stage.turn(vec![]);
+    stage.posted(0, task("pending"));
+    wait_for_more(&mut stage);
+    stage.read(0, ReadAnswer::Unauthorised(fault("unauthorized")));
+    let (_, said) = wait_for_more(&mut stage);
+    assert_eq!(said, "balance?");
+    stage.turn(vec![Input::Balance(Ok(Credits(0)))]);
+    let (waited, said) = wait_for_more(&mut stage);
+    assert_eq!(said, "read 0#1");
+    assert!(waited <= Millis(1_000), "{waited:?}");
+}

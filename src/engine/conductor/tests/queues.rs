@@ -1,0 +1,200 @@
+//! What waits, and what it stands in the way of: nothing but its own class.
+
+use super::*;
+use crate::domain::queue_class::Census;
+
+/// A row of a kind at a price.
+type Row = (Kind, u64);
+
+impl Stage {
+    /// A batch of these rows, sorted by class as intake does it; `is_sorted` says whether.
+    fn queue_of(rows: &[Row], is_sorted: bool, settings: Settings) -> Stage {
+        let mut specs: Vec<Arc<JobSpec>> = Vec::new();
+        let mut census = Census::default();
+        for (seq, (kind, price)) in (0..).zip(rows) {
+            let mut spec = (*spec(seq, *kind)).clone();
+            spec.order.price = Some(Credits(*price));
+            census.count(&spec.order);
+            specs.push(Arc::new(spec));
+        }
+        let count = u32::try_from(rows.len()).unwrap();
+        let mut batch = BatchRecord::new(BatchNo(1), "b".parse().unwrap(), Timestamp(0));
+        batch.rows = count;
+        batch.planned = rows.iter().map(|(_, price)| Credits(*price)).sum();
+        batch.spool_bytes = u64::from(count);
+        let class_of = |spec: &Arc<JobSpec>| census.grain().class_of(&spec.order);
+        if is_sorted {
+            specs.sort_by_key(class_of);
+            for (at, spec) in (0..).zip(&specs) {
+                match batch.segments.last_mut() {
+                    Some(last) if last.class == class_of(spec) => last.end = at + 1,
+                    _ => batch
+                        .segments
+                        .push(Segment { class: class_of(spec), ..Segment::mixed(0, at, at + 1) }),
+                }
+            }
+        } else {
+            batch.segments.push(Segment::mixed(0, 0, u64::from(count)));
+        }
+        let mut conductor = Conductor::new(settings, Totals::default());
+        conductor.take_batch(batch.clone());
+        let now = Now { wall: Timestamp(1_000_000), tick: Tick(0) };
+        Stage { conductor, now, specs, durable: BTreeMap::new(), batch, ended: Vec::new(), commits: 0 }
+    }
+
+    /// Sets the batch's budget.
+    fn allow(&mut self, credits: u64) {
+        self.batch.policy.budget = Some(Credits(credits));
+        self.conductor.take_batch(self.batch.clone());
+    }
+
+    /// How many candidates a turn looks at.
+    fn looked_at(&self) -> usize {
+        self.conductor.board(self.now).waiting.iter().map(|waiting| waiting.candidates.len()).sum()
+    }
+
+    /// Every job that is open succeeds; what is let out meanwhile waits for the next round.
+    fn end_all(&mut self) {
+        let begun: Vec<u32> = self.durable.keys().map(|key| key.seq.0).collect();
+        for seq in begun {
+            self.posted(seq, task("success"));
+            self.turn(vec![Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()))]);
+        }
+    }
+}
+
+fn rows(parts: &[(usize, Row)]) -> Vec<Row> {
+    parts.iter().flat_map(|(count, row)| vec![*row; *count]).collect()
+}
+
+fn posts(said: &str) -> usize {
+    said.split(", ").filter(|what| what.starts_with("post")).count()
+}
+
+#[test]
+fn rows_that_fit_no_budget_stand_in_the_way_of_none_that_do() {
+    for dear in [64, 5_000] {
+        let rows = rows(&[(dear, (Kind::Image, 12)), (8, (Kind::Image, 1))]);
+        let mut stage = Stage::queue_of(&rows, true, settings());
+        stage.allow(10);
+        assert_eq!(posts(&stage.turn(vec![])), 8, "behind {dear}");
+        assert_eq!(stage.batch.totals.held, Credits(8));
+        assert_eq!(stage.durable.len(), 8, "what does not fit costs no record");
+        assert!(stage.looked_at() <= 64, "{}", stage.looked_at());
+    }
+}
+
+#[test]
+fn a_kind_without_a_free_slot_holds_back_no_other() {
+    let kinds = BTreeMap::from([(Kind::Video, 2)]);
+    let limits = Limits { in_flight_per_kind: kinds, ..settings().limits };
+    let rows = rows(&[(200, (Kind::Video, 20)), (30, (Kind::SoundEffect, 5))]);
+    let mut stage = Stage::queue_of(&rows, true, Settings { limits, ..settings() });
+    let said = stage.turn(vec![]);
+    assert!(said.starts_with("post 0#1, post 1#1, post 200#1, post 201#1"), "{said}");
+    assert_eq!(posts(&said), 16, "every slot is used");
+}
+
+#[test]
+fn what_fits_leaves_in_the_order_of_the_manifest() {
+    let row = |n: u64| (if n % 3 == 0 { Kind::Video } else { Kind::Image }, 1 + n % 5);
+    let rows: Vec<Row> = (0..400).map(row).collect();
+    let mut stage = Stage::queue_of(&rows, true, settings());
+    // Every task is charged alike here.
+    stage.allow(PRICE * 400);
+    stage.turn(vec![]);
+    while stage.conductor.standstill().is_none() {
+        stage.end_all();
+    }
+    assert_eq!(stage.ended.len(), 400);
+    let ended: Vec<u32> = stage.ended.iter().map(|line| number(line)).collect();
+    let worst = (0..).zip(&ended).map(|(place, seq): (u32, _)| place.abs_diff(*seq)).max();
+    assert!(worst <= Some(16), "no job went out of turn by more than the slots: {worst:?}");
+}
+
+fn number(line: &str) -> u32 {
+    line.trim_start_matches("job-").split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn thousands_that_are_queued_again_stand_in_the_way_of_none_that_fit() {
+    let rows = rows(&[(3_000, (Kind::Image, 12)), (8, (Kind::Image, 1))]);
+    let mut stage = Stage::queue_of(&rows, true, settings());
+    stage.allow(10);
+    for segment in &mut stage.batch.segments {
+        segment.cursor = segment.end;
+    }
+    // As after a retry of them all.
+    for (at, spec) in (0..).zip(&stage.specs) {
+        let key = JobKey { batch: BatchNo(1), seq: spec.seq };
+        let record = JobRecord { key, id: spec.id, row_at: at, job: crate::domain::job::Job::queued() };
+        stage.durable.insert(key, record);
+    }
+    stage.specs.sort_by_key(|spec| spec.seq);
+    stage.restart();
+    assert_eq!(posts(&stage.turn(vec![])), 8);
+    assert!(stage.looked_at() <= 64, "{}", stage.looked_at());
+}
+
+#[test]
+fn what_a_turn_looks_at_and_keeps_in_memory_does_not_grow_with_what_waits() {
+    for count in [100_u64, 20_000] {
+        let rows: Vec<Row> = (0..count).map(|n| (Kind::Speech, 1_000 + n % 700)).collect();
+        let mut stage = Stage::queue_of(&rows, true, settings());
+        stage.allow(0);
+        stage.turn(vec![]);
+        assert!(stage.looked_at() <= 2_048, "{} of {count}", stage.looked_at());
+        assert!(stage.rows_in_memory() <= 2_048, "{} of {count}", stage.rows_in_memory());
+        assert!(stage.durable.is_empty());
+    }
+}
+
+#[test]
+fn a_batch_of_an_earlier_version_is_one_queue_and_passes_over_what_does_not_fit() {
+    let rows = rows(&[(20, (Kind::Image, 12)), (8, (Kind::Image, 1))]);
+    let mut stage = Stage::queue_of(&rows, false, settings());
+    stage.allow(10);
+    assert_eq!(posts(&stage.turn(vec![])), 8);
+    assert_eq!(stage.durable.len(), 28, "those that were passed over are open");
+}
+
+#[test]
+fn a_batch_with_many_classes_is_canceled_to_the_end() {
+    let rows: Vec<Row> = (0..1_000).map(|n| (Kind::Speech, 1 + n % 100)).collect();
+    let mut stage = Stage::queue_of(&rows, true, settings());
+    stage.turn(vec![]);
+    stage.conductor.grant(Wish::Cancel(BatchNo(1)), stage.now).unwrap();
+    while stage.ended.len() < 984 {
+        let before = stage.ended.len();
+        stage.turn(vec![]);
+        assert!(stage.ended.len() > before, "{before} were canceled, and nothing goes on");
+    }
+    assert!(stage.ended.iter().all(|line| line.ends_with("canceled")));
+}
+
+#[test]
+fn what_comes_in_later_joins_the_queue_of_its_class() {
+    let mut stage = Stage::queue_of(&rows(&[(40, (Kind::Image, PRICE))]), true, settings());
+    stage.turn(vec![]);
+    // As intake leaves it: read before the first rows began, and with 10 more of the same.
+    let mut batch = BatchRecord::new(BatchNo(1), "b".parse().unwrap(), Timestamp(0));
+    let class = stage.batch.segments[0].class;
+    for (cursor, end) in [(0, 40), (40, 50)] {
+        batch.segments.push(Segment { class, ..Segment::mixed(0, cursor, end) });
+    }
+    (batch.rows, batch.spool_bytes, batch.planned) = (50, 50, Credits(50 * PRICE));
+    for seq in 40..50 {
+        let mut spec = (*spec(seq, Kind::Image)).clone();
+        spec.order.price = Some(Credits(PRICE));
+        stage.specs.push(Arc::new(spec));
+    }
+    stage.conductor.take_batch(batch);
+    stage.turn(vec![]);
+    let mut rounds = 0;
+    while stage.ended.len() < 50 {
+        rounds += 1;
+        assert!(rounds < 50, "{} ended", stage.ended.len());
+        stage.end_all();
+    }
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Done));
+}

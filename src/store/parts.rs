@@ -1,0 +1,69 @@
+//! Rows sorted into parts as they come: one pass, whatever the number of parts.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::store::StoreError;
+use crate::store::spool::{Appender, encode_line};
+
+/// Lines of several parts that come mixed and are to lie together: each part is gathered in a file of its own until
+/// all have come.
+#[derive(Debug)]
+pub struct Parts {
+    dir: PathBuf,
+    parts: Vec<Part>,
+    line: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    buffer: Vec<u8>,
+    /// Whether it has a file, which the buffer continues.
+    has_file: bool,
+}
+
+/// What a part keeps in memory, in bytes, before it goes to its file.
+const PART_BUFFER_BYTES: usize = 32 * 1024;
+
+impl Parts {
+    /// No part yet; those that grow large get files in `dir`, which is the caller's to remove.
+    pub(super) fn begin(dir: &Path) -> Parts {
+        Parts { dir: dir.to_owned(), parts: Vec::new(), line: Vec::new() }
+    }
+
+    /// Adds a line to a part: one that is there, or the next new one.
+    pub fn push<T: Serialize>(&mut self, part: usize, value: &T) -> Result<(), StoreError> {
+        if part >= self.parts.len() {
+            self.parts.resize_with(part + 1, Part::default);
+        }
+        let path = self.path(part);
+        encode_line(value, &mut self.line).map_err(StoreError::io(&path))?;
+        let Part { buffer, has_file } = &mut self.parts[part];
+        buffer.extend_from_slice(&self.line);
+        if buffer.len() >= PART_BUFFER_BYTES {
+            // One file is open at a time, however many there are.
+            let mut options = File::options();
+            let file = options.append(true).create(true).open(&path);
+            file.and_then(|mut file| file.write_all(buffer)).map_err(StoreError::io(&path))?;
+            buffer.clear();
+            *has_file = true;
+        }
+        Ok(())
+    }
+
+    /// Appends a part to a file of lines.
+    pub fn append_to(&self, part: usize, lines: &mut Appender) -> Result<(), StoreError> {
+        let Some(Part { buffer, has_file }) = self.parts.get(part) else { return Ok(()) };
+        if *has_file {
+            lines.push_file(&self.path(part))?;
+        }
+        lines.push_encoded(buffer)
+    }
+
+    fn path(&self, part: usize) -> PathBuf {
+        self.dir.join(format!("part.{part}"))
+    }
+}
