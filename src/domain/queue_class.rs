@@ -149,6 +149,7 @@ mod tests {
             body: Map::new(),
             price: Some(Credits(price)),
             bound: None,
+            allowance: None,
             formula: format!("{price}"),
             waivable: Credits::ZERO,
             max_credits: None,

@@ -36,10 +36,9 @@ impl Stage {
         } else {
             batch.segments.push(Segment::mixed(0, 0, u64::from(count)));
         }
-        let mut conductor = Conductor::new(settings, Totals::default());
+        let mut conductor = Conductor::new(settings.clone(), Totals::default());
         conductor.take_batch(batch.clone());
-        let now = Now { wall: Timestamp(1_000_000), tick: Tick(0) };
-        Stage { conductor, now, specs, durable: BTreeMap::new(), batch, ended: Vec::new(), commits: 0 }
+        Stage { conductor, specs, batch, ..Stage::with(0, settings) }
     }
 
     /// Sets the batch's budget.
