@@ -262,7 +262,7 @@ fn a_clock_that_is_off_is_noticed() {
 #[test]
 fn an_empty_account_and_one_that_is_kept_are_out_of_funds() {
     let stage = Stage::with_credits(30);
-    stage.configure("[budget]\nkeep = 50");
+    stage.configure("[budget]\nmin_balance = 50");
     doctor(healthy(&stage), 4, KEY).shows("credits", "wrong", "budget.min_balance keeps all of them");
     stage.account(&json!({ "credits": 0 }));
     doctor(healthy(&stage), 4, KEY).shows("credits", "wrong", "0 credits are left");
