@@ -206,7 +206,7 @@ impl World {
                 let rows = (from..end).take(most).map(row).collect();
                 self.arrive(500, Input::Rows { batch, from, rows });
             }
-            Effect::AskBalance => {}
+            Effect::AskBalance | Effect::RenewCatalog | Effect::KeepSurcharges(_) => {}
         }
     }
 
@@ -282,6 +282,7 @@ fn settings(tasks: u32) -> Settings {
         backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
         balance_interval: Millis::from_secs(60),
         has_allowances: true,
+        rules: None,
         seed: 7,
     }
 }

@@ -77,6 +77,7 @@ fn settings() -> Settings {
         backoff: Backoff { base: Millis(10), max: Millis(50) },
         balance_interval: Millis::from_secs(60),
         has_allowances: true,
+        rules: None,
         seed: 1,
     }
 }
@@ -130,6 +131,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
     let outside = Outside {
         downloads: service.downloads(Reach::new(&emulator.base_url().parse().unwrap(), Vec::new())).unwrap(),
         service,
+        catalogs: None,
         landing: Landing::new(&dir.path().join("output")),
         max_file_bytes: u64::MAX,
         rate_floor: RateFloor { bytes_per_second: 0, window: Millis(1_000) },

@@ -19,7 +19,7 @@ use crate::control::answers::{self, AnswerError};
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{
     BatchRequest, BudgetRequest, BudgetSet, Explanation, NameRequest, Outcomes, Refusal, ResolveRequest,
-    Status,
+    RetryRequest, Status,
 };
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
@@ -50,7 +50,7 @@ pub(super) async fn open(global: &Global) -> Result<Access, Failure> {
         None => {
             let dir = service::state_dir(&config, false);
             let store = Arc::new(Store::open_existing(&dir)?);
-            Ok(Access::Here(Desk::alone(store, wiring::settings(&config), Clock::start())?))
+            Ok(Access::Here(Desk::alone(store, wiring::settings(&config)?, Clock::start())?))
         }
     }
 }
@@ -147,10 +147,12 @@ impl Access {
         }
     }
 
-    pub(super) async fn retry(&self, name: &str) -> Result<Outcomes, Failure> {
+    pub(super) async fn retry(&self, asked: &RetryRequest) -> Result<Outcomes, Failure> {
         match self {
-            Access::Here(desk) => Ok(answers::retry(desk, name).await?),
-            Access::There(Met { client, .. }) => wish(client, "/v1/retry", &called(name)).await,
+            Access::Here(desk) => {
+                Ok(answers::retry(desk, &asked.name, asked.max_credits.map(Credits)).await?)
+            }
+            Access::There(Met { client, .. }) => wish(client, "/v1/retry", asked).await,
         }
     }
 

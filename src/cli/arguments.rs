@@ -99,7 +99,7 @@ pub(super) enum Command {
     /// Drop what is not sent yet; what is at the service cannot be recalled
     Cancel(NameArgument),
     /// Queue failed, canceled and expired jobs again, under new keys
-    Retry(NameArgument),
+    Retry(RetryCommand),
     /// Tell what a job in doubt was charged, as a person found out
     ///
     /// A job is in doubt when it may have been charged and nothing the service offers can tell: its credits stay
@@ -240,6 +240,16 @@ pub(super) struct NameArgument {
     /// Name of a batch, or of a job: its label, BATCH/LABEL, or the beginning of its identity
     #[arg(value_name = "BATCH|JOB")]
     pub(super) name: String,
+}
+
+/// What `retry` takes.
+#[derive(Debug, Args)]
+pub(super) struct RetryCommand {
+    #[command(flatten)]
+    pub(super) named: NameArgument,
+    /// What each of its jobs may cost from now on, whatever its row says
+    #[arg(long, value_name = "CREDITS")]
+    pub(super) max_credits: Option<u64>,
 }
 
 /// What `resolve` takes.

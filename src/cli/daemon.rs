@@ -59,7 +59,7 @@ fn parts(config: &Config, chosen: &Chosen) -> Result<Parts, Failure> {
     let service = Service::new(chosen.options.clone())?;
     Ok(Parts {
         outside: wiring::outside(service.clone(), chosen, config)?,
-        settings: wiring::settings(config),
+        settings: wiring::settings(config)?,
         house: wiring::house(service, chosen, config)?,
         socket: access::socket(config, &chosen.state),
         control: config.control.clone(),

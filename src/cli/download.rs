@@ -77,7 +77,7 @@ async fn fetch(
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, false)?);
     let outside = wiring::outside(Service::new(chosen.options.clone())?, chosen, config)?;
     let landing = outside.landing.clone();
-    let desk = Desk::alone(store.clone(), wiring::settings(config), clock)?;
+    let desk = Desk::alone(store.clone(), wiring::settings(config)?, clock)?;
     let named = desk.named(&command.name).await.map_err(AnswerError::from)?;
     let batch = named.batch().clone();
     // Those that a run left behind, on a full disk for one.
@@ -95,7 +95,7 @@ async fn fetch(
         return Ok(Exit::Success);
     }
     let only = BTreeSet::from([batch.no]);
-    let mut engine = Engine::new(store.clone(), outside, wiring::settings(config), clock, Some(&only))?;
+    let mut engine = Engine::new(store.clone(), outside, wiring::settings(config)?, clock, Some(&only))?;
     engine.hold_back();
     let (_keep, stop) = watch::channel(Stop::No);
     if let Standstill::Parked(parked) = engine.run(Until::Standstill, stop, |_| {}).await? {

@@ -10,7 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{printable, written};
 use crate::control::protocol::Explanation;
-use crate::domain::job::{JobSpec, State};
+use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::ledger::Movement;
 
 pub(super) async fn run(command: &JobArgument, global: &Global) -> Result<Exit, Failure> {
@@ -27,7 +27,7 @@ fn story(explanation: &Explanation) -> String {
         format!("{}/{}: {} (line {} of the manifest)", batch, spec.label, job.state.name(), spec.order.line),
         format!("  what      {} {}", spec.order.kind, spec.order.model.as_deref().unwrap_or_default()),
         format!("  text      {}", shorten(spec.order.text())),
-        format!("  price     {}", price(spec)),
+        format!("  price     {}", price(spec, job)),
         format!("  books     {} held, {} charged, {} waived", books.held.0, books.charged.0, books.waived.0),
         format!("  identity  {}", spec.id),
     ];
@@ -58,10 +58,18 @@ fn story(explanation: &Explanation) -> String {
     lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n")
 }
 
-fn price(spec: &JobSpec) -> String {
-    match spec.order.price {
-        Some(price) => format!("{} ({})", price, spec.order.formula),
-        None => format!("not known ({})", spec.order.formula),
+fn price(spec: &JobSpec, job: &Job) -> String {
+    let order = &spec.order;
+    let (now, planned) = (job.price(order), order.price);
+    match (now, planned) {
+        (Some(now), Some(planned)) if now != planned => {
+            format!("{now} when it was sent, {} when it was accepted ({})", planned.0, order.formula)
+        }
+        (Some(now), _) => format!("{now} ({})", order.formula),
+        (None, _) => {
+            let most = job.hold(order).map(|most| format!(", {most} at most")).unwrap_or_default();
+            format!("not known{most} ({})", order.formula)
+        }
     }
 }
 

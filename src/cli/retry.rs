@@ -2,27 +2,29 @@
 
 use anstream::eprintln;
 
-use crate::cli::arguments::{Global, NameArgument};
+use crate::cli::arguments::{Global, RetryCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{access, outcomes, printable};
+use crate::control::protocol::RetryRequest;
 
 /// Jobs named one by one.
 const SHOWN_MAX: usize = 20;
 
-pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit, Failure> {
+pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit, Failure> {
+    let asked = RetryRequest { name: command.named.name.clone(), max_credits: command.max_credits };
     let access = access::open(global).await?;
     let who = access.who_goes_on();
-    for outcome in outcomes::print(access.retry(&command.name).await?, global)? {
+    for outcome in outcomes::print(access.retry(&asked).await?, global)? {
         let granted = outcome.granted;
         match granted.jobs {
             0 if granted.hopeless.is_empty() && granted.paid.is_empty() && granted.expired.is_empty() => {
                 eprintln!(
                     "{}: nothing was queued again: nothing of it has failed, expired or been canceled",
-                    command.name
+                    asked.name
                 );
             }
-            0 => eprintln!("{}: nothing was queued again", command.name),
+            0 => eprintln!("{}: nothing was queued again", asked.name),
             jobs => {
                 let keys = match granted.same_key {
                     0 => "each under a new key".to_owned(),

@@ -82,7 +82,7 @@ async fn run_against(
     }
     let outside = wiring::outside(service.clone(), chosen, config)?;
     let landing = outside.landing.clone();
-    let settings = wiring::settings(config);
+    let settings = wiring::settings(config)?;
     let backoff = settings.backoff;
     let mut engine = Engine::new(store.clone(), outside, settings, clock, Some(&only))?;
     if engine.conductor().batches().any(|batch| !batch.is_done()) {

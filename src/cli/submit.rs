@@ -186,7 +186,7 @@ pub(super) fn parked_exit(parked: Parked) -> Exit {
     match parked {
         Parked::Key => Exit::Unauthorised,
         Parked::Disk => Exit::Disk,
-        Parked::Paused => Exit::Unfinished,
+        Parked::Paused | Parked::NoPrice => Exit::Unfinished,
         Parked::BatchBudget
         | Parked::DayBudget
         | Parked::TotalBudget

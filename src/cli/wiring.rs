@@ -1,9 +1,12 @@
 //! From the configuration to a running engine.
 
+use std::sync::Arc;
+
 use crate::api::Service;
 use crate::cli::arguments::TermArguments;
 use crate::cli::failure::Failure;
 use crate::cli::service::Chosen;
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::admission::Limits;
 use crate::domain::budget::BudgetSetting;
@@ -18,6 +21,7 @@ use crate::domain::trickle::RateFloor;
 use crate::engine::conductor::Settings;
 use crate::engine::{Outside, RateLimit};
 use crate::intake::Terms;
+use crate::intake::catalogs::ServiceCatalogs;
 use crate::intake::reception::HouseRules;
 use crate::metrics::Metrics;
 use crate::output::landing::Landing;
@@ -26,8 +30,8 @@ use crate::output::landing::Landing;
 const BALANCE_INTERVAL: Millis = Millis::from_secs(60);
 
 /// What the conductor is told.
-pub(super) fn settings(config: &Config) -> Settings {
-    Settings {
+pub(super) fn settings(config: &Config) -> Result<Settings, Failure> {
+    Ok(Settings {
         limits: Limits {
             in_flight: config.limits.in_flight,
             in_flight_per_kind: config.limits.in_flight_per_kind.clone(),
@@ -48,8 +52,9 @@ pub(super) fn settings(config: &Config) -> Settings {
         backoff: Backoff { base: config.retry.base.0, max: config.retry.max.0 },
         balance_interval: BALANCE_INTERVAL,
         has_allowances: config.service.plan != AccountPlan::None,
+        rules: Some(Arc::new(config.rules()?)),
         seed: fastrand::u64(..),
-    }
+    })
 }
 
 /// What to say of readings that follow on each other faster than the service advises. On this very machine it
@@ -63,7 +68,14 @@ pub(super) fn outside(service: Service, chosen: &Chosen, config: &Config) -> Res
     if let Some(hasty) = hasty_polls(chosen, config) {
         tracing::warn!("{hasty}: it may slow down or refuse such a client");
     }
+    let catalogs = ServiceCatalogs {
+        service: service.clone(),
+        identity: chosen.identity.clone(),
+        state: chosen.state.clone(),
+        clock: Clock::start(),
+    };
     Ok(Outside {
+        catalogs: Some(Arc::new(catalogs)),
         downloads: service
             .downloads(Reach::new(&chosen.options.base_url, config.output.allow_hosts.clone()))?,
         service,

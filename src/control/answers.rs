@@ -11,6 +11,7 @@ use crate::domain::credits::Credits;
 use crate::domain::exit::Exit;
 use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
 use crate::domain::job::{JobSpec, State};
+use crate::domain::release::ABOVE_MAX;
 use crate::domain::retry::{self, Prospect};
 use crate::engine::EngineError;
 use crate::engine::conductor::{Granted, Wish};
@@ -242,6 +243,7 @@ fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<
         State::Failed { .. } if !record.job.books.charged.is_zero() => {
             "it is paid for; callsheet download tries to fetch its outputs again, free of charge".to_owned()
         }
+        State::Failed { fault, .. } if fault.code == ABOVE_MAX => format!("nothing by itself: {}", fault.message),
         State::Failed { fault, .. } if retry::prospect(&fault.code) == Prospect::Hopeless => {
             "nothing: unchanged it would be refused again; change its row and run the manifest again"
                 .to_owned()
@@ -268,7 +270,19 @@ fn kept(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Parked) -> O
         (State::Queued, Parked::BatchBudget) => {
             let (needs, budget) = (spec.order.hold().unwrap_or_default(), batch.budget());
             let left = budget.saturating_sub(batch.totals.committed());
-            Some(format!("it is parked: {why}. This job needs {needs}; {} of {budget} are left", left.0))
+            let left_of = format!("{} of {budget} are left", left.0);
+            Some(if needs <= left {
+                format!("it is parked: {why}. This job was planned at {needs} and costs more now; {left_of}")
+            } else {
+                format!("it is parked: {why}. This job needs {needs}; {left_of}")
+            })
+        }
+        (State::Queued, Parked::NoPrice) => {
+            let job = format!("{}/{}", batch.name, spec.label);
+            Some(format!(
+                "it is parked, or waits behind one that is: {why}. Here: callsheet retry {job} --max-credits N, or \
+                 callsheet cancel {job}"
+            ))
         }
         (State::Queued, _) => Some(format!("it is parked: {why}")),
         (State::Submitting { .. }, Parked::Key | Parked::Credits) => {
@@ -403,12 +417,13 @@ fn too_much(named: &Named, wish: &ResolveRequest) -> Option<String> {
 }
 
 /// Queues failed, canceled and expired jobs again: under new keys where their task's record said failed or canceled.
+/// With `max_credits` each may cost that much, whatever its row says, and so may those that wait.
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn retry(desk: &Desk, name: &str) -> Result<Outcomes, AnswerError> {
+pub async fn retry(desk: &Desk, name: &str, max_credits: Option<Credits>) -> Result<Outcomes, AnswerError> {
     let named = desk.named(name).await?;
-    let granted = desk.retry(&named).await?;
+    let granted = desk.retry(&named, max_credits).await?;
     Ok(Outcomes { batches: vec![Outcome { batch: named.batch().name.clone(), granted }] })
 }
 

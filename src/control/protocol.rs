@@ -207,12 +207,23 @@ pub struct BatchRequest {
     pub batch: Option<BatchName>,
 }
 
-/// Names a batch or a job. Body of `POST /v1/cancel`, `/v1/retry` and `/v1/download`.
+/// Names a batch or a job. Body of `POST /v1/cancel` and `/v1/download`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NameRequest {
     /// A batch's name, a job's label, `BATCH/LABEL`, or the beginning of a job's identity.
     pub name: String,
+}
+
+/// Names what is queued again. Body of `POST /v1/retry`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetryRequest {
+    /// A batch's name, a job's label, `BATCH/LABEL`, or the beginning of a job's identity.
+    pub name: String,
+    /// What each of its jobs may cost, whatever its row says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_credits: Option<u64>,
 }
 
 /// What a person found out about a job in doubt. Body of `POST /v1/resolve`.

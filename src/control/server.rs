@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, watch};
 use crate::control::answers::{self, AnswerError};
 use crate::control::body::{BodyError, Pace, Pieces};
 use crate::control::protocol::{
-    BatchRequest, BudgetRequest, Health, LINES, NameRequest, Refusal, Refused, ResolveRequest, Schedules,
-    Submission, Submitted,
+    BatchRequest, BudgetRequest, Health, LINES, NameRequest, Refusal, Refused, ResolveRequest, RetryRequest,
+    Schedules, Submission, Submitted,
 };
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
@@ -305,8 +305,9 @@ async fn cancel(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Res
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
-async fn retry(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {
-    let work = async move { answers::retry(&office.desk, &wish.name).await };
+async fn retry(State(office): Shared, Wished(wish): Wished<RetryRequest>) -> Result<Response, No> {
+    let max_credits = wish.max_credits.map(Credits);
+    let work = async move { answers::retry(&office.desk, &wish.name, max_credits).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 

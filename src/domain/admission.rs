@@ -58,6 +58,8 @@ pub struct Candidate {
     pub model: Option<String>,
     /// What must be held for it.
     pub hold: Credits,
+    /// Nothing bounds what it may be charged: it goes when the charge of the batch's last such job is known.
+    pub is_unbounded: bool,
     /// What is set aside for it already, in every total that covers it.
     pub held: Credits,
     /// The plan allowance that may cover it.
@@ -80,6 +82,10 @@ pub struct Waiting {
     pub budget: Credits,
     /// What it has spent.
     pub totals: Totals,
+    /// A job of it is out whose charge nothing bounds and nobody knows yet.
+    pub awaits_charge: bool,
+    /// The catalog in force has no price for some of its jobs, which are not among the candidates.
+    pub lacks_price: bool,
     /// The first waiting jobs of each class, in order: the most urgent first. More may wait behind them.
     pub candidates: Vec<Candidate>,
 }
@@ -185,6 +191,8 @@ pub enum Parked {
     Key,
     /// The batch is paused: by its owner, by rejected prompts in a row, or by a charge that differs.
     Paused,
+    /// The catalog in force has no price for the next jobs, and nothing says that they may cost what they might.
+    NoPrice,
     /// The output disk has too little room or takes nothing more, or the state's disk is full.
     Disk,
 }
@@ -200,6 +208,7 @@ impl Parked {
             Parked::Credits => "credits",
             Parked::Key => "key",
             Parked::Paused => "paused",
+            Parked::NoPrice => "no_price",
             Parked::Disk => "disk",
         }
     }
@@ -226,6 +235,10 @@ impl Parked {
             }
             Parked::Key => "the service refuses the API key; a valid key lifts it",
             Parked::Paused => "the batch is paused; callsheet resume BATCH lifts it",
+            Parked::NoPrice => {
+                "the catalog has no price for it now; a catalog that prices it again lifts it, and so does callsheet \
+                 retry JOB --max-credits N where the model is still listed; callsheet cancel JOB gives it up"
+            }
             Parked::Disk => {
                 "the output disk is full or has less room than output.min_free, or the state's disk is full; making room \
                  lifts it"
@@ -303,7 +316,8 @@ pub fn out_of_budget(board: &Board) -> Vec<(BatchNo, Parked)> {
             Some(InTheWay::Stale | InTheWay::Turn) | None => None,
         });
         let all: Vec<Parked> = each.collect::<Option<_>>()?;
-        Some((batch.batch, *all.first()?))
+        let first = all.first().copied().or(batch.lacks_price.then_some(Parked::NoPrice));
+        Some((batch.batch, first?))
     };
     board.waiting.iter().filter_map(met).collect()
 }
@@ -318,7 +332,8 @@ struct Turn {
 
 impl Turn {
     fn new(batch: Waiting) -> Turn {
-        Turn { batch, next: 0, admitted: false, parked: None }
+        let parked = (batch.lacks_price && batch.candidates.is_empty()).then_some(Parked::NoPrice);
+        Turn { batch, next: 0, admitted: false, parked }
     }
 
     /// The priority of the candidate that is looked at next.
@@ -335,7 +350,9 @@ impl Turn {
         while self.priority() == Some(priority) {
             let candidate = self.batch.candidates.get(self.next)?.clone();
             self.next += 1;
-            if !room.in_flight.has_room(room.limits, candidate.kind, candidate.model.as_deref()) {
+            if !room.in_flight.has_room(room.limits, candidate.kind, candidate.model.as_deref())
+                || candidate.is_unbounded && self.batch.awaits_charge
+            {
                 continue;
             }
             match room.in_the_way(&self.batch, &candidate) {
@@ -425,6 +442,7 @@ impl Room<'_> {
     }
 
     fn take(&mut self, batch: &mut Waiting, candidate: &Candidate) {
+        batch.awaits_charge |= candidate.is_unbounded;
         self.in_flight.add(candidate.kind, candidate.model.as_deref());
         for totals in [&mut batch.totals, &mut self.day, &mut self.total] {
             totals.held = totals.held + candidate.wanted();
@@ -450,13 +468,21 @@ mod tests {
             model: None,
             hold: Credits(*hold),
             allowance: None,
+            is_unbounded: false,
         };
         (0..).zip(holds).map(candidate).collect()
     }
 
     fn batch(batch: u32, priority: i8, budget: u64, holds: &[u64]) -> Waiting {
         let candidates = candidates(batch, priority, holds);
-        Waiting { batch: BatchNo(batch), budget: Credits(budget), totals: Totals::default(), candidates }
+        Waiting {
+            batch: BatchNo(batch),
+            budget: Credits(budget),
+            totals: Totals::default(),
+            awaits_charge: false,
+            lacks_price: false,
+            candidates,
+        }
     }
 
     fn board(in_flight: u32, waiting: Vec<Waiting>) -> Board {
@@ -540,6 +566,27 @@ mod tests {
     fn no_budget_is_passed_and_cheap_jobs_use_what_is_left() {
         assert_eq!(decide(board(9, vec![batch(1, 0, 10, &[6, 6, 4, 1])])), "1.0 1.2");
         assert_eq!(decide(board(9, vec![batch(1, 0, 5, &[6])])), "!1 batch_budget");
+    }
+
+    #[test]
+    fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_and_hold_back_no_others() {
+        let mut mixed = batch(1, 0, 100, &[5, 5, 2]);
+        mixed.candidates.iter_mut().take(2).for_each(|candidate| candidate.is_unbounded = true);
+        let other = batch(2, 0, 100, &[1]);
+        assert_eq!(decide(board(9, vec![mixed.clone(), other])), "1.0 2.0 1.2");
+        mixed.awaits_charge = true;
+        assert_eq!(decide(board(9, vec![mixed.clone()])), "1.2");
+        mixed.candidates.truncate(2);
+        assert_eq!(decide(board(9, vec![mixed])), "", "it waits for a charge, which is nobody's to lift");
+    }
+
+    #[test]
+    fn a_batch_whose_jobs_all_lack_a_price_is_parked_for_it() {
+        let lacking = Waiting { lacks_price: true, ..batch(1, 0, 100, &[]) };
+        assert_eq!(decide(board(9, vec![lacking.clone()])), "!1 no_price");
+        assert_eq!(out_of_budget(&board(9, vec![lacking])), [(BatchNo(1), Parked::NoPrice)]);
+        let some = Waiting { lacks_price: true, ..batch(1, 0, 100, &[6]) };
+        assert_eq!(decide(board(9, vec![some])), "1.0");
     }
 
     #[test]

@@ -13,10 +13,13 @@ use crate::domain::manifest::row::OnDrift;
 use crate::domain::quote::{clamped_setting, same_option};
 use crate::domain::request::Kind;
 
+/// The field of a charge above the hold of a job without an exact price.
+const HOLD: &str = "hold_credits";
+
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Drift {
-    /// `price_credits`, `model`, `mode`, `scene` or `options.NAME`.
+    /// `price_credits`, `hold_credits`, `model`, `mode`, `scene` or `options.NAME`.
     pub field: String,
     /// As planned.
     pub planned: Value,
@@ -32,9 +35,10 @@ impl fmt::Display for Drift {
     }
 }
 
-/// Whether a batch is to be paused for the drift of one of its jobs.
+/// Whether a batch is to be paused for the drift of one of its jobs. A charge above the hold of a job without an exact
+/// price pauses whatever the policy says: nothing else bounds what the next one would be charged.
 pub fn pauses(policy: Option<OnDrift>, drift: &[Drift]) -> bool {
-    policy == Some(OnDrift::Pause) && !drift.is_empty()
+    drift.iter().any(|drift| drift.field == HOLD) || policy == Some(OnDrift::Pause) && !drift.is_empty()
 }
 
 /// Everything in which a job's task differs from its order. Worth asking from the moment its charge is
@@ -47,15 +51,26 @@ pub fn of(order: &Order, job: &Job) -> Vec<Drift> {
     found
 }
 
-/// Charged and waived together are the full price (Task object). A failed task's charge was given
+/// Charged and waived together are the full price (Task object), which is held against the price that the job was let
+/// out at, or without one against its hold. A failed task's charge was given
 /// back, and an unsettled one is not known.
 fn price(order: &Order, job: &Job) -> Option<Drift> {
     let is_charged =
         matches!(job.state, State::Running { .. } | State::Fetching { .. } | State::Succeeded { .. });
-    let planned = order.price?;
     let actual = job.books.charged + job.books.waived;
-    let differs = is_charged && job.books.held.is_zero() && planned != actual;
-    differs.then(|| drift("price_credits", planned.0, actual.0))
+    let is_known = is_charged && job.books.held.is_zero();
+    match job.price(order) {
+        Some(price) => (is_known && price != actual).then(|| drift("price_credits", price.0, actual.0)),
+        None => {
+            let hold = job.hold(order)?;
+            (is_known && actual > hold).then(|| drift(HOLD, hold.0, actual.0))
+        }
+    }
+}
+
+/// Whether what was charged for a job without an exact price is above what was held for it.
+pub fn is_above_hold(order: &Order, job: &Job) -> bool {
+    price(order, job).is_some_and(|drift| drift.field == HOLD)
 }
 
 /// A video's model is shown as `<model_id>/<mode>`. Speech names its model among its options, and the
@@ -113,6 +128,7 @@ mod tests {
     use crate::domain::credits::Credits;
     use crate::domain::ids::TaskId;
     use crate::domain::job::Books;
+    use crate::domain::release::{Basis, Release};
 
     fn order(kind: Kind, model: Option<&str>, price: Option<u64>, body: Value) -> Order {
         let Value::Object(body) = body else { panic!("a body is an object") };
@@ -194,6 +210,27 @@ mod tests {
             &ran("voice-b", 1, 0, &json!({"speed": 2})),
             &["model: planned voice-a, was voice-b", "options.speed: planned 4.0, was 2"],
         );
+    }
+
+    #[test]
+    fn a_charge_is_held_against_the_price_that_the_job_was_let_out_at() {
+        let mut job = ran("house-c1", 20, 0, &json!({}));
+        check(&video(), &job, &["price_credits: planned 10, was 20"]);
+        job.released = Some(Release::priced(Credits(20)));
+        check(&video(), &job, &[]);
+    }
+
+    #[test]
+    fn a_charge_above_the_hold_of_an_unpriced_job_is_drift_and_always_pauses() {
+        let unpriced = order(Kind::ShortsStudio, None, None, json!({"any": 1}));
+        let mut job = ran("studio", 40, 0, &json!({}));
+        job.released = Some(Release { hold: Credits(40), basis: Basis::MaxCredits });
+        check(&unpriced, &job, &[]);
+        assert!(!is_above_hold(&unpriced, &job));
+        job.books.charged = Credits(41);
+        check(&unpriced, &job, &["hold_credits: planned 40, was 41"]);
+        assert!(is_above_hold(&unpriced, &job));
+        assert!(pauses(None, &of(&unpriced, &job)) && pauses(Some(OnDrift::Report), &of(&unpriced, &job)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Deadline;
+use crate::domain::release::Release;
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::{Timestamp, UtcDay};
@@ -377,6 +378,12 @@ pub struct Job {
     /// resubmitted, or retried by a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_from: Option<Timestamp>,
+    /// What it was let out at last: the price in force then, and not the one that was planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released: Option<Release>,
+    /// What a person allowed it to cost since, in place of what its row said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_credits: Option<Credits>,
     /// The UTC day that the present attempt's hold and charge count for: the day of its hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub day: Option<UtcDay>,
@@ -417,6 +424,8 @@ impl Job {
             books: Books::default(),
             first_sent: None,
             deadline_from: None,
+            released: None,
+            max_credits: None,
             day: None,
             overdue: false,
             may_have_been_sent: false,
@@ -427,6 +436,16 @@ impl Job {
             begun_for: Vec::new(),
             history: Vec::new(),
         }
+    }
+
+    /// Its exact price: the one that it was let out at, or else the planned one.
+    pub fn price(&self, order: &Order) -> Option<Credits> {
+        self.released.map_or(order.price, Release::price)
+    }
+
+    /// What was held for it when it was let out, or else what was planned to be.
+    pub fn hold(&self, order: &Order) -> Option<Credits> {
+        self.released.map(|release| release.hold).or_else(|| order.hold())
     }
 
     /// What is set aside and charged for it by all its attempts together.

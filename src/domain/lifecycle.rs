@@ -26,6 +26,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, TaskId};
 use crate::domain::job::{Books, HistoryLine, Job, OutputFile, RESOLVED, State};
 use crate::domain::ledger::Movement;
+use crate::domain::release::{Basis, Release};
 use crate::domain::retry::{self, Prospect};
 use crate::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Timestamp, UtcDay};
@@ -33,6 +34,15 @@ use crate::domain::time::{Timestamp, UtcDay};
 /// Everything that can happen to a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
+    /// It is about to be let out at this price.
+    Price {
+        /// What will be held for it, and why so much.
+        release: Release,
+        /// What was planned or held for it before, where that is another amount.
+        was: Option<Credits>,
+    },
+    /// It must not be sent as things are: it costs more than it may. Nothing was charged.
+    Refuse(Fault),
     /// Admission chose it: `hold` credits are set aside on `day`, and its POST may leave.
     Admit {
         /// Credits to set aside.
@@ -72,6 +82,8 @@ pub enum Event {
 impl Event {
     fn name(&self) -> &'static str {
         match self {
+            Event::Price { .. } => "price",
+            Event::Refuse(_) => "refuse",
             Event::Admit { .. } => "admit",
             Event::Posted(_) => "posted",
             Event::Read(_) => "read",
@@ -213,6 +225,11 @@ impl Change {
         let change = self;
         let misplaced = IllegalEvent::Misplaced { event: event.name(), state: job.state.name() };
         match (&job.state, event) {
+            (State::Queued, Event::Price { release, was }) => change.price(release, was),
+            (State::Queued, Event::Refuse(fault)) if !job.may_have_been_sent => {
+                let what = format!("not sent: {fault}");
+                change.end(State::Failed { fault, task: None }, &what);
+            }
             (State::Queued, Event::Admit { hold, day }) => change.admit(hold, day, terms),
             (State::Queued, Event::Cancel) if !job.may_have_been_sent => {
                 change.end(State::DROPPED, "canceled before it was sent");
@@ -305,6 +322,21 @@ impl Change {
             ) => return Err(misplaced),
         }
         Ok(())
+    }
+
+    fn price(&mut self, release: Release, was: Option<Credits>) {
+        self.job.released = Some(release);
+        if let Some(was) = was {
+            let what = match release.basis {
+                Basis::Price => {
+                    format!("the price is {} now, was {} when it was accepted", release.hold, was.0)
+                }
+                Basis::Bound | Basis::MaxCredits => {
+                    format!("without an exact price {} are held now, {} were planned", release.hold, was.0)
+                }
+            };
+            self.note(&what, None);
+        }
     }
 
     /// What was set aside for it before the state was rebuilt stays so, on its own day.

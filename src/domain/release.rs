@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::domain::credits::Credits;
 use crate::domain::quote::{Cost, Finding};
 
+/// The code of a job that was not sent because it costs more than it may.
+pub const ABOVE_MAX: &str = "above_max_credits";
+
 /// What a hold is taken for.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

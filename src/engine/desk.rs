@@ -295,15 +295,26 @@ impl Desk {
         }
     }
 
-    /// Queues the failed, canceled and expired jobs of what is named again.
+    /// Queues the failed, canceled and expired jobs of what is named again. With `max_credits` each may cost that much,
+    /// whatever its row says, and so may those that wait.
     ///
     /// # Errors
     /// [`EngineError`] when the state refuses.
-    pub async fn retry(&self, named: &Named) -> Result<Granted, EngineError> {
-        let ended = |_: &BatchRecord, _: &JobSpec, record: &JobRecord| {
-            matches!(record.job.state, State::Failed { .. } | State::Canceled { .. } | State::Expired)
+    pub async fn retry(&self, named: &Named, max_credits: Option<Credits>) -> Result<Granted, EngineError> {
+        let wanted = move |_: &BatchRecord, _: &JobSpec, record: &JobRecord| match record.job.state {
+            State::Failed { .. } | State::Canceled { .. } | State::Expired => true,
+            // One that waits for a price may be allowed to cost what it might.
+            State::Queued => max_credits.is_some(),
+            _ => false,
         };
-        self.reopen(named, ended, Wish::Retry).await
+        let allowed = move |found: Vec<Found>| {
+            let allow = |(spec, mut record): Found| {
+                record.job.max_credits = max_credits.or(record.job.max_credits);
+                (spec, record)
+            };
+            Wish::Retry(found.into_iter().map(allow).collect())
+        };
+        self.reopen(named, wanted, allowed).await
     }
 
     /// Takes up every job of what is named that is paid for and whose outputs are not all on disk as they
@@ -340,7 +351,7 @@ impl Desk {
         &self,
         named: &Named,
         wanted: impl Fn(&BatchRecord, &JobSpec, &JobRecord) -> bool + Send + 'static,
-        wish: fn(Vec<Found>) -> Wish,
+        wish: impl Fn(Vec<Found>) -> Wish,
     ) -> Result<Granted, EngineError> {
         let _one_at_a_time = self.reopening.lock().await;
         let (store, batch) = (self.store.clone(), named.batch().clone());

@@ -4,6 +4,7 @@
 //! it. There is one loop and one writer; effects run beside it and report back.
 
 mod blocking;
+mod catalogs;
 pub mod conductor;
 pub mod desk;
 mod download;
@@ -24,6 +25,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::Instrument;
 
 pub use self::blocking::{blocking, to_the_end};
+pub use self::catalogs::{CatalogSource, Renewing};
 pub use self::handle::{BatchNow, EngineGone, Handle};
 use self::handle::{Message, Question};
 pub use self::rate::RateLimit;
@@ -121,6 +123,8 @@ pub struct Outside {
     pub submits: RateLimit,
     /// How fast tasks may be read.
     pub polls: RateLimit,
+    /// The catalogs in force; nothing where jobs go out at the prices that they were accepted at.
+    pub catalogs: Option<Arc<dyn CatalogSource>>,
     /// Layout of batches that have none of their own.
     pub layout: Layout,
     /// Who is told what is done, how long it took and how everything stands.
@@ -429,7 +433,10 @@ impl Engine {
                 Effect::Post { .. } => failpoint::hit("admitted"),
                 Effect::Read { .. } => failpoint::hit("task-known"),
                 Effect::Fetch(_) => failpoint::hit("fetching"),
-                Effect::LoadRows { .. } | Effect::AskBalance => {}
+                Effect::LoadRows { .. }
+                | Effect::AskBalance
+                | Effect::RenewCatalog
+                | Effect::KeepSurcharges(_) => {}
             }
         }
     }

@@ -35,7 +35,7 @@ pub(super) fn span_of(effect: &Effect, conductor: &Conductor) -> Span {
             tracing::info_span!("fetch", batch, job, attempt, task)
         }
         Effect::LoadRows { batch, .. } => tracing::info_span!("load", batch = name(*batch)),
-        Effect::AskBalance => Span::none(),
+        Effect::AskBalance | Effect::RenewCatalog | Effect::KeepSurcharges(_) => Span::none(),
     }
 }
 
@@ -84,6 +84,22 @@ pub(super) async fn perform(
                 Ok(rows) => Input::Rows { batch, from, rows },
                 Err(damage) => Input::Unreadable(damage.to_string()),
             }
+        }
+        Effect::RenewCatalog => {
+            let renewed = match &outside.catalogs {
+                Some(source) => source.renew().await,
+                None => Err("none can be asked for".to_owned()),
+            };
+            Input::Catalog(renewed.map_err(|why| Fault::new("catalog", why)))
+        }
+        Effect::KeepSurcharges(surcharges) => {
+            if let Some(source) = outside.catalogs.clone() {
+                let keep = move || source.keep(&surcharges);
+                if let Err(error) = blocking(keep).await {
+                    tracing::warn!(%error, "failed to keep what was charged above the catalog for later plans");
+                }
+            }
+            Input::SurchargesKept
         }
         Effect::AskBalance => {
             let begun = clock.elapsed();

@@ -1,18 +1,20 @@
 //! The catalogs in force: from the service when it answers, else as they were last seen.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::api::{Service, ServiceError};
 use crate::clock::Clock;
-use crate::domain::quote::Catalog;
 use crate::domain::quote::catalog::CatalogPart;
+use crate::domain::quote::{Catalog, Surcharges};
 use crate::domain::retry::Backoff;
 use crate::domain::time::{Millis, Timestamp};
-use crate::store::StoreError;
+use crate::engine::{CatalogSource, Renewing};
 use crate::store::catalogs::{self, Kept};
+use crate::store::{StoreError, surcharges};
 
 /// How long a catalog may be used without asking again (Catalog caching).
 const FRESH_FOR: Millis = Millis::from_secs(3600);
@@ -40,6 +42,17 @@ impl Catalogs {
     fn of(fetched: Timestamp, raw: Value, stale_because: Option<String>) -> Catalogs {
         let catalog = Catalog::of(&raw["video"], &raw["image"], &raw["music"], &raw["voices"]);
         Catalogs { catalog, raw, fetched, stale_because }
+    }
+
+    /// With what was charged above their prices.
+    fn with_surcharges(mut self, state: &Path, service: &str) -> Catalogs {
+        match surcharges::read(state, service) {
+            Ok(known) => self.catalog.surcharges = known,
+            Err(error) => {
+                tracing::warn!(%error, "what was charged above the catalog's prices cannot be read")
+            }
+        }
+        self
     }
 }
 
@@ -73,26 +86,81 @@ pub async fn load(
     let Some((service, identity)) = service else {
         let Kept { service, fetched, data } = kept.ok_or(CatalogError::NoService)?;
         let reason = format!("no service is configured, and these came from {service}");
-        return Ok(Catalogs::of(fetched, data, Some(reason)));
+        return Ok(Catalogs::of(fetched, data, Some(reason)).with_surcharges(state, &service));
     };
-    match kept {
+    let loaded = match kept {
         Some(kept) if now.since(kept.fetched) < FRESH_FOR && kept.fetched <= now => {
+            Catalogs::of(kept.fetched, kept.data, None)
+        }
+        kept => renewed(service, identity, kept, state, clock).await?,
+    };
+    Ok(loaded.with_surcharges(state, identity))
+}
+
+/// Asks the service for the catalogs, however young the kept ones are, and goes on with those where it does not answer.
+///
+/// # Errors
+/// [`CatalogError`] when there are none.
+pub async fn renew(
+    service: &Service,
+    identity: &str,
+    state: &Path,
+    clock: &Clock,
+) -> Result<Catalogs, CatalogError> {
+    let kept = catalogs::read(state)?.filter(|kept| kept.service == identity);
+    Ok(renewed(service, identity, kept, state, clock).await?.with_surcharges(state, identity))
+}
+
+async fn renewed(
+    service: &Service,
+    identity: &str,
+    kept: Option<Kept>,
+    state: &Path,
+    clock: &Clock,
+) -> Result<Catalogs, CatalogError> {
+    match fetch_for(service, kept.is_some(), clock).await {
+        Ok(data) => {
+            let kept = Kept { service: identity.to_owned(), fetched: clock.now().wall, data };
+            if let Err(error) = catalogs::keep(state, &kept) {
+                // Good enough for this time; the next one asks again.
+                tracing::warn!("failed to keep the catalogs: {error}");
+            }
             Ok(Catalogs::of(kept.fetched, kept.data, None))
         }
-        kept => match fetch_for(service, kept.is_some(), clock).await {
-            Ok(data) => {
-                let kept = Kept { service: identity.to_owned(), fetched: now, data };
-                if let Err(error) = catalogs::keep(state, &kept) {
-                    // Good enough for this time; the next one asks again.
-                    tracing::warn!("failed to keep the catalogs: {error}");
-                }
-                Ok(Catalogs::of(now, kept.data, None))
-            }
-            Err(error) => match kept {
-                Some(kept) => Ok(Catalogs::of(kept.fetched, kept.data, Some(error.to_string()))),
-                None => Err(error.into()),
-            },
+        Err(error) => match kept {
+            Some(kept) => Ok(Catalogs::of(kept.fetched, kept.data, Some(error.to_string()))),
+            None => Err(error.into()),
         },
+    }
+}
+
+/// The catalogs that a running engine prices by: see [`CatalogSource`].
+#[derive(Debug)]
+pub struct ServiceCatalogs {
+    /// The service.
+    pub service: Service,
+    /// The name that its state belongs to.
+    pub identity: String,
+    /// Where they are kept.
+    pub state: PathBuf,
+    /// Tells how old they are.
+    pub clock: Clock,
+}
+
+impl CatalogSource for ServiceCatalogs {
+    fn renew(&self) -> Renewing<'_> {
+        Box::pin(async {
+            let renewed = renew(&self.service, &self.identity, &self.state, &self.clock).await;
+            let renewed = renewed.map_err(|error| error.to_string())?;
+            if let Some(reason) = &renewed.stale_because {
+                tracing::warn!(fetched = %renewed.fetched, reason, "using older catalogs to price what is sent");
+            }
+            Ok(Arc::new(renewed.catalog))
+        })
+    }
+
+    fn keep(&self, cells: &Surcharges) -> Result<(), StoreError> {
+        surcharges::keep(&self.state, &self.identity, cells)
     }
 }
 

@@ -61,7 +61,7 @@ impl<'a> ResultLine<'a> {
             state: job.state.name(),
             late: job.is_late(),
             files,
-            price_credits: spec.order.price,
+            price_credits: job.price(&spec.order),
             charged_credits: job.all_books().charged,
             waived_credits: job.all_books().waived,
             attempts: if sent { job.newest_attempt().0 } else { 0 },

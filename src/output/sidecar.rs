@@ -48,7 +48,7 @@ impl Sidecar {
             task_id: job.state.task().cloned(),
             idempotency_key: IdempotencyKey::derive(spec.id, job.attempt).to_string(),
             attempt: job.attempt.0,
-            price_credits: spec.order.price,
+            price_credits: job.price(&spec.order),
             charged_credits: job.books.charged,
             waived_credits: job.books.waived,
             late: job.overdue,

@@ -11,6 +11,7 @@
 //!   spool/000001/          rows: what was accepted; outcomes: what became of it
 //!   spool/000001/batch.json what a rebuilt database must know of the batch
 //!   catalogs.json          the service's catalogs as last seen; a plan keeps them, too
+//!   surcharges.json        what was charged above the catalogs' prices
 //!   schedules.json         how far each schedule was handled; losing it fires nothing
 //!   commits                the number of the last commit, to notice an old database that came back
 //!   closed                 checksums of a database that was closed in order
@@ -47,6 +48,7 @@ mod reserve;
 pub mod schedules;
 pub mod spool;
 mod successor;
+pub mod surcharges;
 mod tally;
 #[cfg(test)]
 mod tests;

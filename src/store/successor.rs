@@ -14,6 +14,7 @@ use crate::store::StoreError;
 pub(super) const CATALOGS: &str = ".catalogs-";
 pub(super) const MARKER: &str = ".state-";
 pub(super) const SCHEDULES: &str = ".schedules-";
+pub(super) const SURCHARGES: &str = ".surcharges-";
 /// The same in a batch's folder.
 pub(super) const CARD: &str = ".batch-";
 pub(super) const RECORD: &str = ".record-";
@@ -43,7 +44,7 @@ pub(super) fn put<T: Serialize>(path: &Path, prefix: &str, value: &T) -> Result<
 /// Removes the successors that killed processes left. A plan that keeps its catalogs at this moment may lose
 /// its copy; the next one asks again.
 pub(super) fn sweep(dir: &Path) -> Result<(), StoreError> {
-    sweep_called(dir, &[CATALOGS, MARKER, SCHEDULES])?;
+    sweep_called(dir, &[CATALOGS, MARKER, SCHEDULES, SURCHARGES])?;
     super::batch_dirs(&dir.join("spool"))?.iter().try_for_each(|(_, dir)| sweep_called(dir, &[CARD, RECORD]))
 }
 

@@ -197,6 +197,7 @@ impl Draw {
             backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
             balance_interval: Millis(MINUTE),
             has_allowances: true,
+            rules: None,
             seed,
         }
     }

@@ -506,6 +506,11 @@ impl World {
                 let rows = self.disk.rows(batch, from, end, most);
                 self.at(at + 1, Event::Hear(number, Input::Rows { batch, from, rows }));
             }
+            Effect::RenewCatalog => {
+                let none = Fault::new("catalog", "none is served here");
+                self.at(at + 1, Event::Hear(number, Input::Catalog(Err(none))));
+            }
+            Effect::KeepSurcharges(_) => self.at(at + 1, Event::Hear(number, Input::SurchargesKept)),
             Effect::AskBalance => {
                 self.log.say(at, "program", format_args!("asks for the balance"));
                 let (there, back) = self.way();

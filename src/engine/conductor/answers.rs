@@ -40,6 +40,14 @@ impl Conductor {
                 self.balance(&answer, now);
                 Ok(())
             }
+            Input::Catalog(answer) => {
+                self.catalog(answer, now);
+                Ok(())
+            }
+            Input::SurchargesKept => {
+                self.prices.are_kept();
+                Ok(())
+            }
             Input::DiskIsLow(is_low) => {
                 self.set_disk(is_low);
                 Ok(())
@@ -287,7 +295,7 @@ impl Conductor {
         }
         if matches!(reading.status, TaskStatus::Failed | TaskStatus::Canceled) {
             (open.task_since, open.task_created, open.last_running) = (None, None, None);
-            let need = open.spec.order.hold().unwrap_or_default();
+            let need = open.record.job.hold(&open.spec.order).unwrap_or_default();
             drop(open);
             match code {
                 Some("insufficient_credits") => self.out_of_credits(need, None, now),

@@ -186,19 +186,25 @@ impl Conductor {
             }
             return;
         };
+        let was_out = account.block.out_of_credits.is_some();
         account.unanswered = 0;
         account.tries = account.tries.max(1);
         if account.key_refused.take().is_some() {
             journal::queue_unparked(Parked::Key);
+            self.prices.renew();
         }
         let known = Known { balance: *balance, at: now.tick, unsure, sent, may_be_more: false };
-        account.known = Some(known);
+        let before = account.known.replace(known).map(Known::left);
         if account.block.out_of_credits.is_some() {
             account.block.hear_balance(known.left(), slots);
             if account.block.out_of_credits.is_none() {
                 account.has_changed = true;
                 journal::queue_unparked(Parked::Credits);
             }
+        }
+        // What waited for credits may cost another price by now.
+        if was_out && before.is_none_or(|before| known.left() > before) {
+            self.prices.renew();
         }
         for key in std::mem::take(&mut self.account.blocked) {
             self.schedule(key, now.tick);

@@ -5,8 +5,9 @@
 //! `debug`.
 
 use crate::domain::admission::Parked;
+use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchName, TaskId};
-use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::job::{Job, JobSpec, Order, State};
 use crate::domain::lifecycle::IllegalEvent;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
@@ -59,6 +60,10 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
             say!(info, who, reason, "attempt over, another follows");
         }
         State::Queued if was_submitting => say!(debug, who, "not taken, queued again"),
+        State::Queued if after.released != before.released && after.history.len() > before.history.len() => {
+            let reason = after.history.last().map_or("", |line| line.what.as_str());
+            say!(info, who, reason, "another price than before");
+        }
         State::Submitting { .. } if matches!(before.state, State::Queued) => {
             say!(debug, who, held = after.books.held.0, "admitted");
         }
@@ -136,6 +141,29 @@ pub(super) fn queue_parked(parked: Parked) {
     tracing::info!(reason = parked.name(), "queue parked: {}", parked.explain());
 }
 
+/// The catalogs could not be renewed before something is sent.
+pub(super) fn catalog_not_renewed(fault: &Fault) {
+    tracing::warn!(%fault, "the catalogs could not be renewed: the ones that are known go on to price what is sent");
+}
+
+/// There are no catalogs to price by.
+pub(super) fn no_catalog(fault: &Fault) {
+    tracing::warn!(%fault, "there is no catalog to price by: nothing is sent until there is one");
+}
+
+/// A charge above the catalog's price holds for its cell from now on.
+pub(super) fn charged_above(order: &Order, price: Credits, charged: Credits) {
+    let (kind, model) = (order.kind.name(), order.model.as_deref());
+    let (price, charged) = (price.0, charged.0);
+    tracing::warn!(
+        kind,
+        model,
+        price,
+        charged,
+        "charged above the catalog's price: it is counted with from now on"
+    );
+}
+
 /// What shut the queue is over.
 pub(super) fn queue_unparked(parked: Parked) {
     tracing::info!(reason = parked.name(), "queue unparked");
@@ -163,7 +191,8 @@ impl BatchDesk {
         }
         let (reason, totals) = (parked.name(), self.record.totals);
         let (spent, held, budget) = (totals.spent.0, totals.held.0, self.record.budget().0);
-        tracing::info!(batch = %self.record.name, reason, spent, held, budget, "budget reached: {}", parked.explain());
+        let what = if parked == Parked::NoPrice { "no price" } else { "budget reached" };
+        tracing::info!(batch = %self.record.name, reason, spent, held, budget, "{what}: {}", parked.explain());
     }
 
     /// Says that the batch sends again, if it was said that it did not.

@@ -39,7 +39,7 @@ impl Conductor {
         }
         let before = std::mem::replace(&mut open.record.job, step.job);
         journal::moved(&desk.record.name, &open.spec, &before, &open.record.job);
-        let before = before.attempt;
+        let (before, before_books) = (before.attempt, before.books);
         if !matches!(open.record.job.state, State::Queued) {
             self.candidates.remove(&key);
         }
@@ -54,18 +54,22 @@ impl Conductor {
         }
         self.pending.changed_jobs.insert(key);
         let on_drift = desk.record.policy.on_drift;
+        let (order, job) = (&open.spec.order, &open.record.job);
+        let is_settled = job.books != before_books && job.books.held.is_zero();
         // Comparing options costs more than the rest of the step: only who asked for it pays for it.
-        if on_drift.is_some()
-            && desk.record.paused.is_none()
-            && drift::pauses(on_drift, &drift::of(&open.spec.order, &open.record.job))
-        {
+        let pauses = || on_drift.is_some() && drift::pauses(on_drift, &drift::of(order, job));
+        if desk.record.paused.is_none() && (is_settled && drift::is_above_hold(order, job) || pauses()) {
             desk.record.paused = Some(Pause::Drift);
             journal::paused(&desk.record, "a charge, a model or options other than planned");
             self.pending.changed_batches.insert(key.batch);
         }
         let is_over = open.record.job.is_over();
+        let settled = is_settled.then(|| (open.spec.clone(), job.clone()));
         drop(open);
         self.watch_allowance(key, &step.movements);
+        if let Some((spec, job)) = settled {
+            self.learn_charge(key, &spec.order, &job);
+        }
         self.watch_superseded(key, before, self.settings.late_poll, now);
         if is_over {
             self.end(key);

@@ -18,6 +18,7 @@ mod lives;
 mod outage;
 mod overview;
 mod owners;
+mod prices;
 mod queue;
 mod queued;
 mod roster;
@@ -51,6 +52,7 @@ use crate::engine::conductor::desks::Desks;
 use crate::engine::conductor::gate::Account;
 use crate::engine::conductor::late::Late;
 use crate::engine::conductor::owners::Owners;
+use crate::engine::conductor::prices::Prices;
 use crate::engine::conductor::queued::QueuedJobs;
 use crate::engine::conductor::roster::{Mark, Roster};
 use crate::engine::conductor::windows::{RowWindow, windows_of};
@@ -176,6 +178,7 @@ pub struct Conductor {
     stopping: bool,
     /// No creating POST is sent, whatever is wanted.
     held_back: bool,
+    prices: Prices,
     /// Which batch was served last, so that equals take turns across turns.
     last_served: BatchNo,
     random: fastrand::Rng,
@@ -205,6 +208,7 @@ impl Conductor {
             silence: Silence::default(),
             disk_is_low: false,
             refused_bytes: None,
+            prices: Prices::new(settings.rules.clone()),
             settings,
             desks: Desks::default(),
             jobs: Roster::default(),
@@ -294,6 +298,7 @@ impl Conductor {
             self.schedule(key, now.tick.after(wait));
         }
         self.watch_deadline(key);
+        self.know_release(key);
         // Each is looked at once, soon.
         self.watch_superseded(key, attempt, self.settings.poll_max, now);
     }
@@ -312,6 +317,7 @@ impl Conductor {
         self.begin_what_is_due(now)?;
         // Last before admission: a wait that is over now queues a job whose batch may be canceled.
         self.drop_unsent(now)?;
+        self.renew_when_due(now);
         let decision = self.admit(now)?;
         self.note_wanted(decision.as_ref());
         self.ask_balance_when_due(now);
@@ -351,7 +357,7 @@ impl Conductor {
         }
         let timer = self.timers.first().map(|(at, _)| *at);
         let late = self.late_timers.first().map(|(at, ..)| *at);
-        [timer, late, self.crowded_until, self.balance_due()].into_iter().flatten().min()
+        [timer, late, self.crowded_until, self.balance_due(), self.renewal()].into_iter().flatten().min()
     }
 
     /// Whether something waits for an instant of the calendar: a deadline, an expiry, or midnight. The

@@ -15,7 +15,11 @@ impl Conductor {
     /// Why nothing will move by itself any more; nothing while something will.
     pub fn standstill(&self) -> Option<Standstill> {
         let tally = self.jobs.tally();
-        if tally.busy > 0 || self.account.is_asking || self.desks.busy().any(BatchDesk::is_loading) {
+        if tally.busy > 0
+            || self.account.is_asking
+            || self.prices.are_busy() && !self.stopping
+            || self.desks.busy().any(BatchDesk::is_loading)
+        {
             return None;
         }
         if self.desks.busy().all(|desk| desk.record.is_done()) {
@@ -98,10 +102,14 @@ impl Conductor {
 
     /// The smallest hold among the jobs of a batch that wait next.
     fn next_hold(&self, desk: &BatchDesk) -> Option<Credits> {
-        let queued = self.candidates.fronts(desk.record.no, 1).filter_map(|key| self.jobs.get(&key));
-        let queued = queued.filter_map(|open| open.spec.order.hold());
+        let batch = desk.record.no;
+        let queued = self.candidates.fronts(batch, 1).filter_map(|key| self.jobs.get(&key));
+        let queued = queued.map(|open| (open.record.key, &open.spec.order, open.record.job.max_credits));
         let rows = desk.windows.iter().flat_map(|window| &window.rows);
-        queued.chain(rows.filter_map(|row| row.spec.order.hold())).min()
+        let rows = rows.map(|row| (JobKey { batch, seq: row.spec.seq }, &row.spec.order, None));
+        let holds =
+            queued.chain(rows).filter_map(|(key, order, max)| self.prices.decide(key, order, max).ok());
+        holds.map(|release| release.hold).min()
     }
 
     /// What is to be read of the spools before [`Conductor::foresee`] can tell.

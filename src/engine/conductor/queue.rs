@@ -9,8 +9,11 @@ use crate::domain::ids::JobKey;
 use crate::domain::job::{Job, JobSpec, Order};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::manifest::row::Deadline;
+use crate::domain::release::{Basis, Release, Withheld};
 use crate::domain::request::Kind;
+use crate::domain::task::Fault;
 use crate::domain::time::Now;
+use crate::engine::conductor::prices::above_max;
 use crate::engine::conductor::windows::{RowWindow, window_rows};
 use crate::engine::conductor::{
     ADMIT_MAX, BatchDesk, Conductor, ConductorError, Effect, OpenJob, SpooledRow,
@@ -33,7 +36,7 @@ impl Conductor {
     pub(super) fn admit(&mut self, now: Now) -> Result<Option<Admission>, ConductorError> {
         // Whatever else keeps the queue: a wait that is over is no reason to wake up.
         self.crowded_until = self.throttle.wait_until().filter(|until| now.tick < *until);
-        if self.stopping || self.held_back || self.key_is_refused() {
+        if self.stopping || self.held_back || self.key_is_refused() || !self.prices_are_known(now) {
             return Ok(None);
         }
         let is_low = self.disk_is_low.then_some(Parked::Disk);
@@ -53,7 +56,12 @@ impl Conductor {
         if open >= backlog || tally.in_flight.all >= self.throttle.slots(now.tick) {
             return Ok(None);
         }
-        let board = self.board(now);
+        let mut too_dear = Vec::new();
+        let board = self.board_with(now, &mut too_dear);
+        if !too_dear.is_empty() {
+            self.refuse(too_dear, now)?;
+            return Ok(None);
+        }
         if board.waiting.is_empty() {
             return Ok(None);
         }
@@ -79,7 +87,27 @@ impl Conductor {
         Ok(Some(decision))
     }
 
+    /// Ends jobs that cost more than they may.
+    fn refuse(&mut self, too_dear: Vec<(JobKey, Fault)>, now: Now) -> Result<(), ConductorError> {
+        for (key, fault) in too_dear.into_iter().take(ADMIT_MAX) {
+            if !self.jobs.contains_key(&key) {
+                self.begin_rows_up_to(key);
+            }
+            let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt) else { continue };
+            self.prices.forget(&key);
+            self.apply(key, attempt, Event::Refuse(fault), now)?;
+        }
+        // What waits behind them takes its turn.
+        self.pending.turn.wake = Some(now.tick);
+        Ok(())
+    }
+
     pub(super) fn board(&self, now: Now) -> Board {
+        self.board_with(now, &mut Vec::new())
+    }
+
+    /// What admission looks at; jobs that cost more than they may are left out, and told in `too_dear`.
+    fn board_with(&self, now: Now, too_dear: &mut Vec<(JobKey, Fault)>) -> Board {
         let mut limits = self.settings.limits.clone();
         limits.in_flight = self.throttle.slots(now.tick);
         let counted = &self.jobs.tally().in_flight;
@@ -91,7 +119,7 @@ impl Conductor {
         let desks = self.desks.busy_after(self.last_served).filter(|desk| desk.record.paused.is_none());
         let free = limits.in_flight.saturating_sub(in_flight.all) as usize;
         let most = free.clamp(FRONT_MIN, ADMIT_MAX);
-        let waiting = desks.filter_map(|desk| self.waiting(desk, &limits, &in_flight, most, now)).collect();
+        let waiting = desks.filter_map(|desk| self.waiting(desk, &limits, &in_flight, most, now, too_dear)).collect();
         let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
         let (balance, balance_age) = self.balance_left(now);
         let out_of_credits = self.account.block.out_of_credits.is_some();
@@ -109,6 +137,7 @@ impl Conductor {
         in_flight: &InFlight,
         most: usize,
         now: Now,
+        too_dear: &mut Vec<(JobKey, Fault)>,
     ) -> Option<Waiting> {
         let batch = desk.record.no;
         let has_room = |order: &Order| in_flight.has_room(limits, order.kind, order.model.as_deref());
@@ -116,22 +145,51 @@ impl Conductor {
         let begun = self.candidates.fronts(batch, most).filter_map(|key| self.jobs.get(&key));
         // One that may have been sent is not dropped; it is not bought after its time either.
         let begun = begun.filter(|open| !has_expired || open.record.job.first_sent.is_some());
-        let begun = begun.map(|open| (false, &open.spec, open.record.job.books.held));
+        let begun = begun.map(|open| (false, &open.spec));
         let rows = if has_expired { Vec::new() } else { self.rows_at_the_front(desk, most) };
-        let rows = rows.into_iter().map(|spec| (true, spec, Credits::ZERO));
-        let mut specs: Vec<(bool, &Arc<JobSpec>, Credits)> =
-            begun.chain(rows).filter(|(_, spec, _)| has_room(&spec.order)).collect();
-        specs.sort_by_key(|(is_row, spec, _)| (Reverse(spec.order.priority), *is_row, spec.seq));
-        let candidate = |(_, spec, held): (bool, &Arc<JobSpec>, Credits)| {
-            let JobSpec { seq, order, .. } = &**spec;
-            let model = limits.counted_model(order.model.as_deref()).map(str::to_owned);
-            let (key, hold) = (JobKey { batch, seq: *seq }, order.hold()?);
-            let (priority, kind, allowance) = (order.priority, order.kind, self.allowance_of(order));
-            Some(Candidate { key, priority, kind, model, hold, held, allowance })
-        };
-        let candidates: Vec<Candidate> = specs.into_iter().filter_map(candidate).collect();
+        let rows = rows.into_iter().map(|spec| (true, spec));
+        let mut specs: Vec<(bool, &Arc<JobSpec>)> =
+            begun.chain(rows).filter(|(_, spec)| has_room(&spec.order)).collect();
+        specs.sort_by_key(|(is_row, spec)| (Reverse(spec.order.priority), *is_row, spec.seq));
+        let mut lacks_price = false;
+        let mut candidates = Vec::with_capacity(specs.len());
+        for (_, spec) in specs {
+            let key = JobKey { batch, seq: spec.seq };
+            match self.candidate(key, spec, limits) {
+                Ok(candidate) => candidates.push(candidate),
+                Err(withheld) => match above_max(&withheld, &desk.record.name, &spec.label) {
+                    // What may have been sent may have been charged, too.
+                    Some(fault) if !self.may_be_charged(key) => too_dear.push((key, fault)),
+                    _ => lacks_price = true,
+                },
+            }
+        }
         let (budget, totals) = (desk.record.budget(), desk.record.totals);
-        (!candidates.is_empty()).then_some(Waiting { batch, budget, totals, candidates })
+        let awaits_charge = self.waits_for_a_charge(batch);
+        let waits = !candidates.is_empty() || lacks_price;
+        waits.then_some(Waiting { batch, budget, totals, awaits_charge, lacks_price, candidates })
+    }
+
+    /// A waiting job as admission sees it, at the price in force.
+    fn candidate(&self, key: JobKey, spec: &JobSpec, limits: &Limits) -> Result<Candidate, Withheld> {
+        let order = &spec.order;
+        let job = self.jobs.get(&key).map(|open| &open.record.job);
+        let held = job.map(|job| job.books.held).unwrap_or_default();
+        let Release { hold, basis } = self.prices.decide(key, order, job.and_then(|job| job.max_credits))?;
+        Ok(Candidate {
+            key,
+            priority: order.priority,
+            kind: order.kind,
+            model: limits.counted_model(order.model.as_deref()).map(str::to_owned),
+            hold: hold.max(held),
+            held,
+            allowance: self.allowance_of(order),
+            is_unbounded: basis == Basis::MaxCredits,
+        })
+    }
+
+    fn may_be_charged(&self, key: JobKey) -> bool {
+        self.jobs.get(&key).is_some_and(|open| open.record.job.may_have_been_sent)
     }
 
     /// The first rows of each window; of a mixed one all, since any may fit where the first does not.
@@ -168,6 +226,7 @@ impl Conductor {
         if self.deadline_has_passed(key, now) {
             return self.apply(key, attempt, Event::Expire, now);
         }
+        self.let_out(key, attempt, now)?;
         let event = Event::Admit { hold: candidate.hold, day: now.wall.utc_day() };
         self.apply(key, attempt, event, now)?;
         if let Some(desk) = self.desks.get_mut(&key.batch) {

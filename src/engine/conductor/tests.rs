@@ -2,6 +2,7 @@
 
 mod account;
 mod polls;
+mod prices;
 mod queues;
 mod resubmit;
 mod retention;
@@ -57,6 +58,7 @@ pub(super) fn settings() -> Settings {
         backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
         balance_interval: Millis::from_secs(60),
         has_allowances: true,
+        rules: None,
         seed: 7,
     }
 }
@@ -157,6 +159,8 @@ impl Stage {
                         said.push(format!("fetch {}#{}", order.key.seq.0, order.attempt.0));
                     }
                     Effect::AskBalance => said.push("balance?".into()),
+                    Effect::RenewCatalog => said.push("catalog?".into()),
+                    Effect::KeepSurcharges(_) => said.push("surcharges".into()),
                     Effect::LoadRows { batch, from, end, most } => {
                         let rows = self.rows(from, end, most);
                         inputs.push(Input::Rows { batch, from, rows });

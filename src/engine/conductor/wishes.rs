@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::BatchNo;
+use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, IllegalEvent, Terms, Want};
 use crate::domain::retry::{self, Prospect};
 use crate::domain::time::{Now, UtcDay};
-use crate::engine::conductor::{Conductor, ConductorError, OpenJob, Settings};
+use crate::engine::conductor::{BatchDesk, Conductor, ConductorError, OpenJob, Settings};
 use crate::store::{BatchRecord, JobRecord, Pause};
 
 /// Jobs of a batch that may be canceled one by one before their turn: their numbers travel with the
@@ -131,6 +131,7 @@ impl Conductor {
             Wish::Pause(no) => Ok(self.change(no, |batch| batch.paused = Some(Pause::Owner))),
             Wish::Resume(no) => {
                 self.ask_soon();
+                self.prices.renew();
                 Ok(self.change(no, |batch| {
                     batch.paused = None;
                     batch.rejections = 0;
@@ -317,8 +318,10 @@ impl Conductor {
 
     fn retry(&mut self, found: Vec<Found>, now: Now) -> Granted {
         let mut granted = Granted::default();
+        self.prices.renew();
         for (spec, record) in found {
-            if self.jobs.contains_key(&record.key) {
+            if matches!(record.job.state, State::Queued) || self.jobs.contains_key(&record.key) {
+                granted.jobs += u32::from(self.allow(record.key, record.job.max_credits));
                 continue;
             }
             let expires = self.desks.get(&record.key.batch).and_then(|desk| desk.record.expires());
@@ -350,6 +353,27 @@ impl Conductor {
         granted
     }
 
+    /// Lets a waiting job cost more, or less, than its row says. False: it does not wait, or not yet where it could be
+    /// told.
+    fn allow(&mut self, key: JobKey, max_credits: Option<Credits>) -> bool {
+        if max_credits.is_none() {
+            return false;
+        }
+        let is_next = |desk: &BatchDesk| desk.windows.iter().any(|window| window.holds(key.seq));
+        if !self.jobs.contains_key(&key) && self.desks.get(&key.batch).is_some_and(is_next) {
+            self.begin_rows_up_to(key);
+        }
+        let Some(mut open) = self.jobs.get_mut(&key) else { return false };
+        if !matches!(open.record.job.state, State::Queued) {
+            return false;
+        }
+        open.record.job.max_credits = max_credits;
+        drop(open);
+        self.prices.forget(&key);
+        self.pending.changed_jobs.insert(key);
+        true
+    }
+
     fn fetch_again(&mut self, found: Vec<Found>, now: Now) -> Granted {
         let mut granted = Granted::default();
         for (spec, record) in found {
@@ -377,6 +401,7 @@ impl Conductor {
         self.throttle.reconfigure(settings.limits.in_flight, settings.adaptive);
         // Another key, another plan: what was refused may not be any more.
         self.ask_soon();
+        self.prices.set_rules(settings.rules.clone());
         self.settings = settings;
         let keys: Vec<_> = self.jobs.values().map(|open| open.record.key).collect();
         keys.into_iter().for_each(|key| self.watch_deadline(key));

@@ -8,6 +8,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::domain::ledger::{OutOfBalance, Totals};
+use crate::domain::quote::{Catalog, Rules, Surcharges};
 use crate::domain::request::Kind;
 use crate::domain::retry::Backoff;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
@@ -43,6 +44,9 @@ pub struct Settings {
     pub balance_interval: Millis,
     /// Whether the account's plan may have allowances. Without, nothing is sent that the balance does not cover.
     pub has_allowances: bool,
+    /// What the catalogs do not carry. With it jobs are let out at the price in force then; without it at the price
+    /// that they were accepted at.
+    pub rules: Option<Arc<Rules>>,
     /// Seed of all jitter.
     pub seed: u64,
 }
@@ -69,6 +73,10 @@ pub enum Input {
     Unreadable(String),
     /// The balance was asked for.
     Balance(Result<Credits, Fault>),
+    /// The catalogs were asked for.
+    Catalog(Result<Arc<Catalog>, Fault>),
+    /// What was charged above the catalog's prices is kept, or could not be.
+    SurchargesKept,
     /// Whether the output disk has less room than it must keep, or takes nothing more.
     DiskIsLow(bool),
     /// Send nothing new from now on.
@@ -147,6 +155,10 @@ pub enum Effect {
     },
     /// Ask for the balance.
     AskBalance,
+    /// Ask for the catalogs.
+    RenewCatalog,
+    /// Keep what was charged above the catalog's prices for later plans.
+    KeepSurcharges(Surcharges),
 }
 
 /// Everything a download needs to know.

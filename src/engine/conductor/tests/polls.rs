@@ -86,7 +86,7 @@ impl Crowd {
                 };
                 Input::Rows { batch, from, rows: (from..end).take(most).map(row).collect() }
             }
-            Effect::AskBalance => return,
+            Effect::AskBalance | Effect::RenewCatalog | Effect::KeepSurcharges(_) => return,
         };
         self.number += 1;
         let at = self.now.after(Millis(self.random.u64(1..1_000)));

@@ -1,0 +1,218 @@
+//! What jobs are let out of the queue at: the price in force then, and not the one that was planned.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::domain::job::Job;
+use crate::domain::quote::{Catalog, Rules};
+use crate::domain::release::{ABOVE_MAX, Basis, Release};
+use crate::store::Pause;
+
+/// One image model, at this price.
+fn catalog(price: u64) -> Input {
+    let prices = json!({"aspect_ratios": [], "qualities": [], "credits_per_generation": price});
+    listing(&json!([{"id": "flat", "modes": {"text-to-image": prices}}]))
+}
+
+/// A catalog without that model.
+fn without_it() -> Input {
+    listing(&json!([{"id": "other", "modes": {}}]))
+}
+
+fn listing(image: &Value) -> Input {
+    let catalog = Catalog::of(&json!([]), image, &json!([]), &Value::Null);
+    Input::Catalog(Ok(Arc::new(catalog)))
+}
+
+fn not_answered() -> Input {
+    Input::Catalog(Err(fault("catalog")))
+}
+
+fn priced() -> Settings {
+    Settings { rules: Some(Arc::new(Rules::builtin())), ..settings() }
+}
+
+/// A batch of images that were accepted at 10 credits each.
+fn images(rows: u32, max_credits: Option<u64>) -> Stage {
+    let mut stage = Stage::with(rows, priced());
+    stage.specs = (0..rows).map(|seq| image(seq, max_credits)).collect();
+    stage
+}
+
+fn image(seq: u32, max_credits: Option<u64>) -> Arc<JobSpec> {
+    let body = json!({"model": "flat", "prompt": "a fox", "scene": "text-to-image"});
+    let spec = (*spec(seq, Kind::Image)).clone();
+    let order = Order {
+        model: Some("flat".to_owned()),
+        body: body.as_object().unwrap().clone(),
+        max_credits: max_credits.map(Credits),
+        ..spec.order
+    };
+    Arc::new(JobSpec { order, ..spec })
+}
+
+/// A row that nothing bounds, which may cost this much.
+fn short(seq: u32, max_credits: u64) -> Arc<JobSpec> {
+    let spec = (*spec(seq, Kind::ShortsStudio)).clone();
+    let order = Order { price: None, max_credits: Some(Credits(max_credits)), ..spec.order };
+    Arc::new(JobSpec { order, ..spec })
+}
+
+fn charged(credits: u64) -> PostAnswer {
+    PostAnswer::Task(TaskReading { charged: Credits(credits), ..reading("pending") })
+}
+
+#[test]
+fn nothing_is_sent_before_the_catalog_in_force_is_known_and_the_hold_is_its_price() {
+    let mut stage = images(2, None);
+    assert_eq!(stage.turn(vec![]), "catalog?");
+    assert_eq!(stage.conductor.standstill(), None, "an answer is on its way");
+    // It may spend the 20 that its plan showed.
+    assert_eq!(stage.turn(vec![catalog(20)]), "post 0#1");
+    assert_eq!(stage.batch.totals.held, Credits(20));
+    let job = &stage.durable[&Stage::key(0)].job;
+    assert_eq!(job.released, Some(Release::priced(Credits(20))));
+    let said: Vec<&str> = job.history.iter().map(|line| line.what.as_str()).collect();
+    assert_eq!(said, ["the price is 20 credits now, was 10 when it was accepted", "admitted"]);
+    stage.posted(0, charged(20));
+    assert_eq!(stage.conductor.overview()[0].parked, Some(Parked::BatchBudget));
+    assert_eq!(stage.batch.totals.spent, Credits(20));
+}
+
+#[test]
+fn a_price_that_did_not_change_is_not_spoken_of() {
+    let mut stage = images(1, None);
+    stage.turn(vec![]);
+    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+    assert_eq!(stage.durable[&Stage::key(0)].job.history.len(), 1);
+}
+
+#[test]
+fn what_waited_for_credits_is_priced_again_before_it_goes() {
+    let mut stage = images(1, None);
+    stage.batch.policy.budget = Some(Credits(100));
+    stage.conductor.take_batch(stage.batch.clone());
+    stage.turn(vec![]);
+    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+    assert_eq!(stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "balance?");
+    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(1000)))]), "catalog?");
+    assert_eq!(stage.turn(vec![catalog(30)]), "post 0#1");
+    assert_eq!(stage.batch.totals.held, Credits(30));
+}
+
+#[test]
+fn a_job_that_costs_more_than_it_may_ends_free_of_charge_and_a_person_may_let_it_go() {
+    let mut stage = images(2, Some(10));
+    stage.turn(vec![]);
+    assert_eq!(stage.turn(vec![catalog(20)]), "");
+    assert_eq!(stage.ended, ["job-0 failed", "job-1 failed"]);
+    assert_eq!(stage.batch.totals, Totals::default());
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Done));
+
+    let mut job = Job::queued();
+    job.max_credits = Some(Credits(20));
+    let message = "the price is 20 credits now";
+    job.state = State::Failed { fault: Fault::new(ABOVE_MAX, message), task: None };
+    let record = JobRecord { key: Stage::key(0), id: stage.specs[0].id, row_at: 0, job };
+    let found = vec![(stage.specs[0].clone(), record)];
+    stage.batch.policy.budget = Some(Credits(100));
+    stage.conductor.take_batch(stage.batch.clone());
+    let granted = stage.conductor.grant(Wish::Retry(found), stage.now).unwrap();
+    assert_eq!(granted.jobs, 1);
+    assert_eq!(stage.turn(vec![]), "catalog?", "a retry asks anew");
+    let said = stage.turn(vec![catalog(20)]);
+    assert!(said.starts_with("post 0#"), "{said}");
+}
+
+#[test]
+fn what_the_catalog_does_not_price_waits_and_blocks_no_other() {
+    let mut stage = images(2, None);
+    stage.specs[1] = short(1, 7);
+    assert_eq!(stage.turn(vec![]), "catalog?");
+    assert_eq!(stage.turn(vec![without_it()]), "post 1#1");
+    stage.posted(1, PostAnswer::Refused(fault("invalid_request")));
+    assert_eq!(stage.conductor.overview()[0].parked, Some(Parked::NoPrice));
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::NoPrice)));
+    assert_eq!(stage.pass(Millis::from_secs(299)).turn(vec![]), "");
+    assert_eq!(stage.pass(Millis::from_secs(1)).turn(vec![]), "catalog?");
+    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+}
+
+#[test]
+fn an_unanswered_renewal_goes_on_with_what_is_known_and_without_any_nothing_is_sent() {
+    let mut stage = images(2, None);
+    stage.conductor.throttle = Throttle::new(1, false);
+    assert_eq!(stage.turn(vec![]), "catalog?");
+    assert_eq!(stage.turn(vec![not_answered()]), "", "no catalog at all");
+    assert_eq!(stage.conductor.standstill(), None, "it is asked for again");
+    assert_eq!(stage.pass(Millis::from_secs(30)).turn(vec![]), "catalog?");
+    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+    stage.pass(Millis::from_secs(300));
+    assert_eq!(stage.posted(0, PostAnswer::Refused(fault("invalid_request"))), "catalog?");
+    assert_eq!(stage.turn(vec![not_answered()]), "post 1#1");
+}
+
+#[test]
+fn a_further_attempt_is_priced_anew() {
+    let mut stage = images(1, None);
+    stage.batch.policy.budget = Some(Credits(100));
+    stage.conductor.take_batch(stage.batch.clone());
+    stage.turn(vec![]);
+    stage.turn(vec![catalog(10)]);
+    let failed = TaskReading { fault: Some(fault("generic")), ..reading("failed") };
+    stage.posted(0, PostAnswer::Task(failed));
+    stage.pass(Millis::from_secs(300));
+    assert_eq!(stage.turn(vec![]), "catalog?");
+    assert_eq!(stage.turn(vec![catalog(25)]), "post 0#2");
+    assert_eq!(stage.batch.totals.held, Credits(25));
+}
+
+#[test]
+fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_also_after_a_restart() {
+    let mut stage = Stage::with(3, priced());
+    stage.specs = (0..3).map(|seq| short(seq, 7)).collect();
+    stage.batch.policy.budget = Some(Credits(100));
+    stage.conductor.take_batch(stage.batch.clone());
+    stage.turn(vec![]);
+    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+    assert_eq!(stage.batch.totals.held, Credits(7));
+    let release = stage.durable[&Stage::key(0)].job.released.unwrap();
+    assert_eq!(release, Release { hold: Credits(7), basis: Basis::MaxCredits });
+    assert_eq!(stage.pass(Millis::from_secs(1)).turn(vec![]), "");
+    assert_eq!(stage.posted(0, charged(7)), "post 1#1");
+    assert_eq!(stage.posted(1, charged(8)), "", "more than was held for it");
+    assert_eq!(stage.batch.paused, Some(Pause::Drift), "whatever the policy says");
+}
+
+#[test]
+fn a_charge_above_the_price_is_the_price_of_the_next() {
+    let mut stage = images(2, None);
+    stage.conductor.throttle = Throttle::new(1, false);
+    stage.batch.policy.budget = Some(Credits(100));
+    stage.conductor.take_batch(stage.batch.clone());
+    stage.turn(vec![]);
+    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+    let answer = TaskReading { charged: Credits(13), ..reading("success") };
+    let said = stage.posted(0, PostAnswer::Task(answer));
+    assert_eq!(said, "surcharges, fetch 0#1, post 1#1");
+    assert_eq!(stage.batch.totals.held, Credits(13));
+    assert_eq!(stage.batch.paused, None);
+}
+
+#[test]
+fn a_waiting_job_may_be_allowed_to_cost_more() {
+    let mut stage = images(1, None);
+    stage.specs[0] = short(0, 7);
+    let order = Order { max_credits: None, ..stage.specs[0].order.clone() };
+    stage.specs[0] = Arc::new(JobSpec { order, ..(*stage.specs[0]).clone() });
+    stage.turn(vec![]);
+    assert_eq!(stage.turn(vec![catalog(10)]), "");
+    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::NoPrice)));
+    let job = Job { max_credits: Some(Credits(9)), ..Job::queued() };
+    let record = JobRecord { key: Stage::key(0), id: stage.specs[0].id, row_at: 0, job };
+    let granted = stage.conductor.grant(Wish::Retry(vec![(stage.specs[0].clone(), record)]), stage.now);
+    assert_eq!(granted.unwrap().jobs, 1);
+    stage.turn(vec![]);
+    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+    assert_eq!(stage.batch.totals.held, Credits(9));
+}
