@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::domain::admission::{self, Parked};
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::job::State;
 use crate::domain::time::Now;
 use crate::engine::conductor::roster::{Motion, STATES};
