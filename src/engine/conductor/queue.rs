@@ -119,7 +119,8 @@ impl Conductor {
         let desks = self.desks.busy_after(self.last_served).filter(|desk| desk.record.paused.is_none());
         let free = limits.in_flight.saturating_sub(in_flight.all) as usize;
         let most = free.clamp(FRONT_MIN, ADMIT_MAX);
-        let waiting = desks.filter_map(|desk| self.waiting(desk, &limits, &in_flight, most, now, too_dear)).collect();
+        let waiting =
+            desks.filter_map(|desk| self.waiting(desk, &limits, &in_flight, most, now, too_dear)).collect();
         let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
         let (balance, balance_age) = self.balance_left(now);
         let out_of_credits = self.account.block.out_of_credits.is_some();
