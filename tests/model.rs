@@ -40,6 +40,8 @@ struct Market {
     repeats: bool,
     /// Whether something on the way may refuse a POST.
     refusals: bool,
+    /// Whether the owner cancels and retries, and the state is rebuilt.
+    owner: bool,
     rule: Rule,
 }
 
@@ -132,6 +134,12 @@ enum Act {
     Overdue(usize),
     /// The client dies and starts again; what was on its way to it is gone.
     Crash,
+    /// The owner drops a job.
+    Cancel(usize),
+    /// The owner wants it again.
+    Retry(usize),
+    /// The client dies, and its state is rebuilt: what was on its way is queued again, and so may be what was not.
+    Rebuild,
 }
 
 impl Market {
@@ -247,7 +255,9 @@ impl Model for Market {
         for (job, Life(life)) in world.jobs.iter().enumerate() {
             let waits = world.wire.iter().any(|(j, attempt, _)| (*j, *attempt) == (job, life.attempt.0));
             match wants(&life.state) {
-                Want::Admission if world.held + world.spent + PRICE <= self.budget * PRICE => {
+                Want::Admission
+                    if world.held + world.spent + PRICE - life.books.held.0 <= self.budget * PRICE =>
+                {
                     acts.push(Act::Admit(job));
                 }
                 // One exchange at a time, as the engine has it.
@@ -291,6 +301,10 @@ impl Model for Market {
             acts.extend([End::Success, End::Busy, End::Rejected].map(|end| Act::EndTask(*key, end)));
         }
         acts.push(Act::Crash);
+        if self.owner {
+            acts.push(Act::Rebuild);
+            acts.extend((0..self.jobs).flat_map(|job| [Act::Cancel(job), Act::Retry(job)]));
+        }
     }
 
     fn next_state(&self, world: &World, act: Act) -> Option<World> {
@@ -363,6 +377,26 @@ impl Model for Market {
                 let attempt = world.jobs[job].0.attempt.0;
                 let event = if self.resubmit { Event::Resubmit } else { Event::Overdue };
                 self.apply(&mut next, job, attempt, event);
+            }
+            Act::Cancel(job) => {
+                self.apply(&mut next, job, world.jobs[job].0.attempt.0, Event::Cancel);
+            }
+            Act::Retry(job) => {
+                let life = &world.jobs[job].0;
+                // Attempts without end would be no more histories of another sort.
+                if life.attempt.0 > self.attempts && life.state.is_ended_by_record() {
+                    return None;
+                }
+                self.apply(&mut next, job, life.attempt.0, Event::Retry);
+            }
+            Act::Rebuild => {
+                next.wire.clear();
+                for Life(job) in &mut next.jobs {
+                    if matches!(job.state, State::Submitting { .. }) {
+                        job.state = State::Queued;
+                    }
+                    job.may_have_been_sent |= matches!(job.state, State::Queued);
+                }
             }
             Act::Crash => {
                 next.wire.clear();
@@ -486,6 +520,7 @@ const MARKET: Market = Market {
     delays: 0,
     repeats: true,
     refusals: false,
+    owner: false,
     rule: Rule::Kept,
 };
 
@@ -541,6 +576,14 @@ fn nor_where_something_on_the_way_refuses_what_the_service_took() {
     let states =
         explore(Market { jobs: 1, delays: 1, ..refusing }) + explore(Market { repeats: false, ..refusing });
     println!("{states} states with refusals on the way");
+    assert!(states > 300, "only {states} states");
+}
+
+#[test]
+fn nor_where_an_owner_cancels_and_retries_and_the_state_is_rebuilt() {
+    let owned = Market { jobs: 1, owner: true, repeats: false, ..MARKET };
+    let states = explore(Market { delays: 1, ..owned }) + explore(Market { refusals: true, ..owned });
+    println!("{states} states with an owner and rebuilds");
     assert!(states > 300, "only {states} states");
 }
 

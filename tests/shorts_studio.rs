@@ -103,3 +103,17 @@ async fn a_person_ends_the_doubt() {
     let (codes, _, _) = run_twice_then(faults, &nothing).await;
     assert_eq!(codes, [7, 7, 0, 0]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_that_was_begun_anew_buys_nothing_again_that_lies_there() {
+    let anew = [
+        ["run", "m.json", "--state", "anew"].as_slice(),
+        ["retry", "short", "--state", "anew"].as_slice(),
+        ["run", "m.json", "--state", "anew"].as_slice(),
+    ];
+    let (codes, line, gone) = run_twice_then("", &anew).await;
+    assert_eq!(codes, [0, 0, 1, 0, 1]);
+    assert_eq!((&line["state"], &line["error"]["code"]), (&json!("failed"), &json!("made_before")));
+    assert!(line["error"]["message"].as_str().unwrap().contains("short.json"), "{line:#}");
+    assert_eq!(gone, run_twice("").await.2, "charged once");
+}

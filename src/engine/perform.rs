@@ -9,12 +9,14 @@ use tracing::Span;
 use crate::api::{DownloadError, ServiceError};
 use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
-use crate::domain::task::Fault;
+use crate::domain::job::JobSpec;
+use crate::domain::task::{Fault, PostAnswer};
 use crate::engine::conductor::{Conductor, Effect, Input};
 use crate::engine::download::Fetcher;
 use crate::engine::transfers::Transfers;
 use crate::engine::{Outside, blocking, spooled};
 use crate::metrics::{Answer, Endpoint};
+use crate::output::layout::Layout;
 use crate::store::Store;
 
 /// Says whom everything is about that is logged while an effect lasts, by whatever library.
@@ -51,6 +53,9 @@ pub(super) async fn perform(
     let metrics = &outside.metrics;
     match effect {
         Effect::Post { key, attempt, spec } => {
+            if let Some(fault) = made_before(outside, store, key.batch, &spec).await {
+                return Input::Posted(key, attempt, PostAnswer::Refused(fault));
+            }
             outside.submits.wait().await;
             let idempotency_key = IdempotencyKey::derive(spec.id, attempt);
             let header = spec.order.kind.is_keyed().then_some(&idempotency_key);
@@ -114,6 +119,27 @@ pub(super) async fn perform(
             Input::Balance(answer.map_err(|error| Fault::new("balance", error.to_string())))
         }
     }
+}
+
+/// Why a job is not sent whose kind has no key: its sidecar says that a state that is gone has paid for it.
+async fn made_before(outside: &Outside, store: &Arc<Store>, no: BatchNo, spec: &Arc<JobSpec>) -> Option<Fault> {
+    if spec.order.kind.is_keyed() {
+        return None;
+    }
+    let (store, spec) = (store.clone(), spec.clone());
+    let (landing, default) = (outside.landing.clone(), outside.layout.clone());
+    let path = blocking(move || {
+        let batch = store.batch(no).ok().flatten()?;
+        let own = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
+        landing.sidecar_path(&batch.name, &own.unwrap_or(default), &spec)
+    })
+    .await?;
+    let text = format!(
+        "it was made and paid for before, as {} says; move that file away, and callsheet retry has it made, and paid \
+         for, again",
+        path.display()
+    );
+    Some(Fault::new("made_before", text))
 }
 
 /// For log lines, which machines sort by.

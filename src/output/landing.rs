@@ -153,6 +153,13 @@ impl Landing {
         self.sidecar_of(batch, layout, spec)?.told()
     }
 
+    /// The sidecar of a job, whatever became of the files that it names.
+    pub fn sidecar_path(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<PathBuf> {
+        let dir = self.batch_dir(batch);
+        let paths = layout::job_names(spec).map(|name| dir.join(layout.sidecar(batch, spec, &name)));
+        paths.into_iter().find(|path| Sidecar::read(path).is_some_and(|sidecar| sidecar.job == spec.id))
+    }
+
     fn sidecar_of(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<Sidecar> {
         let dir = self.batch_dir(batch);
         for name in layout::job_names(spec) {
