@@ -122,7 +122,12 @@ pub(super) async fn perform(
 }
 
 /// Why a job is not sent whose kind has no key: its sidecar says that a state that is gone has paid for it.
-async fn made_before(outside: &Outside, store: &Arc<Store>, no: BatchNo, spec: &Arc<JobSpec>) -> Option<Fault> {
+async fn made_before(
+    outside: &Outside,
+    store: &Arc<Store>,
+    no: BatchNo,
+    spec: &Arc<JobSpec>,
+) -> Option<Fault> {
     if spec.order.kind.is_keyed() {
         return None;
     }
