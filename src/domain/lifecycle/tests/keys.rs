@@ -1,0 +1,152 @@
+//! How many attempts follow an end in vain, and under which keys.
+
+use super::*;
+
+/// How many attempts a job gets by itself whose every task fails so, and how it ends: an error of this type named the
+/// task, or none did, and its record has this status and code.
+fn attempts_after(named: Option<&str>, status: &str, code: &str) -> String {
+    let terms = Terms { attempts: 5, keyed: true };
+    let mut job = Job::queued();
+    let step = |job: &mut Job, event: Event| {
+        *job = apply(job, job.attempt, event, terms, Timestamp(0)).unwrap().job;
+    };
+    while matches!(job.state, State::Queued) {
+        step(&mut job, admit(10));
+        let id = TaskId(format!("t{}", job.attempt.0));
+        let fault = Some(Fault::new(code, "said so")).filter(|_| !code.is_empty());
+        let ended = TaskReading { id: id.clone(), fault, ..reading(status, 10) };
+        match named {
+            Some(kind) => step(&mut job, Event::Posted(PostAnswer::TaskNamed(id, Fault::new(kind, "")))),
+            None => step(&mut job, task("pending", 10)),
+        }
+        step(&mut job, Event::Read(ended));
+        assert_eq!(job.books, Books::default(), "it is refunded");
+    }
+    format!("{} after {}", job.state.name(), job.attempt.0)
+}
+
+#[test]
+fn every_way_a_task_ends_in_vain_has_its_number_of_attempts() {
+    for (named, status, code, expected) in [
+        (None, "failed", "generic", "failed after 5"),
+        (None, "failed", "", "failed after 5"),
+        (None, "failed", "a_new_code", "failed after 5"),
+        (None, "failed", "insufficient_credits", "failed after 5"),
+        (None, "failed", "auth_required", "failed after 5"),
+        (None, "failed", "rate_limited", "failed after 5"),
+        (None, "failed", "busy", "failed after 5"),
+        (None, "failed", "provider_unavailable", "failed after 5"),
+        (None, "failed", "duplicate_request", "failed after 2"),
+        (None, "failed", "request_cancelled", "failed after 1"),
+        (None, "failed", "invalid_input", "failed after 1"),
+        (None, "failed", "content_rejected", "failed after 1"),
+        (None, "canceled", "", "canceled after 1"),
+        (None, "canceled", "request_cancelled", "canceled after 1"),
+        (None, "canceled", "generic", "canceled after 1"),
+        // 500 with `error.task_id`: "retry once", whatever its record says of why.
+        (Some("internal_error"), "failed", "provider_unavailable", "failed after 2"),
+        (Some("internal_error"), "failed", "", "failed after 2"),
+        (Some("internal_error"), "failed", "content_rejected", "failed after 1"),
+        (Some("internal_error"), "canceled", "", "canceled after 1"),
+        // 400 with it: the settings, or the content.
+        (Some("invalid_request"), "failed", "generic", "failed after 1"),
+        (Some("content_rejected"), "failed", "", "failed after 1"),
+    ] {
+        assert_eq!(attempts_after(named, status, code), expected, "{named:?} {status} {code}");
+    }
+}
+
+#[test]
+fn a_task_canceled_at_the_service_ends_its_job_and_only_a_person_buys_it_again() {
+    check(
+        TERMS,
+        vec![admit(10), task("pending", 10), read("canceled", 10), admit(10), Event::Retry, admit(10)],
+        "admit: submitting#1 10/0
+         posted: running#1 0/10
+         read: canceled#1 0/0
+         admit: \"admit\" cannot happen to a job that is canceled
+         retry: queued#2 0/0
+         admit: submitting#2 10/0",
+    );
+}
+
+#[test]
+fn a_retry_has_another_key_only_where_the_tasks_record_ended_the_attempt() {
+    let key_of = |events: Vec<Event>| {
+        let mut job = Job::queued();
+        for event in events.into_iter().chain([Event::Retry]) {
+            job = apply(&job, job.attempt, event, Terms { attempts: 1, ..TERMS }, Timestamp(0)).unwrap().job;
+        }
+        job.attempt.0
+    };
+    let refused = Event::Posted(PostAnswer::Refused(Fault::new("not_found", "")));
+    let named = || Event::Posted(PostAnswer::TaskNamed(TaskId("t1".into()), fault()));
+    let given_up = Event::FetchAbandoned(Fault::new(crate::domain::job::DOWNLOAD_FAILED, ""));
+    assert_eq!(key_of(vec![admit(10), refused]), 1, "no task was made");
+    assert_eq!(key_of(vec![Event::Cancel]), 1);
+    assert_eq!(key_of(vec![Event::Expire]), 1);
+    assert_eq!(key_of(vec![admit(10), named(), Event::TaskMissing(fault()), Event::Resolve(Credits(0))]), 1);
+    assert_eq!(key_of(vec![admit(0), task("success", 0), given_up]), 1, "its task has succeeded");
+    assert_eq!(key_of(vec![admit(10), task("pending", 10), Event::Read(failed("busy"))]), 2);
+    assert_eq!(key_of(vec![admit(10), named(), Event::Read(failed("busy"))]), 2);
+    assert_eq!(key_of(vec![admit(10), task("pending", 10), read("canceled", 10)]), 2);
+}
+
+/// A job of a state that was rebuilt, with what was set aside for it.
+fn rebuilt(held: u64) -> Job {
+    let books = Books { held: Credits(held), ..Books::default() };
+    let day = Some(DAY).filter(|_| held > 0);
+    Job { may_have_been_sent: true, books, day, ..Job::queued() }
+}
+
+#[test]
+fn what_may_have_been_sent_is_not_dropped_and_keeps_key_and_hold() {
+    for event in [Event::Cancel, Event::Expire] {
+        assert!(apply(&rebuilt(10), Attempt(1), event, TERMS, Timestamp(0)).is_err());
+    }
+    for (held, hold, expected) in [
+        (0, 10, Movement::Hold(Credits(10))),
+        (4, 10, Movement::Hold(Credits(6))),
+        (10, 4, Movement::Release(Credits(6))),
+    ] {
+        let step = apply(&rebuilt(held), Attempt(1), admit(hold), TERMS, Timestamp(0)).unwrap();
+        assert_eq!(step.movements, [expected], "{held} {hold}");
+        assert_eq!(step.job.books.held, Credits(hold));
+        // A refusal of this send says nothing about the one before.
+        let refused = Event::Posted(PostAnswer::OutOfCredits(fault()));
+        let job = apply(&step.job, Attempt(1), refused, TERMS, Timestamp(0)).unwrap().job;
+        assert_eq!((job.state.name(), job.books.held), ("submitting", Credits(hold)));
+    }
+    let step = apply(&rebuilt(10), Attempt(1), admit(10), TERMS, Timestamp(0)).unwrap();
+    assert_eq!(step.movements, [], "it is set aside already");
+    let doubtful = apply(&rebuilt(0), Attempt(1), admit(10), KEYLESS, Timestamp(0)).unwrap().job;
+    assert_eq!((doubtful.state.name(), doubtful.books.held), ("in_doubt", Credits(10)));
+    for (held, charged) in [(10, 0), (10, 7), (0, 0), (0, 7)] {
+        let found = Event::Resolve(Credits(charged));
+        let step = apply(&rebuilt(held), Attempt(1), found, TERMS, Timestamp(0)).unwrap();
+        let mut totals = Totals { held: Credits(held), ..Totals::default() };
+        step.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
+        assert_eq!((totals.held, totals.spent), (Credits::ZERO, Credits(charged)));
+        assert_eq!((step.job.state.name(), step.job.books.charged), ("failed", Credits(charged)));
+        assert!(step.day.is_some());
+    }
+}
+
+#[test]
+fn what_an_allowance_covered_of_a_superseded_task_is_corrected() {
+    let covered = |waived: u64| TaskReading { waived: Credits(waived), ..reading("pending", 10) };
+    let (mut job, mut totals) = (Job::queued(), Totals::default());
+    for (attempt, event) in [
+        (1, admit(10)),
+        (1, task("pending", 10)),
+        (1, Event::Resubmit),
+        (1, Event::Read(covered(6))),
+        (1, Event::Read(covered(2))),
+        (1, Event::Read(TaskReading { waived: Credits(3), ..reading("success", 10) })),
+    ] {
+        let step = apply(&job, Attempt(attempt), event, TERMS, Timestamp(0)).unwrap();
+        job = step.job;
+        step.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
+    }
+    assert_eq!((job.all_books().waived, totals.waived, totals.spent), (Credits(3), Credits(3), Credits(10)));
+}
