@@ -165,7 +165,9 @@ fn in_a_storm() -> Stage {
 #[test]
 fn results_ledger_report_and_account_name_the_same_credits() {
     let stage = in_a_storm();
-    let run = stage.run(["run", "--json", "batch.jsonl"]);
+    // A storm refuses the key for a moment, and the run ends; the same command resumes.
+    let mut resumed = (0..100).map(|_| stage.run(["run", "--json", "batch.jsonl"]));
+    let run = resumed.find(|run| !matches!(run.code, Some(3 | 4))).unwrap();
     assert!(matches!(run.code, Some(0 | 1 | 7)), "{run:#?}");
     let harvest = Harvest::of(&stage, "batch");
     harvest.is_whole();

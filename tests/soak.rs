@@ -43,7 +43,9 @@ fn number(name: &str) -> Option<u64> {
 }
 
 fn configure(stage: &Stage, more: &str) {
-    stage.configure(&format!("[limits]\nin_flight = 8\n[deadlines]\nlate_poll = \"1s\"\n{more}"));
+    stage.configure(&format!(
+        "[limits]\nin_flight = 8\nrejections = 1000000\n[deadlines]\nlate_poll = \"1s\"\n{more}"
+    ));
 }
 
 fn drop_in(stage: &Stage, name: &str, content: &str) {

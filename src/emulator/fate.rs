@@ -75,6 +75,13 @@ impl Fate {
     fn bend(&mut self, effect: Effect, order: &Order) -> Result<(), ApiError> {
         match effect {
             Effect::SafetyUnavailable {} => return Err(ApiError::safety_check_unavailable()),
+            // Its errors carry no task: what it refuses, it refuses before there is one.
+            Effect::ContentRejected { .. } if order.kind == Kind::ShortsStudio => {
+                return Err(ApiError::content_rejected());
+            }
+            Effect::RejectAtSubmission { reason } if order.kind == Kind::ShortsStudio => {
+                return Err(ApiError::invalid(reason));
+            }
             Effect::ContentRejected { with_task: false } => return Err(ApiError::content_rejected()),
             Effect::ContentRejected { with_task: true } => {
                 self.at_once(failed(ErrorCode::ContentRejected, ""), FirstAnswer::ContentRejected);

@@ -35,7 +35,7 @@
 //! - The older endpoints under `/api/ai` have no documented shape and are 404.
 //! - `costCredits` keeps the price of a refunded task: it is what was deducted.
 //! - Shorts Studio takes any object, costs 20 credits, and is polled with the `taskId` or `requestId` it answered;
-//!   the two differ.
+//!   the two differ. Its errors carry no task, so what it refuses it refuses before there is one.
 //! - Music costs the base price of the catalog's first model, or more by its length.
 //! - A price is whole before audio multiplies it. A note that says by how much (`1.5x`) is taken at its word.
 //! - Synchronous calls that take longer than ten minutes (at speed 1) answer with the task as it is.

@@ -14,6 +14,9 @@ use super::disk::Disk;
 use super::service::{Request, Service};
 use super::transcript::job as named;
 
+/// How old a balance may be when credits are set aside by it: asked for each minute, and a while on its way.
+const BALANCE_AGE: u64 = 100_000;
+
 /// The first thing that was not as it must be.
 pub type Verdict = Result<(), String>;
 
@@ -62,6 +65,17 @@ impl Oracle {
                 format!("{who} was bought while {} of its tasks were paid for already", paid - 1)
             })?;
             let most = self.attempts + self.retries.get(&request.job).copied().unwrap_or_default();
+            // Whoever cancels at the service has decided: another attempt is a person's to ask for.
+            let canceled = service
+                .tasks_of(request.job)
+                .filter(|task| task.attempt < request.attempt && task.was_canceled());
+            let (canceled, retries) =
+                (canceled.count(), self.retries.get(&request.job).copied().unwrap_or_default());
+            check(may_pay_twice || canceled <= retries as usize, || {
+                format!(
+                    "{who} was bought after its task was canceled at the service, {retries} retries were asked for"
+                )
+            })?;
             check(request.attempt <= most, || format!("{who} was bought, {most} attempts were asked for"))?;
         }
         let batch = disk.batches.get(&request.job.batch);
@@ -123,7 +137,8 @@ impl Oracle {
         check(!memory.key_refused, || format!("{who} is sent under a refused key"))?;
         let held = record.map_or(0, |record| record.job.books.held.0);
         let is_covered = memory.short.is_none_or(|balance| balance.is_some_and(|balance| balance >= held));
-        check(is_covered, || format!("{who} is sent after a 402, and the balance does not cover it"))?;
+        let is_covered = is_covered || spec.order.allowance().is_some();
+        check(is_covered, || format!("{who} is sent after a 402, and neither the balance nor an allowance covers it"))?;
         let is_fresh = *sends == 0 && !may_have_run && !memory.taken_up.contains(&key);
         if !is_fresh {
             return check(spec.order.kind.is_keyed(), || format!("{who} has no key and is sent again"));
@@ -190,10 +205,12 @@ impl Oracle {
     }
 }
 
-/// What must stay on the account does, whatever the client believes.
-pub fn keeps(service: &Service, settings: &Settings, before: u64) -> Verdict {
+/// What must stay on the account does, whatever the client believes, but for what others spent after the last balance
+/// that it could go by when it set the credits aside.
+pub fn keeps(service: &Service, settings: &Settings, before: u64, set_aside_at: u64) -> Verdict {
     let keep = settings.limits.min_balance.map_or(0, |keep| keep.0);
-    check(service.balance >= keep || service.balance >= before, || {
+    let others = service.spent_elsewhere_since(set_aside_at.saturating_sub(BALANCE_AGE));
+    check(service.balance + others >= keep || service.balance >= before, || {
         format!("{} credits are left on the account, {keep} must stay", service.balance)
     })
 }

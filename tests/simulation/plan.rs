@@ -14,7 +14,7 @@ use callsheet::domain::time::{Millis, Timestamp};
 use callsheet::engine::conductor::Settings;
 use fastrand::Rng;
 
-use super::service::Trouble;
+use super::service::{Elsewhere, Trouble};
 
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
@@ -75,6 +75,8 @@ pub enum Happening {
     DiskIsLow(bool),
     /// Credits are bought.
     TopUp(u64),
+    /// Others do something with the account.
+    Elsewhere(Elsewhere),
 }
 
 impl Happening {
@@ -109,6 +111,8 @@ pub struct Plan {
     pub clumsiness: u32,
     pub slowness: u64,
     pub is_generous: bool,
+    /// Tasks a day that the plan's allowance covers.
+    pub daily: u64,
     pub balance: u64,
     /// When everything that goes wrong is over.
     pub horizon: u64,
@@ -119,12 +123,18 @@ pub struct Plan {
 }
 
 pub fn of(seed: u64) -> Plan {
-    let mut draw =
-        Draw { random: Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)), truths: BTreeMap::new() };
+    let mut draw = Draw {
+        random: Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+        truths: BTreeMap::new(),
+        daily: 0,
+    };
+    let mut others = Others { random: Rng::with_seed(seed ^ 0x0EA5_E1DE) };
+    draw.daily = others.daily();
     let horizon = draw.random.u64(10 * MINUTE..4 * HOUR);
     let settings = draw.settings(seed);
     let mut happenings = draw.manifests(horizon);
     happenings.extend(draw.disturbances(horizon));
+    happenings.extend(others.happenings(horizon));
     happenings.sort_by_key(|(at, _)| *at);
     let is_calm = draw.random.u32(0..4) == 0;
     let mut rate = |most: u32| if is_calm { 0 } else { draw.random.u32(0..most) };
@@ -148,6 +158,7 @@ pub fn of(seed: u64) -> Plan {
         clumsiness,
         slowness: draw.one_of(&[5 * SECOND, MINUTE, 10 * MINUTE, 2 * HOUR]),
         is_generous: draw.random.bool(),
+        daily: draw.daily,
         balance: draw.one_of(&[30, 200, 5_000, 5_000]),
         horizon,
         patience,
@@ -159,6 +170,33 @@ pub fn of(seed: u64) -> Plan {
 struct Draw {
     random: Rng,
     truths: BTreeMap<JobKey, (u64, bool)>,
+    daily: u64,
+}
+
+/// What others do, drawn apart: so the rest of a seed's history is what it is without them.
+struct Others {
+    random: Rng,
+}
+
+impl Others {
+    /// How many tasks a day an allowance covers.
+    fn daily(&mut self) -> u64 {
+        [0, 0, 2, 6][self.random.usize(0..4)]
+    }
+
+    fn happenings(&mut self, horizon: u64) -> Vec<(u64, Happening)> {
+        let count = [0, 0, 2, 6][self.random.usize(0..4)];
+        let mut one = || {
+            let span = if self.random.bool() { 5 * MINUTE } else { horizon };
+            let what = match self.random.u32(0..4) {
+                0 => Elsewhere::Spends(self.random.u64(1..100)),
+                1 => Elsewhere::Uses(self.random.u64(1..6)),
+                _ => Elsewhere::Cancels,
+            };
+            (self.random.u64(0..span), Happening::Elsewhere(what))
+        };
+        (0..count).map(|_| one()).collect()
+    }
 }
 
 impl Draw {
@@ -246,7 +284,7 @@ impl Draw {
             price: is_priced.then_some(Credits(hold)),
             bound: None,
             formula: String::new(),
-            waivable: Credits::ZERO,
+            waivable: if self.daily > 0 && kind == Kind::Image { Credits(hold) } else { Credits::ZERO },
             allowance: None,
             max_credits: (!is_priced).then_some(Credits(hold)),
             priority: self.sometimes(5, |draw| draw.random.i8(-1..3)).unwrap_or_default(),

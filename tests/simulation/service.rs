@@ -8,6 +8,10 @@ use callsheet::api::RawAnswer;
 use callsheet::domain::ids::{BatchNo, JobKey};
 use serde_json::json;
 
+use super::plan::BEGINNING;
+
+const DAY: u64 = 24 * super::plan::HOUR;
+
 /// What a creating POST carries, and what only the world knows of it.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -20,6 +24,19 @@ pub struct Request {
     pub is_refused: bool,
     /// It is rendered inside the call.
     pub is_sync: bool,
+    /// A plan allowance may cover it.
+    pub is_coverable: bool,
+}
+
+/// What others do with the account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// Another client spends so much.
+    Spends(u64),
+    /// Another client uses so much of the day's allowance.
+    Uses(u64),
+    /// Somebody cancels a task in the web application.
+    Cancels,
 }
 
 /// How a task ends.
@@ -41,6 +58,8 @@ pub struct Task {
     pub waived: u64,
     end: End,
     pub is_over: bool,
+    /// The day whose allowance covered it.
+    covered_on: Option<u64>,
 }
 
 impl Task {
@@ -53,6 +72,11 @@ impl Task {
     /// Whether what it costs can still change.
     pub fn is_settled(&self) -> bool {
         self.is_over || self.end == End::Stuck
+    }
+
+    /// Whether it was canceled at the service.
+    pub fn was_canceled(&self) -> bool {
+        self.is_over && self.end == End::Canceled
     }
 
     pub fn has_succeeded(&self) -> bool {
@@ -94,8 +118,14 @@ pub struct Service {
     pub clumsiness: u32,
     /// How long tasks take at most, in milliseconds.
     pub slowness: u64,
-    /// Whether a plan allowance covers some.
+    /// Whether some cost nothing, for no reason that a client could know.
     pub is_generous: bool,
+    /// Tasks a day that the plan's allowance covers.
+    pub daily: u64,
+    /// What is used of it, by day.
+    used: BTreeMap<u64, u64>,
+    /// When others spent how much.
+    spent_elsewhere: Vec<(u64, u64)>,
     random: fastrand::Rng,
 }
 
@@ -110,6 +140,9 @@ impl Service {
             clumsiness: 0,
             slowness: 60_000,
             is_generous: false,
+            daily: 0,
+            used: BTreeMap::new(),
+            spent_elsewhere: Vec::new(),
             random: fastrand::Rng::with_seed(seed),
         }
     }
@@ -126,6 +159,10 @@ impl Service {
         let before = self.tasks[index].net();
         self.tasks[index].is_over = true;
         self.balance += before - self.tasks[index].net();
+        let covered_on = self.tasks[index].covered_on.filter(|_| !self.tasks[index].has_succeeded());
+        if let Some(used) = covered_on.and_then(|day| self.used.get_mut(&day)) {
+            *used -= 1;
+        }
     }
 
     fn has(&self, trouble: Trouble, now: u64) -> bool {
@@ -169,12 +206,20 @@ impl Service {
         if request.is_refused {
             return error(400, "content_rejected", None);
         }
-        if self.balance < request.cost {
+        let day = (BEGINNING.unsigned_abs() + now) / DAY;
+        let is_covered = request.is_coverable
+            && self.used.get(&day).is_none_or(|used| *used < self.daily)
+            && self.daily > 0;
+        if self.balance < request.cost && !is_covered {
             return error(402, "insufficient_credits", None);
         }
-        let is_waived = self.is_generous && self.random.u32(0..10) == 0;
+        let is_waived = self.is_generous && self.random.u32(0..10) == 0 || is_covered;
         let (charged, waived) = if is_waived { (0, request.cost) } else { (request.cost, 0) };
         self.balance -= charged;
+        let covered_on = is_covered.then_some(day);
+        if is_covered {
+            *self.used.entry(day).or_default() += 1;
+        }
         let end = match self.random.u32(0..100) {
             0..75 => End::Success,
             75..86 => End::Failed("busy"),
@@ -185,7 +230,7 @@ impl Service {
         };
         let index = self.tasks.len();
         let Request { job, attempt, .. } = *request;
-        self.tasks.push(Task { job, attempt, charged, waived, end, is_over: false });
+        self.tasks.push(Task { job, attempt, charged, waived, end, is_over: false, covered_on });
         if let Some(key) = &request.key {
             self.keys.insert(key.clone(), index);
         }
@@ -205,6 +250,41 @@ impl Service {
             _ if self.random.u32(0..50) == 0 => error(500, "internal_error", Some(index)),
             _ => self.show(index),
         }
+    }
+
+    /// Others do something with the account; what it came to.
+    pub fn elsewhere(&mut self, what: Elsewhere, now: u64) -> String {
+        match what {
+            Elsewhere::Spends(credits) => {
+                let credits = credits.min(self.balance);
+                self.balance -= credits;
+                self.spent_elsewhere.push((now, credits));
+                format!("spends {credits} credits elsewhere")
+            }
+            Elsewhere::Uses(units) => {
+                let day = (BEGINNING.unsigned_abs() + now) / DAY;
+                let used = self.used.entry(day).or_default();
+                *used = (*used + units).min(self.daily.max(*used));
+                format!("has used {used} of the day's allowance of {}", self.daily)
+            }
+            Elsewhere::Cancels => {
+                let open: Vec<usize> =
+                    (0..self.tasks.len()).filter(|index| !self.tasks[*index].is_over).collect();
+                if open.is_empty() {
+                    return "finds no task to cancel".to_owned();
+                }
+                let index = open[self.random.usize(0..open.len())];
+                self.running.retain(|(_, other)| *other != index);
+                self.tasks[index].end = End::Canceled;
+                self.end(index);
+                format!("cancels task-{index} in the web application")
+            }
+        }
+    }
+
+    /// What others spent from a moment on.
+    pub fn spent_elsewhere_since(&self, since: u64) -> u64 {
+        self.spent_elsewhere.iter().filter(|(at, _)| *at >= since).map(|(_, credits)| credits).sum()
     }
 
     /// A task is read.

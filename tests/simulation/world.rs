@@ -107,6 +107,8 @@ pub struct World {
     /// Turns since time passed last.
     stalls: u32,
     silences: BTreeMap<(JobKey, u32), u32>,
+    /// When credits were set aside for each attempt.
+    set_aside: BTreeMap<(JobKey, u32), u64>,
     pub log: Transcript,
 }
 
@@ -116,7 +118,8 @@ impl World {
         let plan = plan::of(seed);
         let mut service = Service::new(seed, plan.balance);
         (service.troubles, service.clumsiness) = (troubles, plan.clumsiness);
-        (service.slowness, service.is_generous) = (plan.slowness, plan.is_generous);
+        (service.slowness, service.is_generous, service.daily) =
+            (plan.slowness, plan.is_generous, plan.daily);
         let policies = happenings.iter().filter_map(|(_, what)| match what {
             Happening::Manifest(manifest) => manifest.policy.attempts,
             _ => None,
@@ -146,6 +149,7 @@ impl World {
             marks: Vec::new(),
             stalls: 0,
             silences: BTreeMap::new(),
+            set_aside: BTreeMap::new(),
             log: Transcript::new(is_told),
         };
         world.at(0, Event::Start);
@@ -277,6 +281,10 @@ impl World {
                 );
             }
             Happening::DiskIsLow(is_low) => self.set_disk(is_low),
+            Happening::Elsewhere(what) => {
+                let came_of_it = self.service.elsewhere(what, self.t);
+                self.log.say(self.t, "somebody", format_args!("{came_of_it}"));
+            }
             Happening::TopUp(credits) => {
                 self.service.balance += credits;
                 self.log.say(self.t, "owner", format_args!("buys {credits} credits"));
@@ -421,6 +429,11 @@ impl World {
                     process.memory.taken_up.remove(&record.key);
                 }
             }
+            if let Change::Open(record) = change
+                && matches!(record.job.state, State::Submitting { .. })
+            {
+                self.set_aside.entry((record.key, record.job.attempt.0)).or_insert(self.t);
+            }
             if let Change::Batch(batch) = change {
                 let who = format!("batch {}", batch.no.0);
                 self.log.say(self.t, who, format_args!("{:?} paused {:?}", batch.totals, batch.paused));
@@ -546,6 +559,7 @@ impl World {
             cost,
             is_refused,
             is_sync: renders_in_call(kind),
+            is_coverable: !spec.order.waivable.is_zero(),
         };
         let who = named(key, attempt.0);
         if self.fails(self.weather.unconnected) {
@@ -620,7 +634,8 @@ impl World {
             self.at(at, Event::Hear(number, Input::Posted(key, Attempt(request.attempt), answer)));
         }
         self.oracle.arrived(request, tasks, &self.disk, &self.service)?;
-        oracle::keeps(&self.service, &self.settings, balance)
+        let set_aside = self.set_aside.get(&(key, request.attempt)).copied().unwrap_or_default();
+        oracle::keeps(&self.service, &self.settings, balance, set_aside)
     }
 
     fn fetch(&mut self, order: &FetchOrder) {

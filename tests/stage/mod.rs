@@ -204,6 +204,13 @@ impl Stage {
         self.control("catalog", change);
     }
 
+    /// All catalogs, as the service serves them and charges by them.
+    pub fn served(&self) -> Value {
+        let url = format!("{}/emulator/catalog", self.emulator.base_url());
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        self.runtime.block_on(async { http.get(url).send().await.unwrap().json().await.unwrap() })
+    }
+
     /// Ends a running task at the service, as whoever owns the account can in the web application: the credits
     /// come back.
     pub fn cancel_task(&self, id: &str) {
