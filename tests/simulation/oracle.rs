@@ -138,7 +138,9 @@ impl Oracle {
         let held = record.map_or(0, |record| record.job.books.held.0);
         let is_covered = memory.short.is_none_or(|balance| balance.is_some_and(|balance| balance >= held));
         let is_covered = is_covered || spec.order.allowance().is_some();
-        check(is_covered, || format!("{who} is sent after a 402, and neither the balance nor an allowance covers it"))?;
+        check(is_covered, || {
+            format!("{who} is sent after a 402, and neither the balance nor an allowance covers it")
+        })?;
         let is_fresh = *sends == 0 && !may_have_run && !memory.taken_up.contains(&key);
         if !is_fresh {
             return check(spec.order.kind.is_keyed(), || format!("{who} has no key and is sent again"));
