@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use callsheet::domain::ids::{Attempt, IdempotencyKey, JobId};
 use callsheet::domain::manifest::row::Policy;
+use callsheet::domain::origin::Place;
 use callsheet::domain::quote::{AccountPlan, Catalog, Rules};
 use callsheet::domain::schedule::placeholders::Occasion;
 use callsheet::domain::time::Timestamp;
@@ -224,6 +225,9 @@ fn of_a_schedule() -> Vec<Line> {
         batch: Some("daily-2026-11-21".parse().unwrap()),
         policy: Policy::default(),
         default_policy: Policy::default(),
+        is_default_budget: false,
+        ceiling: None,
+        place: Place::Socket,
         max_credits: None,
         plan: AccountPlan::Unknown,
         occasion: Some(occasion),
@@ -331,6 +335,17 @@ fn a_key_that_moved_is_found_out() {
     assert!(may_be_added(&line("k"), std::slice::from_ref(&refused), &none));
     assert!(!may_be_added(&line("l"), &[line("k")], &none) && !may_be_added(&refused, &[line("k")], &none));
     assert!(may_be_added(&line("l"), &[line("k")], &gone) && !may_be_added(&line("k"), &[line("k")], &gone));
+}
+
+#[test]
+fn a_misspelt_option_that_is_allowed_keeps_its_key() {
+    let stage = stage("");
+    let file = "manifests/misspelt-options.csv";
+    stage.write(file, fs::read(fixture(file)).unwrap());
+    let today = read_by_the_program(&stage, "plain", &[file.to_owned()], &["--allow-unknown-options"]);
+    let frozen: Vec<_> = frozen().into_iter().filter(|line| line.file == file).collect();
+    assert_eq!(frozen.len(), 7);
+    assert_eq!(differences(&frozen, &today, &BTreeMap::new()), Vec::<String>::new());
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod stage;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
@@ -303,7 +304,8 @@ fn a_catalog_that_is_none_does_not_take_the_place_of_an_older_one() {
         assert_eq!(outcome.code, Some(0), "{text}: {}", outcome.stderr);
         outcome.says("using the catalogs of ");
         let after: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        assert!(after == kept, "{text}");
+        assert!(after["data"]["image"] == kept["data"]["image"], "{text}");
+        assert_eq!(after["older"], json!({"image": kept["fetched"]}), "{text}: only the broken one stays old");
         stage.audit().each_paid_once(2);
     }
 }
@@ -318,8 +320,37 @@ fn a_catalog_that_never_comes_is_asked_for_a_few_times_and_named_once() {
     let hostile = Hostile::before(&stage.base_url(), away);
     let outcome = run(&stage, &hostile, &scripts::manifest("image", 1)).exited(5);
     assert_eq!(outcome.stderr.matches("http_502").count(), 1, "{}", outcome.stderr);
-    assert_eq!(hostile.calls(Route::Catalog).len(), 4);
+    for part in ["video", "image", "music", "voices"] {
+        let calls = hostile.calls(Route::Catalog);
+        assert_eq!(calls.iter().filter(|call| call.path.ends_with(part)).count(), 4, "{part}");
+    }
     assert_eq!(stage.audit().totals.tasks, 0);
+}
+
+#[test]
+fn a_catalog_that_is_away_keeps_only_the_rows_waiting_that_need_it() {
+    let stage = Stage::new();
+    let is_away = Arc::new(AtomicBool::new(true));
+    let away = is_away.clone();
+    let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+        Route::Catalog if call.path.ends_with("voices") && away.load(Ordering::Relaxed) => {
+            Act::Bytes(reply_of("500 Internal Server Error", "text/html", "<h1>no</h1>"))
+        }
+        _ => Act::Pass,
+    });
+    let manifest = "id,kind,model,prompt,text,voice_id\n\
+                    a,image,gi-2,A compass,,\n\
+                    b,speech,,,All aboard.,aria\n\
+                    c,,gi-2,A map,,\n\
+                    d,sound-effect,,A gull,,\n";
+    let outcome = run(&stage, &hostile, manifest).exited(5);
+    outcome.says(":3:").says("the voice catalog is not available").says("submit the file again");
+    stage.audit().each_paid_once(3);
+    let plan = stage.run_raw(["plan", "batch.csv", "--base-url", &hostile.base_url()]).exited(5);
+    assert!(plan.stdout.contains("the voice catalog is not available"), "{}", plan.stdout);
+    is_away.store(false, Ordering::Relaxed);
+    run(&stage, &hostile, manifest).exited(0);
+    stage.audit().each_paid_once(4);
 }
 
 /// What a terminal obeys, or what turns its text around.

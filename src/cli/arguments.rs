@@ -326,6 +326,9 @@ pub(super) struct TermArguments {
     /// One bad row refuses the whole manifest
     #[arg(long, env = "CALLSHEET_STRICT", hide_env_values = true)]
     pub(super) strict: bool,
+    /// Send options that look like misspelt ones as they are
+    #[arg(long, env = "CALLSHEET_ALLOW_UNKNOWN_OPTIONS", hide_env_values = true)]
+    pub(super) allow_unknown_options: bool,
 }
 
 /// What `plan` takes.

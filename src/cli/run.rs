@@ -70,9 +70,9 @@ async fn run_against(
     let receipts = accept_all(&store, command, config, &catalogs.catalog, clock)?;
     if submit::has_nothing(&receipts) {
         if global.json {
-            summary::json(&receipts, &[], &chosen.output, Exit::Usage.code());
+            summary::json(&receipts, &[], &chosen.output, submit::nothing_exit(&receipts).code());
         }
-        return Ok(Exit::Usage);
+        return Ok(submit::nothing_exit(&receipts));
     }
     let mut only = BTreeSet::new();
     for batch in store.batches()? {

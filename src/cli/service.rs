@@ -225,8 +225,12 @@ pub(super) async fn emulated_to_ask(config: &Config) -> Result<Chosen, Failure> 
     emulated_with(config, 1.0, None).await
 }
 
-/// Says when the catalogs are older than they should be, and why.
+/// Says when the catalogs are older than they should be, or not there, and why.
 pub(super) fn warn_of_age(catalogs: &Catalogs, clock: &Clock) {
+    for (part, why) in &catalogs.catalog.missing {
+        let (part, why) = (part.name(), printable(why));
+        eprintln!("warning: no {part} catalog: {why}; rows that need it wait");
+    }
     if let Some(reason) = &catalogs.stale_because {
         let age = clock.now().wall.since(catalogs.fetched);
         let (at, age, reason) = (catalogs.fetched, age_in_words(age), printable(reason));

@@ -113,6 +113,7 @@ fn submission(path: &Path, terms: &TermArguments) -> Result<Submission, Failure>
         budget: terms.budget,
         max_credits: terms.max_credits,
         strict: terms.strict,
+        allow_unknown_options: terms.allow_unknown_options,
     })
 }
 
@@ -154,7 +155,7 @@ fn has_ended(batch: &BatchStatus) -> bool {
 fn exit_of(receipts: &[Receipt], batches: &[BatchStatus], waited: bool) -> Exit {
     let parked = batches.iter().find_map(|batch| batch.parked_by);
     match parked {
-        _ if has_nothing(receipts) => Exit::Usage,
+        _ if has_nothing(receipts) => nothing_exit(receipts),
         Some(parked) if waited => parked_exit(parked),
         _ if waited => done_exit(receipts, batches),
         // What becomes of the jobs nobody waits for.
@@ -167,10 +168,18 @@ pub(super) fn has_nothing(receipts: &[Receipt]) -> bool {
     receipts.iter().all(|receipt| receipt.new == 0 && receipt.have == 0)
 }
 
+/// What a command ends with whose manifests give nothing to do.
+pub(super) fn nothing_exit(receipts: &[Receipt]) -> Exit {
+    let waits = receipts.iter().any(|receipt| receipt.unjudged > 0);
+    if waits { Exit::Unreachable } else { Exit::Usage }
+}
+
 /// What a command ends with when all that it waited for has ended.
 pub(super) fn done_exit(receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
     let count = |state: &str| batches.iter().map(|batch| batch.in_state(state)).sum::<u32>();
-    if receipts.iter().any(Receipt::has_problems) {
+    if receipts.iter().any(|receipt| receipt.unjudged > 0) {
+        Exit::Unreachable
+    } else if receipts.iter().any(Receipt::has_problems) {
         Exit::Usage
     } else if count("failed") + count("canceled") + count("expired") > 0 {
         Exit::SomeFailed

@@ -109,6 +109,7 @@ pub(super) fn terms<'a>(
         policy: Policy {
             budget: flags.budget.and_then(BudgetSetting::limit),
             strict: flags.strict.then_some(true),
+            allow_unknown_options: flags.allow_unknown_options.then_some(true),
             ..Policy::default()
         },
         default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },

@@ -303,6 +303,9 @@ pub struct Submission {
     /// One bad row refuses the whole manifest.
     #[serde(default)]
     pub strict: bool,
+    /// Options that look like misspelt ones are sent as they are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_unknown_options: bool,
 }
 
 /// What became of a manifest that was handed in.

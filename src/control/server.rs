@@ -372,6 +372,7 @@ async fn submit(
         policy: Policy {
             budget: submission.budget.and_then(BudgetSetting::limit),
             strict: submission.strict.then_some(true),
+            allow_unknown_options: submission.allow_unknown_options.then_some(true),
             ..Policy::default()
         },
         default_policy: Policy::default(),
@@ -403,7 +404,7 @@ fn exit_of(error: &ReceptionError) -> Exit {
         ReceptionError::Intake(IntakeError::Store(error)) if error.is_disk() => Exit::Disk,
         ReceptionError::Intake(_) => Exit::Usage,
         ReceptionError::Catalog(CatalogError::Store(_)) => Exit::Disk,
-        ReceptionError::Catalog(_) => Exit::Unreachable,
+        ReceptionError::Catalog(_) | ReceptionError::Unjudged(_) => Exit::Unreachable,
         ReceptionError::Gone(_) => Exit::Unfinished,
     }
 }

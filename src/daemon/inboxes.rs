@@ -149,7 +149,7 @@ impl Keeper {
             expected: Some(manifest.look.identity),
             ..Manner::default()
         };
-        match self.reception.accept(&manifest.path, manner).await {
+        match self.reception.accept_whole(&manifest.path, manner).await {
             Ok(receipt) => {
                 self.refused = None;
                 Ok(receipt)

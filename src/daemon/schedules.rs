@@ -112,7 +112,7 @@ pub(super) struct DaemonDoor {
 
 impl Door for DaemonDoor {
     async fn take_in(&self, manifest: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
-        self.reception.accept(manifest, manner).await
+        self.reception.accept_whole(manifest, manner).await
     }
 
     fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::job::{Job, Order, State};
 use crate::domain::manifest::row::OnDrift;
-use crate::domain::quote::{clamped_setting, same_option};
+use crate::domain::quote::{clamped_setting, is_overridden, same_option};
 use crate::domain::request::Kind;
 
 /// The field of a charge above the hold of a job without an exact price.
@@ -99,7 +99,10 @@ fn options(order: &Order, ran: &Map<String, Value>) -> Vec<Drift> {
     if order.kind == Kind::ShortsStudio {
         return Vec::new();
     }
-    let planned = order.body.get("options").and_then(Value::as_object).into_iter().flatten();
+    let given = order.body.get("options").and_then(Value::as_object);
+    let planned = given.into_iter().flatten();
+    let planned =
+        planned.filter(|(name, _)| !given.is_some_and(|given| is_overridden(order.kind, name, given)));
     let differing = planned.filter_map(|(name, planned)| {
         let actual = ran.get(name)?;
         let expected = clamped_setting(order.kind, name, planned).unwrap_or_else(|| planned.clone());
@@ -231,6 +234,26 @@ mod tests {
         check(&unpriced, &job, &["hold_credits: planned 40, was 41"]);
         assert!(is_above_hold(&unpriced, &job));
         assert!(pauses(None, &of(&unpriced, &job)) && pauses(Some(OnDrift::Report), &of(&unpriced, &job)));
+    }
+
+    #[test]
+    fn what_a_size_overrides_is_no_drift() {
+        let options = json!({"size": "1024x1024", "aspect_ratio": "16:9", "resolution": "2K", "quality": "High"});
+        let image =
+            order(Kind::Image, Some("gi-2-5"), None, json!({"model": "gi-2-5", "options": options}));
+        let ran_as = |size: &str| {
+            let filled = json!({"size": size, "aspect_ratio": "1:1", "resolution": "1K", "quality": "High"});
+            ran("gi-2-5", 20, 0, &filled)
+        };
+        check(&image, &ran_as("1024x1024"), &[]);
+        check(&image, &ran_as("2048x2048"), &["options.size: planned 1024x1024, was 2048x2048"]);
+        let plain = order(
+            Kind::Image,
+            Some("gi-2-5"),
+            None,
+            json!({"model": "gi-2-5", "options": {"aspect_ratio": "16:9"}}),
+        );
+        check(&plain, &ran_as("1024x1024"), &["options.aspect_ratio: planned 16:9, was 1:1"]);
     }
 
     #[test]

@@ -35,11 +35,12 @@ pub struct Standing {
 /// Which terms hold from now on.
 ///
 /// For each: the command's word; else the manifest's, where it is another than the last time; else what holds
-/// already; else the manifest's. `strict` is about one manifest alone and is never kept.
+/// already; else the manifest's. `strict` and `allow_unknown_options` are about one manifest alone and are never kept.
 pub fn resolve(said: Said<'_>, standing: Option<&Standing>) -> Standing {
     let mut heard = said.manifest.over(said.defaults);
     heard.budget = [heard.budget, said.ceiling].into_iter().flatten().min();
     let strict = said.flags.strict.or(heard.strict);
+    let allow_unknown_options = said.flags.allow_unknown_options.or(heard.allow_unknown_options);
     let Some(Standing { policy: stored, said: last }) = standing else {
         let mut policy = said.flags.over(&heard);
         if said.is_default_budget {
@@ -54,6 +55,7 @@ pub fn resolve(said: Said<'_>, standing: Option<&Standing>) -> Standing {
     };
     let mut policy = said.flags.over(&news).over(stored).over(&heard);
     policy.strict = strict;
+    policy.allow_unknown_options = allow_unknown_options;
     if said.is_default_budget {
         policy.budget = said.defaults.budget;
     }
@@ -74,6 +76,7 @@ fn changed(heard: &Policy, last: &Policy) -> Policy {
         expires: news(&heard.expires, &last.expires),
         attempts: news(&heard.attempts, &last.attempts),
         strict: None,
+        allow_unknown_options: None,
         on_drift: news(&heard.on_drift, &last.on_drift),
         layout: news(&heard.layout, &last.layout),
     }
@@ -90,7 +93,10 @@ pub struct TermChange {
     pub now: serde_json::Value,
 }
 
-/// The terms in which two policies differ; `strict` is none of them.
+/// Terms that are about one manifest alone.
+const OF_ONE_MANIFEST: [&str; 2] = ["strict", "allow_unknown_options"];
+
+/// The terms in which two policies differ; those that are about one manifest alone are none of them.
 pub fn differences(before: &Policy, now: &Policy) -> Vec<TermChange> {
     let object = |policy: &Policy| match serde_json::to_value(policy) {
         Ok(serde_json::Value::Object(terms)) => terms,
@@ -106,7 +112,7 @@ pub fn differences(before: &Policy, now: &Policy) -> Vec<TermChange> {
         before: value(&before, name),
         now: value(&now, name),
     };
-    let changes = names.into_iter().filter(|name| *name != "strict").map(change);
+    let changes = names.into_iter().filter(|name| !OF_ONE_MANIFEST.contains(&name.as_str())).map(change);
     changes.filter(|change| change.before != change.now).collect()
 }
 
@@ -128,6 +134,7 @@ mod tests {
         expires: None,
         attempts: None,
         strict: None,
+        allow_unknown_options: None,
         on_drift: None,
         layout: None,
     };

@@ -1,10 +1,11 @@
-//! The catalogs in force: from the service when it answers, else as they were last seen.
+//! The catalogs in force: from the service when it answers, else as they were last seen. Each of the four stands
+//! alone: one that is away keeps none of the others back.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::api::{Service, ServiceError};
 use crate::clock::Clock;
@@ -32,16 +33,39 @@ pub struct Catalogs {
     pub catalog: Catalog,
     /// As the service gave them: `video`, `image`, `music`, `voices`.
     pub raw: Value,
-    /// When the service gave them.
+    /// When the service gave the oldest of them.
     pub fetched: Timestamp,
-    /// Why they could not be renewed, when they are older than they should be.
+    /// Why some could not be renewed, when they are older than they should be.
     pub stale_because: Option<String>,
 }
 
 impl Catalogs {
-    fn of(fetched: Timestamp, raw: Value, stale_because: Option<String>) -> Catalogs {
-        let catalog = Catalog::of(&raw["video"], &raw["image"], &raw["music"], &raw["voices"]);
-        Catalogs { catalog, raw, fetched, stale_because }
+    /// Those that are kept, of which `failed` could not be had now.
+    fn of(kept: Kept, failed: &[(CatalogPart, ServiceError)]) -> Catalogs {
+        let mut catalog = Catalog::default();
+        let mut stale = Vec::new();
+        let mut fetched = kept.fetched;
+        for part in CatalogPart::ALL {
+            let error = failed.iter().find(|(of, _)| *of == part).map(|(_, error)| error.to_string());
+            match (kept.part(part), error) {
+                (Some((data, given)), error) => {
+                    catalog.read(part, data);
+                    fetched = fetched.min(given);
+                    stale.extend(error);
+                }
+                (None, error) => {
+                    let why = error.unwrap_or_else(|| "none was kept".to_owned());
+                    catalog.missing.push((part, why));
+                }
+            }
+        }
+        let more = stale.len().saturating_sub(1);
+        let stale_because = stale.into_iter().next().map(|first| match more {
+            0 => first,
+            1 => format!("{first}; and so 1 other"),
+            more => format!("{first}; and so {more} others"),
+        });
+        Catalogs { catalog, raw: kept.data, fetched, stale_because }
     }
 
     /// With what was charged above their prices.
@@ -70,11 +94,12 @@ pub enum CatalogError {
     Store(#[from] StoreError),
 }
 
-/// Loads the catalogs: kept ones while they are fresh, else the service's, else kept ones. `service`
-/// goes with the name that its state belongs to; without one, whatever was kept last is taken.
+/// Loads the catalogs, each on its own: the kept one while it is fresh, else the service's, else the kept one.
+/// `service` goes with the name that its state belongs to; without one, whatever was kept last is taken. What cannot
+/// be had is missing in the catalog.
 ///
 /// # Errors
-/// [`CatalogError`] when there are none.
+/// [`CatalogError`] when there are none at all.
 pub async fn load(
     service: Option<(&Service, &str)>,
     state: &Path,
@@ -82,25 +107,25 @@ pub async fn load(
 ) -> Result<Catalogs, CatalogError> {
     let kept = catalogs::read(state)?;
     let kept = kept.filter(|kept| service.is_none_or(|(_, identity)| kept.service == identity));
-    let now = clock.now().wall;
     let Some((service, identity)) = service else {
-        let Kept { service, fetched, data } = kept.ok_or(CatalogError::NoService)?;
-        let reason = format!("no service is configured, and these came from {service}");
-        return Ok(Catalogs::of(fetched, data, Some(reason)).with_surcharges(state, &service));
+        let kept = kept.ok_or(CatalogError::NoService)?;
+        let from = kept.service.clone();
+        let reason = format!("no service is configured, and these came from {from}");
+        let catalogs = Catalogs { stale_because: Some(reason), ..Catalogs::of(kept, &[]) };
+        return Ok(catalogs.with_surcharges(state, &from));
     };
-    let loaded = match kept {
-        Some(kept) if now.since(kept.fetched) < FRESH_FOR && kept.fetched <= now => {
-            Catalogs::of(kept.fetched, kept.data, None)
-        }
-        kept => renewed(service, identity, kept, state, clock).await?,
-    };
-    Ok(loaded.with_surcharges(state, identity))
+    let kept = kept.unwrap_or_else(|| Kept::none(identity));
+    let now = clock.now().wall;
+    let is_fresh = |given: Timestamp| now.since(given) < FRESH_FOR && given <= now;
+    let mut wanted = CatalogPart::ALL.to_vec();
+    wanted.retain(|part| !kept.part(*part).is_some_and(|(_, given)| is_fresh(given)));
+    renewed(service, kept, wanted, state, clock).await
 }
 
-/// Asks the service for the catalogs, however young the kept ones are, and goes on with those where it does not answer.
+/// Asks the service for the catalogs, however young the kept ones are, and goes on with those that it does not give.
 ///
 /// # Errors
-/// [`CatalogError`] when there are none.
+/// [`CatalogError`] when there are none at all.
 pub async fn renew(
     service: &Service,
     identity: &str,
@@ -108,29 +133,31 @@ pub async fn renew(
     clock: &Clock,
 ) -> Result<Catalogs, CatalogError> {
     let kept = catalogs::read(state)?.filter(|kept| kept.service == identity);
-    Ok(renewed(service, identity, kept, state, clock).await?.with_surcharges(state, identity))
+    let kept = kept.unwrap_or_else(|| Kept::none(identity));
+    renewed(service, kept, CatalogPart::ALL.to_vec(), state, clock).await
 }
 
+/// The kept catalogs, with those of the `wanted` parts that the service gives in their place.
 async fn renewed(
     service: &Service,
-    identity: &str,
-    kept: Option<Kept>,
+    mut kept: Kept,
+    wanted: Vec<CatalogPart>,
     state: &Path,
     clock: &Clock,
 ) -> Result<Catalogs, CatalogError> {
-    match fetch_for(service, kept.is_some(), clock).await {
-        Ok(data) => {
-            let kept = Kept { service: identity.to_owned(), fetched: clock.now().wall, data };
-            if let Err(error) = catalogs::keep(state, &kept) {
-                // Good enough for this time; the next one asks again.
-                tracing::warn!("failed to keep the catalogs: {error}");
-            }
-            Ok(Catalogs::of(kept.fetched, kept.data, None))
-        }
-        Err(error) => match kept {
-            Some(kept) => Ok(Catalogs::of(kept.fetched, kept.data, Some(error.to_string()))),
-            None => Err(error.into()),
-        },
+    let asked = wanted.len();
+    let failed = if wanted.is_empty() { Vec::new() } else { ask(service, &mut kept, wanted, clock).await };
+    if failed.len() < asked
+        && let Err(error) = catalogs::keep(state, &kept)
+    {
+        // Good enough for this time; the next one asks again.
+        tracing::warn!("failed to keep the catalogs: {error}");
+    }
+    let (has_none, identity) = (kept.is_empty(), kept.service.clone());
+    let catalogs = Catalogs::of(kept, &failed);
+    match failed.into_iter().next() {
+        Some((_, error)) if has_none => Err(error.into()),
+        _ => Ok(catalogs.with_surcharges(state, &identity)),
     }
 }
 
@@ -164,35 +191,48 @@ impl CatalogSource for ServiceCatalogs {
     }
 }
 
-/// Where nothing was kept, a single broken answer is not the end of a first run: the service is asked again a few
-/// times. Where there is something to go by, nobody waits.
-async fn fetch_for(service: &Service, has_kept: bool, clock: &Clock) -> Result<Value, ServiceError> {
-    let began = clock.now().tick;
+/// Asks for the `wanted` parts and keeps those that come; the others are returned. Where nothing was kept, a single
+/// broken answer is not the end of a first run: the service is asked again a few times. Where there is something to
+/// go by, nobody waits.
+async fn ask(
+    service: &Service,
+    kept: &mut Kept,
+    mut wanted: Vec<CatalogPart>,
+    clock: &Clock,
+) -> Vec<(CatalogPart, ServiceError)> {
+    let is_patient = kept.is_empty();
+    let now = clock.now();
     let mut tried = 0;
     loop {
-        let error = match fetch(service).await {
-            Err(error @ ServiceError::Unreachable { .. }) if !has_kept => error,
-            outcome => return outcome,
-        };
+        let mut failed = Vec::new();
+        for (part, answer) in fetch(service, &wanted).await {
+            match answer {
+                Ok(data) => kept.put(part, data, now.wall),
+                Err(error) => failed.push((part, error)),
+            }
+        }
+        let may_pass = failed.iter().any(|(_, error)| matches!(error, ServiceError::Unreachable { .. }));
         let wait = BACKOFF.wait(tried, fastrand::f64(), None);
         tried += 1;
-        if tried >= TRIES || clock.now().tick.since(began) >= PATIENCE {
-            return Err(error);
+        let is_over = tried >= TRIES || clock.now().tick.since(now.tick) >= PATIENCE;
+        if !is_patient || !may_pass || is_over {
+            return failed;
         }
-        tracing::info!(%error, wait_ms = wait.0, "no catalog yet, asking again");
+        wanted = failed.iter().map(|(part, _)| *part).collect();
+        let missing: Vec<&str> = wanted.iter().map(|part| part.name()).collect();
+        tracing::info!(missing = missing.join(", "), wait_ms = wait.0, "no catalog yet, asking again");
         tokio::time::sleep(Duration::from_millis(wait.0)).await;
     }
 }
 
-/// Asks the service for all four, and keeps nothing.
-///
-/// # Errors
-/// [`ServiceError`] of the first that is not answered.
-pub async fn fetch(service: &Service) -> Result<Value, ServiceError> {
-    Ok(json!({
-        "video": service.catalog(CatalogPart::Video).await?,
-        "image": service.catalog(CatalogPart::Image).await?,
-        "music": service.catalog(CatalogPart::Music).await?,
-        "voices": service.catalog(CatalogPart::Voices).await?,
-    }))
+/// Asks the service for parts, one after the other since each answer may be large, and keeps nothing.
+pub async fn fetch(
+    service: &Service,
+    parts: &[CatalogPart],
+) -> Vec<(CatalogPart, Result<Value, ServiceError>)> {
+    let mut answers = Vec::new();
+    for part in parts {
+        answers.push((*part, service.catalog(*part).await));
+    }
+    answers
 }

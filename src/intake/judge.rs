@@ -16,11 +16,11 @@ use crate::domain::manifest::{self, Limits};
 use crate::domain::origin::{Origin, Place};
 use crate::domain::policy::{self, Said, Standing};
 use crate::domain::problem::{Position, Problem};
-use crate::domain::quote::{self, AccountPlan, Allowance, Quote};
+use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
 use crate::domain::request::Kind;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
-use crate::intake::receipt::Receipt;
+use crate::intake::receipt::{LATER, Receipt};
 use crate::intake::source::Identity;
 use crate::intake::{IntakeError, Terms, source};
 use crate::output::layout::Layout;
@@ -493,10 +493,34 @@ impl Desk<'_> {
         let Terms { catalog, rules, .. } = *self.terms;
         let (kind, fingerprint) = match self.identify(row) {
             Ok(identified) => identified,
-            Err(finding) => return Judge::Unread(row.position.line, vec![place(row, finding)]),
+            Err(finding) => {
+                let mistyped = row.mistyped.values().cloned();
+                let problems = std::iter::once(place(row, finding)).chain(mistyped).collect();
+                return Judge::Unread(row.position.line, problems);
+            }
         };
+        let mistyped = row.type_problems(kind);
+        if !mistyped.is_empty() {
+            return Judge::Unread(row.position.line, mistyped);
+        }
+        if let Some(why) = CatalogPart::needed_by(kind).and_then(|part| unavailable(catalog, part)) {
+            let field = if kind == Kind::Speech { "voice_id" } else { "model" };
+            let wanted = Wanted::Invalid(vec![place(row, not_now(field, why))]);
+            let (label, count, line) = (row.id.clone(), row.count, row.position.line);
+            return Judge::Row(DraftRow { fingerprint, label, count, line, draws: None, apart: false, wanted });
+        }
         let mut draws = None;
-        let wanted = match quote::quote(Some(kind), &row.request, catalog, rules) {
+        let misspelt = match self.policy.allow_unknown_options {
+            Some(true) => Vec::new(),
+            _ => quote::fields::misspelt_options(kind, &row.request),
+        };
+        let quoted = quote::quote(Some(kind), &row.request, catalog, rules);
+        let quoted = match quoted {
+            Ok(quote) if misspelt.is_empty() => Ok(quote),
+            Ok(_) => Err(misspelt),
+            Err(findings) => Err(misspelt.into_iter().chain(findings).collect()),
+        };
+        let wanted = match quoted {
             Err(findings) => {
                 Wanted::Invalid(findings.into_iter().map(|finding| place(row, finding)).collect())
             }
@@ -516,7 +540,19 @@ impl Desk<'_> {
     /// What makes a row the same row.
     fn identify(&self, row: &Row) -> Result<(Kind, Fingerprint), quote::Finding> {
         let Terms { catalog, rules, namespace, .. } = *self.terms;
-        let kind = row.kind.map_or_else(|| quote::infer_kind(&row.request, catalog, rules), Ok)?;
+        let kind = match row.kind {
+            Some(kind) => kind,
+            None => {
+                // A catalog that is missing may list the model, too, and so leave its kind open.
+                let lists = [CatalogPart::Video, CatalogPart::Image, CatalogPart::Music];
+                let missing = lists.into_iter().find_map(|part| unavailable(catalog, part));
+                if let Some(why) = missing.filter(|_| row.request.model.is_some()) {
+                    let message = format!("the kind of the model cannot be told: {why}");
+                    return Err(not_now("model", message));
+                }
+                quote::infer_kind(&row.request, catalog, rules)?
+            }
+        };
         let body = quote::canonical_body(kind, &row.request);
         let id = row.id.as_deref();
         Ok((kind, Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body)))
@@ -590,6 +626,16 @@ impl Desk<'_> {
             _ => None,
         }
     }
+}
+
+/// Why nothing can be judged by a part of the catalog.
+fn unavailable(catalog: &Catalog, part: CatalogPart) -> Option<String> {
+    let what = if part == CatalogPart::Voices { "voice" } else { part.name() };
+    catalog.why_missing(part).map(|why| format!("the {what} catalog is not available: {why}"))
+}
+
+fn not_now(field: &str, message: String) -> quote::Finding {
+    quote::Finding { field: field.to_owned(), message, hint: Some(LATER.to_owned()) }
 }
 
 fn place(row: &Row, finding: quote::Finding) -> Problem {

@@ -12,6 +12,14 @@ use crate::domain::problem::{Position, Problem};
 use crate::domain::quote::Note;
 use crate::intake::source::Identity;
 
+/// What to do about a row that cannot be judged now.
+pub(super) const LATER: &str = "the row may be good: submit the file again once the service gives its catalog";
+
+/// Whether a problem is one of this moment, and none of the row.
+fn is_for_now(problem: &Problem) -> bool {
+    problem.hint.as_deref() == Some(LATER)
+}
+
 /// Problems and notes that a receipt lists; the rest are counted.
 pub const LISTED_MAX: usize = 1000;
 
@@ -30,6 +38,9 @@ pub struct Receipt {
     pub have: u32,
     /// Rows that are not valid.
     pub invalid: u64,
+    /// Of these, rows that could not be judged now, because a catalog was not to be had.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unjudged: u64,
     /// What the new jobs may cost.
     pub price: Credits,
     /// Nothing was accepted, because of `strict` or because the file could not be read.
@@ -56,6 +67,11 @@ pub struct Receipt {
     pub read: Option<Identity>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl Receipt {
     pub(crate) fn new(file: &Path) -> Receipt {
         Receipt {
@@ -65,6 +81,7 @@ impl Receipt {
             new: 0,
             have: 0,
             invalid: 0,
+            unjudged: 0,
             price: Credits::ZERO,
             refused: false,
             file_refused: false,
@@ -101,6 +118,7 @@ impl Receipt {
 
     pub(super) fn refuse_row(&mut self, problems: Vec<Problem>) {
         self.invalid += 1;
+        self.unjudged += u64::from(problems.iter().any(is_for_now));
         self.list(problems);
     }
 
@@ -129,6 +147,14 @@ impl Receipt {
     /// Whether jobs of the manifest are in its batch now, new ones or ones that it had.
     pub fn is_taken_in(&self) -> bool {
         !self.refused && !self.file_refused && (self.new > 0 || self.have > 0)
+    }
+
+    /// Why rows could not be judged now; nothing where all could.
+    pub fn why_unjudged(&self) -> Option<String> {
+        let first = self.problems.iter().find(|problem| is_for_now(problem));
+        let why = first.map_or_else(|| "a catalog is not available".to_owned(), |problem| problem.message.clone());
+        let (rows, wait) = if self.unjudged == 1 { ("row", "waits") } else { ("rows", "wait") };
+        (self.unjudged > 0).then(|| format!("{} {rows} of {} {wait}: {why}", self.unjudged, self.file.display()))
     }
 
     /// Whether something in the manifest has to be mended.

@@ -79,6 +79,10 @@ pub enum ReceptionError {
     /// There are no catalogs to judge it by.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    /// Its good rows were taken in, and others could not be judged, because a catalog was not to be had: the manifest
+    /// has to come in again.
+    #[error("{0}")]
+    Unjudged(String),
     /// The engine has ended.
     #[error(transparent)]
     Gone(#[from] EngineGone),
@@ -135,6 +139,19 @@ impl Reception {
             accepted
         })
         .await
+    }
+
+    /// The same for a manifest that can come in again: where rows of it could not be judged now, its good rows are
+    /// taken in and it is an error.
+    ///
+    /// # Errors
+    /// [`ReceptionError`]. Problems of rows are no error: they stand in the receipt.
+    pub async fn accept_whole(&self, path: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
+        let receipt = self.accept(path, manner).await?;
+        match receipt.why_unjudged() {
+            Some(why) => Err(ReceptionError::Unjudged(why)),
+            None => Ok(receipt),
+        }
     }
 
     /// A manifest that was not taken in may have named an archived batch, which is back now: the engine learns of it.
@@ -199,6 +216,7 @@ impl Reception {
         if let Some(known) = &inside.catalog
             && known.looked <= now
             && now.since(known.looked) < CATALOG_RECHECK
+            && known.catalog.missing.is_empty()
         {
             return Ok(known.catalog.clone());
         }
@@ -206,6 +224,9 @@ impl Reception {
         let loaded = catalogs::load(service, self.store.dir(), &self.clock).await?;
         if let Some(reason) = &loaded.stale_because {
             tracing::warn!(fetched = %loaded.fetched, reason, "using older catalogs");
+        }
+        for (part, why) in &loaded.catalog.missing {
+            tracing::warn!(part = part.name(), why, "no catalog; rows that need it wait");
         }
         let catalog = Arc::new(loaded.catalog);
         inside.catalog = Some(Known { catalog: catalog.clone(), looked: now });

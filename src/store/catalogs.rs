@@ -3,13 +3,15 @@
 //! They lie beside the state and not in it: a plan keeps them without opening the state, and whoever
 //! writes last wins, since every version is the service's own.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use crate::domain::quote::CatalogPart;
 use crate::domain::time::Timestamp;
 use crate::store::{StoreError, successor};
 
@@ -20,10 +22,44 @@ pub(super) const FILE_NAME: &str = "catalogs.json";
 pub struct Kept {
     /// The service that gave them.
     pub service: String,
-    /// When.
+    /// When it gave the newest of them.
     pub fetched: Timestamp,
-    /// By part: `video`, `image`, `music`, `voices`.
+    /// By part: `video`, `image`, `music`, `voices`; one that never came is left out.
     pub data: Value,
+    /// When it gave those that are older than the newest.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub older: BTreeMap<String, Timestamp>,
+}
+
+impl Kept {
+    /// None yet, of a service.
+    pub fn none(service: &str) -> Kept {
+        let data = Value::Object(Map::new());
+        Kept { service: service.to_owned(), fetched: Timestamp(0), data, older: BTreeMap::new() }
+    }
+
+    /// A part, and when it was given.
+    pub fn part(&self, part: CatalogPart) -> Option<(&Value, Timestamp)> {
+        let data = self.data.get(part.name()).filter(|data| !data.is_null())?;
+        Some((data, self.older.get(part.name()).copied().unwrap_or(self.fetched)))
+    }
+
+    /// Whether there is no part at all.
+    pub fn is_empty(&self) -> bool {
+        CatalogPart::ALL.into_iter().all(|part| self.part(part).is_none())
+    }
+
+    /// Takes a part as it was given at `at`.
+    pub fn put(&mut self, part: CatalogPart, data: Value, at: Timestamp) {
+        let times = CatalogPart::ALL.map(|part| (part, self.part(part).map(|(_, given)| given)));
+        let older = times.into_iter().filter(|(other, _)| *other != part);
+        let older = older.filter_map(|(other, given)| Some((other.name().to_owned(), given?)));
+        self.older = older.filter(|(_, given)| *given != at).collect();
+        self.fetched = at;
+        if let Value::Object(parts) = &mut self.data {
+            parts.insert(part.name().to_owned(), data);
+        }
+    }
 }
 
 /// The catalogs kept in a state folder; nothing when there are none, or none that can be read.

@@ -8,7 +8,7 @@ use crate::cli::service::{self, Chosen};
 use crate::cli::wiring;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::domain::quote::Catalog;
+use crate::domain::quote::{Catalog, CatalogPart};
 use crate::domain::time::{Millis, Timestamp};
 use crate::intake::catalogs;
 use crate::store::catalogs as kept;
@@ -140,16 +140,20 @@ async fn balance(service: &Service, config: &Config) -> Check {
 /// As the service gives them now, or as they were kept.
 async fn catalog(service: Option<&Service>, chosen: &Chosen, now: Timestamp) -> Check {
     let fetched = match service {
-        Some(service) => Some(catalogs::fetch(service).await),
-        None => None,
+        Some(service) => catalogs::fetch(service, &CatalogPart::ALL).await,
+        None => Vec::new(),
     };
-    let failed = match fetched {
-        Some(Ok(data)) => {
-            return described(&Catalog::of(&data["video"], &data["image"], &data["music"], &data["voices"]));
+    let mut catalog = Catalog::default();
+    for (part, answer) in fetched {
+        match answer {
+            Ok(data) => catalog.read(part, &data),
+            Err(error) => catalog.missing.push((part, error.to_string())),
         }
-        Some(Err(error)) => Some(error.to_string()),
-        None => None,
-    };
+    }
+    let failed = catalog.missing.first().map(|(_, why)| why.clone());
+    if service.is_some() && catalog.missing.len() < CatalogPart::ALL.len() {
+        return described(&catalog);
+    }
     let kept = match kept::read(&chosen.state) {
         Ok(kept) => kept.filter(|kept| kept.service == chosen.identity),
         Err(error) => return Check::failed("catalog", error.into()),
@@ -177,6 +181,16 @@ fn described(catalog: &Catalog) -> Check {
         count(catalog.voices.voices.len(), "voices"),
     ];
     let check = Check::good("catalog", found.join(", "));
+    if !catalog.missing.is_empty() {
+        let missing = catalog.missing.iter().map(|(part, why)| format!("{}: {why}", part.name()));
+        let missing = missing.collect::<Vec<_>>().join("; ");
+        return Check {
+            level: Level::Advice,
+            found: format!("{}; not to be had now: {missing}", check.found),
+            todo: Some("rows that need what is missing wait until the service gives it".to_owned()),
+            ..check
+        };
+    }
     if catalog.oddities.is_empty() {
         return check;
     }

@@ -29,6 +29,7 @@ use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::quote::{AccountPlan, Catalog};
 use crate::domain::time::Timestamp;
 use crate::intake::catalogs::Catalogs;
+use crate::intake::receipt::Receipt;
 use crate::intake::{self, Batches, IntakeError, Judgement, Present, Terms, source};
 use crate::store::StoreError;
 use crate::store::draft::Draft;
@@ -67,8 +68,14 @@ async fn plan(
         }
         written(sheet.write_text(&mut out, command.rows))?;
     }
-    let is_clean = sheet.judgements.iter().all(|judgement| !judgement.receipt.has_problems());
-    Ok(if is_clean { Exit::Success } else { Exit::Usage })
+    let receipts = || sheet.judgements.iter().map(|judgement| &judgement.receipt);
+    Ok(if receipts().any(|receipt| receipt.unjudged > 0) {
+        Exit::Unreachable
+    } else if receipts().any(Receipt::has_problems) {
+        Exit::Usage
+    } else {
+        Exit::Success
+    })
 }
 
 /// The balance, where it can be asked for. Not knowing it stops no plan.

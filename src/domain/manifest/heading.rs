@@ -15,8 +15,18 @@ use super::wording::{Complaint, Problems, nearest, shortened};
 const KEYS: &[&str] = &["batch", "defaults", "policy", "jobs"];
 
 /// The keys of a policy.
-const POLICY: &[&str] =
-    &["budget", "priority", "deadline", "on_deadline", "expires", "attempts", "strict", "on_drift", "layout"];
+const POLICY: &[&str] = &[
+    "budget",
+    "priority",
+    "deadline",
+    "on_deadline",
+    "expires",
+    "attempts",
+    "strict",
+    "allow_unknown_options",
+    "on_drift",
+    "layout",
+];
 
 /// Most attempts a job may use.
 pub(super) const MOST_ATTEMPTS: u32 = 100;
@@ -94,7 +104,12 @@ impl<'a> Reading<'a, '_> {
                 let problem = Problem::new(row.place("id"), "an id names one job; give it in the job itself");
                 self.problems.push(problem.in_field("defaults.id"));
             }
-            Ok(row) => self.defaults = Some(row),
+            Ok(mut row) => {
+                for problem in row.mistyped.values_mut() {
+                    *problem = within_defaults(problem.clone());
+                }
+                self.defaults = Some(row);
+            }
             Err(problems) => {
                 for problem in problems {
                     self.problems.push(within_defaults(problem));
@@ -179,6 +194,7 @@ fn set_term(policy: &mut Policy, name: &str, json: Value) -> Result<(), Complain
         "expires" => policy.expires = typing::instant_or_span(given)?,
         "attempts" => policy.attempts = attempts(given)?,
         "strict" => policy.strict = typing::flag(given)?,
+        "allow_unknown_options" => policy.allow_unknown_options = typing::flag(given)?,
         "on_drift" => policy.on_drift = choice(given, &ON_DRIFT)?,
         _ => policy.layout = typing::text(given)?,
     }

@@ -22,6 +22,7 @@ mod heading;
 mod job;
 mod json;
 mod jsonl;
+mod list;
 mod placed;
 mod records;
 mod source;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::problem::{Position, Problem};
+use crate::domain::quote::fields::documented_options;
 use crate::domain::request::{Kind, Request};
 use crate::domain::time::{Millis, Timestamp};
 
@@ -31,6 +32,9 @@ pub struct Row {
     pub max_credits: Option<Credits>,
     /// The pipeline's own columns (`meta.sku`), never sent, handed back in the results.
     pub meta: Map<String, Value>,
+    /// Options that are not of the type that some kinds document, by name, with what is wrong with them. For a kind
+    /// that does not document the option nothing is: it is forwarded as it was written.
+    pub mistyped: BTreeMap<String, Problem>,
     /// Where each field stands, by its canonical name (`prompt`, `options.duration`), so that a
     /// later judge can point at it. Where columns are not known it may be empty.
     pub places: BTreeMap<String, Position>,
@@ -49,8 +53,16 @@ impl Row {
             deadline: None,
             max_credits: None,
             meta: Map::new(),
+            mistyped: BTreeMap::new(),
             places: BTreeMap::new(),
         }
+    }
+
+    /// What is wrong with the types of its options, where it is of `kind`.
+    pub fn type_problems(&self, kind: Kind) -> Vec<Problem> {
+        let documented = documented_options(kind);
+        let of_kind = self.mistyped.iter().filter(|(name, _)| documented.contains(&name.as_str()));
+        of_kind.map(|(_, problem)| problem.clone()).collect()
     }
 
     /// Where `field` stands, or the row's own place.
@@ -127,6 +139,9 @@ pub struct Policy {
     /// One bad row refuses the whole manifest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
+    /// Options that look like misspelt ones are sent as they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_unknown_options: Option<bool>,
     /// What becomes of the batch when a charge differs from its plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_drift: Option<OnDrift>,
@@ -139,8 +154,18 @@ impl Policy {
     /// These terms, and for what they do not say the terms below them.
     #[must_use]
     pub fn over(&self, below: &Policy) -> Policy {
-        let Policy { budget, priority, deadline, on_deadline, expires, attempts, strict, on_drift, layout } =
-            self.clone();
+        let Policy {
+            budget,
+            priority,
+            deadline,
+            on_deadline,
+            expires,
+            attempts,
+            strict,
+            allow_unknown_options,
+            on_drift,
+            layout,
+        } = self.clone();
         Policy {
             budget: budget.or(below.budget),
             priority: priority.or(below.priority),
@@ -149,6 +174,7 @@ impl Policy {
             expires: expires.or(below.expires),
             attempts: attempts.or(below.attempts),
             strict: strict.or(below.strict),
+            allow_unknown_options: allow_unknown_options.or(below.allow_unknown_options),
             on_drift: on_drift.or(below.on_drift),
             layout: layout.or_else(|| below.layout.clone()),
         }

@@ -57,7 +57,49 @@ fn job(with_id: bool) -> Value {
             "propertyNames": {"pattern": NOT_BLANK},
         }),
     );
-    json!({"type": "object", "additionalProperties": false, "properties": properties})
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+        "allOf": option_types(),
+    })
+}
+
+/// The types of options are those of the job's kind: others are forwarded as they are. Where the job does not say its
+/// kind, they are those of every kind that documents them.
+fn option_types() -> Vec<Value> {
+    let is = |kinds: Value| json!({"properties": {"kind": kinds}, "required": ["kind"]});
+    let mut types: Vec<Value> = Kind::ALL
+        .into_iter()
+        .map(|kind| json!({"if": is(json!({"const": kind.name()})), "then": typed(Some(kind))}))
+        .collect();
+    types.push(json!({"if": is(json!({"enum": Kind::ALL.map(Kind::name)})), "else": typed(None)}));
+    types
+}
+
+/// The options that a kind documents, or all, with their types, bare and under `options`.
+fn typed(kind: Option<Kind>) -> Value {
+    let mut types = Map::new();
+    for known in &KNOWN {
+        let Slot::Option(accepts) = known.slot else { continue };
+        if kind.is_none_or(|kind| kinds_of_option(known.name).any(|owner| owner == kind)) {
+            types.insert(known.name.to_owned(), option_type(accepts));
+        }
+    }
+    let under = json!({"properties": types.clone()});
+    types.insert("options".to_owned(), under);
+    json!({"properties": types})
+}
+
+fn option_type(accepts: OptionType) -> Value {
+    match accepts {
+        OptionType::Text => json!({"type": ["string", "null"]}),
+        OptionType::Duration => json!({
+            "anyOf": [{"type": ["string", "null"]}, {"type": "integer", "minimum": 0}],
+        }),
+        OptionType::Flag => json!({"type": ["boolean", "null"]}),
+        OptionType::Number => json!({"type": ["number", "null"]}),
+    }
 }
 
 /// A name or text that is more than white space.
@@ -91,12 +133,8 @@ fn field(known: &Known) -> Value {
         Slot::MaxCredits => credits(),
         Slot::Body(_) => json!({"type": ["string", "null"]}),
         Slot::ImageUrls | Slot::VideoUrls => urls(),
-        Slot::Option(OptionType::Text) => json!({"type": ["string", "null"]}),
-        Slot::Option(OptionType::Duration) => json!({
-            "anyOf": [{"type": ["string", "null"]}, {"type": "integer", "minimum": 0}],
-        }),
-        Slot::Option(OptionType::Flag) => json!({"type": ["boolean", "null"]}),
-        Slot::Option(OptionType::Number) => json!({"type": ["number", "null"]}),
+        // Its type depends on the kind: see `option_types`.
+        Slot::Option(_) => json!({}),
     };
     if let Some(fields) = schema.as_object_mut() {
         fields.insert("description".to_owned(), describe(known).into());
@@ -119,7 +157,7 @@ fn describe(known: &Known) -> String {
         "voice_id" => "Whose voice says it; `callsheet voices` lists them.",
         "mode" => "Video mode; by default the inputs decide it.",
         "scene" => "Image scene; by default the inputs decide it.",
-        "image_urls" => "Source images: http(s) addresses, as a list or with white space between them.",
+        "image_urls" => "Source images: http(s) addresses, as a list or with white space or ; between them.",
         "video_urls" => "Source video: an http(s) address.",
         "duration" => "Seconds of video: 8, or \"8s\".",
         "audio" => "Whether the video has sound.",
@@ -156,6 +194,10 @@ fn policy() -> Value {
             "expires": span(),
             "attempts": whole(1, i64::from(MOST_ATTEMPTS)),
             "strict": {"type": ["boolean", "null"]},
+            "allow_unknown_options": {
+                "type": ["boolean", "null"],
+                "description": "Send options that look like misspelt ones as they are.",
+            },
             "on_drift": choice(ON_DRIFT.iter().map(|(name, _)| *name).collect()),
             "layout": text("How output files are called, such as {batch}/{job}{-n}.{ext}."),
         },

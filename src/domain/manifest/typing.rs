@@ -12,7 +12,7 @@ use super::fields::{BodyText, Field, OptionType, Slot};
 use super::placed::value_in_cell;
 use super::row::{Deadline, Row};
 use super::wording::{Complaint, Problems, named, nearest, quoted};
-use super::{Limits, deadline};
+use super::{Limits, deadline, list::list};
 
 /// Longest `id`, in characters.
 pub(super) const ID_CHARS: usize = 200;
@@ -66,8 +66,42 @@ impl<'l> Draft<'l> {
         given: Given<'_>,
     ) {
         self.row.places.insert(canonical.to_owned(), at);
+        if let Field::Documented(known, accepts) = field {
+            return self.set_documented(known.name, *accepts, given, |complaint| complaint.of(spelled, at));
+        }
         if let Err(complaint) = assign(&mut self.row, field, given, self.limits) {
             self.refuse(complaint.of(spelled, at));
+        }
+    }
+
+    /// An option that some kinds document. What is not of their type is kept as another kind would forward it,
+    /// until it is known which kind the row is of.
+    fn set_documented(
+        &mut self,
+        name: &str,
+        accepts: OptionType,
+        given: Given<'_>,
+        problem: impl Fn(Complaint) -> Problem,
+    ) {
+        let options = &mut self.row.request.options;
+        if matches!(given, Given::Json(Value::Null)) {
+            options.remove(name);
+            self.row.mistyped.remove(name);
+            return;
+        }
+        match option(accepts, &given) {
+            Ok(None) => {}
+            Ok(found) => {
+                replace(options, name, found);
+                self.row.mistyped.remove(name);
+            }
+            Err(complaint) => match forwarded(given) {
+                Ok(raw) => {
+                    replace(options, name, Some(raw));
+                    self.row.mistyped.insert(name.to_owned(), problem(complaint));
+                }
+                Err(_) => self.refuse(problem(complaint)),
+            },
         }
     }
 
@@ -83,7 +117,23 @@ impl<'l> Draft<'l> {
 
     /// The row, or everything wrong with it.
     pub(super) fn finish(self) -> Result<Box<Row>, Vec<Problem>> {
-        if self.problems.is_empty() { Ok(Box::new(self.row)) } else { Err(self.problems.into_vec()) }
+        let Draft { mut row, problems, .. } = self;
+        let is_bad = !problems.is_empty();
+        let mistyped = match row.kind {
+            Some(kind) => row.type_problems(kind),
+            None if is_bad => row.mistyped.values().cloned().collect(),
+            None => return Ok(Box::new(row)),
+        };
+        if !is_bad && mistyped.is_empty() {
+            row.mistyped.clear();
+            return Ok(Box::new(row));
+        }
+        let mut all = problems.into_vec();
+        if !mistyped.is_empty() {
+            all.extend(mistyped);
+            all.sort_by_key(|problem| (problem.position.line, problem.position.column));
+        }
+        Err(all)
     }
 }
 
@@ -95,10 +145,7 @@ fn assign(row: &mut Row, field: &Field, given: Given<'_>, limits: &Limits) -> Re
     }
     match field {
         Field::Known(known) => assign_known(row, known.slot, given, limits),
-        Field::Documented(known, accepts) => {
-            replace(&mut row.request.options, known.name, option(*accepts, &given)?);
-            Ok(())
-        }
+        Field::Documented(..) => Ok(()),
         Field::Forwarded(name) => {
             replace(&mut row.request.options, name, Some(forwarded(given)?));
             Ok(())
@@ -140,7 +187,7 @@ fn clear(row: &mut Row, field: &Field) {
             Slot::VideoUrls => row.request.video_urls.clear(),
             Slot::Option(_) => {}
         },
-        Field::Documented(known, _) => drop(row.request.options.remove(known.name)),
+        Field::Documented(..) => {}
         Field::Forwarded(name) => drop(row.request.options.remove(name)),
         Field::Meta(name) => drop(row.meta.remove(name)),
     }
@@ -353,37 +400,3 @@ fn meta(given: Given<'_>) -> Result<Option<Value>, Complaint> {
     }
 }
 
-/// A list of texts: a JSON array, or one text whose items stand between white space.
-fn list(given: Given<'_>) -> Result<Option<Vec<String>>, Complaint> {
-    let items = match given {
-        Given::Cell(cell) if cell.starts_with('[') => listed(value_in_cell(cell)?)?,
-        Given::Cell(cell) => spaced(cell),
-        Given::Json(Value::String(text)) if text.trim().is_empty() => return Ok(None),
-        Given::Json(Value::String(text)) => spaced(&text),
-        Given::Json(value) => listed(value)?,
-    };
-    for item in &items {
-        let runs_on = item.contains(",http://") || item.contains(",https://");
-        if runs_on || item.ends_with([',', ';']) || item.contains('\0') {
-            return Err(Complaint::expected(
-                &quoted(item),
-                "URLs separated by white space, or a JSON array of texts",
-            ));
-        }
-    }
-    Ok(Some(items))
-}
-
-fn spaced(text: &str) -> Vec<String> {
-    text.split_whitespace().map(str::to_owned).collect()
-}
-
-fn listed(value: Value) -> Result<Vec<String>, Complaint> {
-    let accepted = "a list of texts";
-    let Value::Array(items) = value else { return Err(Complaint::expected(&named(&value), accepted)) };
-    let item = |item: Value| match item {
-        Value::String(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
-        other => Err(Complaint::expected(&format!("{} in a list", named(&other)), accepted)),
-    };
-    items.into_iter().map(item).collect()
-}

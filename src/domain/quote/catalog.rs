@@ -13,6 +13,7 @@ use super::duration::decimal;
 pub use super::listing::{Listed, Listing};
 use super::price::Prices;
 use super::surcharge::Surcharges;
+use crate::domain::request::Kind;
 
 /// Everything the service publishes about what can be asked for.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -29,10 +30,12 @@ pub struct Catalog {
     pub surcharges: Surcharges,
     /// What could not be read, and where: said by `doctor`, in the way of nothing.
     pub oddities: Vec<(CatalogPart, String)>,
+    /// Parts that are not there at all, and why: rows that need them cannot be judged.
+    pub missing: Vec<(CatalogPart, String)>,
 }
 
 /// One of the four answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CatalogPart {
     /// `GET /api/v1/models`.
     Video,
@@ -44,7 +47,40 @@ pub enum CatalogPart {
     Voices,
 }
 
+impl CatalogPart {
+    /// All four.
+    pub const ALL: [CatalogPart; 4] =
+        [CatalogPart::Video, CatalogPart::Image, CatalogPart::Music, CatalogPart::Voices];
+
+    /// Its name in what is kept and shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            CatalogPart::Video => "video",
+            CatalogPart::Image => "image",
+            CatalogPart::Music => "music",
+            CatalogPart::Voices => "voices",
+        }
+    }
+
+    /// The one without which a request of a kind cannot be judged.
+    pub fn needed_by(kind: Kind) -> Option<CatalogPart> {
+        match kind {
+            Kind::Video => Some(CatalogPart::Video),
+            Kind::Image => Some(CatalogPart::Image),
+            Kind::Music => Some(CatalogPart::Music),
+            Kind::Speech => Some(CatalogPart::Voices),
+            Kind::SoundEffect | Kind::ShortsStudio => None,
+        }
+    }
+}
+
 impl Catalog {
+    /// Why a part is not there at all: the service did not give it, and none was kept. Without a word it may be
+    /// judged by.
+    pub fn why_missing(&self, part: CatalogPart) -> Option<&str> {
+        self.missing.iter().find(|(missing, _)| *missing == part).map(|(_, why)| why.as_str())
+    }
+
     /// Reads the `data` of one answer in the place of what that part held.
     pub fn read(&mut self, part: CatalogPart, data: &Value) {
         let mut odd = Vec::new();

@@ -1,10 +1,11 @@
 //! Checks that several kinds share, and how values are shown in messages.
 
 use serde_json::{Map, Value};
-use url::Url;
+use url::{Host, Url};
 
 use super::rules::Rules;
 use super::{Finding, Remarks};
+use crate::domain::reach::special;
 
 /// The prompt as it is sent: trimmed, and not empty.
 pub(super) fn prompt(field: &str, given: Option<&str>, rules: &Rules, remarks: &mut Remarks) -> String {
@@ -14,18 +15,33 @@ pub(super) fn prompt(field: &str, given: Option<&str>, rules: &Rules, remarks: &
         Some(_) if text.is_empty() => remarks.refuse(field, "is empty, and the service needs one"),
         Some(_) => {}
     }
-    if let Some(word) = rules.prohibited_in(text) {
-        let message = format!("says \"{word}\": the service refuses such wording, even where it is negated");
-        remarks.note(field, message);
-    }
+    wording(field, text, rules, remarks);
     text.to_owned()
 }
 
-/// Addresses that the service can fetch: http or https, with a host.
+/// Says where a text has wording that the service refuses.
+pub(super) fn wording(field: &str, text: &str, rules: &Rules, remarks: &mut Remarks) {
+    if let Some(said) = rules.prohibited_in(text) {
+        let said = shorten(&said);
+        let message = format!("says \"{said}\": the service refuses such wording, even where it is negated");
+        remarks.note(field, message);
+    }
+}
+
+/// Addresses that the service can fetch: http or https, with a host, from outside and without a password.
 pub(super) fn urls(field: &str, urls: &[String], remarks: &mut Remarks) {
+    let mut far = urls.iter().enumerate().filter_map(|(index, text)| Some((index, out_of_reach(text)?)));
+    if let Some((index, why)) = far.next() {
+        let which = if urls.len() == 1 { String::new() } else { format!("address {}: ", index + 1) };
+        let more = match far.count() {
+            0 => String::new(),
+            more => format!("; and so {more} more"),
+        };
+        remarks.note(field, format!("{which}{why}{more}"));
+    }
     for (index, text) in urls.iter().enumerate() {
+        let which = if urls.len() == 1 { String::new() } else { format!("address {}: ", index + 1) };
         if let Some(why) = unfit(text) {
-            let which = if urls.len() == 1 { String::new() } else { format!("address {}: ", index + 1) };
             let found = shorten(text);
             let message = format!("{which}\"{found}\" {why}; an address begins with http:// or https://");
             remarks.refuse(field, message);
@@ -33,9 +49,36 @@ pub(super) fn urls(field: &str, urls: &[String], remarks: &mut Remarks) {
     }
 }
 
+/// Names that are resolved on the spot only.
+const LOCAL_NAMES: [&str; 6] = [".localhost", ".local", ".lan", ".internal", ".intranet", ".home.arpa"];
+
+/// Why the service cannot fetch an address, which it does from the internet and without a password. What is secret
+/// in the address is not shown.
+fn out_of_reach(text: &str) -> Option<String> {
+    let url = Url::parse(text).ok()?;
+    if url.password().is_some() || !url.username().is_empty() {
+        let host = shorten(url.host_str().unwrap_or_default());
+        return Some(format!("the address on {host} carries a user name or password; the service fetches without"));
+    }
+    let (host, what) = match url.host()? {
+        Host::Ipv4(ip) => (ip.to_string(), special(ip.into())?.to_string()),
+        Host::Ipv6(ip) => (ip.to_string(), special(ip.into())?.to_string()),
+        Host::Domain(name) => {
+            let bare = name.trim_end_matches('.');
+            let is_local = !bare.contains('.') || LOCAL_NAMES.iter().any(|end| bare.ends_with(end));
+            (shorten(name), is_local.then(|| "a name of this network only".to_owned())?)
+        }
+    };
+    Some(format!("{host} is {what}, which the service cannot reach"))
+}
+
 fn unfit(text: &str) -> Option<String> {
     if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Some("holds white space".to_owned());
+    }
+    let lower = text.to_ascii_lowercase();
+    if lower.contains("|http://") || lower.contains("|https://") {
+        return Some("is more than one address; put white space between them".to_owned());
     }
     match Url::parse(text) {
         Err(error) => Some(format!("is not an address ({error})")),

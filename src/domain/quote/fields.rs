@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::Remarks;
 use super::check::{either, found};
+use super::rules::Rules;
+use super::{Finding, Remarks, check};
 use crate::domain::request::{Kind, Request};
 
 /// The options that the service documents for a kind.
@@ -53,10 +54,10 @@ pub(super) fn given(request: &Request) -> impl Iterator<Item = &'static str> {
     fields.into_iter().filter(|(_, present)| *present).map(|(name, _)| name)
 }
 
-/// Refuses fields of other kinds, and says which options the kind has no use for.
-pub(super) fn check(kind: Kind, request: &Request, remarks: &mut Remarks) {
+/// Refuses fields of other kinds, and says which options the kind has no use for and which the service may refuse.
+pub(super) fn check(kind: Kind, request: &Request, rules: &Rules, remarks: &mut Remarks) {
     for field in given(request).filter(|field| !kinds_of_field(field).contains(&kind)) {
-        remarks.findings.push(super::Finding {
+        remarks.findings.push(Finding {
             field: field.to_owned(),
             message: format!("is not a field of {kind}{}", owners(kinds_of_field(field).iter().copied())),
             hint: instead(kind, field).map(str::to_owned),
@@ -65,6 +66,26 @@ pub(super) fn check(kind: Kind, request: &Request, remarks: &mut Remarks) {
     if kind != Kind::ShortsStudio {
         request.options.iter().for_each(|(name, value)| check_option(kind, name, value, remarks));
     }
+    for (name, value) in &request.options {
+        if let Value::String(text) = value {
+            check::wording(&check::option(name), text, rules, remarks);
+        }
+    }
+}
+
+/// Options that are nobody's, and so near to one of the kind's that this one was meant: what it was to change would
+/// not be changed, and the default be paid for.
+pub fn misspelt_options(kind: Kind, request: &Request) -> Vec<Finding> {
+    let documented = documented_options(kind);
+    let given = request.options.iter().filter(|(_, value)| !value.is_null());
+    let unknown = given.filter(|(name, _)| kinds_of_option(name).next().is_none() && !renamed(kind, name));
+    let meant = unknown.filter_map(|(name, _)| Some((name, misspelt(name, documented)?)));
+    let finding = |(name, meant): (&String, &str)| Finding {
+        field: check::option(name),
+        message: format!("is no option of {kind}; did you mean {meant}?"),
+        hint: Some(format!("write {meant}, or give --allow-unknown-options to send it as it is")),
+    };
+    meant.map(finding).collect()
 }
 
 /// An option of another kind, or a misspelt one, is forwarded as every unknown one is; the writer
@@ -94,15 +115,26 @@ fn meant(kind: Kind, name: &str) -> Option<&'static str> {
     }
 }
 
-/// The documented option that is a slip of the pen away.
+/// Options that providers know, and that are near to documented ones all the same.
+const NO_SLIPS: [&str; 2] = ["seed", "seeds"];
+
+/// The documented option that is a slip of the pen away; case and what stands between words is no difference.
 fn misspelt(name: &str, documented: &'static [&'static str]) -> Option<&'static str> {
-    if name.len() <= 3 {
+    let plain = |name: &str| -> String {
+        name.chars().filter(|c| !matches!(c, '_' | '-' | ' ' | '.')).flat_map(char::to_lowercase).collect()
+    };
+    // Longer than any option there is: it is not compared letter by letter.
+    if !(4..=64).contains(&name.len()) {
         return None;
     }
-    // Lengths first: they are compared at once, whatever was given.
-    let is_near =
-        |option: &str| option.len().abs_diff(name.len()) <= 8 && strsim::osa_distance(option, name) <= 2;
-    documented.iter().copied().find(|option| is_near(option))
+    let given = plain(name);
+    if NO_SLIPS.contains(&given.as_str()) {
+        return None;
+    }
+    let most = if given.len() <= 5 { 1 } else { 2 };
+    let distance = |option: &str| strsim::osa_distance(&plain(option), &given);
+    let near = documented.iter().copied().map(|option| (distance(option), option));
+    near.filter(|(distance, _)| *distance <= most).min().map(|(_, option)| option)
 }
 
 /// Options that the service refuses by name: `music` judges them.

@@ -88,19 +88,29 @@ impl Sheet<'_> {
         let listed = &self.mode.qualities;
         let qualities = if listed.is_empty() { &family.qualities } else { listed };
         let sized = pixels::check(family, options, remarks);
+        if sized {
+            pixels::leave_out_overridden(options, remarks);
+        }
         let mut choose = |name, list: &[String], exact, default: &String| {
-            let choice = Choice { id: self.id, name, list, exact };
-            let default = Some(default).filter(|_| name == "quality" || !sized);
-            choice.make(options, default, "", remarks)
+            Choice { id: self.id, name, list, exact }.make(options, Some(default), "", remarks)
         };
         let quality = choose("quality", qualities, false, &family.default_quality);
+        if sized {
+            return self.price_of_pixels(quality.as_deref());
+        }
         let resolution = choose("resolution", &family.resolutions, false, &family.default_resolution);
         let ratio = choose("aspect_ratio", &self.mode.aspect_ratios, true, &family.default_aspect_ratio);
-        if sized {
-            pixels::note_overridden(options, remarks);
-            return self.price(quality.as_deref(), None, None);
-        }
         self.price(quality.as_deref(), resolution.as_deref(), ratio.as_deref())
+    }
+
+    /// The catalog prices resolutions and aspect ratios: exact pixels are priced where all of them agree.
+    fn price_of_pixels(&self, quality: Option<&str>) -> Priced {
+        let priced = self.price(quality, None, None);
+        if priced.credits.is_some() || self.mode.credits_by_resolution_and_aspect_ratio.is_none() {
+            return priced;
+        }
+        let formula = "the catalog has prices by resolution and aspect ratio, and none for an exact size";
+        Priced { formula: formula.to_owned(), ..priced }
     }
 
     /// Other models take something else in the place of what they do not list; that is refused here.

@@ -38,6 +38,7 @@ mod tests;
 mod video;
 mod video_price;
 mod wire;
+mod wording;
 
 pub use canonical::canonical_body;
 pub use catalog::{Catalog, CatalogPart};
@@ -58,6 +59,11 @@ pub fn clamped_setting(kind: Kind, name: &str, value: &Value) -> Option<Value> {
 pub fn same_option(kind: Kind, name: &str, one: &Value, other: &Value) -> bool {
     let canonical = |value: &Value| canonical::canonical_option(kind, name, value.clone());
     canonical(one) == canonical(other)
+}
+
+/// Whether an option of a body says nothing, because another one in it overrides it.
+pub fn is_overridden(kind: Kind, name: &str, options: &Map<String, Value>) -> bool {
+    kind == Kind::Image && options.contains_key("size") && pixels::OVERRIDDEN.contains(&name)
 }
 
 /// Something wrong with a request, without a position: the caller knows where the field stands.
@@ -126,7 +132,7 @@ pub fn quote(
         None => infer_kind(request, catalog, rules).map_err(|finding| vec![finding])?,
     };
     let mut remarks = Remarks::default();
-    fields::check(kind, request, &mut remarks);
+    fields::check(kind, request, rules, &mut remarks);
     let draft = priced_by(kind, &Basis { request, catalog, rules }, &mut remarks);
     remarks.seal(kind, draft)
 }

@@ -18,11 +18,14 @@ pub(super) fn check(family: &ExactPixels, options: &Map<String, Value>, remarks:
     true
 }
 
-/// Says what a size makes useless.
-pub(super) fn note_overridden(options: &Map<String, Value>, remarks: &mut Remarks) {
-    for name in ["aspect_ratio", "resolution"] {
-        if options.contains_key(name) {
-            remarks.note(&format!("options.{name}"), "is not read beside size");
+/// The options that a size overrides.
+pub(super) const OVERRIDDEN: [&str; 2] = ["aspect_ratio", "resolution"];
+
+/// Leaves out, and says, what a size overrides: whatever its value is, nobody reads it.
+pub(super) fn leave_out_overridden(options: &mut Map<String, Value>, remarks: &mut Remarks) {
+    for name in OVERRIDDEN {
+        if options.remove(name).is_some() {
+            remarks.note(&format!("options.{name}"), "is not sent: size overrides it");
         }
     }
 }

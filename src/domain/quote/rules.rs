@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Finding, table};
+use super::{Finding, table, wording};
 use crate::domain::request::Kind;
 
 /// The table.
@@ -24,7 +24,7 @@ pub struct Rules {
 pub struct RulesExtension {
     /// Rules by model id. What is given replaces what the table said of that id.
     pub models: BTreeMap<String, ModelRules>,
-    /// More wording that the service refuses.
+    /// More wording that the service refuses, by how it begins.
     pub prohibited: Vec<String>,
 }
 
@@ -270,11 +270,15 @@ impl Rules {
         Some(Allowance { rule, units })
     }
 
-    /// The wording in `text` that the service refuses, even in a negated sentence.
-    pub(super) fn prohibited_in(&self, text: &str) -> Option<&str> {
-        let text = text.to_lowercase();
-        let mut words = self.prohibited.iter().map(String::as_str);
-        words.find(|word| !word.is_empty() && text.contains(&word.to_lowercase()))
+    /// The wording in `text` that the service refuses, even in a negated sentence: as it stands there.
+    pub(super) fn prohibited_in(&self, text: &str) -> Option<String> {
+        let words = wording::words(text);
+        let found = self.prohibited.iter().find_map(|stem| wording::find(text, &words, stem));
+        found.map(str::to_owned).or_else(|| {
+            let text = text.to_lowercase();
+            let said = |word: &&String| !word.is_empty() && text.contains(&word.to_lowercase());
+            self.prohibited.iter().find(said).cloned()
+        })
     }
 }
 

@@ -110,9 +110,10 @@ pub(super) fn is_video(id: &str) -> bool {
     INPUTS.iter().any(|(ids, _)| ids.contains(&id))
 }
 
-/// Wording that is refused wherever it stands.
+/// Wording that is refused wherever it stands, by how it begins (Errors, `content_rejected`).
 pub(super) fn prohibited() -> Vec<String> {
-    ["deepfake", "face swap", "impersonation"].map(str::to_owned).to_vec()
+    let stems = ["deepfak", "face swap", "swap face", "swapped face", "swapping face", "impersonat"];
+    stems.map(str::to_owned).to_vec()
 }
 
 fn entry<'a>(models: &'a mut BTreeMap<String, ModelRules>, id: &str, kind: Kind) -> &'a mut ModelRules {

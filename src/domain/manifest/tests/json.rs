@@ -31,7 +31,8 @@ fn an_array_of_jobs() {
 #[test]
 fn an_object_with_batch_policy_and_jobs() {
     let text = r#"{"batch": " spring ", "policy": {"budget": 500, "priority": -3, "deadline": "30m",
-        "on_deadline": "resubmit", "expires": "2d", "attempts": 2, "strict": true, "on_drift": "pause",
+        "on_deadline": "resubmit", "expires": "2d", "attempts": 2, "strict": true, "allow_unknown_options": true,
+        "on_drift": "pause",
         "layout": "{batch}/{job}.{ext}"}, "jobs": [{"prompt": "a"}]}"#;
     let policy = Policy {
         budget: Some(Credits(500)),
@@ -41,6 +42,7 @@ fn an_object_with_batch_policy_and_jobs() {
         expires: Some(Deadline::After(Millis::from_secs(172_800))),
         attempts: Some(2),
         strict: Some(true),
+        allow_unknown_options: Some(true),
         on_drift: Some(OnDrift::Pause),
         layout: Some("{batch}/{job}.{ext}".to_owned()),
     };

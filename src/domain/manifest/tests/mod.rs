@@ -30,6 +30,10 @@ fn transcript(name: &str, bytes: &[u8]) -> Vec<String> {
 
 fn told(row: ReadRow) -> Vec<String> {
     match row {
+        // Of no kind yet: what some kind would refuse.
+        ReadRow::Good(row) if !row.mistyped.is_empty() => {
+            row.mistyped.values().map(|problem| format!("bad {problem}")).collect()
+        }
         ReadRow::Good(row) => {
             vec![format!("{}:{} {}", row.position.line, row.position.column.unwrap(), shown(&row))]
         }

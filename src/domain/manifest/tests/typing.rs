@@ -156,13 +156,24 @@ fn lists() {
     cell("image_urls", r#"["https://a/1.png", " https://a/2.png"]"#, listed);
     value("image_urls", json!(["https://a/1.png", "https://a/2.png"]), listed);
     value("image_urls", json!("https://a/1.png https://a/2.png"), listed);
-    let accepted = "expected URLs separated by white space, or a JSON array of texts";
-    cell(
-        "image_urls",
+    for separated in [
         "https://a/1.png, https://a/2.png",
-        &format!(r#"found "https://a/1.png,", {accepted}"#),
+        "https://a/1.png;https://a/2.png",
+        "https://a/1.png,https://a/2.png",
+        "https://a/1.png | https://a/2.png;",
+    ] {
+        cell("image_urls", separated, listed);
+        value("image_urls", json!(separated), listed);
+    }
+    // In an array nothing is a separator.
+    let one = r#" {"image_urls":["https://a/1.png;https://a/2.png"]}"#;
+    value("image_urls", json!(["https://a/1.png;https://a/2.png"]), one);
+    let accepted = "expected addresses separated by white space or \";\", or a JSON array of texts";
+    value(
+        "image_urls",
+        json!(["https://a,https://b"]),
+        format!(r#"found "https://a,https://b", {accepted}"#).as_str(),
     );
-    cell("image_urls", "https://a,https://b", &format!(r#"found "https://a,https://b", {accepted}"#));
     value("video_urls", json!(["https://a", 7]), "video_urls: found 7 in a list, expected a list of texts");
     value(
         "video_urls",
@@ -181,4 +192,33 @@ fn texts() {
     value("prompt", json!(null), "1:2 {}");
     value("model", json!(["a"]), "model: found a list, expected text");
     value("model", json!({ "a": 1 }), "model: found an object, expected text");
+}
+
+#[test]
+fn types_are_those_of_the_kind() {
+    let job = |kind: &str, options: serde_json::Value| {
+        let job = json!([{"kind": kind, "options": options}]).to_string();
+        transcript("a.json", job.as_bytes()).join("\n")
+    };
+    let free = [
+        ("video", json!({"style": {"id": 3}})),
+        ("video", json!({"quality": 2})),
+        ("image", json!({"duration": {"seconds": 8}, "audio": "loud"})),
+        ("shorts-studio", json!({"duration": {"min": 3}, "style": [1], "quality": 2, "speed": "fast"})),
+    ];
+    for (kind, options) in free {
+        assert_eq!(job(kind, options.clone()), format!(r#"1:2 {}"#, json!({"kind": kind, "options": options})));
+    }
+    let refused = job("music", json!({"style": {"id": 3}}));
+    assert!(refused.ends_with("options.style: found an object, expected text"), "{refused}");
+    // In cells, too; whatever stands first.
+    let csv = |text: &str| transcript("a.csv", text.as_bytes()).join("\n");
+    assert_eq!(csv("audio,kind\nloud,image\n"), r#"2:1 {"kind":"image","options":{"audio":"loud"}}"#);
+    assert_eq!(csv("audio,kind\nloud,video\n"), r#"bad 2:1: audio: found "loud", expected true or false"#);
+    // A job may mend what its defaults say.
+    let mended = r#"{"defaults": {"audio": "loud"}, "jobs": [{"audio": true}, {"audio": null}, {}]}"#;
+    let told = transcript("a.json", mended.as_bytes());
+    assert!(told[0].ends_with(r#"{"options":{"audio":true}}"#), "{told:?}");
+    assert!(told[1].ends_with(" {}"), "{told:?}");
+    assert!(told[2].ends_with(r#"defaults.audio: found "loud", expected true or false"#), "{told:?}");
 }

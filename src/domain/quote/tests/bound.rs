@@ -48,7 +48,7 @@ fn source_seconds_that_nobody_speaks_of_are_bounded_by_what_there_are() {
         "credits_per_second": {"720p": 3}, "defaults": {"duration": "5s", "resolution": "720p"},
     }}}]);
     let catalog = Catalog::of(&entry, &json!([]), &json!([]), &Value::Null);
-    let fields = json!({"model": "vendor/a", "prompt": "x", "video_urls": ["https://h/v.mp4"],
+    let fields = json!({"model": "vendor/a", "prompt": "x", "video_urls": ["https://h.example/v.mp4"],
         "options": {"source_video_duration_seconds": 7.5}});
     let quote = quote(Some(Kind::Video), &request(fields), &catalog, &Rules::builtin()).unwrap();
     assert_eq!(
@@ -62,7 +62,7 @@ fn source_seconds_that_nobody_speaks_of_are_bounded_by_what_there_are() {
 fn what_the_catalog_does_not_price_is_bounded_by_nothing() {
     check(Kind::Image, json!({"model": "x-labelled", "prompt": "x"}), "0 or more");
     check(Kind::ShortsStudio, json!({"options": {"anything": 1}}), "0 or more");
-    let broken = json!({"model": "model-half-broken", "prompt": "x", "image_urls": ["https://h/i.png"]});
+    let broken = json!({"model": "model-half-broken", "prompt": "x", "image_urls": ["https://h.example/i.png"]});
     check(Kind::Video, broken, "0 or more");
 }
 

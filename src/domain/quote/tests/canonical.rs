@@ -23,14 +23,14 @@ fn golden_video() {
     );
     golden(
         Kind::Video,
-        json!({"model": "m", "prompt": "x", "image_urls": ["https://h/1.png", "https://h/2.png"],
-            "video_urls": ["https://h/v.mp4"], "options": {"source_video_duration_seconds": 7.50}}),
-        r#"{"image_urls":["https://h/1.png","https://h/2.png"],"mode":"image-to-video","model":"m","options":{"source_video_duration_seconds":7.5},"prompt":"x","video_urls":["https://h/v.mp4"]}"#,
+        json!({"model": "m", "prompt": "x", "image_urls": ["https://h.example/1.png", "https://h.example/2.png"],
+            "video_urls": ["https://h.example/v.mp4"], "options": {"source_video_duration_seconds": 7.50}}),
+        r#"{"image_urls":["https://h.example/1.png","https://h.example/2.png"],"mode":"image-to-video","model":"m","options":{"source_video_duration_seconds":7.5},"prompt":"x","video_urls":["https://h.example/v.mp4"]}"#,
     );
     golden(
         Kind::Video,
-        json!({"model": "m", "prompt": "x", "video_urls": ["https://h/v.mp4"]}),
-        r#"{"mode":"video-to-video","model":"m","prompt":"x","video_urls":["https://h/v.mp4"]}"#,
+        json!({"model": "m", "prompt": "x", "video_urls": ["https://h.example/v.mp4"]}),
+        r#"{"mode":"video-to-video","model":"m","prompt":"x","video_urls":["https://h.example/v.mp4"]}"#,
     );
 }
 
@@ -43,8 +43,8 @@ fn golden_image() {
     );
     golden(
         Kind::Image,
-        json!({"model": "gi-2", "prompt": "a fox", "image_urls": ["https://h/i.png"], "options": {"resolution": "2K"}}),
-        r#"{"image_urls":["https://h/i.png"],"model":"gi-2","options":{"resolution":"2k"},"prompt":"a fox","scene":"image-to-image"}"#,
+        json!({"model": "gi-2", "prompt": "a fox", "image_urls": ["https://h.example/i.png"], "options": {"resolution": "2K"}}),
+        r#"{"image_urls":["https://h.example/i.png"],"model":"gi-2","options":{"resolution":"2k"},"prompt":"a fox","scene":"image-to-image"}"#,
     );
 }
 

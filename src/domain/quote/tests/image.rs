@@ -21,7 +21,7 @@ fn scene_defaults_by_inputs() {
         sent(Kind::Image, with(json!({"model": "gi-2", "prompt": "x"}), fields))["scene"].clone()
     };
     assert_eq!(scene(json!({})), "text-to-image");
-    assert_eq!(scene(json!({"image_urls": ["https://h/i.png"]})), "image-to-image");
+    assert_eq!(scene(json!({"image_urls": ["https://h.example/i.png"]})), "image-to-image");
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn scene_is_one_of_two_and_one_of_the_models() {
     );
     judged(
         "ni-2",
-        json!({"image_urls": ["https://h/i.png"]}),
+        json!({"image_urls": ["https://h.example/i.png"]}),
         "scene: ni-2 has no image-to-image; text-to-image is accepted",
     );
 }
@@ -43,7 +43,7 @@ fn scene_is_one_of_two_and_one_of_the_models() {
 fn image_to_image_needs_an_image_and_any_number_will_do() {
     let from_image = json!({"scene": "image-to-image"});
     judged("gi-2", from_image, "image_urls: is missing; image-to-image needs at least one image");
-    let many: Vec<String> = (0..50).map(|n| format!("https://h/{n}.png")).collect();
+    let many: Vec<String> = (0..50).map(|n| format!("https://h.example/{n}.png")).collect();
     judged("gi-2", json!({"image_urls": many}), "5 credits: Medium: 5");
 }
 
@@ -141,9 +141,12 @@ fn a_size_overrides_ratio_and_resolution_and_so_decides_no_price() {
     judged(
         "gi-2-5",
         json!({"options": {"size": "1024x1024", "resolution": "2K"}}),
-        "unpriced: the price depends on the aspect ratio (16:9, 1:1), which nothing in the request decides\n\
-         note: options.resolution: is not read beside size",
+        "unpriced: the catalog has prices by resolution and aspect ratio, and none for an exact size\n\
+         note: options.resolution: is not sent: size overrides it",
     );
+    // Whatever they say: nobody reads them.
+    let odd = json!({"options": {"size": "1024x1024", "resolution": "720p", "aspect_ratio": "7:5", "quality": "Low"}});
+    assert_eq!(options("gi-2-5", odd["options"].clone()), json!({"size": "1024x1024", "quality": "Low"}));
 }
 
 #[test]
@@ -169,7 +172,7 @@ fn plans_cover_images_of_the_listed_models() {
 fn fields_of_other_kinds() {
     judged(
         "gi-2",
-        json!({"video_urls": ["https://h/v.mp4"]}),
+        json!({"video_urls": ["https://h.example/v.mp4"]}),
         "video_urls: is not a field of image, but of video",
     );
     judged(

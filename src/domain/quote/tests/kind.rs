@@ -21,7 +21,7 @@ fn the_catalog_that_lists_the_model_decides() {
 #[test]
 fn fields_of_one_kind_decide() {
     assert_eq!(inferred(json!({"text": "hi"})), Ok(Kind::Speech));
-    assert_eq!(inferred(json!({"video_urls": ["https://h/v.mp4"]})), Ok(Kind::Video));
+    assert_eq!(inferred(json!({"video_urls": ["https://h.example/v.mp4"]})), Ok(Kind::Video));
     assert_eq!(inferred(json!({"prompt": "x", "scene": "text-to-image"})), Ok(Kind::Image));
     assert_eq!(inferred(json!({"prompt": "x", "options": {"lyrics": "la"}})), Ok(Kind::Music));
     assert_eq!(inferred(json!({"prompt": "x", "options": {"prompt_influence": 1}})), Ok(Kind::SoundEffect));

@@ -84,7 +84,7 @@ fn options() -> impl Strategy<Value = Map<String, Value>> {
 }
 
 fn urls() -> impl Strategy<Value = Vec<String>> {
-    prop::collection::vec(prop::sample::select(vec!["https://h/a".to_owned(), "http://h/b".to_owned()]), 0..3)
+    prop::collection::vec(prop::sample::select(vec!["https://h.example/a".to_owned(), "http://h.example/b".to_owned()]), 0..3)
 }
 
 fn row() -> impl Strategy<Value = Request> {
@@ -142,7 +142,7 @@ fn modelled((model, urls, options): (&str, Vec<String>, Map<String, Value>)) -> 
 fn with_source((seconds, mut options): (f64, Map<String, Value>)) -> (Kind, Request) {
     options.insert("source_video_duration_seconds".to_owned(), json!((seconds * 8.0).ceil() / 8.0));
     let mut row = request(json!({"model": "model-s-2-0", "prompt": "a fox", "mode": "reference-to-video",
-        "image_urls": ["https://h/i"], "video_urls": ["https://h/v"]}));
+        "image_urls": ["https://h.example/i"], "video_urls": ["https://h.example/v"]}));
     row.options = options;
     (Kind::Video, row)
 }
@@ -218,7 +218,7 @@ proptest! {
         let rows = [
             (Kind::Video, json!({"model": "model-s-2-0", "prompt": "x", "options": {"audio": audio}})),
             (Kind::Video, json!({"model": "model-s-2-0", "prompt": "x", "mode": "reference-to-video",
-                "image_urls": ["https://h/i"], "video_urls": ["https://h/v"],
+                "image_urls": ["https://h.example/i"], "video_urls": ["https://h.example/v"],
                 "options": {"source_video_duration_seconds": 1e27}})),
             (Kind::Image, json!({"model": "i", "prompt": "x"})),
             (Kind::Music, json!({"prompt": "x"})),

@@ -102,7 +102,7 @@ fn more_wording_can_be_prohibited() {
     let rules = Rules::builtin().extended(extension(json!({"prohibited": ["Lookalike"]}))).unwrap();
     let row = request(json!({"model": "house-c1", "prompt": "a LOOKALIKE fox"}));
     let quote = quote(Some(Kind::Video), &row, &catalog(), &rules).unwrap();
-    assert!(quote.notes[0].message.contains("Lookalike"));
+    assert!(quote.notes[0].message.contains("LOOKALIKE"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn judged(model: &str, more: Value, expected: &str) {
 }
 
 fn images(count: usize) -> Value {
-    json!((0..count).map(|n| format!("https://h/{n}.png")).collect::<Vec<_>>())
+    json!((0..count).map(|n| format!("https://h.example/{n}.png")).collect::<Vec<_>>())
 }
 
 #[test]
@@ -113,8 +113,19 @@ fn prohibited_wording_is_said_even_when_negated() {
         "house-c1",
         json!({"prompt": "no Deepfake, please"}),
         "10 credits: 5 s x 2/s = 10\n\
-         note: prompt: says \"deepfake\": the service refuses such wording, even where it is negated",
+         note: prompt: says \"Deepfake\": the service refuses such wording, even where it is negated",
     );
+    for form in ["deep fakes", "deep-faked", "face-swapped", "faceswap", "swapping faces", "impersonating"] {
+        let quote = quoted(Kind::Video, json!({"model": "house-c1", "prompt": format!("a {form} clip")})).unwrap();
+        assert!(quote.notes.iter().any(|note| note.message.contains(form)), "{form}: {:?}", quote.notes);
+    }
+}
+
+#[test]
+fn prohibited_wording_is_said_of_texts_beside_the_prompt() {
+    let options = json!({"lyrics": "la", "style": "impersonated voice"});
+    let song = quoted(Kind::SoundEffect, json!({"prompt": "a gull", "options": options})).unwrap();
+    assert!(song.notes.iter().any(|note| note.field == "options.style" && note.message.contains("impersonated")));
 }
 
 #[test]
@@ -161,7 +172,7 @@ fn mode_defaults_by_inputs() {
     let mode = |fields: Value| sent(Kind::Video, with(json!({"prompt": "a fox"}), fields))["mode"].clone();
     assert_eq!(mode(json!({"model": "house-c1"})), "text-to-video");
     assert_eq!(mode(json!({"model": "house-c1", "image_urls": images(1)})), "image-to-video");
-    let source = json!({"model": "model-g-omni", "video_urls": ["https://h/v.mp4"]});
+    let source = json!({"model": "model-g-omni", "video_urls": ["https://h.example/v.mp4"]});
     assert_eq!(mode(source), "video-to-video");
 }
 
@@ -172,7 +183,7 @@ fn mode_must_be_one_of_the_models() {
     let said = transcript(
         Kind::Video,
         json!({"model": "house-c1", "prompt": "a fox", "mode": "video-to-video",
-        "video_urls": ["https://h/v.mp4"]}),
+        "video_urls": ["https://h.example/v.mp4"]}),
     );
     assert!(said.starts_with(expected), "{said}");
     judged(
@@ -219,13 +230,13 @@ fn a_model_without_rules_is_left_to_the_service() {
 
 #[test]
 fn one_source_video_at_most() {
-    let two = json!({"mode": "video-to-video", "video_urls": ["https://h/1.mp4", "https://h/2.mp4"]});
+    let two = json!({"mode": "video-to-video", "video_urls": ["https://h.example/1.mp4", "https://h.example/2.mp4"]});
     judged("model-g-omni", two, "video_urls: 2 given; model-g-omni takes 1 video in video-to-video");
 }
 
 #[test]
 fn source_seconds_are_required_where_seconds_are_priced() {
-    let fields = json!({"mode": "video-to-video", "video_urls": ["https://h/v.mp4"]});
+    let fields = json!({"mode": "video-to-video", "video_urls": ["https://h.example/v.mp4"]});
     judged(
         "model-h3",
         fields.clone(),
@@ -238,7 +249,7 @@ fn source_seconds_are_required_where_seconds_are_priced() {
 
 #[test]
 fn model_g_omni_takes_10_seconds_of_source_at_most() {
-    let source = |seconds: f64| json!({"video_urls": ["https://h/v.mp4"], "options": {"source_video_duration_seconds": seconds}});
+    let source = |seconds: f64| json!({"video_urls": ["https://h.example/v.mp4"], "options": {"source_video_duration_seconds": seconds}});
     judged("model-g-omni", source(10.0), "50 credits: 720p, per_generation: 50");
     judged(
         "model-g-omni",
@@ -250,7 +261,7 @@ fn model_g_omni_takes_10_seconds_of_source_at_most() {
 
 #[test]
 fn model_g_omni_video_uses_10_of_30_seconds() {
-    let source = |seconds: f64| json!({"video_urls": ["https://h/v.mp4"], "options": {"source_video_duration_seconds": seconds}});
+    let source = |seconds: f64| json!({"video_urls": ["https://h.example/v.mp4"], "options": {"source_video_duration_seconds": seconds}});
     judged(
         "model-g-omni-video",
         source(30.0),
@@ -272,9 +283,9 @@ fn urls_are_http_or_https() {
         judged("house-c1", json!({"image_urls": [url]}), &expected);
     };
     judge("data:image/png;base64,AA", "is a data: address");
-    judge("ftp://h/i.png", "is a ftp: address");
+    judge("ftp://h.example/i.png", "is a ftp: address");
     judge("i.png", "is not an address (relative URL without a base)");
-    judge("https://h/a b.png", "holds white space");
+    judge("https://h.example/a b.png", "holds white space");
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn a_note_about_audio_that_is_not_understood_leaves_audio_unpriced() {
 
 #[test]
 fn with_video_input_its_own_rates_apply() {
-    let fields = json!({"mode": "video-to-video", "video_urls": ["https://h/v.mp4"],
+    let fields = json!({"mode": "video-to-video", "video_urls": ["https://h.example/v.mp4"],
         "options": {"source_video_duration_seconds": 40}});
     priced("model-h3", fields, "18 credits: 5 s x 3.5/s = 17.5, rounded up to 18");
 }
@@ -146,7 +146,7 @@ fn with_video_input_its_own_rates_apply() {
 #[test]
 fn model_s_2_0_bills_source_seconds_up_to_15() {
     let source = |seconds: f64| {
-        json!({"mode": "reference-to-video", "image_urls": ["https://h/i.png"], "video_urls": ["https://h/v.mp4"],
+        json!({"mode": "reference-to-video", "image_urls": ["https://h.example/i.png"], "video_urls": ["https://h.example/v.mp4"],
             "options": {"source_video_duration_seconds": seconds}})
     };
     priced(
@@ -184,7 +184,7 @@ fn real_id(said: Value, more: Value, expected: &str) {
 }
 
 fn with_source() -> Value {
-    json!({"mode": "reference-to-video", "image_urls": ["https://h/i.png"], "video_urls": ["https://h/v.mp4"],
+    json!({"mode": "reference-to-video", "image_urls": ["https://h.example/i.png"], "video_urls": ["https://h.example/v.mp4"],
         "options": {"source_video_duration_seconds": 7.5}})
 }
 
@@ -214,7 +214,7 @@ fn an_id_that_is_told_about_is_priced_with_a_source_video() {
 fn an_unknown_id_without_a_source_video_is_priced_by_the_catalog_alone() {
     real_id(
         json!({}),
-        json!({"mode": "reference-to-video", "image_urls": ["https://h/i.png"]}),
+        json!({"mode": "reference-to-video", "image_urls": ["https://h.example/i.png"]}),
         "56 credits: 4 s x 14/s = 56",
     );
 }
@@ -224,7 +224,7 @@ fn an_unknown_id_with_a_fixed_price_for_a_source_video_has_that_price() {
     let entry =
         json!([{"id": "m", "modes": {"video-to-video": {"credits": {"720p": {"per_generation": 45}}}}}]);
     let catalog = Catalog::of(&entry, &Value::Null, &Value::Null, &Value::Null);
-    let row = super::request(json!({"model": "m", "prompt": "a fox", "video_urls": ["https://h/v.mp4"]}));
+    let row = super::request(json!({"model": "m", "prompt": "a fox", "video_urls": ["https://h.example/v.mp4"]}));
     let quote = quote(Some(Kind::Video), &row, &catalog, &Rules::builtin()).unwrap();
     assert_eq!(quote.price.map(|price| price.0), Some(45), "{}", quote.formula);
 }
@@ -236,7 +236,7 @@ fn source_seconds_that_are_billed_must_be_told() {
     let catalog = Catalog::of(&entry, &Value::Null, &Value::Null, &Value::Null);
     let more = json!({"models": {"m": {"billed_source_seconds_max": 15}}});
     let rules = Rules::builtin().extended(serde_json::from_value(more).unwrap()).unwrap();
-    let row = super::request(json!({"model": "m", "prompt": "a fox", "video_urls": ["https://h/v.mp4"]}));
+    let row = super::request(json!({"model": "m", "prompt": "a fox", "video_urls": ["https://h.example/v.mp4"]}));
     let findings = quote(Some(Kind::Video), &row, &catalog, &rules).unwrap_err();
     assert_eq!(findings[0].field, "options.source_video_duration_seconds");
 }
@@ -252,7 +252,7 @@ fn a_label_is_not_a_price() {
 
 #[test]
 fn a_price_that_is_no_number_is_no_price() {
-    let fields = json!({"model": "model-half-broken", "prompt": "a fox", "image_urls": ["https://h/i.png"]});
+    let fields = json!({"model": "model-half-broken", "prompt": "a fox", "image_urls": ["https://h.example/i.png"]});
     check(Kind::Video, fields, "unpriced: the catalog's price is not a number");
 }
 
