@@ -305,7 +305,11 @@ fn a_catalog_that_is_none_does_not_take_the_place_of_an_older_one() {
         outcome.says("using the catalogs of ");
         let after: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         assert!(after["data"]["image"] == kept["data"]["image"], "{text}");
-        assert_eq!(after["older"], json!({"image": kept["fetched"]}), "{text}: only the broken one stays old");
+        assert_eq!(
+            after["older"],
+            json!({"image": kept["fetched"]}),
+            "{text}: only the broken one stays old"
+        );
         stage.audit().each_paid_once(2);
     }
 }

@@ -17,9 +17,7 @@ fn validator() -> Validator {
 /// Whether the reader takes every row of a JSON manifest.
 fn reader_accepts(text: &str) -> bool {
     match manifest::open("m.json", text.as_bytes(), &Limits::default()) {
-        Ok(rows) => rows
-            .into_iter()
-            .all(|row| matches!(row, ReadRow::Good(row) if row.mistyped.is_empty())),
+        Ok(rows) => rows.into_iter().all(|row| matches!(row, ReadRow::Good(row) if row.mistyped.is_empty())),
         Err(_) => false,
     }
 }
@@ -50,12 +48,16 @@ fn schema_and_reader_agree() {
         jobs(r#"{"prompt": "x", "deadline": "2026-12-01T08:00:00Z"}"#),
         jobs(r#"{"prompt": "x", "speed": 0.5, "duration_seconds": 20}"#),
         jobs(r#"{"kind": "video", "options": {"style": {"id": 3}, "quality": 2, "duration": 8}}"#),
-        jobs(r#"{"kind": "shorts-studio", "options": {"style": {"id": 3}, "duration": {"min": 3}}, "audio": 1}"#),
+        jobs(
+            r#"{"kind": "shorts-studio", "options": {"style": {"id": 3}, "duration": {"min": 3}}, "audio": 1}"#,
+        ),
         r#"{"batch": "b", "defaults": {"kind": "image", "count": 2}, "jobs": [{"prompt": "x"}]}"#.to_owned(),
         policy(
             r#"{"budget": 100, "priority": 1, "deadline": "1h", "on_deadline": "watch", "expires": "2h"}"#,
         ),
-        policy(r#"{"attempts": 3, "strict": true, "allow_unknown_options": false, "on_drift": "pause", "layout": "{batch}/{job}.{ext}"}"#),
+        policy(
+            r#"{"attempts": 3, "strict": true, "allow_unknown_options": false, "on_drift": "pause", "layout": "{batch}/{job}.{ext}"}"#,
+        ),
         policy("{}"),
     ];
     let refused = [

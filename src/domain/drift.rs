@@ -238,9 +238,9 @@ mod tests {
 
     #[test]
     fn what_a_size_overrides_is_no_drift() {
-        let options = json!({"size": "1024x1024", "aspect_ratio": "16:9", "resolution": "2K", "quality": "High"});
-        let image =
-            order(Kind::Image, Some("gi-2-5"), None, json!({"model": "gi-2-5", "options": options}));
+        let options =
+            json!({"size": "1024x1024", "aspect_ratio": "16:9", "resolution": "2K", "quality": "High"});
+        let image = order(Kind::Image, Some("gi-2-5"), None, json!({"model": "gi-2-5", "options": options}));
         let ran_as = |size: &str| {
             let filled = json!({"size": size, "aspect_ratio": "1:1", "resolution": "1K", "quality": "High"});
             ran("gi-2-5", 20, 0, &filled)

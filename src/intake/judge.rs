@@ -507,7 +507,15 @@ impl Desk<'_> {
             let field = if kind == Kind::Speech { "voice_id" } else { "model" };
             let wanted = Wanted::Invalid(vec![place(row, not_now(field, why))]);
             let (label, count, line) = (row.id.clone(), row.count, row.position.line);
-            return Judge::Row(DraftRow { fingerprint, label, count, line, draws: None, apart: false, wanted });
+            return Judge::Row(DraftRow {
+                fingerprint,
+                label,
+                count,
+                line,
+                draws: None,
+                apart: false,
+                wanted,
+            });
         }
         let mut draws = None;
         let misspelt = match self.policy.allow_unknown_options {

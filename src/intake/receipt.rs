@@ -13,7 +13,8 @@ use crate::domain::quote::Note;
 use crate::intake::source::Identity;
 
 /// What to do about a row that cannot be judged now.
-pub(super) const LATER: &str = "the row may be good: submit the file again once the service gives its catalog";
+pub(super) const LATER: &str =
+    "the row may be good: submit the file again once the service gives its catalog";
 
 /// Whether a problem is one of this moment, and none of the row.
 fn is_for_now(problem: &Problem) -> bool {
@@ -152,9 +153,11 @@ impl Receipt {
     /// Why rows could not be judged now; nothing where all could.
     pub fn why_unjudged(&self) -> Option<String> {
         let first = self.problems.iter().find(|problem| is_for_now(problem));
-        let why = first.map_or_else(|| "a catalog is not available".to_owned(), |problem| problem.message.clone());
+        let why =
+            first.map_or_else(|| "a catalog is not available".to_owned(), |problem| problem.message.clone());
         let (rows, wait) = if self.unjudged == 1 { ("row", "waits") } else { ("rows", "wait") };
-        (self.unjudged > 0).then(|| format!("{} {rows} of {} {wait}: {why}", self.unjudged, self.file.display()))
+        (self.unjudged > 0)
+            .then(|| format!("{} {rows} of {} {wait}: {why}", self.unjudged, self.file.display()))
     }
 
     /// Whether something in the manifest has to be mended.

@@ -24,7 +24,16 @@ fn door() -> Door {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(&dir.path().join("state"), "s", false).unwrap();
     let (catalog, rules) = (catalog(), Rules::builtin());
-    Door { dir, store, catalog, rules, strict: false, allow_unknown_options: false, occasion: None, budget: None }
+    Door {
+        dir,
+        store,
+        catalog,
+        rules,
+        strict: false,
+        allow_unknown_options: false,
+        occasion: None,
+        budget: None,
+    }
 }
 
 /// One image model, at 3 credits.
@@ -188,9 +197,8 @@ fn a_misspelt_option_is_refused_unless_it_is_allowed() {
 #[test]
 fn the_type_of_an_option_is_that_of_the_kind_that_the_model_says() {
     let door = door();
-    let job = |options: &str| {
-        format!(r#"[{{"id": "a", "model": "flat", "prompt": "fox", "options": {options}}}]"#)
-    };
+    let job =
+        |options: &str| format!(r#"[{{"id": "a", "model": "flat", "prompt": "fox", "options": {options}}}]"#);
     door.check("m.json", &job(r#"{"style": {"id": 3}}"#), "1 new 0 have 0 invalid 3 credits");
     let receipt = door.accept("n.json", &job(r#"{"aspect_ratio": {"id": 3}, "style": {"id": 3}}"#));
     assert_eq!((receipt.new, receipt.invalid), (0, 1));
@@ -201,8 +209,10 @@ fn the_type_of_an_option_is_that_of_the_kind_that_the_model_says() {
 #[test]
 fn addresses_that_the_service_cannot_fetch_are_said() {
     let mut door = door();
-    let modes = json!({"image-to-image": {"aspect_ratios": [], "qualities": [], "credits_per_generation": 3}});
-    door.catalog = Catalog::of(&json!([]), &json!([{"id": "flat", "modes": modes}]), &json!([]), &Value::Null);
+    let modes =
+        json!({"image-to-image": {"aspect_ratios": [], "qualities": [], "credits_per_generation": 3}});
+    door.catalog =
+        Catalog::of(&json!([]), &json!([{"id": "flat", "modes": modes}]), &json!([]), &Value::Null);
     let row = |address: &str| format!("kind,model,prompt,image_urls\nimage,flat,fox,{address}\n");
     for (address, said) in [
         ("http://127.0.0.1/a.png", "127.0.0.1 is a loopback address"),
@@ -210,7 +220,10 @@ fn addresses_that_the_service_cannot_fetch_are_said() {
         ("http://localhost/a.png", "localhost is a name of this network only"),
         ("http://nas.local/a.png", "nas.local is a name of this network only"),
         ("https://192.168.1.5/a.png", "192.168.1.5 is a private address"),
-        ("https://me:hunter2@img.example/a.png", "the address on img.example carries a user name or password"),
+        (
+            "https://me:hunter2@img.example/a.png",
+            "the address on img.example carries a user name or password",
+        ),
     ] {
         let receipt = door.accept("m.csv", &row(address));
         let [note] = receipt.notes.as_slice() else { panic!("{address}: {:?}", receipt.notes) };

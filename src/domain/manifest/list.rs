@@ -47,7 +47,8 @@ fn is_mark(c: char) -> bool {
 }
 
 fn begins_address(text: &str) -> bool {
-    let begins = |scheme: &str| text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
+    let begins =
+        |scheme: &str| text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
     begins("http://") || begins("https://")
 }
 
@@ -89,7 +90,13 @@ mod tests {
         ] {
             assert_eq!(separated(text).unwrap(), both, "{text}");
         }
-        for one in ["https://a/1;v=2,3.png", "https://a/?u=https://b/", "HTTPS://A/1.png", "a;b", "https://a/1|https://b"] {
+        for one in [
+            "https://a/1;v=2,3.png",
+            "https://a/?u=https://b/",
+            "HTTPS://A/1.png",
+            "a;b",
+            "https://a/1|https://b",
+        ] {
             assert_eq!(separated(one).unwrap(), [one]);
         }
         assert_eq!(separated("http://a/;HTTP://b/").unwrap(), ["http://a/", "HTTP://b/"]);

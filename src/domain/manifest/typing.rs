@@ -399,4 +399,3 @@ fn meta(given: Given<'_>) -> Result<Option<Value>, Complaint> {
         Given::Json(value) => Ok(Some(value)),
     }
 }
-

@@ -58,7 +58,9 @@ fn out_of_reach(text: &str) -> Option<String> {
     let url = Url::parse(text).ok()?;
     if url.password().is_some() || !url.username().is_empty() {
         let host = shorten(url.host_str().unwrap_or_default());
-        return Some(format!("the address on {host} carries a user name or password; the service fetches without"));
+        return Some(format!(
+            "the address on {host} carries a user name or password; the service fetches without"
+        ));
     }
     let (host, what) = match url.host()? {
         Host::Ipv4(ip) => (ip.to_string(), special(ip.into())?.to_string()),

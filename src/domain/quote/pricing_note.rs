@@ -198,7 +198,10 @@ mod tests {
 
     #[test]
     fn a_doubling_beside_what_else_is_included() {
-        assert_eq!(audio_note(Some("Audio enabled costs 2x; watermark included")), AudioNote::Times(2.into()));
+        assert_eq!(
+            audio_note(Some("Audio enabled costs 2x; watermark included")),
+            AudioNote::Times(2.into())
+        );
         assert_eq!(audio_note(Some("audio-enabled 2x")), AudioNote::Times(2.into()));
     }
 

@@ -207,7 +207,10 @@ fn types_are_those_of_the_kind() {
         ("shorts-studio", json!({"duration": {"min": 3}, "style": [1], "quality": 2, "speed": "fast"})),
     ];
     for (kind, options) in free {
-        assert_eq!(job(kind, options.clone()), format!(r#"1:2 {}"#, json!({"kind": kind, "options": options})));
+        assert_eq!(
+            job(kind, options.clone()),
+            format!(r#"1:2 {}"#, json!({"kind": kind, "options": options}))
+        );
     }
     let refused = job("music", json!({"style": {"id": 3}}));
     assert!(refused.ends_with("options.style: found an object, expected text"), "{refused}");

@@ -62,7 +62,8 @@ fn source_seconds_that_nobody_speaks_of_are_bounded_by_what_there_are() {
 fn what_the_catalog_does_not_price_is_bounded_by_nothing() {
     check(Kind::Image, json!({"model": "x-labelled", "prompt": "x"}), "0 or more");
     check(Kind::ShortsStudio, json!({"options": {"anything": 1}}), "0 or more");
-    let broken = json!({"model": "model-half-broken", "prompt": "x", "image_urls": ["https://h.example/i.png"]});
+    let broken =
+        json!({"model": "model-half-broken", "prompt": "x", "image_urls": ["https://h.example/i.png"]});
     check(Kind::Video, broken, "0 or more");
 }
 

@@ -84,7 +84,10 @@ fn options() -> impl Strategy<Value = Map<String, Value>> {
 }
 
 fn urls() -> impl Strategy<Value = Vec<String>> {
-    prop::collection::vec(prop::sample::select(vec!["https://h.example/a".to_owned(), "http://h.example/b".to_owned()]), 0..3)
+    prop::collection::vec(
+        prop::sample::select(vec!["https://h.example/a".to_owned(), "http://h.example/b".to_owned()]),
+        0..3,
+    )
 }
 
 fn row() -> impl Strategy<Value = Request> {

@@ -116,7 +116,8 @@ fn prohibited_wording_is_said_even_when_negated() {
          note: prompt: says \"Deepfake\": the service refuses such wording, even where it is negated",
     );
     for form in ["deep fakes", "deep-faked", "face-swapped", "faceswap", "swapping faces", "impersonating"] {
-        let quote = quoted(Kind::Video, json!({"model": "house-c1", "prompt": format!("a {form} clip")})).unwrap();
+        let quote =
+            quoted(Kind::Video, json!({"model": "house-c1", "prompt": format!("a {form} clip")})).unwrap();
         assert!(quote.notes.iter().any(|note| note.message.contains(form)), "{form}: {:?}", quote.notes);
     }
 }
@@ -125,7 +126,9 @@ fn prohibited_wording_is_said_even_when_negated() {
 fn prohibited_wording_is_said_of_texts_beside_the_prompt() {
     let options = json!({"lyrics": "la", "style": "impersonated voice"});
     let song = quoted(Kind::SoundEffect, json!({"prompt": "a gull", "options": options})).unwrap();
-    assert!(song.notes.iter().any(|note| note.field == "options.style" && note.message.contains("impersonated")));
+    assert!(
+        song.notes.iter().any(|note| note.field == "options.style" && note.message.contains("impersonated"))
+    );
 }
 
 #[test]

@@ -224,7 +224,8 @@ fn an_unknown_id_with_a_fixed_price_for_a_source_video_has_that_price() {
     let entry =
         json!([{"id": "m", "modes": {"video-to-video": {"credits": {"720p": {"per_generation": 45}}}}}]);
     let catalog = Catalog::of(&entry, &Value::Null, &Value::Null, &Value::Null);
-    let row = super::request(json!({"model": "m", "prompt": "a fox", "video_urls": ["https://h.example/v.mp4"]}));
+    let row =
+        super::request(json!({"model": "m", "prompt": "a fox", "video_urls": ["https://h.example/v.mp4"]}));
     let quote = quote(Some(Kind::Video), &row, &catalog, &Rules::builtin()).unwrap();
     assert_eq!(quote.price.map(|price| price.0), Some(45), "{}", quote.formula);
 }
@@ -236,7 +237,8 @@ fn source_seconds_that_are_billed_must_be_told() {
     let catalog = Catalog::of(&entry, &Value::Null, &Value::Null, &Value::Null);
     let more = json!({"models": {"m": {"billed_source_seconds_max": 15}}});
     let rules = Rules::builtin().extended(serde_json::from_value(more).unwrap()).unwrap();
-    let row = super::request(json!({"model": "m", "prompt": "a fox", "video_urls": ["https://h.example/v.mp4"]}));
+    let row =
+        super::request(json!({"model": "m", "prompt": "a fox", "video_urls": ["https://h.example/v.mp4"]}));
     let findings = quote(Some(Kind::Video), &row, &catalog, &rules).unwrap_err();
     assert_eq!(findings[0].field, "options.source_video_duration_seconds");
 }
@@ -252,7 +254,8 @@ fn a_label_is_not_a_price() {
 
 #[test]
 fn a_price_that_is_no_number_is_no_price() {
-    let fields = json!({"model": "model-half-broken", "prompt": "a fox", "image_urls": ["https://h.example/i.png"]});
+    let fields =
+        json!({"model": "model-half-broken", "prompt": "a fox", "image_urls": ["https://h.example/i.png"]});
     check(Kind::Video, fields, "unpriced: the catalog's price is not a number");
 }
 
