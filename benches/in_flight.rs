@@ -328,6 +328,7 @@ fn reading(status: &str) -> TaskReading {
         waived: Credits::ZERO,
         urls: if status == "success" { vec!["http://r/1.mp4".into()] } else { vec![] },
         fault: None,
+        record: None,
     }
 }
 

@@ -108,7 +108,7 @@ fn an_edited_manifest_runs_what_is_new_or_changed() {
     stage.run(["run", "batch.csv"]).exited(0);
     let edited = scripts::manifest("image", 4).replace("a harbour image-2", "a lighthouse");
     stage.write("batch.csv", edited);
-    stage.run(["run", "batch.csv"]).exited(0).says("2 new (16 credits), 2 already there");
+    stage.run(["run", "batch.csv"]).exited(0).says("2 new (16 credits), 1 of them changed, 2 already there");
     let audit = stage.audit();
     audit.each_paid_once(5);
     let mut sent: Vec<&str> = audit.tasks[3..].iter().map(|task| task.prompt.as_str()).collect();
@@ -265,7 +265,7 @@ fn failed_jobs_are_told_with_their_reasons_and_take_no_other_down() {
     assert_snapshot!(stage.plain(&outcome.stderr), @r"
     batch.csv: batch batch: 3 new (24 credits)
     batch/image-2 (line 3): content_rejected: input content was rejected by safety filters (change the content; do not retry it unchanged)
-    all reasons stand in results.csv (error_code, error_message) and results.jsonl (error)
+    all reasons stand in output/batch/results.csv (error_code, error_message) and results.jsonl (error)
     ");
     let harvest = Harvest::of(&stage, "batch");
     assert_eq!(harvest.column("state"), ["succeeded", "failed", "succeeded"]);
@@ -289,6 +289,116 @@ fn a_failed_task_is_refunded_and_tried_again_under_another_key() {
     assert_eq!(audit.totals.charged_credits - audit.totals.refunded_credits, IMAGE_CREDITS);
     let harvest = Harvest::of(&stage, "batch");
     assert_eq!((&harvest.lines[0]["attempts"], &harvest.lines[0]["charged_credits"]), (&json!(2), &json!(8)));
+}
+
+// ---- what is, and what to type next ----
+
+#[test]
+fn what_keeps_a_batch_is_told_in_the_place_of_who_goes_on() {
+    let stage = with_images(3);
+    stage.run(["run", "batch.csv", "--budget", "16"]).exited(4);
+    stage
+        .run(["resume", "batch"])
+        .exited(0)
+        .says("batch: resumed; nothing of it is sent: the next job does not fit");
+    stage.run(["pause", "batch"]).exited(0);
+    stage.run(["cancel", "batch"]).exited(0);
+    stage.run(["retry", "batch"]).exited(0).says("it is paused: callsheet resume batch lets it go on");
+    stage.run(["resume", "batch"]).exited(0).says("nothing of it is sent: the next job does not fit");
+    stage.run(["cancel", "batch"]).exited(0);
+    let ended = stage.run(["run", "batch.csv", "--budget", "16"]).exited(1);
+    assert!(!ended.stderr.contains("all reasons stand"), "nothing failed: {}", ended.stderr);
+    ended.says("batch: 1 canceled: callsheet retry batch queues them again");
+}
+
+#[test]
+fn without_a_process_nothing_is_said_to_move() {
+    let stage = Stage::new();
+    let job = json!({"id": "image-1", "kind": "image", "model": "gi-2", "prompt": "a harbour"});
+    stage.write("batch.json", json!({"policy": {"attempts": 1}, "jobs": [job]}).to_string());
+    stage.faults("[[rules]]\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }");
+    stage.run(["run", "batch.json"]).exited(1);
+    let next = "no process works on this state; callsheet run MANIFEST or callsheet daemon goes on with it";
+    stage.run(["retry", "batch"]).exited(0).says(next);
+    let status: Value = serde_json::from_str(&stage.run(["status", "--json"]).exited(0).stdout).unwrap();
+    let batch = &status["batches"][0];
+    assert_eq!((&batch["state"], &batch["parked_by"]), (&json!("parked"), &json!("no_process")));
+    let explained = stage.run(["explain", "batch/image-1"]).exited(0);
+    assert!(explained.stdout.contains(next), "{}", explained.stdout);
+    stage.run(["run", "batch.json"]).exited(0);
+    stage.run(["resume", "batch"]).exited(0).says("done, there is nothing to resume");
+}
+
+#[test]
+fn a_run_of_what_is_done_tells_of_missing_files_and_of_drift() {
+    let stage = with_images(3);
+    stage.faults("[[rules]]\ncontains = 'image-2'\neffect = { do = 'other-model', model = 'understudy' }");
+    let drift = "batch/image-2 (line 3): drift: model: planned ";
+    stage.run(["run", "batch.csv"]).exited(0).says(drift);
+    let explained = stage.run(["explain", "batch/image-2"]).exited(0);
+    assert!(explained.stdout.contains("  drift     model: planned "), "{}", explained.stdout);
+    for line in Harvest::of(&stage, "batch").lines {
+        let file = line["files"][0]["path"].as_str().unwrap();
+        std::fs::remove_file(stage.path("output/batch").join(file)).unwrap();
+    }
+    let again = stage.run(["run", "batch.csv"]).exited(0);
+    again.says("batch: 3 succeeded, 3 files missing: callsheet download batch");
+    assert_eq!(Harvest::of(&stage, "batch").report()["missing_files"], 3);
+    stage.run(["download", "batch"]).exited(0);
+    let whole = stage.run(["run", "batch.csv"]).exited(0);
+    assert!(!whole.stderr.contains("missing"), "{}", whole.stderr);
+}
+
+#[test]
+fn rows_that_were_refused_are_counted_where_their_batch_is() {
+    let stage = Stage::new();
+    let rows = "id,kind,model,prompt\na,image,gi-2,A map\nb,image,nope,A key\n";
+    stage.write("batch.csv", rows);
+    stage.run(["run", "batch.csv"]).exited(2);
+    let refused = || {
+        let told = stage.run(["status", "--json"]).exited(0);
+        let status: Value = serde_json::from_str(&told.stdout).unwrap();
+        let report = Harvest::of(&stage, "batch").report();
+        (status["batches"][0]["refused_rows"].clone(), report["refused_rows"].clone())
+    };
+    assert_eq!(refused(), (json!(1), json!(1)));
+    stage.run(["status"]).exited(0).says("batch: 1 rows of its last manifest were refused");
+    // The row is left out: none is refused any more, and nothing is bought.
+    stage.write("batch.csv", rows.replace("b,image,nope,A key\n", ""));
+    stage.run(["run", "batch.csv"]).exited(0);
+    assert_eq!(refused(), (Value::Null, json!(0)));
+    stage.audit().each_paid_once(1);
+}
+
+/// What an invoice names is in the results and in the sidecar, as the service tells it of the task.
+#[test]
+fn what_a_task_says_can_be_held_against_an_invoice() {
+    let stage = with_images(1);
+    stage.run(["run", "batch.csv"]).exited(0);
+    let harvest = Harvest::of(&stage, "batch");
+    let (task, id) = (&harvest.lines[0]["task"], harvest.lines[0]["task_id"].as_str().unwrap());
+    let told = stage.run(["tasks", id, "--json"]).exited(0);
+    let record: Value = serde_json::from_str(&told.stdout).unwrap();
+    let fields = [
+        ("credit_id", "creditId"),
+        ("created_at", "createdAt"),
+        ("updated_at", "updatedAt"),
+        ("upstream_id", "taskId"),
+        ("visibility", "visibility"),
+    ];
+    for (ours, theirs) in fields {
+        assert!(record[theirs].is_string(), "{theirs}: {record:#}");
+        assert_eq!(task[ours], record[theirs], "{ours}: {task:#}");
+    }
+    assert!(task["options"].is_object(), "{task:#}");
+    let sidecar = std::fs::read(stage.path("output/batch/image-1.json")).unwrap();
+    let sidecar: Value = serde_json::from_slice(&sidecar).unwrap();
+    assert_eq!(&sidecar["task"], task);
+    let shown = stage.run(["tasks", id]).exited(0);
+    assert!(shown.stdout.contains("creditId       "), "{}", shown.stdout);
+    let unknown = stage.run(["tasks", "00000000-0000-4000-8000-000000000000"]).exited(2);
+    unknown.says("the service knows no task 00000000-0000-4000-8000-000000000000");
+    stage.audit().each_paid_once(1);
 }
 
 // ---- interrupted ----

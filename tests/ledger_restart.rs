@@ -70,6 +70,7 @@ fn reading(draw: &Draw) -> TaskReading {
         waived: Credits(draw.waived),
         urls: vec!["http://x/1".into()],
         fault: None,
+        record: None,
     }
 }
 

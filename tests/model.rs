@@ -232,6 +232,7 @@ fn reading(job: usize, attempt: u32, end: End) -> TaskReading {
         urls: if end == End::Success { vec!["u".into()] } else { vec![] },
         options: None,
         fault: code.map(|code| Fault::new(code, "")),
+        record: None,
     }
 }
 

@@ -90,6 +90,74 @@ fn small() -> String {
     )
 }
 
+/// The counts of a plan; verdicts that are not named have no job.
+fn counts(named: &[(&str, u64)]) -> Value {
+    let verdicts = ["new", "changed", "waiting", "running", "in_doubt", "failed", "done", "invalid"];
+    let count = |verdict| named.iter().find(|(name, _)| *name == verdict).map_or(0, |(_, count)| *count);
+    verdicts.into_iter().map(|verdict| (verdict.to_owned(), json!(count(verdict)))).collect()
+}
+
+fn verdicts(plan: &Value) -> Vec<&str> {
+    plan["rows"].as_array().unwrap().iter().map(|row| row["verdict"].as_str().unwrap()).collect()
+}
+
+/// What a budget parked is not paid yet: the plan says what it will cost, and so does the receipt.
+#[test]
+fn a_plan_counts_what_waits_and_tells_what_failed() {
+    let desk = Desk::new();
+    let rows = "a,image,gi-2,A compass,,,\nb,image,gi-2,A map,,,\nc,image,gi-2,A key,,,\n";
+    desk.write("promo.csv", &format!("{HEADER}{rows}"));
+    let ran = desk.run("run promo.csv --emulator --emulator-speed 200 --budget 16");
+    assert_eq!(ran.code, 4, "{}", ran.err);
+    let before = desk.files();
+    let plan = desk.run("plan promo.csv --emulator --json").json();
+    assert_eq!(plan["jobs"], counts(&[("waiting", 1), ("done", 2)]), "{plan:#}");
+    assert_eq!((&plan["total_credits"], &plan["sent_is_known"]), (&json!(8), &json!(true)));
+    assert_eq!(desk.files(), before, "looking changes nothing");
+    let said = desk.run("plan promo.csv --emulator");
+    assert!(said.out.contains("total: 8 credits for 0 new jobs, 1 waiting\n"), "{}", said.out);
+    assert!(said.out.contains("done: 2 jobs, nothing more is spent"), "{}", said.out);
+    // Another process holds the state: what it has sent is not known, and the plan says so.
+    let lock = File::options().write(true).open(desk.dir.path().join("state/emulator/lock")).unwrap();
+    lock.try_lock().unwrap();
+    let beside = desk.run("plan promo.csv --emulator");
+    assert!(beside.out.contains("not known: which of the 1 job waiting have been sent"), "{}", beside.out);
+    assert_eq!(desk.run("plan promo.csv --emulator --json").json()["sent_is_known"], false);
+    drop(lock);
+    let receipt = desk.run("run promo.csv --emulator --budget 16");
+    assert!(receipt.err.contains("3 already there: 1 waiting (8 credits), 2 done"), "{}", receipt.err);
+    // Its owner drops it: nothing is to be paid, unless it is asked for again.
+    assert_eq!(desk.run("cancel promo --state state/emulator").code, 0);
+    let plan = desk.run("plan promo.csv --emulator --json").json();
+    assert_eq!(plan["jobs"], counts(&[("failed", 1), ("done", 2)]));
+    assert_eq!((&plan["total_credits"], &plan["retry_credits"]), (&json!(0), &json!(8)));
+    // Queued again, it waits, although its outcome stands in the spool.
+    assert_eq!(desk.run("retry promo --state state/emulator").code, 0);
+    let plan = desk.run("plan promo.csv --emulator --json").json();
+    assert_eq!((&plan["jobs"], &plan["total_credits"]), (&counts(&[("waiting", 1), ("done", 2)]), &json!(8)));
+}
+
+/// A row that keeps its `id` and asks for something else is bought, and said to be.
+#[test]
+fn a_changed_row_is_told_apart_from_a_new_one() {
+    let desk = Desk::new();
+    desk.write("promo.csv", &format!("{HEADER}a,video,house-c1,A red fox,,,\nb,image,gi-2,A map,,,\n"));
+    assert_eq!(desk.run("run promo.csv --emulator --emulator-speed 200").code, 0);
+    let edited = "a,video,house-c1,A red fox,5s,,\nb,image,gi-2,A  MAP,,,\nc,image,gi-2,A key,,,\n";
+    desk.write("promo.csv", &format!("{HEADER}{edited}"));
+    let plan = desk.run("plan promo.csv --emulator --json").json();
+    assert_eq!(verdicts(&plan), ["changed", "changed", "new"]);
+    assert_eq!(plan["total_credits"], 10 + 8 + 8);
+    let fields = |row: usize| plan["rows"][row]["changed"][0]["field"].as_str().unwrap();
+    assert_eq!((fields(0), fields(1)), ("options", "prompt"), "{plan:#}");
+    let said = desk.run("plan promo.csv --emulator").out;
+    assert!(said.contains("total: 26 credits for 1 new job, 2 changed\n"), "{said}");
+    assert!(said.contains("prompt: differs in case or spaces alone"), "{said}");
+    assert!(said.contains("a default is spelled out"), "{said}");
+    let ran = desk.run("run promo.csv --emulator --emulator-speed 200");
+    assert!(ran.err.contains("3 new (26 credits), 2 of them changed"), "{}", ran.err);
+}
+
 #[test]
 fn a_plan_is_a_table_that_a_person_reads() {
     let desk = Desk::new();
@@ -103,9 +171,9 @@ fn a_plan_is_a_table_that_a_person_reads() {
      promo.csv:4  dear        invalid        -  max_credits: is 20, but the row costs 50: 5 s x 10/s = 50
      promo.csv:5  wrong       invalid        -  options.duration: found "7m"; house-c1 takes 1s, 2s, 3s, 4s, 5s, 6s, 7s, 8s, 9s, 10s, 11s, 12s, 13s, 14s or 15s in text-to-video
 
-     batch  kind   model     new  have  credits
-     promo  video  house-c1    2     0       20
-     promo  image  gi-2        1     0        8
+     batch  kind   model     new  changed  waiting  other  credits
+     promo  video  house-c1    2        0        0      0       20
+     promo  image  gi-2        1        0        0      0        8
 
     total: 28 credits for 3 new jobs, 2 not valid
     allowance: an Ultra plan's daily allowance could cover up to 28 credits of it; what is left of it cannot be asked for
@@ -128,8 +196,8 @@ fn its_json_adds_up() {
     let plan = said.json();
     let rows = plan["rows"].as_array().unwrap();
     let of = |verdict: &str| rows.iter().filter(|row| row["verdict"] == verdict).count();
-    assert_eq!(plan["jobs"], json!({"new": of("new"), "have": of("have"), "invalid": of("invalid")}));
-    assert_eq!(plan["jobs"], json!({"new": 3, "have": 0, "invalid": 2}));
+    assert_eq!(plan["jobs"], counts(&[("new", of("new") as u64), ("invalid", of("invalid") as u64)]));
+    assert_eq!(plan["jobs"], counts(&[("new", 3), ("invalid", 2)]));
     let new = rows.iter().filter(|row| row["verdict"] == "new");
     let sum: u64 = new.map(|row| row["price_credits"].as_u64().unwrap()).sum();
     assert_eq!(plan["total_credits"], sum);
@@ -150,9 +218,8 @@ fn what_a_batch_has_costs_nothing_again_and_looking_changes_nothing() {
     desk.write("promo.csv", &format!("{HEADER}logo,image,gi-2,A compass,,3,\n,image,gi-2,A map,,,\n"));
     let before = desk.files();
     let plan = desk.run("plan promo.csv --emulator --json").json();
-    assert_eq!(plan["jobs"], json!({"new": 2, "have": 2, "invalid": 0}));
-    let verdicts: Vec<&Value> = plan["rows"].as_array().unwrap().iter().map(|row| &row["verdict"]).collect();
-    assert_eq!(verdicts, ["have", "have", "new", "new"]);
+    assert_eq!(plan["jobs"], counts(&[("new", 2), ("done", 2)]));
+    assert_eq!(verdicts(&plan), ["done", "done", "new", "new"]);
     assert_eq!(desk.files(), before);
     // Another process holds the state.
     let lock = File::options().write(true).open(desk.dir.path().join("state/emulator/lock")).unwrap();
@@ -168,9 +235,14 @@ fn manifests_of_one_plan_see_each_other() {
     desk.write("a.csv", &format!("{HEADER}logo,image,gi-2,A compass,,,\n"));
     desk.write("b.csv", &format!("{HEADER}logo,image,gi-2,A compass,,,\nmap,image,gi-2,A map,,,\n"));
     let apart = desk.run("plan a.csv b.csv --emulator --json").json();
-    assert_eq!(apart["jobs"], json!({"new": 3, "have": 0, "invalid": 0}));
+    assert_eq!(apart["jobs"], counts(&[("new", 3)]));
     let together = desk.run("plan a.csv b.csv --emulator --json --batch one").json();
-    assert_eq!(together["jobs"], json!({"new": 2, "have": 1, "invalid": 0}));
+    // What the first of them adds waits when the second comes, and is paid for once.
+    assert_eq!(together["jobs"], counts(&[("new", 2), ("waiting", 1)]));
+    assert_eq!(
+        (&together["total_credits"], &together["rows"][1]["counted_earlier"]),
+        (&json!(16), &json!(true))
+    );
 }
 
 #[test]

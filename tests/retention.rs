@@ -108,7 +108,7 @@ fn a_batch_that_is_named_answers_as_if_it_had_never_left() {
 fn the_same_manifest_buys_nothing_of_an_archived_batch_and_a_longer_one_the_difference() {
     let stage = archived();
     let plan = stage.run(["plan", "batch.csv", "--json"]).exited(0).json();
-    assert_eq!((&plan["jobs"]["new"], &plan["jobs"]["have"]), (&0.into(), &5.into()));
+    assert_eq!((&plan["jobs"]["new"], &plan["jobs"]["done"]), (&0.into(), &5.into()));
     let daemon = stage.daemon("info");
     stage.run(["submit", "batch.csv", "--wait"]).exited(0).says("0 new (0 credits), 5 already there");
     is_paid_once(&stage);

@@ -8,6 +8,7 @@ use url::Url;
 
 use crate::api::{RawAnswer, http_date, tls, wire};
 use crate::domain::credits::Credits;
+use crate::domain::ids::TaskId;
 use crate::domain::quote::Catalog;
 use crate::domain::quote::catalog::CatalogPart;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
@@ -113,6 +114,20 @@ pub fn of_catalog(raw: &RawAnswer, part: CatalogPart) -> Result<Value, Fault> {
         return Err(Fault::new("broken_answer", "nothing that the catalog lists can be read"));
     }
     Ok(data)
+}
+
+/// A task was asked for, whoever made it: its record as it came; nothing where the service knows none of that name.
+pub fn of_task_record(raw: &RawAnswer, task: &TaskId) -> Result<Option<Value>, Fault> {
+    match of_question(raw) {
+        Err(fault) if raw.status == 404 && fault.code == "not_found" => Ok(None),
+        Err(fault) => Err(fault),
+        Ok(record) => {
+            // The record of another task is no answer.
+            let id = wire::text(&record, "id").filter(|id| id.eq_ignore_ascii_case(&task.0));
+            id.map(|_| Some(record))
+                .ok_or_else(|| Fault::new("broken_answer", "it is no record of that task"))
+        }
+    }
 }
 
 fn holds_an_empty_list(data: &Value) -> bool {

@@ -148,6 +148,13 @@ impl Service {
         }
     }
 
+    /// The record of any task of the account (`GET /api/v1/tasks/{taskId}`), as it came; nothing where the service knows
+    /// none of that name.
+    pub async fn task(&self, task: &TaskId) -> Result<Option<Value>, ServiceError> {
+        let path = format!("/api/v1/tasks/{}", path_segment(&task.0));
+        self.ask(&path, |raw| answer::of_task_record(raw, task)).await
+    }
+
     /// The balance (`GET /api/v1/credits`).
     pub async fn credits(&self) -> Result<Credits, ServiceError> {
         self.ask("/api/v1/credits", answer::of_balance).await

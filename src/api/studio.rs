@@ -94,6 +94,7 @@ fn reading(raw: &RawAnswer, known: Option<&TaskId>, set_aside: Credits) -> Resul
         waived: credits("waivedCredits").unwrap_or_default(),
         urls,
         fault: wire::task_fault(object),
+        record: wire::record(object),
     })
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
-use crate::domain::task::{Fault, TaskReading, TaskStatus};
+use crate::domain::task::{Fault, TaskReading, TaskRecord, TaskStatus};
 
 /// Most credits that one task is believed to cost: far above any price, and low enough that no sum of them
 /// runs over.
@@ -16,6 +16,8 @@ const ID_MAX_BYTES: usize = 256;
 const CODE_MAX_CHARS: usize = 100;
 /// Longest message of an error, in characters.
 const MESSAGE_MAX_CHARS: usize = 2_000;
+/// Longest of the texts of a task's record that decide nothing, in bytes. A longer one is left out.
+const RECORD_MAX_BYTES: usize = 512;
 /// Longest name of a model, in bytes.
 const MODEL_MAX_BYTES: usize = 256;
 /// Longest `options` text that is kept, in bytes.
@@ -73,7 +75,9 @@ pub(super) fn error(body: &Value) -> Option<WireError> {
         Some(hint) if !hint.is_empty() => format!("{message} ({hint})"),
         _ => message,
     };
-    Some(WireError { fault: fault(&kind, &message), task, task_is_unreadable })
+    let docs = of_error("docs").filter(|docs| (1..=RECORD_MAX_BYTES).contains(&docs.len()));
+    let fault = Fault { docs, ..fault(&kind, &message) };
+    Some(WireError { fault, task, task_is_unreadable })
 }
 
 /// Reads a task object. What is missing is named.
@@ -101,7 +105,22 @@ pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
         waived,
         urls,
         fault: task_fault(data),
+        record: record(data),
     })
+}
+
+/// What else a task's record says; nothing where it says nothing.
+pub(super) fn record(data: &Value) -> Option<Box<TaskRecord>> {
+    let said = |name: &str| text(data, name).filter(|text| (1..=RECORD_MAX_BYTES).contains(&text.len()));
+    let record = TaskRecord {
+        credit_id: said("creditId"),
+        fair_use_key: said("fairUseKey"),
+        created_at: said("createdAt"),
+        updated_at: said("updatedAt"),
+        upstream_id: said("taskId"),
+        visibility: said("visibility"),
+    };
+    (record != TaskRecord::default()).then(|| Box::new(record))
 }
 
 /// `taskUrls`; none where they are anything but a list of texts.

@@ -18,9 +18,10 @@ use crate::config::Config;
 use crate::control::answers::{self, AnswerError};
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{
-    BatchRequest, BudgetRequest, BudgetSet, Explanation, NameRequest, Outcomes, Refusal, ResolveRequest,
-    RetryRequest, Status,
+    BatchRequest, BatchState, BatchStatus, BudgetRequest, BudgetSet, Explanation, NameRequest, Outcomes,
+    Refusal, ResolveRequest, RetryRequest, Status,
 };
+use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::engine::desk::Desk;
@@ -175,12 +176,23 @@ impl Access {
         }
     }
 
-    /// Whether a daemon does what was wished at once, or the next run does.
-    pub(super) fn who_goes_on(&self) -> &'static str {
-        match self {
-            Access::Here(_) => "the next run",
-            Access::There(_) => "the daemon",
+    /// What comes next of a batch that something was let go of: who goes on with it, or what keeps it.
+    pub(super) async fn what_comes_next(&self, batch: &BatchName) -> Result<String, Failure> {
+        let status = self.status(Some(batch)).await?;
+        Ok(status.batches.first().map_or_else(String::new, next_of))
+    }
+}
+
+/// See [`Access::what_comes_next`]. The status of a state that no process works on is never active.
+fn next_of(status: &BatchStatus) -> String {
+    match (status.state, status.parked_by) {
+        (BatchState::Done, _) => "nothing of it is left to do".to_owned(),
+        (BatchState::Paused, _) => {
+            format!("it is paused: callsheet resume {} lets it go on", status.name)
         }
+        (BatchState::Parked, Some(Parked::NoProcess)) => Parked::NoProcess.explain().to_owned(),
+        (BatchState::Parked, Some(parked)) => format!("nothing of it is sent: {}", parked.explain()),
+        (BatchState::Active | BatchState::Parked, _) => "the daemon goes on with it".to_owned(),
     }
 }
 
@@ -240,5 +252,34 @@ impl From<ClientError> for Failure {
             ClientError::Broken { .. } => Failure::new(Exit::Unreachable, error.to_string())
                 .hint("what it had taken in is safe; see whether it runs, then give the same command again"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_a_batch_is_told_in_the_place_of_who_goes_on() {
+        let next = |state: &str, parked_by: Option<Parked>| {
+            let status = serde_json::json!({
+                "name": "spring", "state": state, "parked_by": parked_by, "jobs": 2, "planned_credits": 0,
+                "budget_credits": 0, "held_credits": 0, "charged_credits": 0, "waived_credits": 0,
+                "refunded_credits": 0,
+            });
+            next_of(&serde_json::from_value(status).unwrap())
+        };
+        assert_eq!(next("active", None), "the daemon goes on with it");
+        assert_eq!(next("done", None), "nothing of it is left to do");
+        assert_eq!(
+            next("paused", Some(Parked::Paused)),
+            "it is paused: callsheet resume spring lets it go on"
+        );
+        assert_eq!(
+            next("parked", Some(Parked::NoProcess)),
+            "no process works on this state; callsheet run MANIFEST or callsheet daemon goes on with it"
+        );
+        let kept = next("parked", Some(Parked::BatchBudget));
+        assert!(kept.starts_with("nothing of it is sent: the next job does not fit"), "{kept}");
     }
 }

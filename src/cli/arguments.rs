@@ -127,6 +127,11 @@ pub(super) enum Command {
     Models(ModelsCommand),
     /// List voices
     Voices(VoicesCommand),
+    /// Show the records of tasks, whoever made them
+    ///
+    /// Reads tasks of the account by their ids: those of this program, of its web application and of other clients. With
+    /// --json one record a line, as the service gave it. Costs nothing. Shorts Studio's tasks are not among them.
+    Tasks(TasksCommand),
     /// Show the balance of the account
     ///
     /// Shows the balance, which all keys of the account, its web app and its other clients share.
@@ -379,6 +384,25 @@ pub(super) struct VoicesCommand {
     pub(super) language: Option<String>,
     #[command(flatten)]
     pub(super) source: SourceArguments,
+}
+
+/// What `tasks` takes.
+#[derive(Debug, Args)]
+#[command(after_help = examples::and_exit_codes(examples::TASKS))]
+pub(super) struct TasksCommand {
+    /// Ids of tasks, as `task_id` in the results has them
+    #[arg(required = true, value_name = "ID", value_parser = task_id)]
+    pub(super) tasks: Vec<String>,
+    #[command(flatten)]
+    pub(super) source: SourceArguments,
+}
+
+/// What can be the id of a task.
+fn task_id(text: &str) -> Result<String, String> {
+    let is_id = (1..=256).contains(&text.len()) && text != "." && text != "..";
+    is_id
+        .then(|| text.to_owned())
+        .ok_or_else(|| String::from("an id has 1 to 256 bytes, as in task_id of the results"))
 }
 
 /// What `credits` takes.

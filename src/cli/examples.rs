@@ -55,6 +55,14 @@ Examples:
   # From cron, a batch a day.
   callsheet submit nightly.csv --batch nightly-$(date +%F)";
 
+pub(super) const TASKS: &str = "\
+Examples:
+  # What a job's task cost, when, and under which credit record.
+  callsheet tasks 6f1c2c1e-0d2a-4c55-9f0e-0b1f2a3c4d5e
+
+  # Every task of a batch, to be held against an invoice.
+  jq -r '.task_id // empty' output/spring/results.jsonl | xargs callsheet tasks --json";
+
 pub(super) const DOCTOR: &str = "\
 Examples:
   # Before the first run: is everything in place?

@@ -12,6 +12,7 @@ use crate::cli::{printable, written};
 use crate::control::protocol::Explanation;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::ledger::Movement;
+use crate::domain::task::TaskRecord;
 
 pub(super) async fn run(command: &JobArgument, global: &Global) -> Result<Exit, Failure> {
     let explanation = access::open(global).await?.explain(&command.job).await?;
@@ -45,6 +46,8 @@ fn story(explanation: &Explanation) -> String {
     if let State::Succeeded { files, .. } = &job.state {
         lines.extend(files.iter().map(|file| format!("  file      {} ({} bytes)", file.path, file.bytes)));
     }
+    lines.extend(explanation.drift.iter().map(|drift| format!("  drift     {drift}")));
+    lines.extend(job.record.as_deref().and_then(recorded));
     lines.push("history".to_owned());
     for line in &job.history {
         let movement = line.movement.map(|movement| format!(" [{}]", moved(movement))).unwrap_or_default();
@@ -56,6 +59,20 @@ fn story(explanation: &Explanation) -> String {
     lines.push(format!("next: {next}"));
     // Whatever stands on a line, and from wherever it came.
     lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// What the task's record says for whoever reconciles an invoice.
+fn recorded(record: &TaskRecord) -> Option<String> {
+    let fields = [
+        ("credit record", &record.credit_id),
+        ("allowance", &record.fair_use_key),
+        ("created", &record.created_at),
+        ("updated", &record.updated_at),
+        ("upstream", &record.upstream_id),
+    ];
+    let said = fields.iter().filter_map(|(name, text)| Some(format!("{name} {}", text.as_deref()?)));
+    let said = said.collect::<Vec<_>>().join(", ");
+    (!said.is_empty()).then(|| format!("  record    {said}"))
 }
 
 fn price(spec: &JobSpec, job: &Job) -> String {

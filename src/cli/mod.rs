@@ -36,6 +36,7 @@ mod status;
 mod submit;
 mod summary;
 mod table;
+mod tasks;
 mod voices;
 mod wiring;
 
@@ -86,6 +87,7 @@ pub fn main() -> Exit {
             Command::Ledger(command) => ledger::run(command, &arguments.global).await,
             Command::Models(command) => models::run(command, &arguments.global).await,
             Command::Voices(command) => voices::run(command, &arguments.global).await,
+            Command::Tasks(command) => tasks::run(command, &arguments.global).await,
             Command::Credits(command) => credits::run(command, &arguments.global).await,
             Command::Schedule(command) => schedule::run(command, &arguments.global).await,
             Command::State(command) => state_command::run(command, &arguments.global).await,

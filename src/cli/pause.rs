@@ -27,7 +27,6 @@ pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Ex
 
 pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
     let access = access::open(global).await?;
-    let who = access.who_goes_on();
     let outcomes = outcomes::print(access.resume(command.batch.as_ref()).await?, global)?;
     if outcomes.is_empty() {
         eprintln!("nothing is open: there is nothing to resume");
@@ -35,7 +34,10 @@ pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<E
     for outcome in outcomes {
         match outcome.granted.refused {
             Some(refused) => eprintln!("{}: {refused}", outcome.batch),
-            None => eprintln!("{}: {who} goes on with it", outcome.batch),
+            None => {
+                let next = access.what_comes_next(&outcome.batch).await?;
+                eprintln!("{}: resumed; {next}", outcome.batch);
+            }
         }
     }
     Ok(Exit::Success)

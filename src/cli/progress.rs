@@ -15,6 +15,8 @@ use crate::engine::conductor::{BatchOverview, Outage};
 
 /// Between two lines where there is no terminal.
 const LINE_INTERVAL: Millis = Millis::from_secs(10);
+/// How long nothing may end before the time that is left is no longer guessed.
+const GUESS_MAX_SILENCE: Millis = Millis::from_secs(30);
 /// Between two refreshes of the bars.
 const BAR_INTERVAL: Millis = Millis(100);
 
@@ -26,6 +28,8 @@ pub(super) struct Progress {
     shown: Tick,
     /// Jobs that had ended before this run.
     ended_before: Option<u32>,
+    /// How many had ended when one last did, and when that was.
+    last_end: (u32, Tick),
     /// Since when the outage lasts that was told of.
     outage_since: Option<Timestamp>,
 }
@@ -40,7 +44,15 @@ impl Progress {
         });
         log::beside(bar.clone());
         let now = clock.now().tick;
-        Progress { clock, bar, began: now, shown: now, ended_before: None, outage_since: None }
+        Progress {
+            clock,
+            bar,
+            began: now,
+            shown: now,
+            ended_before: None,
+            last_end: (0, now),
+            outage_since: None,
+        }
     }
 
     /// Sees a turn of the engine.
@@ -53,11 +65,14 @@ impl Progress {
         }
         let sum = Sum::of(&glance.conductor.overview());
         let before = *self.ended_before.get_or_insert(sum.ended);
+        if sum.ended != self.last_end.0 {
+            self.last_end = (sum.ended, now);
+        }
         if now.since(self.shown) < interval && self.bar.is_none() {
             return;
         }
         self.shown = now;
-        let mut text = sum.text(before, now.since(self.began));
+        let mut text = sum.text(before, now.since(self.began), now.since(self.last_end.1));
         let (present, configured) = (glance.conductor.present_limit(), glance.conductor.configured_limit());
         text.extend(fewer(present, configured).map(|fewer| format!(" · {fewer}")));
         match &self.bar {
@@ -138,7 +153,8 @@ impl Sum {
         sum
     }
 
-    fn text(&self, ended_before: u32, elapsed: Millis) -> String {
+    /// `silence` is how long ago the last job ended.
+    fn text(&self, ended_before: u32, elapsed: Millis, silence: Millis) -> String {
         let mut parts = Vec::new();
         let counts = [
             (self.queued, "queued"),
@@ -150,15 +166,25 @@ impl Sum {
         parts.push(format!("{} held, {} spent", self.held.0, self.spent));
         let here = u64::from(self.ended.saturating_sub(ended_before));
         if here > 0 && elapsed.0 > 0 {
-            let left = u64::from(self.rows - self.ended);
-            let seconds = elapsed.0.saturating_mul(left) / here / 1000;
+            let left = u64::from(self.rows.saturating_sub(self.ended));
             parts.push(rate(here, elapsed));
             if left > 0 {
-                parts.push(format!("{} left", HumanDuration(std::time::Duration::from_secs(seconds))));
+                parts.push(outlook(left, here, elapsed.0.saturating_sub(silence.0), silence));
             }
         }
         parts.join(" · ")
     }
+}
+
+/// `3 minutes left`, from how long the jobs took that ended. A guess that only grows while nothing ends is none: then
+/// that is said.
+fn outlook(left: u64, ended: u64, took_ms: u64, silence: Millis) -> String {
+    let each = took_ms / ended.max(1);
+    if silence > GUESS_MAX_SILENCE && silence.0 > each.saturating_mul(4) {
+        return format!("nothing has ended for {}", span(silence));
+    }
+    let seconds = each.saturating_mul(left).saturating_sub(silence.0) / 1000;
+    format!("{} left", HumanDuration(std::time::Duration::from_secs(seconds)))
 }
 
 /// What is wrong, since when, and what comes next.
@@ -213,11 +239,19 @@ mod tests {
             spent: Credits(200),
             ..Sum::default()
         };
-        let text = sum.text(10, Millis(20_000));
+        let text = sum.text(10, Millis(20_000), Millis(0));
         assert_eq!(
             text,
             "72 queued · 8 in flight · 80 held, 200 credits spent · 30.0 jobs/min · 3 minutes left"
         );
+    }
+
+    #[test]
+    fn what_is_left_does_not_grow_while_nothing_ends() {
+        let outlook = |silence| outlook(1, 10, 20_000, Millis(silence));
+        assert_eq!(outlook(0), "2 seconds left");
+        assert_eq!(outlook(20_000), "0 seconds left");
+        assert_eq!(outlook(600_000), "nothing has ended for 10 minutes");
     }
 
     #[test]

@@ -14,7 +14,6 @@ const SHOWN_MAX: usize = 20;
 pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit, Failure> {
     let asked = RetryRequest { name: command.named.name.clone(), max_credits: command.max_credits };
     let access = access::open(global).await?;
-    let who = access.who_goes_on();
     for outcome in outcomes::print(access.retry(&asked).await?, global)? {
         let granted = outcome.granted;
         match granted.jobs {
@@ -26,12 +25,13 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
             }
             0 => eprintln!("{}: nothing was queued again", asked.name),
             jobs => {
+                let next = access.what_comes_next(&outcome.batch).await?;
                 let keys = match granted.same_key {
                     0 => "each under a new key".to_owned(),
                     same if same == jobs => "each under the key that it had".to_owned(),
                     same => format!("{same} of them under the key that they had, the others under new keys"),
                 };
-                eprintln!("{}: {jobs} queued again, {keys}; {who} sends them", outcome.batch);
+                eprintln!("{}: {jobs} queued again, {keys}; {next}", outcome.batch);
             }
         }
         list(

@@ -1,9 +1,11 @@
 //! `callsheet run`: manifests in, finished files out, exit.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anstream::eprintln;
+use bytesize::ByteSize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -11,16 +13,18 @@ use crate::api::{Service, ServiceError};
 use crate::cli::arguments::{Global, RunCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::printable;
 use crate::cli::progress::Progress;
 use crate::cli::rendezvous;
 use crate::cli::service::{self, Chosen};
 use crate::cli::submit;
 use crate::cli::summary;
 use crate::cli::wiring;
+use crate::cli::{printable, printable_path};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::protocol::BatchStatus;
+use crate::domain::admission::Parked;
+use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
 use crate::domain::quote::Catalog;
 use crate::domain::retry::Backoff;
@@ -30,6 +34,7 @@ use crate::failpoint;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Terms, catalogs, source};
 use crate::output::landing::Landing;
+use crate::output::report::Waiting;
 use crate::store::{Change, Store};
 
 /// Failed jobs that are named on the terminal; the results name all.
@@ -91,12 +96,17 @@ async fn run_against(
     let standstill = drive(&mut engine, clock).await?;
     let overview: Vec<BatchStatus> = statuses(&engine);
     let exit = exit_of(standstill, &receipts, &overview);
-    match write_all_results(&engine, &store, landing, &only).await {
+    let written = match write_all_results(&engine, &store, landing, &only).await {
         // How the run ended is told all the same; the next one writes them.
-        Err(failure) if exit == Exit::Disk => drop(failure.report()),
+        Err(failure) if exit == Exit::Disk => {
+            let _ = failure.report();
+            Written::default()
+        }
         written => written?,
-    }
-    say_how_it_ended(standstill, &overview, global, &receipts, chosen, exit);
+    };
+    let numbers = numbers(standstill, &service, config, chosen, written.waiting).await;
+    say_how_it_ended(standstill, &numbers, &overview, global, &receipts, chosen, exit);
+    say_where_reasons_are(&written.reasons, &overview);
     Ok(exit)
 }
 
@@ -190,23 +200,104 @@ async fn wait_for_signals(stop: watch::Sender<Stop>) {
     }
 }
 
-/// Writes the results of the run's batches, and names the first jobs that failed.
+/// What was written of the results.
+#[derive(Debug, Default)]
+struct Written {
+    /// The folders in whose results there are reasons.
+    reasons: Vec<PathBuf>,
+    /// What jobs need that are not sent.
+    waiting: Waiting,
+}
+
+/// What there is of what a run is parked for the want of, and what is needed.
+async fn numbers(
+    standstill: Standstill,
+    service: &Service,
+    config: &Config,
+    chosen: &Chosen,
+    waiting: Waiting,
+) -> String {
+    let Standstill::Parked(parked) = standstill else { return String::new() };
+    match parked {
+        Parked::Credits | Parked::MinBalance => {
+            let Ok(balance) = service.credits().await else { return String::new() };
+            let keep = config.budget.min_balance.filter(|_| parked == Parked::MinBalance);
+            let keep = keep.map_or_else(String::new, |keep| format!(", of which {keep} have to stay"));
+            let Waiting { jobs, least_credits: Credits(least), credits: Credits(all) } = waiting;
+            format!(
+                " (the balance is {balance}{keep}; {jobs} waiting jobs need {least} for the cheapest and {all} together)"
+            )
+        }
+        Parked::Disk => {
+            let free =
+                |path: &Path| Landing::new(path).free_bytes().map(|free| ByteSize::b(free).to_string());
+            let not_known = || "not known".to_owned();
+            let (output, state) = (free(&chosen.output), free(&chosen.state));
+            let (output, state) = (output.unwrap_or_else(not_known), state.unwrap_or_else(not_known));
+            format!(
+                " (free: {output} for outputs, of which output.min_free keeps {}; {state} for the state)",
+                config.output.min_free
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// Writes the results of the run's batches, and names the first jobs that failed, differ from their plan, or miss
+/// outputs.
 async fn write_all_results(
     engine: &Engine,
     store: &Arc<Store>,
     landing: Landing,
     only: &BTreeSet<BatchNo>,
-) -> Result<(), Failure> {
+) -> Result<Written, Failure> {
+    let mut written = Written::default();
     for batch in engine.conductor().batches().filter(|batch| only.contains(&batch.no)) {
+        let (name, dir, succeeded) =
+            (batch.name.clone(), landing.batch_dir(&batch.name), batch.ended.succeeded);
         let (store, landing, batch) = (store.clone(), landing.clone(), batch.clone());
-        let name = batch.name.clone();
         let write = move || engine::write_results(&store, &landing, &batch);
         let report = engine::blocking(write).await?;
         for (id, line, reason) in report.troubled().take(TROUBLED_SHOWN) {
             eprintln!("{name}/{} (line {line}): {}", printable(id), printable(reason));
         }
+        for (id, line, how) in report.drifted().take(TROUBLED_SHOWN) {
+            eprintln!("{name}/{} (line {line}): drift: {}", printable(id), printable(how));
+        }
+        match report.missing_files() {
+            0 => {}
+            1 => eprintln!("{name}: {succeeded} succeeded, 1 file missing: callsheet download {name}"),
+            missing => {
+                eprintln!(
+                    "{name}: {succeeded} succeeded, {missing} files missing: callsheet download {name}"
+                );
+            }
+        }
+        if report.troubled().next().is_some() {
+            written.reasons.push(dir);
+        }
+        written.waiting = written.waiting.and(report.waiting());
     }
-    Ok(())
+    Ok(written)
+}
+
+/// Says where the reasons of failures stand, and what becomes of jobs that ended without one.
+fn say_where_reasons_are(reasons: &[PathBuf], batches: &[BatchStatus]) {
+    for dir in reasons {
+        let dir = printable_path(dir);
+        eprintln!(
+            "all reasons stand in {dir}/results.csv (error_code, error_message) and results.jsonl (error)"
+        );
+    }
+    for batch in batches {
+        let name = &batch.name;
+        for state in ["canceled", "expired"] {
+            match batch.in_state(state) {
+                0 => {}
+                count => eprintln!("{name}: {count} {state}: callsheet retry {name} queues them again"),
+            }
+        }
+    }
 }
 
 /// The batches of the run in numbers.
@@ -227,6 +318,7 @@ fn exit_of(standstill: Standstill, receipts: &[Receipt], batches: &[BatchStatus]
 
 fn say_how_it_ended(
     standstill: Standstill,
+    numbers: &str,
     overview: &[BatchStatus],
     global: &Global,
     receipts: &[Receipt],
@@ -241,15 +333,12 @@ fn say_how_it_ended(
     match standstill {
         Standstill::Done => {}
         Standstill::Parked(parked) => {
-            eprintln!("parked: {}", parked.explain());
+            eprintln!("parked: {}{numbers}", parked.explain());
             summary::short_budgets(overview);
         }
         Standstill::Overdue => {
             eprintln!("not finished: what is left is overdue; the same command goes on watching it");
         }
         Standstill::Stopped => eprintln!("interrupted: the state is safe; the same command resumes"),
-    }
-    if exit == Exit::SomeFailed || exit == Exit::Unfinished {
-        eprintln!("all reasons stand in results.csv (error_code, error_message) and results.jsonl (error)");
     }
 }

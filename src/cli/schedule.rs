@@ -231,7 +231,7 @@ async fn run_now(config: &Config, command: &ScheduleNameArgument, global: &Globa
     if global.json {
         written(json(&mut io::stdout().lock(), &serde_json::json!(receipt)))?;
     }
-    let nothing = receipt.new == 0 && receipt.have == 0;
+    let nothing = receipt.added() == 0 && receipt.have == 0;
     Ok(if nothing || receipt.has_problems() { Exit::Usage } else { Exit::Success })
 }
 

@@ -72,6 +72,12 @@ async fn show_until_done(command: &StatusCommand, global: &Global, access: &Acce
                     .iter()
                     .for_each(|parked| anstream::eprintln!("{}: {}", parked.name(), parked.explain()));
                 summary::short_budgets(&status.batches);
+                for batch in status.batches.iter().filter(|batch| batch.refused_rows > 0) {
+                    let (name, refused) = (&batch.name, batch.refused_rows);
+                    anstream::eprintln!(
+                        "{name}: {refused} rows of its last manifest were refused; callsheet plan says why"
+                    );
+                }
             }
             return Ok(Exit::Success);
         }

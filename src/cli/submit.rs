@@ -165,7 +165,7 @@ fn exit_of(receipts: &[Receipt], batches: &[BatchStatus], waited: bool) -> Exit 
 
 /// Whether no job of any manifest is in its batch.
 pub(super) fn has_nothing(receipts: &[Receipt]) -> bool {
-    receipts.iter().all(|receipt| receipt.new == 0 && receipt.have == 0)
+    receipts.iter().all(|receipt| receipt.added() == 0 && receipt.have == 0)
 }
 
 /// What a command ends with whose manifests give nothing to do.
@@ -195,7 +195,7 @@ pub(super) fn parked_exit(parked: Parked) -> Exit {
     match parked {
         Parked::Key => Exit::Unauthorised,
         Parked::Disk => Exit::Disk,
-        Parked::Paused | Parked::NoPrice => Exit::Unfinished,
+        Parked::Paused | Parked::NoPrice | Parked::NoProcess => Exit::Unfinished,
         Parked::BatchBudget
         | Parked::DayBudget
         | Parked::TotalBudget

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::cli::{printable, printable_path, table};
 use crate::control::protocol::BatchStatus;
 use crate::domain::admission::Parked;
+use crate::domain::credits::Credits;
 use crate::domain::policy::TermChange;
 use crate::intake::receipt::Receipt;
 
@@ -21,9 +22,12 @@ pub(super) fn receipt(receipt: &Receipt) {
     problems(receipt);
     let file = printable_path(&receipt.file);
     if let Some(batch) = &receipt.batch {
-        let mut parts = vec![format!("{} new ({})", receipt.new, receipt.price)];
+        let mut parts = vec![format!("{} new ({})", receipt.added(), receipt.price)];
+        if receipt.changed > 0 {
+            parts[0].push_str(&format!(", {} of them changed", receipt.changed));
+        }
         if receipt.have > 0 {
-            parts.push(format!("{} already there", receipt.have));
+            parts.push(format!("{} already there{}", receipt.have, standing(receipt)));
         }
         if receipt.invalid > 0 {
             parts.push(format!("{} not valid", receipt.invalid));
@@ -37,6 +41,26 @@ pub(super) fn receipt(receipt: &Receipt) {
         };
         eprintln!("{file}: batch {batch}: {}{refused}", parts.join(", "));
     }
+}
+
+/// `: 2 waiting (20 credits), 3 done`; nothing where all are done.
+fn standing(receipt: &Receipt) -> String {
+    if receipt.done == receipt.have {
+        return String::new();
+    }
+    let waiting = receipt.total_credits.saturating_sub(receipt.price);
+    let known = [
+        (receipt.waiting, "waiting", waiting),
+        (receipt.running, "running", Credits::ZERO),
+        (receipt.in_doubt, "in doubt", Credits::ZERO),
+        (receipt.failed, "failed", Credits::ZERO),
+        (receipt.done, "done", Credits::ZERO),
+    ];
+    let parts = known.iter().filter(|(count, ..)| *count > 0).map(|(count, what, credits)| {
+        let credits = if credits.is_zero() { String::new() } else { format!(" ({credits})") };
+        format!("{count} {what}{credits}")
+    });
+    format!(": {}", parts.collect::<Vec<_>>().join(", "))
 }
 
 /// Says what is wrong with a manifest, and what is worth saying.

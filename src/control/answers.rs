@@ -8,13 +8,14 @@ use crate::control::protocol::{
 };
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
+use crate::domain::drift;
 use crate::domain::exit::Exit;
 use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
 use crate::domain::job::{JobSpec, State};
 use crate::domain::release::ABOVE_MAX;
 use crate::domain::retry::{self, Prospect};
 use crate::engine::EngineError;
-use crate::engine::conductor::{Granted, Wish};
+use crate::engine::conductor::{BatchOverview, Granted, Wish};
 use crate::engine::desk::{Desk, FindError, Named};
 use crate::engine::walk::Walk;
 use crate::output::landing::Landing;
@@ -77,7 +78,10 @@ impl AnswerError {
 /// [`AnswerError`].
 pub async fn status(desk: &Desk, batch: Option<&BatchName>) -> Result<Status, AnswerError> {
     let found = desk.batches_now(batch).await?;
-    let batches = found.iter().map(|(record, overview)| BatchStatus::new(record, overview)).collect();
+    let of = |(record, overview): &(BatchRecord, BatchOverview)| {
+        BatchStatus::new(record, overview).seen(desk.is_worked_on())
+    };
+    let batches = found.iter().map(of).collect();
     let archived = if batch.is_none() { desk.store().archived_count() } else { 0 };
     Ok(Status { batches, archived })
 }
@@ -106,6 +110,19 @@ pub fn jobs(
             line.push(b'\n');
             sink(&line)?;
         }
+    }
+    Ok(())
+}
+
+/// Hands over every job that has begun and not ended as one line of JSON.
+///
+/// # Errors
+/// [`AnswerError`]; what `sink` refuses ends it.
+pub fn open(store: &Store, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), AnswerError> {
+    for job in store.open_now()? {
+        let mut line = serde_json::to_vec(&job).map_err(io::Error::from)?;
+        line.push(b'\n');
+        sink(&line)?;
     }
     Ok(())
 }
@@ -183,11 +200,18 @@ pub async fn explain(desk: &Desk, job: &str) -> Result<Explanation, AnswerError>
             let key = IdempotencyKey::derive(spec.id, record.job.attempt);
             let overviews = desk.overview().await?;
             let parked = overviews.iter().find(|of| of.name == batch.name).and_then(|of| of.parked);
-            let parked_by = parked.filter(|_| !record.job.state.is_final());
+            let is_queued = matches!(record.job.state, State::Queued);
+            let parked = match desk.is_worked_on() {
+                true => parked,
+                // A budget keeps what is queued; what was sent goes on with the next process.
+                false => parked.filter(|_| is_queued).or(Some(Parked::NoProcess)),
+            };
+            let parked_by = parked.filter(|_| !record.job.is_over());
             let next = next(&batch, &spec, &record, parked_by);
             Ok(Explanation {
                 batch: batch.name,
                 idempotency_key: spec.order.kind.is_keyed().then(|| key.to_string()),
+                drift: drift::of(&spec.order, &record.job),
                 spec: *spec,
                 job: record.job,
                 parked_by,
@@ -284,15 +308,23 @@ fn kept(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Parked) -> O
                  callsheet cancel {job}"
             ))
         }
+        (State::Queued, Parked::Credits | Parked::MinBalance) => {
+            let needs = spec.order.hold().unwrap_or_default();
+            Some(format!("it is parked: {why}. This job needs {needs}"))
+        }
         (State::Queued, _) => Some(format!("it is parked: {why}")),
-        (State::Submitting { .. }, Parked::Key | Parked::Credits) => {
+        (State::Submitting { .. }, Parked::Key | Parked::Credits | Parked::NoProcess) => {
             Some(format!("its request is sent again, under the same key, once nothing parks it: {why}"))
         }
-        (State::Running { .. }, Parked::Key) => Some(format!("its task is not read: {why}")),
-        (State::Fetching { urls, .. }, Parked::Key) if urls.is_empty() => {
+        (State::Running { .. }, Parked::Key | Parked::NoProcess) => {
+            Some(format!("its task is not read: {why}"))
+        }
+        (State::Fetching { urls, .. }, Parked::Key | Parked::NoProcess) if urls.is_empty() => {
             Some(format!("its task is not read for fresh links: {why}"))
         }
-        (State::Fetching { .. }, Parked::Disk) => Some(format!("its outputs are not downloaded: {why}")),
+        (State::Fetching { .. }, Parked::Disk | Parked::NoProcess) => {
+            Some(format!("its outputs are not downloaded: {why}"))
+        }
         _ => None,
     }
 }

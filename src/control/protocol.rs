@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::admission::Parked;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
+use crate::domain::drift::Drift;
 use crate::domain::exit::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, State};
@@ -31,6 +32,10 @@ pub struct Status {
 }
 
 fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+fn is_none(number: &u32) -> bool {
     *number == 0
 }
 
@@ -60,6 +65,9 @@ pub struct BatchStatus {
     pub waived_credits: u64,
     /// Given back by the service, of all that was ever charged.
     pub refunded_credits: u64,
+    /// Rows of the last manifest that were refused: its receipt says why.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub refused_rows: u32,
     /// Jobs by state; states without jobs are left out.
     #[serde(flatten)]
     pub states: BTreeMap<String, u32>,
@@ -112,7 +120,19 @@ impl BatchStatus {
             charged_credits: overview.totals.spent.0,
             waived_credits: overview.totals.waived.0,
             refunded_credits: overview.totals.refunded.0,
+            refused_rows: record.refused_rows,
             states: overview.states.iter().map(|(state, n)| ((*state).to_owned(), *n)).collect(),
+        }
+    }
+
+    /// The same where it is told whether an engine works on the state: without one nothing moves.
+    #[must_use]
+    pub fn seen(self, is_worked_on: bool) -> BatchStatus {
+        match self.state {
+            BatchState::Active if !is_worked_on => {
+                BatchStatus { state: BatchState::Parked, parked_by: Some(Parked::NoProcess), ..self }
+            }
+            _ => self,
         }
     }
 
@@ -154,6 +174,9 @@ pub struct Explanation {
     pub spec: JobSpec,
     /// What became of it.
     pub job: Job,
+    /// Where its task differs from what was planned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<Drift>,
     /// The key of the present attempt; none where the endpoint honours none.
     pub idempotency_key: Option<String>,
     /// What keeps it from going on, if something does.

@@ -95,6 +95,7 @@ pub fn router(office: Arc<Office>) -> Router {
         .route("/v1/health", get(health))
         .route("/v1/status", get(status))
         .route("/v1/jobs", get(jobs))
+        .route("/v1/open", get(open))
         .route("/v1/explain", get(explain))
         .route("/v1/ledger", get(ledger))
         .route("/v1/state", get(export))
@@ -240,6 +241,11 @@ async fn jobs(State(office): Shared, Asked(asked): Asked<OfJobs>) -> Result<Resp
     let batches = office.desk.batches(asked.batch.as_ref()).await.map_err(AnswerError::from)?;
     let store = office.desk.store().clone();
     Ok(lines(move |sink| answers::jobs(&store, &batches, asked.state.as_deref(), sink)))
+}
+
+async fn open(State(office): Shared) -> Response {
+    let store = office.desk.store().clone();
+    lines(move |sink| answers::open(&store, sink))
 }
 
 async fn ledger(State(office): Shared, Asked(asked): Asked<OfBatch>) -> Result<Response, No> {

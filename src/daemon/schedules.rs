@@ -301,7 +301,7 @@ impl<D: Door> Watch<D> {
         let batch = manner.batch.clone();
         let receipt = self.door.take_in(&planned.manifest, manner).await?;
         let schedule = &planned.name;
-        let (new, have, invalid) = (receipt.new, receipt.have, receipt.invalid);
+        let (new, have, invalid) = (receipt.added(), receipt.have, receipt.invalid);
         if let Some(problem) = receipt.problems.first() {
             let problem = problem.to_string();
             tracing::warn!(schedule, %at, new, have, invalid, problem, "its manifest has problems");

@@ -195,6 +195,8 @@ pub enum Parked {
     NoPrice,
     /// The output disk has too little room or takes nothing more, or the state's disk is full.
     Disk,
+    /// No process works on the state. Found by whoever looks at it, never by an engine.
+    NoProcess,
 }
 
 impl Parked {
@@ -210,6 +212,7 @@ impl Parked {
             Parked::Paused => "paused",
             Parked::NoPrice => "no_price",
             Parked::Disk => "disk",
+            Parked::NoProcess => "no_process",
         }
     }
 
@@ -242,6 +245,9 @@ impl Parked {
             Parked::Disk => {
                 "the output disk is full or has less room than output.min_free, or the state's disk is full; making room \
                  lifts it"
+            }
+            Parked::NoProcess => {
+                "no process works on this state; callsheet run MANIFEST or callsheet daemon goes on with it"
             }
         }
     }

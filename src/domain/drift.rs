@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::domain::job::{Job, Order, State};
@@ -17,7 +17,7 @@ use crate::domain::request::Kind;
 const HOLD: &str = "hold_credits";
 
 /// One difference.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drift {
     /// `price_credits`, `hold_credits`, `model`, `mode`, `scene` or `options.NAME`.
     pub field: String,

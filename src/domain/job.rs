@@ -11,7 +11,7 @@ use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::release::Release;
 use crate::domain::request::Kind;
-use crate::domain::task::Fault;
+use crate::domain::task::{Fault, TaskRecord};
 use crate::domain::time::{Timestamp, UtcDay};
 
 /// What is wanted and at what price: validated, defaulted and priced. Never changes.
@@ -400,6 +400,9 @@ pub struct Job {
     /// The options its task was priced with, defaults filled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_options: Option<Map<String, Value>>,
+    /// What else the record of its task says, once the task has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Box<TaskRecord>>,
     /// Tasks of other attempts that are paid for as well, or may be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<Superseded>,
@@ -431,6 +434,7 @@ impl Job {
             may_have_been_sent: false,
             ran_model: None,
             ran_options: None,
+            record: None,
             superseded: Vec::new(),
             rejected: None,
             begun_for: Vec::new(),

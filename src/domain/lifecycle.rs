@@ -427,6 +427,10 @@ impl Change {
         if reading.options.is_some() {
             self.job.ran_options.clone_from(&reading.options);
         }
+        // Not while it runs: many jobs run, and it changes until then.
+        if reading.status.is_final() {
+            self.job.record.clone_from(&reading.record);
+        }
         match reading.status {
             TaskStatus::Pending | TaskStatus::Processing | TaskStatus::Other(_) => {
                 self.settle(&reading);
@@ -569,6 +573,7 @@ impl Change {
         self.job.attempt = self.job.newest_attempt().next();
         self.job.ran_model = None;
         self.job.ran_options = None;
+        self.job.record = None;
     }
 
     fn doubt(&mut self, fault: Fault, task: Option<TaskId>) {

@@ -30,6 +30,11 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
+    /// Whether it does not change any more.
+    pub fn is_final(&self) -> bool {
+        matches!(self, TaskStatus::Success | TaskStatus::Failed | TaskStatus::Canceled)
+    }
+
     /// Reads the wire's word.
     pub fn from_wire(text: &str) -> TaskStatus {
         match text {
@@ -62,6 +67,33 @@ pub struct TaskReading {
     pub urls: Vec<String>,
     /// Why it failed, from `taskInfo` or `taskResult`.
     pub fault: Option<Fault>,
+    /// What else its record says, where it says something.
+    pub record: Option<Box<TaskRecord>>,
+}
+
+/// What a task's record says that decides nothing: kept for whoever reconciles an invoice. Texts as the service wrote
+/// them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskRecord {
+    /// `creditId`: the credit record of the charge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credit_id: Option<String>,
+    /// `fairUseKey`: the slot of an allowance that it used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fair_use_key: Option<String>,
+    /// `createdAt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<String>,
+    /// `updatedAt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<String>,
+    /// `taskId`: its name at the provider behind the service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream_id: Option<String>,
+    /// `visibility`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub visibility: Option<String>,
 }
 
 /// Something that went wrong, in the service's words or in ours.
@@ -72,12 +104,15 @@ pub struct Fault {
     pub code: String,
     /// What it said.
     pub message: String,
+    /// `error.docs`: where the service explains it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub docs: Option<String>,
 }
 
 impl Fault {
     /// A fault with a code and a message.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Fault {
-        Fault { code: code.into(), message: message.into() }
+        Fault { code: code.into(), message: message.into(), docs: None }
     }
 }
 

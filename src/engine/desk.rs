@@ -127,6 +127,11 @@ impl Desk {
         Ok(Desk { store, hands, reopening: Arc::default() })
     }
 
+    /// Whether an engine works on the state.
+    pub fn is_worked_on(&self) -> bool {
+        matches!(self.hands, Hands::Engine(_))
+    }
+
     /// The state.
     pub fn store(&self) -> &Arc<Store> {
         &self.store

@@ -29,10 +29,10 @@ fn write_into(dir: &Path, store: &Store, batch: &BatchRecord) -> Result<Report, 
     let mut walk = Walk::begin(store, batch)?;
     std::fs::create_dir_all(dir).map_err(output)?;
     let mut writer = ResultsWriter::begin(dir, std::mem::take(&mut walk.meta_columns)).map_err(output)?;
-    let mut report = Report::new(&batch.name);
+    let mut report = Report::new(&batch.name, batch.refused_rows);
     while let Some((spec, record)) = walk.next_job()? {
         writer.push(&ResultLine::new(&batch.name, &spec, &record.job)).map_err(output)?;
-        report.add(&spec, &record.job);
+        report.add(dir, &spec, &record.job);
     }
     failpoint::hit("reporting");
     writer.finish().map_err(output)?;

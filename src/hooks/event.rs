@@ -36,12 +36,30 @@ struct Data<'a> {
     batch: &'a BatchName,
     jobs: u32,
     states: Ended,
+    /// The same in the words of plans and receipts.
+    verdicts: Verdicts,
+    /// Rows of the last manifest that were refused.
+    refused_rows: u32,
     planned_credits: Credits,
     charged_credits: Credits,
     waived_credits: Credits,
     refunded_credits: Credits,
     output: &'a Path,
     results: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Verdicts {
+    done: u32,
+    failed: u32,
+    in_doubt: u32,
+}
+
+impl Verdicts {
+    fn of(ended: Ended) -> Verdicts {
+        let failed = ended.failed + ended.canceled + ended.expired;
+        Verdicts { done: ended.succeeded, failed, in_doubt: ended.in_doubt }
+    }
 }
 
 impl BatchDone {
@@ -56,6 +74,8 @@ impl BatchDone {
                 batch: &batch.name,
                 jobs: batch.rows,
                 states: batch.ended,
+                verdicts: Verdicts::of(batch.ended),
+                refused_rows: batch.refused_rows,
                 planned_credits: batch.planned,
                 charged_credits: batch.totals.spent,
                 waived_credits: batch.totals.waived,

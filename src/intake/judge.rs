@@ -18,6 +18,8 @@ use crate::domain::policy::{self, Said, Standing};
 use crate::domain::problem::{Position, Problem};
 use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
 use crate::domain::request::Kind;
+use crate::domain::revision::{self, Difference};
+use crate::domain::standing::{Standing as JobStanding, Verdict as JobVerdict};
 use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::intake::receipt::{LATER, Receipt};
@@ -25,7 +27,9 @@ use crate::intake::source::Identity;
 use crate::intake::{IntakeError, Terms, source};
 use crate::output::layout::Layout;
 use crate::store::StoreError;
-use crate::store::draft::{Draft, DraftRow, Draw, Judged, JudgedRows, Verdict, Wanted};
+use crate::store::draft::{
+    Draft, DraftRow, Draw, Existing, FoundRow, Judged, JudgedRows, Known, Verdict, Wanted,
+};
 
 /// A manifest that was read and judged. Nothing of it counts yet, and its rows lie in a file that goes
 /// with it.
@@ -92,15 +96,15 @@ pub enum Outcome {
     Kept {
         /// Its `id`.
         id: Option<String>,
-        /// How many jobs.
-        count: u32,
+        /// Where its jobs stand.
+        known: Vec<Known>,
     },
     /// It wants nothing that can be sent.
     Invalid {
         /// Its `id`, where it could be read.
         id: Option<String>,
-        /// How many of its jobs the batch has all the same.
-        known: u32,
+        /// Where those of its jobs stand that the batch has all the same.
+        known: Vec<Known>,
         /// Everything that is wrong with it.
         problems: Vec<Problem>,
     },
@@ -117,33 +121,82 @@ pub struct Jobs {
     fingerprint: Fingerprint,
     first: u32,
     count: u32,
-    known: u32,
+    known: Vec<Known>,
+    changed: Vec<Difference>,
+}
+
+/// One job of a row, as a plan shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedJob {
+    /// Who it is.
+    pub job: JobId,
+    /// What it is called.
+    pub label: String,
+    /// What becomes of it.
+    pub verdict: JobVerdict,
+    /// What is still to be spent for one that is new, changed or waiting; what is set aside or charged for one that is
+    /// running or in doubt; what `retry` would cost for one that failed.
+    pub credits: Credits,
+    /// An earlier manifest of the same plan wants it, too, and it is counted there.
+    pub is_counted: bool,
 }
 
 impl Jobs {
-    /// How many of them the batch has already.
-    pub fn known_count(&self) -> u32 {
-        self.known
-    }
-
-    /// How many of them are new.
+    /// How many of them the batch does not have.
     pub fn new_count(&self) -> u32 {
-        self.count - self.known
+        self.count - self.known_count()
     }
 
-    /// Who each of them is, what it is called, and whether it is new.
-    pub fn labels(&self) -> impl Iterator<Item = (JobId, String, bool)> + '_ {
+    fn known_count(&self) -> u32 {
+        // Never more than `count`.
+        u32::try_from(self.known.len()).unwrap_or(u32::MAX).min(self.count)
+    }
+
+    /// In what the row differs from the row of the same `id` that the batch has; nothing where it has none.
+    pub fn changed(&self) -> &[Difference] {
+        &self.changed
+    }
+
+    /// Each of them.
+    pub fn each(&self) -> impl Iterator<Item = PlannedJob> + '_ {
         (0..self.count).map(|index| {
             let variation = self.first + index;
             let job = JobId::derive(self.fingerprint, variation);
-            (job, label(self.id.as_deref(), variation, self.order.text(), job), index >= self.known)
+            let label = label(self.id.as_deref(), variation, self.order.text(), job);
+            let price = self.order.hold().unwrap_or_default();
+            match self.known.get(index as usize) {
+                Some(known) => {
+                    let (verdict, credits) = priced(known, price);
+                    PlannedJob { job, label, verdict, credits, is_counted: known.is_counted }
+                }
+                None => {
+                    let is_changed = !self.changed.is_empty();
+                    let verdict = if is_changed { JobVerdict::Changed } else { JobVerdict::New };
+                    PlannedJob { job, label, verdict, credits: price, is_counted: false }
+                }
+            }
         })
     }
+}
 
-    /// The identities of those that are new.
-    pub(super) fn new_variations(&self) -> impl Iterator<Item = (Fingerprint, u32)> + '_ {
-        (self.known..self.count).map(|index| (self.fingerprint, self.first + index))
-    }
+/// What becomes of a job that the batch has, and the credits that belong to that. `price` is today's, for one whose row
+/// can be sent.
+fn priced(known: &Known, price: Credits) -> (JobVerdict, Credits) {
+    let credits = match known.standing {
+        JobStanding::Done | JobStanding::FailedForGood => Credits::ZERO,
+        JobStanding::Waiting | JobStanding::Running | JobStanding::InDoubt | JobStanding::Failed => {
+            known.credits.unwrap_or(price)
+        }
+    };
+    (known.standing.into(), credits)
+}
+
+/// The jobs of a row that cannot be sent today and that the batch has, as a plan shows them.
+pub fn kept(known: &[Known]) -> impl Iterator<Item = (JobVerdict, Credits, bool)> + '_ {
+    known.iter().map(|known| {
+        let (verdict, credits) = priced(known, Credits::ZERO);
+        (verdict, credits, known.is_counted)
+    })
 }
 
 impl Judgement {
@@ -176,13 +229,13 @@ impl Rows<'_> {
     /// # Errors
     /// When the file that holds them cannot be read.
     pub fn next_row(&mut self) -> Result<Option<JudgedRow>, StoreError> {
-        let Some((row, verdict)) = self.rows.next_row()? else { return Ok(None) };
+        let Some(found) = self.rows.next_row()? else { return Ok(None) };
         if let Some(refusal) = self.refusal {
             while self.rows.next_row()?.is_some() {}
-            let outcome = Outcome::Invalid { id: None, known: 0, problems: vec![refusal.clone()] };
+            let outcome = Outcome::Invalid { id: None, known: Vec::new(), problems: vec![refusal.clone()] };
             return Ok(Some(JudgedRow { line: refusal.position.line, outcome }));
         }
-        Ok(Some(JudgedRow { line: row.line, outcome: self.in_time(outcome(row, verdict)) }))
+        Ok(Some(JudgedRow { line: found.row.line, outcome: self.in_time(outcome(found)) }))
     }
 
     /// What is there already of a batch whose time is over stays; nothing is added to it.
@@ -198,23 +251,53 @@ impl Rows<'_> {
     }
 }
 
-fn outcome(row: DraftRow, verdict: Verdict) -> Outcome {
+fn outcome(found: FoundRow) -> Outcome {
+    let FoundRow { row, verdict, known, replaces } = found;
     let DraftRow { fingerprint, label: id, count, line, draws, wanted, .. } = row;
-    let (first, known) = match verdict {
-        Verdict::Wanted { first, have } => (first, have.saturating_sub(first - 1).min(count)),
+    let first = match verdict {
+        Verdict::Wanted { first, .. } => first,
         Verdict::RepeatedId { first_line } => {
             let message = format!("is already used at line {first_line}; an id names one row");
             let problem = Problem::new(Position::line(line), message).in_field("id");
-            return Outcome::Invalid { id, known: 0, problems: vec![problem] };
+            return Outcome::Invalid { id, known, problems: vec![problem] };
         }
-        Verdict::Unread => (1, 0),
+        Verdict::Unread => 1,
     };
     match wanted {
         Wanted::Order(order) => {
-            Outcome::Jobs(Box::new(Jobs { order: *order, draws, id, fingerprint, first, count, known }))
+            let changed = replaces.map(|before| revision::differences(&before.order, &order));
+            let changed = changed.unwrap_or_default();
+            Outcome::Jobs(Box::new(Jobs {
+                order: *order,
+                draws,
+                id,
+                fingerprint,
+                first,
+                count,
+                known,
+                changed,
+            }))
         }
-        Wanted::Invalid(_) if known == count => Outcome::Kept { id, count },
+        Wanted::Invalid(_) if known.len() == count as usize => Outcome::Kept { id, known },
         Wanted::Invalid(problems) => Outcome::Invalid { id, known, problems },
+    }
+}
+
+impl Jobs {
+    /// Tells a draft of them as they would be once they were taken in: they are counted here.
+    pub(super) fn note_in(&self, draft: &mut Draft) -> Result<(), StoreError> {
+        for index in 0..self.count {
+            let known = self.known.get(index as usize);
+            draft.note_existing(&Existing {
+                fingerprint: self.fingerprint,
+                variation: self.first + index,
+                standing: known.map_or(JobStanding::Waiting, |known| known.standing),
+                credits: self.order.hold().unwrap_or_default(),
+                is_counted: true,
+                row: None,
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -311,7 +394,7 @@ fn foreign(
     receipt: &Receipt,
 ) -> Option<Problem> {
     let owner = batch.origin.as_ref().filter(|owner| !owner.covers(own))?;
-    if receipt.have > 0 || receipt.new == 0 {
+    if receipt.have > 0 || receipt.added() == 0 {
         return None;
     }
     let file = path.file_name().unwrap_or_default().to_string_lossy();
@@ -659,7 +742,7 @@ fn draw(plan: AccountPlan, allowance: &Allowance) -> Option<Draw> {
     (allowance.units <= per_day && per_day > 0).then_some(Draw { pool, units: allowance.units, per_day })
 }
 
-/// Counts new, existing and invalid jobs, and adds up the price of the new ones.
+/// Counts jobs by what becomes of them, and adds up their prices.
 fn count(judgement: &mut Judgement) -> Result<(), StoreError> {
     let Judgement { judged, receipt, expired, .. } = judgement;
     let mut rows = Rows { rows: judged.rows()?, refusal: None, expired: expired.as_ref() };
@@ -669,17 +752,21 @@ fn count(judgement: &mut Judgement) -> Result<(), StoreError> {
         match row.outcome {
             _ if file_rows > 0 => file_rows -= 1,
             Outcome::Jobs(jobs) => {
-                receipt.have += jobs.known_count();
-                receipt.new += jobs.new_count();
-                let each = jobs.order.hold().unwrap_or_default();
-                receipt.price = receipt.price + Credits(each.0.saturating_mul(u64::from(jobs.new_count())));
+                jobs.each().for_each(|job| receipt.count(job.verdict, job.credits));
+                if let Some(first) = jobs.each().find(|job| job.verdict == JobVerdict::Changed) {
+                    receipt.note_changed(row.line, &first.label, jobs.changed());
+                }
             }
-            Outcome::Kept { count, .. } => receipt.have += count,
+            Outcome::Kept { known, .. } => count_kept(receipt, &known),
             Outcome::Invalid { known, problems, .. } => {
-                receipt.have += known;
+                count_kept(receipt, &known);
                 receipt.refuse_row(problems);
             }
         }
     }
     Ok(())
+}
+
+fn count_kept(receipt: &mut Receipt, known: &[Known]) {
+    kept(known).for_each(|(verdict, credits, _)| receipt.count(verdict, credits));
 }

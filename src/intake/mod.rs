@@ -29,11 +29,13 @@ use crate::domain::queue_class::QueueClass;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::Timestamp;
-pub use crate::intake::judge::{Batches, Jobs, JudgedRow, Judgement, Outcome, Present, Rows, judge};
+pub use crate::intake::judge::{
+    Batches, Jobs, JudgedRow, Judgement, Outcome, PlannedJob, Present, Rows, judge, kept,
+};
 use crate::intake::receipt::Receipt;
-use crate::store::draft::{Draft, DraftRow, Judged, Verdict, Wanted};
+use crate::store::draft::{Draft, DraftRow, FoundRow, Judged, Verdict, Wanted};
 use crate::store::peek::Peek;
-use crate::store::spool::{Appender, Lines};
+use crate::store::spool::Appender;
 use crate::store::{BatchRecord, Recalled, Segment, Store, StoreError};
 
 /// What decides about a manifest beside itself.
@@ -124,7 +126,7 @@ pub fn accept(
     judgement.receipt.refused = is_refused;
     let Judgement { mut receipt, terms, origin, judged, .. } = judgement;
     let Some(mut batch) = found else { return Ok(Accepted { receipt, batch: None }) };
-    let is_wanted = !is_refused && (receipt.new > 0 || receipt.have > 0);
+    let is_wanted = !is_refused && (receipt.added() > 0 || receipt.have > 0);
     if !is_wanted {
         // The engine does not know one that is back from the archive yet.
         return Ok(Accepted { receipt, batch: Some(batch).filter(|_| is_back) });
@@ -133,7 +135,9 @@ pub fn accept(
     batch.policy = terms.policy;
     batch.said = terms.said;
     batch.origin = batch.origin.or(origin);
-    if receipt.new > 0 {
+    // Its last manifest's, whatever came before.
+    batch.refused_rows = u32::try_from(receipt.invalid).unwrap_or(u32::MAX);
+    if receipt.added() > 0 {
         batch = spool(store, batch, &judged, now)?;
     }
     receipt.budget = Some(batch.budget());
@@ -165,7 +169,7 @@ impl Batches for Stored<'_> {
                 return Ok(None);
             }
         };
-        note_existing(self.store, &batch, draft)?;
+        self.store.note_jobs_of(&batch, draft)?;
         let (origin, terms, created) = (batch.origin.clone(), batch.standing(), batch.created);
         self.found = Some(batch);
         Ok(Some(Present { origin, terms, created }))
@@ -186,21 +190,11 @@ impl Batches for Stored<'_> {
     }
 }
 
-/// Tells the draft which jobs the batch has.
-fn note_existing(store: &Store, batch: &BatchRecord, draft: &mut Draft) -> Result<(), StoreError> {
-    let mut rows = Lines::open(&store.spool(batch.no).rows_path(), 0, batch.spool_bytes)?;
-    while let Some((_, spec)) = rows.next_line::<JobSpec>()? {
-        draft.note_existing(spec.fingerprint, spec.variation)?;
-        draft.note_label(&spec.label)?;
-    }
-    Ok(())
-}
-
 impl Judgement {
     /// Whether jobs of this manifest would be in the batch of that name once it was taken in.
     pub fn would_be_in(&self, name: &BatchName) -> bool {
         !self.is_refused()
-            && self.receipt.new + self.receipt.have > 0
+            && self.receipt.added() + self.receipt.have > 0
             && self.receipt.batch.as_ref() == Some(name)
     }
 
@@ -215,9 +209,8 @@ impl Judgement {
         }
         let mut rows = self.rows()?;
         while let Some(row) = rows.next_row()? {
-            let Outcome::Jobs(jobs) = row.outcome else { continue };
-            for (fingerprint, variation) in jobs.new_variations() {
-                draft.note_existing(fingerprint, variation)?;
+            if let Outcome::Jobs(jobs) = row.outcome {
+                jobs.note_in(draft)?;
             }
         }
         Ok(())
@@ -244,7 +237,7 @@ fn spool(
     let mut parts = judged.parts();
     let mut found: BTreeMap<(i8, QueueClass), usize> = BTreeMap::new();
     let mut rows = judged.rows()?;
-    while let Some((row, verdict)) = rows.next_row()? {
+    while let Some(FoundRow { row, verdict, .. }) = rows.next_row()? {
         let (Verdict::Wanted { first, have }, Wanted::Order(order)) = (verdict, &row.wanted) else {
             continue;
         };

@@ -10,6 +10,8 @@ use crate::domain::manifest::row::Policy;
 use crate::domain::policy::TermChange;
 use crate::domain::problem::{Position, Problem};
 use crate::domain::quote::Note;
+use crate::domain::revision::Difference;
+use crate::domain::standing::Verdict;
 use crate::intake::source::Identity;
 
 /// What to do about a row that cannot be judged now.
@@ -35,15 +37,42 @@ pub struct Receipt {
     pub rows: u64,
     /// Jobs that are new.
     pub new: u32,
-    /// Jobs that the batch has already.
+    /// Jobs that are as new as those, of rows whose `id` the batch has with another request.
+    #[serde(default)]
+    pub changed: u32,
+    /// Jobs that the batch has already: all of the following together.
     pub have: u32,
+    /// Jobs that it has and that were not sent yet.
+    #[serde(default)]
+    pub waiting: u32,
+    /// Jobs that are at the service, or on their way.
+    #[serde(default)]
+    pub running: u32,
+    /// Jobs of which a person has to tell what they were charged.
+    #[serde(default)]
+    pub in_doubt: u32,
+    /// Jobs that failed, were canceled or expired.
+    #[serde(default)]
+    pub failed: u32,
+    /// Jobs whose outputs are there.
+    #[serde(default)]
+    pub done: u32,
     /// Rows that are not valid.
     pub invalid: u64,
     /// Of these, rows that could not be judged now, because a catalog was not to be had.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unjudged: u64,
-    /// What the new jobs may cost.
+    /// What the new and the changed jobs may cost.
     pub price: Credits,
+    /// What is still to be spent: for new, changed and waiting jobs.
+    #[serde(default)]
+    pub total_credits: Credits,
+    /// What is set aside or charged for jobs that are running or in doubt.
+    #[serde(default)]
+    pub held_credits: Credits,
+    /// What `retry` would cost for those that failed.
+    #[serde(default)]
+    pub retry_credits: Credits,
     /// Nothing was accepted, because of `strict` or because the file could not be read.
     pub refused: bool,
     /// The file as a whole is wrong.
@@ -80,10 +109,19 @@ impl Receipt {
             batch: None,
             rows: 0,
             new: 0,
+            changed: 0,
             have: 0,
+            waiting: 0,
+            running: 0,
+            in_doubt: 0,
+            failed: 0,
+            done: 0,
             invalid: 0,
             unjudged: 0,
             price: Credits::ZERO,
+            total_credits: Credits::ZERO,
+            held_credits: Credits::ZERO,
+            retry_credits: Credits::ZERO,
             refused: false,
             file_refused: false,
             problems: Vec::new(),
@@ -111,7 +149,11 @@ impl Receipt {
 
     /// Nothing of it counts any more, but why.
     pub(super) fn refuse_whole(&mut self, why: Problem) {
-        (self.new, self.have, self.invalid, self.price) = (0, 0, 0, Credits::ZERO);
+        (self.new, self.changed, self.have, self.invalid) = (0, 0, 0, 0);
+        (self.waiting, self.running, self.in_doubt, self.failed, self.done) = (0, 0, 0, 0, 0);
+        (self.price, self.total_credits) = (Credits::ZERO, Credits::ZERO);
+        (self.held_credits, self.retry_credits) = (Credits::ZERO, Credits::ZERO);
+        self.notes.clear();
         self.problems.clear();
         self.problems_total = 0;
         self.refuse_file(vec![why]);
@@ -129,6 +171,52 @@ impl Receipt {
         }
     }
 
+    /// Counts one job, and the credits that belong to what becomes of it.
+    pub(super) fn count(&mut self, verdict: Verdict, credits: Credits) {
+        let (count, is_known) = match verdict {
+            Verdict::New => (&mut self.new, false),
+            Verdict::Changed => (&mut self.changed, false),
+            Verdict::Waiting => (&mut self.waiting, true),
+            Verdict::Running => (&mut self.running, true),
+            Verdict::InDoubt => (&mut self.in_doubt, true),
+            Verdict::Failed => (&mut self.failed, true),
+            Verdict::Done => (&mut self.done, true),
+            // Rows are counted as they are refused.
+            Verdict::Invalid => return,
+        };
+        *count += 1;
+        self.have += u32::from(is_known);
+        let sum = match verdict {
+            Verdict::New | Verdict::Changed | Verdict::Waiting => &mut self.total_credits,
+            Verdict::Running | Verdict::InDoubt => &mut self.held_credits,
+            Verdict::Failed => &mut self.retry_credits,
+            Verdict::Done | Verdict::Invalid => return,
+        };
+        *sum = *sum + credits;
+        if !is_known {
+            self.price = self.price + credits;
+        }
+    }
+
+    /// Notes in what a row differs from the one of the same `id` that the batch has.
+    pub(super) fn note_changed(&mut self, line: u64, label: &str, changed: &[Difference]) {
+        for difference in changed {
+            if self.notes.len() < LISTED_MAX {
+                let message = format!(
+                    "{label} is in the batch with another request, and is bought again: {}",
+                    difference.message
+                );
+                let problem = Problem::new(Position::line(line), message).in_field(difference.field.clone());
+                self.notes.push(problem);
+            }
+        }
+    }
+
+    /// Jobs that the batch does not have: new and changed ones.
+    pub fn added(&self) -> u32 {
+        self.new + self.changed
+    }
+
     fn list(&mut self, problems: Vec<Problem>) {
         self.problems_total += problems.len() as u64;
         let room = LISTED_MAX.saturating_sub(self.problems.len());
@@ -141,13 +229,14 @@ impl Receipt {
             tracing::info!(file = %self.file.display(), problems = self.problems_total, "nothing was accepted");
             return;
         };
-        let (new, have, invalid, credits) = (self.new, self.have, self.invalid, self.price.0);
-        tracing::info!(%batch, file = %self.file.display(), new, have, invalid, credits, "batch accepted");
+        let (new, changed, have, invalid, credits) =
+            (self.new, self.changed, self.have, self.invalid, self.price.0);
+        tracing::info!(%batch, file = %self.file.display(), new, changed, have, invalid, credits, "batch accepted");
     }
 
     /// Whether jobs of the manifest are in its batch now, new ones or ones that it had.
     pub fn is_taken_in(&self) -> bool {
-        !self.refused && !self.file_refused && (self.new > 0 || self.have > 0)
+        !self.refused && !self.file_refused && (self.added() > 0 || self.have > 0)
     }
 
     /// Why rows could not be judged now; nothing where all could.

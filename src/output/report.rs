@@ -45,6 +45,39 @@ impl Sums {
     }
 }
 
+/// What jobs need that are not sent, at the prices at which they were accepted.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Waiting {
+    /// How many there are.
+    pub jobs: u32,
+    /// What the cheapest of them needs.
+    pub least_credits: Credits,
+    /// What they need together.
+    pub credits: Credits,
+}
+
+impl Waiting {
+    fn add(&mut self, credits: Credits) {
+        self.least_credits = if self.jobs == 0 { credits } else { self.least_credits.min(credits) };
+        self.jobs += 1;
+        self.credits = self.credits + credits;
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Waiting) -> Waiting {
+        match (self.jobs, other.jobs) {
+            (0, _) => other,
+            (_, 0) => self,
+            _ => Waiting {
+                jobs: self.jobs + other.jobs,
+                least_credits: self.least_credits.min(other.least_credits),
+                credits: self.credits + other.credits,
+            },
+        }
+    }
+}
+
 /// A job that a person may want to look at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Listed {
@@ -57,6 +90,11 @@ struct Listed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
     batch: BatchName,
+    /// Rows of the last manifest that were refused: its receipt says why.
+    refused_rows: u32,
+    /// Outputs that are paid for, were downloaded and are not on disk any more.
+    missing_files: u32,
+    waiting: Waiting,
     total: Sums,
     by_kind: BTreeMap<&'static str, Sums>,
     by_model: BTreeMap<String, Sums>,
@@ -70,10 +108,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report with no jobs in it yet.
-    pub fn new(batch: &BatchName) -> Report {
+    /// A report with no jobs in it yet, of a batch so many rows of whose last manifest were refused.
+    pub fn new(batch: &BatchName, refused_rows: u32) -> Report {
         Report {
             batch: batch.clone(),
+            refused_rows,
+            missing_files: 0,
+            waiting: Waiting::default(),
             total: Sums::default(),
             by_kind: BTreeMap::new(),
             by_model: BTreeMap::new(),
@@ -85,8 +126,13 @@ impl Report {
         }
     }
 
-    /// Adds a job.
-    pub fn add(&mut self, spec: &JobSpec, job: &Job) {
+    /// Adds a job whose outputs lie in `dir`, as far as they are there.
+    pub fn add(&mut self, dir: &Path, spec: &JobSpec, job: &Job) {
+        if let State::Succeeded { files, .. } = &job.state {
+            let missing = files.iter().filter(|file| dir.join(&file.path).symlink_metadata().is_err());
+            let missing = u32::try_from(missing.count()).unwrap_or(u32::MAX);
+            self.missing_files = self.missing_files.saturating_add(missing);
+        }
         let refunded = refunded(job);
         let kind = spec.order.kind.name();
         self.total.add(spec, job, refunded);
@@ -96,6 +142,7 @@ impl Report {
         match &job.state {
             State::Failed { fault, .. } => list(&mut self.failed, spec, fault.to_string()),
             State::InDoubt { fault, .. } => list(&mut self.in_doubt, spec, fault.to_string()),
+            State::Queued => self.waiting.add(spec.order.hold().unwrap_or_default()),
             _ => {}
         }
         if job.is_late() {
@@ -114,6 +161,21 @@ impl Report {
     pub fn troubled(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         let listed = self.failed.iter().chain(&self.in_doubt);
         listed.map(|job| (job.id.as_str(), job.line, job.reason.as_str()))
+    }
+
+    /// Jobs that were charged or made otherwise than planned, with their lines and how; the first thousand.
+    pub fn drifted(&self) -> impl Iterator<Item = (&str, u64, &str)> {
+        self.drift.iter().map(|job| (job.id.as_str(), job.line, job.reason.as_str()))
+    }
+
+    /// What jobs need that are not sent.
+    pub fn waiting(&self) -> Waiting {
+        self.waiting
+    }
+
+    /// Outputs that are paid for, were downloaded and are not on disk any more.
+    pub fn missing_files(&self) -> u32 {
+        self.missing_files
     }
 
     /// Writes `report.json` into the batch's folder; it appears once it is complete.

@@ -5,14 +5,14 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::drift::{self, Drift};
 use crate::domain::ids::{BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
-use crate::domain::task::Fault;
+use crate::domain::task::{Fault, TaskRecord};
 use crate::domain::time::Timestamp;
 use crate::output::landing::create;
 
@@ -31,6 +31,8 @@ pub struct ResultLine<'a> {
     task_id: Option<&'a TaskId>,
     model: Option<&'a str>,
     error: Option<&'a Fault>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<TaskShown>,
     meta: &'a Map<String, Value>,
     kind: &'static str,
     line: u64,
@@ -38,6 +40,24 @@ pub struct ResultLine<'a> {
     first_sent: Option<String>,
     ended: Option<String>,
     drift: Vec<Drift>,
+}
+
+/// What a task's record says, for whoever reconciles an invoice: in `results.jsonl` and in the sidecar.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct TaskShown {
+    #[serde(flatten)]
+    record: TaskRecord,
+    /// The options that it ran with, defaults filled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    options: Option<Map<String, Value>>,
+}
+
+impl TaskShown {
+    /// What the record of a job's present task says, once it has ended; nothing where it was not kept.
+    pub(super) fn of(job: &Job) -> Option<TaskShown> {
+        let record = job.record.as_deref()?.clone();
+        Some(TaskShown { record, options: job.ran_options.clone() })
+    }
 }
 
 impl<'a> ResultLine<'a> {
@@ -68,6 +88,7 @@ impl<'a> ResultLine<'a> {
             task_id: job.state.task(),
             model: job.ran_model.as_deref().or(spec.order.model.as_deref()),
             error,
+            task: TaskShown::of(job),
             meta: &spec.order.meta,
             kind: spec.order.kind.name(),
             line: spec.order.line,

@@ -11,6 +11,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchName, IdempotencyKey, JobId, TaskId};
 use crate::domain::job::{Landed, OutputFile};
 use crate::output::landing::Arrival;
+use crate::output::results::TaskShown;
 
 /// What lies beside a job's outputs: enough to tell whose they are and how they came to be.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,6 +30,8 @@ pub(super) struct Sidecar {
     charged_credits: Credits,
     waived_credits: Credits,
     late: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    task: Option<TaskShown>,
     pub(super) files: Vec<OutputFile>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     meta: Map<String, Value>,
@@ -52,6 +55,7 @@ impl Sidecar {
             charged_credits: job.books.charged,
             waived_credits: job.books.waived,
             late: job.overdue,
+            task: TaskShown::of(job),
             files,
             meta: spec.order.meta.clone(),
         }

@@ -151,6 +151,9 @@ pub struct BatchRecord {
     /// Jobs by kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub kinds: BTreeMap<Kind, OfKind>,
+    /// Rows of the last manifest that were refused; its receipt says why.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub refused_rows: u32,
     /// When rows came in that found none waiting before them: what has not begun waits since then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<Timestamp>,
@@ -199,6 +202,7 @@ impl BatchRecord {
             paused: None,
             rejections: 0,
             kinds: BTreeMap::new(),
+            refused_rows: 0,
             waiting_since: None,
         }
     }

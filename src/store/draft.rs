@@ -2,21 +2,24 @@
 //!
 //! Rows are appended to a draft file as they are read. Their fingerprints go into 256 partition
 //! files, and one partition after the other is judged, so memory holds a 256th of the fingerprints
-//! and, for each row, the 8 bytes of its verdict.
+//! and, for each row, the 12 bytes of its verdict; for each job that the batch has already, a byte that says
+//! where it stands; and 16 bytes for each row that changed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use crate::domain::credits::Credits;
 use crate::domain::ids::Fingerprint;
-use crate::domain::job::Order;
+use crate::domain::job::{JobSpec, Order};
 use crate::domain::label::{folded, name_stem};
 use crate::domain::problem::Problem;
 use crate::domain::queue_class::Census;
+use crate::domain::standing::Standing;
 use crate::store::StoreError;
 use crate::store::parts::Parts;
 use crate::store::spool::{Appender, Lines};
@@ -99,10 +102,64 @@ pub struct RepeatedId {
     pub first_line: u64,
 }
 
+/// A job that the batch has already, as it is told to a draft.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Existing<'a> {
+    /// What its row wants.
+    pub fingerprint: Fingerprint,
+    /// Which variation of the row.
+    pub variation: u32,
+    /// Where it stands.
+    pub standing: Standing,
+    /// What is set aside or charged for one that is running or in doubt; of others the price at which it was accepted.
+    pub credits: Credits,
+    /// An earlier manifest of the same plan has it, too: what it costs is counted there.
+    pub is_counted: bool,
+    /// What it is called, and the byte where its row begins in the file of the last [`Draft::note_rows_of`]. Nothing
+    /// where that is not to be compared.
+    pub row: Option<(&'a str, u64)>,
+}
+
+/// Where a job that the batch has already stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// Where it stands.
+    pub standing: Standing,
+    /// What an earlier manifest of the same plan wants, too.
+    pub is_counted: bool,
+    /// What is set aside or charged for one that is running or in doubt. Of a row that is not valid, the price at which
+    /// its job was accepted.
+    pub credits: Option<Credits>,
+}
+
+/// Where an accepted row lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// Which file, in the order in which they were told of.
+    file: u32,
+    /// Its first byte.
+    at: u64,
+}
+
+/// A row with all that was found out about it.
+#[derive(Debug)]
+pub struct FoundRow {
+    /// The row.
+    pub row: DraftRow,
+    /// What is to become of it.
+    pub verdict: Verdict,
+    /// The jobs of it that the batch has already, from its first variation on.
+    pub known: Vec<Known>,
+    /// The row of the same `id` that the batch has, and that asks for something else.
+    pub replaces: Option<Box<JobSpec>>,
+}
+
 /// Rows being collected.
 #[derive(Debug)]
 pub struct Draft {
     dir: TempDir,
+    /// Files of accepted rows.
+    accepted: Vec<PathBuf>,
     rows: Appender,
     row_count: u32,
     partitions: Vec<Option<BufWriter<File>>>,
@@ -121,18 +178,38 @@ impl Draft {
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(spool).map_err(StoreError::io(spool))?;
         let rows = Appender::open(&dir.path().join("rows"), 0)?;
         let partitions = (0..PARTITIONS).map(|_| None).collect();
-        Ok(Draft { dir, rows, row_count: 0, partitions, census: Census::default() })
+        let accepted = Vec::new();
+        Ok(Draft { dir, accepted, rows, row_count: 0, partitions, census: Census::default() })
     }
 
-    /// Tells of a variation that the batch has already.
-    pub fn note_existing(&mut self, fingerprint: Fingerprint, variation: u32) -> Result<(), StoreError> {
-        let entry = Entry { place: fingerprint.0, fingerprint, ordinal: EXISTING, count: variation, line: 0 };
-        self.partition(&entry)
+    /// Names the file that holds the rows of the jobs that are told of next.
+    pub fn note_rows_of(&mut self, path: &Path) {
+        self.accepted.push(path.to_owned());
     }
 
-    /// Tells of what a job of the batch is called.
-    pub fn note_label(&mut self, label: &str) -> Result<(), StoreError> {
-        self.partition(&name_entry(label, EXISTING))
+    /// Tells of a job that the batch has already. All of them are told of before the first row is added.
+    pub fn note_existing(&mut self, job: &Existing<'_>) -> Result<(), StoreError> {
+        let Existing { fingerprint, variation, credits, .. } = *job;
+        let standing = pack(job.standing, job.is_counted);
+        let known = Entry {
+            tag: Tag::Known,
+            standing,
+            place: fingerprint.0,
+            fingerprint,
+            ordinal: 0,
+            count: variation,
+            number: credits.0,
+        };
+        self.partition(&known)?;
+        let file = u32::try_from(self.accepted.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        let Some((label, at)) = job.row else { return Ok(()) };
+        self.partition(&name_entry(label, Tag::KnownName, 0))?;
+        // The label of a first variation is its row's `id`.
+        if variation == 1 {
+            let place = label_place(label);
+            self.partition(&Entry { tag: Tag::KnownLabel, place, ordinal: file, number: at, ..known })?;
+        }
+        Ok(())
     }
 
     /// Adds a row.
@@ -142,16 +219,18 @@ impl Draft {
             self.census.count(order);
         }
         let entry = Entry {
+            tag: if matches!(row.wanted, Wanted::Order(_)) { Tag::Row } else { Tag::InvalidRow },
+            standing: 0,
             place: row.fingerprint.0,
             fingerprint: row.fingerprint,
             ordinal: self.row_count,
             count: row.count,
-            line: row.line,
+            number: row.line,
         };
         self.partition(&entry)?;
         if let Some(label) = &row.label {
-            self.partition(&Entry { place: label_place(label), count: LABEL, ..entry })?;
-            self.partition(&name_entry(label, self.row_count))?;
+            self.partition(&Entry { tag: Tag::Label, place: label_place(label), ..entry })?;
+            self.partition(&name_entry(label, Tag::Name, self.row_count))?;
         }
         self.row_count += 1;
         Ok(())
@@ -191,35 +270,61 @@ impl Draft {
     /// Compares all rows with each other and with what the batch has.
     pub fn judge(mut self) -> Result<Judged, StoreError> {
         let rows_bytes = self.rows.sync()?;
-        let mut verdicts = vec![(0, 0); self.row_count as usize];
-        let mut repeated = Vec::new();
-        let mut apart = HashSet::new();
+        let mut findings =
+            Findings { verdicts: vec![Packed::default(); self.row_count as usize], ..Findings::default() };
         for index in 0..PARTITIONS {
             if let Some(mut file) = self.partitions[index].take() {
                 let path = partition_path(self.dir.path(), index);
                 file.flush().map_err(StoreError::io(&path))?;
                 drop(file);
-                judge_partition(&path, &mut verdicts, &mut repeated, &mut apart)
-                    .map_err(StoreError::io(&path))?;
+                judge_partition(&path, &mut findings).map_err(StoreError::io(&path))?;
             }
         }
-        repeated.sort_by_key(|repeat: &RepeatedId| repeat.line);
-        Ok(Judged { dir: self.dir, rows_bytes, verdicts, repeated, apart, census: self.census })
+        findings.repeated.sort_by_key(|repeat: &RepeatedId| repeat.line);
+        findings.changed.sort_unstable();
+        let (dir, accepted, census) = (self.dir, self.accepted, self.census);
+        Ok(Judged { dir, accepted, rows_bytes, findings, census })
     }
+}
+
+/// What is to become of a row, in 12 bytes. All zero for one that could not be read.
+#[derive(Debug, Default, Clone, Copy)]
+struct Packed {
+    /// Its first variation.
+    first: u32,
+    /// The last variation that the batch has; `REPEATED` beside a `first` of 0.
+    have: u32,
+    /// Where in `standings` those of its jobs begin that the batch has.
+    at: u32,
+}
+
+/// In `have`: an earlier row has the same `id`.
+const REPEATED: u32 = u32::MAX;
+
+/// What judging the partitions found.
+#[derive(Debug, Default)]
+struct Findings {
+    /// By row.
+    verdicts: Vec<Packed>,
+    /// Where jobs stand that the batch has, row by row.
+    standings: Vec<u8>,
+    /// Credits of some of them, by their index.
+    credits: HashMap<u32, Credits>,
+    /// Rows whose `id` an earlier row has, in order of lines.
+    repeated: Vec<RepeatedId>,
+    /// Rows whose `id` the batch has with another request, and where that row lies; in order of rows.
+    changed: Vec<(u32, Place)>,
+    /// Rows, by their place among all, whose `id` differs from another's only by case or by Unicode normal form.
+    apart: HashSet<u32>,
 }
 
 /// Rows with their verdicts.
 #[derive(Debug)]
 pub struct Judged {
     dir: TempDir,
+    accepted: Vec<PathBuf>,
     rows_bytes: u64,
-    /// First variation and last existing one; `(0, EXISTING)` for a repeated id, `(0, 0)` for a row
-    /// that could not be read.
-    verdicts: Vec<(u32, u32)>,
-    /// Rows whose `id` an earlier row has, in order of lines.
-    pub repeated: Vec<RepeatedId>,
-    /// Rows, by their place among all, whose `id` differs from another's only by case or by Unicode normal form.
-    apart: HashSet<u32>,
+    findings: Findings,
     /// The classes of all rows that could be sent.
     pub census: Census,
 }
@@ -233,92 +338,177 @@ impl Judged {
     /// The rows, in manifest order.
     pub fn rows(&self) -> Result<JudgedRows<'_>, StoreError> {
         let lines = Lines::open(&self.dir.path().join("rows"), 0, self.rows_bytes)?;
-        let (verdicts, repeated) = (self.verdicts.iter(), self.repeated.as_slice());
-        Ok(JudgedRows { lines, verdicts, repeated, apart: &self.apart, next: 0 })
+        Ok(JudgedRows { judged: self, lines, ordinal: 0, accepted: BTreeMap::new() })
+    }
+
+    /// Rows whose `id` an earlier row has, in order of lines.
+    pub fn repeated(&self) -> &[RepeatedId] {
+        &self.findings.repeated
     }
 }
 
 /// The rows of a judged draft, one after the other.
 #[derive(Debug)]
 pub struct JudgedRows<'a> {
+    judged: &'a Judged,
     lines: Lines,
-    verdicts: std::slice::Iter<'a, (u32, u32)>,
-    repeated: &'a [RepeatedId],
-    apart: &'a HashSet<u32>,
-    next: u32,
+    ordinal: u32,
+    /// Files of accepted rows that are open, by their number.
+    accepted: BTreeMap<u32, Lines>,
 }
 
 impl JudgedRows<'_> {
     /// The next row; nothing at the end.
-    pub fn next_row(&mut self) -> Result<Option<(DraftRow, Verdict)>, StoreError> {
+    pub fn next_row(&mut self) -> Result<Option<FoundRow>, StoreError> {
         let Some((_, mut row)) = self.lines.next_line::<DraftRow>()? else { return Ok(None) };
-        row.apart = self.apart.contains(&self.next);
-        self.next += 1;
-        let verdict = match self.verdicts.next() {
-            Some(&(first @ 1.., have)) => Verdict::Wanted { first, have },
-            Some(&(0, EXISTING)) => Verdict::RepeatedId { first_line: self.first_line(row.line) },
-            _ => Verdict::Unread,
+        let ordinal = self.ordinal;
+        row.apart = self.judged.findings.apart.contains(&ordinal);
+        self.ordinal += 1;
+        let packed = self.judged.findings.verdicts.get(ordinal as usize).copied().unwrap_or_default();
+        let (verdict, known) = match packed {
+            Packed { first: 0, have: REPEATED, .. } => {
+                (Verdict::RepeatedId { first_line: self.first_line(row.line) }, Vec::new())
+            }
+            Packed { first: 0, .. } => (Verdict::Unread, Vec::new()),
+            Packed { first, have, at } => {
+                let known = have.saturating_sub(first - 1).min(row.count);
+                let known = (at..at + known).map(|index| self.known(index)).collect();
+                (Verdict::Wanted { first, have }, known)
+            }
         };
-        Ok(Some((row, verdict)))
+        let is_new = matches!(verdict, Verdict::Wanted { have: 0, .. });
+        let replaces = if is_new { self.replaced_by(ordinal) } else { None };
+        Ok(Some(FoundRow { row, verdict, known, replaces }))
+    }
+
+    fn known(&self, index: u32) -> Known {
+        let Findings { standings, credits, .. } = &self.judged.findings;
+        let (standing, is_counted) = unpack(standings.get(index as usize).copied().unwrap_or_default());
+        Known { standing, is_counted, credits: credits.get(&index).copied() }
+    }
+
+    /// The accepted row of the same `id`. One that cannot be read any more is left out: it decides nothing.
+    fn replaced_by(&mut self, ordinal: u32) -> Option<Box<JobSpec>> {
+        let changed = &self.judged.findings.changed;
+        let index = changed.binary_search_by_key(&ordinal, |(row, _)| *row).ok()?;
+        let (_, place) = *changed.get(index)?;
+        if let std::collections::btree_map::Entry::Vacant(free) = self.accepted.entry(place.file) {
+            let path = self.judged.accepted.get(place.file as usize)?;
+            free.insert(Lines::open(path, 0, u64::MAX).ok()?);
+        }
+        self.accepted.get_mut(&place.file)?.line_at(place.at).ok().map(Box::new)
     }
 
     fn first_line(&self, line: u64) -> u64 {
-        let found = self.repeated.binary_search_by_key(&line, |repeat| repeat.line);
-        found.ok().and_then(|index| self.repeated.get(index)).map_or(line, |repeat| repeat.first_line)
+        let repeated = self.judged.repeated();
+        let found = repeated.binary_search_by_key(&line, |repeat| repeat.line);
+        found.ok().and_then(|index| repeated.get(index)).map_or(line, |repeat| repeat.first_line)
     }
 }
 
-/// Ordinal of an entry that stands for an accepted job, whose variation is in `count`.
-const EXISTING: u32 = u32::MAX;
-/// Count of an entry that stands for a label.
-const LABEL: u32 = u32::MAX;
-/// Count of an entry that stands for the name of files: its `place` is a hash of the name as a disk may see it, its
-/// `fingerprint` one of the name as it is.
-const NAME: u32 = u32::MAX - 1;
+/// What a partition file's entry stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    /// A row that wants jobs.
+    Row,
+    /// A row that is not valid.
+    InvalidRow,
+    /// The `id` of a row.
+    Label,
+    /// A job that the batch has: `count` is its variation, `number` its credits.
+    Known,
+    /// What such a job is called: its row lies in file `ordinal` at byte `number`.
+    KnownLabel,
+    /// The name of the files of a row: `place` is a hash of the name as a disk may see it, `fingerprint` one of the name
+    /// as it is.
+    Name,
+    /// The same of a job that the batch has.
+    KnownName,
+}
 
-/// What a partition file holds for a row, an accepted job or a label.
+impl Tag {
+    const ALL: [Tag; 7] =
+        [Tag::Row, Tag::InvalidRow, Tag::Label, Tag::Known, Tag::KnownLabel, Tag::Name, Tag::KnownName];
+}
+
+/// Above every standing: an earlier manifest of the plan counts it.
+const COUNTED: u8 = 0x80;
+
+/// In the order of their bytes.
+const STANDINGS: [Standing; 6] = [
+    Standing::Waiting,
+    Standing::Running,
+    Standing::InDoubt,
+    Standing::Failed,
+    Standing::FailedForGood,
+    Standing::Done,
+];
+
+fn pack(standing: Standing, is_counted: bool) -> u8 {
+    let index = STANDINGS.iter().position(|one| *one == standing).unwrap_or_default();
+    // There are six.
+    u8::try_from(index).unwrap_or_default() | if is_counted { COUNTED } else { 0 }
+}
+
+fn unpack(byte: u8) -> (Standing, bool) {
+    let standing = STANDINGS.get(usize::from(byte & !COUNTED)).copied().unwrap_or(Standing::Waiting);
+    (standing, byte & COUNTED != 0)
+}
+
+/// What a partition file holds.
 struct Entry {
+    tag: Tag,
+    /// Of a job that the batch has.
+    standing: u8,
     /// Decides the partition: the fingerprint, or a hash of the label.
     place: [u8; 16],
     fingerprint: Fingerprint,
     ordinal: u32,
     count: u32,
-    line: u64,
+    /// A line of the manifest, or as the tag says.
+    number: u64,
 }
 
 impl Entry {
-    const BYTES: usize = 48;
+    const BYTES: usize = 50;
 
     fn to_bytes(&self) -> [u8; Entry::BYTES] {
         let mut bytes = [0; Entry::BYTES];
+        let tag = Tag::ALL.iter().position(|tag| *tag == self.tag).unwrap_or_default();
         bytes[..16].copy_from_slice(&self.place);
         bytes[16..32].copy_from_slice(&self.fingerprint.0);
         bytes[32..36].copy_from_slice(&self.ordinal.to_be_bytes());
         bytes[36..40].copy_from_slice(&self.count.to_be_bytes());
-        bytes[40..].copy_from_slice(&self.line.to_be_bytes());
+        bytes[40..48].copy_from_slice(&self.number.to_be_bytes());
+        bytes[48] = u8::try_from(tag).unwrap_or_default();
+        bytes[49] = self.standing;
         bytes
     }
 
     fn from_bytes(bytes: &[u8; Entry::BYTES]) -> Entry {
-        let mut entry =
-            Entry { place: [0; 16], fingerprint: Fingerprint([0; 16]), ordinal: 0, count: 0, line: 0 };
-        let (mut ordinal, mut count, mut line) = ([0; 4], [0; 4], [0; 8]);
-        entry.place.copy_from_slice(&bytes[..16]);
-        entry.fingerprint.0.copy_from_slice(&bytes[16..32]);
+        let (mut place, mut fingerprint) = ([0; 16], [0; 16]);
+        let (mut ordinal, mut count, mut number) = ([0; 4], [0; 4], [0; 8]);
+        place.copy_from_slice(&bytes[..16]);
+        fingerprint.copy_from_slice(&bytes[16..32]);
         ordinal.copy_from_slice(&bytes[32..36]);
         count.copy_from_slice(&bytes[36..40]);
-        line.copy_from_slice(&bytes[40..]);
-        entry.ordinal = u32::from_be_bytes(ordinal);
-        entry.count = u32::from_be_bytes(count);
-        entry.line = u64::from_be_bytes(line);
-        entry
+        number.copy_from_slice(&bytes[40..48]);
+        Entry {
+            tag: Tag::ALL.get(usize::from(bytes[48])).copied().unwrap_or(Tag::Row),
+            standing: bytes[49],
+            place,
+            fingerprint: Fingerprint(fingerprint),
+            ordinal: u32::from_be_bytes(ordinal),
+            count: u32::from_be_bytes(count),
+            number: u64::from_be_bytes(number),
+        }
     }
 }
 
-fn name_entry(label: &str, ordinal: u32) -> Entry {
+fn name_entry(label: &str, tag: Tag, ordinal: u32) -> Entry {
     let stem = name_stem(label);
     let (place, exact) = (label_place(&folded(stem)), label_place(stem));
-    Entry { place, fingerprint: Fingerprint(exact), ordinal, count: NAME, line: 0 }
+    Entry { tag, standing: 0, place, fingerprint: Fingerprint(exact), ordinal, count: 0, number: 0 }
 }
 
 fn label_place(label: &str) -> [u8; 16] {
@@ -333,55 +523,78 @@ fn partition_path(dir: &Path, index: usize) -> std::path::PathBuf {
 }
 
 /// Judges the entries of one partition. Entries of accepted jobs were written before the rows.
-fn judge_partition(
-    path: &Path,
-    verdicts: &mut [(u32, u32)],
-    repeated: &mut Vec<RepeatedId>,
-    apart: &mut HashSet<u32>,
-) -> io::Result<()> {
+fn judge_partition(path: &Path, findings: &mut Findings) -> io::Result<()> {
     #[derive(Default)]
     struct Seen {
-        /// The last variation that the batch has.
-        have: u32,
+        /// What the batch has, by variation.
+        known: BTreeMap<u32, (u8, Credits)>,
         /// The last variation that the manifest asks for.
         asked: u32,
     }
     let mut seen: HashMap<Fingerprint, Seen> = HashMap::new();
     let mut labels: HashMap<[u8; 16], u64> = HashMap::new();
+    let mut accepted: HashMap<[u8; 16], (Fingerprint, Place)> = HashMap::new();
     // The first of several has the plain name.
     let mut names: HashMap<[u8; 16], Fingerprint> = HashMap::new();
     let mut file = BufReader::new(File::open(path)?);
     let mut bytes = [0; Entry::BYTES];
     while read_entry(&mut file, &mut bytes)? {
         let entry = Entry::from_bytes(&bytes);
-        if entry.count == NAME {
-            let first = *names.entry(entry.place).or_insert(entry.fingerprint);
-            if first != entry.fingerprint && entry.ordinal != EXISTING {
-                apart.insert(entry.ordinal);
+        match entry.tag {
+            Tag::Known => {
+                let row = seen.entry(entry.fingerprint).or_default();
+                let known = row.known.entry(entry.count).or_insert((entry.standing, Credits(entry.number)));
+                known.0 |= entry.standing & COUNTED;
             }
-            continue;
-        }
-        if entry.ordinal == EXISTING {
-            let row = seen.entry(entry.fingerprint).or_default();
-            row.have = row.have.max(entry.count);
-            continue;
-        }
-        // Written by `push` for this very draft, so the ordinal has a verdict.
-        let Some(verdict) = verdicts.get_mut(entry.ordinal as usize) else { continue };
-        if entry.count == LABEL {
-            match labels.get(&entry.place) {
-                Some(&first_line) => {
-                    *verdict = (0, EXISTING);
-                    repeated.push(RepeatedId { line: entry.line, first_line });
-                }
-                None => {
-                    labels.insert(entry.place, entry.line);
+            Tag::Name | Tag::KnownName => {
+                let first = *names.entry(entry.place).or_insert(entry.fingerprint);
+                if first != entry.fingerprint && entry.tag == Tag::Name {
+                    findings.apart.insert(entry.ordinal);
                 }
             }
-        } else if verdict.1 != EXISTING {
-            let row = seen.entry(entry.fingerprint).or_default();
-            *verdict = (row.asked + 1, row.have);
-            row.asked = row.asked.saturating_add(entry.count);
+            // The newest of several rows with one `id` counts.
+            Tag::KnownLabel => {
+                let place = Place { file: entry.ordinal, at: entry.number };
+                accepted.insert(entry.place, (entry.fingerprint, place));
+            }
+            Tag::Label => {
+                // Written by `push` for this very draft, so the ordinal has a verdict.
+                let Some(verdict) = findings.verdicts.get_mut(entry.ordinal as usize) else { continue };
+                if let Some(&first_line) = labels.get(&entry.place) {
+                    *verdict = Packed { have: REPEATED, ..Packed::default() };
+                    findings.repeated.push(RepeatedId { line: entry.number, first_line });
+                    continue;
+                }
+                labels.insert(entry.place, entry.number);
+                match accepted.get(&entry.place) {
+                    Some((fingerprint, place)) if *fingerprint != entry.fingerprint => {
+                        findings.changed.push((entry.ordinal, *place));
+                    }
+                    _ => {}
+                }
+            }
+            Tag::Row | Tag::InvalidRow => {
+                let Findings { verdicts, standings, credits, .. } = &mut *findings;
+                let Some(verdict) = verdicts.get_mut(entry.ordinal as usize) else { continue };
+                if verdict.have == REPEATED {
+                    continue;
+                }
+                let row = seen.entry(entry.fingerprint).or_default();
+                let first = row.asked + 1;
+                row.asked = row.asked.saturating_add(entry.count);
+                let have = row.known.last_key_value().map_or(0, |(variation, _)| *variation);
+                let at = u32::try_from(standings.len()).unwrap_or(u32::MAX);
+                *verdict = Packed { first, have, at };
+                for variation in first..=have.min(row.asked) {
+                    let absent = (pack(Standing::Waiting, false), Credits::ZERO);
+                    let (standing, price) = row.known.get(&variation).copied().unwrap_or(absent);
+                    let is_held = matches!(unpack(standing).0, Standing::Running | Standing::InDoubt);
+                    if is_held || entry.tag == Tag::InvalidRow {
+                        credits.insert(u32::try_from(standings.len()).unwrap_or(u32::MAX), price);
+                    }
+                    standings.push(standing);
+                }
+            }
         }
     }
     Ok(())

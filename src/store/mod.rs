@@ -47,6 +47,7 @@ mod records;
 mod reserve;
 pub mod schedules;
 pub mod spool;
+mod standings;
 mod successor;
 pub mod surcharges;
 mod tally;
@@ -82,6 +83,7 @@ use crate::store::names::Names;
 use crate::store::record::Damaged;
 use crate::store::records::Records;
 use crate::store::spool::{Appender, Spool};
+pub use crate::store::standings::OpenJob;
 pub use crate::store::tally::OfKind;
 
 /// Most job changes that one commit should carry: past this nothing is gained (measured), and a

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::store::probe::{self, Tried};
 use crate::store::{
-    CACHE_BYTES, StoreError, aside, card, closed, commits_beside, database, must_be_latest, verify,
+    CACHE_BYTES, JobRecord, StoreError, aside, card, closed, commits_beside, database, must_be_latest, verify,
 };
 
 /// Opens the database of the state in `dir`, which this process has locked.
@@ -88,6 +88,20 @@ fn check(dir: &Path, work: &Path, with_snapshots: bool) -> Result<(), StoreError
     }
     must_be_latest(dir, salvage.records.commits, commits_beside(dir)?)?;
     verify::quick(dir, &salvage.records)
+}
+
+/// The open jobs of the state in `dir`, which no process has open, from a copy of its database. Nothing where they cannot
+/// be told.
+pub(super) fn open_jobs_beside(dir: &Path) -> Option<Vec<JobRecord>> {
+    if !dir.join("db").join("db").exists() {
+        return Some(Vec::new());
+    }
+    let copy = tempfile::Builder::new().prefix(COPY).tempdir().ok()?;
+    copy_database(&dir.join("db"), copy.path(), true).ok()?;
+    match probe::try_out(copy.path()) {
+        Tried::Opens(salvage) if salvage.unreadable.is_empty() => Some(salvage.records.open),
+        Tried::Opens(_) | Tried::No | Tried::Damaged(_) => None,
+    }
 }
 
 fn damaged(dir: &Path, detail: String) -> StoreError {

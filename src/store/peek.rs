@@ -1,25 +1,29 @@
 //! A state seen from outside: what a plan may know without opening it.
 //!
-//! Accepted rows lie in append-only files of checksummed lines, and each carries the fingerprint
-//! that names its batch, too. So what a state has can be read beside the process that holds it, and
-//! nothing is locked, recovered or changed by looking.
+//! Accepted rows and outcomes lie in append-only files of checksummed lines. So what a state has, and what became
+//! of it, can be read beside the process that holds it, and nothing is locked, recovered or changed by looking. Which
+//! jobs are at the service just now only the database tells: a copy of it where no process has it open, and a daemon
+//! that is asked. Beside a `run` it is not known.
 //!
 //! What the database acknowledged is not known from outside. A last line that is cut off is being
 //! written at this moment, or was left by a process that was killed, and does not count; whole rows
 //! that such a process left unacknowledged do count until the next run takes them up again.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::domain::ids::{BatchName, Fingerprint};
+use crate::domain::ids::{BatchName, Fingerprint, JobId};
 use crate::domain::origin::Origin;
 use crate::domain::policy::Standing;
 use crate::domain::time::Timestamp;
+use crate::store::draft::Draft;
 use crate::store::spool::{Lines, Spool};
-use crate::store::{StoreError, archive, batch_dirs, card, lock, marker, opening};
+use crate::store::standings::{Standings, note};
+use crate::store::{OpenJob, StoreError, archive, batch_dirs, card, lock, marker, opening};
 
 /// A state that is looked at and not opened.
 #[derive(Debug, Clone)]
@@ -45,6 +49,16 @@ pub struct PeekedBatch {
 struct Accepted {
     fingerprint: Fingerprint,
     variation: u32,
+}
+
+/// How much could be seen from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Where every job stands.
+    All,
+    /// Another process works on the state, or its database cannot be looked at: some of the jobs that are told of as
+    /// waiting may have been sent.
+    AllButWhatIsSent,
 }
 
 impl Peek {
@@ -91,6 +105,49 @@ impl Peek {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Tells a draft which jobs there are, and where they stand. Of other batches than `batch`, none of whose rows a
+    /// manifest of that batch can mean, nothing is told. `open` is what the process that holds the state says of jobs
+    /// that have begun and not ended; nothing where it was not asked.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a line in the middle of a file is not what was written.
+    pub fn note_jobs_of(
+        &self,
+        batch: &BatchName,
+        open: Option<&[OpenJob]>,
+        draft: &mut Draft,
+    ) -> Result<Seen, StoreError> {
+        let mut seen = Seen::All;
+        // Asked for once it matters.
+        let mut known_open: Option<HashMap<JobId, OpenJob>> =
+            open.map(|open| open.iter().map(|job| (job.job, *job)).collect());
+        for dir in self.batch_dirs()? {
+            let card = card::read(&dir).map(|written| written.card);
+            if card.as_ref().is_some_and(|card| card.name != *batch) {
+                continue;
+            }
+            let spool = Spool::new(dir);
+            let (rows, outcomes) = (spool.rows_path(), spool.outcomes_path());
+            let bytes = length(&rows)?;
+            let standings = Standings::read(&outcomes, length(&outcomes)?, true)?;
+            let has_unfinished = card.as_ref().is_none_or(|card| standings.has_unfinished(card.rows));
+            let mut is_guess = false;
+            if has_unfinished && known_open.is_none() {
+                let found =
+                    if self.holder()?.is_some() { None } else { opening::open_jobs_beside(&self.dir) };
+                is_guess = found.is_none();
+                known_open = found.map(|open| open.iter().map(|job| (job.id, OpenJob::of(job))).collect());
+            }
+            let nothing = HashMap::new();
+            let open = known_open.as_ref().unwrap_or(&nothing);
+            let is_unclear = note(draft, (&rows, bytes), &standings, open, card.is_some(), true)?;
+            if is_guess && is_unclear {
+                seen = Seen::AllButWhatIsSent;
+            }
+        }
+        Ok(seen)
     }
 
     /// Tells of every variation of every row that was accepted, whichever its batch.
@@ -156,5 +213,14 @@ fn rows_in(
             Err(StoreError::Damaged { .. }) if rows.at() >= bytes => return Ok(()),
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Length of a file that may not be there, in bytes.
+fn length(path: &Path) -> Result<u64, StoreError> {
+    match fs::metadata(path) {
+        Ok(meta) => Ok(meta.len()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(StoreError::io(path)(error)),
     }
 }

@@ -609,6 +609,7 @@ fn landed_job(landed: Landed, spec: &JobSpec, now: Timestamp) -> Option<Job> {
         waived: landed.waived,
         urls: Vec::new(),
         fault: None,
+        record: None,
     };
     let mut job = on_its_way(&Job { attempt, ..Job::queued() }, spec, now)?;
     for event in [Event::Posted(PostAnswer::Task(reading)), Event::Fetched(landed.files)] {

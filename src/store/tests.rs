@@ -11,7 +11,8 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, State};
 use crate::domain::request::Kind;
-use crate::store::draft::{DraftRow, Verdict, Wanted};
+use crate::domain::standing::Standing;
+use crate::store::draft::{DraftRow, Existing, FoundRow, Verdict, Wanted};
 use crate::store::spool::{Appender, Lines};
 
 const SERVICE: &str = "https://media.example";
@@ -323,7 +324,15 @@ fn judge(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<Strin
     let store = open(&dir);
     let mut draft = store.begin_draft().unwrap();
     for (fingerprint, variation) in existing {
-        draft.note_existing(Fingerprint([*fingerprint; 16]), *variation).unwrap();
+        let existing = Existing {
+            fingerprint: Fingerprint([*fingerprint; 16]),
+            variation: *variation,
+            standing: Standing::Done,
+            credits: Credits::ZERO,
+            is_counted: false,
+            row: None,
+        };
+        draft.note_existing(&existing).unwrap();
     }
     for (index, (fingerprint, label, count)) in rows.iter().enumerate() {
         let line = index as u64 + 2;
@@ -344,20 +353,67 @@ fn judge(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<Strin
     let judged = draft.judge().unwrap();
     let mut said = Vec::new();
     let mut walk = judged.rows().unwrap();
-    while let Some((row, verdict)) = walk.next_row().unwrap() {
+    while let Some(FoundRow { row, verdict, .. }) = walk.next_row().unwrap() {
         said.push(match verdict {
             Verdict::Wanted { first, have } => format!("{first}..={} have {have}", first + row.count - 1),
             Verdict::RepeatedId { first_line } => format!("as line {first_line}"),
             Verdict::Unread => "unread".to_owned(),
         });
     }
-    (said, judged.repeated.iter().map(|repeat| (repeat.line, repeat.first_line)).collect())
+    (said, judged.repeated().iter().map(|repeat| (repeat.line, repeat.first_line)).collect())
 }
 
 #[test]
 fn rows_that_want_the_same_are_variations() {
     let (said, _) = judge(&[], &[(1, None, 1), (2, None, 3), (1, None, 2)]);
     assert_eq!(said, ["1..=1 have 0", "1..=3 have 0", "2..=3 have 0"]);
+}
+
+/// The newest row of an `id` is the one that a row replaces, and what the batch had before that is no change.
+#[test]
+fn a_row_replaces_the_newest_one_of_its_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let path = dir.path().join("accepted");
+    let mut accepted = Appender::open(&path, 0).unwrap();
+    let mut draft = store.begin_draft().unwrap();
+    draft.note_rows_of(&path);
+    for fingerprint in [1, 2] {
+        let spec = JobSpec {
+            seq: Seq(u32::from(fingerprint)),
+            id: JobId([fingerprint; 16]),
+            fingerprint: Fingerprint([fingerprint; 16]),
+            variation: 1,
+            label: "hero".to_owned(),
+            apart: false,
+            order: *order(2, 0),
+        };
+        let at = accepted.push(&spec).unwrap();
+        let existing = Existing {
+            fingerprint: spec.fingerprint,
+            variation: 1,
+            standing: Standing::Running,
+            credits: Credits(7),
+            is_counted: false,
+            row: Some((&spec.label, at)),
+        };
+        draft.note_existing(&existing).unwrap();
+    }
+    accepted.sync().unwrap();
+    for (line, fingerprint, label) in [(2, 3, Some("hero")), (3, 4, Some("other")), (4, 2, None)] {
+        let (fingerprint, label) = (Fingerprint([fingerprint; 16]), label.map(str::to_owned));
+        let wanted = Wanted::Order(order(line, 0));
+        draft
+            .push(&DraftRow { fingerprint, label, count: 1, line, draws: None, apart: false, wanted })
+            .unwrap();
+    }
+    let judged = draft.judge().unwrap();
+    let mut rows = judged.rows().unwrap();
+    let mut next = || rows.next_row().unwrap().unwrap();
+    assert_eq!(next().replaces.map(|spec| spec.seq), Some(Seq(2)));
+    assert!(next().replaces.is_none());
+    let known = next().known;
+    assert_eq!((known[0].standing, known[0].credits), (Standing::Running, Some(Credits(7))));
 }
 
 #[test]

@@ -7,26 +7,10 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::Order;
 use crate::domain::problem::Problem;
-use crate::intake::{JudgedRow, Outcome};
-use crate::store::draft::Draw;
-
-/// What would become of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
-    New,
-    Have,
-    Invalid,
-}
-
-impl Verdict {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Verdict::New => "new",
-            Verdict::Have => "have",
-            Verdict::Invalid => "invalid",
-        }
-    }
-}
+use crate::domain::revision::Difference;
+use crate::domain::standing::Verdict;
+use crate::intake::{self, JudgedRow, Outcome};
+use crate::store::draft::{Draw, Known};
 
 /// A line of the plan. A row with a `count` has a line for each of its jobs.
 #[derive(Debug)]
@@ -41,13 +25,23 @@ pub(super) struct Entry<'a> {
     /// What it is, where that could be told.
     pub(super) order: Option<&'a Order>,
     pub(super) draws: Option<&'a Draw>,
+    /// What is still to be spent for it, what is set aside or charged for it, or what `retry` would cost.
+    pub(super) credits: Credits,
+    /// An earlier manifest of the plan wants it, too, and it is counted there.
+    pub(super) is_counted: bool,
+    /// In what its row differs from the one of the same `id` that the batch has.
+    pub(super) changed: &'a [Difference],
     pub(super) problems: &'a [Problem],
 }
 
 impl Entry<'_> {
-    /// What it may cost: its price, or what its row allows.
-    pub(super) fn hold(&self) -> Credits {
-        self.order.and_then(Order::hold).unwrap_or_default()
+    /// What is still to be spent for it, where it is not counted elsewhere.
+    pub(super) fn to_be_spent(&self) -> Credits {
+        if self.is_counted_here() && self.verdict.is_to_be_spent() { self.credits } else { Credits::ZERO }
+    }
+
+    pub(super) fn is_counted_here(&self) -> bool {
+        !self.is_counted
     }
 
     /// What it is called on a screen.
@@ -72,32 +66,36 @@ pub(super) fn each(
         verdict: Verdict::Invalid,
         order: None,
         draws: None,
+        credits: Credits::ZERO,
+        is_counted: false,
+        changed: &[],
         problems: &[],
     };
+    let see_kept =
+        |id: &Option<String>, known: &[Known], see: &mut dyn FnMut(&Entry<'_>) -> io::Result<()>| {
+            intake::kept(known).try_for_each(|(verdict, credits, is_counted)| {
+                see(&Entry { id: id.as_deref(), verdict, credits, is_counted, ..blank })
+            })
+        };
     match &row.outcome {
-        Outcome::Jobs(jobs) => {
-            for (job, label, is_new) in jobs.labels() {
-                see(&Entry {
-                    id: Some(&label),
-                    job: Some(job),
-                    verdict: if is_new { Verdict::New } else { Verdict::Have },
-                    order: Some(&jobs.order),
-                    draws: jobs.draws.as_ref(),
-                    ..blank
-                })?;
-            }
-        }
-        Outcome::Kept { id, count } => {
-            for _ in 0..*count {
-                see(&Entry { id: id.as_deref(), verdict: Verdict::Have, ..blank })?;
-            }
-        }
+        Outcome::Jobs(jobs) => jobs.each().try_for_each(|job| {
+            let changed = if job.verdict == Verdict::Changed { jobs.changed() } else { &[] };
+            see(&Entry {
+                id: Some(&job.label),
+                job: Some(job.job),
+                verdict: job.verdict,
+                order: Some(&jobs.order),
+                draws: jobs.draws.as_ref(),
+                credits: job.credits,
+                is_counted: job.is_counted,
+                changed,
+                ..blank
+            })
+        }),
+        Outcome::Kept { id, known } => see_kept(id, known, &mut see),
         Outcome::Invalid { id, known, problems } => {
-            for _ in 0..*known {
-                see(&Entry { id: id.as_deref(), verdict: Verdict::Have, ..blank })?;
-            }
-            see(&Entry { id: id.as_deref(), problems, ..blank })?;
+            see_kept(id, known, &mut see)?;
+            see(&Entry { id: id.as_deref(), problems, ..blank })
         }
     }
-    Ok(())
 }

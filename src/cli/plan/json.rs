@@ -5,12 +5,15 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::cli::plan::entry::{Entry, Verdict};
-use crate::cli::plan::totals::Totals;
+use crate::cli::plan::entry::Entry;
+use crate::cli::plan::totals::{Counts, Totals};
 use crate::cli::plan::{Sheet, shown};
 use crate::domain::credits::Credits;
 use crate::domain::ids::JobId;
 use crate::domain::problem::Problem;
+use crate::domain::revision::Difference;
+use crate::domain::standing::Verdict;
+use crate::store::peek::Seen;
 
 #[derive(Debug, Serialize)]
 struct Row<'a> {
@@ -26,7 +29,18 @@ struct Row<'a> {
     price_credits: Option<Credits>,
     max_credits: Option<Credits>,
     waivable_credits: Credits,
+    /// Of a row that is running or in doubt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_credits: Option<Credits>,
+    /// Of a row that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_credits: Option<Credits>,
+    /// An earlier manifest of the plan wants the same job, and `total_credits` counts it once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    counted_earlier: bool,
     formula: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[Difference]>::is_empty")]
+    changed: &'a [Difference],
     problems: Vec<RowProblem<'a>>,
 }
 
@@ -56,19 +70,16 @@ struct Tail<'a> {
     total_credits: Credits,
     waivable_credits: Credits,
     balance_credits: Option<Credits>,
-    jobs: Jobs,
+    held_credits: Credits,
+    retry_credits: Credits,
+    jobs: Counts,
+    /// Whether it is known which of the waiting jobs were sent: beside a `run` it is not.
+    sent_is_known: bool,
     unpriced: Unpriced,
     batches: Vec<Batch<'a>>,
     groups: Vec<Group<'a>>,
     files: Vec<File<'a>>,
     catalog: Catalog<'a>,
-}
-
-#[derive(Debug, Serialize)]
-struct Jobs {
-    new: u64,
-    have: u64,
-    invalid: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,8 +100,8 @@ struct Group<'a> {
     batch: Option<&'a str>,
     kind: Option<&'static str>,
     model: Option<&'a str>,
-    new: u64,
-    have: u64,
+    #[serde(flatten)]
+    jobs: Counts,
     total_credits: Credits,
     waivable_credits: Credits,
 }
@@ -127,7 +138,10 @@ impl<'w, W: Write> Writer<'w, W> {
         self.out.write_all(if self.rows == 0 { b"\n" } else { b",\n" })?;
         self.rows += 1;
         let order = entry.order;
-        let waivable = order.map(|order| order.waivable).filter(|_| entry.verdict == Verdict::New);
+        let waivable = order.map(|order| order.waivable).filter(|_| entry.verdict.is_to_be_spent());
+        let when = |verdicts: &[Verdict]| verdicts.contains(&entry.verdict).then_some(entry.credits);
+        // Of a row that cannot be sent today, the price at which its job was accepted.
+        let accepted_at = when(&[Verdict::Waiting, Verdict::Failed]);
         serde_json::to_writer(
             &mut *self.out,
             &Row {
@@ -139,9 +153,13 @@ impl<'w, W: Write> Writer<'w, W> {
                 verdict: entry.verdict.name(),
                 kind: order.map(|order| order.kind.name()),
                 model: order.and_then(|order| order.model.as_deref()),
-                price_credits: order.and_then(|order| order.price),
+                price_credits: order.map_or(accepted_at, |order| order.price),
                 max_credits: order.and_then(|order| order.max_credits),
                 waivable_credits: waivable.unwrap_or_default(),
+                held_credits: when(&[Verdict::Running, Verdict::InDoubt]),
+                retry_credits: when(&[Verdict::Failed]),
+                counted_earlier: entry.is_counted,
+                changed: entry.changed,
                 formula: order.map(|order| order.formula.as_str()),
                 problems: entry.problems.iter().map(RowProblem::of).collect(),
             },
@@ -168,8 +186,7 @@ fn tail<'a>(sheet: &'a Sheet, totals: &'a Totals) -> Tail<'a> {
         batch: batch.as_ref().map(|batch| batch.as_str()),
         kind: what.as_ref().map(|(kind, _)| kind.name()),
         model: what.as_ref().and_then(|(_, model)| model.as_deref()),
-        new: group.new,
-        have: group.have,
+        jobs: group.counts,
         total_credits: group.credits,
         waivable_credits: group.waivable,
     });
@@ -183,7 +200,10 @@ fn tail<'a>(sheet: &'a Sheet, totals: &'a Totals) -> Tail<'a> {
         total_credits: totals.credits,
         waivable_credits: totals.waivable,
         balance_credits: sheet.balance,
-        jobs: Jobs { new: totals.new, have: totals.have, invalid: totals.invalid },
+        held_credits: totals.running + totals.in_doubt,
+        retry_credits: totals.retry,
+        jobs: totals.counts,
+        sent_is_known: sheet.seen == Seen::All,
         unpriced: Unpriced { jobs: totals.unpriced.0, max_credits: totals.unpriced.1 },
         batches: batches.collect(),
         groups: groups.collect(),

@@ -2,7 +2,7 @@
 //!
 //! The rows lie in drafts on disk and are walked one by one, so a million of them fit. The state is
 //! looked at from outside and not opened: a plan changes nothing in it, and works beside a running
-//! process.
+//! process. Which jobs are at the service a daemon is asked; beside a `run` that is not known, and said.
 
 mod entry;
 mod json;
@@ -21,7 +21,7 @@ use crate::cli::failure::Failure;
 use crate::cli::plan::entry::Entry;
 use crate::cli::plan::totals::Totals;
 use crate::cli::service::{self, Asked};
-use crate::cli::{printable, summary, wiring, written};
+use crate::cli::{printable, rendezvous, summary, wiring, written};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::credits::Credits;
@@ -31,9 +31,9 @@ use crate::domain::time::Timestamp;
 use crate::intake::catalogs::Catalogs;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Batches, IntakeError, Judgement, Present, Terms, source};
-use crate::store::StoreError;
 use crate::store::draft::Draft;
-use crate::store::peek::Peek;
+use crate::store::peek::{Peek, Seen};
+use crate::store::{OpenJob, StoreError};
 
 pub(super) async fn run(command: &PlanCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
@@ -57,8 +57,10 @@ async fn plan(
     }
     let catalogs = asked.catalogs(&clock).await?;
     let balance = balance(asked).await;
-    let judgements = judge_all(&peek, command, config, &catalogs.catalog, clock.now().wall)?;
-    let sheet = Sheet { judgements, balance, catalogs, plan: config.service.plan };
+    let open = open_jobs(&peek, global, config, command.source.emulator).await?;
+    let now = clock.now().wall;
+    let (judgements, seen) = judge_all(&peek, open.as_deref(), command, config, &catalogs.catalog, now)?;
+    let sheet = Sheet { judgements, balance, catalogs, plan: config.service.plan, seen };
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
         written(sheet.write_json(&mut out))?;
@@ -97,31 +99,61 @@ async fn balance(asked: &Asked) -> Option<Credits> {
     }
 }
 
+/// What the daemon that works on the state says of jobs that have begun; nothing where none does, or where it does not
+/// say.
+async fn open_jobs(
+    peek: &Peek,
+    global: &Global,
+    config: &Config,
+    is_emulated: bool,
+) -> Result<Option<Vec<OpenJob>>, Failure> {
+    if peek.holder()?.is_none() {
+        return Ok(None);
+    }
+    let Ok(Some(met)) = rendezvous::daemon(global, config, is_emulated).await else { return Ok(None) };
+    let mut open = Vec::new();
+    let mut keep = |line: &[u8]| {
+        open.push(serde_json::from_slice(line)?);
+        Ok(())
+    };
+    // An older daemon does not know the question.
+    let is_told = met.client.lines("/v1/open", &(), &mut keep).await.is_ok();
+    Ok(is_told.then_some(open))
+}
+
 /// Judges the manifests one after the other: what one of them would add, the next finds there.
 fn judge_all(
     peek: &Peek,
+    open: Option<&[OpenJob]>,
     command: &PlanCommand,
     config: &Config,
     catalog: &Catalog,
     now: Timestamp,
-) -> Result<Vec<Judgement>, Failure> {
+) -> Result<(Vec<Judgement>, Seen), Failure> {
     let rules = config.rules()?;
     let terms = wiring::terms(&command.terms, config, catalog, &rules);
     let mut judgements: Vec<Judgement> = Vec::with_capacity(command.manifests.len());
+    let mut seen = Seen::All;
     for path in &command.manifests {
         let terms = Terms { place: source::place_of(path)?, ..terms.clone() };
-        let mut batches = Foreseen { peek, judgements: &judgements, now };
+        let mut batches = Foreseen { peek, open, judgements: &judgements, now, seen: Seen::All };
         let judgement = intake::judge(Draft::apart()?, path, &terms, now, &mut batches)?;
+        if batches.seen == Seen::AllButWhatIsSent {
+            seen = Seen::AllButWhatIsSent;
+        }
         judgements.push(judgement);
     }
-    Ok(judgements)
+    Ok((judgements, seen))
 }
 
 /// The batches of a state that is looked at from outside, as they would be with the manifests judged so far.
 struct Foreseen<'a> {
     peek: &'a Peek,
+    /// What the process that holds the state says of jobs that have begun.
+    open: Option<&'a [OpenJob]>,
     judgements: &'a [Judgement],
     now: Timestamp,
+    seen: Seen,
 }
 
 impl Foreseen<'_> {
@@ -141,7 +173,7 @@ impl Foreseen<'_> {
 
 impl Batches for Foreseen<'_> {
     fn take_up(&mut self, name: &BatchName, draft: &mut Draft) -> Result<Option<Present>, IntakeError> {
-        self.peek.accepted(|fingerprint, variation| draft.note_existing(fingerprint, variation))?;
+        self.seen = self.peek.note_jobs_of(name, self.open, draft)?;
         self.judgements.iter().try_for_each(|earlier| earlier.note_in(draft))?;
         Ok(self.batch(name)?)
     }
@@ -165,6 +197,7 @@ struct Sheet {
     balance: Option<Credits>,
     catalogs: Catalogs,
     plan: AccountPlan,
+    seen: Seen,
 }
 
 impl Sheet {

@@ -4,12 +4,14 @@ use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table};
 
-use crate::cli::plan::entry::{Entry, Verdict};
+use crate::cli::plan::entry::Entry;
 use crate::cli::plan::totals::Totals;
 use crate::cli::plan::{Sheet, shown};
 use crate::cli::{printable, table};
 use crate::domain::credits::Credits;
 use crate::domain::quote::AccountPlan;
+use crate::domain::standing::Verdict;
+use crate::store::peek::Seen;
 
 /// Up to so many rows are all listed.
 const LISTED_MAX: usize = 40;
@@ -25,14 +27,9 @@ struct Line {
 
 impl Line {
     fn of(entry: &Entry<'_>) -> Line {
-        let price = entry.order.map(|order| match (order.price, order.hold()) {
-            (Some(price), _) => price.0.to_string(),
-            (None, Some(most)) => format!("up to {}", most.0),
-            (None, None) => "-".to_owned(),
-        });
         let why = match (entry.order, entry.problems) {
-            (Some(order), _) => order.formula.clone(),
-            (None, []) => "accepted earlier".to_owned(),
+            (Some(order), _) => format!("{}{}", order.formula, remark(entry)),
+            (None, []) => format!("accepted earlier{}", remark(entry)),
             (None, [first, rest @ ..]) => {
                 let more =
                     if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
@@ -40,11 +37,37 @@ impl Line {
                 format!("{field}{}{more}", first.message)
             }
         };
-        let credits = if entry.verdict == Verdict::New { entry.hold() } else { Credits::ZERO };
+        let credits = entry.to_be_spent();
         let place = format!("{}:{}", shown(entry.file), entry.line);
         let verdict = entry.verdict.name().to_owned();
-        let cells = [place, entry.name().to_owned(), verdict, price.unwrap_or_else(|| "-".to_owned()), why];
+        let cells = [place, entry.name().to_owned(), verdict, price(entry), why];
         Line { credits, cells: cells.map(|cell| printable(&cell)) }
+    }
+}
+
+/// The credits of a row: what is still to be spent for it, or what is set aside for it.
+fn price(entry: &Entry<'_>) -> String {
+    let unpriced = entry.order.filter(|order| order.price.is_none());
+    match (entry.verdict, unpriced) {
+        (Verdict::Invalid, _) => "-".to_owned(),
+        (Verdict::Done | Verdict::Failed, _) => "0".to_owned(),
+        (Verdict::Running | Verdict::InDoubt, _) | (_, None) => entry.credits.0.to_string(),
+        (_, Some(_)) => format!("up to {}", entry.credits.0),
+    }
+}
+
+/// What is worth saying of a job beside its verdict and its price.
+fn remark(entry: &Entry<'_>) -> String {
+    let changed = entry.changed.iter().map(|one| format!("{}: {}", one.field, one.message));
+    let changed = changed.collect::<Vec<_>>().join(", ");
+    match entry.verdict {
+        _ if entry.is_counted => "; an earlier manifest wants it, too: counted once".to_owned(),
+        Verdict::Changed => format!("; {changed}"),
+        Verdict::Running => "; held".to_owned(),
+        Verdict::InDoubt => "; held until callsheet resolve".to_owned(),
+        Verdict::Failed if entry.credits.is_zero() => "; callsheet explain says what helps".to_owned(),
+        Verdict::Failed => format!("; callsheet retry would cost {}", entry.credits.0),
+        _ => String::new(),
     }
 }
 
@@ -72,7 +95,8 @@ impl Rows {
             self.first.push(Line::of(entry));
         }
         let least = self.dearest.last().map_or(Credits::ZERO, |line| line.credits);
-        if entry.verdict == Verdict::New && (self.dearest.len() < DEAREST || entry.hold() > least) {
+        let credits = entry.to_be_spent();
+        if entry.verdict.is_to_be_spent() && (self.dearest.len() < DEAREST || credits > least) {
             let line = Line::of(entry);
             let place = self.dearest.partition_point(|other| other.credits >= line.credits);
             self.dearest.insert(place, line);
@@ -110,15 +134,15 @@ pub(super) fn totals(out: &mut impl Write, sheet: &Sheet, totals: &Totals) -> io
         groups(out, totals)?;
         writeln!(out)?;
     }
-    let Totals { new, have, invalid, credits, .. } = totals;
-    let mut parts = vec![format!("{new} new {}", if *new == 1 { "job" } else { "jobs" })];
-    if *have > 0 {
-        parts.push(format!("{have} already there, which cost nothing"));
+    sums(out, totals)?;
+    if sheet.seen == Seen::AllButWhatIsSent && totals.counts.waiting > 0 {
+        writeln!(
+            out,
+            "not known: which of the {} waiting have been sent already; {}",
+            jobs(totals.counts.waiting),
+            "another process works on this state, or its database cannot be read"
+        )?;
     }
-    if *invalid > 0 {
-        parts.push(format!("{invalid} not valid"));
-    }
-    writeln!(out, "total: {credits} for {}", parts.join(", "))?;
     if totals.unpriced.0 > 0 {
         let (jobs, most) = totals.unpriced;
         writeln!(out, "unpriced: {jobs} of them have no price; their rows allow up to {most}")?;
@@ -133,8 +157,49 @@ pub(super) fn totals(out: &mut impl Write, sheet: &Sheet, totals: &Totals) -> io
     out.flush()
 }
 
+/// `3 jobs`
+fn jobs(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "job" } else { "jobs" })
+}
+
+/// What is still to be spent, and what is not counted in it.
+fn sums(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
+    let Totals { counts, credits, .. } = totals;
+    let mut parts = vec![format!("{} new {}", counts.new, if counts.new == 1 { "job" } else { "jobs" })];
+    for (count, what) in
+        [(counts.changed, "changed"), (counts.waiting, "waiting"), (counts.invalid, "not valid")]
+    {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    writeln!(out, "total: {credits} for {}", parts.join(", "))?;
+    if counts.running > 0 {
+        writeln!(out, "running: {}, with {} held or charged", jobs(counts.running), totals.running)?;
+    }
+    if counts.in_doubt > 0 {
+        let (count, held) = (jobs(counts.in_doubt), totals.in_doubt);
+        writeln!(
+            out,
+            "in doubt: {count}, with {held} held until callsheet resolve JOB tells what was charged"
+        )?;
+    }
+    if counts.failed > 0 {
+        let failed =
+            totals.batches.iter().filter(|(_, batch)| batch.failed > 0).map(|(name, _)| name.as_str());
+        let name = failed.clone().next().filter(|_| failed.count() == 1).unwrap_or("BATCH");
+        let (count, retry) = (jobs(counts.failed), totals.retry);
+        writeln!(out, "failed: {count}; callsheet retry {name} would cost {retry}")?;
+    }
+    if counts.done > 0 {
+        writeln!(out, "done: {}, nothing more is spent", jobs(counts.done))?;
+    }
+    Ok(())
+}
+
 fn groups(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
-    let mut table = table::with_headings(["batch", "kind", "model", "new", "have", "credits"]);
+    let headings = ["batch", "kind", "model", "new", "changed", "waiting", "other", "credits"];
+    let mut table = table::with_headings(headings);
     for ((batch, what), group) in &totals.groups {
         let kind = what.as_ref().map_or("-", |(kind, _)| kind.name());
         let model = what.as_ref().and_then(|(_, model)| model.as_deref()).unwrap_or("-");
@@ -142,12 +207,14 @@ fn groups(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
             batch.as_ref().map_or("-", |batch| batch.as_str()).to_owned(),
             kind.to_owned(),
             printable(model),
-            group.new.to_string(),
-            group.have.to_string(),
+            group.counts.new.to_string(),
+            group.counts.changed.to_string(),
+            group.counts.waiting.to_string(),
+            (group.counts.known() - group.counts.waiting).to_string(),
             group.credits.0.to_string(),
         ]);
     }
-    print(out, table, &[3, 4, 5])
+    print(out, table, &[3, 4, 5, 6, 7])
 }
 
 fn allowance(out: &mut impl Write, plan: AccountPlan, waivable: Credits) -> io::Result<()> {
@@ -169,7 +236,7 @@ fn budgets(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
     for (name, batch) in &totals.batches {
         let Some(budget) = batch.budget else { continue };
         let short = batch.credits.saturating_sub(budget);
-        let earlier = if batch.have > 0 { ", from which its earlier jobs are paid, too" } else { "" };
+        let earlier = if batch.known > 0 { ", from which its earlier jobs are paid, too" } else { "" };
         if short.is_zero() {
             writeln!(out, "budget: {name} may spend {budget}{earlier}: enough")?;
         } else {

@@ -2,23 +2,64 @@
 
 use std::collections::BTreeMap;
 
-use crate::cli::plan::entry::{Entry, Verdict};
+use serde::Serialize;
+
+use crate::cli::plan::entry::Entry;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::request::Kind;
+use crate::domain::standing::Verdict;
 use crate::intake::Judgement;
+
+/// How many jobs, by what becomes of them.
+#[derive(Debug, Default, Clone, Copy, Serialize)]
+pub(super) struct Counts {
+    pub(super) new: u64,
+    pub(super) changed: u64,
+    pub(super) waiting: u64,
+    pub(super) running: u64,
+    pub(super) in_doubt: u64,
+    pub(super) failed: u64,
+    pub(super) done: u64,
+    pub(super) invalid: u64,
+}
+
+impl Counts {
+    fn add(&mut self, verdict: Verdict) {
+        let count = match verdict {
+            Verdict::New => &mut self.new,
+            Verdict::Changed => &mut self.changed,
+            Verdict::Waiting => &mut self.waiting,
+            Verdict::Running => &mut self.running,
+            Verdict::InDoubt => &mut self.in_doubt,
+            Verdict::Failed => &mut self.failed,
+            Verdict::Done => &mut self.done,
+            Verdict::Invalid => &mut self.invalid,
+        };
+        *count += 1;
+    }
+
+    /// Jobs that their batch has already.
+    pub(super) fn known(&self) -> u64 {
+        self.waiting + self.running + self.in_doubt + self.failed + self.done
+    }
+}
 
 /// Sums over all manifests.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
-    pub(super) new: u64,
-    pub(super) have: u64,
-    pub(super) invalid: u64,
-    /// What the new jobs may cost.
+    pub(super) counts: Counts,
+    /// What is still to be spent: for new, changed and waiting jobs.
     pub(super) credits: Credits,
     /// The part of it that one day's allowances could cover.
     pub(super) waivable: Credits,
-    /// New jobs without a price, and the most they may cost.
+    /// What is set aside or charged for jobs that are running.
+    pub(super) running: Credits,
+    /// What counts for jobs in doubt, until a person tells.
+    pub(super) in_doubt: Credits,
+    /// What `retry` would cost for those that failed.
+    pub(super) retry: Credits,
+    /// Jobs without a price that are still to be paid, and the most they may cost.
     pub(super) unpriced: (u64, Credits),
     /// By batch, kind and model.
     pub(super) groups: BTreeMap<Key, Group>,
@@ -34,8 +75,7 @@ pub(super) type Key = (Option<BatchName>, Option<(Kind, Option<String>)>);
 /// The sum of one batch, kind and model.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    pub(super) new: u64,
-    pub(super) have: u64,
+    pub(super) counts: Counts,
     pub(super) credits: Credits,
     pub(super) waivable: Credits,
 }
@@ -44,7 +84,8 @@ pub(super) struct Group {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) budget: Option<Credits>,
-    pub(super) have: u64,
+    pub(super) known: u64,
+    pub(super) failed: u64,
     pub(super) credits: Credits,
 }
 
@@ -57,38 +98,46 @@ impl Totals {
     }
 
     pub(super) fn add(&mut self, entry: &Entry<'_>) {
+        self.counts.add(entry.verdict);
         if entry.verdict == Verdict::Invalid {
-            self.invalid += 1;
             return;
         }
         let waivable = self.waivable(entry);
-        let is_new = u64::from(entry.verdict == Verdict::New);
-        let is_had = 1 - is_new;
-        let credits = if is_new > 0 { entry.hold() } else { Credits::ZERO };
-        self.new += is_new;
-        self.have += is_had;
+        let credits = entry.to_be_spent();
         self.credits = self.credits + credits;
         self.waivable = self.waivable + waivable;
-        if is_new > 0 && entry.order.is_some_and(|order| order.price.is_none()) {
+        let other = match entry.verdict {
+            Verdict::Running => Some(&mut self.running),
+            Verdict::InDoubt => Some(&mut self.in_doubt),
+            Verdict::Failed => Some(&mut self.retry),
+            _ => None,
+        };
+        if let Some(sum) = other.filter(|_| entry.is_counted_here()) {
+            *sum = *sum + entry.credits;
+        }
+        let is_to_be_paid = entry.verdict.is_to_be_spent() && entry.is_counted_here();
+        if is_to_be_paid && entry.order.is_some_and(|order| order.price.is_none()) {
             self.unpriced = (self.unpriced.0 + 1, self.unpriced.1 + credits);
         }
         let what = entry.order.map(|order| (order.kind, order.model.clone()));
         let group = self.groups.entry((entry.batch.cloned(), what)).or_default();
-        group.new += is_new;
-        group.have += is_had;
+        group.counts.add(entry.verdict);
         group.credits = group.credits + credits;
         group.waivable = group.waivable + waivable;
         if let Some(batch) = entry.batch.and_then(|name| self.batches.get_mut(name)) {
-            batch.have += is_had;
+            let is_known = !matches!(entry.verdict, Verdict::New | Verdict::Changed);
+            batch.known += u64::from(is_known && entry.is_counted_here());
+            batch.failed += u64::from(entry.verdict == Verdict::Failed);
             batch.credits = batch.credits + credits;
         }
     }
 
-    /// What an allowance could cover of a new job, as long as a day's allowance lasts.
+    /// What an allowance could cover of a job that is still to be paid, as long as a day's allowance lasts.
     fn waivable(&mut self, entry: &Entry<'_>) -> Credits {
-        let (Verdict::New, Some(draw), Some(order)) = (entry.verdict, entry.draws, entry.order) else {
+        let (Some(draw), Some(order)) = (entry.draws, entry.order) else { return Credits::ZERO };
+        if !entry.verdict.is_to_be_spent() || entry.is_counted {
             return Credits::ZERO;
-        };
+        }
         let used = self.drawn.entry(draw.pool.clone()).or_default();
         if used.saturating_add(draw.units) > draw.per_day {
             return Credits::ZERO;

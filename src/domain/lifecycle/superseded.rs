@@ -134,6 +134,7 @@ impl Change {
         let what = format!("the outputs of task {task} are kept; {other}");
         (self.job.attempt, self.job.books, self.job.day) = (attempt, books, day);
         (self.job.ran_model, self.job.ran_options, self.job.rejected) = (None, None, None);
+        self.job.record = None;
         // Its deadline is long past; it gets no further attempt by itself.
         self.job.overdue = true;
         self.end(State::Fetching { task, urls: Vec::new() }, &what);

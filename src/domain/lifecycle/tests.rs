@@ -27,6 +27,7 @@ fn reading(status: &str, charged: u64) -> TaskReading {
         waived: Credits::ZERO,
         urls: if status == "success" { vec!["http://x/1.mp4".into()] } else { vec![] },
         fault: None,
+        record: None,
     }
 }
 

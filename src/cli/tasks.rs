@@ -1,0 +1,109 @@
+//! `callsheet tasks`: what the service says of tasks of the account, whoever made them.
+
+use std::io::Write;
+
+use anstream::eprintln;
+use serde_json::Value;
+
+use crate::cli::arguments::{Global, TasksCommand};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::service::{self, Asked};
+use crate::cli::{printable, written};
+use crate::domain::ids::TaskId;
+
+/// The fields of a task's record, in the order in which they are shown (Task object).
+const FIELDS: [&str; 19] = [
+    "id",
+    "status",
+    "mediaType",
+    "model",
+    "scene",
+    "prompt",
+    "options",
+    "costCredits",
+    "waivedCredits",
+    "creditId",
+    "fairUseKey",
+    "createdAt",
+    "updatedAt",
+    "deletedAt",
+    "taskId",
+    "userId",
+    "visibility",
+    "taskInfo",
+    "taskUrls",
+];
+
+pub(super) async fn run(command: &TasksCommand, global: &Global) -> Result<Exit, Failure> {
+    let config = service::config(global)?;
+    let asked = service::asked(&config, &command.source).await?;
+    let outcome = show(&asked, command, global).await;
+    asked.end().await;
+    outcome
+}
+
+async fn show(asked: &Asked, command: &TasksCommand, global: &Global) -> Result<Exit, Failure> {
+    let Some((service, _)) = asked.service() else { return Err(service::not_configured()) };
+    if !asked.has_key {
+        return Err(service::no_key());
+    }
+    let mut exit = Exit::Success;
+    for (index, id) in command.tasks.iter().enumerate() {
+        let Some(record) = service.task(&TaskId(id.clone())).await? else {
+            eprintln!("error: the service knows no task {} on this account", printable(id));
+            exit = Exit::Usage;
+            continue;
+        };
+        let text = match (global.json, index) {
+            (true, _) => record.to_string(),
+            (false, 0) => table(&record),
+            (false, _) => format!("\n{}", table(&record)),
+        };
+        written(writeln!(anstream::stdout(), "{text}"))?;
+    }
+    Ok(exit)
+}
+
+/// A record, a field a line. What is empty is left out.
+fn table(record: &Value) -> String {
+    let lines = FIELDS.iter().filter_map(|field| {
+        let text = match record.get(*field)? {
+            Value::Null => return None,
+            Value::String(text) if text.is_empty() => return None,
+            Value::String(text) => text.clone(),
+            Value::Array(items) if items.is_empty() => return None,
+            Value::Array(items) => items.iter().map(shown).collect::<Vec<_>>().join(" "),
+            other => other.to_string(),
+        };
+        Some(format!("{field:<14} {}", printable(&text)))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_a_field_a_line_without_what_is_empty() {
+        let record = json!({
+            "id": "t1", "status": "success", "costCredits": 0, "fairUseKey": null, "prompt": "",
+            "taskUrls": ["https://h/1.png", "https://h/2.png"], "creditId": "c\u{1b}1",
+        });
+        assert_eq!(
+            table(&record),
+            format!(
+                "id             t1\nstatus         success\ncostCredits    0\ncreditId       {}\n\
+                 taskUrls       https://h/1.png https://h/2.png",
+                printable("c\u{1b}1")
+            )
+        );
+    }
+}

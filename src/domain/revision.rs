@@ -1,0 +1,126 @@
+//! What a row asks for otherwise than the row of the same `id` that its batch has.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::domain::job::Order;
+
+/// Longest value that is quoted, in characters.
+const QUOTED_MAX_CHARS: usize = 40;
+
+/// One field that differs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// The field by its canonical name (`prompt`, `options.duration`).
+    pub field: String,
+    /// How.
+    pub message: String,
+}
+
+/// Every field that differs, in the order of their names. Where nothing that is sent differs, the row spells out a
+/// default, or no longer does.
+pub fn differences(before: &Order, now: &Order) -> Vec<Difference> {
+    let mut found = Vec::new();
+    if before.kind != now.kind {
+        let message = format!("was {}, is {}", before.kind, now.kind);
+        found.push(Difference { field: "kind".to_owned(), message });
+    }
+    compare("", &before.body, &now.body, &mut found);
+    if found.is_empty() {
+        let message = "the same is sent: a default is spelled out, or is no longer; that makes another job";
+        found.push(Difference { field: "options".to_owned(), message: message.to_owned() });
+    }
+    found
+}
+
+fn compare(prefix: &str, before: &Map<String, Value>, now: &Map<String, Value>, found: &mut Vec<Difference>) {
+    let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    for name in names {
+        let field = format!("{prefix}{name}");
+        match (before.get(name), now.get(name)) {
+            (one, other) if one == other => {}
+            (Some(Value::Object(before)), Some(Value::Object(now))) if prefix.is_empty() => {
+                compare(&format!("{field}."), before, now, found);
+            }
+            (None, Some(Value::Object(now))) if prefix.is_empty() => {
+                compare(&format!("{field}."), &Map::new(), now, found);
+            }
+            (Some(Value::Object(before)), None) if prefix.is_empty() => {
+                compare(&format!("{field}."), before, &Map::new(), found);
+            }
+            (one, other) => found.push(Difference { field, message: how(one, other) }),
+        }
+    }
+}
+
+fn how(before: Option<&Value>, now: Option<&Value>) -> String {
+    match (before, now) {
+        (Some(Value::String(before)), Some(Value::String(now))) if folded(before) == folded(now) => {
+            "differs in case or spaces alone".to_owned()
+        }
+        (before, now) => format!("was {}, is {}", quoted(before), quoted(now)),
+    }
+}
+
+fn folded(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+fn quoted(value: Option<&Value>) -> String {
+    let Some(value) = value else { return "not given".to_owned() };
+    let text = value.to_string();
+    if text.chars().count() <= QUOTED_MAX_CHARS {
+        return text;
+    }
+    text.chars().take(QUOTED_MAX_CHARS).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn order(kind: &str, body: Value) -> Order {
+        serde_json::from_value(json!({"line": 2, "kind": kind, "body": body})).unwrap()
+    }
+
+    fn shown(before: &Order, now: &Order) -> Vec<String> {
+        differences(before, now)
+            .into_iter()
+            .map(|found| format!("{}: {}", found.field, found.message))
+            .collect()
+    }
+
+    #[test]
+    fn the_field_is_named_and_how_it_differs() {
+        let before =
+            order("image", json!({"model": "m", "prompt": "A red fox", "options": {"quality": "1K"}}));
+        let now = order("image", json!({"model": "m", "prompt": "a red  Fox", "options": {"quality": "2K"}}));
+        assert_eq!(
+            shown(&before, &now),
+            ["options.quality: was \"1K\", is \"2K\"", "prompt: differs in case or spaces alone"]
+        );
+        let other = order("image", json!({"model": "m", "prompt": "A wolf ".repeat(9)}));
+        assert_eq!(
+            shown(&before, &other),
+            [
+                "options.quality: was \"1K\", is not given",
+                "prompt: was \"A red fox\", is \"A wolf A wolf A wolf A wolf A wolf A wo…"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_default_that_is_spelled_out_is_told_as_that() {
+        let one = order("video", json!({"prompt": "x", "options": {"duration": "5s"}}));
+        assert_eq!(
+            shown(&one, &one.clone()),
+            ["options: the same is sent: a default is spelled out, or is no longer; that makes another job"]
+        );
+        let sound = order("sound-effect", json!({"prompt": "x", "options": {"duration": "5s"}}));
+        assert_eq!(shown(&one, &sound), ["kind: was video, is sound-effect"]);
+    }
+}

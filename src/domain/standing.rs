@@ -1,0 +1,143 @@
+//! Where a job stands in the eyes of whoever pays: what is still to be spent for it, and what is not.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::credits::Credits;
+use crate::domain::job::{Job, State};
+use crate::domain::retry::{self, Prospect};
+
+/// Where a job that its batch has already stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Accepted, and nothing that was sent for it counts: its price is still to be spent.
+    Waiting,
+    /// A request for it is on its way, or its task is running or being downloaded: its hold is set aside or charged.
+    Running,
+    /// It may have been charged, and a person has to tell.
+    InDoubt,
+    /// Failed, canceled or expired; `retry` would buy it again.
+    Failed,
+    /// Failed in a way that `retry` does not take up: unchanged it would be refused again, or it is paid for and
+    /// only was not downloaded.
+    FailedForGood,
+    /// Its outputs are there.
+    Done,
+}
+
+impl Standing {
+    /// By the name of a job's state, what is charged for it, and the code of what made it fail.
+    pub fn of(state: &str, charged: Credits, fault_code: Option<&str>) -> Standing {
+        let is_hopeless = || fault_code.is_some_and(|code| retry::prospect(code) == Prospect::Hopeless);
+        match state {
+            "queued" => Standing::Waiting,
+            "succeeded" => Standing::Done,
+            "in_doubt" => Standing::InDoubt,
+            "failed" if is_hopeless() || !charged.is_zero() => Standing::FailedForGood,
+            "failed" | "canceled" | "expired" => Standing::Failed,
+            _ => Standing::Running,
+        }
+    }
+
+    /// Where a job stands.
+    pub fn of_job(job: &Job) -> Standing {
+        let code = match &job.state {
+            State::Failed { fault, .. } => Some(fault.code.as_str()),
+            _ => None,
+        };
+        Standing::of(job.state.name(), job.books.charged, code)
+    }
+}
+
+/// What becomes of a row's job: the same words in plans, receipts and JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The batch does not have it: it would be bought.
+    New,
+    /// The batch has its `id`, and another request under it: it would be bought.
+    Changed,
+    /// The batch has it, and it was not sent yet.
+    Waiting,
+    /// It is at the service, or on its way.
+    Running,
+    /// Whether it was charged, a person has to tell.
+    InDoubt,
+    /// Failed, canceled or expired.
+    Failed,
+    /// Its outputs are there.
+    Done,
+    /// It wants nothing that can be sent.
+    Invalid,
+}
+
+impl Verdict {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Verdict; 8] = [
+        Verdict::New,
+        Verdict::Changed,
+        Verdict::Waiting,
+        Verdict::Running,
+        Verdict::InDoubt,
+        Verdict::Failed,
+        Verdict::Done,
+        Verdict::Invalid,
+    ];
+
+    /// The name in everything shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::New => "new",
+            Verdict::Changed => "changed",
+            Verdict::Waiting => "waiting",
+            Verdict::Running => "running",
+            Verdict::InDoubt => "in_doubt",
+            Verdict::Failed => "failed",
+            Verdict::Done => "done",
+            Verdict::Invalid => "invalid",
+        }
+    }
+
+    /// Whether its price is still to be spent.
+    pub fn is_to_be_spent(self) -> bool {
+        matches!(self, Verdict::New | Verdict::Changed | Verdict::Waiting)
+    }
+}
+
+impl From<Standing> for Verdict {
+    fn from(standing: Standing) -> Verdict {
+        match standing {
+            Standing::Waiting => Verdict::Waiting,
+            Standing::Running => Verdict::Running,
+            Standing::InDoubt => Verdict::InDoubt,
+            Standing::Failed | Standing::FailedForGood => Verdict::Failed,
+            Standing::Done => Verdict::Done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_has_its_verdict() {
+        let verdict = |state| Verdict::from(Standing::of(state, Credits::ZERO, None)).name();
+        let found = State::NAMES.map(verdict);
+        let expected =
+            ["waiting", "running", "running", "running", "done", "failed", "failed", "failed", "in_doubt"];
+        assert_eq!(found, expected);
+        let spent: Vec<&str> =
+            Verdict::ALL.into_iter().filter(|v| v.is_to_be_spent()).map(Verdict::name).collect();
+        assert_eq!(spent, ["new", "changed", "waiting"]);
+    }
+
+    #[test]
+    fn a_retry_costs_only_where_it_would_buy() {
+        let failed = |charged, code| Standing::of("failed", Credits(charged), Some(code));
+        assert_eq!(failed(0, "provider_unavailable"), Standing::Failed);
+        assert_eq!(failed(0, "content_rejected"), Standing::FailedForGood);
+        assert_eq!(failed(8, "too_large"), Standing::FailedForGood);
+        assert_eq!(Standing::of("canceled", Credits::ZERO, None), Standing::Failed);
+    }
+}

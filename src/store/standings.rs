@@ -1,0 +1,190 @@
+//! Where the jobs of a batch stand, from its outcomes and what is known of its open jobs.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::{BatchNo, Fingerprint, JobId, Seq};
+use crate::domain::job::Books;
+use crate::domain::standing::Standing;
+use crate::store::draft::{Draft, Existing};
+use crate::store::spool::Lines;
+use crate::store::{BatchRecord, JobRecord, Store, StoreError};
+
+/// A job that has begun and not ended, as far as a plan needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenJob {
+    /// Which job.
+    pub job: JobId,
+    /// Where it stands.
+    pub standing: Standing,
+    /// What is set aside or charged for it.
+    pub credits: Credits,
+}
+
+impl OpenJob {
+    /// From its record.
+    pub(super) fn of(record: &JobRecord) -> OpenJob {
+        let books = record.job.all_books();
+        let credits = books.held + books.charged;
+        OpenJob { job: record.id, standing: Standing::of_job(&record.job), credits }
+    }
+}
+
+/// The part of an accepted row that tells which job it is.
+#[derive(Deserialize)]
+struct Accepted {
+    seq: Seq,
+    id: JobId,
+    fingerprint: Fingerprint,
+    variation: u32,
+    label: String,
+    order: Price,
+}
+
+#[derive(Deserialize)]
+struct Price {
+    #[serde(default)]
+    price: Option<Credits>,
+    #[serde(default)]
+    bound: Option<Credits>,
+    #[serde(default)]
+    max_credits: Option<Credits>,
+}
+
+/// The part of an outcome that tells where its job stands.
+#[derive(Deserialize)]
+struct Outcome {
+    seq: Seq,
+    state: String,
+    #[serde(default)]
+    books: Books,
+    #[serde(default)]
+    fault: Option<Code>,
+}
+
+#[derive(Deserialize)]
+struct Code {
+    code: String,
+}
+
+/// Where the jobs of one batch stand. Memory: a byte a job, and what is open or in doubt.
+#[derive(Debug, Default)]
+pub(super) struct Standings {
+    /// By the number of the job.
+    ended: Vec<Option<Standing>>,
+    /// What counts for jobs in doubt.
+    in_doubt: HashMap<Seq, Credits>,
+}
+
+impl Standings {
+    /// Reads the outcomes of a batch, up to so many bytes. Seen from outside, the last line may be one that is being
+    /// written at this moment.
+    pub(super) fn read(path: &Path, bytes: u64, is_outside: bool) -> Result<Standings, StoreError> {
+        let mut standings = Standings::default();
+        let mut lines = Lines::open(path, 0, bytes)?;
+        loop {
+            let outcome = match lines.next_line::<Outcome>() {
+                Ok(Some((_, outcome))) => outcome,
+                Ok(None) => return Ok(standings),
+                Err(StoreError::Damaged { .. }) if is_outside && lines.at() >= bytes => return Ok(standings),
+                Err(error) => return Err(error),
+            };
+            let code = outcome.fault.as_ref().map(|fault| fault.code.as_str());
+            let standing = Standing::of(&outcome.state, outcome.books.charged, code);
+            let index = outcome.seq.0 as usize;
+            if standings.ended.len() <= index {
+                standings.ended.resize(index + 1, None);
+            }
+            standings.ended[index] = Some(standing);
+            match standing {
+                Standing::InDoubt => {
+                    let credits = outcome.books.held + outcome.books.charged;
+                    standings.in_doubt.insert(outcome.seq, credits);
+                }
+                _ => drop(standings.in_doubt.remove(&outcome.seq)),
+            }
+        }
+    }
+
+    /// Whether some job has not succeeded, of so many.
+    pub(super) fn has_unfinished(&self, rows: u32) -> bool {
+        let done = self.ended.iter().filter(|standing| **standing == Some(Standing::Done)).count();
+        done < rows as usize
+    }
+}
+
+/// Tells a draft of the rows of one batch, up to so many bytes, and where their jobs stand. Whether there are some of
+/// which only a look into the database could tell whether they were sent.
+pub(super) fn note(
+    draft: &mut Draft,
+    rows: (&Path, u64),
+    standings: &Standings,
+    open: &HashMap<JobId, OpenJob>,
+    is_comparable: bool,
+    is_outside: bool,
+) -> Result<bool, StoreError> {
+    let (path, bytes) = rows;
+    draft.note_rows_of(path);
+    let mut lines = Lines::open(path, 0, bytes)?;
+    let mut is_unclear = false;
+    loop {
+        let (at, row) = match lines.next_line::<Accepted>() {
+            Ok(Some(read)) => read,
+            Ok(None) => return Ok(is_unclear),
+            Err(StoreError::Damaged { .. }) if is_outside && lines.at() >= bytes => return Ok(is_unclear),
+            Err(error) => return Err(error),
+        };
+        let ended = standings.ended.get(row.seq.0 as usize).copied().flatten();
+        let price = row.order.price.or(row.order.bound).or(row.order.max_credits).unwrap_or_default();
+        let (standing, credits) = match (open.get(&row.id), ended) {
+            (Some(OpenJob { standing: Standing::Waiting, .. }), _) => (Standing::Waiting, price),
+            (Some(open), _) => (open.standing, open.credits),
+            (None, Some(Standing::InDoubt)) => {
+                (Standing::InDoubt, standings.in_doubt.get(&row.seq).copied().unwrap_or_default())
+            }
+            (None, Some(ended)) => (ended, price),
+            (None, None) => (Standing::Waiting, price),
+        };
+        is_unclear |= standing == Standing::Waiting;
+        draft.note_existing(&Existing {
+            fingerprint: row.fingerprint,
+            variation: row.variation,
+            standing,
+            credits,
+            is_counted: false,
+            row: is_comparable.then_some((row.label.as_str(), at)),
+        })?;
+    }
+}
+
+impl Store {
+    /// Every job that has begun and not ended, as far as a plan needs it.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn open_now(&self) -> Result<Vec<OpenJob>, StoreError> {
+        Ok(self.open_jobs()?.iter().map(OpenJob::of).collect())
+    }
+
+    /// Tells a draft which jobs a batch has, and where they stand.
+    ///
+    /// # Errors
+    /// What the state says.
+    pub fn note_jobs_of(&self, batch: &BatchRecord, draft: &mut Draft) -> Result<(), StoreError> {
+        // Open jobs first: one that ends meanwhile is then seen as it was.
+        let open = self.open_of(batch.no)?;
+        let spool = self.spool(batch.no);
+        let standings = Standings::read(&spool.outcomes_path(), self.outcomes_bytes(batch.no)?, false)?;
+        let rows = spool.rows_path();
+        note(draft, (&rows, batch.spool_bytes), &standings, &open, true, false).map(drop)
+    }
+
+    fn open_of(&self, no: BatchNo) -> Result<HashMap<JobId, OpenJob>, StoreError> {
+        let open = self.open_jobs()?;
+        let of_batch = open.iter().filter(|record| record.key.batch == no);
+        Ok(of_batch.map(|record| (record.id, OpenJob::of(record))).collect())
+    }
+}
