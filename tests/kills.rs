@@ -18,6 +18,7 @@
 mod emulator_process;
 mod kills {
     pub mod gate;
+    pub mod limits;
     pub mod plan;
     pub mod site;
 }
@@ -28,6 +29,7 @@ use std::time::Instant;
 
 use callsheet::failpoint;
 
+use self::kills::limits::{self, Yard};
 use self::kills::plan::{Manner, Round};
 use self::kills::site::{Site, Tally};
 use self::stage::harvest::Harvest;
@@ -38,6 +40,9 @@ use self::stage::{Stage, scripts, until};
 const KILLS: usize = 40;
 /// Kills of one round: after them it may come to its end.
 const KILLS_OF_A_ROUND: usize = 20;
+/// Kills of a plain `cargo test` while limits are looked at, and of one state among them.
+const KILLS_OF_LIMITS: usize = 12;
+const KILLS_OF_A_YARD: usize = 6;
 
 fn asked<T: std::str::FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
@@ -58,6 +63,23 @@ fn kills_at_random_moments_lose_nothing_and_pay_nothing_twice() {
         tally.add(&Site::new(&round).play(&round));
     }
     eprintln!("{rounds} rounds in {:.1} s: {tally}", began.elapsed().as_secs_f32());
+}
+
+/// Prices change, allowances are used elsewhere, tasks are canceled at the service, and two inboxes have files of one
+/// name; whatever is killed when, no limit is passed.
+#[test]
+fn no_limit_is_passed_however_prices_change_and_whatever_is_killed() {
+    let kills: usize = asked("CALLSHEET_KILLS").unwrap_or(KILLS_OF_LIMITS);
+    let seed: u64 = asked("CALLSHEET_SEED").unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("CALLSHEET_SEED={seed} CALLSHEET_KILLS={kills}");
+    let (began, mut random, mut tally) =
+        (Instant::now(), fastrand::Rng::with_seed(seed), limits::Tally::default());
+    while tally.kills < kills {
+        let of_round = KILLS_OF_A_YARD.min(kills - tally.kills);
+        tally.add(&Yard::new(random.u64(..)).play(of_round));
+    }
+    eprintln!("{:.1} s: {tally}", began.elapsed().as_secs_f32());
+    assert!(tally.holds > 0 && tally.tasks > 0, "nothing was bought");
 }
 
 /// A job at a time, a manifest dropped once.

@@ -11,8 +11,11 @@ use callsheet::engine::conductor::{Conductor, Settings};
 use callsheet::store::{BatchRecord, Ended, JobRecord};
 
 use super::disk::Disk;
-use super::service::{Request, Service};
+use super::service::{Request, Service, listed};
 use super::transcript::job as named;
+
+/// How old the catalogs may be that a job is let out by: renewed each five minutes.
+const CATALOG_AGE: u64 = 301_000;
 
 /// How old a balance may be when credits are set aside by it: asked for each minute, and a while on its way.
 const BALANCE_AGE: u64 = 100_000;
@@ -29,6 +32,8 @@ pub struct Oracle {
     pub dropped: BTreeSet<JobKey>,
     /// The most attempts that the terms ever allowed.
     pub attempts: u32,
+    /// What was set aside for each attempt, and when.
+    pub set_aside: BTreeMap<(JobKey, u32), (u64, u64)>,
 }
 
 /// What one process was told, and what it did.
@@ -45,6 +50,8 @@ pub struct Memory {
     pub read_at: BTreeMap<(JobKey, u32), u64>,
     /// Tasks that were seen to have ended, and whether they succeeded.
     pub ended: BTreeMap<(JobKey, u32), bool>,
+    /// The prices that were heard of last, in hundredths, and when.
+    pub prices: Option<(u64, u64)>,
 }
 
 fn check(is_so: bool, why: impl FnOnce() -> String) -> Verdict {
@@ -81,7 +88,8 @@ impl Oracle {
         let batch = disk.batches.get(&request.job.batch);
         let (ours, theirs) =
             (batch.map(|batch| batch.totals.committed().0), service.net_of(request.job.batch));
-        check(ours >= Some(theirs), || {
+        let above = self.above(service, |job| job.batch == request.job.batch);
+        check(ours.map(|ours| ours + above) >= Some(theirs), || {
             format!("batch {} costs {theirs}, and {ours:?} is known of", request.job.batch.0)
         })
     }
@@ -102,20 +110,34 @@ impl Oracle {
                 })?;
             }
             (held, spent) = (held + batch.totals.held, spent + batch.totals.spent);
-            within("the batch's budget", batch.totals.committed(), Some(batch.budget()))?;
+            let above = self.above(service, |job| job.batch == no);
+            within("the batch's budget", batch.totals.committed(), Some(batch.budget()), above)?;
             let theirs = service.net_of(no);
-            check(batch.totals.committed().0 >= theirs, || {
+            check(batch.totals.committed().0 + above >= theirs, || {
                 format!("batch {} costs {theirs}, and {:?} is known of", no.0, batch.totals)
             })?;
         }
         check((held, spent) == (disk.total.held, disk.total.spent), || {
             format!("the total says {:?}, the batches held {held} and spent {spent}", disk.total)
         })?;
-        within("the total budget", disk.total.committed(), settings.limits.total)?;
+        let above = self.above(service, |_| true);
+        within("the total budget", disk.total.committed(), settings.limits.total, above)?;
         for totals in disk.days.values() {
-            within("a day's budget", totals.committed(), settings.limits.per_day)?;
+            within("a day's budget", totals.committed(), settings.limits.per_day, above)?;
         }
         Ok(())
+    }
+
+    /// What stands charged above what had been set aside for it.
+    pub fn above(&self, service: &Service, of: impl Fn(&JobKey) -> bool) -> u64 {
+        let tasks = service.tasks.iter().filter(|task| of(&task.job));
+        tasks
+            .map(|task| {
+                let held =
+                    self.set_aside.get(&(task.job, task.attempt)).map_or(task.net(), |(_, held)| *held);
+                task.net().saturating_sub(held)
+            })
+            .sum()
     }
 
     /// A creating POST is about to leave.
@@ -124,7 +146,7 @@ impl Oracle {
         key: JobKey,
         attempt: Attempt,
         spec: &JobSpec,
-        (disk, conductor, memory, now): (&Disk, &Conductor, &Memory, Now),
+        (disk, conductor, memory, now, at): (&Disk, &Conductor, &Memory, Now, u64),
         (settings, disk_is_low): (&Settings, bool),
     ) -> Verdict {
         let who = named(key, attempt.0);
@@ -150,6 +172,17 @@ impl Oracle {
         check(!batch.canceled, || format!("{who} is sent after its batch was canceled"))?;
         check(!self.dropped.contains(&key), || format!("{who} is sent after it was canceled"))?;
         check(!disk_is_low, || format!("{who} is sent while the disk is low"))?;
+        if settings.rules.is_some() && spec.order.price.is_some() {
+            let Some((percent, heard)) = memory.prices else {
+                return Err(format!("{who} is sent, and no prices are known"));
+            };
+            let held = record.map(|record| record.job.books.held.0).unwrap_or_default();
+            let price = listed(spec.order.price.unwrap_or_default().0, percent);
+            check(held >= price, || format!("{who} is held at {held}, and costs {price}"))?;
+            check(at - heard <= CATALOG_AGE, || {
+                format!("{who} is sent by prices of {} s ago", (at - heard) / 1000)
+            })?;
+        }
         let is_first = attempt == Attempt::FIRST;
         check(!is_first || !has_expired(batch, now), || format!("{who} is sent after its batch expired"))?;
         let slots = disk.open.values().filter(|record| record.job.holds_slot()).count();
@@ -208,18 +241,25 @@ impl Oracle {
 }
 
 /// What must stay on the account does, whatever the client believes, but for what others spent after the last balance
-/// that it could go by when it set the credits aside.
-pub fn keeps(service: &Service, settings: &Settings, before: u64, set_aside_at: u64) -> Verdict {
+/// that it could go by when it set the credits aside, and for what was charged above that.
+pub fn keeps(
+    service: &Service,
+    settings: &Settings,
+    before: u64,
+    (set_aside_at, above): (u64, u64),
+) -> Verdict {
     let keep = settings.limits.min_balance.map_or(0, |keep| keep.0);
     let others = service.spent_elsewhere_since(set_aside_at.saturating_sub(BALANCE_AGE));
-    check(service.balance + others >= keep || service.balance >= before, || {
+    check(service.balance + others + above >= keep || service.balance >= before, || {
         format!("{} credits are left on the account, {keep} must stay", service.balance)
     })
 }
 
-fn within(what: &str, committed: Credits, budget: Option<Credits>) -> Verdict {
-    check(budget.is_none_or(|budget| committed <= budget), || {
-        format!("{what} is passed: {committed} of {}", budget.unwrap_or_default())
+/// A budget holds at the prices in force when credits were set aside: `above` is what was charged beyond, since prices
+/// rose while the POST was on its way.
+fn within(what: &str, committed: Credits, budget: Option<Credits>, above: u64) -> Verdict {
+    check(budget.is_none_or(|budget| committed.0 <= budget.0 + above), || {
+        format!("{what} is passed: {committed} of {}, {above} above holds", budget.unwrap_or_default())
     })
 }
 

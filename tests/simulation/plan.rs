@@ -8,11 +8,13 @@ use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, Fingerprint, JobId, JobKey, Seq};
 use callsheet::domain::job::{JobSpec, Order};
 use callsheet::domain::manifest::row::{Deadline, OnDeadline, OnDrift, Policy};
+use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::request::Kind;
 use callsheet::domain::retry::Backoff;
 use callsheet::domain::time::{Millis, Timestamp};
 use callsheet::engine::conductor::Settings;
 use fastrand::Rng;
+use serde_json::{Value, json};
 
 use super::service::{Elsewhere, Trouble};
 
@@ -113,6 +115,8 @@ pub struct Plan {
     pub is_generous: bool,
     /// Tasks a day that the plan's allowance covers.
     pub daily: u64,
+    /// Whether prices come from a catalog, and change.
+    pub is_listed: bool,
     pub balance: u64,
     /// When everything that goes wrong is over.
     pub horizon: u64,
@@ -127,14 +131,16 @@ pub fn of(seed: u64) -> Plan {
         random: Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
         truths: BTreeMap::new(),
         daily: 0,
+        is_listed: false,
     };
     let mut others = Others { random: Rng::with_seed(seed ^ 0x0EA5_E1DE) };
     draw.daily = others.daily();
+    draw.is_listed = others.random.bool();
     let horizon = draw.random.u64(10 * MINUTE..4 * HOUR);
     let settings = draw.settings(seed);
     let mut happenings = draw.manifests(horizon);
     happenings.extend(draw.disturbances(horizon));
-    happenings.extend(others.happenings(horizon));
+    happenings.extend(others.happenings(horizon, draw.is_listed));
     happenings.sort_by_key(|(at, _)| *at);
     let is_calm = draw.random.u32(0..4) == 0;
     let mut rate = |most: u32| if is_calm { 0 } else { draw.random.u32(0..most) };
@@ -159,6 +165,7 @@ pub fn of(seed: u64) -> Plan {
         slowness: draw.one_of(&[5 * SECOND, MINUTE, 10 * MINUTE, 2 * HOUR]),
         is_generous: draw.random.bool(),
         daily: draw.daily,
+        is_listed: draw.is_listed,
         balance: draw.one_of(&[30, 200, 5_000, 5_000]),
         horizon,
         patience,
@@ -167,10 +174,38 @@ pub fn of(seed: u64) -> Plan {
     }
 }
 
+/// The dearest row, and one credit more.
+const DEAREST: u64 = 25;
+
+/// The body of a row that costs so much in the beginning.
+fn body(price: u64) -> serde_json::Map<String, Value> {
+    let body = json!({"model": format!("at-{price}"), "prompt": "x"});
+    body.as_object().cloned().unwrap()
+}
+
+/// The catalogs when prices are at so many hundredths of those of the beginning.
+pub fn catalog(percent: u64) -> Catalog {
+    let price = |n: u64| {
+        let (whole, rest) = (n * percent / 100, n * percent % 100);
+        serde_json::from_str::<Value>(&format!("{whole}.{rest:02}")).unwrap()
+    };
+    let image = (1..DEAREST).map(|n| {
+        json!({"id": format!("at-{n}"), "modes": {"text-to-image": {
+        "aspect_ratios": [], "qualities": [], "credits_per_generation": price(n)}}})
+    });
+    let video = (1..DEAREST).map(|n| {
+        json!({"id": format!("at-{n}"), "modes": {"text-to-video": {
+        "durations": [], "resolutions": [], "aspect_ratios": [], "audio_toggle": false, "defaults": {},
+        "credits": {"720p": {"per_generation": price(n)}}}}})
+    });
+    Catalog::of(&video.collect(), &image.collect(), &json!([]), &Value::Null)
+}
+
 struct Draw {
     random: Rng,
     truths: BTreeMap<JobKey, (u64, bool)>,
     daily: u64,
+    is_listed: bool,
 }
 
 /// What others do, drawn apart: so the rest of a seed's history is what it is without them.
@@ -184,11 +219,12 @@ impl Others {
         [0, 0, 2, 6][self.random.usize(0..4)]
     }
 
-    fn happenings(&mut self, horizon: u64) -> Vec<(u64, Happening)> {
+    fn happenings(&mut self, horizon: u64, is_listed: bool) -> Vec<(u64, Happening)> {
         let count = [0, 0, 2, 6][self.random.usize(0..4)];
         let mut one = || {
             let span = if self.random.bool() { 5 * MINUTE } else { horizon };
-            let what = match self.random.u32(0..4) {
+            let what = match self.random.u32(0..if is_listed { 8 } else { 4 }) {
+                4.. => Elsewhere::Prices([50, 75, 100, 150, 200, 300][self.random.usize(0..6)]),
                 0 => Elsewhere::Spends(self.random.u64(1..100)),
                 1 => Elsewhere::Uses(self.random.u64(1..6)),
                 _ => Elsewhere::Cancels,
@@ -235,7 +271,7 @@ impl Draw {
             backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
             balance_interval: Millis(MINUTE),
             has_allowances: true,
-            rules: None,
+            rules: self.is_listed.then(|| Arc::new(Rules::builtin())),
             seed,
         }
     }
@@ -270,9 +306,16 @@ impl Draw {
     }
 
     fn row(&mut self, batch: BatchNo, seq: u32, horizon: u64) -> Arc<JobSpec> {
-        let kind = self.one_of(&Kind::ALL);
-        let hold = self.random.u64(1..25);
+        let drawn = self.one_of(&Kind::ALL);
+        let hold = self.random.u64(1..DEAREST);
         let is_priced = self.random.u32(0..6) > 0;
+        let kind = match drawn {
+            _ if !self.is_listed => drawn,
+            _ if !is_priced => Kind::ShortsStudio,
+            Kind::Video | Kind::Music | Kind::Speech => Kind::Video,
+            _ => Kind::Image,
+        };
+        let body = if self.is_listed && is_priced { body(hold) } else { serde_json::Map::new() };
         let cost = if is_priced { hold } else { self.random.u64(0..=hold) };
         let is_refused = self.random.u32(0..25) == 0;
         self.truths.insert(JobKey { batch, seq: Seq(seq) }, (cost, is_refused));
@@ -280,7 +323,7 @@ impl Draw {
             line: u64::from(seq) + 2,
             kind,
             model: None,
-            body: serde_json::Map::new(),
+            body,
             price: is_priced.then_some(Credits(hold)),
             bound: None,
             formula: String::new(),

@@ -26,6 +26,8 @@ pub struct Request {
     pub is_sync: bool,
     /// A plan allowance may cover it.
     pub is_coverable: bool,
+    /// The catalog has its price, which changes with the catalog.
+    pub is_listed: bool,
 }
 
 /// What others do with the account.
@@ -37,6 +39,8 @@ pub enum Elsewhere {
     Uses(u64),
     /// Somebody cancels a task in the web application.
     Cancels,
+    /// The service sets its prices to so many hundredths of what they were in the beginning.
+    Prices(u64),
 }
 
 /// How a task ends.
@@ -124,6 +128,8 @@ pub struct Service {
     pub daily: u64,
     /// What is used of it, by day.
     used: BTreeMap<u64, u64>,
+    /// The prices in force, in hundredths of those of the beginning.
+    pub price_percent: u64,
     /// When others spent how much.
     spent_elsewhere: Vec<(u64, u64)>,
     random: fastrand::Rng,
@@ -142,6 +148,7 @@ impl Service {
             is_generous: false,
             daily: 0,
             used: BTreeMap::new(),
+            price_percent: 100,
             spent_elsewhere: Vec::new(),
             random: fastrand::Rng::with_seed(seed),
         }
@@ -206,15 +213,16 @@ impl Service {
         if request.is_refused {
             return error(400, "content_rejected", None);
         }
+        let cost = if request.is_listed { listed(request.cost, self.price_percent) } else { request.cost };
         let day = (BEGINNING.unsigned_abs() + now) / DAY;
         let is_covered = request.is_coverable
             && self.used.get(&day).is_none_or(|used| *used < self.daily)
             && self.daily > 0;
-        if self.balance < request.cost && !is_covered {
+        if self.balance < cost && !is_covered {
             return error(402, "insufficient_credits", None);
         }
         let is_waived = self.is_generous && self.random.u32(0..10) == 0 || is_covered;
-        let (charged, waived) = if is_waived { (0, request.cost) } else { (request.cost, 0) };
+        let (charged, waived) = if is_waived { (0, cost) } else { (cost, 0) };
         self.balance -= charged;
         let covered_on = is_covered.then_some(day);
         if is_covered {
@@ -266,6 +274,10 @@ impl Service {
                 let used = self.used.entry(day).or_default();
                 *used = (*used + units).min(self.daily.max(*used));
                 format!("has used {used} of the day's allowance of {}", self.daily)
+            }
+            Elsewhere::Prices(percent) => {
+                self.price_percent = percent;
+                format!("sets the prices to {percent} %")
             }
             Elsewhere::Cancels => {
                 let open: Vec<usize> =
@@ -335,6 +347,11 @@ impl Service {
     pub fn net_of(&self, batch: BatchNo) -> u64 {
         self.tasks.iter().filter(|task| task.job.batch == batch).map(Task::net).sum()
     }
+}
+
+/// A price of the beginning at so many hundredths.
+pub fn listed(price: u64, percent: u64) -> u64 {
+    (price * percent).div_ceil(100)
 }
 
 fn answer(status: u16, body: &serde_json::Value) -> RawAnswer {

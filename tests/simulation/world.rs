@@ -3,12 +3,14 @@
 //! Time passes only here. Whatever is drawn is drawn from the seed, so that a history is the same each time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use callsheet::api::studio;
 use callsheet::api::{RawAnswer, answer};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{Attempt, IdempotencyKey, JobKey, TaskId};
 use callsheet::domain::job::{JobSpec, OutputFile, State};
+use callsheet::domain::quote::Catalog;
 use callsheet::domain::request::Kind;
 use callsheet::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
@@ -52,6 +54,10 @@ pub(super) enum Event {
     /// A reading of a task does.
     Read(JobKey, Attempt, TaskId, Box<JobSpecOf>, (u64, u32)),
     Balance(u64, u32),
+    /// The catalogs are asked for.
+    Catalog(u64, u32),
+    /// They arrive, with prices of so many hundredths.
+    Prices(u32, u64, Arc<Catalog>),
     /// A process of this number hears something.
     Hear(u32, Input),
     Start,
@@ -107,8 +113,8 @@ pub struct World {
     /// Turns since time passed last.
     stalls: u32,
     silences: BTreeMap<(JobKey, u32), u32>,
-    /// When credits were set aside for each attempt.
-    set_aside: BTreeMap<(JobKey, u32), u64>,
+    /// The catalogs by their prices.
+    catalogs: BTreeMap<u64, Arc<Catalog>>,
     pub log: Transcript,
 }
 
@@ -149,7 +155,7 @@ impl World {
             marks: Vec::new(),
             stalls: 0,
             silences: BTreeMap::new(),
-            set_aside: BTreeMap::new(),
+            catalogs: BTreeMap::new(),
             log: Transcript::new(is_told),
         };
         world.at(0, Event::Start);
@@ -224,6 +230,22 @@ impl World {
                 let answer = answer.ok_or_else(|| Fault::new("balance", "no answer"));
                 self.at(at, Event::Hear(number, Input::Balance(answer)));
             }
+            Event::Catalog(at, number) => {
+                let percent = self.service.price_percent;
+                let catalog =
+                    self.catalogs.entry(percent).or_insert_with(|| Arc::new(plan::catalog(percent)));
+                let catalog = catalog.clone();
+                self.at(at, Event::Prices(number, percent, catalog));
+            }
+            Event::Prices(number, percent, catalog) if number == self.number => {
+                let at = self.t;
+                if let Some(process) = &mut self.process {
+                    process.memory.prices = Some((percent, at));
+                }
+                self.log.say(at, "service", format_args!("catalogs <- prices at {percent} %"));
+                self.hear(Input::Catalog(Ok(catalog)));
+            }
+            Event::Prices(..) => {}
             Event::Hear(number, input) if number == self.number => self.hear(input),
             Event::Hear(..) => {}
         }
@@ -432,7 +454,11 @@ impl World {
             if let Change::Open(record) = change
                 && matches!(record.job.state, State::Submitting { .. })
             {
-                self.set_aside.entry((record.key, record.job.attempt.0)).or_insert(self.t);
+                let of = (record.key, record.job.attempt.0);
+                let held = record.job.books.held.0;
+                if self.oracle.set_aside.get(&of).is_none_or(|(_, known)| *known != held) {
+                    self.oracle.set_aside.insert(of, (self.t, held));
+                }
             }
             if let Change::Batch(batch) = change {
                 let who = format!("batch {}", batch.no.0);
@@ -454,7 +480,7 @@ impl World {
         let memory = &process.memory;
         match effect {
             Effect::Post { key, attempt, spec } => {
-                let seen = (&self.disk, &process.conductor, memory, self.now());
+                let seen = (&self.disk, &process.conductor, memory, self.now(), self.t);
                 self.oracle.posts(*key, *attempt, spec, seen, (&self.settings, self.disk_is_low))
             }
             Effect::Read { key, attempt, .. } => {
@@ -520,8 +546,8 @@ impl World {
                 self.at(at + 1, Event::Hear(number, Input::Rows { batch, from, rows }));
             }
             Effect::RenewCatalog => {
-                let none = Fault::new("catalog", "none is served here");
-                self.at(at + 1, Event::Hear(number, Input::Catalog(Err(none))));
+                let (there, back) = self.way();
+                self.at(at + there, Event::Catalog(at + there + back, number));
             }
             Effect::KeepSurcharges(_) => self.at(at + 1, Event::Hear(number, Input::SurchargesKept)),
             Effect::AskBalance => {
@@ -560,6 +586,7 @@ impl World {
             is_refused,
             is_sync: renders_in_call(kind),
             is_coverable: !spec.order.waivable.is_zero(),
+            is_listed: self.settings.rules.is_some() && spec.order.price.is_some(),
         };
         let who = named(key, attempt.0);
         if self.fails(self.weather.unconnected) {
@@ -634,8 +661,9 @@ impl World {
             self.at(at, Event::Hear(number, Input::Posted(key, Attempt(request.attempt), answer)));
         }
         self.oracle.arrived(request, tasks, &self.disk, &self.service)?;
-        let set_aside = self.set_aside.get(&(key, request.attempt)).copied().unwrap_or_default();
-        oracle::keeps(&self.service, &self.settings, balance, set_aside)
+        let set_aside = self.oracle.set_aside.get(&(key, request.attempt));
+        let above = self.oracle.above(&self.service, |_| true);
+        oracle::keeps(&self.service, &self.settings, balance, (set_aside.map_or(0, |(at, _)| *at), above))
     }
 
     fn fetch(&mut self, order: &FetchOrder) {

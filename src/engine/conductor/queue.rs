@@ -36,7 +36,7 @@ impl Conductor {
     pub(super) fn admit(&mut self, now: Now) -> Result<Option<Admission>, ConductorError> {
         // Whatever else keeps the queue: a wait that is over is no reason to wake up.
         self.crowded_until = self.throttle.wait_until().filter(|until| now.tick < *until);
-        if self.stopping || self.held_back || self.key_is_refused() || !self.prices_are_known(now) {
+        if self.stopping || self.held_back || self.key_is_refused() {
             return Ok(None);
         }
         let is_low = self.disk_is_low.then_some(Parked::Disk);
@@ -45,7 +45,8 @@ impl Conductor {
             let is_kept = desk.record.paused.is_some() || desk.has_expired(now);
             desk.parked = is_low.or(is_kept.then_some(Parked::Paused));
         });
-        if self.disk_is_low {
+        // A batch that is kept is said to be, whether or not prices are known: none are asked for on its account.
+        if self.disk_is_low || !self.prices_are_known(now) {
             return Ok(None);
         }
         // Outputs that pile up because the disk or the result host is slow hold back new work. What is
