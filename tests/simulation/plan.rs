@@ -115,8 +115,6 @@ pub struct Plan {
     pub is_generous: bool,
     /// Tasks a day that the plan's allowance covers.
     pub daily: u64,
-    /// Whether prices come from a catalog, and change.
-    pub is_listed: bool,
     pub balance: u64,
     /// When everything that goes wrong is over.
     pub horizon: u64,
@@ -165,7 +163,6 @@ pub fn of(seed: u64) -> Plan {
         slowness: draw.one_of(&[5 * SECOND, MINUTE, 10 * MINUTE, 2 * HOUR]),
         is_generous: draw.random.bool(),
         daily: draw.daily,
-        is_listed: draw.is_listed,
         balance: draw.one_of(&[30, 200, 5_000, 5_000]),
         horizon,
         patience,

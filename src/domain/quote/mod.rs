@@ -147,7 +147,7 @@ fn priced_by(kind: Kind, basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
         Kind::SoundEffect => sound_effect::draft(basis, remarks),
         Kind::ShortsStudio => shorts_studio(basis.request),
     };
-    draft.as_charged_before(kind, &basis.catalog.surcharges, remarks)
+    draft.with_surcharge(kind, &basis.catalog.surcharges, remarks)
 }
 
 /// Shorts Studio's body and price are not documented: the options are the body, as they are.
@@ -179,7 +179,7 @@ impl Draft {
     }
 
     /// Names the cell in full, and raises its price to what was charged for it before.
-    fn as_charged_before(mut self, kind: Kind, surcharges: &Surcharges, remarks: &mut Remarks) -> Draft {
+    fn with_surcharge(mut self, kind: Kind, surcharges: &Surcharges, remarks: &mut Remarks) -> Draft {
         let Some(listed) = self.listed else { return self };
         let mode = ["mode", "scene"].into_iter().find_map(|name| self.body.get(name)?.as_str());
         let priced = &mut self.priced;

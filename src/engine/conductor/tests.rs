@@ -1,6 +1,7 @@
 //! Turns as transcripts: a scripted service and a scripted clock around the conductor.
 
 mod account;
+mod deadlines;
 mod polls;
 mod prices;
 mod queues;
@@ -412,22 +413,6 @@ fn a_refused_key_parks_polls_too() {
 }
 
 #[test]
-fn an_overdue_job_frees_its_slot_and_is_collected_late() {
-    let mut stage =
-        Stage::with(2, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
-    assert_eq!(stage.turn(vec![]), "post 0#1");
-    stage.posted(0, task("pending"));
-    let said = stage.pass(Millis::from_secs(1800)).turn(vec![]);
-    assert_eq!(said, "read 0#1, post 1#1", "its slot went to the next");
-    stage.read(0, ReadAnswer::Task(reading("processing")));
-    assert_eq!(stage.pass(Millis::from_secs(299)).turn(vec![]), "", "watched slowly");
-    assert_eq!(stage.pass(Millis::from_secs(1)).turn(vec![]), "read 0#1");
-    assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
-    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
-    assert_eq!(stage.ended, ["job-0 succeeded"]);
-}
-
-#[test]
 fn poll_faults_never_create_a_post() {
     let mut stage = Stage::of(1);
     stage.turn(vec![]);
@@ -570,20 +555,6 @@ fn rejected_prompts_in_a_row_pause_the_batch() {
 }
 
 #[test]
-fn what_is_not_sent_in_time_expires() {
-    let mut stage =
-        Stage::with(200, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
-    stage.batch.policy.expires = Some(crate::domain::manifest::row::Deadline::At(Timestamp(2_000_000)));
-    stage.conductor.take_batch(stage.batch.clone());
-    assert_eq!(stage.turn(vec![]), "post 0#1");
-    stage.posted(0, task("pending"));
-    stage.pass(Millis(1_000_000)).turn(vec![]);
-    assert_eq!(stage.ended.len(), 199);
-    assert!(stage.ended.iter().all(|line| line.ends_with("expired")));
-    assert_eq!(stage.conductor.standstill(), None, "what was sent goes on");
-}
-
-#[test]
 fn nothing_is_sent_before_the_balance_is_known_to_leave_enough() {
     let keep = Limits { min_balance: Some(Credits(100)), ..settings().limits };
     let mut stage = Stage::with(5, Settings { limits: keep, ..settings() });
@@ -646,32 +617,6 @@ fn a_charge_that_differs_pauses_the_batch_when_its_policy_says_so() {
 }
 
 #[test]
-fn an_overdue_task_is_looked_at_once_after_a_restart() {
-    let mut stage = Stage::of(1);
-    stage.turn(vec![]);
-    stage.posted(0, task("pending"));
-    stage.pass(Millis::from_secs(1800)).turn(vec![]);
-    stage.read(0, ReadAnswer::Task(reading("processing")));
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Overdue));
-    stage.restart();
-    stage.turn(vec![]);
-    assert_eq!(stage.conductor.standstill(), None, "not before it was read");
-    assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1");
-    stage.read(0, ReadAnswer::Task(reading("processing")));
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Overdue));
-}
-
-#[test]
-fn what_could_only_be_late_is_not_bought() {
-    let mut stage = Stage::of(1);
-    let mut late = (*stage.specs[0]).clone();
-    late.order.deadline = Some(crate::domain::manifest::row::Deadline::At(Timestamp(999_999)));
-    stage.specs[0] = Arc::new(late);
-    assert_eq!(stage.turn(vec![]), "");
-    assert_eq!(stage.ended, ["job-0 expired"]);
-}
-
-#[test]
 fn a_stop_that_comes_with_the_last_answer_leaves_nothing_unfinished() {
     let mut stage = Stage::of(1);
     stage.turn(vec![]);
@@ -679,26 +624,4 @@ fn a_stop_that_comes_with_the_last_answer_leaves_nothing_unfinished() {
     let fetched = Input::Fetched(Stage::key(0), Attempt(1), Ok(files()));
     stage.turn(vec![Input::Stop, fetched]);
     assert_eq!(stage.conductor.standstill(), Some(Standstill::Done));
-}
-
-#[test]
-fn a_downtime_longer_than_every_deadline_gives_up_nothing_unread() {
-    let mut stage = Stage::of(1);
-    stage.turn(vec![]);
-    stage.posted(0, task("pending"));
-    stage.now.wall = stage.now.wall.after(Millis::from_secs(10 * 86_400));
-    stage.restart();
-    assert_eq!(stage.turn(vec![]), "");
-    assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1", "it may have succeeded long ago");
-    assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
-    assert!(stage.ended.is_empty(), "{:?}", stage.ended);
-    let mut stage = Stage::of(1);
-    stage.turn(vec![]);
-    stage.posted(0, task("pending"));
-    stage.now.wall = stage.now.wall.after(Millis::from_secs(10 * 86_400));
-    stage.restart();
-    stage.turn(vec![]);
-    stage.pass(Millis(10_000)).turn(vec![]);
-    stage.read(0, ReadAnswer::Task(reading("processing")));
-    assert_eq!(stage.ended, ["job-0 in_doubt"], "read, and still not over after all its time");
 }
