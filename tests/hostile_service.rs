@@ -118,7 +118,7 @@ fn an_answer_without_an_end_is_given_up_and_asked_for_again() {
 
 #[test]
 fn an_answer_of_a_byte_now_and_then_runs_out_of_time() {
-    recovers("drip", "request_timeout = \"300ms\"", || Act::Drip(JSON.to_owned()));
+    recovers("drip", "request_timeout = \"300ms\"\nrender_timeout = \"300ms\"", || Act::Drip(JSON.to_owned()));
 }
 
 #[test]
@@ -281,7 +281,9 @@ fn a_catalog_that_comes_at_the_third_time_of_asking_is_enough() {
             let outcome = run(&stage, &hostile, &scripts::manifest("image", 1));
             assert_eq!(outcome.code, Some(0), "{part}, {text}: {}", outcome.stderr);
             let calls = hostile.calls(Route::Catalog);
-            assert_eq!(calls.iter().filter(|call| call.path.ends_with(part)).count(), 3, "{part}, {text}");
+            // Twice in vain, once for the plan, and perhaps once more before the POST.
+            let asked = calls.iter().filter(|call| call.path.ends_with(part)).count();
+            assert!((3..=4).contains(&asked), "{asked} times: {part}, {text}");
             stage.audit().each_paid_once(1);
         }
     }
@@ -299,6 +301,8 @@ fn a_catalog_that_is_none_does_not_take_the_place_of_an_older_one() {
         let path = stage.path("state/catalogs.json");
         let mut kept: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         kept["fetched"] = json!(kept["fetched"].as_i64().unwrap() - 2 * 3_600_000);
+        // The one that was asked for again in vain, before the POST, is as old.
+        kept.as_object_mut().unwrap().remove("older");
         stage.write("state/catalogs.json", kept.to_string());
         let outcome = run(&stage, &hostile, &scripts::manifest("image", 2));
         assert_eq!(outcome.code, Some(0), "{text}: {}", outcome.stderr);

@@ -1,0 +1,68 @@
+//! What becomes of options and addresses that are not as the service documents them.
+
+use super::*;
+
+#[test]
+fn a_misspelt_option_is_refused_unless_it_is_allowed() {
+    let mut door = door();
+    let text = |option: &str| format!("id,kind,model,prompt,options.{option}\na,image,flat,fox,4K\n");
+    for (option, meant) in
+        [("qualtiy", "quality"), ("Quality", "quality"), ("aspectRatio", "aspect_ratio"), ("sizes", "size")]
+    {
+        let receipt = door.accept("m.csv", &text(option));
+        assert_eq!((receipt.new, receipt.invalid), (0, 1), "{option}");
+        let problem = &receipt.problems[0];
+        assert_eq!(problem.field, Some(format!("options.{option}")));
+        assert!(problem.message.ends_with(&format!("did you mean {meant}?")), "{}", problem.message);
+        assert!(problem.hint.as_deref().unwrap().contains("--allow-unknown-options"));
+    }
+    // Nobody's, or of other kinds, or a common one: forwarded.
+    for option in ["seed", "duration", "style", "negative_prompt", "x"] {
+        door.check(&format!("{option}.csv"), &text(option), "1 new 0 have 0 invalid 3 credits");
+    }
+    door.allow_unknown_options = true;
+    door.check("m.csv", &text("qualtiy"), "1 new 0 have 0 invalid 3 credits");
+    // What the batch has, it keeps.
+    door.allow_unknown_options = false;
+    door.check("m.csv", &text("qualtiy"), "0 new 1 have 0 invalid 0 credits");
+}
+
+#[test]
+fn the_type_of_an_option_is_that_of_the_kind_that_the_model_says() {
+    let door = door();
+    let job =
+        |options: &str| format!(r#"[{{"id": "a", "model": "flat", "prompt": "fox", "options": {options}}}]"#);
+    door.check("m.json", &job(r#"{"style": {"id": 3}}"#), "1 new 0 have 0 invalid 3 credits");
+    let receipt = door.accept("n.json", &job(r#"{"aspect_ratio": {"id": 3}, "style": {"id": 3}}"#));
+    assert_eq!((receipt.new, receipt.invalid), (0, 1));
+    let said: Vec<String> = receipt.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["1:76: options.aspect_ratio: found an object, expected text"]);
+}
+
+#[test]
+fn addresses_that_the_service_cannot_fetch_are_said() {
+    let mut door = door();
+    let modes =
+        json!({"image-to-image": {"aspect_ratios": [], "qualities": [], "credits_per_generation": 3}});
+    door.catalog =
+        Catalog::of(&json!([]), &json!([{"id": "flat", "modes": modes}]), &json!([]), &Value::Null);
+    let row = |address: &str| format!("kind,model,prompt,image_urls\nimage,flat,fox,{address}\n");
+    for (address, said) in [
+        ("http://127.0.0.1/a.png", "127.0.0.1 is a loopback address"),
+        ("http://[::1]:80/a.png", "::1 is a loopback address"),
+        ("http://localhost/a.png", "localhost is a name of this network only"),
+        ("http://nas.local/a.png", "nas.local is a name of this network only"),
+        ("https://192.168.1.5/a.png", "192.168.1.5 is a private address"),
+        (
+            "https://me:hunter2@img.example/a.png",
+            "the address on img.example carries a user name or password",
+        ),
+    ] {
+        let receipt = door.accept("m.csv", &row(address));
+        let [note] = receipt.notes.as_slice() else { panic!("{address}: {:?}", receipt.notes) };
+        assert!(note.message.starts_with(said) && !note.message.contains("hunter2"), "{}", note.message);
+    }
+    assert!(door.accept("m.csv", &row("https://img.example/a.png")).notes.is_empty());
+    let both = door.accept("n.csv", &row("https://img.example/a.png|https://img.example/b.png"));
+    assert!(both.problems[0].message.contains("is more than one address"), "{:?}", both.problems);
+}
