@@ -118,7 +118,9 @@ fn an_answer_without_an_end_is_given_up_and_asked_for_again() {
 
 #[test]
 fn an_answer_of_a_byte_now_and_then_runs_out_of_time() {
-    recovers("drip", "request_timeout = \"300ms\"\nrender_timeout = \"300ms\"", || Act::Drip(JSON.to_owned()));
+    recovers("drip", "request_timeout = \"300ms\"\nrender_timeout = \"300ms\"", || {
+        Act::Drip(JSON.to_owned())
+    });
 }
 
 #[test]
