@@ -5,7 +5,7 @@
 mod stage;
 
 use self::stage::harvest::Harvest;
-use self::stage::matrix::Fate::{Failed, InDoubt, Made};
+use self::stage::matrix::Fate::{Canceled, Failed, InDoubt, Made};
 use self::stage::matrix::{Fault, Step, holds};
 use self::stage::{Stage, scripts};
 
@@ -84,7 +84,7 @@ fn an_error_that_names_a_task_is_decided_by_the_task() {
                 .studio(InDoubt(1)),
             fault("500 with a failed task, for ever", "{ do = 'fail-at-submission' }")
                 .times(9)
-                .keyed(Failed(3))
+                .keyed(Failed(2))
                 .studio(InDoubt(1)),
             fault("500 with a running task", "{ do = 'unknown-outcome' }").studio(InDoubt(1)),
             fault("500 with a task that fails", "{ do = 'unknown-outcome', ending = 'failed' }")
@@ -116,12 +116,16 @@ fn a_task_that_fails_is_tried_again_where_that_may_help() {
             passing("rate_limited", "{ do = 'task-fails', code = 'rate_limited' }"),
             passing("busy", "{ do = 'task-fails', code = 'busy' }"),
             passing("provider_unavailable", "{ do = 'task-fails', code = 'provider_unavailable' }"),
-            passing("request_cancelled", "{ do = 'task-fails', code = 'request_cancelled' }"),
+            // Somebody wanted it to end: only a person asks for it again.
+            hopeless("request_cancelled", "{ do = 'task-fails', code = 'request_cancelled' }"),
             passing("duplicate_request", "{ do = 'task-fails', code = 'duplicate_request' }"),
-            passing("canceled", "{ do = 'task-canceled' }"),
+            // Likewise: somebody canceled the task at the service.
+            Fault::new("canceled", "{ do = 'task-canceled' }").keyed(Canceled(1)).studio(Canceled(1)),
+            // Inside the call it is a 500 that names the task, after which the call is made once more.
             passing("busy, twice", "{ do = 'task-fails', code = 'busy' }")
                 .times(2)
                 .keyed(Made(3))
+                .rendered_inside(Failed(2))
                 .studio(Made(3)),
             hopeless("content_rejected", "{ do = 'task-fails', code = 'content_rejected' }"),
             hopeless("invalid_input", "{ do = 'task-fails', code = 'invalid_input' }"),

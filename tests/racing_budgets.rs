@@ -41,7 +41,7 @@ fn ids() -> Vec<String> {
     (0..ROWS).map(|n| format!("image-{n}")).collect()
 }
 
-/// Attempts enough that no row fails for good.
+/// Attempts enough that no row fails for good by a task that failed after its call.
 fn manifest() -> String {
     let job = |id: &String| json!({"id": id, "kind": "image", "model": "gi-2", "prompt": id});
     json!({"policy": {"attempts": 50}, "jobs": ids().iter().map(job).collect::<Vec<_>>()}).to_string()
@@ -104,7 +104,17 @@ fn race(limit: &Limit) {
 
     configure(&stage, limit, ALL);
     let arguments = command(limit, ALL);
-    stage.run(arguments.iter().map(String::as_str)).exited(0);
+    let all = || stage.run(arguments.iter().map(String::as_str));
+    let mut outcome = all();
+    // A call that fails with the name of a failed task is made once more by itself, and then only if somebody asks.
+    for _ in 0..9 {
+        if outcome.code != Some(1) {
+            break;
+        }
+        stage.run(["retry", "batch"]).exited(0);
+        outcome = all();
+    }
+    outcome.exited(0);
     assert_eq!(spent(&stage), ALL);
     Harvest::of(&stage, "batch").is_complete(&ids());
     is_booked(&stage);

@@ -33,13 +33,14 @@ impl Step {
 pub enum Fate {
     Made(usize),
     Failed(usize),
+    Canceled(usize),
     InDoubt(usize),
 }
 
 impl Fate {
     fn tasks(self) -> usize {
         match self {
-            Fate::Made(tasks) | Fate::Failed(tasks) | Fate::InDoubt(tasks) => tasks,
+            Fate::Made(tasks) | Fate::Failed(tasks) | Fate::Canceled(tasks) | Fate::InDoubt(tasks) => tasks,
         }
     }
 
@@ -47,6 +48,7 @@ impl Fate {
         match self {
             Fate::Made(_) => "succeeded",
             Fate::Failed(_) => "failed",
+            Fate::Canceled(_) => "canceled",
             Fate::InDoubt(_) => "in_doubt",
         }
     }
@@ -62,6 +64,8 @@ pub struct Fault {
     pub times: u64,
     /// The kinds that have keys.
     pub keyed: Fate,
+    /// Those of them that render inside the creating call, where they end otherwise.
+    pub rendered_inside: Option<Fate>,
     /// Shorts Studio, which has none.
     pub studio: Fate,
     /// POSTs that the service answers with a task it made before, for each row with a key. None where
@@ -75,11 +79,15 @@ impl Fault {
     /// One strike at each row, which all get over it without another task.
     pub const fn new(name: &'static str, effect: &'static str) -> Fault {
         let (keyed, studio) = (Fate::Made(1), Fate::Made(1));
-        Fault { name, effect, times: 1, keyed, studio, replays: Some(0), service: "" }
+        Fault { name, effect, times: 1, keyed, rendered_inside: None, studio, replays: Some(0), service: "" }
     }
 
     pub const fn keyed(self, keyed: Fate) -> Fault {
         Fault { keyed, ..self }
+    }
+
+    pub const fn rendered_inside(self, fate: Fate) -> Fault {
+        Fault { rendered_inside: Some(fate), ..self }
     }
 
     pub const fn studio(self, studio: Fate) -> Fault {
@@ -100,7 +108,11 @@ impl Fault {
     }
 
     fn fate(&self, kind: &str) -> Fate {
-        if kind == STUDIO { self.studio } else { self.keyed }
+        match (kind, self.rendered_inside) {
+            (STUDIO, _) => self.studio,
+            ("music" | "speech" | "sound-effect", Some(fate)) => fate,
+            _ => self.keyed,
+        }
     }
 
     /// The plan that strikes at this step.
@@ -226,8 +238,8 @@ impl Complaints {
     }
 
     fn of_run(&mut self, outcome: &Outcome, fault: &Fault, seen: &Seen) {
-        let fates = [fault.keyed, fault.studio].map(Fate::state);
-        let code = if fates.contains(&"failed") {
+        let fates = KINDS.map(|kind| fault.fate(kind).state());
+        let code = if fates.contains(&"failed") || fates.contains(&"canceled") {
             1
         } else if fates.contains(&"in_doubt") {
             7
