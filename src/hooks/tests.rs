@@ -215,6 +215,8 @@ async fn a_batch_is_told_to_the_command_and_to_the_webhook() {
                 "batch": "spring",
                 "jobs": 3,
                 "states": {"succeeded": 2, "failed": 1, "canceled": 0, "expired": 0, "in_doubt": 0},
+                "verdicts": {"done": 2, "failed": 1, "in_doubt": 0},
+                "refused_rows": 0,
                 "planned_credits": 30,
                 "charged_credits": 20,
                 "waived_credits": 0,

@@ -7,10 +7,8 @@ use std::io::BufReader;
 use std::path::Path;
 
 use crate::domain::account::AllowanceUse;
-use crate::domain::credits::Credits;
-use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId};
+use crate::domain::ids::{BadBatchName, BatchName, Fingerprint};
 use crate::domain::job::Order;
-use crate::domain::label::label;
 use crate::domain::manifest::row::{Deadline, Header, Policy, ReadRow, Row};
 use crate::domain::manifest::{self, Limits};
 use crate::domain::origin::{Origin, Place};
@@ -18,18 +16,17 @@ use crate::domain::policy::{self, Said, Standing};
 use crate::domain::problem::{Position, Problem};
 use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
 use crate::domain::request::Kind;
-use crate::domain::revision::{self, Difference};
-use crate::domain::standing::{Standing as JobStanding, Verdict as JobVerdict};
+use crate::domain::revision;
+use crate::domain::standing::Verdict as JobVerdict;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
+use crate::intake::planned::{Jobs, Outcome, kept};
 use crate::intake::receipt::{LATER, Receipt};
 use crate::intake::source::Identity;
 use crate::intake::{IntakeError, Terms, source};
 use crate::output::layout::Layout;
 use crate::store::StoreError;
-use crate::store::draft::{
-    Draft, DraftRow, Draw, Existing, FoundRow, Judged, JudgedRows, Known, Verdict, Wanted,
-};
+use crate::store::draft::{Draft, DraftRow, Draw, FoundRow, Judged, JudgedRows, Known, Verdict, Wanted};
 
 /// A manifest that was read and judged. Nothing of it counts yet, and its rows lie in a file that goes
 /// with it.
@@ -85,118 +82,6 @@ pub struct JudgedRow {
     pub line: u64,
     /// Its jobs, or what is wrong with it.
     pub outcome: Outcome,
-}
-
-/// What becomes of a row.
-#[derive(Debug)]
-pub enum Outcome {
-    /// It wants jobs.
-    Jobs(Box<Jobs>),
-    /// It could not be sent today, but the batch has all of it from a day when it could.
-    Kept {
-        /// Its `id`.
-        id: Option<String>,
-        /// Where its jobs stand.
-        known: Vec<Known>,
-    },
-    /// It wants nothing that can be sent.
-    Invalid {
-        /// Its `id`, where it could be read.
-        id: Option<String>,
-        /// Where those of its jobs stand that the batch has all the same.
-        known: Vec<Known>,
-        /// Everything that is wrong with it.
-        problems: Vec<Problem>,
-    },
-}
-
-/// The jobs of a row: as many as its `count`.
-#[derive(Debug)]
-pub struct Jobs {
-    /// What each of them is.
-    pub order: Order,
-    /// The plan allowance that each would draw from.
-    pub draws: Option<Draw>,
-    id: Option<String>,
-    fingerprint: Fingerprint,
-    first: u32,
-    count: u32,
-    known: Vec<Known>,
-    changed: Vec<Difference>,
-}
-
-/// One job of a row, as a plan shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlannedJob {
-    /// Who it is.
-    pub job: JobId,
-    /// What it is called.
-    pub label: String,
-    /// What becomes of it.
-    pub verdict: JobVerdict,
-    /// What is still to be spent for one that is new, changed or waiting; what is set aside or charged for one that is
-    /// running or in doubt; what `retry` would cost for one that failed.
-    pub credits: Credits,
-    /// An earlier manifest of the same plan wants it, too, and it is counted there.
-    pub is_counted: bool,
-}
-
-impl Jobs {
-    /// How many of them the batch does not have.
-    pub fn new_count(&self) -> u32 {
-        self.count - self.known_count()
-    }
-
-    fn known_count(&self) -> u32 {
-        // Never more than `count`.
-        u32::try_from(self.known.len()).unwrap_or(u32::MAX).min(self.count)
-    }
-
-    /// In what the row differs from the row of the same `id` that the batch has; nothing where it has none.
-    pub fn changed(&self) -> &[Difference] {
-        &self.changed
-    }
-
-    /// Each of them.
-    pub fn each(&self) -> impl Iterator<Item = PlannedJob> + '_ {
-        (0..self.count).map(|index| {
-            let variation = self.first + index;
-            let job = JobId::derive(self.fingerprint, variation);
-            let label = label(self.id.as_deref(), variation, self.order.text(), job);
-            let price = self.order.hold().unwrap_or_default();
-            match self.known.get(index as usize) {
-                Some(known) => {
-                    let (verdict, credits) = priced(known, price);
-                    PlannedJob { job, label, verdict, credits, is_counted: known.is_counted }
-                }
-                None => {
-                    let is_changed = !self.changed.is_empty();
-                    let verdict = if is_changed { JobVerdict::Changed } else { JobVerdict::New };
-                    PlannedJob { job, label, verdict, credits: price, is_counted: false }
-                }
-            }
-        })
-    }
-}
-
-/// What becomes of a job that the batch has, and the credits that belong to that. `price` is today's, for one whose row
-/// can be sent.
-fn priced(known: &Known, price: Credits) -> (JobVerdict, Credits) {
-    let credits = match known.standing {
-        JobStanding::Done | JobStanding::FailedForGood => Credits::ZERO,
-        JobStanding::Waiting | JobStanding::Running | JobStanding::InDoubt | JobStanding::Failed => {
-            known.credits.unwrap_or(price)
-        }
-    };
-    (known.standing.into(), credits)
-}
-
-/// The jobs of a row that cannot be sent today and that the batch has, as a plan shows them.
-pub fn kept(known: &[Known]) -> impl Iterator<Item = (JobVerdict, Credits, bool)> + '_ {
-    known.iter().map(|known| {
-        let (verdict, credits) = priced(known, Credits::ZERO);
-        (verdict, credits, known.is_counted)
-    })
 }
 
 impl Judgement {
@@ -280,24 +165,6 @@ fn outcome(found: FoundRow) -> Outcome {
         }
         Wanted::Invalid(_) if known.len() == count as usize => Outcome::Kept { id, known },
         Wanted::Invalid(problems) => Outcome::Invalid { id, known, problems },
-    }
-}
-
-impl Jobs {
-    /// Tells a draft of them as they would be once they were taken in: they are counted here.
-    pub(super) fn note_in(&self, draft: &mut Draft) -> Result<(), StoreError> {
-        for index in 0..self.count {
-            let known = self.known.get(index as usize);
-            draft.note_existing(&Existing {
-                fingerprint: self.fingerprint,
-                variation: self.first + index,
-                standing: known.map_or(JobStanding::Waiting, |known| known.standing),
-                credits: self.order.hold().unwrap_or_default(),
-                is_counted: true,
-                row: None,
-            })?;
-        }
-        Ok(())
     }
 }
 

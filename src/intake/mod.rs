@@ -8,6 +8,7 @@
 pub mod catalogs;
 pub mod inbox;
 mod judge;
+mod planned;
 pub mod receipt;
 pub mod reception;
 pub mod source;
@@ -29,9 +30,8 @@ use crate::domain::queue_class::QueueClass;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::Timestamp;
-pub use crate::intake::judge::{
-    Batches, Jobs, JudgedRow, Judgement, Outcome, PlannedJob, Present, Rows, judge, kept,
-};
+pub use crate::intake::judge::{Batches, JudgedRow, Judgement, Present, Rows, judge};
+pub use crate::intake::planned::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::receipt::Receipt;
 use crate::store::draft::{Draft, DraftRow, FoundRow, Judged, Verdict, Wanted};
 use crate::store::peek::Peek;

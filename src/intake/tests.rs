@@ -10,7 +10,9 @@ use crate::domain::schedule::Schedule;
 use crate::store::Change;
 use crate::store::spool::Lines;
 
+mod changed;
 mod options;
+mod scheduled;
 
 struct Door {
     dir: TempDir,
@@ -93,7 +95,10 @@ impl Door {
         let receipt = self.accept(name, text);
         let said = format!(
             "{} new {} have {} invalid {}",
-            receipt.new, receipt.have, receipt.invalid, receipt.price
+            receipt.added(),
+            receipt.have,
+            receipt.invalid,
+            receipt.price
         );
         assert_eq!(said, expected, "{:#?}", receipt.problems);
     }
@@ -117,48 +122,6 @@ fn the_same_manifest_again_adds_nothing() {
     let text = format!("{HEADER}a,image,flat,fox,,\nb,image,flat,owl,2,\n,image,flat,hen,,\n");
     door.check("m.csv", &text, "4 new 0 have 0 invalid 12 credits");
     door.check("m.csv", &text, "0 new 4 have 0 invalid 0 credits");
-}
-
-#[test]
-fn an_edited_manifest_runs_what_is_new_or_changed() {
-    let door = door();
-    door.check(
-        "m.csv",
-        &format!("{HEADER}a,image,flat,fox,,\nb,image,flat,owl,,\n"),
-        "2 new 0 have 0 invalid 6 credits",
-    );
-    let edited = format!("{HEADER}b,image,flat,owl,3,\nc,image,flat,hen,,\na,image,flat,red fox,,\n");
-    let receipt = door.accept("m.csv", &edited);
-    assert_eq!((receipt.new, receipt.changed, receipt.waiting, receipt.done), (3, 1, 1, 0));
-    assert_eq!((receipt.price.0, receipt.total_credits.0), (12, 15), "what waits is still to be paid");
-    let notes: Vec<String> = receipt.notes.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        notes,
-        [
-            "4: prompt: a is in the batch with another request, and is bought again: was \"fox\", is \"red fox\""
-        ]
-    );
-    assert_eq!(door.labels("m"), ["0 a", "1 b", "2 b-v2", "3 b-v3", "4 c", "5 a"]);
-}
-
-/// Case and inner spaces of a prompt, and a default that is spelled out, make another job: the field is named.
-#[test]
-fn a_row_that_keeps_its_id_says_in_what_it_changed() {
-    let door = door();
-    let header = "id,kind,model,prompt,quality\n";
-    door.accept("m.csv", &format!("{header}a,image,flat,A red fox,\n"));
-    let changed = |text: &str| {
-        let receipt = door.accept("m.csv", &format!("{header}{text}\n"));
-        let fields = receipt.notes.iter().filter(|note| note.message.contains("bought again"));
-        let fields: Vec<String> = fields.map(|note| note.field.clone().unwrap_or_default()).collect();
-        (receipt.new, receipt.changed, receipt.have, fields.join(" "))
-    };
-    assert_eq!(changed("a,image,flat,a red  fox,"), (0, 1, 0, "prompt".to_owned()));
-    // What the batch had before that is there, and is not bought a second time.
-    assert_eq!(changed("a,image,flat,A red fox,"), (0, 0, 1, String::new()));
-    assert_eq!(changed("b,image,flat,a red  fox,"), (1, 0, 0, String::new()));
-    // Without an `id` nothing can be known of an earlier row.
-    assert_eq!(changed(",image,flat,A RED FOX,"), (1, 0, 0, String::new()));
 }
 
 #[test]
@@ -333,43 +296,6 @@ fn what_becomes_of_overdue_jobs_is_kept_with_the_batch() {
     assert!(!door.accept("m.json", text).refused);
     let batches = door.store.batches().unwrap();
     assert_eq!(batches[0].policy.on_deadline, Some(crate::domain::manifest::row::OnDeadline::Resubmit));
-}
-
-#[test]
-fn a_schedule_fills_placeholders_before_rows_become_jobs() {
-    let text = format!("{HEADER}a-{{date}},image,flat,fox on {{weekday}},,\nb,image,flat,{{n}} {{owls}},,\n");
-    let mut door = door();
-    door.check("m.csv", &text, "2 new 0 have 0 invalid 6 credits");
-    let schedule = Schedule::parse("@daily", None).unwrap();
-    let saturday = Timestamp(1_795_219_200_000);
-    door.occasion = Some(schedule.occasion(saturday));
-    door.check("m.csv", &text, "2 new 0 have 0 invalid 6 credits");
-    // The same run again is the same jobs; the next day's is not.
-    door.check("m.csv", &text, "0 new 2 have 0 invalid 0 credits");
-    door.occasion = Some(schedule.occasion(Timestamp(saturday.0 + 86_400_000)));
-    door.check("m.csv", &text, "2 new 0 have 0 invalid 6 credits");
-    assert_eq!(door.labels("m"), ["0 a-{date}", "1 b", "2 a-2026-11-21", "3 b", "4 a-2026-11-22", "5 b"]);
-}
-
-#[test]
-fn a_run_of_a_schedule_spends_no_more_than_schedule_and_manifest_allow() {
-    let mut door = door();
-    let mut check = |occasion: Option<Occasion>, schedule, manifest: &str, expected| {
-        door.occasion = occasion;
-        door.budget = schedule;
-        let jobs = r#""jobs": [{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}]"#;
-        let name = format!("m{}.json", door.store.batches().unwrap().len());
-        door.accept(&name, &format!("{{\"policy\": {{{manifest}}}, {jobs}}}"));
-        assert_eq!(door.store.batches().unwrap().last().unwrap().policy.budget, expected, "{manifest}");
-    };
-    let occasion = || Some(Schedule::parse("@daily", None).unwrap().occasion(Timestamp(0)));
-    let [nine, fifty] = [Credits(9), Credits(50)];
-    check(occasion(), Some(fifty), "\"budget\": 9", Some(nine));
-    check(occasion(), Some(nine), "\"budget\": 50", Some(nine));
-    check(occasion(), Some(nine), "", Some(nine));
-    check(occasion(), None, "\"budget\": 50", Some(fifty));
-    // A flag is the last word.
-    check(None, Some(fifty), "\"budget\": 9", Some(fifty));
 }
 
 /// What a manifest comes to that somebody adds to after it was opened and before it was read.

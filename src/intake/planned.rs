@@ -1,0 +1,139 @@
+//! What becomes of a row: the jobs that it wants, and where those stand that its batch has already.
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::{Fingerprint, JobId};
+use crate::domain::job::Order;
+use crate::domain::label::label;
+use crate::domain::problem::Problem;
+use crate::domain::revision::Difference;
+use crate::domain::standing::{Standing, Verdict};
+use crate::store::StoreError;
+use crate::store::draft::{Draft, Draw, Existing, Known};
+
+/// What becomes of a row.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It wants jobs.
+    Jobs(Box<Jobs>),
+    /// It could not be sent today, but the batch has all of it from a day when it could.
+    Kept {
+        /// Its `id`.
+        id: Option<String>,
+        /// Where its jobs stand.
+        known: Vec<Known>,
+    },
+    /// It wants nothing that can be sent.
+    Invalid {
+        /// Its `id`, where it could be read.
+        id: Option<String>,
+        /// Where those of its jobs stand that the batch has all the same.
+        known: Vec<Known>,
+        /// Everything that is wrong with it.
+        problems: Vec<Problem>,
+    },
+}
+
+/// The jobs of a row: as many as its `count`.
+#[derive(Debug)]
+pub struct Jobs {
+    /// What each of them is.
+    pub order: Order,
+    /// The plan allowance that each would draw from.
+    pub draws: Option<Draw>,
+    pub(super) id: Option<String>,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) first: u32,
+    pub(super) count: u32,
+    pub(super) known: Vec<Known>,
+    pub(super) changed: Vec<Difference>,
+}
+
+/// One job of a row, as a plan shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedJob {
+    /// Who it is.
+    pub job: JobId,
+    /// What it is called.
+    pub label: String,
+    /// What becomes of it.
+    pub verdict: Verdict,
+    /// What is still to be spent for one that is new, changed or waiting; what is set aside or charged for one that is
+    /// running or in doubt; what `retry` would cost for one that failed.
+    pub credits: Credits,
+    /// An earlier manifest of the same plan wants it, too, and it is counted there.
+    pub is_counted: bool,
+}
+
+impl Jobs {
+    /// How many of them the batch does not have.
+    pub fn new_count(&self) -> u32 {
+        self.count - self.known_count()
+    }
+
+    fn known_count(&self) -> u32 {
+        // Never more than `count`.
+        u32::try_from(self.known.len()).unwrap_or(u32::MAX).min(self.count)
+    }
+
+    /// In what the row differs from the row of the same `id` that the batch has; nothing where it has none.
+    pub fn changed(&self) -> &[Difference] {
+        &self.changed
+    }
+
+    /// Each of them.
+    pub fn each(&self) -> impl Iterator<Item = PlannedJob> + '_ {
+        (0..self.count).map(|index| {
+            let variation = self.first + index;
+            let job = JobId::derive(self.fingerprint, variation);
+            let label = label(self.id.as_deref(), variation, self.order.text(), job);
+            let price = self.order.hold().unwrap_or_default();
+            match self.known.get(index as usize) {
+                Some(known) => {
+                    let (verdict, credits) = priced(known, price);
+                    PlannedJob { job, label, verdict, credits, is_counted: known.is_counted }
+                }
+                None => {
+                    let is_changed = !self.changed.is_empty();
+                    let verdict = if is_changed { Verdict::Changed } else { Verdict::New };
+                    PlannedJob { job, label, verdict, credits: price, is_counted: false }
+                }
+            }
+        })
+    }
+
+    /// Tells a draft of them as they would be once they were taken in: they are counted here.
+    pub(super) fn note_in(&self, draft: &mut Draft) -> Result<(), StoreError> {
+        for index in 0..self.count {
+            let known = self.known.get(index as usize);
+            draft.note_existing(&Existing {
+                fingerprint: self.fingerprint,
+                variation: self.first + index,
+                standing: known.map_or(Standing::Waiting, |known| known.standing),
+                credits: self.order.hold().unwrap_or_default(),
+                is_counted: true,
+                row: None,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// What becomes of a job that the batch has, and the credits that belong to that. `price` is today's, for one whose row
+/// can be sent.
+fn priced(known: &Known, price: Credits) -> (Verdict, Credits) {
+    let credits = match known.standing {
+        Standing::Done | Standing::FailedForGood => Credits::ZERO,
+        Standing::Waiting | Standing::Running | Standing::InDoubt | Standing::Failed => {
+            known.credits.unwrap_or(price)
+        }
+    };
+    (known.standing.into(), credits)
+}
+
+/// The jobs of a row that cannot be sent today and that the batch has, as a plan shows them.
+pub fn kept(known: &[Known]) -> impl Iterator<Item = (Verdict, Credits, bool)> + '_ {
+    known.iter().map(|known| {
+        let (verdict, credits) = priced(known, Credits::ZERO);
+        (verdict, credits, known.is_counted)
+    })
+}
