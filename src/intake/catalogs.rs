@@ -73,7 +73,7 @@ impl Catalogs {
         match surcharges::read(state, service) {
             Ok(known) => self.catalog.surcharges = known,
             Err(error) => {
-                tracing::warn!(%error, "what was charged above the catalog's prices cannot be read")
+                tracing::warn!(%error, "what was charged above the catalog's prices cannot be read");
             }
         }
         self

@@ -136,11 +136,11 @@ pub(super) fn totals(out: &mut impl Write, sheet: &Sheet, totals: &Totals) -> io
     }
     sums(out, totals)?;
     if sheet.seen == Seen::AllButWhatIsSent && totals.counts.waiting > 0 {
+        let waiting = jobs(totals.counts.waiting);
         writeln!(
             out,
-            "not known: which of the {} waiting have been sent already; {}",
-            jobs(totals.counts.waiting),
-            "another process works on this state, or its database cannot be read"
+            "not known: which of the {waiting} waiting have been sent already; another process works on this state, or \
+             its database cannot be read"
         )?;
     }
     if totals.unpriced.0 > 0 {
