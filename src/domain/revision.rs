@@ -83,6 +83,7 @@ mod tests {
 
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "a literal reads best as it is")]
     fn order(kind: &str, body: Value) -> Order {
         serde_json::from_value(json!({"line": 2, "kind": kind, "body": body})).unwrap()
     }

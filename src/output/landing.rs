@@ -318,13 +318,14 @@ fn beside_edited(
 ) -> io::Result<()> {
     let Arrival { batch, layout, spec, .. } = arrival;
     let [_, short, long] = layout::job_names(spec);
-    for index in 0..files.len() {
+    for (index, file) in files.iter_mut().enumerate() {
+        let fetched = file.clone();
         let is_theirs = |path: &str| {
             let landed = own.files.iter().find(|file| file.path == path);
-            let may_be: Vec<&OutputFile> = landed.into_iter().chain([&files[index]]).collect();
+            let may_be: Vec<&OutputFile> = landed.into_iter().chain([&fetched]).collect();
             is_edited(&dir.join(path), &may_be)
         };
-        let usual = files[index].path.clone();
+        let usual = fetched.path.clone();
         if !is_theirs(&usual)? {
             continue;
         }
@@ -343,8 +344,8 @@ fn beside_edited(
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
         };
         tracing::info!(batch = %batch, edited = usual, path, "somebody edited an output: it stays, and is fetched beside it");
-        files[index].edited = Some(usual);
-        files[index].path = path;
+        file.edited = Some(usual);
+        file.path = path;
     }
     Ok(())
 }

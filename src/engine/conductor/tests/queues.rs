@@ -96,7 +96,7 @@ fn a_kind_without_a_free_slot_holds_back_no_other() {
 
 #[test]
 fn what_fits_leaves_in_the_order_of_the_manifest() {
-    let row = |n: u64| (if n % 3 == 0 { Kind::Video } else { Kind::Image }, 1 + n % 5);
+    let row = |n: u64| (if n.is_multiple_of(3) { Kind::Video } else { Kind::Image }, 1 + n % 5);
     let rows: Vec<Row> = (0..400).map(row).collect();
     let mut stage = Stage::queue_of(&rows, true, settings());
     // Every task is charged alike here.
