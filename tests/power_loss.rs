@@ -110,7 +110,7 @@ fn what_a_run_acknowledges_is_on_the_device() {
     let stage = Stage::with_faults(
         "seed = 4\n\
          [[rules]]\non = 'create'\nevery = 4\neffect = { do = 'drop', when = 'after' }\n\
-         [[rules]]\nskip = 1\nevery = 5\neffect = { do = 'task-fails', code = 'provider_unavailable' }\n\
+         [[rules]]\nkind = 'image'\nevery = 2\neffect = { do = 'task-fails', code = 'provider_unavailable' }\n\
          [[rules]]\non = 'download'\nevery = 6\neffect = { do = 'truncated-download', keep_percent = 50 }",
     );
     stage.configure("attempts = 20");
