@@ -82,7 +82,7 @@ async fn a_retry_after_comes_in_seconds_or_as_a_date_in_each_of_the_three_forms(
             let date = DateTime::parse_from_rfc2822(&header("date"));
             match date {
                 Ok(date) => {
-                    assert!((3_598..=3_601).contains(&(at - date.to_utc()).num_seconds()) && !without_date)
+                    assert!((3_598..=3_601).contains(&(at - date.to_utc()).num_seconds()) && !without_date);
                 }
                 Err(_) => assert!(without_date && header("date").is_empty()),
             }
