@@ -92,11 +92,11 @@ fn an_error_that_names_a_task_is_decided_by_the_task() {
                 .studio(InDoubt(1)),
             fault("400 with a task", "{ do = 'reject-at-submission', reason = 'too dark' }")
                 .keyed(Failed(1))
-                .studio(Failed(1)),
+                .studio(Failed(0)),
             fault("rejected content", "{ do = 'content-rejected' }").keyed(Failed(0)).studio(Failed(0)),
             fault("rejected content with a task", "{ do = 'content-rejected', with_task = true }")
                 .keyed(Failed(1))
-                .studio(Failed(1)),
+                .studio(Failed(0)),
             fault("413 page", "{ do = 'answer', status = 413, body = 'html' }")
                 .keyed(Failed(0))
                 .studio(Failed(0)),
