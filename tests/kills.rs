@@ -20,6 +20,7 @@ mod kills {
     pub mod gate;
     pub mod limits;
     pub mod plan;
+    pub mod rebuilds;
     pub mod site;
 }
 mod stage;
@@ -31,6 +32,7 @@ use callsheet::failpoint;
 
 use self::kills::limits::{self, Yard};
 use self::kills::plan::{Manner, Round};
+use self::kills::rebuilds::{self, Owner};
 use self::kills::site::{Site, Tally};
 use self::stage::harvest::Harvest;
 use self::stage::process::Running;
@@ -43,6 +45,9 @@ const KILLS_OF_A_ROUND: usize = 20;
 /// Kills of a plain `cargo test` while limits are looked at, and of one state among them.
 const KILLS_OF_LIMITS: usize = 12;
 const KILLS_OF_A_YARD: usize = 6;
+/// Kills of a plain `cargo test` while states are rebuilt, and of one state and what becomes of it among them.
+const KILLS_OF_OWNERS: usize = 12;
+const KILLS_OF_AN_OWNER: usize = 6;
 
 fn asked<T: std::str::FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
@@ -80,6 +85,22 @@ fn no_limit_is_passed_however_prices_change_and_whatever_is_killed() {
     }
     eprintln!("{:.1} s: {tally}", began.elapsed().as_secs_f32());
     assert!(tally.holds > 0 && tally.tasks > 0, "nothing was bought");
+}
+
+/// States are rebuilt, carried elsewhere and begun anew, and their owner says this and that.
+#[test]
+fn nothing_is_bought_twice_whatever_is_rebuilt_between_kills() {
+    let kills: usize = asked("CALLSHEET_KILLS").unwrap_or(KILLS_OF_OWNERS);
+    let seed: u64 = asked("CALLSHEET_SEED").unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("CALLSHEET_SEED={seed} CALLSHEET_KILLS={kills}");
+    let (began, mut random, mut tally) =
+        (Instant::now(), fastrand::Rng::with_seed(seed), rebuilds::Tally::default());
+    while tally.kills < kills {
+        let of_round = KILLS_OF_AN_OWNER.min(kills - tally.kills);
+        tally.add(&Owner::new(random.u64(..)).play(of_round));
+    }
+    eprintln!("{:.1} s: {tally}", began.elapsed().as_secs_f32());
+    assert!(tally.jobs > 0 && tally.tasks >= tally.jobs, "nothing was bought");
 }
 
 /// A job at a time, a manifest dropped once.

@@ -356,7 +356,7 @@ fn is_described(dir: &Path, line: &Value) {
 }
 
 /// Whether a child has ended, without taking its last words.
-fn has_ended(pid: u32) -> bool {
+pub fn has_ended(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_none_or(|rest| rest.starts_with(['Z', 'X']))
 }
