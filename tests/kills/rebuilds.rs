@@ -109,7 +109,7 @@ impl Owner {
             stage.write(&manifest, text);
             wanted.insert(format!("m{n}"), (manifest, ids));
         }
-        let has_short = random.bool();
+        let has_short = random.u32(0..3) == 0;
         if has_short {
             let row = r#"[{"id": "short", "kind": "shorts-studio", "max_credits": 100, "options": {"taskId": "t"}}]"#;
             stage.write("short.json", row);
@@ -129,6 +129,9 @@ impl Owner {
             self.live();
             self.nothing_is_bought_twice();
             self.change_the_state();
+            if self.random.bool() {
+                self.drop_and_want_again();
+            }
             for _ in 0..self.random.usize(0..4) {
                 self.give_an_order();
             }
@@ -313,6 +316,17 @@ impl Owner {
         self.ask_well(&["state", "verify"]);
         self.dumps_of_others = self.dumps.len();
         self.tally.imports += 1;
+    }
+
+    /// Everything is dropped, wanted again and let go on: under the keys that it had, wherever no record says that a
+    /// task failed or was canceled.
+    fn drop_and_want_again(&mut self) {
+        for batch in self.wanted.keys().cloned().collect::<Vec<_>>() {
+            self.ask(&["cancel", &batch]);
+            self.ask(&["retry", &batch]);
+        }
+        self.ask(&["resume"]);
+        self.tally.orders += 3;
     }
 
     /// What an owner says, at any time and to any batch.
