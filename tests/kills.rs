@@ -46,8 +46,8 @@ const KILLS_OF_A_ROUND: usize = 20;
 const KILLS_OF_LIMITS: usize = 12;
 const KILLS_OF_A_YARD: usize = 6;
 /// Kills of a plain `cargo test` while states are rebuilt, and of one state and what becomes of it among them.
-const KILLS_OF_OWNERS: usize = 8;
-const KILLS_OF_AN_OWNER: usize = 4;
+const KILLS_OF_OWNERS: usize = 6;
+const KILLS_OF_AN_OWNER: usize = 6;
 
 fn asked<T: std::str::FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;

@@ -4,7 +4,7 @@
 //! After every life and every change the service's books are read: a job has one charge at most that was not given
 //! back. At the end every job has one, and the ledger knows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
@@ -418,8 +418,9 @@ impl Owner {
                 self.resolve(batch, job);
             }
             self.ask(&["resume"]);
-            for (_, job, _) in &left {
-                self.ask(&["retry", job]);
+            let batches: BTreeSet<&String> = left.iter().map(|(batch, _, _)| batch).collect();
+            for batch in batches {
+                self.ask(&["retry", batch]);
             }
         }
         panic!("it comes to no end");
