@@ -82,6 +82,10 @@ fn a_top_up_is_noticed_soon_and_at_once_when_somebody_resumes() {
     stage.run(["submit", "batch.csv"]).exited(0);
     let parked = || stage.run(["status", "--json"]).json()["batches"][0]["parked_by"] == "credits";
     until("the queue to be parked", parked);
+    until("the balance to be told", || {
+        let said = stage.run(["status"]).exited(0).stderr.clone();
+        said.contains("batch: the next job needs 8 credits, the balance is 0; after adding credits: callsheet resume batch")
+    });
     stage.credits(100);
     let since = Instant::now();
     stage.run(["resume", "batch"]).exited(0);

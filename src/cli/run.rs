@@ -334,7 +334,7 @@ fn say_how_it_ended(
         Standstill::Done => {}
         Standstill::Parked(parked) => {
             eprintln!("parked: {}{numbers}", parked.explain());
-            summary::short_budgets(overview);
+            summary::short_of_credits(overview);
         }
         Standstill::Overdue => {
             eprintln!("not finished: what is left is overdue; the same command goes on watching it");

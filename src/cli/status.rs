@@ -71,7 +71,7 @@ async fn show_until_done(command: &StatusCommand, global: &Global, access: &Acce
                 parked
                     .iter()
                     .for_each(|parked| anstream::eprintln!("{}: {}", parked.name(), parked.explain()));
-                summary::short_budgets(&status.batches);
+                summary::short_of_credits(&status.batches);
                 for batch in status.batches.iter().filter(|batch| batch.refused_rows > 0) {
                     let (name, refused) = (&batch.name, batch.refused_rows);
                     anstream::eprintln!(

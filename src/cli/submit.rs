@@ -209,5 +209,5 @@ fn say_what_parks(batches: &[BatchStatus]) {
     for parked in parked {
         eprintln!("parked: {}; the daemon then goes on by itself", parked.explain());
     }
-    summary::short_budgets(batches);
+    summary::short_of_credits(batches);
 }

@@ -78,8 +78,30 @@ pub(super) fn problems(receipt: &Receipt) {
     }
 }
 
-/// Says of batches that their budget parks what is left, what is needed, and what to type.
-pub(super) fn short_budgets(batches: &[BatchStatus]) {
+/// Says of batches that the balance or their budget parks what is left, what is needed, and what to type.
+pub(super) fn short_of_credits(batches: &[BatchStatus]) {
+    short_balances(batches);
+    short_budgets(batches);
+}
+
+fn short_balances(batches: &[BatchStatus]) {
+    let told =
+        batches.iter().filter_map(|batch| Some((batch, batch.needed_credits?, batch.balance_credits?)));
+    for (BatchStatus { name, parked_by, .. }, needed, balance) in told.take(SHORT_SHOWN) {
+        match parked_by {
+            Some(Parked::Credits) => eprintln!(
+                "{name}: the next job needs {needed} credits, the balance is {balance}; after adding credits: callsheet \
+                 resume {name}"
+            ),
+            Some(Parked::MinBalance) => eprintln!(
+                "{name}: the next job needs {needed} credits, the balance is {balance}, of which budget.min_balance must stay"
+            ),
+            _ => {}
+        }
+    }
+}
+
+fn short_budgets(batches: &[BatchStatus]) {
     let short = batches.iter().filter(|batch| batch.parked_by == Some(Parked::BatchBudget));
     for batch in short.take(SHORT_SHOWN) {
         let BatchStatus { name, budget_credits: budget, planned_credits: planned, .. } = batch;

@@ -54,9 +54,12 @@ pub struct BatchStatus {
     pub planned_credits: u64,
     /// The most it may spend.
     pub budget_credits: u64,
-    /// What the cheapest of the jobs that wait next needs, where the batch's budget parks them.
+    /// What the cheapest of the jobs that wait next needs, where the batch's budget or the balance parks them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed_credits: Option<u64>,
+    /// The account's balance as it was last told, where it parks them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance_credits: Option<u64>,
     /// Set aside at this moment.
     pub held_credits: u64,
     /// Charged and not given back: refunds are taken off already.
@@ -116,6 +119,10 @@ impl BatchStatus {
             planned_credits: overview.planned.0,
             budget_credits: record.budget().0,
             needed_credits: overview.needs.filter(|_| state == BatchState::Parked).map(|needs| needs.0),
+            balance_credits: overview
+                .balance
+                .filter(|_| state == BatchState::Parked)
+                .map(|balance| balance.0),
             held_credits: overview.totals.held.0,
             charged_credits: overview.totals.spent.0,
             waived_credits: overview.totals.waived.0,

@@ -288,6 +288,11 @@ impl Conductor {
         self.account.wanted.is_some() && !self.account.block.pools.is_empty()
     }
 
+    /// The balance as the service told it last, where that still counts.
+    pub(super) fn last_balance(&self) -> Option<Credits> {
+        self.account.known.map(|known| known.balance)
+    }
+
     /// What is known of the balance, less everything that may have been sent against it; and how long ago it came.
     pub(super) fn balance_left(&self, now: Now) -> (Option<Credits>, Millis) {
         let known = self.account.known;

@@ -96,8 +96,11 @@ impl Conductor {
         // A pause is named first: no key, credits or room would make a paused batch go on.
         let credits = blocked.contains(&no).then_some(Parked::Credits);
         let parked = overview.parked.or(key).or(disk).or(desk.parked).or(credits);
-        let needs = parked.filter(|parked| *parked == Parked::BatchBudget).and_then(|_| self.next_hold(desk));
-        BatchOverview { parked, needs, ..overview }
+        let is_for_balance = matches!(parked, Some(Parked::Credits | Parked::MinBalance));
+        let is_for_credits = is_for_balance || parked == Some(Parked::BatchBudget);
+        let needs = if is_for_credits { self.next_hold(desk) } else { None };
+        let balance = if is_for_balance { self.last_balance() } else { None };
+        BatchOverview { parked, needs, balance, ..overview }
     }
 
     /// The smallest hold among the jobs of a batch that wait next.
@@ -191,5 +194,6 @@ fn overview_of(record: &BatchRecord, open: &[u32; STATES]) -> BatchOverview {
         totals: record.totals,
         parked,
         needs: None,
+        balance: None,
     }
 }

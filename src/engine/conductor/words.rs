@@ -221,8 +221,10 @@ pub struct BatchOverview {
     pub totals: Totals,
     /// What keeps its queued jobs from being sent.
     pub parked: Option<Parked>,
-    /// What the cheapest of the jobs that wait next needs, where the batch's budget parks them.
+    /// What the cheapest of the jobs that wait next needs, where a budget of the batch or the balance parks them.
     pub needs: Option<Credits>,
+    /// The account's balance as it was last told, where it parks them.
+    pub balance: Option<Credits>,
 }
 
 /// The books do not balance, or a row is missing: going on could cost money.
