@@ -337,8 +337,14 @@ fn a_daemon_whose_last_room_is_taken_waits_and_goes_on_by_itself() {
     assert!(sent < JOBS, "it stopped sending");
     disk.clear();
     daemon.says("the state can be written again");
-    stage.run(["resume", "batch"]).exited(0);
-    until("the end", || status(&stage, "batch")["state"] == "done");
+    // A wish whose client went away is carried out all the same, and a pause among them may come after a resume.
+    until("the end", || {
+        let is_done = status(&stage, "batch")["state"] == "done";
+        if !is_done {
+            stage.run(["resume", "batch"]).exited(0);
+        }
+        is_done
+    });
     until("the results", || stage.path("output/batch/report.json").exists());
     daemon.stop();
     stage.audit().each_paid_once(JOBS);
