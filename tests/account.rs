@@ -83,7 +83,7 @@ fn a_top_up_is_noticed_soon_and_at_once_when_somebody_resumes() {
     let parked = || stage.run(["status", "--json"]).json()["batches"][0]["parked_by"] == "credits";
     until("the queue to be parked", parked);
     until("the balance to be told", || {
-        let said = stage.run(["status"]).exited(0).stderr.clone();
+        let said = stage.run(["status"]).exited(0).stderr;
         said.contains("batch: the next job needs 8 credits, the balance is 0; after adding credits: callsheet resume batch")
     });
     stage.credits(100);
