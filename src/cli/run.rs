@@ -334,7 +334,8 @@ fn say_how_it_ended(
         Standstill::Done => {}
         Standstill::Parked(parked) => {
             eprintln!("parked: {}{numbers}", parked.explain());
-            summary::short_of_credits(overview);
+            // The balance stands in its numbers.
+            summary::short_budgets(overview);
         }
         Standstill::Overdue => {
             eprintln!("not finished: what is left is overdue; the same command goes on watching it");

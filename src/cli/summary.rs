@@ -101,7 +101,8 @@ fn short_balances(batches: &[BatchStatus]) {
     }
 }
 
-fn short_budgets(batches: &[BatchStatus]) {
+/// Says of batches that their budget parks what is left, what is needed, and what to type.
+pub(super) fn short_budgets(batches: &[BatchStatus]) {
     let short = batches.iter().filter(|batch| batch.parked_by == Some(Parked::BatchBudget));
     for batch in short.take(SHORT_SHOWN) {
         let BatchStatus { name, budget_credits: budget, planned_credits: planned, .. } = batch;
