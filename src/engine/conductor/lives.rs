@@ -72,6 +72,7 @@ impl Conductor {
         }
         self.watch_superseded(key, before, self.settings.late_poll, now);
         if is_over {
+            self.prices.forget(&key);
             self.end(key);
         }
         Ok(())
