@@ -357,3 +357,46 @@ fn a_job_without_a_key_is_never_sent_by_guessing() {
     assert_eq!(stage.audit().totals.tasks, 1);
     assert_eq!(Harvest::of(&stage, "batch").column("state"), ["in_doubt"]);
 }
+
+const SHORT: &str =
+    r#"{"id": "short", "kind": "shorts-studio", "options": {"topic": "a boat"}, "max_credits": 20}"#;
+
+/// A short whose first attempt failed, as a person found, and that was asked for again and made; of its second attempt the database alone
+/// knew.
+fn a_short_of_a_second_attempt(kill_at: &str) -> Stage {
+    let stage = Stage::with_faults("[[rules]]\ntimes = 1\neffect = { do = 'fail-at-submission' }");
+    stage.write("batch.jsonl", SHORT);
+    stage.run(["run", "batch.jsonl"]).exited(7);
+    stage.run(["resolve", "batch/short", "--not-charged"]).exited(0);
+    stage.run(["retry", "batch"]).exited(0);
+    let mut command = stage.command(["run", "batch.jsonl"]);
+    command.env("CALLSHEET_FAILPOINT", kill_at);
+    Running::start(command).end().was_killed(kill_at.split(':').next().unwrap());
+    fs::remove_dir_all(stage.path("state/db")).unwrap();
+    stage.run(["state", "rebuild"]).exited(0);
+    stage
+}
+
+/// The outcome of an earlier attempt is older news than a sidecar.
+#[test]
+fn a_sidecar_of_a_later_attempt_counts_more_than_the_outcome_of_an_earlier_one() {
+    let stage = a_short_of_a_second_attempt("named:1");
+    stage.run(["resume"]).exited(0);
+    stage.run(["run", "batch.jsonl"]).exited(0);
+    assert_eq!((stage.audit().totals.tasks, stage.audit().totals.refunds), (2, 1));
+    let harvest = Harvest::of(&stage, "batch");
+    assert_eq!(harvest.column("state"), ["succeeded"]);
+    let totals = stage.audit().totals;
+    assert_eq!(harvest.sum("charged_credits"), totals.charged_credits - totals.refunded_credits);
+}
+
+/// What failed before the state was lost may have been asked for again since: without a key nobody can tell.
+#[test]
+fn a_failed_job_without_a_key_is_not_bought_again_after_a_rebuild() {
+    let stage = a_short_of_a_second_attempt("posted:1");
+    stage.run(["retry", "batch"]).exited(0);
+    stage.run(["resume"]).exited(0);
+    stage.run(["run", "batch.jsonl"]).exited(7);
+    assert_eq!((stage.audit().totals.tasks, stage.audit().totals.refunds), (2, 1));
+    assert_eq!(Harvest::of(&stage, "batch").column("state"), ["in_doubt"]);
+}

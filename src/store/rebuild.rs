@@ -505,28 +505,34 @@ impl Sheet {
             (Some(theirs), Some(told)) if later(told, theirs) => Some(told),
             (theirs, told) => theirs.or(told),
         };
+        let paid = |outcome: &JobRecord| {
+            matches!(outcome.job.state, State::Succeeded { .. }) || outcome.job.books != Books::default()
+        };
+        // A sidecar tells of the attempt that was paid for, whether or not its outcome was written.
+        if !outcome.as_ref().is_some_and(paid) {
+            let attempts = [open, outcome.as_ref()].into_iter().flatten().map(|known| known.job.attempt);
+            let least = attempts.max().unwrap_or(Attempt::FIRST);
+            let landed = (from.landed)(&self.batch.name, self.batch.policy.layout.as_deref(), spec);
+            if let Some(landed) = landed.filter(|landed| landed.attempt >= least) {
+                rebuilt.from_sidecars += 1;
+                return Some(JobRecord { job: landed_job(landed, spec, from.now)?, ..row.clone() });
+            }
+        }
+        let is_keyed = spec.order.kind.is_keyed();
         match (outcome, open) {
             (Some(outcome), Some(open)) if from.trusted || later(open, &outcome) => {
                 Some(from.goes_on(open, spec))
             }
-            (Some(outcome), _) => Some(outcome),
-            (None, open) => {
-                let least = open.map_or(Attempt::FIRST, |open| open.job.attempt);
-                let landed = (from.landed)(&self.batch.name, self.batch.policy.layout.as_deref(), spec);
-                match landed.filter(|landed| landed.attempt >= least) {
-                    Some(landed) => {
-                        rebuilt.from_sidecars += 1;
-                        Some(JobRecord { job: landed_job(landed, spec, from.now)?, ..row.clone() })
-                    }
-                    None => match open {
-                        Some(open) => Some(from.goes_on(open, spec)),
-                        None if !spec.order.kind.is_keyed() => {
-                            Some(JobRecord { job: on_its_way(&row.job, spec, from.now)?, ..row.clone() })
-                        }
-                        None => None,
-                    },
-                }
+            (Some(mut outcome), _) => {
+                // It may have been asked for again since, and sent; no key would find that task.
+                outcome.job.may_have_been_sent = !from.trusted && !is_keyed && !paid(&outcome);
+                Some(outcome)
             }
+            (None, Some(open)) => Some(from.goes_on(open, spec)),
+            (None, None) if !is_keyed => {
+                Some(JobRecord { job: on_its_way(&row.job, spec, from.now)?, ..row.clone() })
+            }
+            (None, None) => None,
         }
     }
 

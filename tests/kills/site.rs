@@ -31,6 +31,8 @@ const GLANCE: Duration = Duration::from_millis(1);
 pub struct Tally {
     pub kills: usize,
     pub jobs: usize,
+    /// Jobs whose two tasks were given back.
+    pub failed: usize,
     pub tasks: usize,
     pub charges: u64,
     pub refunds: u64,
@@ -42,6 +44,7 @@ impl Tally {
     pub fn add(&mut self, other: &Tally) {
         self.kills += other.kills;
         self.jobs += other.jobs;
+        self.failed += other.failed;
         self.tasks += other.tasks;
         self.charges += other.charges;
         self.refunds += other.refunds;
@@ -52,10 +55,10 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { kills, jobs, tasks, charges, refunds, replays, faults } = self;
+        let Tally { kills, jobs, failed, tasks, charges, refunds, replays, faults } = self;
         write!(
             f,
-            "{kills} kills, {jobs} jobs, {tasks} tasks, {charges} charges, {refunds} refunds, {replays} keys \
+            "{kills} kills, {jobs} jobs ({failed} failed twice), {tasks} tasks, {charges} charges, {refunds} refunds, {replays} keys \
              sent again, {faults} faults"
         )
     }
@@ -106,7 +109,7 @@ impl Site {
             self.lives.push(format!("{moment}: code {:?}, signal {:?}", outcome.code, outcome.signal));
             match outcome.signal {
                 Some(9) => tally.kills += 1,
-                _ => drop(outcome.exited(0)),
+                _ => has_ended_well(&outcome, round),
             }
             if self.is_done(round) {
                 break;
@@ -251,7 +254,7 @@ impl Site {
                 until("the socket", || UnixStream::connect(self.path("state/callsheet.sock")).is_ok());
                 until("every batch's report", || self.is_done(round));
             }
-            stop(client, round).exited(0);
+            has_ended_well(&stop(client, round), round);
             self.is_done(round)
         });
     }
@@ -269,7 +272,7 @@ impl Site {
 
         // One task of a job stays paid for; every other one was given back.
         let mut standing: BTreeMap<String, (String, u64)> = BTreeMap::new();
-        let mut keys = BTreeSet::new();
+        let (mut keys, mut given_back) = (BTreeSet::new(), BTreeMap::<String, usize>::new());
         for task in &audit.tasks {
             assert!(task.charges <= 1 && task.refunds <= task.charges, "{task:#?}");
             let key = task.key.as_deref().unwrap();
@@ -279,6 +282,8 @@ impl Site {
                 assert_eq!(task.status, "success", "paid for: {task:#?}");
                 let other = standing.insert(job.to_owned(), (task.id.clone(), task.charged_credits));
                 assert_eq!(other, None, "a job is paid for twice: {task:#?}");
+            } else {
+                *given_back.entry(job.to_owned()).or_default() += 1;
             }
         }
 
@@ -287,9 +292,18 @@ impl Site {
         for (batch, ids) in wanted {
             let dir = self.path(&format!("output/{batch}"));
             let harvest = Harvest::in_dir(dir.clone());
-            harvest.is_complete(ids);
+            assert_eq!(harvest.column("id"), *ids, "every job is listed");
+            harvest.is_whole();
             for line in &harvest.lines {
                 let text = |name: &str| line[name].as_str().unwrap().to_owned();
+                if line["state"] == "failed" {
+                    // A task that fails inside its own request is tried once more, and not again.
+                    assert_eq!(given_back.get(&text("job")), Some(&2), "{line:#}");
+                    assert_eq!(line["charged_credits"], 0, "{line:#}");
+                    tally.failed += 1;
+                    continue;
+                }
+                assert_eq!(line["state"], "succeeded", "{line:#}");
                 let charged = line["charged_credits"].as_u64().unwrap();
                 listed.insert(text("job"), (text("task_id"), charged));
                 is_described(&dir, line);
@@ -342,6 +356,13 @@ impl Drop for Site {
             eprintln!("{}", self.lives.join("\n"));
         }
     }
+}
+
+/// By itself or when it was told to; a run says by its code that a job failed.
+#[track_caller]
+fn has_ended_well(outcome: &Outcome, round: &Round) {
+    let most = i32::from(round.manner == Manner::Run);
+    assert!(outcome.code.is_some_and(|code| code <= most), "{:?}\n{}", outcome.code, outcome.stderr);
 }
 
 /// The sidecar says of every output what the results say.
