@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use callsheet::emulator::{self, DEFAULT_API_KEY, Emulator};
+use callsheet_emulator::{self as emulator, DEFAULT_API_KEY, Emulator};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 

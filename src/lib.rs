@@ -13,7 +13,8 @@
 //! 7. [`control`], [`hooks`] and [`daemon`]: the service that runs for months, how it is spoken to, and whom
 //!    it tells what it did.
 //! 8. [`config`] and [`cli`]: what people write and read.
-//! 9. [`emulator`]: the service itself, offline. Imports nothing from the other rooms.
+//!
+//! The service itself, offline, is a crate of its own: `callsheet-emulator`, in `emulator/`.
 //!
 //! Beside them: [`clock`], the only reader of the system's clocks, [`metrics`], what a monitoring system
 //! is told, and [`failpoint`], where tests may kill the process.
@@ -25,7 +26,6 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod domain;
-pub mod emulator;
 pub mod engine;
 pub mod failpoint;
 pub mod hooks;

@@ -5,7 +5,7 @@ mod stage;
 
 use std::time::{Duration, Instant};
 
-use callsheet::emulator::{Options, Plan};
+use callsheet_emulator::{Options, Plan};
 
 use self::stage::harvest::Harvest;
 use self::stage::{Stage, scripts, until};

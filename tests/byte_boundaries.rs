@@ -7,7 +7,7 @@ mod stage;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use callsheet::emulator::Options;
+use callsheet_emulator::Options;
 
 use self::stage::harvest::Harvest;
 use self::stage::proxy::{Cut, Passed, Proxy};

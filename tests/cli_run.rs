@@ -4,7 +4,7 @@ mod stage;
 
 use std::time::Duration;
 
-use callsheet::emulator::Options;
+use callsheet_emulator::Options;
 use insta::assert_snapshot;
 use rustix::process::Signal;
 use serde_json::{Value, json};

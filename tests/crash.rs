@@ -145,8 +145,8 @@ fn killed_at_random_moments(faults: &str, trials: u64, seed: u64) {
 }
 
 /// Slow enough that a kill finds tasks in every state.
-fn slower() -> callsheet::emulator::Options {
-    callsheet::emulator::Options { speed: 100.0, ..Default::default() }
+fn slower() -> callsheet_emulator::Options {
+    callsheet_emulator::Options { speed: 100.0, ..Default::default() }
 }
 
 /// How many trials: `CALLSHEET_TRIALS`, or few enough for every day.

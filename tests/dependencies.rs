@@ -1,5 +1,5 @@
 //! Every crate that is built in says in `docs/dependencies.md` what it is for, and is used; the page names no
-//! other.
+//! other. What the workspace shares is used by both of its members.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::BTreeSet;
@@ -7,8 +7,11 @@ use std::fs;
 use std::path::Path;
 
 const PAGE: &str = include_str!("../docs/dependencies.md");
-const MANIFESTS: [(&str, &str); 2] =
-    [("Cargo.toml", include_str!("../Cargo.toml")), ("fuzz/Cargo.toml", include_str!("../fuzz/Cargo.toml"))];
+const MANIFESTS: [(&str, &str); 3] = [
+    ("Cargo.toml", include_str!("../Cargo.toml")),
+    ("emulator/Cargo.toml", include_str!("../emulator/Cargo.toml")),
+    ("fuzz/Cargo.toml", include_str!("../fuzz/Cargo.toml")),
+];
 
 /// The direct dependencies of a manifest, for whatever they are needed.
 fn direct(manifest: &str) -> impl Iterator<Item = String> {
@@ -30,13 +33,31 @@ fn the_page_names_every_direct_dependency_and_no_other() {
     }
     let mut named = BTreeSet::new();
     for (path, manifest) in MANIFESTS {
-        for name in direct(manifest).filter(|name| name != "callsheet") {
+        for name in direct(manifest).filter(|name| !name.starts_with("callsheet")) {
             assert!(told.contains(&name), "{path}: say in docs/dependencies.md what {name} is for");
             named.insert(name);
         }
     }
     let gone: Vec<&String> = told.difference(&named).collect();
     assert!(gone.is_empty(), "docs/dependencies.md: no manifest names {gone:?} any more");
+}
+
+#[test]
+fn what_the_workspace_shares_is_shared() {
+    let manifests: Vec<toml::Table> =
+        MANIFESTS.iter().map(|(_, text)| toml::from_str(text).unwrap()).collect();
+    let shared = manifests[0]["workspace"]["dependencies"].as_table().unwrap();
+    for name in shared.keys() {
+        for (path, manifest) in MANIFESTS.iter().take(2) {
+            assert!(
+                direct(manifest).any(|other| other == *name),
+                "{path} does not use {name}: leave it to the other"
+            );
+        }
+    }
+    for name in direct(MANIFESTS[0].1).filter(|name| direct(MANIFESTS[1].1).any(|other| other == *name)) {
+        assert!(shared.contains_key(&name), "both crates use {name}: move it to [workspace.dependencies]");
+    }
 }
 
 fn read_sources(dir: &Path, text: &mut String) {
@@ -54,7 +75,7 @@ fn read_sources(dir: &Path, text: &mut String) {
 fn every_direct_dependency_is_used() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = ["src", "tests", "benches"];
-    let sources = [&program[..], &["fuzz/fuzz_targets"]];
+    let sources = [&program[..], &["emulator/src"], &["fuzz/fuzz_targets"]];
     for ((path, manifest), dirs) in MANIFESTS.into_iter().zip(sources) {
         let mut text = String::new();
         dirs.iter().for_each(|dir| read_sources(&root.join(dir), &mut text));

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use callsheet::emulator::Options;
+use callsheet_emulator::Options;
 use serde_json::Value;
 
 use self::stage::disk::Disk;

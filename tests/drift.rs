@@ -8,7 +8,7 @@ mod key;
 use std::fs;
 use std::process::Command;
 
-use callsheet::emulator::{self, Faults};
+use callsheet_emulator::{self as emulator, Faults};
 use serde_json::{Value, json};
 
 use self::key::{KEY, key_is_nowhere};

@@ -5,7 +5,7 @@ mod emulator_bench;
 
 use std::time::Duration;
 
-use callsheet::emulator::{DEFAULT_API_KEY, Options, Plan};
+use callsheet_emulator::{DEFAULT_API_KEY, Options, Plan};
 use emulator_bench::{Bench, json_of, quick, standing_still, video};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};

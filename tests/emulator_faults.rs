@@ -5,7 +5,7 @@ mod emulator_bench;
 
 use std::time::Duration;
 
-use callsheet::emulator::{DEFAULT_API_KEY, Faults, Options, READY_PLANS};
+use callsheet_emulator::{DEFAULT_API_KEY, Faults, Options, READY_PLANS};
 use emulator_bench::{Bench, faulty, json_of, quick, standing_still, video};
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use callsheet::emulator::{DEFAULT_API_KEY, Options, start};
+use callsheet_emulator::{DEFAULT_API_KEY, Options, start};
 use reqwest::Client;
 use serde_json::{Value, json};
 

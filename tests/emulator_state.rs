@@ -6,7 +6,7 @@ mod emulator_bench;
 use std::path::Path;
 use std::time::Duration;
 
-use callsheet::emulator::{Options, Plan, start};
+use callsheet_emulator::{Options, Plan, start};
 use emulator_bench::{Bench, faulty, json_of, quick, standing_still, video};
 use serde_json::json;
 

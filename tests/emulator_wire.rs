@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use callsheet::emulator::{DEFAULT_API_KEY, Faults, Options, Plan, start};
+use callsheet_emulator::{DEFAULT_API_KEY, Faults, Options, Plan, start};
 use reqwest::{Client, Method};
 use serde::Deserialize;
 use serde_json::Value;

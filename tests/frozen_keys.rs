@@ -15,9 +15,9 @@ use callsheet::domain::origin::Place;
 use callsheet::domain::quote::{AccountPlan, Catalog, Rules};
 use callsheet::domain::schedule::placeholders::Occasion;
 use callsheet::domain::time::Timestamp;
-use callsheet::emulator::Options;
 use callsheet::intake::{self, Terms};
 use callsheet::store::{Change, Store};
+use callsheet_emulator::Options;
 use serde_json::{Value, json};
 
 use self::stage::Stage;

@@ -4,7 +4,7 @@
 
 mod stage;
 
-use callsheet::emulator::Options;
+use callsheet_emulator::Options;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

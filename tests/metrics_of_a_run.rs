@@ -18,7 +18,6 @@ use callsheet::domain::reach::Reach;
 use callsheet::domain::retry::Backoff;
 use callsheet::domain::time::Millis;
 use callsheet::domain::trickle::RateFloor;
-use callsheet::emulator::{self, Emulator, Faults};
 use callsheet::engine::conductor::{Settings, Standstill};
 use callsheet::engine::{Engine, Outside, RateLimit, Stop, Until};
 use callsheet::intake::{self, catalogs};
@@ -26,6 +25,7 @@ use callsheet::metrics::Metrics;
 use callsheet::output::landing::Landing;
 use callsheet::output::layout::{self, Layout};
 use callsheet::store::{Change, Store};
+use callsheet_emulator::{self as emulator, Emulator, Faults};
 use tempfile::TempDir;
 use tokio::sync::watch;
 

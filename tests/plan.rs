@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use callsheet::emulator;
+use callsheet_emulator as emulator;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

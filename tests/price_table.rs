@@ -10,7 +10,7 @@ use std::path::Path;
 
 use callsheet::domain::quote::{Catalog, Rules, RulesExtension, quote, reprice};
 use callsheet::domain::request::{Kind, Request};
-use callsheet::emulator::{self, DEFAULT_API_KEY, Emulator, Options, Plan};
+use callsheet_emulator::{self as emulator, DEFAULT_API_KEY, Emulator, Options, Plan};
 use serde_json::{Map, Value, json};
 
 /// A client's desk and a shop that was never shown its rules.

@@ -7,7 +7,7 @@ mod stage;
 
 use std::time::{Duration, SystemTime};
 
-use callsheet::emulator::Options;
+use callsheet_emulator::Options;
 use serde_json::json;
 
 use self::stage::Stage;

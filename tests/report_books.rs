@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use self::stage::Stage;
 use self::stage::harvest::Harvest;
 use self::stage::matrix::{SPEED, STUDIO_HOLD};
-use callsheet::emulator::Options;
+use callsheet_emulator::Options;
 
 const ROWS_OF_EACH: usize = 12;
 

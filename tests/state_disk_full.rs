@@ -22,7 +22,7 @@ fn torn_snapshots(state: &Path) -> usize {
 #[test]
 fn a_disk_that_fills_up_costs_nothing_and_loses_nothing() {
     const JOBS: usize = 120;
-    let stage = Stage::with(callsheet::emulator::Options { speed: 60.0, ..Default::default() });
+    let stage = Stage::with(callsheet_emulator::Options { speed: 60.0, ..Default::default() });
     let Some(disk) = Disk::in_memory(stage.path("disk"), "size=16m") else { return };
     let state = stage.path("disk/state");
     stage.write("batch.csv", scripts::manifest("image", JOBS));

@@ -56,7 +56,7 @@ fn fixtures() -> Vec<Fixture> {
 
 fn catalog() -> Catalog {
     let read = |name: &str| -> Value {
-        let path = format!("{}/src/emulator/catalog/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/emulator/src/catalog/{name}.json", env!("CARGO_MANIFEST_DIR"));
         serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
     };
     Catalog::of(&read("video"), &read("image"), &read("music"), &read("voices"))

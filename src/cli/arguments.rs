@@ -10,7 +10,7 @@ use crate::cli::{examples, exit};
 use crate::config::check_log_level;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::ids::BatchName;
-use crate::emulator::DEFAULT_API_KEY;
+use callsheet_emulator::DEFAULT_API_KEY;
 
 /// Turns manifests into finished media files, and pays for each once.
 #[derive(Debug, Parser)]

@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::cli::arguments::{EmulatorCommand, Global, PlanName};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::emulator::{self, Emulator, Faults, Plan, StartError};
+use callsheet_emulator::{self as emulator, Emulator, Faults, Plan, StartError};
 
 pub(super) async fn run(command: &EmulatorCommand, global: &Global) -> Result<Exit, Failure> {
     // From here on a signal is an orderly end, however early it comes.

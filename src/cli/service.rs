@@ -14,8 +14,8 @@ use crate::cli::printable;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::time::Millis;
-use crate::emulator::{self, DEFAULT_API_KEY, Emulator};
 use crate::intake::catalogs::{self, CatalogError, Catalogs};
+use callsheet_emulator::{self as emulator, DEFAULT_API_KEY, Emulator};
 
 /// What a state that was begun with the emulator says it belongs to.
 pub(super) const EMULATOR_IDENTITY: &str = "the emulator";

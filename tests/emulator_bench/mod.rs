@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use callsheet::emulator::{DEFAULT_API_KEY, Emulator, Faults, Options, start};
+use callsheet_emulator::{DEFAULT_API_KEY, Emulator, Faults, Options, start};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
 

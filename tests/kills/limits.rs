@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use callsheet::emulator::{Options, Plan};
+use callsheet_emulator::{Options, Plan};
 use serde_json::json;
 
 use crate::stage::Stage;

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use callsheet::emulator::DEFAULT_API_KEY;
+use callsheet_emulator::DEFAULT_API_KEY;
 use notify::{RecursiveMode, Watcher};
 use serde_json::Value;
 use tempfile::TempDir;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use callsheet::emulator::Emulator;
+use callsheet_emulator::Emulator;
 use serde::Deserialize;
 
 /// What the service saw.

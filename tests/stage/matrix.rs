@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use callsheet::emulator::Options;
+use callsheet_emulator::Options;
 use serde_json::Value;
 
 use super::Stage;

@@ -30,7 +30,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use callsheet::emulator::{self, Emulator, Faults, Options};
+use callsheet_emulator::{self as emulator, Emulator, Faults, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

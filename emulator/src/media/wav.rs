@@ -9,7 +9,7 @@ use std::f32::consts::TAU;
 use std::io::Cursor;
 
 use super::{RenderError, Subject};
-use crate::emulator::tasks::Kind;
+use crate::tasks::Kind;
 
 const SAMPLES_PER_SECOND: u32 = 8_000;
 /// A pentatonic scale: any two notes of it get along.

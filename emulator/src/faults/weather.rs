@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Effect, Faults, Per, Rule, Target};
-use crate::emulator::tasks::Kind;
+use crate::tasks::Kind;
 
 /// Identities remembered per rule; beyond it all counts of the rule begin again.
 const MOST_IDENTITIES: usize = 100_000;

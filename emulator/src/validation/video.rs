@@ -8,11 +8,11 @@ use super::video_options::{Chosen, Subject, choose};
 use super::{
     Body, Doom, Options, Order, json_number, millis, ratio_of, refuse_prohibited, require_http_urls,
 };
-use crate::emulator::account::{Pool, may_cover_video};
-use crate::emulator::catalog::{Catalog, InputLimits, VideoMode, VideoModel};
-use crate::emulator::errors::ApiError;
-use crate::emulator::pricing;
-use crate::emulator::tasks::{Kind, Shape};
+use crate::account::{Pool, may_cover_video};
+use crate::catalog::{Catalog, InputLimits, VideoMode, VideoModel};
+use crate::errors::ApiError;
+use crate::pricing;
+use crate::tasks::{Kind, Shape};
 
 const MODES: [&str; 5] =
     ["text-to-video", "image-to-video", "video-to-video", "frames-to-video", "reference-to-video"];

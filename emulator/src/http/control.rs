@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::reply;
-use crate::emulator::clock::iso;
-use crate::emulator::errors::ApiError;
-use crate::emulator::faults::{Faults, READY_PLANS};
-use crate::emulator::service::{AccountChange, Service};
-use crate::emulator::tasks::{Ending, ErrorCode};
+use crate::clock::iso;
+use crate::errors::ApiError;
+use crate::faults::{Faults, READY_PLANS};
+use crate::service::{AccountChange, Service};
+use crate::tasks::{Ending, ErrorCode};
 
 type Shared = State<Arc<Service>>;
 

@@ -155,9 +155,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::emulator::catalog::Catalog;
-    use crate::emulator::faults::Faults;
-    use crate::emulator::validation;
+    use crate::catalog::Catalog;
+    use crate::faults::Faults;
+    use crate::validation;
 
     fn fate(effect: &str, kind: Kind, body: &Value) -> Fate {
         let plan = Faults::parse(&format!("[[rules]]\neffect = {effect}")).unwrap();

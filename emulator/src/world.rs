@@ -320,8 +320,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::emulator::faults::Faults;
-    use crate::emulator::validation;
+    use crate::faults::Faults;
+    use crate::validation;
 
     fn world(faults: &str, credits: u64, plan: Plan) -> World {
         let weather = Weather::new(Faults::parse(faults).unwrap());

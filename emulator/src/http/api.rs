@@ -14,12 +14,12 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{control, reply, trouble};
-use crate::emulator::errors::ApiError;
-use crate::emulator::faults::{Call, Target};
-use crate::emulator::openapi;
-use crate::emulator::service::Service;
-use crate::emulator::tasks::Kind;
-use crate::emulator::wire::Line;
+use crate::errors::ApiError;
+use crate::faults::{Call, Target};
+use crate::openapi;
+use crate::service::Service;
+use crate::tasks::Kind;
+use crate::wire::Line;
 
 /// The largest request body, in bytes.
 const BODY_LIMIT: usize = 1 << 20;

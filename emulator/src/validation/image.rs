@@ -3,11 +3,11 @@
 use serde_json::{Map, Value};
 
 use super::{Body, Options, Order, ratio_of, refuse_prohibited, require_http_urls};
-use crate::emulator::account::{Pool, may_cover_image};
-use crate::emulator::catalog::{Catalog, ImageMode};
-use crate::emulator::errors::ApiError;
-use crate::emulator::pricing::{self, ImageAsk};
-use crate::emulator::tasks::{Kind, Shape};
+use crate::account::{Pool, may_cover_image};
+use crate::catalog::{Catalog, ImageMode};
+use crate::errors::ApiError;
+use crate::pricing::{self, ImageAsk};
+use crate::tasks::{Kind, Shape};
 
 const SCENES: [&str; 2] = ["text-to-image", "image-to-image"];
 

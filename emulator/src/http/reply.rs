@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use crate::emulator::errors::ApiError;
+use crate::errors::ApiError;
 
 /// The first value of a name in the query.
 pub(super) fn word(uri: &Uri, name: &str) -> Option<String> {

@@ -80,7 +80,7 @@ fn enlarged(indices: &[u8], width: u32, scale: u32) -> Vec<u8> {
 mod tests {
     use super::super::tests::subject;
     use super::*;
-    use crate::emulator::tasks::Kind;
+    use crate::tasks::Kind;
 
     fn size_of(bytes: Vec<u8>) -> (u32, u32) {
         let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().unwrap();

@@ -4,10 +4,10 @@ use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
 use super::{Body, Doom, Options, Order, json_number, millis, refuse_prohibited};
-use crate::emulator::catalog::Catalog;
-use crate::emulator::errors::ApiError;
-use crate::emulator::pricing;
-use crate::emulator::tasks::{Kind, Shape};
+use crate::catalog::Catalog;
+use crate::errors::ApiError;
+use crate::pricing;
+use crate::tasks::{Kind, Shape};
 
 const EFFECTS_MODEL: &str = "sound-effects-1";
 /// The document names no default length of a sound effect.

@@ -1,7 +1,7 @@
 //! The service of the document, offline: real HTTP, real credits on an imaginary account, real media.
 //!
-//! For a newcomer's first minute, for a pipeline's own tests, and for ours. This room imports nothing from the
-//! rest of the crate, so that it can disagree with the client.
+//! For a newcomer's first minute, for a pipeline's own tests, and for ours. This crate shares nothing with
+//! the client, so that it can disagree with it.
 //!
 //! [`start`] opens two origins on loopback: the API of the document, and the media that results come from.
 //! Reading order: `tasks` (a task's life), `fate` (what will become of it), `account`, `validation`, `pricing`,

@@ -4,9 +4,9 @@ use rust_decimal::Decimal;
 use serde_json::Value;
 
 use super::video::Ask;
-use crate::emulator::catalog::{VideoMode, decimal};
-use crate::emulator::errors::ApiError;
-use crate::emulator::pricing::{self, VideoAsk};
+use crate::catalog::{VideoMode, decimal};
+use crate::errors::ApiError;
+use crate::pricing::{self, VideoAsk};
 
 /// Who is speaking in an error message.
 pub(super) struct Subject<'a> {

@@ -161,7 +161,7 @@ fn whole(amount: Decimal) -> Result<u64, NoPrice> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emulator::catalog::Catalog;
+    use crate::catalog::Catalog;
 
     fn price(model: &str, mode: &str, ask: VideoAsk<'_>) -> Result<u64, NoPrice> {
         let catalog = Catalog::built_in().unwrap();

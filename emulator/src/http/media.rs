@@ -13,11 +13,11 @@ use rust_decimal::prelude::ToPrimitive;
 use uuid::Uuid;
 
 use super::{reply, trouble};
-use crate::emulator::faults::{Call, Effect, Target};
-use crate::emulator::media::{Subject, content_type};
-use crate::emulator::service::{Artifact, Service};
-use crate::emulator::tasks::{Kind, Shape};
-use crate::emulator::wire::Line;
+use crate::faults::{Call, Effect, Target};
+use crate::media::{Subject, content_type};
+use crate::service::{Artifact, Service};
+use crate::tasks::{Kind, Shape};
+use crate::wire::Line;
 
 type Shared = State<Arc<Service>>;
 

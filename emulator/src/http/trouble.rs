@@ -9,10 +9,10 @@ use axum::response::Response;
 use futures_util::stream;
 
 use super::reply;
-use crate::emulator::clock::{http_date, wall_ms};
-use crate::emulator::errors::ApiError;
-use crate::emulator::faults::{AnswerBody, Break, Effect, Moment, RetryAfterForm};
-use crate::emulator::wire::Line;
+use crate::clock::{http_date, wall_ms};
+use crate::errors::ApiError;
+use crate::faults::{AnswerBody, Break, Effect, Moment, RetryAfterForm};
+use crate::wire::Line;
 
 const HTML: &str =
     "<!doctype html><html><head><title>Bad gateway</title></head><body><h1>Bad gateway</h1></body></html>";
