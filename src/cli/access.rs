@@ -15,10 +15,10 @@ use crate::cli::rendezvous::{self, Met};
 use crate::cli::{service, wiring};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::answers::{self, AnswerError};
-use crate::control::client::{Client, ClientError};
+use crate::control::client::{ControlClient, ControlClientError};
+use crate::control::handlers::{self, HandlerError};
 use crate::control::protocol::{
-    BatchRequest, BatchState, BatchStatus, BudgetRequest, BudgetSet, Explanation, NameRequest, Outcomes,
+    BatchOutcomes, BatchRequest, BatchState, BatchStatus, BudgetRequest, BudgetSet, Explanation, NameRequest,
     Refusal, ResolveRequest, RetryRequest, Status,
 };
 use crate::domain::admission::Parked;
@@ -57,7 +57,7 @@ pub(super) async fn open(global: &Global) -> Result<Access, Failure> {
 }
 
 #[derive(Serialize)]
-struct OfBatch<'a> {
+struct BatchQuery<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     batch: Option<&'a BatchName>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 impl Access {
     pub(super) async fn status(&self, batch: Option<&BatchName>) -> Result<Status, Failure> {
         match self {
-            Access::Here(desk) => Ok(answers::status(desk, batch).await?),
+            Access::Here(desk) => Ok(handlers::status(desk, batch).await?),
             Access::There(Met { client, .. }) => Ok(status_of(client, batch).await?),
         }
     }
@@ -84,11 +84,11 @@ impl Access {
     ) -> Result<(), Failure> {
         match self {
             Access::Here(desk) => {
-                let batches = desk.batches(batch).await.map_err(AnswerError::from)?;
-                Ok(answers::jobs(desk.store(), &batches, state, sink)?)
+                let batches = desk.batches(batch).await.map_err(HandlerError::from)?;
+                Ok(handlers::jobs(desk.store(), &batches, state, sink)?)
             }
             Access::There(Met { client, .. }) => {
-                Ok(client.lines("/v1/jobs", &OfBatch { batch, state }, sink).await?)
+                Ok(client.lines("/v1/jobs", &BatchQuery { batch, state }, sink).await?)
             }
         }
     }
@@ -97,11 +97,11 @@ impl Access {
     pub(super) async fn ledger(&self, batch: Option<&BatchName>, sink: Sink<'_>) -> Result<(), Failure> {
         match self {
             Access::Here(desk) => {
-                let batches = desk.batches(batch).await.map_err(AnswerError::from)?;
-                Ok(answers::ledger(desk.store(), &batches, sink)?)
+                let batches = desk.batches(batch).await.map_err(HandlerError::from)?;
+                Ok(handlers::ledger(desk.store(), &batches, sink)?)
             }
             Access::There(Met { client, .. }) => {
-                Ok(client.lines("/v1/ledger", &OfBatch { batch, state: None }, sink).await?)
+                Ok(client.lines("/v1/ledger", &BatchQuery { batch, state: None }, sink).await?)
             }
         }
     }
@@ -122,44 +122,44 @@ impl Access {
 
     pub(super) async fn explain(&self, job: &str) -> Result<Explanation, Failure> {
         match self {
-            Access::Here(desk) => Ok(answers::explain(desk, job).await?),
+            Access::Here(desk) => Ok(handlers::explain(desk, job).await?),
             Access::There(Met { client, .. }) => Ok(client.get("/v1/explain", &[("job", job)]).await?),
         }
     }
 
-    pub(super) async fn pause(&self, batch: Option<&BatchName>) -> Result<Outcomes, Failure> {
+    pub(super) async fn pause(&self, batch: Option<&BatchName>) -> Result<BatchOutcomes, Failure> {
         match self {
-            Access::Here(desk) => Ok(answers::pause(desk, batch).await?),
+            Access::Here(desk) => Ok(handlers::pause(desk, batch).await?),
             Access::There(Met { client, .. }) => wish(client, "/v1/pause", &of(batch)).await,
         }
     }
 
-    pub(super) async fn resume(&self, batch: Option<&BatchName>) -> Result<Outcomes, Failure> {
+    pub(super) async fn resume(&self, batch: Option<&BatchName>) -> Result<BatchOutcomes, Failure> {
         match self {
-            Access::Here(desk) => Ok(answers::resume(desk, batch).await?),
+            Access::Here(desk) => Ok(handlers::resume(desk, batch).await?),
             Access::There(Met { client, .. }) => wish(client, "/v1/resume", &of(batch)).await,
         }
     }
 
-    pub(super) async fn cancel(&self, name: &str) -> Result<Outcomes, Failure> {
+    pub(super) async fn cancel(&self, name: &str) -> Result<BatchOutcomes, Failure> {
         match self {
-            Access::Here(desk) => Ok(answers::cancel(desk, name).await?),
+            Access::Here(desk) => Ok(handlers::cancel(desk, name).await?),
             Access::There(Met { client, .. }) => wish(client, "/v1/cancel", &called(name)).await,
         }
     }
 
-    pub(super) async fn retry(&self, asked: &RetryRequest) -> Result<Outcomes, Failure> {
+    pub(super) async fn retry(&self, asked: &RetryRequest) -> Result<BatchOutcomes, Failure> {
         match self {
             Access::Here(desk) => {
-                Ok(answers::retry(desk, &asked.name, asked.max_credits.map(Credits)).await?)
+                Ok(handlers::retry(desk, &asked.name, asked.max_credits.map(Credits)).await?)
             }
             Access::There(Met { client, .. }) => wish(client, "/v1/retry", asked).await,
         }
     }
 
-    pub(super) async fn resolve(&self, found: &ResolveRequest) -> Result<Outcomes, Failure> {
+    pub(super) async fn resolve(&self, found: &ResolveRequest) -> Result<BatchOutcomes, Failure> {
         match self {
-            Access::Here(desk) => Ok(answers::resolve(desk, found).await?),
+            Access::Here(desk) => Ok(handlers::resolve(desk, found).await?),
             Access::There(Met { client, .. }) => wish(client, "/v1/resolve", found).await,
         }
     }
@@ -171,7 +171,7 @@ impl Access {
         default: Option<Credits>,
     ) -> Result<BudgetSet, Failure> {
         match self {
-            Access::Here(desk) => Ok(answers::set_budget(desk, request, default).await?),
+            Access::Here(desk) => Ok(handlers::set_budget(desk, request, default).await?),
             Access::There(Met { client, .. }) => wish(client, "/v1/budget", request).await,
         }
     }
@@ -197,8 +197,11 @@ fn next_of(status: &BatchStatus) -> String {
 }
 
 /// What a daemon says of a batch, or of all.
-pub(super) async fn status_of(client: &Client, batch: Option<&BatchName>) -> Result<Status, ClientError> {
-    client.get("/v1/status", &OfBatch { batch, state: None }).await
+pub(super) async fn status_of(
+    client: &ControlClient,
+    batch: Option<&BatchName>,
+) -> Result<Status, ControlClientError> {
+    client.get("/v1/status", &BatchQuery { batch, state: None }).await
 }
 
 fn of(batch: Option<&BatchName>) -> BatchRequest {
@@ -210,7 +213,11 @@ pub(super) fn called(name: &str) -> NameRequest {
     NameRequest { name: name.to_owned() }
 }
 
-async fn wish<T: DeserializeOwned>(client: &Client, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+async fn wish<T: DeserializeOwned>(
+    client: &ControlClient,
+    path: &str,
+    body: &impl Serialize,
+) -> Result<T, Failure> {
     Ok(client.post(path, body).await?)
 }
 
@@ -224,32 +231,32 @@ impl From<Refusal> for Failure {
     }
 }
 
-impl From<AnswerError> for Failure {
-    fn from(error: AnswerError) -> Failure {
+impl From<HandlerError> for Failure {
+    fn from(error: HandlerError) -> Failure {
         match error {
-            AnswerError::Engine(error) => error.into(),
-            AnswerError::Reader(error) => match super::written(Err(error)) {
+            HandlerError::Engine(error) => error.into(),
+            HandlerError::Reader(error) => match super::written(Err(error)) {
                 Err(failure) => failure,
                 // Whoever read has seen enough.
                 Ok(()) => Failure::quiet(),
             },
-            AnswerError::Find(_) => error.refusal().into(),
+            HandlerError::Find(_) => error.refusal().into(),
         }
     }
 }
 
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Failure {
+impl From<ControlClientError> for Failure {
+    fn from(error: ControlClientError) -> Failure {
         match error {
-            ClientError::Refused(refusal) => refusal.into(),
-            ClientError::Io(error) => AnswerError::Reader(error).into(),
-            ClientError::NobodyThere { .. } => Failure::new(Exit::Unreachable, error.to_string())
+            ControlClientError::Refused(refusal) => refusal.into(),
+            ControlClientError::Io(error) => HandlerError::Reader(error).into(),
+            ControlClientError::NoDaemon { .. } => Failure::new(Exit::Unreachable, error.to_string())
                 .hint("start it with callsheet daemon, or name its socket with --socket"),
-            ClientError::TooLong { .. } => Failure::new(Exit::Usage, error.to_string())
+            ControlClientError::PathTooLong { .. } => Failure::new(Exit::Usage, error.to_string())
                 .hint("name a shorter one with --socket or paths.socket"),
-            ClientError::Barred { .. } => Failure::new(Exit::Unreachable, error.to_string())
+            ControlClientError::PermissionDenied { .. } => Failure::new(Exit::Unreachable, error.to_string())
                 .hint("who may speak to it is for its socket's group to say; see callsheet doctor"),
-            ClientError::Broken { .. } => Failure::new(Exit::Unreachable, error.to_string())
+            ControlClientError::ConnectionLost { .. } => Failure::new(Exit::Unreachable, error.to_string())
                 .hint("what it had taken in is safe; see whether it runs, then give the same command again"),
         }
     }

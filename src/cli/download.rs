@@ -17,8 +17,8 @@ use crate::cli::{outcomes, submit, wiring};
 use crate::cli::{printable, printable_path};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::answers::AnswerError;
-use crate::control::protocol::{Outcome, Outcomes};
+use crate::control::handlers::HandlerError;
+use crate::control::protocol::{BatchOutcome, BatchOutcomes};
 use crate::domain::job::State;
 use crate::engine::conductor::Standstill;
 use crate::engine::desk::Desk;
@@ -31,7 +31,7 @@ const EDITED_SHOWN: usize = 20;
 pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service::config(global)?;
     if let Some(Met { client, .. }) = rendezvous::daemon(global, &config, command.source.emulator).await? {
-        let outcomes: Outcomes = client.post("/v1/download", &called(&command.name)).await?;
+        let outcomes: BatchOutcomes = client.post("/v1/download", &called(&command.name)).await?;
         for outcome in outcomes::print(outcomes, global)? {
             say_what_stays(&outcome);
             match outcome.granted.jobs {
@@ -53,7 +53,7 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
 }
 
 /// Names what a person edited: it is not overwritten.
-fn say_what_stays(outcome: &Outcome) {
+fn say_what_stays(outcome: &BatchOutcome) {
     let edited = &outcome.granted.edited;
     for path in edited.iter().take(EDITED_SHOWN) {
         eprintln!("{}: {} was edited: it stays, and is downloaded beside it", outcome.batch, printable(path));
@@ -78,7 +78,7 @@ async fn fetch(
     let outside = wiring::outside(Service::new(chosen.options.clone())?, chosen, config)?;
     let landing = outside.landing.clone();
     let desk = Desk::alone(store.clone(), wiring::settings(config)?, clock)?;
-    let named = desk.named(&command.name).await.map_err(AnswerError::from)?;
+    let named = desk.named(&command.name).await.map_err(HandlerError::from)?;
     let batch = named.batch().clone();
     // Those that a run left behind, on a full disk for one.
     let is_waiting = |record: &JobRecord| {
@@ -87,9 +87,9 @@ async fn fetch(
     let waiting = store.open_jobs()?.iter().filter(|record| is_waiting(record)).count();
     let granted = desk.fetch_again(&named, landing.clone(), outside.layout.clone()).await?;
     let again = granted.jobs;
-    let outcome = Outcome { batch: batch.name.clone(), granted };
+    let outcome = BatchOutcome { batch: batch.name.clone(), granted };
     say_what_stays(&outcome);
-    outcomes::print(Outcomes { batches: vec![outcome] }, global)?;
+    outcomes::print(BatchOutcomes { batches: vec![outcome] }, global)?;
     if again == 0 && waiting == 0 {
         eprintln!("{}: everything that is paid for is on disk, whole", batch.name);
         return Ok(Exit::Success);

@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::rendezvous::Met;
-use crate::control::client::{Client, ClientError};
+use crate::control::client::{ControlClient, ControlClientError};
 
 /// How long a daemon that went away is waited for. Under systemd it is back within seconds.
 const ABSENCE_MAX: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ const TRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Asks a daemon again and again, and waits for it when it goes away.
 #[derive(Debug)]
 pub(super) struct Follower<'a> {
-    client: &'a Client,
+    client: &'a ControlClient,
     /// What it works on: another daemon may come in its place.
     state: PathBuf,
     absence_max: Duration,
@@ -36,7 +36,7 @@ impl<'a> Follower<'a> {
     /// What the daemon refuses, and that it does not come back.
     pub(super) async fn ask<T>(
         &self,
-        question: impl AsyncFn(&Client) -> Result<T, ClientError>,
+        question: impl AsyncFn(&ControlClient) -> Result<T, ControlClientError>,
     ) -> Result<T, Failure> {
         // A connection may break for less than the end of a daemon.
         for _ in 0..2 {
@@ -74,8 +74,8 @@ impl<'a> Follower<'a> {
     /// Nothing when it is not the same daemon.
     async fn asked_whoever_came<T>(
         &self,
-        question: impl AsyncFn(&Client) -> Result<T, ClientError>,
-    ) -> Result<Option<T>, ClientError> {
+        question: impl AsyncFn(&ControlClient) -> Result<T, ControlClientError>,
+    ) -> Result<Option<T>, ControlClientError> {
         if self.client.health().await?.state != self.state {
             return Ok(None);
         }
@@ -84,11 +84,13 @@ impl<'a> Follower<'a> {
 }
 
 /// Whether the daemon is not there, or about to go.
-fn is_gone(error: &ClientError) -> bool {
+fn is_gone(error: &ControlClientError) -> bool {
     match error {
-        ClientError::NobodyThere { .. } | ClientError::Broken { .. } => true,
-        ClientError::Refused(refusal) => refusal.exit_code == Exit::Unfinished.code(),
-        ClientError::TooLong { .. } | ClientError::Barred { .. } | ClientError::Io(_) => false,
+        ControlClientError::NoDaemon { .. } | ControlClientError::ConnectionLost { .. } => true,
+        ControlClientError::Refused(refusal) => refusal.exit_code == Exit::Unfinished.code(),
+        ControlClientError::PathTooLong { .. }
+        | ControlClientError::PermissionDenied { .. }
+        | ControlClientError::Io(_) => false,
     }
 }
 
@@ -132,14 +134,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");
         let _listener = tokio::net::UnixListener::bind(&socket).unwrap();
-        let client = Client::connect(&socket).await.unwrap();
+        let client = ControlClient::connect(&socket).await.unwrap();
         let follower = Follower { client: &client, state: PathBuf::from("/state"), absence_max };
         let asked = Cell::new(0);
         follower
-            .ask(async |_: &Client| {
+            .ask(async |_: &ControlClient| {
                 let answer = answers.get(asked.replace(asked.get() + 1)).copied().flatten();
                 let gone = Refusal::new(Exit::Unfinished, "the daemon is stopping");
-                answer.map(str::to_owned).ok_or(ClientError::Refused(gone))
+                answer.map(str::to_owned).ok_or(ControlClientError::Refused(gone))
             })
             .await
     }

@@ -8,7 +8,7 @@ use crate::cli::arguments::{Global, JobsCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{printable, written};
-use crate::control::protocol::JobLine;
+use crate::control::protocol::JobSummary;
 use crate::domain::job::State;
 
 pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, Failure> {
@@ -32,7 +32,7 @@ pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, 
 }
 
 fn in_words(line: &[u8], out: &mut impl Write) -> io::Result<()> {
-    let job: JobLine = serde_json::from_slice(line)?;
+    let job: JobSummary = serde_json::from_slice(line)?;
     let why = job.error.map(|fault| printable(&fault.to_string())).unwrap_or_default();
     writeln!(
         out,

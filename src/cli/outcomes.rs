@@ -7,10 +7,10 @@ use serde_json::json;
 use crate::cli::arguments::Global;
 use crate::cli::failure::Failure;
 use crate::cli::written;
-use crate::control::protocol::{Outcome, Outcomes};
+use crate::control::protocol::{BatchOutcome, BatchOutcomes};
 
 /// Prints it with `--json`, as the daemon would answer it, and hands it on for words.
-pub(super) fn print(outcomes: Outcomes, global: &Global) -> Result<Vec<Outcome>, Failure> {
+pub(super) fn print(outcomes: BatchOutcomes, global: &Global) -> Result<Vec<BatchOutcome>, Failure> {
     if global.json {
         written(writeln!(anstream::stdout(), "{:#}", json!(outcomes)))?;
     }

@@ -15,7 +15,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service;
 use crate::config::Config;
-use crate::control::client::{Client, ClientError};
+use crate::control::client::{ControlClient, ControlClientError};
 use crate::control::protocol::Health;
 
 /// How long a daemon may take to say what it works on.
@@ -24,7 +24,7 @@ const HEALTH_PATIENCE: Duration = Duration::from_secs(30);
 /// The daemon that a command talks to.
 #[derive(Debug)]
 pub(super) struct Met {
-    pub(super) client: Client,
+    pub(super) client: ControlClient,
     /// What it said of itself.
     pub(super) health: Health,
     /// Where it listens.
@@ -72,7 +72,7 @@ pub(super) async fn daemon(
             Ok(None)
         }
         // Nobody can listen there; submit says so.
-        Err(ClientError::TooLong { .. }) if global.socket.is_none() => Ok(None),
+        Err(ControlClientError::PathTooLong { .. }) if global.socket.is_none() => Ok(None),
         // The socket of the configuration, and a state that is not its: should that daemon have the state after all,
         // the state's lock says so.
         Err(error) if names_state && global.socket.is_none() && config.paths.socket.is_some() => {
@@ -91,7 +91,7 @@ pub(super) async fn needed(global: &Global, config: &Config) -> Result<Met, Fail
     let state = service::state_dir(config, false);
     let socket = access::socket(config, &state);
     let met = match look(global, &socket, &state, false).await? {
-        Found::Nobody => return Err(ClientError::NobodyThere { socket }.into()),
+        Found::Nobody => return Err(ControlClientError::NoDaemon { socket }.into()),
         Found::Another(met) if config.paths.state.is_some() => {
             let (socket, theirs) = (socket.display(), met.health.state.display());
             let message = format!("the daemon at {socket} works on {theirs}, and not on {}", state.display());
@@ -105,20 +105,25 @@ pub(super) async fn needed(global: &Global, config: &Config) -> Result<Met, Fail
     Ok(met)
 }
 
-async fn look(global: &Global, socket: &Path, state: &Path, is_emulated: bool) -> Result<Found, ClientError> {
-    let client = match Client::connect(socket).await {
-        Err(ClientError::NobodyThere { .. }) => return Ok(Found::Nobody),
+async fn look(
+    global: &Global,
+    socket: &Path,
+    state: &Path,
+    is_emulated: bool,
+) -> Result<Found, ControlClientError> {
+    let client = match ControlClient::connect(socket).await {
+        Err(ControlClientError::NoDaemon { .. }) => return Ok(Found::Nobody),
         other => other?,
     };
     let health = tokio::time::timeout(HEALTH_PATIENCE, client.health()).await;
-    let health = health.map_err(|_| ClientError::Broken {
+    let health = health.map_err(|_| ControlClientError::ConnectionLost {
         socket: socket.to_owned(),
         detail: format!("nothing came for {} seconds", HEALTH_PATIENCE.as_secs()),
     })??;
     if health.state.as_os_str().is_empty() {
         let detail =
             format!("it is callsheet {}, which does not say what it works on; restart it", health.version);
-        return Err(ClientError::Broken { socket: socket.to_owned(), detail });
+        return Err(ControlClientError::ConnectionLost { socket: socket.to_owned(), detail });
     }
     let is_meant = global.socket.is_some() && global.state.is_none() && !is_emulated;
     let is_ours = is_meant || is_same_place(state, &health.state);

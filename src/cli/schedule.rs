@@ -13,7 +13,7 @@ use crate::cli::rendezvous::{self, Met};
 use crate::cli::{printable, service, summary, table, written};
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
-use crate::control::protocol::{ScheduleInForce, Schedules, Submitted};
+use crate::control::protocol::{ActiveSchedule, Schedules, Submitted};
 use crate::domain::ids::{BadBatchName, BatchName};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::Timestamp;
@@ -83,7 +83,7 @@ async fn look(global: &Global) -> Result<InForce, Failure> {
             );
         }
         let told: Schedules = client.get("/v1/schedules", &()).await?;
-        let parse = |told: ScheduleInForce| -> Result<_, ScheduleError> {
+        let parse = |told: ActiveSchedule| -> Result<_, ScheduleError> {
             Ok((told.name, Schedule::parse(&told.cron, Some(&told.timezone))?))
         };
         let schedules = told.schedules.into_iter().map(parse).collect::<Result<_, _>>()?;

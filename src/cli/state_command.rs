@@ -13,7 +13,7 @@ use crate::cli::failure::Failure;
 use crate::cli::rendezvous::{self, Met};
 use crate::cli::{printable, printable_path, service, written};
 use crate::clock::Clock;
-use crate::control::client::Client;
+use crate::control::client::ControlClient;
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::output::landing::Landing;
@@ -51,7 +51,7 @@ fn dir(global: &Global) -> Result<PathBuf, Failure> {
 
 /// Where an export comes from: the daemon that has the state, or the state itself.
 enum Source {
-    Daemon(Client),
+    Daemon(ControlClient),
     State(Box<Store>),
 }
 

@@ -9,7 +9,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::following::{Follower, Interrupts, say_who_goes_on};
 use crate::cli::{summary, written};
-use crate::control::client::Client;
+use crate::control::client::ControlClient;
 use crate::control::protocol::BatchState;
 use crate::domain::admission::Parked;
 use crate::domain::ids::BatchName;
@@ -42,7 +42,7 @@ async fn show_until_done(command: &StatusCommand, global: &Global, access: &Acce
         let status = match access {
             Access::There(met) if command.watch => {
                 let question =
-                    async |client: &Client| access::status_of(client, command.batch.as_ref()).await;
+                    async |client: &ControlClient| access::status_of(client, command.batch.as_ref()).await;
                 Follower::of(met).ask(question).await?
             }
             access => access.status(command.batch.as_ref()).await?,

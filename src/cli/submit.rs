@@ -12,7 +12,7 @@ use crate::cli::failure::Failure;
 use crate::cli::following::{Follower, Interrupts, say_who_goes_on};
 use crate::cli::rendezvous::{self, Met};
 use crate::cli::{service, summary};
-use crate::control::client::{Client, ClientError};
+use crate::control::client::{ControlClient, ControlClientError};
 use crate::control::protocol::{BatchState, BatchStatus, Status, Submission};
 use crate::domain::admission::Parked;
 use crate::domain::ids::BatchName;
@@ -78,7 +78,7 @@ pub(super) async fn submit(
 }
 
 async fn hand_in(
-    client: &Client,
+    client: &ControlClient,
     manifests: &[PathBuf],
     terms: &TermArguments,
 ) -> Result<Vec<Receipt>, Failure> {
@@ -118,16 +118,19 @@ fn submission(path: &Path, terms: &TermArguments) -> Result<Submission, Failure>
 }
 
 /// A file that cannot be read is named.
-fn named(path: &Path, error: ClientError) -> Failure {
+fn named(path: &Path, error: ControlClientError) -> Failure {
     match error {
-        ClientError::Io(error) => {
+        ControlClientError::Io(error) => {
             Failure::new(Exit::Usage, format!("failed to read {}: {error}", path.display()))
         }
         error => error.into(),
     }
 }
 
-async fn look(client: &Client, batches: &BTreeSet<BatchName>) -> Result<Vec<BatchStatus>, ClientError> {
+async fn look(
+    client: &ControlClient,
+    batches: &BTreeSet<BatchName>,
+) -> Result<Vec<BatchStatus>, ControlClientError> {
     let status: Status = client.get("/v1/status", &()).await?;
     Ok(status.batches.into_iter().filter(|batch| batches.contains(&batch.name)).collect())
 }
@@ -135,7 +138,7 @@ async fn look(client: &Client, batches: &BTreeSet<BatchName>) -> Result<Vec<Batc
 /// Looks until every batch is done, or something that only its owner can lift keeps it.
 async fn follow(follower: &Follower<'_>, batches: &BTreeSet<BatchName>) -> Result<Vec<BatchStatus>, Failure> {
     loop {
-        let statuses = follower.ask(async |client: &Client| look(client, batches).await).await?;
+        let statuses = follower.ask(async |client: &ControlClient| look(client, batches).await).await?;
         if statuses.iter().all(has_ended) {
             return Ok(statuses);
         }

@@ -188,7 +188,7 @@ pub(super) fn states(batches: &[BatchStatus]) -> String {
             batch.name.to_string(),
             batch.state.name().to_owned(),
             batch.jobs.to_string(),
-            batch.states_in_words(),
+            batch.states_text(),
             batch.planned_credits.to_string(),
             batch.charged_credits.to_string(),
             batch.waived_credits.to_string(),
@@ -208,7 +208,7 @@ pub(super) fn files(batches: &[BatchStatus], output: &Path) {
         table.add_row([
             batch.name.to_string(),
             batch.jobs.to_string(),
-            batch.states_in_words(),
+            batch.states_text(),
             batch.planned_credits.to_string(),
             batch.charged_credits.to_string(),
             batch.waived_credits.to_string(),

@@ -1,4 +1,4 @@
-//! Bodies of requests, taken in as long as they come at a pace.
+//! Request bodies with an idle timeout and a minimum rate.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -7,70 +7,72 @@ use axum::body::{Body, BodyDataStream, Bytes};
 use futures_util::StreamExt;
 use tokio::time::Sleep;
 
-/// How slowly a body may come.
+/// The slowest rate at which a body is accepted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
-    /// Longest wait for the next byte.
-    pub(super) silence: Duration,
-    /// What a body may take beside the time that its bytes allow it.
+pub(super) struct BodyRate {
+    /// Longest wait for the next bytes.
+    pub(super) idle_timeout: Duration,
+    /// Added to the time that the minimum rate allows.
     pub(super) grace: Duration,
-    /// Bytes a second that it has to come with on average after the grace.
+    /// Minimum average rate after the grace period.
     pub(super) bytes_per_second: u32,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
+impl Default for BodyRate {
+    fn default() -> BodyRate {
         let patience = Duration::from_secs(30);
-        Pace { silence: patience, grace: patience, bytes_per_second: 1024 }
+        BodyRate { idle_timeout: patience, grace: patience, bytes_per_second: 1024 }
     }
 }
 
-/// Why a body is not taken in.
+/// Why a body is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
-    /// It stopped.
     #[error("the body stopped coming: nothing for {} seconds", .0.as_secs())]
-    Silent(Duration),
-    /// It drips.
+    Stalled(Duration),
     #[error("the body comes too slowly: at least {0} bytes a second are expected")]
-    Slow(u32),
-    /// The connection broke, or what came is no body.
+    TooSlow(u32),
+    /// The connection broke, or the body is malformed.
     #[error("the body broke off: {0}")]
     Broken(axum::Error),
 }
 
-/// A body, piece by piece.
+/// A body, read chunk by chunk.
 #[derive(Debug)]
-pub(super) struct Pieces {
+pub(super) struct TimedBody {
     stream: BodyDataStream,
-    /// When it has come too slowly; every byte moves it on.
-    too_late: Pin<Box<Sleep>>,
-    pace: Pace,
+    /// When the body is too slow; every byte extends it.
+    deadline: Pin<Box<Sleep>>,
+    rate: BodyRate,
 }
 
-impl Pieces {
-    pub(super) fn of(body: Body, pace: Pace) -> Pieces {
-        Pieces { stream: body.into_data_stream(), too_late: Box::pin(tokio::time::sleep(pace.grace)), pace }
+impl TimedBody {
+    pub(super) fn of(body: Body, rate: BodyRate) -> TimedBody {
+        TimedBody {
+            stream: body.into_data_stream(),
+            deadline: Box::pin(tokio::time::sleep(rate.grace)),
+            rate,
+        }
     }
 
-    /// The next piece; nothing after the last.
+    /// The next chunk; none after the last.
     ///
     /// # Errors
     /// [`BodyError`].
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
-        let piece = tokio::select! {
+        let chunk = tokio::select! {
             biased;
-            piece = self.stream.next() => piece,
-            () = &mut self.too_late => return Err(BodyError::Slow(self.pace.bytes_per_second)),
-            () = tokio::time::sleep(self.pace.silence) => return Err(BodyError::Silent(self.pace.silence)),
+            chunk = self.stream.next() => chunk,
+            () = &mut self.deadline => return Err(BodyError::TooSlow(self.rate.bytes_per_second)),
+            () = tokio::time::sleep(self.rate.idle_timeout) => return Err(BodyError::Stalled(self.rate.idle_timeout)),
         };
-        let piece = piece.transpose().map_err(BodyError::Broken)?;
-        if let Some(piece) = &piece {
-            let worth = Duration::from_secs(piece.len() as u64) / self.pace.bytes_per_second.max(1);
-            let later = self.too_late.deadline() + worth;
-            self.too_late.as_mut().reset(later);
+        let chunk = chunk.transpose().map_err(BodyError::Broken)?;
+        if let Some(chunk) = &chunk {
+            let worth = Duration::from_secs(chunk.len() as u64) / self.rate.bytes_per_second.max(1);
+            let later = self.deadline.deadline() + worth;
+            self.deadline.as_mut().reset(later);
         }
-        Ok(piece)
+        Ok(chunk)
     }
 }
 
@@ -83,24 +85,24 @@ mod tests {
     use axum::routing::post;
 
     use super::*;
-    use crate::control::connections::{self, Places};
+    use crate::control::connections::{self, ConnectionLimit};
 
-    const PACE: Pace = Pace {
-        silence: Duration::from_millis(400),
+    const BODY_RATE: BodyRate = BodyRate {
+        idle_timeout: Duration::from_millis(400),
         grace: Duration::from_millis(200),
         bytes_per_second: 1_000,
     };
 
-    /// What a server answers that takes bodies in at [`PACE`]: `pieces` of a body, with a wait before each.
-    async fn answer(pieces: &'static [(u64, usize)]) -> String {
+    /// What a server answers that takes bodies in at [`PACE`]: `chunks` of a body, with a wait before each.
+    async fn answer(chunks: &'static [(u64, usize)]) -> String {
         let router = Router::new().route(
             "/",
             post(async |body: Body| {
-                let mut pieces = Pieces::of(body, PACE);
+                let mut chunks = TimedBody::of(body, BODY_RATE);
                 let mut bytes = 0;
                 loop {
-                    match pieces.next().await {
-                        Ok(Some(piece)) => bytes += piece.len(),
+                    match chunks.next().await {
+                        Ok(Some(chunk)) => bytes += chunk.len(),
                         Ok(None) => return format!("{bytes} bytes"),
                         Err(error) => return error.to_string(),
                     }
@@ -109,16 +111,16 @@ mod tests {
         );
         let (mut client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
-        let place = Places::new().take().await.unwrap();
-        connections::serve(tokio::net::UnixStream::from_std(server).unwrap(), router, place);
+        let permit = ConnectionLimit::new().take().await.unwrap();
+        connections::serve(tokio::net::UnixStream::from_std(server).unwrap(), router, permit);
         let client = tokio::task::spawn_blocking(move || {
-            let length: usize = pieces.iter().map(|(_, bytes)| bytes).sum();
+            let length: usize = chunks.iter().map(|(_, bytes)| bytes).sum();
             write!(
                 client,
                 "POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
             )?;
             client.set_nonblocking(false)?;
-            for (wait, bytes) in pieces {
+            for (wait, bytes) in chunks {
                 // A server that has had enough answers before the body is whole.
                 client.set_read_timeout(Some(Duration::from_millis((*wait).max(1))))?;
                 let mut said = vec![0; 1024];

@@ -1,4 +1,4 @@
-//! The client: commands speak to a running daemon through it.
+//! The client of the control API.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,81 +8,83 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
-use crate::control::listening::PATH_MAX_BYTES;
-use crate::control::protocol::{Health, Refusal, Refused, Submission, Submitted};
+use crate::control::listener::PATH_MAX_BYTES;
+use crate::control::protocol::{ErrorBody, Health, Refusal, Submission, Submitted};
 
-/// How long the daemon may take to begin an answer. Taking in a million rows takes a minute.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(15 * 60);
+/// How long the daemon may take to begin a response. Ingesting a million rows takes a minute.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// Over a Unix socket nothing is looked up; the name only has to be one.
 const BASE: &str = "http://callsheet";
 
-/// Why the daemon did not answer.
+/// Why a request to the daemon failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// Nobody listens.
+pub enum ControlClientError {
+    /// No process listens on the socket.
     #[error("no daemon listens on {}", .socket.display())]
-    NobodyThere {
+    NoDaemon {
         /// The socket.
         socket: PathBuf,
     },
     /// The path is longer than a socket's can be.
     #[error("{} has {} bytes, and a socket's path has at most {PATH_MAX_BYTES}", .socket.display(), .socket.as_os_str().len())]
-    TooLong {
+    PathTooLong {
         /// The socket.
         socket: PathBuf,
     },
-    /// This user may not speak to it.
+    /// This user may not connect.
     #[error("the daemon at {} may not be spoken to: {detail}", .socket.display())]
-    Barred {
+    PermissionDenied {
         /// The socket.
         socket: PathBuf,
         /// Why.
         detail: String,
     },
-    /// It refused.
+    /// The daemon refused the request.
     #[error("{}", .0.message)]
     Refused(Refusal),
-    /// The exchange broke.
+    /// The connection failed half-way.
     #[error("the daemon at {} did not answer: {detail}", .socket.display())]
-    Broken {
+    ConnectionLost {
         /// The socket.
         socket: PathBuf,
         /// Why.
         detail: String,
     },
-    /// What should be sent cannot be read, or what came cannot be passed on.
+    /// The input cannot be read, or the output cannot be written.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 
-/// Speaks to a daemon over its socket.
+/// A connection to the daemon's control socket.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct ControlClient {
     http: reqwest::Client,
     socket: PathBuf,
 }
 
-impl Client {
-    /// Finds out whether a daemon listens on `socket`, and speaks to it.
+impl ControlClient {
+    /// Connects to the daemon that listens on `socket`.
     ///
     /// # Errors
-    /// [`ClientError::NobodyThere`] when none does.
-    pub async fn connect(socket: &Path) -> Result<Client, ClientError> {
+    /// [`ControlClientError::NoDaemon`] when none does.
+    pub async fn connect(socket: &Path) -> Result<ControlClient, ControlClientError> {
         if socket.as_os_str().len() > PATH_MAX_BYTES {
-            return Err(ClientError::TooLong { socket: socket.to_owned() });
+            return Err(ControlClientError::PathTooLong { socket: socket.to_owned() });
         }
-        let broken = |detail: String| ClientError::Broken { socket: socket.to_owned(), detail };
+        let broken =
+            |detail: String| ControlClientError::ConnectionLost { socket: socket.to_owned(), detail };
         match UnixStream::connect(socket).await {
             Ok(_) => {}
             Err(error) => {
                 use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
                 return Err(match error.kind() {
                     NotFound | NotADirectory | ConnectionRefused => {
-                        ClientError::NobodyThere { socket: socket.to_owned() }
+                        ControlClientError::NoDaemon { socket: socket.to_owned() }
                     }
-                    PermissionDenied => {
-                        ClientError::Barred { socket: socket.to_owned(), detail: error.to_string() }
-                    }
+                    PermissionDenied => ControlClientError::PermissionDenied {
+                        socket: socket.to_owned(),
+                        detail: error.to_string(),
+                    },
                     _ => broken(error.to_string()),
                 });
             }
@@ -92,69 +94,69 @@ impl Client {
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
-            .read_timeout(ANSWER_PATIENCE)
+            .read_timeout(RESPONSE_TIMEOUT)
             .build()
             .map_err(|error| broken(error.to_string()))?;
-        Ok(Client { http, socket: socket.to_owned() })
+        Ok(ControlClient { http, socket: socket.to_owned() })
     }
 
-    /// Whom one speaks to.
+    /// The health of the daemon.
     ///
     /// # Errors
-    /// [`ClientError`].
-    pub async fn health(&self) -> Result<Health, ClientError> {
+    /// [`ControlClientError`].
+    pub async fn health(&self) -> Result<Health, ControlClientError> {
         self.get("/v1/health", &()).await
     }
 
-    /// Asks.
+    /// Sends a GET request.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// [`ControlClientError`].
     pub async fn get<T: DeserializeOwned>(
         &self,
         path: &str,
         query: &impl Serialize,
-    ) -> Result<T, ClientError> {
-        self.answer(self.http.get(format!("{BASE}{path}")).query(query)).await
+    ) -> Result<T, ControlClientError> {
+        self.fetch_json(self.http.get(format!("{BASE}{path}")).query(query)).await
     }
 
-    /// Wishes.
+    /// Sends a POST request with a JSON body.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// [`ControlClientError`].
     pub async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
-        wish: &impl Serialize,
-    ) -> Result<T, ClientError> {
-        self.answer(self.http.post(format!("{BASE}{path}")).json(wish)).await
+        body: &impl Serialize,
+    ) -> Result<T, ControlClientError> {
+        self.fetch_json(self.http.post(format!("{BASE}{path}")).json(body)).await
     }
 
-    /// Hands a manifest in.
+    /// Submits a manifest.
     ///
     /// # Errors
-    /// [`ClientError`].
-    pub async fn submit(&self, manifest: &Path, terms: &Submission) -> Result<Submitted, ClientError> {
+    /// [`ControlClientError`].
+    pub async fn submit(&self, manifest: &Path, terms: &Submission) -> Result<Submitted, ControlClientError> {
         let file = tokio::fs::File::open(manifest).await?;
         let request = self.http.post(format!("{BASE}/v1/manifests")).query(terms).body(file);
-        self.answer(request).await
+        self.fetch_json(request).await
     }
 
-    /// Asks for an answer of many lines, and hands them over as they come.
+    /// Sends a GET request and passes the response on, line by line.
     ///
     /// # Errors
-    /// [`ClientError`]; an answer that breaks off is one.
+    /// [`ControlClientError`]; an answer that breaks off is one.
     pub async fn lines(
         &self,
         path: &str,
         query: &impl Serialize,
         sink: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
-    ) -> Result<(), ClientError> {
-        let answer = self.sent(self.http.get(format!("{BASE}{path}")).query(query)).await?;
-        let mut pieces = answer.bytes_stream();
+    ) -> Result<(), ControlClientError> {
+        let answer = self.send(self.http.get(format!("{BASE}{path}")).query(query)).await?;
+        let mut chunks = answer.bytes_stream();
         let mut rest: Vec<u8> = Vec::new();
-        while let Some(piece) = pieces.next().await {
-            rest.extend_from_slice(&piece.map_err(|error| self.broken(&error))?);
+        while let Some(chunk) = chunks.next().await {
+            rest.extend_from_slice(&chunk.map_err(|error| self.connection_lost(&error))?);
             let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') else { continue };
             let tail = rest.split_off(end + 1);
             for line in rest.split_inclusive(|byte| *byte == b'\n') {
@@ -165,23 +167,26 @@ impl Client {
         Ok(())
     }
 
-    async fn answer<T: DeserializeOwned>(&self, request: reqwest::RequestBuilder) -> Result<T, ClientError> {
-        self.sent(request).await?.json().await.map_err(|error| self.broken(&error))
+    async fn fetch_json<T: DeserializeOwned>(
+        &self,
+        request: reqwest::RequestBuilder,
+    ) -> Result<T, ControlClientError> {
+        self.send(request).await?.json().await.map_err(|error| self.connection_lost(&error))
     }
 
-    async fn sent(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, ClientError> {
-        let answer = request.send().await.map_err(|error| self.broken(&error))?;
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, ControlClientError> {
+        let answer = request.send().await.map_err(|error| self.connection_lost(&error))?;
         if answer.status().is_success() {
             return Ok(answer);
         }
         let status = answer.status();
-        match answer.json::<Refused>().await {
-            Ok(refused) => Err(ClientError::Refused(refused.error)),
-            Err(_) => Err(self.broken(&status)),
+        match answer.json::<ErrorBody>().await {
+            Ok(refused) => Err(ControlClientError::Refused(refused.error)),
+            Err(_) => Err(self.connection_lost(&status)),
         }
     }
 
-    fn broken(&self, error: &dyn std::fmt::Display) -> ClientError {
-        ClientError::Broken { socket: self.socket.clone(), detail: error.to_string() }
+    fn connection_lost(&self, error: &dyn std::fmt::Display) -> ControlClientError {
+        ControlClientError::ConnectionLost { socket: self.socket.clone(), detail: error.to_string() }
     }
 }

@@ -1,9 +1,9 @@
-//! Connections of a control server: bounded in number, in time and in patience, so that a client that
+//! Connection limits of the control server: number, lifetime and idle time are bounded, so that a client that
 //! hangs or floods harms nobody.
 //!
-//! Every new connection is let in. When all places are taken, the one leaves that has kept the server waiting the
-//! longest: first among those that have asked for nothing yet, then among those that send or read slowly. Whoever
-//! waits for an answer stays.
+//! Every new connection is accepted. At the limit, the one is closed that has kept the server waiting the
+//! longest: first among those that have sent no request yet, then among those that send or read slowly. A client
+//! that waits for its response is never closed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,173 +26,175 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 /// Connections that are served at once.
 const CONNECTIONS_MAX: usize = 64;
 /// How long a client may take to send the head of a request.
-const HEAD_PATIENCE: Duration = Duration::from_secs(5);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection may last, whatever happens on it.
-const CONNECTION_MAX: Duration = Duration::from_secs(15 * 60);
-/// Whoever has sent so many bytes gets on.
-const STRIDE_BYTES: usize = 16 * 1024;
-/// When nobody can be sent away: between two looks for somebody who can.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const CONNECTION_LIFETIME_MAX: Duration = Duration::from_secs(15 * 60);
+/// So many bytes received count as progress.
+const PROGRESS_BYTES: usize = 16 * 1024;
+/// Between two tries to close a connection, when none can be closed.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The places there are.
+/// Limits the number of connections.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct ConnectionLimit {
     free: Arc<Semaphore>,
-    room: Arc<Mutex<Room>>,
+    table: Arc<Mutex<ConnectionTable>>,
 }
 
-/// One of them.
+/// Held by a connection while it is served.
 #[derive(Debug)]
-pub(super) struct Place {
-    seat: Arc<Seat>,
-    leave: Arc<Notify>,
+pub(super) struct ConnectionPermit {
+    handle: Arc<ConnectionHandle>,
+    evict: Arc<Notify>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Places {
-    pub(super) fn new() -> Places {
-        Places::of(CONNECTIONS_MAX)
+impl ConnectionLimit {
+    pub(super) fn new() -> ConnectionLimit {
+        ConnectionLimit::of(CONNECTIONS_MAX)
     }
 
-    fn of(number: usize) -> Places {
-        Places { free: Arc::new(Semaphore::new(number)), room: Arc::default() }
+    fn of(number: usize) -> ConnectionLimit {
+        ConnectionLimit { free: Arc::new(Semaphore::new(number)), table: Arc::default() }
     }
 
-    /// A place for a connection that has come: a free one, or that of whoever keeps the server waiting. Nothing once
-    /// the server ends.
-    pub(super) async fn take(&self) -> Option<Place> {
+    /// A permit for a new connection: a free one, or that of the connection that keeps the server waiting the longest.
+    /// None once the server ends.
+    pub(super) async fn take(&self) -> Option<ConnectionPermit> {
         loop {
             let free = self.free.clone();
             let permit = match self.free.clone().try_acquire_owned() {
                 Ok(permit) => Ok(permit),
                 Err(_) => {
-                    locked(&self.room).send_one_away();
-                    match tokio::time::timeout(LOOK_INTERVAL, free.acquire_owned()).await {
+                    lock(&self.table).evict_one();
+                    match tokio::time::timeout(RETRY_INTERVAL, free.acquire_owned()).await {
                         Ok(permit) => permit,
                         // Everybody waits for an answer.
                         Err(_) => continue,
                     }
                 }
             };
-            let (id, leave) = locked(&self.room).welcome();
-            let seat = Arc::new(Seat { room: self.room.clone(), id });
-            return Some(Place { seat, leave, _permit: permit.ok()? });
+            let (id, evict) = lock(&self.table).register();
+            let handle = Arc::new(ConnectionHandle { table: self.table.clone(), id });
+            return Some(ConnectionPermit { handle, evict, _permit: permit.ok()? });
         }
     }
 }
 
-/// Who is served.
+/// The open connections.
 #[derive(Debug, Default)]
-struct Room {
-    /// Counts what gets on, in the place of a clock.
+struct ConnectionTable {
+    /// A logical clock: counts progress of any connection.
     turn: u64,
-    guests: BTreeMap<u64, Guest>,
+    connections: BTreeMap<u64, ConnectionInfo>,
 }
 
-/// What a connection is at.
+/// The phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Doing {
+enum Phase {
     /// The head of a request is waited for.
-    Asking,
+    ReadingHead,
     /// Its body is.
-    Sending,
+    ReadingBody,
     /// The client waits for its answer.
-    Waiting,
+    Responding,
 }
 
 #[derive(Debug)]
-struct Guest {
-    doing: Doing,
+struct ConnectionInfo {
+    phase: Phase,
     /// Whether it leaves its answer unread.
     is_full: bool,
     /// The turn at which it got on last.
-    moved: u64,
+    last_progress: u64,
     /// Bytes that it has sent since.
     bytes: usize,
-    is_leaving: bool,
-    leave: Arc<Notify>,
+    is_evicted: bool,
+    evict: Arc<Notify>,
 }
 
-impl Guest {
+impl ConnectionInfo {
     /// What the server waits for it to do; nothing while it waits for the server.
-    fn keeps_waiting(&self) -> Option<Doing> {
-        match self.doing {
-            Doing::Waiting => self.is_full.then_some(Doing::Sending),
-            doing => Some(doing),
+    fn waiting_for(&self) -> Option<Phase> {
+        match self.phase {
+            Phase::Responding => self.is_full.then_some(Phase::ReadingBody),
+            phase => Some(phase),
         }
     }
 }
 
-impl Room {
-    fn welcome(&mut self) -> (u64, Arc<Notify>) {
+impl ConnectionTable {
+    fn register(&mut self) -> (u64, Arc<Notify>) {
         self.turn += 1;
-        let leave = Arc::new(Notify::new());
-        let guest = Guest {
-            doing: Doing::Asking,
+        let evict = Arc::new(Notify::new());
+        let info = ConnectionInfo {
+            phase: Phase::ReadingHead,
             is_full: false,
-            moved: self.turn,
+            last_progress: self.turn,
             bytes: 0,
-            is_leaving: false,
-            leave: leave.clone(),
+            is_evicted: false,
+            evict: evict.clone(),
         };
-        self.guests.insert(self.turn, guest);
-        (self.turn, leave)
+        self.connections.insert(self.turn, info);
+        (self.turn, evict)
     }
 
-    fn send_one_away(&mut self) {
-        let waited_for = self.guests.values_mut().filter(|guest| !guest.is_leaving);
-        let waited_for = waited_for.filter_map(|guest| Some((guest.keeps_waiting()?, guest.moved, guest)));
-        if let Some((doing, _, guest)) = waited_for.min_by_key(|(doing, moved, _)| (*doing, *moved)) {
-            tracing::debug!(?doing, "a control connection gives its place to another");
-            guest.is_leaving = true;
-            guest.leave.notify_one();
+    fn evict_one(&mut self) {
+        let waited_for = self.connections.values_mut().filter(|info| !info.is_evicted);
+        let waited_for = waited_for.filter_map(|info| Some((info.waiting_for()?, info.last_progress, info)));
+        if let Some((phase, _, info)) =
+            waited_for.min_by_key(|(phase, last_progress, _)| (*phase, *last_progress))
+        {
+            tracing::debug!(?phase, "a control connection gives its place to another");
+            info.is_evicted = true;
+            info.evict.notify_one();
         }
     }
 }
 
-fn locked(room: &Mutex<Room>) -> MutexGuard<'_, Room> {
-    room.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(table: &Mutex<ConnectionTable>) -> MutexGuard<'_, ConnectionTable> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A guest's own entry in the room, which ends with it.
+/// A connection's entry in the table; removed when dropped.
 #[derive(Debug)]
-struct Seat {
-    room: Arc<Mutex<Room>>,
+struct ConnectionHandle {
+    table: Arc<Mutex<ConnectionTable>>,
     id: u64,
 }
 
-impl Seat {
+impl ConnectionHandle {
     /// Does something else from now on.
-    fn does(&self, doing: Doing) {
-        let mut room = locked(&self.room);
-        room.turn += 1;
-        let turn = room.turn;
-        if let Some(guest) = room.guests.get_mut(&self.id) {
-            (guest.doing, guest.moved, guest.bytes) = (doing, turn, 0);
+    fn enter(&self, phase: Phase) {
+        let mut table = lock(&self.table);
+        table.turn += 1;
+        let turn = table.turn;
+        if let Some(info) = table.connections.get_mut(&self.id) {
+            (info.phase, info.last_progress, info.bytes) = (phase, turn, 0);
         }
     }
 
     fn has_sent(&self, bytes: usize) {
-        let mut room = locked(&self.room);
-        let turn = room.turn + 1;
-        let Some(guest) = room.guests.get_mut(&self.id) else { return };
-        guest.bytes += bytes;
-        if guest.bytes >= STRIDE_BYTES {
-            (guest.moved, guest.bytes) = (turn, 0);
-            room.turn = turn;
+        let mut table = lock(&self.table);
+        let turn = table.turn + 1;
+        let Some(info) = table.connections.get_mut(&self.id) else { return };
+        info.bytes += bytes;
+        if info.bytes >= PROGRESS_BYTES {
+            (info.last_progress, info.bytes) = (turn, 0);
+            table.turn = turn;
         }
     }
 
     fn is_full(&self, is_full: bool) {
-        if let Some(guest) = locked(&self.room).guests.get_mut(&self.id) {
-            guest.is_full = is_full;
+        if let Some(info) = lock(&self.table).connections.get_mut(&self.id) {
+            info.is_full = is_full;
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionHandle {
     fn drop(&mut self) {
-        locked(&self.room).guests.remove(&self.id);
+        lock(&self.table).connections.remove(&self.id);
     }
 }
 
@@ -200,72 +202,72 @@ impl Drop for Seat {
 pub(super) fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
-    place: Place,
+    permit: ConnectionPermit,
 ) {
     tokio::spawn(async move {
-        let router = router.layer(middleware::from_fn_with_state(place.seat.clone(), note_what_it_does));
-        let stream = Watched { stream, seat: place.seat.clone() };
+        let router = router.layer(middleware::from_fn_with_state(permit.handle.clone(), track_phase));
+        let stream = ObservedStream { stream, handle: permit.handle.clone() };
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_PATIENCE)
+            .header_read_timeout(HEADER_TIMEOUT)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
         tokio::select! {
             ended = connection => if let Err(error) = ended {
                 tracing::debug!(%error, "a control connection broke");
             },
-            () = place.leave.notified() => {}
-            () = tokio::time::sleep(CONNECTION_MAX) => {
+            () = permit.evict.notified() => {}
+            () = tokio::time::sleep(CONNECTION_LIFETIME_MAX) => {
                 tracing::debug!("a control connection was closed: it lasted too long");
             }
         }
     });
 }
 
-async fn note_what_it_does(State(seat): State<Arc<Seat>>, request: Request, next: Next) -> Response {
+async fn track_phase(State(handle): State<Arc<ConnectionHandle>>, request: Request, next: Next) -> Response {
     let request = request.map(|body| {
         if body.is_end_stream() {
-            seat.does(Doing::Waiting);
+            handle.enter(Phase::Responding);
             return body;
         }
-        seat.does(Doing::Sending);
-        then(body, seat.clone(), Doing::Waiting)
+        handle.enter(Phase::ReadingBody);
+        then(body, handle.clone(), Phase::Responding)
     });
     let response = next.run(request).await;
     response.map(|body| {
         // What is there as a whole is on its way now; of many lines some are still to be made.
         if body.size_hint().exact().is_some() {
-            seat.does(Doing::Asking);
+            handle.enter(Phase::ReadingHead);
             return body;
         }
-        seat.does(Doing::Waiting);
-        then(body, seat.clone(), Doing::Asking)
+        handle.enter(Phase::Responding);
+        then(body, handle.clone(), Phase::ReadingHead)
     })
 }
 
 /// The same body, with a note of what comes after its end.
-fn then(body: Body, seat: Arc<Seat>, doing: Doing) -> Body {
+fn then(body: Body, handle: Arc<ConnectionHandle>, phase: Phase) -> Body {
     let end = stream::poll_fn(move |_| {
-        seat.does(doing);
+        handle.enter(phase);
         Poll::Ready(None)
     });
     Body::from_stream(body.into_data_stream().chain(end))
 }
 
-/// A stream that tells how its client gets on.
+/// A stream that records its client's progress.
 #[derive(Debug)]
-struct Watched<S> {
+struct ObservedStream<S> {
     stream: S,
-    seat: Arc<Seat>,
+    handle: Arc<ConnectionHandle>,
 }
 
-impl<S> Watched<S> {
+impl<S> ObservedStream<S> {
     fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.seat.is_full(written.is_pending());
+        self.handle.is_full(written.is_pending());
         written
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -275,13 +277,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let bytes = buffer.filled().len() - before;
         if bytes > 0 {
-            self.seat.has_sent(bytes);
+            self.handle.has_sent(bytes);
         }
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -318,51 +320,52 @@ mod tests {
     use super::*;
 
     /// The guests that were sent away, in the order in which they were.
-    fn sent_away(room: &mut Room, number: usize) -> Vec<u64> {
+    fn evicted(table: &mut ConnectionTable, number: usize) -> Vec<u64> {
         let mut order = Vec::new();
         for _ in 0..number {
-            room.send_one_away();
-            order.extend(room.guests.iter().filter(|(_, guest)| guest.is_leaving).map(|(id, _)| *id));
-            room.guests.retain(|_, guest| !guest.is_leaving);
+            table.evict_one();
+            order.extend(table.connections.iter().filter(|(_, info)| info.is_evicted).map(|(id, _)| *id));
+            table.connections.retain(|_, info| !info.is_evicted);
         }
         order
     }
 
     #[test]
     fn who_keeps_the_server_waiting_the_longest_leaves_first() {
-        let room: Arc<Mutex<Room>> = Arc::default();
-        let seats: Vec<Arc<Seat>> =
-            (0..6).map(|_| Arc::new(Seat { room: room.clone(), id: locked(&room).welcome().0 })).collect();
-        seats[0].does(Doing::Waiting);
-        seats[1].does(Doing::Sending);
-        seats[2].does(Doing::Sending);
+        let table: Arc<Mutex<ConnectionTable>> = Arc::default();
+        let handles: Vec<Arc<ConnectionHandle>> = (0..6)
+            .map(|_| Arc::new(ConnectionHandle { table: table.clone(), id: lock(&table).register().0 }))
+            .collect();
+        handles[0].enter(Phase::Responding);
+        handles[1].enter(Phase::ReadingBody);
+        handles[2].enter(Phase::ReadingBody);
         // The first of the two gets on.
-        seats[1].has_sent(STRIDE_BYTES);
-        seats[2].has_sent(10);
+        handles[1].has_sent(PROGRESS_BYTES);
+        handles[2].has_sent(10);
         // And one has an answer that it does not read.
-        seats[3].does(Doing::Waiting);
-        seats[3].is_full(true);
-        let ids: Vec<u64> = seats.iter().map(|seat| seat.id).collect();
-        let order = sent_away(&mut locked(&room), 6);
+        handles[3].enter(Phase::Responding);
+        handles[3].is_full(true);
+        let ids: Vec<u64> = handles.iter().map(|handle| handle.id).collect();
+        let order = evicted(&mut lock(&table), 6);
         assert_eq!(order, [ids[4], ids[5], ids[2], ids[1], ids[3]], "the one that waits stays");
     }
 
     #[tokio::test]
     async fn a_place_is_found_as_long_as_not_everybody_waits_for_an_answer() {
-        let places = Places::of(2);
-        let (first, second) = (places.take().await.unwrap(), places.take().await.unwrap());
-        second.seat.does(Doing::Waiting);
-        let leave = first.leave.clone();
+        let limit = ConnectionLimit::of(2);
+        let (first, second) = (limit.take().await.unwrap(), limit.take().await.unwrap());
+        second.handle.enter(Phase::Responding);
+        let evict = first.evict.clone();
         let leaving = tokio::spawn(async move {
-            leave.notified().await;
+            evict.notified().await;
             drop(first);
         });
-        let third = places.take().await.unwrap();
+        let third = limit.take().await.unwrap();
         leaving.await.unwrap();
-        third.seat.does(Doing::Waiting);
-        let full = tokio::time::timeout(LOOK_INTERVAL * 3, places.take()).await;
+        third.handle.enter(Phase::Responding);
+        let full = tokio::time::timeout(RETRY_INTERVAL * 3, limit.take()).await;
         assert!(full.is_err(), "both wait for their answers");
         drop(second);
-        assert!(places.take().await.is_some());
+        assert!(limit.take().await.is_some());
     }
 }

@@ -19,7 +19,7 @@ use crate::intake::receipt::Receipt;
 use crate::store::BatchRecord;
 
 /// Media type of answers that are one object a line.
-pub const LINES: &str = "application/x-ndjson";
+pub const NDJSON: &str = "application/x-ndjson";
 
 /// Every batch in numbers: `GET /v1/status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,7 +134,7 @@ impl BatchStatus {
 
     /// The same where it is told whether an engine works on the state: without one nothing moves.
     #[must_use]
-    pub fn seen(self, is_worked_on: bool) -> BatchStatus {
+    pub fn with_process(self, is_worked_on: bool) -> BatchStatus {
         match self.state {
             BatchState::Active if !is_worked_on => {
                 BatchStatus { state: BatchState::Parked, parked_by: Some(Parked::NoProcess), ..self }
@@ -149,7 +149,7 @@ impl BatchStatus {
     }
 
     /// `3 running, 5 succeeded`, in the order of a job's life.
-    pub fn states_in_words(&self) -> String {
+    pub fn states_text(&self) -> String {
         let known = State::NAMES.iter().filter_map(|name| Some((name, self.states.get(*name)?)));
         known.map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
     }
@@ -157,7 +157,7 @@ impl BatchStatus {
 
 /// A line of `GET /v1/jobs`, and of `results.jsonl`, as far as a list of jobs needs it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct JobLine {
+pub struct JobSummary {
     /// The job's label.
     pub id: String,
     /// Its batch.
@@ -214,12 +214,12 @@ pub struct LedgerEntry {
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedules {
     /// In the order of its configuration.
-    pub schedules: Vec<ScheduleInForce>,
+    pub schedules: Vec<ActiveSchedule>,
 }
 
 /// A schedule that a daemon carries out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScheduleInForce {
+pub struct ActiveSchedule {
     /// Its name.
     pub name: String,
     /// When it fires, as configured.
@@ -296,7 +296,7 @@ pub struct BudgetSet {
 
 /// What came of a wish, batch by batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct BatchOutcome {
     /// The batch.
     pub batch: BatchName,
     /// What came of it.
@@ -306,9 +306,9 @@ pub struct Outcome {
 
 /// What came of a wish.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcomes {
+pub struct BatchOutcomes {
     /// Batch by batch.
-    pub batches: Vec<Outcome>,
+    pub batches: Vec<BatchOutcome>,
 }
 
 /// The terms of a manifest that is handed in: query of `POST /v1/manifests`, whose body is the manifest.
@@ -380,7 +380,7 @@ impl Refusal {
 
 /// Body of every answer with a status of 400 and above.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct ErrorBody {
     /// Why.
     pub error: Refusal,
 }

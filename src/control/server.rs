@@ -1,4 +1,4 @@
-//! The server: every route, and what is answered there.
+//! The server of the control API: every route.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
-use axum::extract::{FromRequest, Query, Request, State};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -17,11 +17,11 @@ use serde::de::DeserializeOwned;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
 
-use crate::control::answers::{self, AnswerError};
-use crate::control::body::{BodyError, Pace, Pieces};
+use crate::control::body::{BodyError, BodyRate, TimedBody};
+use crate::control::handlers::{self, HandlerError};
 use crate::control::protocol::{
-    BatchRequest, BudgetRequest, Health, LINES, NameRequest, Refusal, Refused, ResolveRequest, RetryRequest,
-    Schedules, Submission, Submitted,
+    BatchRequest, BudgetRequest, ErrorBody, Health, NDJSON, NameRequest, Refusal, ResolveRequest,
+    RetryRequest, Schedules, Submission, Submitted,
 };
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
@@ -39,23 +39,23 @@ use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::output::landing::Landing;
 use crate::output::layout::Layout;
 
-/// Largest body of a wish, in bytes.
-const WISH_MAX: usize = 64 * 1024;
+/// Largest body of a command, in bytes.
+const BODY_MAX_BYTES: usize = 64 * 1024;
 /// Largest manifest that may be handed in, in bytes.
-const MANIFEST_MAX: u64 = 4 << 30;
-/// How long a client may leave an answer unread.
-const READ_PATIENCE: Duration = Duration::from_secs(60);
-/// Pieces of an answer of many lines.
-const PIECE_BYTES: usize = 32 * 1024;
+const MANIFEST_MAX_BYTES: u64 = 4 << 30;
+/// How long a client may leave a response unread.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// TimedBody of an answer of many lines.
+const CHUNK_BYTES: usize = 32 * 1024;
 
-/// What the server answers from.
+/// The state that the handlers share.
 #[derive(Debug)]
-pub struct Office {
-    /// Questions and wishes.
+pub struct AppState {
+    /// Batches and commands.
     pub desk: Desk,
-    /// Manifests.
+    /// Ingests manifests.
     pub reception: Reception,
-    /// Whom one speaks to.
+    /// The response of `/v1/health`.
     pub health: Health,
     /// Where outputs lie.
     pub landing: Landing,
@@ -75,22 +75,22 @@ pub struct FireRequest {
     /// Its name.
     pub name: String,
     /// Where what came of it goes.
-    pub reply: tokio::sync::oneshot::Sender<Result<Submitted, NotFired>>,
+    pub reply: tokio::sync::oneshot::Sender<Result<Submitted, FireError>>,
 }
 
 /// Why a schedule does not fire.
 #[derive(Debug)]
-pub enum NotFired {
+pub enum FireError {
     /// No schedule is called so.
     Unknown(Refusal),
     /// Its manifest cannot be taken in.
     Refused(Refusal),
 }
 
-type Shared = State<Arc<Office>>;
+type Shared = State<Arc<AppState>>;
 
 /// Every route.
-pub fn router(office: Arc<Office>) -> Router {
+pub fn router(app: Arc<AppState>) -> Router {
     Router::new()
         .route("/v1/health", get(health))
         .route("/v1/status", get(status))
@@ -110,153 +110,156 @@ pub fn router(office: Arc<Office>) -> Router {
         .route("/v1/schedules", get(schedules))
         .route("/v1/schedules/{name}/run", post(fire))
         .route("/metrics", get(metrics))
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(not_so)
-        .with_state(office)
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(app)
 }
 
-/// Why a request is not answered as asked.
+/// An error response.
 #[derive(Debug)]
-pub(super) struct No(pub(super) StatusCode, pub(super) Refusal);
+pub(super) struct ApiError(pub(super) StatusCode, pub(super) Refusal);
 
-impl No {
-    fn usage(message: impl Into<String>) -> No {
-        No(StatusCode::BAD_REQUEST, Refusal::new(Exit::Usage, message))
+impl ApiError {
+    fn usage(message: impl Into<String>) -> ApiError {
+        ApiError(StatusCode::BAD_REQUEST, Refusal::new(Exit::Usage, message))
     }
 }
 
-impl IntoResponse for No {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.0, Json(Refused { error: self.1 })).into_response()
+        (self.0, Json(ErrorBody { error: self.1 })).into_response()
     }
 }
 
-impl From<BodyError> for No {
-    fn from(error: BodyError) -> No {
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> ApiError {
         let status = match error {
-            BodyError::Silent(_) | BodyError::Slow(_) => StatusCode::REQUEST_TIMEOUT,
+            BodyError::Stalled(_) | BodyError::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             BodyError::Broken(_) => StatusCode::BAD_REQUEST,
         };
-        No(status, Refusal::new(Exit::Usage, error.to_string()))
+        ApiError(status, Refusal::new(Exit::Usage, error.to_string()))
     }
 }
 
-impl From<AnswerError> for No {
-    fn from(error: AnswerError) -> No {
+impl From<HandlerError> for ApiError {
+    fn from(error: HandlerError) -> ApiError {
         let status = match error {
-            AnswerError::Find(_) => StatusCode::NOT_FOUND,
-            AnswerError::Engine(EngineError::Gone(_)) => StatusCode::SERVICE_UNAVAILABLE,
-            AnswerError::Engine(_) | AnswerError::Reader(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            HandlerError::Find(_) => StatusCode::NOT_FOUND,
+            HandlerError::Engine(EngineError::Gone(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            HandlerError::Engine(_) | HandlerError::Reader(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        No(status, error.refusal())
+        ApiError(status, error.refusal())
     }
 }
 
-/// A wish: JSON, however it is labelled, and small. An empty body asks for nothing in particular.
-struct Wished<T>(T);
+/// A JSON body of at most [`BODY_MAX_BYTES`], whatever its content type. An empty body counts as `{}`.
+struct JsonBody<T>(T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Wished<T> {
-    type Rejection = No;
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Wished<T>, No> {
-        let mut pieces = Pieces::of(request.into_body(), Pace::default());
+    async fn from_request(request: Request, _: &S) -> Result<JsonBody<T>, ApiError> {
+        let mut chunks = TimedBody::of(request.into_body(), BodyRate::default());
         let mut body = Vec::new();
-        while let Some(piece) = pieces.next().await? {
-            if body.len() + piece.len() > WISH_MAX {
-                return Err(No::usage(format!("the request's body has more than {WISH_MAX} bytes")));
+        while let Some(chunk) = chunks.next().await? {
+            if body.len() + chunk.len() > BODY_MAX_BYTES {
+                return Err(ApiError::usage(format!(
+                    "the request's body has more than {BODY_MAX_BYTES} bytes"
+                )));
             }
-            body.extend_from_slice(&piece);
+            body.extend_from_slice(&chunk);
         }
         let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
         serde_json::from_slice(text)
-            .map(Wished)
-            .map_err(|error| No::usage(format!("the request's body: {error}")))
+            .map(JsonBody)
+            .map_err(|error| ApiError::usage(format!("the request's body: {error}")))
     }
 }
 
-/// The part of an address after `?`.
-struct Asked<T>(T);
+/// The query string.
+struct Query<T>(T);
 
-impl<T: DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for Asked<T> {
-    type Rejection = No;
+impl<T: DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut axum::http::request::Parts, _: &S) -> Result<Asked<T>, No> {
-        let Query(asked) = Query::try_from_uri(&parts.uri).map_err(|error| No::usage(error.body_text()))?;
-        Ok(Asked(asked))
+    async fn from_request_parts(parts: &mut axum::http::request::Parts, _: &S) -> Result<Query<T>, ApiError> {
+        let axum::extract::Query(query) = axum::extract::Query::try_from_uri(&parts.uri)
+            .map_err(|error| ApiError::usage(error.body_text()))?;
+        Ok(Query(query))
     }
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OfBatch {
+struct BatchQuery {
     batch: Option<BatchName>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OfJobs {
+struct JobsQuery {
     batch: Option<BatchName>,
     state: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OfJob {
+struct JobQuery {
     job: String,
 }
 
-async fn nothing_here(request: Request) -> No {
+async fn not_found(request: Request) -> ApiError {
     let message = format!("there is no {} {}", request.method(), request.uri().path());
     let hint = Some("see docs/control.md".to_owned());
-    No(StatusCode::NOT_FOUND, Refusal { hint, ..Refusal::new(Exit::Usage, message) })
+    ApiError(StatusCode::NOT_FOUND, Refusal { hint, ..Refusal::new(Exit::Usage, message) })
 }
 
-async fn not_so(request: Request) -> No {
+async fn method_not_allowed(request: Request) -> ApiError {
     let message = format!("{} is not answered with {}", request.uri().path(), request.method());
     let hint = Some("see docs/control.md".to_owned());
-    No(StatusCode::METHOD_NOT_ALLOWED, Refusal { hint, ..Refusal::new(Exit::Usage, message) })
+    ApiError(StatusCode::METHOD_NOT_ALLOWED, Refusal { hint, ..Refusal::new(Exit::Usage, message) })
 }
 
-async fn health(State(office): Shared) -> Json<Health> {
-    Json(office.health.clone())
+async fn health(State(app): Shared) -> Json<Health> {
+    Json(app.health.clone())
 }
 
-async fn metrics(State(office): Shared) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, CONTENT_TYPE)], office.metrics.render())
+async fn metrics(State(app): Shared) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], app.metrics.render())
 }
 
-async fn status(State(office): Shared, Asked(asked): Asked<OfBatch>) -> Result<Response, No> {
-    Ok(Json(answers::status(&office.desk, asked.batch.as_ref()).await?).into_response())
+async fn status(State(app): Shared, Query(query): Query<BatchQuery>) -> Result<Response, ApiError> {
+    Ok(Json(handlers::status(&app.desk, query.batch.as_ref()).await?).into_response())
 }
 
-async fn explain(State(office): Shared, Asked(asked): Asked<OfJob>) -> Result<Response, No> {
-    Ok(Json(answers::explain(&office.desk, &asked.job).await?).into_response())
+async fn explain(State(app): Shared, Query(query): Query<JobQuery>) -> Result<Response, ApiError> {
+    Ok(Json(handlers::explain(&app.desk, &query.job).await?).into_response())
 }
 
-async fn jobs(State(office): Shared, Asked(asked): Asked<OfJobs>) -> Result<Response, No> {
-    if let Some(state) = asked.state.as_deref().filter(|state| !job::State::NAMES.contains(state)) {
+async fn jobs(State(app): Shared, Query(query): Query<JobsQuery>) -> Result<Response, ApiError> {
+    if let Some(state) = query.state.as_deref().filter(|state| !job::State::NAMES.contains(state)) {
         let known = job::State::NAMES.join(", ");
-        return Err(No::usage(format!("state: found {state:?}, expected one of {known}")));
+        return Err(ApiError::usage(format!("state: found {state:?}, expected one of {known}")));
     }
-    let batches = office.desk.batches(asked.batch.as_ref()).await.map_err(AnswerError::from)?;
-    let store = office.desk.store().clone();
-    Ok(lines(move |sink| answers::jobs(&store, &batches, asked.state.as_deref(), sink)))
+    let batches = app.desk.batches(query.batch.as_ref()).await.map_err(HandlerError::from)?;
+    let store = app.desk.store().clone();
+    Ok(lines(move |sink| handlers::jobs(&store, &batches, query.state.as_deref(), sink)))
 }
 
-async fn open(State(office): Shared) -> Response {
-    let store = office.desk.store().clone();
-    lines(move |sink| answers::open(&store, sink))
+async fn open(State(app): Shared) -> Response {
+    let store = app.desk.store().clone();
+    lines(move |sink| handlers::open(&store, sink))
 }
 
-async fn ledger(State(office): Shared, Asked(asked): Asked<OfBatch>) -> Result<Response, No> {
-    let batches = office.desk.batches(asked.batch.as_ref()).await.map_err(AnswerError::from)?;
-    let store = office.desk.store().clone();
-    Ok(lines(move |sink| answers::ledger(&store, &batches, sink)))
+async fn ledger(State(app): Shared, Query(query): Query<BatchQuery>) -> Result<Response, ApiError> {
+    let batches = app.desk.batches(query.batch.as_ref()).await.map_err(HandlerError::from)?;
+    let store = app.desk.store().clone();
+    Ok(lines(move |sink| handlers::ledger(&store, &batches, sink)))
 }
 
-async fn export(State(office): Shared) -> Response {
-    let store = office.desk.store().clone();
-    lines(move |sink| answers::export(&store, sink))
+async fn export(State(app): Shared) -> Response {
+    let store = app.desk.store().clone();
+    lines(move |sink| handlers::export(&store, sink))
 }
 
 /// Where lines go.
@@ -264,113 +267,120 @@ type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 
 /// An answer of as many lines as there are, made as fast as it is read. What goes wrong half-way cuts the
 /// answer off, so that no client takes it for whole.
-fn lines(make: impl FnOnce(Sink<'_>) -> Result<(), AnswerError> + Send + 'static) -> Response {
+fn lines(make: impl FnOnce(Sink<'_>) -> Result<(), HandlerError> + Send + 'static) -> Response {
     let (sender, receiver) = mpsc::channel::<io::Result<Bytes>>(2);
     tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Handle::current();
-        let mut piece = Vec::with_capacity(PIECE_BYTES);
-        let send = |piece: io::Result<Bytes>| {
-            let sent = runtime.block_on(sender.send_timeout(piece, READ_PATIENCE));
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+        let send = |chunk: io::Result<Bytes>| {
+            let sent = runtime.block_on(sender.send_timeout(chunk, READ_TIMEOUT));
             sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
         };
         let made = make(&mut |line| {
-            piece.extend_from_slice(line);
-            if piece.len() < PIECE_BYTES {
+            chunk.extend_from_slice(line);
+            if chunk.len() < CHUNK_BYTES {
                 return Ok(());
             }
-            send(Ok(std::mem::take(&mut piece).into()))
+            send(Ok(std::mem::take(&mut chunk).into()))
         });
-        let last = made.map(|()| piece.into()).map_err(io::Error::other);
+        let last = made.map(|()| chunk.into()).map_err(io::Error::other);
         if let Err(error) = &last {
             tracing::debug!(%error, "an answer was cut off");
         }
-        // Whoever asked may have gone away.
+        // The client may have disconnected.
         let _ = send(last);
     });
     let stream = futures_util::stream::unfold(receiver, |mut receiver| async {
-        let piece = receiver.recv().await?;
-        Some((piece, receiver))
+        let chunk = receiver.recv().await?;
+        Some((chunk, receiver))
     });
-    ([(header::CONTENT_TYPE, LINES)], Body::from_stream(stream)).into_response()
+    ([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(stream)).into_response()
 }
 
-// A wish is carried out to its end once it has come in: a client that goes away leaves nothing half done.
+// A command runs to its end once it was received, even if the client disconnects.
 
-async fn pause(State(office): Shared, Wished(wish): Wished<BatchRequest>) -> Result<Response, No> {
-    let work = async move { answers::pause(&office.desk, wish.batch.as_ref()).await };
+async fn pause(State(app): Shared, JsonBody(body): JsonBody<BatchRequest>) -> Result<Response, ApiError> {
+    let work = async move { handlers::pause(&app.desk, body.batch.as_ref()).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
-async fn resume(State(office): Shared, Wished(wish): Wished<BatchRequest>) -> Result<Response, No> {
-    let work = async move { answers::resume(&office.desk, wish.batch.as_ref()).await };
+async fn resume(State(app): Shared, JsonBody(body): JsonBody<BatchRequest>) -> Result<Response, ApiError> {
+    let work = async move { handlers::resume(&app.desk, body.batch.as_ref()).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
-async fn cancel(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {
-    let work = async move { answers::cancel(&office.desk, &wish.name).await };
+async fn cancel(State(app): Shared, JsonBody(body): JsonBody<NameRequest>) -> Result<Response, ApiError> {
+    let work = async move { handlers::cancel(&app.desk, &body.name).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
-async fn retry(State(office): Shared, Wished(wish): Wished<RetryRequest>) -> Result<Response, No> {
-    let max_credits = wish.max_credits.map(Credits);
-    let work = async move { answers::retry(&office.desk, &wish.name, max_credits).await };
+async fn retry(State(app): Shared, JsonBody(body): JsonBody<RetryRequest>) -> Result<Response, ApiError> {
+    let max_credits = body.max_credits.map(Credits);
+    let work = async move { handlers::retry(&app.desk, &body.name, max_credits).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
-async fn resolve(State(office): Shared, Wished(wish): Wished<ResolveRequest>) -> Result<Response, No> {
-    let work = async move { answers::resolve(&office.desk, &wish).await };
+async fn resolve(State(app): Shared, JsonBody(body): JsonBody<ResolveRequest>) -> Result<Response, ApiError> {
+    let work = async move { handlers::resolve(&app.desk, &body).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
-async fn set_budget(State(office): Shared, Wished(wish): Wished<BudgetRequest>) -> Result<Response, No> {
-    let record = answers::batch_called(&office.desk, &wish.batch).await?;
-    let granted = office.reception.set_budget(record.no, wish.budget).await;
-    granted.map_err(|gone| AnswerError::from(EngineError::from(gone)))?;
-    Ok(Json(answers::budget_set(&office.desk, &record).await?).into_response())
+async fn set_budget(
+    State(app): Shared,
+    JsonBody(body): JsonBody<BudgetRequest>,
+) -> Result<Response, ApiError> {
+    let record = handlers::find_batch(&app.desk, &body.batch).await?;
+    let granted = app.reception.set_budget(record.no, body.budget).await;
+    granted.map_err(|gone| HandlerError::from(EngineError::from(gone)))?;
+    Ok(Json(handlers::budget_set(&app.desk, &record).await?).into_response())
 }
 
-async fn download(State(office): Shared, Wished(wish): Wished<NameRequest>) -> Result<Response, No> {
-    let (landing, layout) = (office.landing.clone(), office.layout.clone());
-    let work = async move { answers::download(&office.desk, &wish.name, landing, layout).await };
+async fn download(State(app): Shared, JsonBody(body): JsonBody<NameRequest>) -> Result<Response, ApiError> {
+    let (landing, layout) = (app.landing.clone(), app.layout.clone());
+    let work = async move { handlers::download(&app.desk, &body.name, landing, layout).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
-async fn schedules(State(office): Shared) -> Json<Schedules> {
-    Json(office.in_force.borrow().clone())
+async fn schedules(State(app): Shared) -> Json<Schedules> {
+    Json(app.in_force.borrow().clone())
 }
 
 async fn fire(
-    State(office): Shared,
+    State(app): Shared,
     name: Result<axum::extract::Path<String>, PathRejection>,
-) -> Result<Response, No> {
-    let axum::extract::Path(name) = name.map_err(|error| No::usage(error.body_text()))?;
+) -> Result<Response, ApiError> {
+    let axum::extract::Path(name) = name.map_err(|error| ApiError::usage(error.body_text()))?;
     let (reply, answer) = tokio::sync::oneshot::channel();
-    let gone =
-        || No(StatusCode::SERVICE_UNAVAILABLE, Refusal::new(Exit::Unfinished, "the daemon is stopping"));
-    office.schedules.send(FireRequest { name, reply }).await.map_err(|_| gone())?;
+    let gone = || {
+        ApiError(StatusCode::SERVICE_UNAVAILABLE, Refusal::new(Exit::Unfinished, "the daemon is stopping"))
+    };
+    app.schedules.send(FireRequest { name, reply }).await.map_err(|_| gone())?;
     match answer.await.map_err(|_| gone())? {
         Ok(receipt) => Ok(Json(receipt).into_response()),
-        Err(NotFired::Unknown(refusal)) => Err(No(StatusCode::NOT_FOUND, refusal)),
-        Err(NotFired::Refused(refusal)) => Err(No(StatusCode::CONFLICT, refusal)),
+        Err(FireError::Unknown(refusal)) => Err(ApiError(StatusCode::NOT_FOUND, refusal)),
+        Err(FireError::Refused(refusal)) => Err(ApiError(StatusCode::CONFLICT, refusal)),
     }
 }
 
 async fn submit(
-    State(office): Shared,
-    Asked(submission): Asked<Submission>,
+    State(app): Shared,
+    Query(submission): Query<Submission>,
     body: Body,
-) -> Result<Response, No> {
+) -> Result<Response, ApiError> {
     let name = Path::new(&submission.file);
     if name.file_name().is_none_or(|file| file != name.as_os_str()) || submission.file.len() > 255 {
-        return Err(No::usage(format!(
+        return Err(ApiError::usage(format!(
             "file: found {:?}, expected a file's name without folders",
             submission.file
         )));
     }
     if submission.file.contains('\0') {
-        return Err(No::usage(format!("file: found {:?}, and no file's name holds a NUL", submission.file)));
+        return Err(ApiError::usage(format!(
+            "file: found {:?}, and no file's name holds a NUL",
+            submission.file
+        )));
     }
-    let folder = reception::incoming(office.desk.store().dir()).map_err(|error| not_kept(&error))?;
+    let folder = reception::incoming(app.desk.store().dir()).map_err(|error| storage_error(&error))?;
     let path = folder.path().join(name);
     receive(body, &path).await?;
     let manner = Manner {
@@ -391,17 +401,17 @@ async fn submit(
     };
     // The folder is kept until the manifest was read, though the client goes away.
     let work = async move {
-        let accepted = office.reception.accept(&path, manner).await;
+        let accepted = app.reception.accept(&path, manner).await;
         drop(folder);
         accepted
     };
-    let mut receipt = to_the_end(work).await.map_err(|error| not_accepted(&error))?;
+    let mut receipt = to_the_end(work).await.map_err(|error| ingest_error(&error))?;
     receipt.file = PathBuf::from(submission.file);
     Ok(Json::<Submitted>(receipt).into_response())
 }
 
 /// Why a manifest was not taken in.
-pub fn refusal_of(error: &ReceptionError) -> Refusal {
+pub fn ingest_refusal(error: &ReceptionError) -> Refusal {
     Refusal::new(exit_of(error), error.to_string())
 }
 
@@ -415,34 +425,34 @@ fn exit_of(error: &ReceptionError) -> Exit {
     }
 }
 
-fn not_accepted(error: &ReceptionError) -> No {
+fn ingest_error(error: &ReceptionError) -> ApiError {
     let status = match exit_of(error) {
         Exit::Usage => StatusCode::UNPROCESSABLE_ENTITY,
         Exit::Unreachable => StatusCode::BAD_GATEWAY,
         Exit::Disk => StatusCode::INSUFFICIENT_STORAGE,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    No(status, refusal_of(error))
+    ApiError(status, ingest_refusal(error))
 }
 
 /// The manifest has no place on the state's disk.
-fn not_kept(error: &io::Error) -> No {
+fn storage_error(error: &io::Error) -> ApiError {
     let refusal = Refusal::new(Exit::Disk, format!("failed to keep the manifest: {error}"));
-    No(StatusCode::INSUFFICIENT_STORAGE, refusal)
+    ApiError(StatusCode::INSUFFICIENT_STORAGE, refusal)
 }
 
 /// Writes a manifest as it comes in.
-async fn receive(body: Body, path: &Path) -> Result<(), No> {
-    let broken = |error: io::Error| not_kept(&error);
+async fn receive(body: Body, path: &Path) -> Result<(), ApiError> {
+    let broken = |error: io::Error| storage_error(&error);
     let mut file = tokio::fs::File::create(path).await.map_err(broken)?;
-    let mut pieces = Pieces::of(body, Pace::default());
+    let mut chunks = TimedBody::of(body, BodyRate::default());
     let mut bytes = 0;
-    while let Some(piece) = pieces.next().await? {
-        bytes += piece.len() as u64;
-        if bytes > MANIFEST_MAX {
-            return Err(No::usage(format!("the manifest has more than {MANIFEST_MAX} bytes")));
+    while let Some(chunk) = chunks.next().await? {
+        bytes += chunk.len() as u64;
+        if bytes > MANIFEST_MAX_BYTES {
+            return Err(ApiError::usage(format!("the manifest has more than {MANIFEST_MAX_BYTES} bytes")));
         }
-        file.write_all(&piece).await.map_err(broken)?;
+        file.write_all(&chunk).await.map_err(broken)?;
     }
     file.flush().await.map_err(broken)
 }
@@ -463,7 +473,7 @@ mod tests {
             (missing().into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Disk),
             (FindError::Engine(missing().into()).into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Disk),
         ] {
-            let No(found, refusal) = AnswerError::into(error);
+            let ApiError(found, refusal) = HandlerError::into(error);
             assert_eq!((found, refusal.exit_code), (status, exit.code()), "{}", refusal.message);
         }
     }

@@ -20,9 +20,9 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::{ControlConfig, HooksConfig};
-use crate::control::listening::{self, SocketName};
+use crate::control::listener::{self, SocketGuard};
 use crate::control::protocol::Health;
-use crate::control::server::{self, Office};
+use crate::control::server::{self, AppState};
 use crate::daemon::announcer::Announcer;
 use crate::daemon::inboxes::InboxTerms;
 use crate::daemon::notice::Notice;
@@ -138,7 +138,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let desk = Desk::beside(store.clone(), handle.clone());
     let door = schedules::DaemonDoor { reception: reception.clone(), store: store.clone() };
     let scheduled = Watch::begin(door, store.dir(), planned);
-    let office = Office {
+    let app = AppState {
         desk,
         reception: reception.clone(),
         health,
@@ -149,7 +149,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         metrics,
     };
     let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), Patience::default(), clock)?;
-    let socket_name = listen(&socket, &control, token, Arc::new(office)).await?;
+    let socket_name = listen(&socket, &control, token, Arc::new(app)).await?;
 
     let announcer = Announcer::begin(store.clone(), handle.clone(), landing, hooks.clone(), clock);
     for batch in engine.conductor().batches().filter(|batch| batch.is_done() && !batch.announced) {
@@ -247,22 +247,22 @@ async fn listen(
     socket: &Path,
     control: &ControlConfig,
     token: Option<SecretString>,
-    office: Arc<Office>,
-) -> Result<SocketName, DaemonError> {
-    let router = server::router(office);
+    app: Arc<AppState>,
+) -> Result<SocketGuard, DaemonError> {
+    let router = server::router(app);
     let tcp = match control.http {
         None => None,
         Some(at) => {
-            let listener = listening::listen_tcp(at, token.as_ref()).await;
+            let listener = listener::listen_tcp(at, token.as_ref()).await;
             Some(listener.map_err(|source| DaemonError::ListenTcp { at, source })?)
         }
     };
-    let listener = listening::listen(socket).await;
+    let listener = listener::listen(socket).await;
     let (listener, name) =
         listener.map_err(|source| DaemonError::Listen { path: socket.to_owned(), source })?;
-    tokio::spawn(listening::serve_socket(listener, &name, router.clone()));
+    tokio::spawn(listener::serve_socket(listener, &name, router.clone()));
     if let Some(listener) = tcp {
-        tokio::spawn(listening::serve_tcp(listener, router, token));
+        tokio::spawn(listener::serve_tcp(listener, router, token));
     }
     Ok(name)
 }

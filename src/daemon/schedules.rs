@@ -17,8 +17,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::ScheduleConfig;
-use crate::control::protocol::{Refusal, ScheduleInForce, Schedules};
-use crate::control::server::{FireRequest, NotFired, refusal_of};
+use crate::control::protocol::{ActiveSchedule, Refusal, Schedules};
+use crate::control::server::{FireError, FireRequest, ingest_refusal};
 use crate::domain::exit::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
@@ -70,9 +70,9 @@ impl Planned {
         })
     }
 
-    fn in_force(&self) -> ScheduleInForce {
+    fn in_force(&self) -> ActiveSchedule {
         let (cron, timezone) = (self.schedule.cron().to_owned(), self.schedule.timezone().to_owned());
-        ScheduleInForce { name: self.name.clone(), cron, timezone }
+        ActiveSchedule { name: self.name.clone(), cron, timezone }
     }
 
     /// How its run at an instant comes in.
@@ -329,11 +329,11 @@ impl<D: Door> Watch<D> {
                 // Names show seconds.
                 let at = Timestamp(now.0.div_euclid(1000) * 1000);
                 let answer = self.start(&planned, at).await;
-                let answer = answer.map_err(|error| NotFired::Refused(refusal_of(&error)));
+                let answer = answer.map_err(|error| FireError::Refused(ingest_refusal(&error)));
                 self.save();
                 answer
             }
-            None => Err(NotFired::Unknown(self.no_schedule(&name))),
+            None => Err(FireError::Unknown(self.no_schedule(&name))),
         };
         // Whoever asked may have gone away.
         let _ = reply.send(answer);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
 use crate::cli::service::Chosen;
-use crate::control::client::{Client, ClientError};
-use crate::control::listening::PATH_MAX_BYTES;
+use crate::control::client::{ControlClient, ControlClientError};
+use crate::control::listener::PATH_MAX_BYTES;
 use crate::control::protocol::Health;
 
 /// How long a daemon may take to say that it is there.
@@ -22,7 +22,7 @@ const UNITS: [&str; 4] =
 pub(super) struct Daemon {
     socket: PathBuf,
     /// Nothing: no answer in time.
-    answer: Option<Result<Health, ClientError>>,
+    answer: Option<Result<Health, ControlClientError>>,
 }
 
 impl Daemon {
@@ -56,7 +56,7 @@ impl Daemon {
                 let advice = "move what lies there away, or name another place: --socket, or paths.socket";
                 Check::wrong("socket", Exit::Usage, found, advice)
             }
-            Some(Err(ClientError::NobodyThere { .. })) => {
+            Some(Err(ControlClientError::NoDaemon { .. })) => {
                 Check::good("socket", format!("no daemon listens on {at}"))
             }
             Some(Err(error)) => {
@@ -78,8 +78,8 @@ fn lies_in_the_way(socket: &Path) -> bool {
     fs::symlink_metadata(socket).is_ok_and(|meta| !meta.file_type().is_socket())
 }
 
-async fn health(socket: &Path) -> Result<Health, ClientError> {
-    Client::connect(socket).await?.health().await
+async fn health(socket: &Path) -> Result<Health, ControlClientError> {
+    ControlClient::connect(socket).await?.health().await
 }
 
 fn described(health: &Health, chosen: Option<&Chosen>) -> Check {

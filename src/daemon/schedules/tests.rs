@@ -191,7 +191,7 @@ async fn by_hand_a_run_begins_at_once_and_changes_nothing_else() {
         answer.await.unwrap()
     };
     assert_eq!(fire("news").await.unwrap().batch.unwrap().as_str(), "news-2026-11-21T023107Z");
-    let NotFired::Unknown(refusal) = fire("weather").await.unwrap_err() else { panic!("it is unknown") };
+    let FireError::Unknown(refusal) = fire("weather").await.unwrap_err() else { panic!("it is unknown") };
     assert_eq!(refusal.message, "no schedule is called weather; there are news");
     look(&mut watch, "2026-11-21T03:00:00Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T023107Z", "news-2026-11-21T0300Z"]);

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::control::protocol::{
-    BatchStatus, BudgetRequest, BudgetSet, Explanation, LedgerEntry, Outcome, Outcomes, Refusal,
+    BatchOutcome, BatchOutcomes, BatchStatus, BudgetRequest, BudgetSet, Explanation, LedgerEntry, Refusal,
     ResolveRequest, Status,
 };
 use crate::domain::admission::Parked;
@@ -26,7 +26,7 @@ use crate::store::{BatchRecord, JobRecord, Pause, Store, StoreError};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum AnswerError {
+pub enum HandlerError {
     /// What was asked for is not there.
     #[error(transparent)]
     Find(FindError),
@@ -38,34 +38,34 @@ pub enum AnswerError {
     Reader(#[from] io::Error),
 }
 
-impl From<FindError> for AnswerError {
-    fn from(error: FindError) -> AnswerError {
+impl From<FindError> for HandlerError {
+    fn from(error: FindError) -> HandlerError {
         match error {
             // It may well be there.
-            FindError::Engine(error) => AnswerError::Engine(error),
-            error => AnswerError::Find(error),
+            FindError::Engine(error) => HandlerError::Engine(error),
+            error => HandlerError::Find(error),
         }
     }
 }
 
-impl From<StoreError> for AnswerError {
-    fn from(error: StoreError) -> AnswerError {
-        AnswerError::Engine(error.into())
+impl From<StoreError> for HandlerError {
+    fn from(error: StoreError) -> HandlerError {
+        HandlerError::Engine(error.into())
     }
 }
 
-impl AnswerError {
+impl HandlerError {
     /// What to tell whoever asked.
     pub fn refusal(&self) -> Refusal {
         let (exit, hint) = match self {
-            AnswerError::Find(FindError::NoBatch { .. }) => (Exit::Usage, None),
-            AnswerError::Find(FindError::Nothing(_)) => {
+            HandlerError::Find(FindError::NoBatch { .. }) => (Exit::Usage, None),
+            HandlerError::Find(FindError::Nothing(_)) => {
                 (Exit::Usage, Some("callsheet jobs lists them; a job may be named BATCH/JOB"))
             }
-            AnswerError::Find(FindError::Several { .. }) => {
+            HandlerError::Find(FindError::Several { .. }) => {
                 (Exit::Usage, Some("name one as BATCH/JOB or by its identity"))
             }
-            AnswerError::Engine(EngineError::Gone(_)) => (Exit::Unfinished, None),
+            HandlerError::Engine(EngineError::Gone(_)) => (Exit::Unfinished, None),
             _ => (Exit::Disk, None),
         };
         Refusal { hint: hint.map(str::to_owned), ..Refusal::new(exit, self.to_string()) }
@@ -76,10 +76,10 @@ impl AnswerError {
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn status(desk: &Desk, batch: Option<&BatchName>) -> Result<Status, AnswerError> {
+pub async fn status(desk: &Desk, batch: Option<&BatchName>) -> Result<Status, HandlerError> {
     let found = desk.batches_now(batch).await?;
     let of = |(record, overview): &(BatchRecord, BatchOverview)| {
-        BatchStatus::new(record, overview).seen(desk.is_worked_on())
+        BatchStatus::new(record, overview).with_process(desk.is_worked_on())
     };
     let batches = found.iter().map(of).collect();
     let archived = if batch.is_none() { desk.store().archived_count() } else { 0 };
@@ -96,7 +96,7 @@ pub fn jobs(
     batches: &[BatchRecord],
     state: Option<&str>,
     sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-) -> Result<(), AnswerError> {
+) -> Result<(), HandlerError> {
     let mut line = Vec::new();
     for batch in batches {
         let mut walk = Walk::begin(store, batch)?;
@@ -118,7 +118,7 @@ pub fn jobs(
 ///
 /// # Errors
 /// [`AnswerError`]; what `sink` refuses ends it.
-pub fn open(store: &Store, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), AnswerError> {
+pub fn open(store: &Store, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), HandlerError> {
     for job in store.open_now()? {
         let mut line = serde_json::to_vec(&job).map_err(io::Error::from)?;
         line.push(b'\n');
@@ -135,7 +135,7 @@ pub fn ledger(
     store: &Store,
     batches: &[BatchRecord],
     sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-) -> Result<(), AnswerError> {
+) -> Result<(), HandlerError> {
     let mut text = Vec::new();
     for batch in batches {
         let mut walk = Walk::begin(store, batch)?;
@@ -165,18 +165,18 @@ pub fn ledger(
 ///
 /// # Errors
 /// [`AnswerError`]; what `sink` refuses ends it.
-pub fn export(store: &Store, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), AnswerError> {
-    store.export(Poured(sink)).map_err(|error| match error {
+pub fn export(store: &Store, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), HandlerError> {
+    store.export(SinkWriter(sink)).map_err(|error| match error {
         DumpError::Store(error) => error.into(),
-        DumpError::Io(error) => AnswerError::Reader(error),
-        error => AnswerError::Reader(io::Error::other(error)),
+        DumpError::Io(error) => HandlerError::Reader(error),
+        error => HandlerError::Reader(io::Error::other(error)),
     })
 }
 
 /// Where lines go, as something that is written to.
-struct Poured<'a>(&'a mut dyn FnMut(&[u8]) -> io::Result<()>);
+struct SinkWriter<'a>(&'a mut dyn FnMut(&[u8]) -> io::Result<()>);
 
-impl io::Write for Poured<'_> {
+impl io::Write for SinkWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         (self.0)(bytes).map(|()| bytes.len())
     }
@@ -190,7 +190,7 @@ impl io::Write for Poured<'_> {
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn explain(desk: &Desk, job: &str) -> Result<Explanation, AnswerError> {
+pub async fn explain(desk: &Desk, job: &str) -> Result<Explanation, HandlerError> {
     match desk.named(job).await? {
         Named::Batch(batch) => {
             let text = format!("{} (a batch; callsheet jobs {} lists its jobs)", job, batch.name);
@@ -223,8 +223,10 @@ pub async fn explain(desk: &Desk, job: &str) -> Result<Explanation, AnswerError>
 
 /// What the program does next for a job, and what a person can do.
 fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<Parked>) -> String {
-    if let Some(kept) = parked.and_then(|parked| kept(batch, spec, &record.job.state, parked)) {
-        return kept;
+    if let Some(parked_reason) =
+        parked.and_then(|parked| parked_reason(batch, spec, &record.job.state, parked))
+    {
+        return parked_reason;
     }
     let overdue = if record.job.overdue { " It is overdue, so it is read slowly." } else { "" };
     match &record.job.state {
@@ -287,7 +289,7 @@ fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<
 }
 
 /// What a job waits for, where that is what its batch is parked by and no pause.
-fn kept(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Parked) -> Option<String> {
+fn parked_reason(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Parked) -> Option<String> {
     let why = parked.explain();
     match (state, parked) {
         (_, Parked::Paused) => None,
@@ -333,7 +335,7 @@ fn kept(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Parked) -> O
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn pause(desk: &Desk, batch: Option<&BatchName>) -> Result<Outcomes, AnswerError> {
+pub async fn pause(desk: &Desk, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
     let done = |_: &BatchRecord| Some("done, there is nothing to pause");
     for_each(desk, batch, Wish::Pause, done).await
 }
@@ -342,7 +344,7 @@ pub async fn pause(desk: &Desk, batch: Option<&BatchName>) -> Result<Outcomes, A
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn batch_called(desk: &Desk, name: &BatchName) -> Result<BatchRecord, AnswerError> {
+pub async fn find_batch(desk: &Desk, name: &BatchName) -> Result<BatchRecord, HandlerError> {
     match desk.batches(Some(name)).await?.pop() {
         Some(batch) => Ok(batch),
         None => Err(FindError::NoBatch { name: name.to_string(), known: Vec::new() }.into()),
@@ -357,8 +359,8 @@ pub async fn set_budget(
     desk: &Desk,
     request: &BudgetRequest,
     default: Option<Credits>,
-) -> Result<BudgetSet, AnswerError> {
-    let record = batch_called(desk, &request.batch).await?;
+) -> Result<BudgetSet, HandlerError> {
+    let record = find_batch(desk, &request.batch).await?;
     desk.grant(Wish::SetBudget(record.no, request.budget.limit().or(default))).await?;
     budget_set(desk, &record).await
 }
@@ -367,8 +369,8 @@ pub async fn set_budget(
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn budget_set(desk: &Desk, before: &BatchRecord) -> Result<BudgetSet, AnswerError> {
-    let now = batch_called(desk, &before.name).await?;
+pub async fn budget_set(desk: &Desk, before: &BatchRecord) -> Result<BudgetSet, HandlerError> {
+    let now = find_batch(desk, &before.name).await?;
     Ok(BudgetSet {
         batch: now.name.clone(),
         before_credits: before.budget().0,
@@ -382,7 +384,7 @@ pub async fn budget_set(desk: &Desk, before: &BatchRecord) -> Result<BudgetSet, 
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn resume(desk: &Desk, batch: Option<&BatchName>) -> Result<Outcomes, AnswerError> {
+pub async fn resume(desk: &Desk, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
     // A pause outlasts the end of its batch, for what a retry or a longer manifest brings.
     let done = |record: &BatchRecord| record.paused.is_none().then_some("done, there is nothing to resume");
     for_each(desk, batch, Wish::Resume, done).await
@@ -393,7 +395,7 @@ async fn for_each(
     batch: Option<&BatchName>,
     wish: fn(BatchNo) -> Wish,
     pointless_when_done: fn(&BatchRecord) -> Option<&'static str>,
-) -> Result<Outcomes, AnswerError> {
+) -> Result<BatchOutcomes, HandlerError> {
     let mut batches = Vec::new();
     for record in desk.batches(batch).await?.into_iter().filter(|record| batch.is_some() || !record.is_done())
     {
@@ -402,38 +404,38 @@ async fn for_each(
             Some(why) => Granted { refused: Some(why.to_owned()), ..Granted::default() },
             None => desk.grant(wish(record.no)).await?,
         };
-        batches.push(Outcome { batch: record.name, granted });
+        batches.push(BatchOutcome { batch: record.name, granted });
     }
-    Ok(Outcomes { batches })
+    Ok(BatchOutcomes { batches })
 }
 
 /// Drops what is not sent yet of a batch, or one job.
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn cancel(desk: &Desk, name: &str) -> Result<Outcomes, AnswerError> {
+pub async fn cancel(desk: &Desk, name: &str) -> Result<BatchOutcomes, HandlerError> {
     let named = desk.named(name).await?;
     let batch = named.batch().name.clone();
     let granted = desk.cancel(named).await?;
-    Ok(Outcomes { batches: vec![Outcome { batch, granted }] })
+    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, granted }] })
 }
 
 /// Ends the doubt about a job.
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn resolve(desk: &Desk, wish: &ResolveRequest) -> Result<Outcomes, AnswerError> {
+pub async fn resolve(desk: &Desk, wish: &ResolveRequest) -> Result<BatchOutcomes, HandlerError> {
     let named = desk.named(&wish.name).await?;
     let batch = named.batch().name.clone();
-    let granted = match too_much(&named, wish) {
+    let granted = match exceeds_hold(&named, wish) {
         Some(refused) => Granted { refused: Some(refused), ..Granted::default() },
         None => desk.resolve(named, Credits(wish.charged)).await?,
     };
-    Ok(Outcomes { batches: vec![Outcome { batch, granted }] })
+    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, granted }] })
 }
 
 /// Why so high a charge is probably a slip: it could not be taken back.
-fn too_much(named: &Named, wish: &ResolveRequest) -> Option<String> {
+fn exceeds_hold(named: &Named, wish: &ResolveRequest) -> Option<String> {
     let Named::Job(_, spec, record) = named else { return None };
     let (books, charged) = (record.job.books, Credits(wish.charged));
     let most = books.held.max(books.charged);
@@ -453,10 +455,14 @@ fn too_much(named: &Named, wish: &ResolveRequest) -> Option<String> {
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn retry(desk: &Desk, name: &str, max_credits: Option<Credits>) -> Result<Outcomes, AnswerError> {
+pub async fn retry(
+    desk: &Desk,
+    name: &str,
+    max_credits: Option<Credits>,
+) -> Result<BatchOutcomes, HandlerError> {
     let named = desk.named(name).await?;
     let granted = desk.retry(&named, max_credits).await?;
-    Ok(Outcomes { batches: vec![Outcome { batch: named.batch().name.clone(), granted }] })
+    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
 }
 
 /// Takes up what is paid for and is not on disk as it was.
@@ -468,8 +474,8 @@ pub async fn download(
     name: &str,
     landing: Landing,
     layout: Layout,
-) -> Result<Outcomes, AnswerError> {
+) -> Result<BatchOutcomes, HandlerError> {
     let named = desk.named(name).await?;
     let granted = desk.fetch_again(&named, landing, layout).await?;
-    Ok(Outcomes { batches: vec![Outcome { batch: named.batch().name.clone(), granted }] })
+    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
 }

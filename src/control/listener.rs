@@ -1,4 +1,4 @@
-//! The two places where a daemon listens, and who may speak to it there.
+//! The control socket and the TCP listener, and authentication of their clients.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,9 +16,9 @@ use axum::response::{IntoResponse, Response};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
-use crate::control::connections::{self, Places};
+use crate::control::connections::{self, ConnectionLimit};
 use crate::control::protocol::Refusal;
-use crate::control::server::No;
+use crate::control::server::ApiError;
 use crate::domain::exit::Exit;
 
 /// Most bytes of a socket's path: `sun_path` of unix(7) has 108, and a zero ends it.
@@ -27,22 +27,22 @@ pub const PATH_MAX_BYTES: usize = 107;
 /// Between two looks at whether the socket's file is still there: whatever cleans temporary folders may remove it.
 const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The name of a socket in the file system. It goes away with this, unless another process has taken it over.
+/// Removes the socket's file when dropped, unless another process has taken it over.
 #[derive(Debug)]
-pub struct SocketName {
+pub struct SocketGuard {
     path: PathBuf,
     file: SocketFile,
 }
 
-/// Device and inode of the file that the socket has at present.
+/// Device and inode of the socket's present file.
 type SocketFile = Arc<Mutex<(u64, u64)>>;
 
-/// Device and inode of what lies there.
+/// Device and inode of a file.
 fn file_at(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
-impl Drop for SocketName {
+impl Drop for SocketGuard {
     fn drop(&mut self) {
         let file = *self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if file_at(&self.path).is_ok_and(|found| found == file) {
@@ -52,19 +52,19 @@ impl Drop for SocketName {
     }
 }
 
-/// Listens on a Unix socket that its owner and its group may speak to. One that an earlier process left behind is
-/// taken over; one behind which somebody listens is not.
+/// Listens on a Unix socket that its owner and its group may use. A stale one of an earlier process is removed; one on
+/// which a process listens is not.
 ///
 /// # Errors
 /// When the address cannot be bound, somebody listens there, or something else lies there.
-pub async fn listen(path: &Path) -> io::Result<(UnixListener, SocketName)> {
+pub async fn listen(path: &Path) -> io::Result<(UnixListener, SocketGuard)> {
     let bytes = path.as_os_str().as_bytes().len();
     if bytes > PATH_MAX_BYTES {
         let message = format!("the path has {bytes} bytes, and a socket's has at most {PATH_MAX_BYTES}");
         return Err(io::Error::new(io::ErrorKind::InvalidFilename, message));
     }
     match std::fs::symlink_metadata(path) {
-        Ok(meta) if meta.file_type().is_socket() => take_over(path).await?,
+        Ok(meta) if meta.file_type().is_socket() => remove_stale(path).await?,
         Ok(_) => {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
@@ -75,7 +75,7 @@ pub async fn listen(path: &Path) -> io::Result<(UnixListener, SocketName)> {
         Err(error) => return Err(error),
     }
     let (listener, file) = bind(path)?;
-    Ok((listener, SocketName { path: path.to_owned(), file: Arc::new(Mutex::new(file)) }))
+    Ok((listener, SocketGuard { path: path.to_owned(), file: Arc::new(Mutex::new(file)) }))
 }
 
 fn bind(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
@@ -84,8 +84,8 @@ fn bind(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
     Ok((listener, file_at(path)?))
 }
 
-/// Removes a socket that nobody listens behind.
-async fn take_over(path: &Path) -> io::Result<()> {
+/// Removes a socket on which no process listens.
+async fn remove_stale(path: &Path) -> io::Result<()> {
     let in_use = |who: String| Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{who} listens there")));
     match UnixStream::connect(path).await {
         Ok(stream) => match stream.peer_cred().ok().and_then(|peer| peer.pid()) {
@@ -103,23 +103,23 @@ async fn take_over(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Serves the Unix socket for ever. Who may connect is for the file's mode to say; who asks is logged. Where its file
-/// is removed, it is made again.
+/// Serves the Unix socket for ever. The file's mode says who may connect; commands are logged with their peer. A
+/// removed file is created again.
 pub fn serve_socket(
     mut listener: UnixListener,
-    name: &SocketName,
+    name: &SocketGuard,
     router: Router,
 ) -> impl Future<Output = ()> + use<> {
     let (path, file) = (name.path.clone(), name.file.clone());
     async move {
-        let places = Places::new();
+        let limit = ConnectionLimit::new();
         let mut checks = tokio::time::interval(FILE_CHECK_INTERVAL);
         let mut is_told = false;
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 _ = checks.tick() => {
-                    match make_again(&path, &file) {
+                    match rebind(&path, &file) {
                         Ok(None) => {}
                         Ok(Some(anew)) => {
                             tracing::warn!(socket = %path.display(), "the control socket's file was removed; it is there again");
@@ -137,20 +137,20 @@ pub fn serve_socket(
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let Some(place) = places.take().await else { return };
+                    let Some(permit) = limit.take().await else { return };
                     let Ok(peer) = stream.peer_cred() else { continue };
-                    let who = Who { uid: Some(peer.uid()), pid: peer.pid() };
-                    let router = router.clone().layer(middleware::from_fn_with_state(who, name_who_asks));
-                    connections::serve(stream, router, place);
+                    let peer = Peer { uid: Some(peer.uid()), pid: peer.pid() };
+                    let router = router.clone().layer(middleware::from_fn_with_state(peer, log_peer));
+                    connections::serve(stream, router, permit);
                 }
-                Err(error) => give_way(&error).await,
+                Err(error) => back_off(&error).await,
             }
         }
     }
 }
 
-/// Binds the socket anew where nothing lies in its place. What somebody else put there is left alone.
-fn make_again(path: &Path, file: &SocketFile) -> io::Result<Option<UnixListener>> {
+/// Binds the socket anew if its file is gone. A file that another process put there is left alone.
+fn rebind(path: &Path, file: &SocketFile) -> io::Result<Option<UnixListener>> {
     match file_at(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         _ => return Ok(None),
@@ -163,26 +163,26 @@ fn make_again(path: &Path, file: &SocketFile) -> io::Result<Option<UnixListener>
 /// Serves TCP for ever. With a token nothing is answered without it; without one only programs on this
 /// machine that are no browser are.
 pub async fn serve_tcp(listener: TcpListener, router: Router, token: Option<SecretString>) {
-    let places = Places::new();
-    let guard = Arc::new(Guard { token });
+    let limit = ConnectionLimit::new();
+    let auth = Arc::new(TcpAuth { token });
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let Some(place) = places.take().await else { return };
-                let who = Who { uid: None, pid: None };
+                let Some(permit) = limit.take().await else { return };
+                let peer = Peer { uid: None, pid: None };
                 let router = router
                     .clone()
-                    .layer(middleware::from_fn_with_state(who, name_who_asks))
-                    .layer(middleware::from_fn_with_state(guard.clone(), let_in));
-                connections::serve(stream, router, place);
+                    .layer(middleware::from_fn_with_state(peer, log_peer))
+                    .layer(middleware::from_fn_with_state(auth.clone(), authenticate));
+                connections::serve(stream, router, permit);
             }
-            Err(error) => give_way(&error).await,
+            Err(error) => back_off(&error).await,
         }
     }
 }
 
-/// Out of descriptors, say: nothing is gained by asking again at once.
-async fn give_way(error: &io::Error) {
+/// Waits after an error of `accept`, such as too many open files.
+async fn back_off(error: &io::Error) {
     tracing::warn!(%error, "a control connection cannot be accepted");
     tokio::time::sleep(Duration::from_millis(200)).await;
 }
@@ -199,31 +199,31 @@ pub async fn listen_tcp(address: SocketAddr, token: Option<&SecretString>) -> io
     TcpListener::bind(address).await
 }
 
-/// Who is at the other end.
+/// The process at the other end.
 #[derive(Debug, Clone, Copy)]
-struct Who {
+struct Peer {
     uid: Option<u32>,
     pid: Option<i32>,
 }
 
-async fn name_who_asks(State(who): State<Who>, request: Request, next: Next) -> Response {
+async fn log_peer(State(peer): State<Peer>, request: Request, next: Next) -> Response {
     if request.method() != axum::http::Method::GET {
-        tracing::info!(uid = who.uid, pid = who.pid, path = request.uri().path(), "control request");
+        tracing::info!(uid = peer.uid, pid = peer.pid, path = request.uri().path(), "control request");
     }
     next.run(request).await
 }
 
-struct Guard {
+struct TcpAuth {
     token: Option<SecretString>,
 }
 
-async fn let_in(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+async fn authenticate(State(auth): State<Arc<TcpAuth>>, request: Request, next: Next) -> Response {
     let refuse = |message: &str| {
-        No(StatusCode::UNAUTHORIZED, Refusal::new(Exit::Unauthorised, message)).into_response()
+        ApiError(StatusCode::UNAUTHORIZED, Refusal::new(Exit::Unauthorised, message)).into_response()
     };
     let headers = request.headers();
     let text = |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
-    match &guard.token {
+    match &auth.token {
         Some(token) => {
             let given = text(header::AUTHORIZATION).and_then(bearer);
             if !given.is_some_and(|given| is_same(given, token.expose_secret())) {
