@@ -170,7 +170,7 @@ pub(super) struct RunCommand {
     #[command(flatten)]
     pub(super) source: EmulatorArguments,
     #[command(flatten)]
-    pub(super) terms: TermArguments,
+    pub(super) terms: ManifestArguments,
     /// Hand a state over that was begun with another service
     #[arg(long)]
     pub(super) adopt_state: bool,
@@ -206,7 +206,7 @@ pub(super) struct SubmitCommand {
     #[arg(required = true, value_name = "MANIFEST")]
     pub(super) manifests: Vec<PathBuf>,
     #[command(flatten)]
-    pub(super) terms: TermArguments,
+    pub(super) terms: ManifestArguments,
     /// Follow their batches to the end, and exit as `run` does
     #[arg(long)]
     pub(super) wait: bool,
@@ -317,7 +317,7 @@ pub(super) struct LedgerCommand {
 
 /// The terms of a batch, over what its manifest and the configuration say.
 #[derive(Debug, Args)]
-pub(super) struct TermArguments {
+pub(super) struct ManifestArguments {
     /// Name of the batch [default: what the manifest says, or its file name]
     #[arg(long, env = "CALLSHEET_BATCH", hide_env_values = true, value_name = "NAME")]
     pub(super) batch: Option<BatchName>,
@@ -346,7 +346,7 @@ pub(super) struct PlanCommand {
     #[command(flatten)]
     pub(super) source: SourceArguments,
     #[command(flatten)]
-    pub(super) terms: TermArguments,
+    pub(super) terms: ManifestArguments,
     /// List every row, however many there are
     #[arg(long)]
     pub(super) rows: bool,
@@ -446,7 +446,7 @@ pub(super) struct ScheduleNameArgument {
 /// What is done to a whole state.
 #[derive(Debug, Subcommand)]
 pub(super) enum StateCommand {
-    /// Write the whole state as one file of JSON Lines
+    /// Write the whole state as one file of JSON FormatLayer
     ///
     /// Batches, rows, outcomes, open jobs and totals: everything that a state can be made of again. From a running
     /// daemon, too; a `run` has to end first.

@@ -8,14 +8,14 @@ use serde_json::json;
 use crate::cli::arguments::{BudgetCommand, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{access, service, written};
+use crate::cli::{client, service_target, written};
 use crate::control::protocol::BudgetRequest;
 
 pub(super) async fn run(command: &BudgetCommand, global: &Global) -> Result<Exit, Failure> {
-    let config = service::config(global)?;
-    let access = access::open(global).await?;
+    let config = service_target::config(global)?;
+    let client = client::open(global).await?;
     let request = BudgetRequest { batch: command.batch.clone(), budget: command.budget };
-    let set = access.set_budget(&request, config.budget.per_batch).await?;
+    let set = client.set_budget(&request, config.budget.per_batch).await?;
     if global.json {
         written(writeln!(anstream::stdout(), "{:#}", json!(set)))?;
     }

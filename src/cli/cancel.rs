@@ -5,11 +5,11 @@ use anstream::eprintln;
 use crate::cli::arguments::{Global, NameArgument};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{access, outcomes, printable};
+use crate::cli::{client, outcome_json, printable};
 
 pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit, Failure> {
-    let access = access::open(global).await?;
-    for outcome in outcomes::print(access.cancel(&command.name).await?, global)? {
+    let client = client::open(global).await?;
+    for outcome in outcome_json::print(client.cancel(&command.name).await?, global)? {
         let granted = outcome.granted;
         eprintln!("{}: {} canceled before they were sent", outcome.batch, granted.jobs);
         if granted.in_flight > 0 {

@@ -5,12 +5,12 @@ use anstream::println;
 use crate::cli::arguments::{CreditsCommand, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::service::{self, Asked};
+use crate::cli::service_target::{self, CatalogSource};
 use crate::domain::credits::Credits;
 
 pub(super) async fn run(command: &CreditsCommand, global: &Global) -> Result<Exit, Failure> {
-    let config = service::config(global)?;
-    let asked = service::asked(&config, &command.source).await?;
+    let config = service_target::config(global)?;
+    let asked = service_target::catalog_source(&config, &command.source).await?;
     let balance = balance(&asked).await;
     asked.end().await;
     let balance = balance?;
@@ -22,10 +22,10 @@ pub(super) async fn run(command: &CreditsCommand, global: &Global) -> Result<Exi
     Ok(Exit::Success)
 }
 
-async fn balance(asked: &Asked) -> Result<Credits, Failure> {
-    let Some((service, _)) = asked.service() else { return Err(service::not_configured()) };
+async fn balance(asked: &CatalogSource) -> Result<Credits, Failure> {
+    let Some((service, _)) = asked.service() else { return Err(service_target::not_configured()) };
     if !asked.has_key {
-        return Err(service::no_key());
+        return Err(service_target::no_key());
     }
     Ok(service.credits().await?)
 }

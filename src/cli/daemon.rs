@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::api::Service;
-use crate::cli::access;
 use crate::cli::arguments::{DaemonCommand, Global};
+use crate::cli::build;
+use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::service::{self, Chosen};
-use crate::cli::wiring;
+use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::{Config, INBOX_SETTLE};
 use crate::daemon::inboxes::InboxTerms;
@@ -22,8 +22,8 @@ use crate::store::Store;
 
 pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
-    let config = service::config(global)?;
-    let mut chosen = service::chosen(&config, &command.source).await?;
+    let config = service_target::config(global)?;
+    let mut chosen = service_target::select(&config, &command.source).await?;
     let emulator = chosen.emulator.take();
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let parts = parts(&config, &chosen)?;
@@ -37,12 +37,12 @@ pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit
 }
 
 /// Reads the configuration anew. What a running daemon cannot change is refused, and the old one stays.
-fn reread(global: &Global, present: &Chosen, is_emulated: bool) -> Result<Parts, Failure> {
-    let config = service::config(global)?;
+fn reread(global: &Global, present: &ServiceTarget, is_emulated: bool) -> Result<Parts, Failure> {
+    let config = service_target::config(global)?;
     if is_emulated {
         return parts(&config, present);
     }
-    let chosen = service::configured(&config)?;
+    let chosen = service_target::configured_target(&config)?;
     let moved = [
         (chosen.identity != present.identity, "service.base_url"),
         (chosen.state != present.state, "paths.state"),
@@ -55,18 +55,18 @@ fn reread(global: &Global, present: &Chosen, is_emulated: bool) -> Result<Parts,
     parts(&config, &chosen)
 }
 
-fn parts(config: &Config, chosen: &Chosen) -> Result<Parts, Failure> {
+fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {
     let service = Service::new(chosen.options.clone())?;
     Ok(Parts {
-        outside: wiring::outside(service.clone(), chosen, config)?,
-        settings: wiring::settings(config)?,
-        house: wiring::house(service, chosen, config)?,
-        socket: access::socket(config, &chosen.state),
+        outside: build::engine_deps(service.clone(), chosen, config)?,
+        settings: build::scheduler_settings(config)?,
+        house: build::ingest_defaults(service, chosen, config)?,
+        socket: client::socket(config, &chosen.state),
         control: config.control.clone(),
         token: config.control_token()?,
         inboxes: inboxes(config),
         hooks: config.hooks.clone(),
-        hooks_secret: config.hooks.secret(service::credentials().as_deref())?,
+        hooks_secret: config.hooks.secret(service_target::credentials().as_deref())?,
         archive_after: config.retention.archive_after.map(|span| span.0),
         schedules: config.schedule.iter().map(Planned::of).collect::<Result<_, _>>()?,
     })

@@ -7,13 +7,13 @@ use anstream::eprintln;
 use tokio::sync::watch;
 
 use crate::api::Service;
-use crate::cli::access::called;
 use crate::cli::arguments::{DownloadCommand, Global};
+use crate::cli::client::name_request;
+use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::rendezvous::{self, Met};
-use crate::cli::service::{self, Chosen};
-use crate::cli::{outcomes, submit, wiring};
+use crate::cli::service_target::{self, ServiceTarget};
+use crate::cli::{build, outcome_json, submit};
 use crate::cli::{printable, printable_path};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -29,10 +29,12 @@ use crate::store::{JobRecord, Store};
 const EDITED_SHOWN: usize = 20;
 
 pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Exit, Failure> {
-    let config = service::config(global)?;
-    if let Some(Met { client, .. }) = rendezvous::daemon(global, &config, command.source.emulator).await? {
-        let outcomes: BatchOutcomes = client.post("/v1/download", &called(&command.name)).await?;
-        for outcome in outcomes::print(outcomes, global)? {
+    let config = service_target::config(global)?;
+    if let Some(DaemonConnection { client, .. }) =
+        daemon_discovery::find_daemon(global, &config, command.source.emulator).await?
+    {
+        let outcomes: BatchOutcomes = client.post("/v1/download", &name_request(&command.name)).await?;
+        for outcome in outcome_json::print(outcomes, global)? {
             say_what_stays(&outcome);
             match outcome.granted.jobs {
                 0 => eprintln!("{}: everything that is paid for is on disk, whole", outcome.batch),
@@ -42,8 +44,8 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
         return Ok(Exit::Success);
     }
     let chosen = match command.source.emulator {
-        true => service::emulated(&config, 1.0).await?,
-        false => service::configured(&config)?,
+        true => service_target::emulator_target(&config, 1.0).await?,
+        false => service_target::configured_target(&config)?,
     };
     let outcome = fetch(&chosen, command, &config, global).await;
     if let Some(emulator) = chosen.emulator {
@@ -68,16 +70,16 @@ fn say_what_stays(outcome: &BatchOutcome) {
 }
 
 async fn fetch(
-    chosen: &Chosen,
+    chosen: &ServiceTarget,
     command: &DownloadCommand,
     config: &Config,
     global: &Global,
 ) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, false)?);
-    let outside = wiring::outside(Service::new(chosen.options.clone())?, chosen, config)?;
+    let outside = build::engine_deps(Service::new(chosen.options.clone())?, chosen, config)?;
     let landing = outside.landing.clone();
-    let desk = Desk::alone(store.clone(), wiring::settings(config)?, clock)?;
+    let desk = Desk::alone(store.clone(), build::scheduler_settings(config)?, clock)?;
     let named = desk.named(&command.name).await.map_err(HandlerError::from)?;
     let batch = named.batch().clone();
     // Those that a run left behind, on a full disk for one.
@@ -89,13 +91,14 @@ async fn fetch(
     let again = granted.jobs;
     let outcome = BatchOutcome { batch: batch.name.clone(), granted };
     say_what_stays(&outcome);
-    outcomes::print(BatchOutcomes { batches: vec![outcome] }, global)?;
+    outcome_json::print(BatchOutcomes { batches: vec![outcome] }, global)?;
     if again == 0 && waiting == 0 {
         eprintln!("{}: everything that is paid for is on disk, whole", batch.name);
         return Ok(Exit::Success);
     }
     let only = BTreeSet::from([batch.no]);
-    let mut engine = Engine::new(store.clone(), outside, wiring::settings(config)?, clock, Some(&only))?;
+    let mut engine =
+        Engine::new(store.clone(), outside, build::scheduler_settings(config)?, clock, Some(&only))?;
     engine.hold_back();
     let (_keep, stop) = watch::channel(Stop::No);
     if let Standstill::Parked(parked) = engine.run(Until::Standstill, stop, |_| {}).await? {

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use serde_json::json;
 
-use crate::cli::access;
 use crate::cli::arguments::{Global, JobArgument};
+use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{printable, written};
@@ -15,7 +15,7 @@ use crate::domain::ledger::Movement;
 use crate::domain::task::TaskRecord;
 
 pub(super) async fn run(command: &JobArgument, global: &Global) -> Result<Exit, Failure> {
-    let explanation = access::open(global).await?.explain(&command.job).await?;
+    let explanation = client::open(global).await?.explain(&command.job).await?;
     let text = if global.json { format!("{:#}", json!(explanation)) } else { story(&explanation) };
     written(writeln!(anstream::stdout(), "{text}"))?;
     Ok(Exit::Success)

@@ -3,8 +3,8 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::cli::access;
 use crate::cli::arguments::{Global, JobsCommand};
+use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{printable, written};
@@ -14,19 +14,19 @@ use crate::domain::job::State;
 pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, Failure> {
     // The flag is the folder's everywhere; here a state's name means the jobs in it.
     let wanted = global.state.as_deref().and_then(Path::to_str).filter(|name| State::NAMES.contains(name));
-    let access = match wanted {
-        None => access::open(global).await?,
+    let client = match wanted {
+        None => client::open(global).await?,
         Some(_) => {
             let folder = std::env::var_os("CALLSHEET_STATE").map(PathBuf::from);
-            access::open(&Global { state: folder, ..global.clone() }).await?
+            client::open(&Global { state: folder, ..global.clone() }).await?
         }
     };
     let mut out = BufWriter::new(anstream::stdout());
     let mut print = |line: &[u8]| if global.json { out.write_all(line) } else { in_words(line, &mut out) };
-    access.jobs(command.batch.as_ref(), wanted, &mut print).await?;
+    client.jobs(command.batch.as_ref(), wanted, &mut print).await?;
     written(out.flush())?;
     if command.batch.is_none() {
-        access.say_what_is_archived().await?;
+        client.report_archived().await?;
     }
     Ok(Exit::Success)
 }

@@ -2,8 +2,8 @@
 
 use std::io::{self, BufWriter, Write};
 
-use crate::cli::access;
 use crate::cli::arguments::{Global, LedgerCommand};
+use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::explain::moved;
 use crate::cli::failure::Failure;
@@ -24,7 +24,7 @@ const COLUMNS: [&str; 9] = [
 ];
 
 pub(super) async fn run(command: &LedgerCommand, global: &Global) -> Result<Exit, Failure> {
-    let access = access::open(global).await?;
+    let client = client::open(global).await?;
     let mut out = BufWriter::new(anstream::stdout());
     if command.csv {
         written(writeln!(out, "{}", COLUMNS.join(",")))?;
@@ -36,10 +36,10 @@ pub(super) async fn run(command: &LedgerCommand, global: &Global) -> Result<Exit
         let entry: LedgerEntry = serde_json::from_slice(line)?;
         if command.csv { as_csv(&entry, &mut out) } else { in_words(&entry, &mut out) }
     };
-    access.ledger(command.batch.as_ref(), &mut print).await?;
+    client.ledger(command.batch.as_ref(), &mut print).await?;
     written(out.flush())?;
     if command.batch.is_none() {
-        access.say_what_is_archived().await?;
+        client.report_archived().await?;
     }
     Ok(Exit::Success)
 }

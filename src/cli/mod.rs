@@ -1,12 +1,14 @@
 //! The command line: one file per command, and what they share.
 
-mod access;
 mod arguments;
 mod budget;
+mod build;
 mod cancel;
+mod client;
 mod completions;
 mod credits;
 mod daemon;
+mod daemon_discovery;
 mod doctor;
 mod download;
 mod emulator;
@@ -14,31 +16,29 @@ mod examples;
 pub mod exit;
 mod explain;
 mod failure;
-mod following;
+mod follow;
 mod jobs;
 mod ledger;
 mod log;
 mod man;
 mod models;
-mod outcomes;
+mod outcome_json;
 mod pause;
 mod plan;
 mod progress;
-mod rendezvous;
 mod resolve;
 mod retry;
 mod run;
 mod schedule;
 mod schema;
-mod service;
-mod state_command;
+mod service_target;
+mod state;
 mod status;
 mod submit;
 mod summary;
 mod table;
 mod tasks;
 mod voices;
-mod wiring;
 
 use clap::Parser;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
@@ -50,7 +50,7 @@ use crate::cli::failure::Failure;
 /// Runs the program with the process's arguments and says how it ended.
 pub fn main() -> Exit {
     keep_memory_private();
-    if let Some(code) = state_command::try_database() {
+    if let Some(code) = state::try_database() {
         return code;
     }
     let arguments = match Arguments::try_parse() {
@@ -90,7 +90,7 @@ pub fn main() -> Exit {
             Command::Tasks(command) => tasks::run(command, &arguments.global).await,
             Command::Credits(command) => credits::run(command, &arguments.global).await,
             Command::Schedule(command) => schedule::run(command, &arguments.global).await,
-            Command::State(command) => state_command::run(command, &arguments.global).await,
+            Command::State(command) => state::run(command, &arguments.global).await,
             Command::Schema => schema::run(),
             Command::Doctor(command) => doctor::run(command, &arguments.global).await,
             Command::Man(command) => man::run(command),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::cli::arguments::{Global, MediaType, ModelsCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{printable, service, table, written};
+use crate::cli::{printable, service_target, table, written};
 use crate::clock::Clock;
 use crate::domain::quote::catalog::{About, ImageMode, Listing, Model, MusicModel, VideoMode};
 use crate::domain::quote::rules::{Bounds, InputLimits};
@@ -17,9 +17,9 @@ use crate::domain::quote::{Catalog, Prices, Rules};
 
 pub(super) async fn run(command: &ModelsCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
-    let config = service::config(global)?;
+    let config = service_target::config(global)?;
     let rules = config.rules()?;
-    let asked = service::asked(&config, &command.source).await?;
+    let asked = service_target::catalog_source(&config, &command.source).await?;
     let catalogs = asked.catalogs(&clock).await;
     asked.end().await;
     let catalogs = catalogs?;

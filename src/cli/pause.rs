@@ -5,11 +5,11 @@ use anstream::eprintln;
 use crate::cli::arguments::{BatchArgument, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{access, outcomes};
+use crate::cli::{client, outcome_json};
 
 pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
-    let access = access::open(global).await?;
-    let outcomes = outcomes::print(access.pause(command.batch.as_ref()).await?, global)?;
+    let client = client::open(global).await?;
+    let outcomes = outcome_json::print(client.pause(command.batch.as_ref()).await?, global)?;
     if outcomes.is_empty() {
         eprintln!("nothing is open: there is nothing to pause; what comes in later is sent");
     }
@@ -26,8 +26,8 @@ pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Ex
 }
 
 pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
-    let access = access::open(global).await?;
-    let outcomes = outcomes::print(access.resume(command.batch.as_ref()).await?, global)?;
+    let client = client::open(global).await?;
+    let outcomes = outcome_json::print(client.resume(command.batch.as_ref()).await?, global)?;
     if outcomes.is_empty() {
         eprintln!("nothing is open: there is nothing to resume");
     }
@@ -35,7 +35,7 @@ pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<E
         match outcome.granted.refused {
             Some(refused) => eprintln!("{}: {refused}", outcome.batch),
             None => {
-                let next = access.what_comes_next(&outcome.batch).await?;
+                let next = client.next_step(&outcome.batch).await?;
                 eprintln!("{}: resumed; {next}", outcome.batch);
             }
         }

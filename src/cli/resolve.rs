@@ -5,14 +5,14 @@ use anstream::eprintln;
 use crate::cli::arguments::{Global, ResolveCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{access, outcomes, printable};
+use crate::cli::{client, outcome_json, printable};
 use crate::control::protocol::ResolveRequest;
 
 pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exit, Failure> {
-    let access = access::open(global).await?;
+    let client = client::open(global).await?;
     let charged = command.charged.unwrap_or_default();
     let found = ResolveRequest { name: command.job.clone(), charged, above_hold: command.above_hold };
-    for outcome in outcomes::print(access.resolve(&found).await?, global)? {
+    for outcome in outcome_json::print(client.resolve(&found).await?, global)? {
         if let Some(refused) = outcome.granted.refused {
             return Err(Failure::new(Exit::Usage, format!("{}: {refused}", command.job)));
         }

@@ -5,7 +5,7 @@ use anstream::eprintln;
 use crate::cli::arguments::{Global, RetryCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{access, outcomes, printable};
+use crate::cli::{client, outcome_json, printable};
 use crate::control::protocol::RetryRequest;
 
 /// Jobs named one by one.
@@ -13,8 +13,8 @@ const SHOWN_MAX: usize = 20;
 
 pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit, Failure> {
     let asked = RetryRequest { name: command.named.name.clone(), max_credits: command.max_credits };
-    let access = access::open(global).await?;
-    for outcome in outcomes::print(access.retry(&asked).await?, global)? {
+    let client = client::open(global).await?;
+    for outcome in outcome_json::print(client.retry(&asked).await?, global)? {
         let granted = outcome.granted;
         match granted.jobs {
             0 if granted.hopeless.is_empty() && granted.paid.is_empty() && granted.expired.is_empty() => {
@@ -25,7 +25,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
             }
             0 => eprintln!("{}: nothing was queued again", asked.name),
             jobs => {
-                let next = access.what_comes_next(&outcome.batch).await?;
+                let next = client.next_step(&outcome.batch).await?;
                 let keys = match granted.same_key {
                     0 => "each under a new key".to_owned(),
                     same if same == jobs => "each under the key that it had".to_owned(),

@@ -11,14 +11,14 @@ use tokio::sync::watch;
 
 use crate::api::{Service, ServiceError};
 use crate::cli::arguments::{Global, RunCommand};
+use crate::cli::build;
+use crate::cli::daemon_discovery;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::progress::Progress;
-use crate::cli::rendezvous;
-use crate::cli::service::{self, Chosen};
+use crate::cli::service_target::{self, ServiceTarget};
 use crate::cli::submit;
 use crate::cli::summary;
-use crate::cli::wiring;
 use crate::cli::{printable, printable_path};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -44,16 +44,16 @@ const REACH_TRIES: u32 = 3;
 
 pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
-    let config = service::config(global)?;
-    if let Some(met) = rendezvous::daemon(global, &config, command.source.emulator).await? {
+    let config = service_target::config(global)?;
+    if let Some(daemon) = daemon_discovery::find_daemon(global, &config, command.source.emulator).await? {
         // What the file names counts, too: without a daemon the state would refuse another service.
         if let Some(url) = config.service.base_url.as_ref().filter(|_| !command.source.emulator) {
-            rendezvous::works_with(&met, &service::identity_of(url))?;
+            daemon_discovery::check_service_matches(&daemon, &service_target::identity_of(url))?;
         }
         eprintln!("a daemon runs on this state: it does the work, and this command follows it");
-        return submit::submit(&met, &command.manifests, &command.terms, true, global).await;
+        return submit::submit(&daemon, &command.manifests, &command.terms, true, global).await;
     }
-    let chosen = service::chosen(&config, &command.source).await?;
+    let chosen = service_target::select(&config, &command.source).await?;
     let outcome = run_against(&chosen, command, global, &config, clock).await;
     if let Some(emulator) = chosen.emulator {
         emulator.stop().await;
@@ -62,7 +62,7 @@ pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, F
 }
 
 async fn run_against(
-    chosen: &Chosen,
+    chosen: &ServiceTarget,
     command: &RunCommand,
     global: &Global,
     config: &Config,
@@ -71,7 +71,7 @@ async fn run_against(
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let service = Service::new(chosen.options.clone())?;
     let catalogs = catalogs::load(Some((&service, &chosen.identity)), &chosen.state, &clock).await?;
-    service::warn_of_age(&catalogs, &clock);
+    service_target::warn_if_stale(&catalogs, &clock);
     let receipts = accept_all(&store, command, config, &catalogs.catalog, clock)?;
     if submit::has_nothing(&receipts) {
         if global.json {
@@ -85,9 +85,9 @@ async fn run_against(
             only.insert(batch.no);
         }
     }
-    let outside = wiring::outside(service.clone(), chosen, config)?;
+    let outside = build::engine_deps(service.clone(), chosen, config)?;
     let landing = outside.landing.clone();
-    let settings = wiring::settings(config)?;
+    let settings = build::scheduler_settings(config)?;
     let backoff = settings.backoff;
     let mut engine = Engine::new(store.clone(), outside, settings, clock, Some(&only))?;
     if engine.conductor().batches().any(|batch| !batch.is_done()) {
@@ -119,7 +119,7 @@ fn accept_all(
     clock: Clock,
 ) -> Result<Vec<Receipt>, Failure> {
     let rules = config.rules()?;
-    let terms = wiring::terms(&command.terms, config, catalog, &rules);
+    let terms = build::ingest_options(&command.terms, config, catalog, &rules);
     let mut receipts = Vec::with_capacity(command.manifests.len());
     for path in &command.manifests {
         let terms = Terms { place: source::place_of(path)?, ..terms.clone() };
@@ -214,7 +214,7 @@ async fn numbers(
     standstill: Standstill,
     service: &Service,
     config: &Config,
-    chosen: &Chosen,
+    chosen: &ServiceTarget,
     waiting: Waiting,
 ) -> String {
     let Standstill::Parked(parked) = standstill else { return String::new() };
@@ -322,7 +322,7 @@ fn say_how_it_ended(
     overview: &[BatchStatus],
     global: &Global,
     receipts: &[Receipt],
-    chosen: &Chosen,
+    chosen: &ServiceTarget,
     exit: Exit,
 ) {
     if global.json {

@@ -7,10 +7,10 @@ use comfy_table::Table;
 use serde::Serialize;
 
 use crate::cli::arguments::{Global, ScheduleCommand, ScheduleNameArgument, ScheduleNextCommand};
+use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::rendezvous::{self, Met};
-use crate::cli::{printable, service, summary, table, written};
+use crate::cli::{printable, service_target, summary, table, written};
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
 use crate::control::protocol::{ActiveSchedule, Schedules, Submitted};
@@ -53,7 +53,7 @@ pub(super) async fn run(command: &ScheduleCommand, global: &Global) -> Result<Ex
     match command {
         ScheduleCommand::List => list(&look(global).await?, global),
         ScheduleCommand::Next(command) => next(&look(global).await?, command, global),
-        ScheduleCommand::Run(command) => run_now(&service::config(global)?, command, global).await,
+        ScheduleCommand::Run(command) => run_now(&service_target::config(global)?, command, global).await,
     }
 }
 
@@ -67,14 +67,16 @@ struct InForce {
 
 /// The running daemon's schedules; where none runs, those of the configuration.
 async fn look(global: &Global) -> Result<InForce, Failure> {
-    let read = service::config(global);
+    let read = service_target::config(global);
     // A daemon runs on with what it has when a configuration is refused; it then is found where it usually is.
     let config = match &read {
         Ok(config) => config.clone(),
         Err(_) => at_its_usual_place(global),
     };
-    let state = service::state_dir(&config, false);
-    if let Some(Met { client, health, .. }) = rendezvous::daemon(global, &config, false).await? {
+    let state = service_target::state_dir(&config, false);
+    if let Some(DaemonConnection { client, health, .. }) =
+        daemon_discovery::find_daemon(global, &config, false).await?
+    {
         if let Err(failure) = read {
             let failure = printable(&failure.to_string());
             anstream::eprintln!(
@@ -220,7 +222,7 @@ fn not_found<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Failure {
 
 /// By the running daemon: a run is only worth something to an engine that works on it.
 async fn run_now(config: &Config, command: &ScheduleNameArgument, global: &Global) -> Result<Exit, Failure> {
-    let Met { client, .. } = rendezvous::needed(global, config).await?;
+    let DaemonConnection { client, .. } = daemon_discovery::require_daemon(global, config).await?;
     // A name is part of an address here.
     if name::check(&command.name).is_err() {
         return Err(not_found(&command.name, config.schedule.iter().map(|schedule| schedule.name.as_str())));

@@ -3,11 +3,11 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use crate::cli::access::{self, Access};
 use crate::cli::arguments::{Global, StatusCommand};
+use crate::cli::client::{self, Client};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::following::{Follower, Interrupts, say_who_goes_on};
+use crate::cli::follow::{Follower, Interrupts, report_interrupted};
 use crate::cli::{summary, written};
 use crate::control::client::ControlClient;
 use crate::control::protocol::BatchState;
@@ -18,34 +18,34 @@ use crate::domain::ids::BatchName;
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(command: &StatusCommand, global: &Global) -> Result<Exit, Failure> {
-    let access = access::open(global).await?;
+    let client = client::open(global).await?;
     if !command.watch {
-        return show_until_done(command, global, &access).await;
+        return show_until_done(command, global, &client).await;
     }
-    if matches!(access, Access::Here(_)) {
+    if matches!(client, Client::Local(_)) {
         return Err(Failure::new(Exit::Usage, "nothing changes while no daemon runs")
             .hint("leave --watch out, or start callsheet daemon"));
     }
     let mut interrupts = Interrupts::listen();
     tokio::select! {
-        shown = show_until_done(command, global, &access) => shown,
-        () = interrupts.come() => {
-            Ok(say_who_goes_on(command.batch.as_ref().map_or("BATCH", BatchName::as_str)))
+        shown = show_until_done(command, global, &client) => shown,
+        () = interrupts.recv() => {
+            Ok(report_interrupted(command.batch.as_ref().map_or("BATCH", BatchName::as_str)))
         }
     }
 }
 
 /// Shows it once, or again and again with `--watch`.
-async fn show_until_done(command: &StatusCommand, global: &Global, access: &Access) -> Result<Exit, Failure> {
+async fn show_until_done(command: &StatusCommand, global: &Global, client: &Client) -> Result<Exit, Failure> {
     let mut shown = String::new();
     loop {
-        let status = match access {
-            Access::There(met) if command.watch => {
+        let status = match client {
+            Client::Remote(daemon) if command.watch => {
                 let question =
-                    async |client: &ControlClient| access::status_of(client, command.batch.as_ref()).await;
-                Follower::of(met).ask(question).await?
+                    async |client: &ControlClient| client::status_of(client, command.batch.as_ref()).await;
+                Follower::new(daemon).ask(question).await?
             }
-            access => access.status(command.batch.as_ref()).await?,
+            client => client.status(command.batch.as_ref()).await?,
         };
         let text = if global.json {
             let text = if command.watch {

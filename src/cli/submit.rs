@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anstream::eprintln;
 
-use crate::cli::arguments::{Global, SubmitCommand, TermArguments};
+use crate::cli::arguments::{Global, ManifestArguments, SubmitCommand};
+use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::following::{Follower, Interrupts, say_who_goes_on};
-use crate::cli::rendezvous::{self, Met};
-use crate::cli::{service, summary};
+use crate::cli::follow::{Follower, Interrupts, report_interrupted};
+use crate::cli::{service_target, summary};
 use crate::control::client::{ControlClient, ControlClientError};
 use crate::control::protocol::{BatchState, BatchStatus, Status, Submission};
 use crate::domain::admission::Parked;
@@ -21,23 +21,23 @@ use crate::intake::receipt::Receipt;
 use crate::intake::source;
 
 /// Between two looks at how far it is.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(command: &SubmitCommand, global: &Global) -> Result<Exit, Failure> {
-    let config = service::config(global)?;
-    let met = rendezvous::needed(global, &config).await?;
-    submit(&met, &command.manifests, &command.terms, command.wait, global).await
+    let config = service_target::config(global)?;
+    let daemon = daemon_discovery::require_daemon(global, &config).await?;
+    submit(&daemon, &command.manifests, &command.terms, command.wait, global).await
 }
 
 /// Hands manifests to a daemon and, when asked to, follows them to the end.
 pub(super) async fn submit(
-    met: &Met,
+    daemon: &DaemonConnection,
     manifests: &[PathBuf],
-    terms: &TermArguments,
+    terms: &ManifestArguments,
     wait: bool,
     global: &Global,
 ) -> Result<Exit, Failure> {
-    let Met { client, health, .. } = met;
+    let DaemonConnection { client, health, .. } = daemon;
     if !wait {
         let receipts = hand_in(client, manifests, terms).await?;
         let statuses = look(client, &batches_of(&receipts)).await?;
@@ -50,7 +50,7 @@ pub(super) async fn submit(
     let mut interrupts = Interrupts::listen();
     let receipts = tokio::select! {
         receipts = hand_in(client, manifests, terms) => receipts?,
-        () = interrupts.come() => {
+        () = interrupts.recv() => {
             eprintln!(
                 "interrupted: what was handed in is the daemon's, and it goes on with it; the same command hands in \
                  the rest, and buys nothing twice"
@@ -59,12 +59,12 @@ pub(super) async fn submit(
         }
     };
     let batches = batches_of(&receipts);
-    let follower = Follower::of(met);
+    let follower = Follower::new(daemon);
     let statuses = tokio::select! {
         statuses = follow(&follower, &batches) => statuses?,
-        () = interrupts.come() => {
+        () = interrupts.recv() => {
             let name = batches.first().filter(|_| batches.len() == 1).map_or("BATCH", BatchName::as_str);
-            return Ok(say_who_goes_on(name));
+            return Ok(report_interrupted(name));
         }
     };
     let exit = exit_of(&receipts, &statuses, wait);
@@ -80,7 +80,7 @@ pub(super) async fn submit(
 async fn hand_in(
     client: &ControlClient,
     manifests: &[PathBuf],
-    terms: &TermArguments,
+    terms: &ManifestArguments,
 ) -> Result<Vec<Receipt>, Failure> {
     let mut receipts = Vec::with_capacity(manifests.len());
     for path in manifests {
@@ -97,7 +97,7 @@ fn batches_of(receipts: &[Receipt]) -> BTreeSet<BatchName> {
     receipts.iter().filter_map(|receipt| receipt.batch.clone()).collect()
 }
 
-fn submission(path: &Path, terms: &TermArguments) -> Result<Submission, Failure> {
+fn submission(path: &Path, terms: &ManifestArguments) -> Result<Submission, Failure> {
     let file = path.file_name().and_then(|name| name.to_str());
     let file = file.ok_or_else(|| {
         Failure::new(Exit::Usage, format!("{} has no name that can be sent", path.display()))
@@ -142,7 +142,7 @@ async fn follow(follower: &Follower<'_>, batches: &BTreeSet<BatchName>) -> Resul
         if statuses.iter().all(has_ended) {
             return Ok(statuses);
         }
-        tokio::time::sleep(LOOK_INTERVAL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

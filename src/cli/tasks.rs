@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::cli::arguments::{Global, TasksCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::service::{self, Asked};
+use crate::cli::service_target::{self, CatalogSource};
 use crate::cli::{printable, written};
 use crate::domain::ids::TaskId;
 
@@ -36,17 +36,17 @@ const FIELDS: [&str; 19] = [
 ];
 
 pub(super) async fn run(command: &TasksCommand, global: &Global) -> Result<Exit, Failure> {
-    let config = service::config(global)?;
-    let asked = service::asked(&config, &command.source).await?;
+    let config = service_target::config(global)?;
+    let asked = service_target::catalog_source(&config, &command.source).await?;
     let outcome = show(&asked, command, global).await;
     asked.end().await;
     outcome
 }
 
-async fn show(asked: &Asked, command: &TasksCommand, global: &Global) -> Result<Exit, Failure> {
-    let Some((service, _)) = asked.service() else { return Err(service::not_configured()) };
+async fn show(asked: &CatalogSource, command: &TasksCommand, global: &Global) -> Result<Exit, Failure> {
+    let Some((service, _)) = asked.service() else { return Err(service_target::not_configured()) };
     if !asked.has_key {
-        return Err(service::no_key());
+        return Err(service_target::no_key());
     }
     let mut exit = Exit::Success;
     for (index, id) in command.tasks.iter().enumerate() {

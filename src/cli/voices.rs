@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::cli::arguments::{Global, VoicesCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{printable, service, table, written};
+use crate::cli::{printable, service_target, table, written};
 use crate::clock::Clock;
 
 /// What the table shows of a voice: heading and field.
@@ -25,8 +25,8 @@ const DESCRIBED: &str = "description";
 
 pub(super) async fn run(command: &VoicesCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
-    let config = service::config(global)?;
-    let asked = service::asked(&config, &command.source).await?;
+    let config = service_target::config(global)?;
+    let asked = service_target::catalog_source(&config, &command.source).await?;
     let catalogs = asked.catalogs(&clock).await;
     asked.end().await;
     let catalogs = catalogs?;

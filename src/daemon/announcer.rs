@@ -16,7 +16,7 @@ use crate::output::landing::Landing;
 use crate::store::Store;
 
 /// Between two tries to write what cannot be written.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Watches for batches that are done.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Teller {
                     tracing::warn!(%error, "a batch is done and nobody can be told; it is tried again");
                     told = trouble;
                 }
-                tokio::time::sleep(PATIENCE).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
         }
     }

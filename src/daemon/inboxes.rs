@@ -20,11 +20,11 @@ use crate::intake::reception::{Manner, Reception, ReceptionError};
 use crate::intake::{IntakeError, source};
 
 /// Before a manifest that was being written is read again.
-const WRITER_PATIENCE: Millis = Millis::from_secs(2);
+const WRITER_RETRY_INTERVAL: Millis = Millis::from_secs(2);
 /// Before something that a person or the service has to mend is tried again for the first time...
-const MENDING_PATIENCE_MIN: Millis = Millis::from_secs(2);
+const RETRY_INTERVAL_MIN: Millis = Millis::from_secs(2);
 /// ...and, twice as long after every try, at most.
-const MENDING_PATIENCE_MAX: Millis = Millis::from_secs(30);
+const RETRY_INTERVAL_MAX: Millis = Millis::from_secs(30);
 /// Receipts that wait for room at most: each may hold a thousand problems.
 const UNFILED_MAX: usize = 256;
 /// Manifests of which it is known what was said, at most.
@@ -91,7 +91,7 @@ enum Setback {
 
 /// Before the next try, after the last wait.
 fn longer(wait: Option<Millis>) -> Millis {
-    wait.map_or(MENDING_PATIENCE_MIN, |wait| Millis(wait.0 * 2)).min(MENDING_PATIENCE_MAX)
+    wait.map_or(RETRY_INTERVAL_MIN, |wait| Millis(wait.0 * 2)).min(RETRY_INTERVAL_MAX)
 }
 
 struct Keeper {
@@ -155,7 +155,9 @@ impl Keeper {
                 Ok(receipt)
             }
             Err(ReceptionError::Gone(_)) => Err(Setback::Stop),
-            Err(ReceptionError::Intake(IntakeError::Changed { .. })) => Err(Setback::Wait(WRITER_PATIENCE)),
+            Err(ReceptionError::Intake(IntakeError::Changed { .. })) => {
+                Err(Setback::Wait(WRITER_RETRY_INTERVAL))
+            }
             Err(ReceptionError::Intake(error @ IntakeError::BatchName(_))) => {
                 Ok(Receipt::of_refused(&manifest.path, Problem::new(Position::line(1), error.to_string())))
             }
@@ -185,7 +187,7 @@ impl Keeper {
                 self.told.remove(&manifest.path);
                 Ok(())
             }
-            Err(FilingError::Changed { .. }) => Err(Setback::Wait(WRITER_PATIENCE)),
+            Err(FilingError::Changed { .. }) => Err(Setback::Wait(WRITER_RETRY_INTERVAL)),
             Err(error) => {
                 self.stays(manifest, error.to_string());
                 let wait = longer(last.map(|last| last.wait));

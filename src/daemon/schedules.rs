@@ -40,7 +40,7 @@ mod tests;
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Between two tries to take a run in that could not be.
-const PATIENCE: crate::domain::time::Millis = crate::domain::time::Millis::from_secs(10);
+const RETRY_INTERVAL: crate::domain::time::Millis = crate::domain::time::Millis::from_secs(10);
 
 /// A schedule as the daemon carries it out.
 #[derive(Debug, Clone)]
@@ -278,7 +278,7 @@ impl<D: Door> Watch<D> {
                 Err(error) if !is_hopeless(&error) => {
                     tracing::warn!(schedule = name, %at, %error, "a run could not be taken in; it is tried again");
                     if let Some(progress) = self.progress.get_mut(name) {
-                        progress.again = now.after(PATIENCE);
+                        progress.again = now.after(RETRY_INTERVAL);
                     }
                     return Ok(());
                 }

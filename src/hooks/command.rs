@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 /// How much of what a command prints is kept for the log, in bytes.
 const OUTPUT_MAX_BYTES: usize = 16 * 1024;
 /// How long the output of a command that has ended is waited for: what it left running may hold it open.
-const OUTPUT_PATIENCE: Duration = Duration::from_secs(1);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// What is the daemon's alone.
 const PRIVATE_VARIABLES: [&str; 6] = [
     "CALLSHEET_API_KEY",
@@ -68,7 +68,7 @@ pub(super) async fn run(command: &[String], body: &str, timeout: Duration) -> Re
     drop(leash);
     for output in outputs {
         let abort = output.abort_handle();
-        match tokio::time::timeout(OUTPUT_PATIENCE, output).await {
+        match tokio::time::timeout(OUTPUT_TIMEOUT, output).await {
             Ok(Ok(text)) => {
                 for line in text.lines() {
                     tracing::info!(hook = %program, "{line}");

@@ -22,7 +22,7 @@ use crate::domain::time::Timestamp;
 use crate::store::BatchRecord;
 
 /// Longest wait for anything: a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const SECRET_BYTES: [u8; 32] = [7; 32];
 
 /// One POST as it came in.
@@ -90,7 +90,7 @@ async fn eventually(mut holds: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, wait).await.expect("it never came to that");
+    tokio::time::timeout(TIMEOUT, wait).await.expect("it never came to that");
 }
 
 /// A state folder and what is configured.
@@ -155,7 +155,7 @@ fn start(hooks: &Hooks) -> Running {
 impl Running {
     async fn stop(self) {
         self.stop.send(()).unwrap();
-        tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap();
+        tokio::time::timeout(TIMEOUT, self.task).await.unwrap().unwrap();
     }
 }
 
@@ -404,7 +404,7 @@ async fn a_receiver_that_never_answers_is_given_up_on_and_holds_up_no_stop() {
     running.stop().await;
 
     // Cut off by a stop, and told by the next process.
-    house.patience.webhook = PATIENCE * 10;
+    house.patience.webhook = TIMEOUT * 10;
     receiver.statuses.lock().unwrap().push_back(SILENCE);
     let hooks = house.hooks();
     hooks.batch_done(&done("autumn", 2)).unwrap();

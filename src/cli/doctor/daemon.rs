@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
-use crate::cli::service::Chosen;
+use crate::cli::service_target::ServiceTarget;
 use crate::control::client::{ControlClient, ControlClientError};
 use crate::control::listener::PATH_MAX_BYTES;
 use crate::control::protocol::Health;
 
 /// How long a daemon may take to say that it is there.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Where a unit may lie, in the order in which systemd looks.
 const UNITS: [&str; 4] =
     ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
@@ -28,7 +28,7 @@ pub(super) struct Daemon {
 impl Daemon {
     /// Asks whether one is there.
     pub(super) async fn at(socket: PathBuf) -> Daemon {
-        let answer = tokio::time::timeout(PATIENCE, health(&socket)).await.ok();
+        let answer = tokio::time::timeout(TIMEOUT, health(&socket)).await.ok();
         Daemon { socket, answer }
     }
 
@@ -36,12 +36,12 @@ impl Daemon {
         matches!(self.answer, Some(Ok(_)))
     }
 
-    pub(super) fn checks(&self, chosen: Option<&Chosen>) -> Vec<Check> {
+    pub(super) fn checks(&self, chosen: Option<&ServiceTarget>) -> Vec<Check> {
         let health = self.answer.as_ref().and_then(|answer| answer.as_ref().ok());
         vec![self.about_socket(chosen), unit(health)]
     }
 
-    fn about_socket(&self, chosen: Option<&Chosen>) -> Check {
+    fn about_socket(&self, chosen: Option<&ServiceTarget>) -> Check {
         let at = self.socket.display();
         match &self.answer {
             Some(Ok(health)) => described(health, chosen),
@@ -82,7 +82,7 @@ async fn health(socket: &Path) -> Result<Health, ControlClientError> {
     ControlClient::connect(socket).await?.health().await
 }
 
-fn described(health: &Health, chosen: Option<&Chosen>) -> Check {
+fn described(health: &Health, chosen: Option<&ServiceTarget>) -> Check {
     let found = format!(
         "the daemon {} answers, as process {}; it works with {}",
         health.version, health.pid, health.service

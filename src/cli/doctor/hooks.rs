@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use rustix::fs::{Access, access};
 
 use crate::cli::arguments::Global;
-use crate::cli::doctor::{Check, settings};
+use crate::cli::doctor::{Check, configuration};
 use crate::cli::exit::Exit;
-use crate::cli::service;
+use crate::cli::service_target;
 use crate::config::Config;
 use crate::daemon;
 
@@ -57,8 +57,8 @@ fn runnable(path: PathBuf) -> Result<PathBuf, String> {
 
 fn webhook(config: &Config, global: &Global, is_served: bool) -> Option<Check> {
     let url = config.hooks.webhook.as_ref()?;
-    let of_unit = Some(PathBuf::from(UNIT_CREDENTIALS)).filter(|_| settings::is_installed(global));
-    let credentials = service::credentials().or(of_unit);
+    let of_unit = Some(PathBuf::from(UNIT_CREDENTIALS)).filter(|_| configuration::is_installed(global));
+    let credentials = service_target::credentials().or(of_unit);
     let wrong = |found: String| {
         let advice = "hooks.webhook_secret_file names a file with whsec_ and base64 that whoever runs this may read; \
                       the unit has the credential webhook-secret";
@@ -67,7 +67,7 @@ fn webhook(config: &Config, global: &Global, is_served: bool) -> Option<Check> {
     let secret = match config.hooks.secret(credentials.as_deref()) {
         Ok(secret) => secret,
         Err(error) => {
-            let is_denied = settings::is_denied(&error);
+            let is_denied = configuration::is_denied(&error);
             return Some(wrong(error.to_string()).unless_served(is_served && is_denied));
         }
     };

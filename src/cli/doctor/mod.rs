@@ -3,12 +3,12 @@
 //! Nothing that is looked at is changed: the state's database is tried out on a copy, catalogs that are read are not
 //! kept, no hook is called, and no request charges.
 
+mod configuration;
 mod daemon;
+mod directories;
 mod hooks;
-mod places;
-mod reach;
+mod network;
 mod schedules;
-mod settings;
 
 use anstream::println;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use crate::cli::arguments::{DoctorCommand, Global};
 use crate::cli::doctor::daemon::Daemon;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{access, printable, service};
+use crate::cli::{client, printable, service_target};
 use crate::clock::Clock;
 
 /// How something is.
@@ -78,25 +78,25 @@ impl Check {
 
 pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
-    let config = match service::config(global) {
+    let config = match service_target::config(global) {
         Ok(config) => config,
         Err(failure) => {
             let failure = failure.hint("mend that first: nothing else was looked at");
             return Ok(report(&[Check::failed("config", failure)], global));
         }
     };
-    let mut checks = vec![settings::file(global)];
+    let mut checks = vec![configuration::file(global)];
     if command.config_only {
         return Ok(report(&checks, global));
     }
     let is_emulated = command.source.emulator;
-    let state = service::state_dir(&config, is_emulated);
-    let daemon = Daemon::at(access::socket(&config, &state)).await;
+    let state = service_target::state_dir(&config, is_emulated);
+    let daemon = Daemon::at(client::socket(&config, &state)).await;
     let is_served = daemon.answers();
-    let (key, about_key) = settings::key(&config, global, is_emulated, is_served);
+    let (key, about_key) = configuration::key(&config, global, is_emulated, is_served);
     let chosen = match is_emulated {
-        true => service::emulated_to_ask(&config).await.map(Some),
-        false => service::named_with(&config, key),
+        true => service_target::emulator_read_only(&config).await.map(Some),
+        false => service_target::target_with_key(&config, key),
     };
     checks.push(about_key);
     let mut chosen = match chosen {
@@ -108,17 +108,17 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     };
     let emulator = chosen.as_mut().and_then(|chosen| chosen.emulator.take());
     match &chosen {
-        Some(chosen) => checks.extend(reach::all(chosen, &config, &clock).await),
+        Some(chosen) => checks.extend(network::all(chosen, &config, &clock).await),
         None if checks.iter().any(|check| check.check == "service") => {}
-        None => checks.push(Check::failed("service", service::not_configured())),
+        None => checks.push(Check::failed("service", service_target::not_configured())),
     }
     if let Some(emulator) = emulator {
         emulator.stop().await;
     }
-    checks.extend(places::all(&config, &state, chosen.as_ref(), is_served));
+    checks.extend(directories::all(&config, &state, chosen.as_ref(), is_served));
     checks.extend(schedules::all(&config, clock.now().wall, is_served));
     checks.extend(hooks::all(&config, global, is_served));
-    checks.extend(settings::token(&config, is_served));
+    checks.extend(configuration::token(&config, is_served));
     checks.extend(daemon.checks(chosen.as_ref()));
     Ok(report(&checks, global))
 }

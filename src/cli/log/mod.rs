@@ -4,8 +4,8 @@
 //! whatever else is in it, and by the command, which reports what is wrong with the file. Until it is
 //! mended, logs look as they would without one.
 
+mod format;
 mod journal;
-mod lines;
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -16,8 +16,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
+use self::format::{FormatLayer, Out, Style};
 use self::journal::Journal;
-use self::lines::{Lines, Out, Style};
 use crate::cli::arguments::Global;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
@@ -51,7 +51,8 @@ pub(super) fn begin(global: &Global, is_daemon: bool) -> Result<(), Failure> {
         Destination::Stderr(style) => Out::Stderr(style),
     };
     // Nothing else in the program begins logging.
-    let _ = tracing_subscriber::registry().with(filter).with(Lines::new(out, Clock::start())).try_init();
+    let _ =
+        tracing_subscriber::registry().with(filter).with(FormatLayer::new(out, Clock::start())).try_init();
     Ok(())
 }
 
@@ -64,7 +65,7 @@ pub(super) fn follow(global: &Global, config: &LogConfig) {
     }
 }
 
-/// Lines are written beside these bars from now on, or with nothing beside them.
+/// FormatLayer are written beside these bars from now on, or with nothing beside them.
 pub(super) fn beside(bars: Option<ProgressBar>) {
     *BARS.lock().unwrap_or_else(PoisonError::into_inner) = bars;
 }

@@ -20,8 +20,8 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::plan::entry::Entry;
 use crate::cli::plan::totals::Totals;
-use crate::cli::service::{self, Asked};
-use crate::cli::{printable, rendezvous, summary, wiring, written};
+use crate::cli::service_target::{self, CatalogSource};
+use crate::cli::{build, daemon_discovery, printable, summary, written};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::credits::Credits;
@@ -37,15 +37,15 @@ use crate::store::{OpenJob, StoreError};
 
 pub(super) async fn run(command: &PlanCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
-    let config = service::config(global)?;
-    let asked = service::asked(&config, &command.source).await?;
+    let config = service_target::config(global)?;
+    let asked = service_target::catalog_source(&config, &command.source).await?;
     let outcome = plan(&asked, command, global, &config, clock).await;
     asked.end().await;
     outcome
 }
 
 async fn plan(
-    asked: &Asked,
+    asked: &CatalogSource,
     command: &PlanCommand,
     global: &Global,
     config: &Config,
@@ -81,7 +81,7 @@ async fn plan(
 }
 
 /// The balance, where it can be asked for. Not knowing it stops no plan.
-async fn balance(asked: &Asked) -> Option<Credits> {
+async fn balance(asked: &CatalogSource) -> Option<Credits> {
     let (service, _) = asked.service()?;
     if !asked.has_key {
         return None;
@@ -110,7 +110,9 @@ async fn open_jobs(
     if peek.holder()?.is_none() {
         return Ok(None);
     }
-    let Ok(Some(met)) = rendezvous::daemon(global, config, is_emulated).await else { return Ok(None) };
+    let Ok(Some(met)) = daemon_discovery::find_daemon(global, config, is_emulated).await else {
+        return Ok(None);
+    };
     let mut open = Vec::new();
     let mut keep = |line: &[u8]| {
         open.push(serde_json::from_slice(line)?);
@@ -131,7 +133,7 @@ fn judge_all(
     now: Timestamp,
 ) -> Result<(Vec<Judgement>, Seen), Failure> {
     let rules = config.rules()?;
-    let terms = wiring::terms(&command.terms, config, catalog, &rules);
+    let terms = build::ingest_options(&command.terms, config, catalog, &rules);
     let mut judgements: Vec<Judgement> = Vec::with_capacity(command.manifests.len());
     let mut seen = Seen::All;
     for path in &command.manifests {

@@ -1,11 +1,11 @@
-//! From the configuration to a running engine.
+//! Builds the engine's parts from the configuration.
 
 use std::sync::Arc;
 
 use crate::api::Service;
-use crate::cli::arguments::TermArguments;
+use crate::cli::arguments::ManifestArguments;
 use crate::cli::failure::Failure;
-use crate::cli::service::Chosen;
+use crate::cli::service_target::ServiceTarget;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::admission::Limits;
@@ -26,11 +26,11 @@ use crate::intake::reception::HouseRules;
 use crate::metrics::Metrics;
 use crate::output::landing::Landing;
 
-/// Between two questions for the balance while a key is refused, or while nothing waits for an answer.
+/// Between two requests for the balance while the key is refused, or while nothing is in flight.
 const BALANCE_INTERVAL: Millis = Millis::from_secs(60);
 
-/// What the conductor is told.
-pub(super) fn settings(config: &Config) -> Result<Settings, Failure> {
+/// Settings of the scheduler.
+pub(super) fn scheduler_settings(config: &Config) -> Result<Settings, Failure> {
     Ok(Settings {
         limits: Limits {
             in_flight: config.limits.in_flight,
@@ -57,15 +57,19 @@ pub(super) fn settings(config: &Config) -> Result<Settings, Failure> {
     })
 }
 
-/// What to say of readings that follow on each other faster than the service advises. On this very machine it
-/// is an emulator, or a test.
-pub(super) fn hasty_polls(chosen: &Chosen, config: &Config) -> Option<String> {
+/// A warning if polls are more frequent than the service advises. Not given for a service on this machine, which is
+/// an emulator or a test.
+pub(super) fn poll_interval_warning(chosen: &ServiceTarget, config: &Config) -> Option<String> {
     config.poll.hasty().filter(|_| !chosen.options.is_loopback())
 }
 
-/// What the engine reaches outside.
-pub(super) fn outside(service: Service, chosen: &Chosen, config: &Config) -> Result<Outside, Failure> {
-    if let Some(hasty) = hasty_polls(chosen, config) {
+/// The engine's access to the service, disk and clock.
+pub(super) fn engine_deps(
+    service: Service,
+    chosen: &ServiceTarget,
+    config: &Config,
+) -> Result<Outside, Failure> {
+    if let Some(hasty) = poll_interval_warning(chosen, config) {
         tracing::warn!("{hasty}: it may slow down or refuse such a client");
     }
     let catalogs = ServiceCatalogs {
@@ -93,10 +97,9 @@ pub(super) fn outside(service: Service, chosen: &Chosen, config: &Config) -> Res
     })
 }
 
-/// The terms that a manifest comes in on: flags over manifest over configuration. Where it comes from is for each
-/// to say.
-pub(super) fn terms<'a>(
-    flags: &TermArguments,
+/// Options of a manifest: flags over manifest over configuration. The caller sets its origin.
+pub(super) fn ingest_options<'a>(
+    flags: &ManifestArguments,
     config: &'a Config,
     catalog: &'a Catalog,
     rules: &'a Rules,
@@ -122,8 +125,12 @@ pub(super) fn terms<'a>(
     }
 }
 
-/// What holds for every manifest that a daemon takes in.
-pub(super) fn house(service: Service, chosen: &Chosen, config: &Config) -> Result<HouseRules, Failure> {
+/// Defaults for every manifest that a daemon ingests.
+pub(super) fn ingest_defaults(
+    service: Service,
+    chosen: &ServiceTarget,
+    config: &Config,
+) -> Result<HouseRules, Failure> {
     Ok(HouseRules {
         service,
         identity: chosen.identity.clone(),

@@ -1,5 +1,5 @@
-//! How commands reach batches: through the daemon while one runs on the state, and straight on the state
-//! while none does. Either way the answers are the same.
+//! The client that commands use: it talks to the daemon if one runs on the state, and else works on the state
+//! itself. Both give the same answers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cli::arguments::Global;
+use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::rendezvous::{self, Met};
-use crate::cli::{service, wiring};
+use crate::cli::{build, service_target};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::client::{ControlClient, ControlClientError};
@@ -30,28 +30,28 @@ use crate::store::Store;
 /// Name of the control socket in the state.
 const SOCKET: &str = "callsheet.sock";
 
-/// See the module's documentation.
-pub(super) enum Access {
-    /// No daemon runs.
-    Here(Desk),
-    /// One does.
-    There(Met),
+/// Local or remote access to batches.
+pub(super) enum Client {
+    /// Works on the state in this process: no daemon runs.
+    Local(Desk),
+    /// Talks to the daemon.
+    Remote(DaemonConnection),
 }
 
-/// Where the daemon of a state listens.
+/// Path of the control socket of a state's daemon.
 pub(super) fn socket(config: &Config, state: &Path) -> PathBuf {
     config.paths.socket.clone().unwrap_or_else(|| state.join(SOCKET))
 }
 
-/// Finds the daemon, or opens the state.
-pub(super) async fn open(global: &Global) -> Result<Access, Failure> {
-    let config = service::config(global)?;
-    match rendezvous::daemon(global, &config, false).await? {
-        Some(met) => Ok(Access::There(met)),
+/// Connects to the daemon, or opens the state.
+pub(super) async fn open(global: &Global) -> Result<Client, Failure> {
+    let config = service_target::config(global)?;
+    match daemon_discovery::find_daemon(global, &config, false).await? {
+        Some(daemon) => Ok(Client::Remote(daemon)),
         None => {
-            let dir = service::state_dir(&config, false);
+            let dir = service_target::state_dir(&config, false);
             let store = Arc::new(Store::open_existing(&dir)?);
-            Ok(Access::Here(Desk::alone(store, wiring::settings(&config)?, Clock::start())?))
+            Ok(Client::Local(Desk::alone(store, build::scheduler_settings(&config)?, Clock::start())?))
         }
     }
 }
@@ -67,11 +67,11 @@ struct BatchQuery<'a> {
 /// Where lines of JSON go.
 type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 
-impl Access {
+impl Client {
     pub(super) async fn status(&self, batch: Option<&BatchName>) -> Result<Status, Failure> {
         match self {
-            Access::Here(desk) => Ok(handlers::status(desk, batch).await?),
-            Access::There(Met { client, .. }) => Ok(status_of(client, batch).await?),
+            Client::Local(desk) => Ok(handlers::status(desk, batch).await?),
+            Client::Remote(DaemonConnection { client, .. }) => Ok(status_of(client, batch).await?),
         }
     }
 
@@ -83,11 +83,11 @@ impl Access {
         sink: Sink<'_>,
     ) -> Result<(), Failure> {
         match self {
-            Access::Here(desk) => {
+            Client::Local(desk) => {
                 let batches = desk.batches(batch).await.map_err(HandlerError::from)?;
                 Ok(handlers::jobs(desk.store(), &batches, state, sink)?)
             }
-            Access::There(Met { client, .. }) => {
+            Client::Remote(DaemonConnection { client, .. }) => {
                 Ok(client.lines("/v1/jobs", &BatchQuery { batch, state }, sink).await?)
             }
         }
@@ -96,21 +96,21 @@ impl Access {
     /// Every movement, one line each.
     pub(super) async fn ledger(&self, batch: Option<&BatchName>, sink: Sink<'_>) -> Result<(), Failure> {
         match self {
-            Access::Here(desk) => {
+            Client::Local(desk) => {
                 let batches = desk.batches(batch).await.map_err(HandlerError::from)?;
                 Ok(handlers::ledger(desk.store(), &batches, sink)?)
             }
-            Access::There(Met { client, .. }) => {
+            Client::Remote(DaemonConnection { client, .. }) => {
                 Ok(client.lines("/v1/ledger", &BatchQuery { batch, state: None }, sink).await?)
             }
         }
     }
 
-    /// Says how many batches a list of all leaves out.
-    pub(super) async fn say_what_is_archived(&self) -> Result<(), Failure> {
+    /// Prints how many archived batches a list leaves out.
+    pub(super) async fn report_archived(&self) -> Result<(), Failure> {
         let batches = match self {
-            Access::Here(desk) => desk.store().archived_count(),
-            Access::There(_) => self.status(None).await?.archived,
+            Client::Local(desk) => desk.store().archived_count(),
+            Client::Remote(_) => self.status(None).await?.archived,
         };
         match batches {
             0 => {}
@@ -122,45 +122,53 @@ impl Access {
 
     pub(super) async fn explain(&self, job: &str) -> Result<Explanation, Failure> {
         match self {
-            Access::Here(desk) => Ok(handlers::explain(desk, job).await?),
-            Access::There(Met { client, .. }) => Ok(client.get("/v1/explain", &[("job", job)]).await?),
+            Client::Local(desk) => Ok(handlers::explain(desk, job).await?),
+            Client::Remote(DaemonConnection { client, .. }) => {
+                Ok(client.get("/v1/explain", &[("job", job)]).await?)
+            }
         }
     }
 
     pub(super) async fn pause(&self, batch: Option<&BatchName>) -> Result<BatchOutcomes, Failure> {
         match self {
-            Access::Here(desk) => Ok(handlers::pause(desk, batch).await?),
-            Access::There(Met { client, .. }) => wish(client, "/v1/pause", &of(batch)).await,
+            Client::Local(desk) => Ok(handlers::pause(desk, batch).await?),
+            Client::Remote(DaemonConnection { client, .. }) => {
+                post(client, "/v1/pause", &batch_request(batch)).await
+            }
         }
     }
 
     pub(super) async fn resume(&self, batch: Option<&BatchName>) -> Result<BatchOutcomes, Failure> {
         match self {
-            Access::Here(desk) => Ok(handlers::resume(desk, batch).await?),
-            Access::There(Met { client, .. }) => wish(client, "/v1/resume", &of(batch)).await,
+            Client::Local(desk) => Ok(handlers::resume(desk, batch).await?),
+            Client::Remote(DaemonConnection { client, .. }) => {
+                post(client, "/v1/resume", &batch_request(batch)).await
+            }
         }
     }
 
     pub(super) async fn cancel(&self, name: &str) -> Result<BatchOutcomes, Failure> {
         match self {
-            Access::Here(desk) => Ok(handlers::cancel(desk, name).await?),
-            Access::There(Met { client, .. }) => wish(client, "/v1/cancel", &called(name)).await,
+            Client::Local(desk) => Ok(handlers::cancel(desk, name).await?),
+            Client::Remote(DaemonConnection { client, .. }) => {
+                post(client, "/v1/cancel", &name_request(name)).await
+            }
         }
     }
 
     pub(super) async fn retry(&self, asked: &RetryRequest) -> Result<BatchOutcomes, Failure> {
         match self {
-            Access::Here(desk) => {
+            Client::Local(desk) => {
                 Ok(handlers::retry(desk, &asked.name, asked.max_credits.map(Credits)).await?)
             }
-            Access::There(Met { client, .. }) => wish(client, "/v1/retry", asked).await,
+            Client::Remote(DaemonConnection { client, .. }) => post(client, "/v1/retry", asked).await,
         }
     }
 
     pub(super) async fn resolve(&self, found: &ResolveRequest) -> Result<BatchOutcomes, Failure> {
         match self {
-            Access::Here(desk) => Ok(handlers::resolve(desk, found).await?),
-            Access::There(Met { client, .. }) => wish(client, "/v1/resolve", found).await,
+            Client::Local(desk) => Ok(handlers::resolve(desk, found).await?),
+            Client::Remote(DaemonConnection { client, .. }) => post(client, "/v1/resolve", found).await,
         }
     }
 
@@ -171,20 +179,20 @@ impl Access {
         default: Option<Credits>,
     ) -> Result<BudgetSet, Failure> {
         match self {
-            Access::Here(desk) => Ok(handlers::set_budget(desk, request, default).await?),
-            Access::There(Met { client, .. }) => wish(client, "/v1/budget", request).await,
+            Client::Local(desk) => Ok(handlers::set_budget(desk, request, default).await?),
+            Client::Remote(DaemonConnection { client, .. }) => post(client, "/v1/budget", request).await,
         }
     }
 
-    /// What comes next of a batch that something was let go of: who goes on with it, or what keeps it.
-    pub(super) async fn what_comes_next(&self, batch: &BatchName) -> Result<String, Failure> {
+    /// What happens next with a batch: who continues it, or what blocks it.
+    pub(super) async fn next_step(&self, batch: &BatchName) -> Result<String, Failure> {
         let status = self.status(Some(batch)).await?;
-        Ok(status.batches.first().map_or_else(String::new, next_of))
+        Ok(status.batches.first().map_or_else(String::new, next_step_of))
     }
 }
 
 /// See [`Access::what_comes_next`]. The status of a state that no process works on is never active.
-fn next_of(status: &BatchStatus) -> String {
+fn next_step_of(status: &BatchStatus) -> String {
     match (status.state, status.parked_by) {
         (BatchState::Done, _) => "nothing of it is left to do".to_owned(),
         (BatchState::Paused, _) => {
@@ -196,7 +204,7 @@ fn next_of(status: &BatchStatus) -> String {
     }
 }
 
-/// What a daemon says of a batch, or of all.
+/// The daemon's status of one batch, or of all.
 pub(super) async fn status_of(
     client: &ControlClient,
     batch: Option<&BatchName>,
@@ -204,16 +212,16 @@ pub(super) async fn status_of(
     client.get("/v1/status", &BatchQuery { batch, state: None }).await
 }
 
-fn of(batch: Option<&BatchName>) -> BatchRequest {
+fn batch_request(batch: Option<&BatchName>) -> BatchRequest {
     BatchRequest { batch: batch.cloned() }
 }
 
-/// Names a batch or a job in a wish.
-pub(super) fn called(name: &str) -> NameRequest {
+/// A request that names a batch or a job.
+pub(super) fn name_request(name: &str) -> NameRequest {
     NameRequest { name: name.to_owned() }
 }
 
-async fn wish<T: DeserializeOwned>(
+async fn post<T: DeserializeOwned>(
     client: &ControlClient,
     path: &str,
     body: &impl Serialize,
@@ -237,7 +245,7 @@ impl From<HandlerError> for Failure {
             HandlerError::Engine(error) => error.into(),
             HandlerError::Reader(error) => match super::written(Err(error)) {
                 Err(failure) => failure,
-                // Whoever read has seen enough.
+                // The reader closed the pipe.
                 Ok(()) => Failure::quiet(),
             },
             HandlerError::Find(_) => error.refusal().into(),
@@ -274,7 +282,7 @@ mod tests {
                 "budget_credits": 0, "held_credits": 0, "charged_credits": 0, "waived_credits": 0,
                 "refunded_credits": 0,
             });
-            next_of(&serde_json::from_value(status).unwrap())
+            next_step_of(&serde_json::from_value(status).unwrap())
         };
         assert_eq!(next("active", None), "the daemon goes on with it");
         assert_eq!(next("done", None), "nothing of it is left to do");

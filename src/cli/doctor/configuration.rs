@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::cli::arguments::Global;
 use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
-use crate::cli::service;
+use crate::cli::service_target;
 use crate::config::{Config, ConfigError};
 
 /// The configuration of an installed service, and the key that its unit hands over.
@@ -86,7 +86,8 @@ fn source(config: &Config, global: &Global, is_in_environment: bool) -> Option<S
     if is_in_environment {
         return Some(Source::Environment);
     }
-    let credential = service::credentials().map(|dir| dir.join("api-key")).filter(|path| path.exists());
+    let credential =
+        service_target::credentials().map(|dir| dir.join("api-key")).filter(|path| path.exists());
     // What the unit would be given, where it is the unit's configuration that is looked at.
     let is_installed = global.base_url.is_none() && is_installed(global);
     let of_unit = Some(PathBuf::from(UNIT_KEY)).filter(|path| is_installed && path.exists());

@@ -1,7 +1,7 @@
-//! Which daemon a command talks to: the one that works on the state which the command would use itself.
+//! Finds the daemon that a command talks to: the one that works on the state which the command would use itself.
 //!
-//! A socket alone says little: where the configuration names it, every command finds the same daemon there, one
-//! against the emulator or on another state included. So the daemon is asked what it works on first.
+//! A socket from the configuration is the same for every command, including those with `--emulator` or `--state`,
+//! so the daemon is first asked which state it works on.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,35 +9,31 @@ use std::time::Duration;
 
 use anstream::eprintln;
 
-use crate::cli::access;
 use crate::cli::arguments::Global;
+use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::service;
+use crate::cli::service_target;
 use crate::config::Config;
 use crate::control::client::{ControlClient, ControlClientError};
 use crate::control::protocol::Health;
 
-/// How long a daemon may take to say what it works on.
-const HEALTH_PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of the health request.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The daemon that a command talks to.
+/// A connection to the daemon that a command talks to.
 #[derive(Debug)]
-pub(super) struct Met {
+pub(super) struct DaemonConnection {
     pub(super) client: ControlClient,
-    /// What it said of itself.
     pub(super) health: Health,
-    /// Where it listens.
     socket: PathBuf,
 }
 
-/// Who listens where the command looks.
-enum Found {
-    Nobody,
-    /// It works on what the command would work on.
-    Ours(Met),
-    /// It works on another state.
-    Another(Met),
+/// Which daemon listens on the socket.
+enum Discovered {
+    None,
+    SameState(DaemonConnection),
+    OtherState(DaemonConnection),
 }
 
 /// The daemon that works on the state of this command, if one does. Without one the command works on the state
@@ -46,22 +42,22 @@ enum Found {
 /// # Errors
 /// When there is one that works with another service or output folder than the command names, or that does not
 /// answer.
-pub(super) async fn daemon(
+pub(super) async fn find_daemon(
     global: &Global,
     config: &Config,
     is_emulated: bool,
-) -> Result<Option<Met>, Failure> {
+) -> Result<Option<DaemonConnection>, Failure> {
     let names_state = global.state.is_some() || is_emulated;
-    let state = service::state_dir(config, is_emulated);
-    let socket = access::socket(config, &state);
-    match look(global, &socket, &state, is_emulated).await {
-        Ok(Found::Nobody) => Ok(None),
-        Ok(Found::Ours(met)) => {
-            agrees(&met, global, is_emulated)?;
-            Ok(Some(met))
+    let state = service_target::state_dir(config, is_emulated);
+    let socket = client::socket(config, &state);
+    match probe(global, &socket, &state, is_emulated).await {
+        Ok(Discovered::None) => Ok(None),
+        Ok(Discovered::SameState(daemon)) => {
+            check_flags_match(&daemon, global, is_emulated)?;
+            Ok(Some(daemon))
         }
-        Ok(Found::Another(met)) => {
-            let (theirs, state, socket) = (met.health.state.display(), state.display(), socket.display());
+        Ok(Discovered::OtherState(daemon)) => {
+            let (theirs, state, socket) = (daemon.health.state.display(), state.display(), socket.display());
             tracing::debug!(%socket, %theirs, %state, "the daemon works on another state");
             if !names_state {
                 eprintln!(
@@ -83,42 +79,42 @@ pub(super) async fn daemon(
     }
 }
 
-/// The daemon, for commands that are nothing without one.
+/// The daemon, for commands that need one.
 ///
 /// # Errors
 /// The same, and when there is none or it works on another state than the one that is named.
-pub(super) async fn needed(global: &Global, config: &Config) -> Result<Met, Failure> {
-    let state = service::state_dir(config, false);
-    let socket = access::socket(config, &state);
-    let met = match look(global, &socket, &state, false).await? {
-        Found::Nobody => return Err(ControlClientError::NoDaemon { socket }.into()),
-        Found::Another(met) if config.paths.state.is_some() => {
-            let (socket, theirs) = (socket.display(), met.health.state.display());
+pub(super) async fn require_daemon(global: &Global, config: &Config) -> Result<DaemonConnection, Failure> {
+    let state = service_target::state_dir(config, false);
+    let socket = client::socket(config, &state);
+    let daemon = match probe(global, &socket, &state, false).await? {
+        Discovered::None => return Err(ControlClientError::NoDaemon { socket }.into()),
+        Discovered::OtherState(daemon) if config.paths.state.is_some() => {
+            let (socket, theirs) = (socket.display(), daemon.health.state.display());
             let message = format!("the daemon at {socket} works on {theirs}, and not on {}", state.display());
             return Err(Failure::new(Exit::Usage, message).hint(
                 "leave the state out to mean that daemon, or name the socket of the other one with --socket",
             ));
         }
-        Found::Ours(met) | Found::Another(met) => met,
+        Discovered::SameState(daemon) | Discovered::OtherState(daemon) => daemon,
     };
-    agrees(&met, global, false)?;
-    Ok(met)
+    check_flags_match(&daemon, global, false)?;
+    Ok(daemon)
 }
 
-async fn look(
+async fn probe(
     global: &Global,
     socket: &Path,
     state: &Path,
     is_emulated: bool,
-) -> Result<Found, ControlClientError> {
+) -> Result<Discovered, ControlClientError> {
     let client = match ControlClient::connect(socket).await {
-        Err(ControlClientError::NoDaemon { .. }) => return Ok(Found::Nobody),
+        Err(ControlClientError::NoDaemon { .. }) => return Ok(Discovered::None),
         other => other?,
     };
-    let health = tokio::time::timeout(HEALTH_PATIENCE, client.health()).await;
+    let health = tokio::time::timeout(HEALTH_TIMEOUT, client.health()).await;
     let health = health.map_err(|_| ControlClientError::ConnectionLost {
         socket: socket.to_owned(),
-        detail: format!("nothing came for {} seconds", HEALTH_PATIENCE.as_secs()),
+        detail: format!("nothing came for {} seconds", HEALTH_TIMEOUT.as_secs()),
     })??;
     if health.state.as_os_str().is_empty() {
         let detail =
@@ -126,25 +122,25 @@ async fn look(
         return Err(ControlClientError::ConnectionLost { socket: socket.to_owned(), detail });
     }
     let is_meant = global.socket.is_some() && global.state.is_none() && !is_emulated;
-    let is_ours = is_meant || is_same_place(state, &health.state);
-    let met = Met { client, health, socket: socket.to_owned() };
-    Ok(if is_ours { Found::Ours(met) } else { Found::Another(met) })
+    let is_ours = is_meant || is_same_path(state, &health.state);
+    let daemon = DaemonConnection { client, health, socket: socket.to_owned() };
+    Ok(if is_ours { Discovered::SameState(daemon) } else { Discovered::OtherState(daemon) })
 }
 
-/// What the command names beside the state is what the daemon works with.
-fn agrees(met: &Met, global: &Global, is_emulated: bool) -> Result<(), Failure> {
+/// Checks that the command's other flags agree with the daemon.
+fn check_flags_match(daemon: &DaemonConnection, global: &Global, is_emulated: bool) -> Result<(), Failure> {
     if is_emulated {
-        works_with(met, service::EMULATOR_IDENTITY)?;
+        check_service_matches(daemon, service_target::EMULATOR_IDENTITY)?;
     }
     if let Some(url) = &global.base_url {
-        works_with(met, &service::identity_of(url))?;
+        check_service_matches(daemon, &service_target::identity_of(url))?;
     }
     match &global.output {
-        Some(output) if !is_same_place(output, &met.health.output) => {
-            let (output, theirs) = (output.display(), met.health.output.display());
+        Some(output) if !is_same_path(output, &daemon.health.output) => {
+            let (output, theirs) = (output.display(), daemon.health.output.display());
             let message = format!(
                 "the daemon at {} puts outputs into {theirs}, and this command names {output}",
-                met.socket.display()
+                daemon.socket.display()
             );
             Err(Failure::new(Exit::Usage, message).hint(
                 "leave --output out, or name another state with --state: while a daemon works on a state, it alone \
@@ -155,18 +151,18 @@ fn agrees(met: &Met, global: &Global, is_emulated: bool) -> Result<(), Failure> 
     }
 }
 
-/// Whether a daemon works with a service.
+/// Checks that the daemon works with a service.
 ///
 /// # Errors
 /// When it works with another.
-pub(super) fn works_with(met: &Met, service: &str) -> Result<(), Failure> {
-    if met.health.service == service {
+pub(super) fn check_service_matches(daemon: &DaemonConnection, service: &str) -> Result<(), Failure> {
+    if daemon.health.service == service {
         return Ok(());
     }
     let message = format!(
         "the daemon at {} works with {}, and this command names {service}",
-        met.socket.display(),
-        met.health.service
+        daemon.socket.display(),
+        daemon.health.service
     );
     Err(Failure::new(Exit::Usage, message).hint(
         "nothing was handed over; leave --base-url or --emulator out to use the daemon's service, or name another \
@@ -174,13 +170,13 @@ pub(super) fn works_with(met: &Met, service: &str) -> Result<(), Failure> {
     ))
 }
 
-/// Whether two paths mean the same place, as far as this process may look.
-fn is_same_place(a: &Path, b: &Path) -> bool {
-    settled(a) == settled(b)
+/// Whether two paths resolve to the same one, as far as this process may look.
+fn is_same_path(a: &Path, b: &Path) -> bool {
+    resolved(a) == resolved(b)
 }
 
-/// A path without links and relative parts. What cannot be looked at, or is not there, stays as it is written.
-fn settled(path: &Path) -> PathBuf {
+/// The absolute path without symbolic links. Parts that are unreadable or missing stay as written.
+fn resolved(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut rest: Vec<OsString> = Vec::new();
     let mut above = absolute.as_path();
@@ -204,17 +200,17 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir_all(at("real/state")).unwrap();
         std::os::unix::fs::symlink(at("real"), at("link")).unwrap();
-        assert!(is_same_place(&at("link/state"), &at("real/state")));
-        assert!(is_same_place(&at("link/state/"), &at("real/./state")));
-        assert!(is_same_place(&at("link/later/on"), &at("real/later/on")));
-        assert!(!is_same_place(&at("link/state/emulator"), &at("real/state")));
-        assert!(is_same_place(Path::new("state"), &std::env::current_dir().unwrap().join("state")));
+        assert!(is_same_path(&at("link/state"), &at("real/state")));
+        assert!(is_same_path(&at("link/state/"), &at("real/./state")));
+        assert!(is_same_path(&at("link/later/on"), &at("real/later/on")));
+        assert!(!is_same_path(&at("link/state/emulator"), &at("real/state")));
+        assert!(is_same_path(Path::new("state"), &std::env::current_dir().unwrap().join("state")));
     }
 
     #[test]
     fn a_folder_that_may_not_be_looked_into_is_compared_as_it_is_written() {
         let state = Path::new("/proc/1/root/var/lib/callsheet/state");
-        assert!(is_same_place(state, state));
-        assert!(!is_same_place(state, Path::new("/proc/1/root/var/lib/callsheet/other")));
+        assert!(is_same_path(state, state));
+        assert!(!is_same_path(state, Path::new("/proc/1/root/var/lib/callsheet/other")));
     }
 }

@@ -1,4 +1,4 @@
-//! Following a batch that a daemon works on: through a restart of the daemon, and until somebody has seen enough.
+//! Follows a batch that a daemon works on: survives a restart of the daemon, ends on an interrupt.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,31 +6,31 @@ use std::time::Duration;
 use anstream::eprintln;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::cli::daemon_discovery::DaemonConnection;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::rendezvous::Met;
 use crate::control::client::{ControlClient, ControlClientError};
 
-/// How long a daemon that went away is waited for. Under systemd it is back within seconds.
+/// How long to wait for a daemon that went away. Under systemd it is back within seconds.
 const ABSENCE_MAX: Duration = Duration::from_secs(30);
-/// Between two tries to reach it.
+/// Between two tries to reconnect.
 const TRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Asks a daemon again and again, and waits for it when it goes away.
+/// Polls a daemon, and waits for it when it goes away.
 #[derive(Debug)]
 pub(super) struct Follower<'a> {
     client: &'a ControlClient,
-    /// What it works on: another daemon may come in its place.
+    /// The daemon's state: another daemon may replace it.
     state: PathBuf,
     absence_max: Duration,
 }
 
 impl<'a> Follower<'a> {
-    pub(super) fn of(met: &'a Met) -> Follower<'a> {
-        Follower { client: &met.client, state: met.health.state.clone(), absence_max: ABSENCE_MAX }
+    pub(super) fn new(daemon: &'a DaemonConnection) -> Follower<'a> {
+        Follower { client: &daemon.client, state: daemon.health.state.clone(), absence_max: ABSENCE_MAX }
     }
 
-    /// Asks, and asks again while nobody answers.
+    /// Sends a request, and repeats it until the daemon answers.
     ///
     /// # Errors
     /// What the daemon refuses, and that it does not come back.
@@ -49,7 +49,7 @@ impl<'a> Follower<'a> {
         let asking = async {
             loop {
                 tokio::time::sleep(TRY_INTERVAL).await;
-                match self.asked_whoever_came(&question).await {
+                match self.ask_if_same_daemon(&question).await {
                     Err(error) if is_gone(&error) => {}
                     answer => return answer,
                 }
@@ -71,8 +71,8 @@ impl<'a> Follower<'a> {
         Ok(answer)
     }
 
-    /// Nothing when it is not the same daemon.
-    async fn asked_whoever_came<T>(
+    /// None when a daemon of another state answers.
+    async fn ask_if_same_daemon<T>(
         &self,
         question: impl AsyncFn(&ControlClient) -> Result<T, ControlClientError>,
     ) -> Result<Option<T>, ControlClientError> {
@@ -83,7 +83,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Whether the daemon is not there, or about to go.
+/// Whether the daemon is gone or stopping.
 fn is_gone(error: &ControlClientError) -> bool {
     match error {
         ControlClientError::NoDaemon { .. } | ControlClientError::ConnectionLost { .. } => true,
@@ -94,7 +94,7 @@ fn is_gone(error: &ControlClientError) -> bool {
     }
 }
 
-/// SIGINT and SIGTERM, from the moment on in which this is made.
+/// SIGINT and SIGTERM, from creation on.
 #[derive(Debug)]
 pub(super) struct Interrupts(Option<(Signal, Signal)>);
 
@@ -104,8 +104,8 @@ impl Interrupts {
         Interrupts(signal(SignalKind::interrupt()).ok().zip(signal(SignalKind::terminate()).ok()))
     }
 
-    /// Waits for one of them.
-    pub(super) async fn come(&mut self) {
+    /// Waits for a signal.
+    pub(super) async fn recv(&mut self) {
         let Interrupts(Some((interrupt, terminate))) = self else { return std::future::pending().await };
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -114,8 +114,8 @@ impl Interrupts {
     }
 }
 
-/// Says that the daemon goes on without whoever followed it. `name` is a batch's, or stands for one.
-pub(super) fn say_who_goes_on(name: &str) -> Exit {
+/// Reports that the daemon continues without this command. `name` is a batch's, or a placeholder.
+pub(super) fn report_interrupted(name: &str) -> Exit {
     eprintln!(
         "interrupted: the daemon goes on with the work; callsheet status {name} shows how far it is, and \
          callsheet cancel {name} drops what is not sent yet"

@@ -10,7 +10,7 @@ use rustix::fs::{Access, access};
 use crate::cli::daemon;
 use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
-use crate::cli::service::{self, Chosen};
+use crate::cli::service_target::{self, ServiceTarget};
 use crate::config::Config;
 use crate::output::landing::Landing;
 use crate::store::StoreError;
@@ -19,8 +19,14 @@ use crate::store::peek::Peek;
 /// The state's files grow by far less than this in a day; with less room, a commit may fail.
 const STATE_ROOM: ByteSize = ByteSize::mib(256);
 
-pub(super) fn all(config: &Config, state: &Path, chosen: Option<&Chosen>, is_served: bool) -> Vec<Check> {
-    let output = chosen.map_or_else(|| service::output_of(config, state), |chosen| chosen.output.clone());
+pub(super) fn all(
+    config: &Config,
+    state: &Path,
+    chosen: Option<&ServiceTarget>,
+    is_served: bool,
+) -> Vec<Check> {
+    let output = chosen
+        .map_or_else(|| service_target::output_dir_of_state(config, state), |chosen| chosen.output.clone());
     let mut checks =
         vec![the_state(state, chosen, is_served), folder("output", &output).unless_served(is_served)];
     checks.push(room("disk", "state", state, STATE_ROOM, "the state's disk"));
@@ -34,7 +40,7 @@ pub(super) fn all(config: &Config, state: &Path, chosen: Option<&Chosen>, is_ser
     checks
 }
 
-fn the_state(dir: &Path, chosen: Option<&Chosen>, is_served: bool) -> Check {
+fn the_state(dir: &Path, chosen: Option<&ServiceTarget>, is_served: bool) -> Check {
     match look(dir, chosen, is_served) {
         Ok(check) => check,
         Err(error @ StoreError::Io { .. }) => Check::failed("state", error.into()).unless_served(is_served),
@@ -42,7 +48,7 @@ fn the_state(dir: &Path, chosen: Option<&Chosen>, is_served: bool) -> Check {
     }
 }
 
-fn look(dir: &Path, chosen: Option<&Chosen>, is_served: bool) -> Result<Check, StoreError> {
+fn look(dir: &Path, chosen: Option<&ServiceTarget>, is_served: bool) -> Result<Check, StoreError> {
     let peek = Peek::at(dir)?;
     let at = dir.display();
     if let Some(chosen) = chosen {

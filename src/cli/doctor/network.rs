@@ -1,11 +1,11 @@
 //! The service: the way to it, its certificate, its clock, the key as it sees it, its catalogs.
 
 use crate::api::{ClientError, End, NotReached, Reached, Service, ServiceError};
+use crate::cli::build;
 use crate::cli::doctor::{Check, Level};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::service::{self, Chosen};
-use crate::cli::wiring;
+use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::quote::{Catalog, CatalogPart};
@@ -20,7 +20,7 @@ const SKEW_WRONG: Millis = Millis::from_secs(5 * 60);
 /// Odd entries of a catalog that are named.
 const ODDITIES_MAX: usize = 3;
 
-pub(super) async fn all(chosen: &Chosen, config: &Config, clock: &Clock) -> Vec<Check> {
+pub(super) async fn all(chosen: &ServiceTarget, config: &Config, clock: &Clock) -> Vec<Check> {
     let service = match Service::new(chosen.options.clone()) {
         Ok(service) => service,
         Err(error @ ClientError::Key) => {
@@ -62,7 +62,7 @@ fn answered(reached: &Reached, took: Millis) -> Check {
     }
 }
 
-fn encryption(chosen: &Chosen) -> Check {
+fn encryption(chosen: &ServiceTarget) -> Check {
     let url = &chosen.options.base_url;
     let host = url.host_str().unwrap_or_default();
     match url.scheme() {
@@ -95,8 +95,8 @@ fn not_reached(error: &NotReached) -> Check {
 }
 
 /// Readings that follow on each other faster than the service advises.
-fn pace(chosen: &Chosen, config: &Config) -> Option<Check> {
-    let hasty = wiring::hasty_polls(chosen, config)?;
+fn pace(chosen: &ServiceTarget, config: &Config) -> Option<Check> {
+    let hasty = build::poll_interval_warning(chosen, config)?;
     Some(Check::advice("poll", hasty, "leave poll.min out, or set it to 5s or more"))
 }
 
@@ -107,7 +107,7 @@ fn skew(date: Timestamp, began: Timestamp, ended: Timestamp) -> Check {
     if by < SKEW_NOTED {
         return Check::good("clock", "within some seconds of the service's");
     }
-    let found = format!("this machine's is {} {how} the service's", service::age_in_words(by));
+    let found = format!("this machine's is {} {how} the service's", service_target::format_age(by));
     let advice = "set it by the network: timedatectl set-ntp true";
     match by {
         by if by < SKEW_WRONG => Check::advice("clock", found, advice),
@@ -138,7 +138,7 @@ async fn balance(service: &Service, config: &Config) -> Check {
 }
 
 /// As the service gives them now, or as they were kept.
-async fn catalog(service: Option<&Service>, chosen: &Chosen, now: Timestamp) -> Check {
+async fn catalog(service: Option<&Service>, chosen: &ServiceTarget, now: Timestamp) -> Check {
     let fetched = match service {
         Some(service) => catalogs::fetch(service, &CatalogPart::ALL).await,
         None => Vec::new(),
@@ -161,7 +161,7 @@ async fn catalog(service: Option<&Service>, chosen: &Chosen, now: Timestamp) -> 
     let why = failed.map_or_else(String::new, |why| format!("; the service's: {why}"));
     match kept {
         Some(kept) => {
-            let age = service::age_in_words(now.since(kept.fetched));
+            let age = service_target::format_age(now.since(kept.fetched));
             Check::advice("catalog", format!("kept, {age} old{why}"), "prices may have changed meanwhile")
         }
         None => Check::advice(

@@ -1,4 +1,4 @@
-//! Which service a command talks to, and where its state and outputs lie.
+//! The target of a command: the service, and the directories of its state and outputs.
 
 use std::path::{Path, PathBuf};
 
@@ -17,39 +17,39 @@ use crate::domain::time::Millis;
 use crate::intake::catalogs::{self, CatalogError, Catalogs};
 use callsheet_emulator::{self as emulator, DEFAULT_API_KEY, Emulator};
 
-/// What a state that was begun with the emulator says it belongs to.
+/// The identity of the emulator in a state.
 pub(super) const EMULATOR_IDENTITY: &str = "the emulator";
 /// Credits on the emulator's account.
 const EMULATOR_CREDITS: u64 = 1_000_000_000;
 
-/// Where the state lies with the emulator, unless told otherwise.
+/// Default state directory with the emulator.
 const EMULATOR_STATE: &str = "state/emulator";
 
-/// The service of a command.
-pub(super) struct Chosen {
+/// The service and directories of a command.
+pub(super) struct ServiceTarget {
     pub(super) options: ServiceOptions,
-    /// What the state must belong to.
+    /// The service that the state must belong to.
     pub(super) identity: String,
     pub(super) state: PathBuf,
     pub(super) output: PathBuf,
-    /// Runs as long as the command does.
+    /// Runs as long as the command.
     pub(super) emulator: Option<Emulator>,
 }
 
-/// Where the state lies.
+/// The state directory.
 pub(super) fn state_dir(config: &Config, is_emulated: bool) -> PathBuf {
     let usual = if is_emulated { EMULATOR_STATE } else { "state" };
     config.paths.state.clone().unwrap_or_else(|| PathBuf::from(usual))
 }
 
-/// Where outputs go.
+/// The output directory.
 pub(super) fn output_dir(config: &Config, is_emulated: bool) -> PathBuf {
     let usual = if is_emulated { "output/emulator" } else { "output" };
     config.paths.output.clone().unwrap_or_else(|| PathBuf::from(usual))
 }
 
-/// Where the outputs of a state went.
-pub(super) fn output_of(config: &Config, state: &Path) -> PathBuf {
+/// The output directory of a state.
+pub(super) fn output_dir_of_state(config: &Config, state: &Path) -> PathBuf {
     output_dir(config, state == Path::new(EMULATOR_STATE))
 }
 
@@ -76,17 +76,25 @@ pub(super) fn config(global: &Global) -> Result<Config, Failure> {
 }
 
 /// The service that a command works with, or the emulator in its place.
-pub(super) async fn chosen(config: &Config, source: &EmulatorArguments) -> Result<Chosen, Failure> {
-    if source.emulator { emulated(config, source.emulator_speed).await } else { configured(config) }
+pub(super) async fn select(config: &Config, source: &EmulatorArguments) -> Result<ServiceTarget, Failure> {
+    if source.emulator {
+        emulator_target(config, source.emulator_speed).await
+    } else {
+        configured_target(config)
+    }
 }
 
 /// The emulator, started for this command.
-pub(super) async fn emulated(config: &Config, speed: f64) -> Result<Chosen, Failure> {
+pub(super) async fn emulator_target(config: &Config, speed: f64) -> Result<ServiceTarget, Failure> {
     // Beside the client's own state, so that a resumed run meets the tasks it left.
-    emulated_with(config, speed, Some(beside(&state_dir(config, true)))).await
+    emulator_target_with(config, speed, Some(emulator_dir(&state_dir(config, true)))).await
 }
 
-async fn emulated_with(config: &Config, speed: f64, kept: Option<PathBuf>) -> Result<Chosen, Failure> {
+async fn emulator_target_with(
+    config: &Config,
+    speed: f64,
+    kept: Option<PathBuf>,
+) -> Result<ServiceTarget, Failure> {
     let (state, output) = (state_dir(config, true), output_dir(config, true));
     let options = emulator::Options {
         speed,
@@ -102,19 +110,25 @@ async fn emulated_with(config: &Config, speed: f64, kept: Option<PathBuf>) -> Re
         Failure::new(Exit::Unreachable, format!("the emulator is at {base_url}: {error}"))
     })?;
     let options = service_options(config, base_url, Some(SecretString::from(DEFAULT_API_KEY)));
-    Ok(Chosen { options, identity: EMULATOR_IDENTITY.to_owned(), state, output, emulator: Some(running) })
+    Ok(ServiceTarget {
+        options,
+        identity: EMULATOR_IDENTITY.to_owned(),
+        state,
+        output,
+        emulator: Some(running),
+    })
 }
 
 /// `state/emulator` keeps the emulator's own state in `state/emulator-service`.
-fn beside(state: &Path) -> PathBuf {
+fn emulator_dir(state: &Path) -> PathBuf {
     let mut name = state.file_name().unwrap_or_default().to_os_string();
     name.push("-service");
     state.with_file_name(name)
 }
 
 /// The configured service with its key. It is never guessed.
-pub(super) fn configured(config: &Config) -> Result<Chosen, Failure> {
-    let Some(chosen) = named(config)? else { return Err(not_configured()) };
+pub(super) fn configured_target(config: &Config) -> Result<ServiceTarget, Failure> {
+    let Some(chosen) = named_target(config)? else { return Err(not_configured()) };
     if chosen.options.api_key.is_none() {
         return Err(no_key());
     }
@@ -133,21 +147,24 @@ pub(super) fn no_key() -> Failure {
         .hint("set CALLSHEET_API_KEY, or service.api_key_file in callsheet.toml")
 }
 
-/// Where systemd puts secrets.
+/// The directory of systemd credentials.
 pub(super) fn credentials() -> Option<PathBuf> {
     std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from)
 }
 
 /// The configured service, if there is one; its key, if there is one.
-fn named(config: &Config) -> Result<Option<Chosen>, Failure> {
+fn named_target(config: &Config) -> Result<Option<ServiceTarget>, Failure> {
     if config.service.base_url.is_none() {
         return Ok(None);
     }
-    named_with(config, config.api_key(std::env::var("CALLSHEET_API_KEY").ok(), credentials())?)
+    target_with_key(config, config.api_key(std::env::var("CALLSHEET_API_KEY").ok(), credentials())?)
 }
 
-/// The same, with a key that was found otherwise.
-pub(super) fn named_with(config: &Config, key: Option<SecretString>) -> Result<Option<Chosen>, Failure> {
+/// The same, with a given key.
+pub(super) fn target_with_key(
+    config: &Config,
+    key: Option<SecretString>,
+) -> Result<Option<ServiceTarget>, Failure> {
     let Some(base_url) = config.service.base_url.clone() else { return Ok(None) };
     if !matches!(base_url.scheme(), "http" | "https") || base_url.cannot_be_a_base() {
         let message = format!("{base_url} is not an http(s) address");
@@ -156,17 +173,17 @@ pub(super) fn named_with(config: &Config, key: Option<SecretString>) -> Result<O
     let identity = identity_of(&base_url);
     let (state, output) = (state_dir(config, false), output_dir(config, false));
     let options = service_options(config, base_url, key);
-    Ok(Some(Chosen { options, identity, state, output, emulator: None }))
+    Ok(Some(ServiceTarget { options, identity, state, output, emulator: None }))
 }
 
-/// What a state says that belongs to the service at an address.
+/// The identity of a service in a state.
 pub(super) fn identity_of(base_url: &url::Url) -> String {
     base_url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// Whom a command asks that sends nothing that charges: the service, or nobody, and then what was
-/// kept from an earlier time must do.
-pub(super) struct Asked {
+/// Where a command that charges nothing gets its catalogs: from the service, or, if none is configured, from the
+/// copy in the state.
+pub(super) struct CatalogSource {
     /// With the name that its state belongs to.
     pub(super) service: Option<(Service, String)>,
     /// Whether there is a key, without which only the catalogs answer.
@@ -175,7 +192,7 @@ pub(super) struct Asked {
     emulator: Option<Emulator>,
 }
 
-impl Asked {
+impl CatalogSource {
     /// The service as [`catalogs::load`] takes it.
     pub(super) fn service(&self) -> Option<(&Service, &str)> {
         self.service.as_ref().map(|(service, identity)| (service, identity.as_str()))
@@ -188,7 +205,7 @@ impl Asked {
             Err(CatalogError::NoService) => return Err(not_configured()),
             other => other?,
         };
-        warn_of_age(&catalogs, clock);
+        warn_if_stale(&catalogs, clock);
         Ok(catalogs)
     }
 
@@ -200,46 +217,50 @@ impl Asked {
     }
 }
 
-/// Finds out whom to ask.
-pub(super) async fn asked(config: &Config, source: &SourceArguments) -> Result<Asked, Failure> {
-    let chosen = if source.emulator { Some(emulated_to_ask(config).await?) } else { named(config)? };
+/// The catalog source of a command.
+pub(super) async fn catalog_source(
+    config: &Config,
+    source: &SourceArguments,
+) -> Result<CatalogSource, Failure> {
+    let chosen =
+        if source.emulator { Some(emulator_read_only(config).await?) } else { named_target(config)? };
     let Some(chosen) = chosen else {
         let state = state_dir(config, false);
-        return Ok(Asked { service: None, has_key: false, state, emulator: None });
+        return Ok(CatalogSource { service: None, has_key: false, state, emulator: None });
     };
     let has_key = chosen.options.api_key.is_some();
     let service = Service::new(chosen.options)?;
     let (state, emulator) = (chosen.state, chosen.emulator);
-    Ok(Asked { service: Some((service, chosen.identity)), has_key, state, emulator })
+    Ok(CatalogSource { service: Some((service, chosen.identity)), has_key, state, emulator })
 }
 
-/// The emulator for a command that only asks: with the account that earlier runs left, where there is
-/// one and nobody is using it, and else with a new one that leaves no trace.
-pub(super) async fn emulated_to_ask(config: &Config) -> Result<Chosen, Failure> {
-    let kept = beside(&state_dir(config, true));
+/// The emulator for a command that charges nothing: with the account of earlier runs, if there is one and it is not
+/// in use, and else with a new account that is not kept.
+pub(super) async fn emulator_read_only(config: &Config) -> Result<ServiceTarget, Failure> {
+    let kept = emulator_dir(&state_dir(config, true));
     if kept.is_dir()
-        && let Ok(chosen) = emulated_with(config, 1.0, Some(kept)).await
+        && let Ok(chosen) = emulator_target_with(config, 1.0, Some(kept)).await
     {
         return Ok(chosen);
     }
-    emulated_with(config, 1.0, None).await
+    emulator_target_with(config, 1.0, None).await
 }
 
-/// Says when the catalogs are older than they should be, or not there, and why.
-pub(super) fn warn_of_age(catalogs: &Catalogs, clock: &Clock) {
+/// Warns when catalogs are missing or stale, and says why.
+pub(super) fn warn_if_stale(catalogs: &Catalogs, clock: &Clock) {
     for (part, why) in &catalogs.catalog.missing {
         let (part, why) = (part.name(), printable(why));
         eprintln!("warning: no {part} catalog: {why}; rows that need it wait");
     }
     if let Some(reason) = &catalogs.stale_because {
         let age = clock.now().wall.since(catalogs.fetched);
-        let (at, age, reason) = (catalogs.fetched, age_in_words(age), printable(reason));
+        let (at, age, reason) = (catalogs.fetched, format_age(age), printable(reason));
         eprintln!("warning: using the catalogs of {at}, which are {age} old: {reason}");
     }
 }
 
 /// `3 hours`, `2 days`: the largest unit is enough.
-pub(super) fn age_in_words(age: Millis) -> String {
+pub(super) fn format_age(age: Millis) -> String {
     let seconds = age.0 / 1000;
     let (n, unit) = match seconds {
         0..60 => (seconds, "second"),

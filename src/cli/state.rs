@@ -8,10 +8,10 @@ use anstream::eprintln;
 use serde_json::json;
 
 use crate::cli::arguments::{Global, StateCommand, StateExport, StateImport, StateRebuild};
+use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::rendezvous::{self, Met};
-use crate::cli::{printable, printable_path, service, written};
+use crate::cli::{printable, printable_path, service_target, written};
 use crate::clock::Clock;
 use crate::control::client::ControlClient;
 use crate::domain::ids::BatchName;
@@ -46,7 +46,7 @@ pub(super) fn try_database() -> Option<Exit> {
 }
 
 fn dir(global: &Global) -> Result<PathBuf, Failure> {
-    Ok(service::state_dir(&service::config(global)?, false))
+    Ok(service_target::state_dir(&service_target::config(global)?, false))
 }
 
 /// Where an export comes from: the daemon that has the state, or the state itself.
@@ -57,10 +57,12 @@ enum Source {
 
 impl Source {
     async fn open(global: &Global) -> Result<Source, Failure> {
-        let config = service::config(global)?;
-        Ok(match rendezvous::daemon(global, &config, false).await? {
+        let config = service_target::config(global)?;
+        Ok(match daemon_discovery::find_daemon(global, &config, false).await? {
             Some(met) => Source::Daemon(met.client),
-            None => Source::State(Box::new(Store::open_existing(&service::state_dir(&config, false))?)),
+            None => {
+                Source::State(Box::new(Store::open_existing(&service_target::state_dir(&config, false))?))
+            }
         })
     }
 
@@ -128,10 +130,12 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
 }
 
 async fn verify(global: &Global) -> Result<Exit, Failure> {
-    let config = service::config(global)?;
-    let dir = service::state_dir(&config, false);
+    let config = service_target::config(global)?;
+    let dir = service_target::state_dir(&config, false);
     // The database and the files beside it are compared line by line, and a daemon adds to both meanwhile.
-    if let Some(Met { health, .. }) = rendezvous::daemon(global, &config, false).await? {
+    if let Some(DaemonConnection { health, .. }) =
+        daemon_discovery::find_daemon(global, &config, false).await?
+    {
         let message = format!("a daemon (process {}) works on {}", health.pid, dir.display());
         return Err(Failure::new(Exit::Usage, message)
             .hint("stop it, verify, and start it again; it compares lengths and counts whenever it starts"));
@@ -183,9 +187,9 @@ async fn verify(global: &Global) -> Result<Exit, Failure> {
 }
 
 fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
-    let config = service::config(global)?;
-    let (dir, now) = (service::state_dir(&config, false), Clock::start().now().wall);
-    let output = service::output_of(&config, &dir);
+    let config = service_target::config(global)?;
+    let (dir, now) = (service_target::state_dir(&config, false), Clock::start().now().wall);
+    let output = service_target::output_dir_of_state(&config, &dir);
     let (landing, default_layout) = (Landing::new(&output), config.layout()?);
     let landed = |batch: &BatchName, layout: Option<&str>, spec: &JobSpec| {
         let own = layout.and_then(|text| Layout::parse(text).ok());

@@ -33,18 +33,18 @@ pub(super) enum Out {
 }
 
 /// Writes every event as a line.
-pub(super) struct Lines {
+pub(super) struct FormatLayer {
     out: Out,
     clock: Clock,
 }
 
-impl Lines {
-    pub(super) fn new(out: Out, clock: Clock) -> Lines {
-        Lines { out, clock }
+impl FormatLayer {
+    pub(super) fn new(out: Out, clock: Clock) -> FormatLayer {
+        FormatLayer { out, clock }
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for FormatLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let mut fields = Fields::default();
         attributes.record(&mut fields);

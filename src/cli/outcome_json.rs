@@ -1,4 +1,4 @@
-//! What came of a wish, for scripts.
+//! Prints the outcome of a command as JSON.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use crate::cli::failure::Failure;
 use crate::cli::written;
 use crate::control::protocol::{BatchOutcome, BatchOutcomes};
 
-/// Prints it with `--json`, as the daemon would answer it, and hands it on for words.
+/// Prints the outcomes with `--json`, as the daemon would answer, and returns them for printing as text.
 pub(super) fn print(outcomes: BatchOutcomes, global: &Global) -> Result<Vec<BatchOutcome>, Failure> {
     if global.json {
         written(writeln!(anstream::stdout(), "{:#}", json!(outcomes)))?;
