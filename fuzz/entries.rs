@@ -1,5 +1,5 @@
 //! Where fuzzing enters: one function for each reader of text from outside, with what must hold whatever the text
-//! is. Shared by the targets of cargo-fuzz and by `tests/fuzz_smoke.rs`.
+//! is. Shared by the targets of cargo-fuzz and by `tests/faults/fuzz_smoke.rs`.
 
 use std::path::Path;
 use std::sync::OnceLock;

@@ -2,7 +2,7 @@
 //! pay-per-credit generation service, and treats every credit as money.
 //!
 //! Reading order, from the pure middle outwards. Each room may import the ones before it where
-//! `tests/tidy.rs` says so, and never one after it.
+//! `tests/repo_lint/sources.rs` says so, and never one after it.
 //!
 //! 1. [`domain`]: what a job, a hold and a plan are, and every decision about them. No I/O.
 //! 2. [`store`]: what is durable. The only user of the database.

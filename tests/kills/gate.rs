@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::stage::proxy::message;
+use crate::support::proxy::message;
 
 /// What the client's end finds the counted call doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

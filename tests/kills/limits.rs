@@ -11,8 +11,8 @@ use std::time::Duration;
 use callsheet_emulator::{Options, Plan};
 use serde_json::json;
 
-use crate::stage::Stage;
-use crate::stage::process::Running;
+use crate::support::Stage;
+use crate::support::process::Running;
 
 /// Rows of every kind in each manifest.
 const EACH: usize = 6;
@@ -287,7 +287,7 @@ impl Yard {
     fn net_of(&self, client: &str) -> i64 {
         let tasks = self.stage.audit().tasks;
         let of_client = tasks.iter().filter(|task| task.prompt.starts_with(client));
-        i64::try_from(of_client.map(crate::stage::books::Task::net_credits).sum::<u64>()).unwrap()
+        i64::try_from(of_client.map(crate::support::books::Task::net_credits).sum::<u64>()).unwrap()
     }
 
     /// One task of a job succeeds or stands; and where one was canceled, no later attempt was bought, since nobody

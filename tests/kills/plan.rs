@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::kills::gate::Place;
+use crate::gate::Place;
 
 /// When a client is killed, by how far it got.
 #[derive(Debug, Clone, Copy)]

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::kills::gate::{Gate, Place};
-use crate::kills::site::has_ended;
-use crate::stage::books::Task;
-use crate::stage::harvest::Harvest;
-use crate::stage::process::{Outcome, Running};
-use crate::stage::{Stage, matrix, scripts, until};
+use crate::gate::{Gate, Place};
+use crate::site::has_ended;
+use crate::support::books::Task;
+use crate::support::harvest::Harvest;
+use crate::support::process::{Outcome, Running};
+use crate::support::{Stage, matrix, scripts, until};
 
 /// Between two looks at a client that runs.
 const GLANCE: Duration = Duration::from_millis(1);
@@ -203,7 +203,7 @@ impl Owner {
             if is_now || has_ended(client.pid()) {
                 break;
             }
-            assert!(began.elapsed() < crate::stage::PATIENCE, "neither the moment nor the end comes");
+            assert!(began.elapsed() < crate::support::PATIENCE, "neither the moment nor the end comes");
         }
         client.signal(Signal::KILL);
         let outcome = client.end();

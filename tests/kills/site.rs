@@ -13,13 +13,13 @@ use notify::{RecursiveMode, Watcher};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::emulator_process;
-use crate::kills::gate::{Gate, get};
-use crate::kills::plan::{Manner, Moment, Round};
-use crate::stage::books::Audit;
-use crate::stage::harvest::Harvest;
-use crate::stage::process::{Outcome, Running};
-use crate::stage::{matrix, scripts, until};
+use crate::gate::{Gate, get};
+use crate::plan::{Manner, Moment, Round};
+use crate::support::books::Audit;
+use crate::support::emulator_process;
+use crate::support::harvest::Harvest;
+use crate::support::process::{Outcome, Running};
+use crate::support::{matrix, scripts, until};
 
 /// Credits on the account, far more than any round costs.
 const CREDITS: u64 = 100_000;
@@ -228,7 +228,7 @@ impl Site {
             if has_nothing_to_do {
                 return false;
             }
-            assert!(began.elapsed() < crate::stage::PATIENCE, "neither the moment nor the end comes");
+            assert!(began.elapsed() < crate::support::PATIENCE, "neither the moment nor the end comes");
         }
     }
 

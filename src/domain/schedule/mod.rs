@@ -15,7 +15,7 @@
 //!   times are not made up for: that is no daylight saving, but another calendar.
 //!
 //! What is ambiguous is refused, not guessed: a run costs credits. `.ci/schedule-oracle` compares fire times
-//! with two other implementations, `tests/schedule_table.rs` holds a table of them.
+//! with two other implementations, `tests/daemon/schedule_table.rs` holds a table of them.
 
 pub mod due;
 mod expression;

@@ -1,0 +1,384 @@
+//! What people hand in by mistake: each mistake is named with its place and its exit code, nothing is
+//! charged for it, and good rows are kept where there are any.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+
+use insta::assert_snapshot;
+
+use crate::support::harvest::Harvest;
+use crate::support::process::{Outcome, Running};
+use crate::support::{Stage, scripts};
+
+/// The most memory that a run of a debug build may take, whatever it is handed. A run of one row takes
+/// some 20 MB, of which the database's cache is most.
+const MEMORY_MAX_BYTES: u64 = 96 * 1024 * 1024;
+/// The most that may be said about one manifest.
+const REPORT_MAX_BYTES: usize = 16 * 1024;
+
+/// Hands a manifest in; it must be refused, with nothing sent.
+#[track_caller]
+fn refused(name: &str, content: impl AsRef<[u8]>) -> String {
+    let stage = Stage::new();
+    stage.write(name, content);
+    let outcome = stage.run(["run", name]).exited(2);
+    is_unheard_of(&stage);
+    stage.plain(&outcome.stderr)
+}
+
+#[track_caller]
+fn is_unheard_of(stage: &Stage) {
+    let totals = stage.audit().totals;
+    assert_eq!((totals.tasks, totals.refused_400), (0, 0), "no POST left");
+}
+
+// ---- files that are no manifest ----
+
+#[test]
+fn a_missing_file() {
+    let stage = Stage::new();
+    let outcome = stage.run(["run", "batch.csv"]).exited(2);
+    assert_snapshot!(outcome.stderr, @r"
+    error: failed to read batch.csv: No such file or directory (os error 2)
+    ");
+    is_unheard_of(&stage);
+}
+
+#[test]
+fn a_folder() {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("batch.csv")).unwrap();
+    let outcome = stage.run(["run", "batch.csv"]).exited(2);
+    assert_snapshot!(outcome.stderr, @r"error: batch.csv is not a file");
+    is_unheard_of(&stage);
+}
+
+#[test]
+fn an_empty_file() {
+    assert_snapshot!(refused("batch.csv", ""), @r"
+    batch.csv:1: the file is empty, expected a CSV, JSON or JSON Lines list of jobs
+    ");
+}
+
+#[test]
+fn a_header_without_rows() {
+    assert_snapshot!(refused("batch.csv", "id,kind,prompt\n"), @r"
+    batch.csv:1: there is no job in the file, expected at least one
+    batch.csv: batch batch: 0 new (0 credits), 1 not valid
+    ");
+}
+
+#[test]
+fn a_spreadsheet_in_utf_16() {
+    let text = scripts::manifest("image", 2);
+    let utf16: Vec<u8> =
+        "\u{feff}".encode_utf16().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    assert_snapshot!(refused("batch.csv", utf16), @r#"
+    batch.csv:1: the file is UTF-16 text, expected UTF-8 text: CSV, JSON or JSON Lines (hint: save the file as UTF-8; a spreadsheet calls it "CSV UTF-8")
+    "#);
+}
+
+#[test]
+fn a_workbook() {
+    assert_snapshot!(refused("batch.xlsx", b"PK\x03\x04\x14\0\x06\0\x08\0"), @r#"
+    batch.xlsx:1: the file is a workbook (.xlsx, .ods) or a ZIP archive, expected UTF-8 text: CSV, JSON or JSON Lines (hint: export the sheet as "CSV UTF-8")
+    "#);
+}
+
+#[test]
+fn duplicate_headers() {
+    assert_snapshot!(refused("batch.csv", "kind,prompt,Prompt,prompt\nimage,a,b,c\n"), @r#"
+    batch.csv:1:13: Prompt: unknown column; did you mean "prompt"? (hint: "options.Prompt" would be sent to the service, "meta.Prompt" kept for the results)
+    batch.csv:1:20: prompt: the column stands twice; keep one
+    "#);
+}
+
+#[test]
+fn a_column_that_nobody_knows() {
+    assert_snapshot!(refused("batch.csv", "kind,promt,durration\nvideo,a boat,5\n"), @r#"
+    batch.csv:1:6: promt: unknown column; did you mean "prompt"? (hint: "options.promt" would be sent to the service, "meta.promt" kept for the results)
+    batch.csv:1:12: durration: unknown column; did you mean "duration"? (hint: "options.durration" would be sent to the service, "meta.durration" kept for the results)
+    "#);
+}
+
+#[test]
+fn a_quote_that_is_never_closed() {
+    let text = "id,kind,model,prompt\none,image,gi-2,\"a boat\ntwo,image,gi-2,a gull\n";
+    assert_snapshot!(refused("batch.csv", text), @r#"
+    batch.csv:2:16: the quote that opens this cell is never closed (hint: close it with "; inside a quoted cell a quote is written twice)
+    batch.csv: batch batch: 0 new (0 credits), 1 not valid
+    "#);
+}
+
+#[test]
+fn json_that_breaks_off() {
+    let text = r#"[{"kind": "image", "model": "gi-2", "prompt": "a boat"}, {"kind": "#;
+    assert_snapshot!(refused("batch.json", text), @r"
+    batch.json:1:66: not JSON: the text ends while parsing a value
+    ");
+}
+
+#[test]
+fn a_file_name_that_is_no_batch_name() {
+    assert_snapshot!(refused("...csv", scripts::manifest("image", 1)), @r#"
+    error: ".." cannot name a batch; 1 to 100 letters, digits, dots, dashes and underscores are accepted, beginning with a letter or a digit
+    hint: name the batch with --batch
+    "#);
+}
+
+// ---- bad rows among good ones ----
+
+#[test]
+fn ragged_rows_take_no_good_one_down() {
+    let stage = Stage::new();
+    let text = "id,kind,model,prompt\n\
+                good-1,image,gi-2,a boat\n\
+                long,image,gi-2,a gull,over,and,out\n\
+                short,image\n\
+                dear,image,gi-9,a whale\n\
+                good-2,image,gi-2,a harbour\n";
+    stage.write("batch.csv", text);
+    let outcome = stage.run(["run", "batch.csv"]).exited(2);
+    assert_snapshot!(stage.plain(&outcome.stderr), @r#"
+    batch.csv:3:24: found 7 cells, expected 4, one for each column (hint: put a cell that contains the separator in double quotes)
+    batch.csv:4:1: found 2 cells, expected 4, one for each column (hint: an empty cell needs its separator too)
+    batch.csv:5:12: model: "gi-9" is not in the image catalog, which lists 8 (hint: did you mean gi-2?)
+    batch.csv: batch batch: 2 new (16 credits), 3 not valid
+    "#);
+    let ids = ["good-1", "good-2"].map(str::to_owned);
+    stage.audit().each_paid_once(2);
+    Harvest::of(&stage, "batch").is_complete(&ids);
+}
+
+#[test]
+fn a_mended_row_is_all_that_is_paid_for_the_second_time() {
+    let stage = Stage::new();
+    let text = scripts::manifest("image", 3);
+    stage.write("batch.csv", text.replace("image-2,image,gi-2", "image-2,image,gi-9"));
+    stage.run(["run", "batch.csv"]).exited(2);
+    stage.audit().each_paid_once(2);
+    stage.write("batch.csv", text);
+    stage.run(["run", "batch.csv"]).exited(0).says("1 new (8 credits), 2 already there");
+    stage.audit().each_paid_once(3);
+}
+
+#[test]
+fn strict_makes_it_all_or_nothing() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 2) + "image-3,image,gi-2,,,,,\n");
+    let outcome = stage.run(["run", "batch.csv", "--strict"]).exited(2);
+    assert_snapshot!(stage.plain(&outcome.stderr), @r"
+    batch.csv:4:1: prompt: is missing, and the service needs one
+    batch.csv: batch batch: 2 new (16 credits), 1 not valid; nothing was accepted: the manifest is strict (--strict, policy.strict), so one bad row refuses all
+    ");
+    is_unheard_of(&stage);
+}
+
+#[test]
+fn one_missing_manifest_keeps_the_others_from_being_sent() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    stage.run(["run", "batch.csv", "other.csv"]).exited(2).says("other.csv");
+    is_unheard_of(&stage);
+}
+
+// ---- far too much ----
+
+/// Runs a manifest that `write` makes too large for anyone's memory.
+#[track_caller]
+fn survives(stage: &Stage, write: impl FnOnce(&mut BufWriter<File>)) -> Outcome {
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(stage.path("batch.csv")).unwrap());
+    write(&mut file);
+    file.flush().unwrap();
+    let outcome = stage.run(["run", "batch.csv"]).exited(2);
+    let peak = outcome.peak_bytes;
+    assert!(peak > 1024 * 1024, "memory was measured: {peak}");
+    assert!(peak < MEMORY_MAX_BYTES, "{} MB of memory", peak >> 20);
+    assert!(outcome.stderr.len() < REPORT_MAX_BYTES, "{} bytes were said", outcome.stderr.len());
+    outcome
+}
+
+#[test]
+fn a_line_of_300_mb_is_one_bad_row() {
+    let stage = Stage::new();
+    let outcome = survives(&stage, |file| {
+        file.write_all(scripts::manifest("image", 1).as_bytes()).unwrap();
+        file.write_all(b"huge,image,gi-2,").unwrap();
+        let piece = [b'x'; 1 << 20];
+        (0..300).for_each(|_| file.write_all(&piece).unwrap());
+        file.write_all(b",,,,\nimage-2,image,gi-2,a harbour image-2,,,,\n").unwrap();
+    });
+    assert_snapshot!(stage.plain(&outcome.stderr), @r"
+    batch.csv:3:1: the row is longer than 1 MiB (hint: a quote that is not closed makes rows run together)
+    batch.csv: batch batch: 2 new (16 credits), 1 not valid
+    ");
+    stage.audit().each_paid_once(2);
+    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 2));
+}
+
+#[test]
+fn a_million_errors_are_counted_and_a_few_are_told() {
+    let stage = Stage::new();
+    let outcome = survives(&stage, |file| {
+        file.write_all(scripts::manifest("image", 1).as_bytes()).unwrap();
+        (0..1_000_000).for_each(|_| file.write_all(b"x,image\n").unwrap());
+    });
+    outcome.says("and 999980 more problems").says("1 new (8 credits), 1000000 not valid");
+    stage.audit().each_paid_once(1);
+}
+
+// ---- a file that moves ----
+
+/// How much of a manifest that is being read lies in its draft.
+fn drafted_bytes(stage: &Stage) -> u64 {
+    let drafts = std::fs::read_dir(stage.path("state/spool")).into_iter().flatten();
+    let rows = drafts.filter_map(|draft| std::fs::metadata(draft.ok()?.path().join("rows")).ok());
+    rows.map(|rows| rows.len()).sum()
+}
+
+#[test]
+fn a_manifest_that_changes_while_it_is_read_is_not_taken_in() {
+    let stage = Stage::new();
+    let rows: String = scripts::manifest("image", 200_000);
+    let path = stage.write("batch.csv", rows);
+    let running = stage.start(["run", "batch.csv"]);
+    crate::support::until("the first rows to be drafted", || drafted_bytes(&stage) > 0);
+    File::options().append(true).open(path).unwrap().write_all(b"late,image,gi-2,a gull,,,,\n").unwrap();
+    let outcome = running.end().exited(2);
+    assert_snapshot!(stage.plain(&outcome.stderr), @r"
+    error: batch.csv changed while it was read; nothing of it was accepted
+    hint: run it again once the file is complete
+    ");
+    is_unheard_of(&stage);
+    assert_eq!(std::fs::read_dir(stage.path("state/spool")).unwrap().count(), 0, "no draft is left");
+}
+
+// ---- folders that will not do ----
+
+/// Runs one image with other folders; it must be refused with `code`, and nothing sent.
+#[track_caller]
+fn refused_folder(stage: &Stage, arguments: &[&str], code: i32) -> String {
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    let arguments = ["run", "batch.csv"].iter().chain(arguments).copied();
+    let outcome = stage.run(arguments).exited(code);
+    is_unheard_of(stage);
+    stage.plain(&outcome.stderr)
+}
+
+#[test]
+fn an_output_folder_that_is_a_file() {
+    let stage = Stage::new();
+    stage.write("output", "not a folder");
+    assert_snapshot!(refused_folder(&stage, &[], 6), @r"
+    batch.csv: batch batch: 1 new (8 credits)
+    error: failed to write to output/batch: Not a directory (os error 20)
+    hint: make room or grant the rights, or name another folder with --output; the same command resumes
+    ");
+}
+
+#[test]
+fn a_batch_folder_that_is_a_file() {
+    let stage = Stage::new();
+    stage.write("output/batch", "not a folder");
+    assert_snapshot!(refused_folder(&stage, &[], 6), @r"
+    batch.csv: batch batch: 1 new (8 credits)
+    error: failed to write to output/batch: File exists (os error 17)
+    hint: make room or grant the rights, or name another folder with --output; the same command resumes
+    ");
+}
+
+#[test]
+fn an_output_folder_that_cannot_be_written_to() {
+    let stage = Stage::new();
+    // Nobody makes files there, not even root.
+    assert_snapshot!(refused_folder(&stage, &["--output", "/proc/self"], 6), @r"
+    batch.csv: batch batch: 1 new (8 credits)
+    error: failed to write to /proc/self/batch: No such file or directory (os error 2)
+    hint: make room or grant the rights, or name another folder with --output; the same command resumes
+    ");
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_written_to() {
+    let stage = Stage::new();
+    assert_snapshot!(refused_folder(&stage, &["--state", "/proc/self/state"], 6), @r"
+    error: failed to use /proc/self/state: No such file or directory (os error 2)
+    ");
+}
+
+#[test]
+fn a_state_folder_that_is_a_file() {
+    let stage = Stage::new();
+    stage.write("state", "not a folder");
+    assert_snapshot!(refused_folder(&stage, &[], 6), @r"
+    error: failed to use state: Not a directory (os error 20)
+    hint: make room or grant the rights; the same command resumes
+    ");
+}
+
+#[test]
+fn a_state_folder_that_holds_something_else() {
+    let stage = Stage::new();
+    stage.write("state/thesis.txt", "years of work");
+    assert_snapshot!(refused_folder(&stage, &[], 2), @r"
+    error: state is not a callsheet state: it holds thesis.txt
+    hint: name an empty or missing folder with --state
+    ");
+    assert_eq!(std::fs::read_dir(stage.path("state")).unwrap().count(), 1, "nothing was put beside it");
+}
+
+#[test]
+fn a_state_of_another_version() {
+    let stage = Stage::new();
+    stage.write("state/callsheet-state.json", r#"{"format": 7, "service": "SERVICE"}"#);
+    assert_snapshot!(refused_folder(&stage, &[], 2), @r"
+    error: state has state format 7; this version reads format 1
+    hint: use the version that wrote it, or name another state with --state
+    ");
+}
+
+#[test]
+fn a_state_of_another_service() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    stage.run(["run", "batch.csv"]).exited(0);
+    let other = Stage::new();
+    let state = stage.path("state").display().to_string();
+    let said = refused_folder(&other, &["--state", &state], 2);
+    assert_snapshot!(stage.plain(&said.replace("SERVICE", "OTHER")), @r"
+    error: STAGE/state belongs to SERVICE, not to OTHER
+    hint: keys and tasks of one service mean nothing to another; name another state with --state, or hand this one over with --adopt-state
+    ");
+
+    let mut command = other.command(["run", "batch.csv", "--adopt-state", "--state", &state]);
+    command.arg("--batch=adopted");
+    Running::start(command).end().exited(0);
+}
+
+#[test]
+fn a_state_whose_database_was_cut_off() {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::manifest("image", 2));
+    stage.run(["run", "batch.csv"]).exited(0);
+    let before = stage.audit().totals;
+    let db = File::options().write(true).open(stage.path("state/db/db")).unwrap();
+    db.set_len(db.metadata().unwrap().len() / 3).unwrap();
+    let outcome = stage.run(["run", "batch.csv"]);
+    assert!(outcome.code == Some(6), "{outcome:?}");
+    assert_eq!(stage.audit().totals, before, "nothing was sent");
+    std::fs::rename(stage.path("state"), stage.path("state-aside")).unwrap();
+    stage.run(["run", "batch.csv"]).exited(0);
+    stage.audit().each_paid_once(2);
+}
+
+// ---- a configuration that will not do ----
+
+#[test]
+fn a_key_of_the_configuration_that_nobody_knows() {
+    let stage = Stage::new();
+    stage.configure("[limits]\nin_fligth = 3");
+    assert_snapshot!(refused_folder(&stage, &[], 2), @r"
+    error: callsheet.toml:11: unknown key `in_fligth`: did you mean `in_flight`?
+    ");
+}

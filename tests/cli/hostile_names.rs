@@ -1,0 +1,323 @@
+//! Names that mean harm: of jobs, of batches, of meta columns and of what already lies in the output folder. Every
+//! file stays in its batch's folder under a name of its own, nothing that is not ours is touched, and no terminal
+//! is told what to do.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::Stage;
+use crate::support::harvest::Harvest;
+
+/// A manifest of an image for each id.
+fn rows<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
+    let row = |(n, id): (usize, &str)| {
+        json!({"id": id, "kind": "image", "model": "gi-2", "prompt": format!("harbour {n}")}).to_string()
+            + "\n"
+    };
+    ids.into_iter().enumerate().map(row).collect()
+}
+
+/// Everything below a folder, and what it is, without following anything.
+fn listing(dir: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(listing(&entry.path()).into_iter().map(|below| format!("{name}/{below}")));
+        }
+        found.insert(name);
+    }
+    found
+}
+
+/// Every job landed, with as many files as there are jobs, all of them in the batch's folder.
+#[track_caller]
+fn all_landed(stage: &Stage, ids: &[&str]) {
+    let harvest = Harvest::of(stage, "batch");
+    assert_eq!(harvest.column("id"), ids);
+    harvest.is_whole();
+    let mut paths = BTreeSet::new();
+    for file in harvest.lines.iter().flat_map(|line| line["files"].as_array().unwrap()) {
+        let path = file["path"].as_str().unwrap();
+        assert!(!path.contains('/') && !path.starts_with('.') && path.len() <= 200, "{path:?}");
+        assert!(!path.chars().any(|c| c.is_control() || "\\:*?\"<>|".contains(c)), "{path:?}");
+        assert!(paths.insert(path.to_owned()), "{path:?} twice");
+    }
+    assert_eq!(paths.len(), ids.len());
+    stage.audit().each_paid_once(ids.len());
+}
+
+#[test]
+fn ids_that_mean_harm_stay_in_their_folder_and_apart() {
+    let long = "x".repeat(10_000);
+    let allowed = "\u{9577}".repeat(200);
+    // What no label can be is refused, row by row, and takes nothing else down.
+    let refused = ["a\0b", "a\nb", "a\rb", "a\u{1b}[2Jb", "a\u{9b}31mb", long.as_str()];
+    let ids = [
+        "../../../etc/passwd",
+        "/etc/passwd",
+        "..",
+        ".",
+        "C:\\Windows\\system32",
+        "con",
+        "NUL.txt",
+        "COM1",
+        "a\u{202e}gnp.exe",
+        "a\u{200b}b",
+        "\u{1f98a}",
+        "\u{1f468}\u{200d}\u{1f469}",
+        "Hero",
+        "hero",
+        "HERO",
+        "caf\u{e9}",
+        "cafe\u{301}",
+        "results.csv",
+        "report",
+        "-rf",
+        "$(reboot)",
+        "%2e%2e%2f",
+        "{job}{-n}",
+        "dot.",
+        "dot..",
+        allowed.as_str(),
+    ];
+    let stage = Stage::new();
+    stage.write("batch.jsonl", rows(ids.into_iter().chain(refused)));
+    let outcome = stage.run_raw(["run", "batch.jsonl"]).exited(2).says(", 6 not valid");
+    outcome.commands_no_terminal();
+    assert!(outcome.stderr.len() < 64 * 1024, "{} bytes were said", outcome.stderr.len());
+    all_landed(&stage, &ids);
+    let around: BTreeSet<String> = fs::read_dir(stage.path("."))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(around, ["batch.jsonl", "callsheet.toml", "output", "state"].map(str::to_owned).into());
+    for arguments in [vec!["status"], vec!["jobs", "batch"], vec!["ledger"], vec!["explain", "a\u{1b}[2Jb"]] {
+        stage.run_raw(arguments).commands_no_terminal();
+    }
+}
+
+#[test]
+fn two_jobs_with_one_name_are_two_files() {
+    let stage = Stage::new();
+    // One name on disk for three ids.
+    stage.write("batch.jsonl", rows(["a/b", "a\\b", "a:b"]));
+    stage.run(["run", "batch.jsonl"]).exited(0);
+    all_landed(&stage, &["a/b", "a\\b", "a:b"]);
+    // One id for two jobs: one of them is all that is bought, and the other is spoken of.
+    let stage = Stage::new();
+    stage.write("batch.jsonl", rows(["same", "same"]));
+    let outcome = stage.run(["run", "batch.jsonl"]).exited(2);
+    outcome.says("batch.jsonl:2: id: is already used at line 1");
+    stage.audit().each_paid_once(1);
+}
+
+#[test]
+fn a_batch_is_never_called_what_could_lead_elsewhere() {
+    let long = "b".repeat(101);
+    for name in [
+        "..",
+        "../up",
+        "/abs",
+        "a/b",
+        "a\\b",
+        "",
+        " ",
+        ".hidden",
+        "a\u{1b}[2J",
+        "a\u{202e}b",
+        "\u{1f98a}",
+        "b.",
+        "-x",
+        long.as_str(),
+    ] {
+        let stage = Stage::new();
+        stage.write("rows.jsonl", rows(["one"]));
+        let flag = format!("--batch={name}");
+        stage.run(["run", "rows.jsonl", &flag]).exited(2);
+        stage.write(
+            "named.json",
+            json!({"batch": name, "jobs": [{"kind": "image", "prompt": "a"}]}).to_string(),
+        );
+        let outcome = stage.run_raw(["run", "named.json"]);
+        outcome.commands_no_terminal();
+        // A name of white space is none, and the file's own counts.
+        if !name.trim().is_empty() {
+            assert_eq!(outcome.code, Some(2), "{name:?}: {}", outcome.stderr);
+            assert_eq!(stage.audit().totals.tasks, 0, "{name:?}");
+            assert!(!stage.path("output").exists() || listing(&stage.path("output")).is_empty(), "{name:?}");
+        }
+    }
+}
+
+#[test]
+fn meta_columns_carry_any_name_into_the_results() {
+    let names =
+        ["=1+1", "../x", "a\u{1b}[2Jb", "a\nb", "\u{202e}x", "\u{1f98a}", "a,b", "a\"b", "id", "state"];
+    let meta: serde_json::Map<String, Value> =
+        names.iter().map(|name| ((*name).to_owned(), json!(*name))).collect();
+    let stage = Stage::new();
+    let row = json!({"id": "one", "kind": "image", "model": "gi-2", "prompt": "a", "meta": meta});
+    stage.write("batch.jsonl", row.to_string());
+    stage.run_raw(["run", "batch.jsonl"]).exited(0).commands_no_terminal();
+    let harvest = Harvest::of(&stage, "batch");
+    harvest.is_complete(&["one".to_owned()]);
+    assert_eq!(harvest.lines[0]["meta"], Value::Object(meta));
+    let mut reader = csv::Reader::from_path(stage.path("output/batch/results.csv")).unwrap();
+    let headers = reader.headers().unwrap().clone();
+    let row = reader.records().next().unwrap().unwrap();
+    for name in names {
+        let at = headers.iter().position(|header| header == format!("meta.{name}")).unwrap();
+        assert_eq!(&row[at], name);
+    }
+}
+
+// ---- what lies in the output folder ----
+
+#[test]
+fn a_batch_folder_that_is_a_link_is_not_written_through() {
+    let stage = Stage::new();
+    stage.write("elsewhere/mine.png", "mine");
+    fs::create_dir(stage.path("output")).unwrap();
+    symlink(stage.path("elsewhere"), stage.path("output/batch")).unwrap();
+    stage.write("batch.jsonl", rows(["one"]));
+    stage.run(["run", "batch.jsonl"]).exited(6).says("output/batch is a link");
+    assert_eq!(listing(&stage.path("elsewhere")), ["mine.png".to_owned()].into());
+    assert_eq!(stage.audit().totals.tasks, 0, "nothing was bought that could not be put down");
+    // The folder itself may be one: a person named it.
+    fs::remove_file(stage.path("output/batch")).unwrap();
+    fs::remove_dir(stage.path("output")).unwrap();
+    symlink(stage.path("elsewhere"), stage.path("output")).unwrap();
+    stage.run(["run", "batch.jsonl"]).exited(0);
+    assert!(stage.path("elsewhere/batch/one.png").exists());
+}
+
+#[test]
+fn links_in_the_way_of_files_are_neither_followed_nor_replaced() {
+    let stage = Stage::new();
+    stage.write("secret", "mine");
+    fs::create_dir_all(stage.path("output/batch")).unwrap();
+    for name in ["one.png", "two.json"] {
+        symlink(stage.path("secret"), stage.path("output/batch").join(name)).unwrap();
+    }
+    fs::hard_link(stage.path("secret"), stage.path("output/batch/three.png")).unwrap();
+    symlink(stage.path("nowhere"), stage.path("output/batch/four.png")).unwrap();
+    stage.write("batch.jsonl", rows(["one", "two", "three", "four"]));
+    stage.run(["run", "batch.jsonl"]).exited(0);
+    assert_eq!(fs::read_to_string(stage.path("secret")).unwrap(), "mine");
+    assert!(!stage.path("nowhere").exists());
+    let harvest = Harvest::of(&stage, "batch");
+    assert_eq!(harvest.column("state"), ["succeeded"; 4]);
+    for file in harvest.lines.iter().flat_map(|line| line["files"].as_array().unwrap()) {
+        let path = stage.path("output/batch").join(file["path"].as_str().unwrap());
+        assert!(path.symlink_metadata().unwrap().is_file(), "{}", path.display());
+    }
+    for name in ["one.png", "two.json", "four.png"] {
+        assert!(stage.path("output/batch").join(name).is_symlink(), "{name} is as it was");
+    }
+    assert_eq!(fs::read_to_string(stage.path("output/batch/three.png")).unwrap(), "mine");
+}
+
+#[test]
+fn links_in_the_way_of_results_and_drafts_touch_nothing_elsewhere() {
+    let stage = Stage::new();
+    stage.write("secret", "mine");
+    fs::create_dir_all(stage.path("output/batch")).unwrap();
+    for name in ["results.csv", "results.jsonl", "report.json"] {
+        symlink(stage.path("secret"), stage.path("output/batch").join(name)).unwrap();
+    }
+    stage.write("batch.jsonl", rows(["one"]));
+    stage.run(["run", "batch.jsonl"]).exited(0);
+    assert_eq!(fs::read_to_string(stage.path("secret")).unwrap(), "mine");
+    Harvest::of(&stage, "batch").is_complete(&["one".to_owned()]);
+    // A draft is opened before it is renamed: a link under its name is refused, not followed.
+    symlink(stage.path("secret"), stage.path("output/batch/.results.csv.draft")).unwrap();
+    stage.run(["run", "batch.jsonl"]);
+    assert_eq!(fs::read_to_string(stage.path("secret")).unwrap(), "mine");
+}
+
+#[test]
+fn a_folder_of_the_layout_that_is_a_link_is_not_written_through() {
+    let stage = Stage::new();
+    stage.configure("[output]\nlayout = \"{batch}/{kind}/{job}{-n}.{ext}\"");
+    fs::create_dir_all(stage.path("elsewhere")).unwrap();
+    fs::create_dir_all(stage.path("output/batch")).unwrap();
+    symlink(stage.path("elsewhere"), stage.path("output/batch/image")).unwrap();
+    stage.write("batch.jsonl", rows(["one"]));
+    stage.run(["run", "batch.jsonl"]).exited(1).says("is a link");
+    assert_eq!(listing(&stage.path("elsewhere")), BTreeSet::new());
+    fs::remove_file(stage.path("output/batch/image")).unwrap();
+    stage.run(["download", "batch"]).exited(0);
+    stage.run(["run", "batch.jsonl"]).exited(0);
+    stage.audit().each_paid_once(1);
+    assert!(stage.path("output/batch/image/one.png").exists());
+}
+
+// ---- what is said about names ----
+
+#[test]
+fn what_a_manifest_holds_is_never_said_raw() {
+    let escape = "\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}";
+    for (name, text) in [
+        ("batch.jsonl", json!({"id": escape, "kind": escape, "prompt": "a"}).to_string()),
+        ("batch.jsonl", json!({"id": escape, "kind": "image", "model": escape, "prompt": "a"}).to_string()),
+        ("batch.jsonl", json!({escape: 1, "kind": "image", "prompt": "a"}).to_string()),
+        ("batch.jsonl", format!("{{\"id\": {escape}}}")),
+        ("batch.csv", format!("id,kind,prompt,{escape}\n1,image,a,b\n")),
+        ("batch.csv", format!("id,kind,model,prompt\n{escape},image,{escape},a\n")),
+        ("batch.json", json!({"policy": {escape: 1}, "jobs": []}).to_string()),
+    ] {
+        for command in ["run", "plan"] {
+            let stage = Stage::new();
+            stage.write(name, &text);
+            let outcome = stage.run_raw([command, name]);
+            assert_ne!(outcome.code, Some(0), "{text:?}");
+            outcome.commands_no_terminal();
+        }
+    }
+    let stage = Stage::new();
+    stage.write("a\u{1b}[2J.csv", "id\n");
+    stage.run_raw(["run", "a\u{1b}[2J.csv"]).commands_no_terminal();
+    stage.write(
+        "callsheet.toml",
+        format!("[limits]\n\"{escape}\" = 1\n").replace('\u{1b}', "\\u001b").replace('\u{7}', "\\u0007"),
+    );
+    stage.run_raw(["run", "batch.csv"]).commands_no_terminal();
+}
+
+#[test]
+fn names_of_files_and_folders_are_never_said_raw() {
+    let name = |what: &str| format!("{what}\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}2J\u{202e}");
+    let (manifest, output, state, export) =
+        (name("rows") + ".jsonl", name("out"), name("state"), name("dump"));
+    let stage = Stage::new();
+    stage.write(&manifest, rows(["one", "two", "two"]) + "{\"kind\":\"image\"}\n");
+    let (output, state) = (format!("--output={output}"), format!("--state={state}"));
+    let imported = name("--state=imported");
+    for (code, arguments) in [
+        (2, vec!["plan", &manifest, "--batch=batch", &state]),
+        (2, vec!["run", &manifest, "--batch=batch", &state, &output]),
+        (0, vec!["status", &state]),
+        (0, vec!["explain", "one", &state]),
+        (0, vec!["state", "verify", &state]),
+        (0, vec!["state", "export", &export, &state]),
+        (2, vec!["state", "export", &export, &state]),
+        (0, vec!["state", "import", &export, &imported]),
+        (0, vec!["state", "rebuild", &state, &output]),
+        (0, vec!["doctor", &state, &output]),
+        (0, vec!["download", "batch", &state, &output]),
+    ] {
+        let outcome = stage.run_raw(arguments.clone());
+        outcome.commands_no_terminal();
+        outcome.exited(code);
+        if arguments[0] == "state" && arguments[1] == "rebuild" {
+            fs::remove_file(stage.path(&output["--output=".len()..]).join("batch/one.png")).unwrap();
+        }
+    }
+    stage.audit().each_paid_once(2);
+}

@@ -1,0 +1,15 @@
+//! What people hand in, and what the commands say and leave.
+
+mod bad_input;
+mod batch_sources;
+mod doctor;
+mod hostile_names;
+mod log;
+mod plan;
+mod reader_suites;
+mod resubmit;
+mod run;
+mod secrets;
+mod shorts_studio;
+#[path = "../support/mod.rs"]
+mod support;

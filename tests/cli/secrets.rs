@@ -1,0 +1,272 @@
+//! The API key appears nowhere: not in what is printed, not in the log at any level, not in what is left
+//! on disk, whatever goes wrong.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::support::hostile::{Act, Hostile, Route, reply_of};
+use crate::support::key::{KEY, KEY_IN_BASE64, KEY_IN_JSON, files, files_with_key, holds_key};
+use crate::support::process::{Outcome, Running};
+use crate::support::{Stage, scripts, until};
+
+/// Dropped connections, foreign answers, failing tasks, broken downloads: everything that makes a program talk.
+const FAULTS: &str = "
+seed = 5
+[[rules]]
+probability = 0.1
+effect = { do = 'drop', when = 'after' }
+[[rules]]
+on = 'poll'
+probability = 0.1
+effect = { do = 'answer', status = 502, body = 'html' }
+[[rules]]
+on = 'create'
+probability = 0.1
+effect = { do = 'answer', status = 500, body = 'broken-json', when = 'after' }
+[[rules]]
+contains = 'image-2'
+effect = { do = 'task-fails', code = 'provider_unavailable', reason = 'no' }
+[[rules]]
+on = 'download'
+probability = 0.2
+effect = { do = 'truncated-download', keep_percent = 40 }
+";
+
+fn with_key() -> Stage {
+    let stage = Stage::new();
+    stage.write("batch.csv", scripts::of_all_kinds(2).0);
+    stage
+}
+
+fn run(stage: &Stage, key: &str, arguments: &[&str]) -> Outcome {
+    let mut command = stage.command(arguments.iter().copied());
+    command.env("CALLSHEET_API_KEY", key);
+    Running::start(command).end()
+}
+
+#[track_caller]
+fn key_is_nowhere(stage: &Stage, outcome: &Outcome) {
+    assert!(!holds_key(outcome.stdout.as_bytes()), "on stdout:\n{}", outcome.stdout);
+    let line = outcome.stderr.lines().find(|line| holds_key(line.as_bytes()));
+    assert_eq!(line, None, "on stderr");
+    assert_eq!(files_with_key(&stage.path("")), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn the_search_finds_a_key() {
+    assert!(holds_key(format!("authorization: Bearer {KEY}\r\n").as_bytes()));
+    assert!(holds_key(format!("Basic {KEY_IN_BASE64}==").as_bytes()));
+    for spelling in KEY_IN_JSON {
+        assert!(
+            holds_key(format!("{{\"message\":\"bad header Bearer {spelling}\"}}").as_bytes()),
+            "{spelling}"
+        );
+    }
+    assert!(!holds_key(b"authorization: Sensitive"));
+    assert!(!holds_key(br"\u \u12 C:\sk\live"));
+}
+
+#[test]
+fn a_run_in_bad_weather_that_logs_everything_shows_no_key() {
+    for format in ["human", "json"] {
+        let stage = with_key();
+        stage.configure(&format!("[log]\nformat = \"{format}\""));
+        stage.faults(FAULTS);
+        let outcome = run(&stage, KEY, &["run", "batch.csv", "--log-level", "trace"]);
+        assert!(stage.audit().totals.tasks > 0, "{}", outcome.stderr);
+        for library in ["hyper", "reqwest", "callsheet"] {
+            assert!(outcome.stderr.contains(library), "{library} says nothing: is everything logged?");
+        }
+        assert!(stage.path("output/batch/results.jsonl").exists());
+        assert!(files(&stage.path("state")).len() > 3);
+        key_is_nowhere(&stage, &outcome);
+    }
+}
+
+#[test]
+fn a_refused_key_is_not_repeated() {
+    let stage = Stage::new();
+    stage.account(&serde_json::json!({ "key_valid": false }));
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    let outcome = run(&stage, KEY, &["run", "batch.csv", "--log-level", "trace"]).exited(3);
+    assert!(stage.audit().totals.unauthorized > 0);
+    key_is_nowhere(&stage, &outcome);
+}
+
+/// What the daemon answers to one question on its socket, head and all.
+fn asked(stage: &Stage, path: &str) -> String {
+    let mut stream = UnixStream::connect(stage.path("state/callsheet.sock")).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: callsheet\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_daemon_shows_its_key_to_no_client_no_hook_and_no_monitor() {
+    let stage = with_key();
+    stage.configure("[hooks]\nbatch_done = [\"sh\", \"-c\", \"env > told.txt; cat >> told.txt\"]");
+    stage.faults(FAULTS);
+    let mut command = stage.command(["daemon", "--log-level", "trace"]);
+    command.env("CALLSHEET_API_KEY", KEY);
+    let daemon = Running::start(command);
+    daemon.says("ready");
+    let submitted = run(&stage, "not-the-key", &["submit", "batch.csv", "--json"]).exited(0);
+    assert!(!holds_key(submitted.stdout.as_bytes()), "{}", submitted.stdout);
+    until("the hook", || stage.path("told.txt").exists());
+    let metrics = asked(&stage, "/metrics");
+    assert!(metrics.contains("callsheet_jobs{"), "{metrics}");
+    for answer in [metrics, asked(&stage, "/v1/status"), asked(&stage, "/v1/jobs")] {
+        assert!(!holds_key(answer.as_bytes()), "{answer}");
+    }
+    daemon.signal(Signal::TERM);
+    let outcome = daemon.end().exited(0);
+    assert!(outcome.stderr.contains("hyper"), "is everything logged?");
+    key_is_nowhere(&stage, &outcome);
+}
+
+/// A proxy that answers with the request it could not pass on, the key in it.
+fn talkative_proxy() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            let mut request = vec![0; 16 * 1024];
+            let read = connection.read(&mut request).unwrap_or_default();
+            let request = String::from_utf8_lossy(&request[..read]).into_owned();
+            let headers: Vec<&str> = request.lines().filter(|line| line.contains("Bearer")).collect();
+            assert!(read == 0 || holds_key(headers.join("").as_bytes()), "the key was not sent: {request}");
+            let page = headers.join("\n");
+            let head = format!(
+                "HTTP/1.1 502 Bad Gateway\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                page.len()
+            );
+            let _ = connection.write_all(format!("{head}{page}").as_bytes());
+        }
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn an_error_page_that_shows_the_key_is_not_passed_on() {
+    let stage = with_key();
+    let proxy = talkative_proxy();
+    for command in ["credits", "run"] {
+        let mut arguments = vec![command, "--base-url", proxy.as_str(), "--log-level", "trace"];
+        if command == "run" {
+            arguments.push("batch.csv");
+        }
+        let outcome = run(&stage, KEY, &arguments).exited(5).says("[API key]");
+        key_is_nowhere(&stage, &outcome);
+    }
+}
+
+/// However the service writes it: in a refusal, in a record of a task that failed, in half an answer, in an error.
+#[test]
+fn an_answer_that_spells_the_key_in_json_is_not_passed_on() {
+    for spelling in KEY_IN_JSON {
+        let stage = Stage::new();
+        stage.write("batch.csv", scripts::manifest("image", 3));
+        let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+            Route::Create if call.body.contains("image-1\"") => Act::Bytes(reply_of(
+                "400 Bad Request",
+                "application/json",
+                format!(
+                    r#"{{"code":-1,"message":"header {spelling}","error":{{"type":"of {spelling}","hint":"{spelling}"}}}}"#
+                ),
+            )),
+            Route::Create if call.body.contains("image-2\"") && call.nth == 0 => Act::Bytes(reply_of(
+                "502 Bad Gateway",
+                "application/json",
+                format!(r#"{{"headers":{{"authorization":"Bearer {spelling}","#),
+            )),
+            Route::Create if call.body.contains("image-3\"") => Act::Bytes(reply_of(
+                "200 OK",
+                "application/json",
+                format!(
+                    r#"{{"code":0,"data":{{"id":"t","status":"failed","costCredits":0,"model":"{spelling}",
+                    "options":{{"{spelling}":1}},"taskInfo":{{"errorCode":"invalid_input","errorMessage":"{spelling}"}}}}}}"#
+                ),
+            )),
+            Route::Other => Act::Bytes(reply_of(
+                "200 OK",
+                "application/json",
+                r#"{"code":0,"message":"ok","data":{"remainingCredits":1000}}"#,
+            )),
+            _ => Act::Pass,
+        });
+        let base_url = hostile.base_url();
+        let arguments = ["run", "batch.csv", "--base-url", base_url.as_str(), "--log-level", "trace"];
+        let outcome = run(&stage, KEY, &arguments).exited(1).says("header [API key]");
+        key_is_nowhere(&stage, &outcome);
+        let results = std::fs::read_to_string(stage.path("output/batch/results.jsonl")).unwrap();
+        assert!(results.contains("invalid_input"), "{results}");
+        assert!(files(&stage.path("state")).len() > 3);
+        for id in ["image-1", "image-2", "image-3"] {
+            let story = run(&stage, KEY, &["explain", id, "--base-url", &base_url]).exited(0);
+            assert!(story.stdout.contains("[API key]"), "{}", story.stdout);
+        }
+    }
+}
+
+#[test]
+fn a_key_in_the_wrong_place_of_the_configuration_is_not_shown() {
+    let stage = with_key();
+    stage.configure(&format!("[log]\napi_key = \"{KEY}\""));
+    let outcome = run(&stage, KEY, &["run", "batch.csv", "--log-level", "trace"]).exited(2);
+    assert!(outcome.stderr.contains("unknown key `api_key`"), "{}", outcome.stderr);
+    assert!(!holds_key(outcome.stderr.as_bytes()), "{}", outcome.stderr);
+}
+
+/// A daemon that holds the key in its memory, allowed to leave an image of it when it dies.
+fn daemon_that_may_dump(stage: &Stage) -> Running {
+    let inner = stage.command(["daemon", "--log-level", "info"]);
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -c unlimited; exec \"$0\" \"$@\""])
+        .arg(inner.get_program())
+        .args(inner.get_args());
+    command.current_dir(stage.path("")).env_clear().env("CALLSHEET_API_KEY", KEY);
+    if rustix::process::getuid().is_root() {
+        std::fs::set_permissions(stage.path(""), std::fs::Permissions::from_mode(0o777)).unwrap();
+        command.uid(65534).gid(65534);
+    }
+    let daemon = Running::start(command);
+    daemon.says("ready");
+    daemon
+}
+
+#[test]
+fn no_image_of_the_memory_is_left_and_nobody_may_look_into_it() {
+    for signal in [Signal::ABORT, Signal::QUIT] {
+        let stage = with_key();
+        let daemon = daemon_that_may_dump(&stage);
+        let proc = format!("/proc/{}", daemon.pid());
+        let limits = std::fs::read_to_string(format!("{proc}/limits")).unwrap();
+        let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        let limit: Vec<&str> = core.split_whitespace().skip(4).take(2).collect();
+        assert_eq!(limit, ["0", "0"], "{core}");
+        // Memory and environment of a process that may not be dumped are root's alone.
+        for name in ["mem", "environ"] {
+            assert_eq!(std::fs::metadata(format!("{proc}/{name}")).unwrap().uid(), 0, "{name}");
+        }
+        daemon.signal(signal);
+        let outcome = daemon.end();
+        assert_eq!(outcome.signal, Some(signal.as_raw()));
+        assert!(!outcome.dumped, "an image was left");
+        let left = files(&stage.path(""))
+            .into_iter()
+            .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("core")));
+        assert_eq!(left.count(), 0);
+    }
+}

@@ -1,0 +1,11 @@
+//! The daemon: inboxes, the control socket, schedules, metrics, retention.
+
+mod control_socket;
+mod metrics_of_a_run;
+mod monitoring;
+mod retention;
+mod schedule_table;
+mod schedules;
+mod service;
+#[path = "../support/mod.rs"]
+mod support;

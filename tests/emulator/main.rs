@@ -1,0 +1,13 @@
+//! The emulator: as a process, over HTTP, and against the wire fixtures that the client is held to as well.
+
+mod bench;
+mod command;
+mod contract;
+mod docs;
+mod faults;
+mod kill;
+mod state;
+#[path = "../support/mod.rs"]
+mod support;
+mod wire;
+mod wire_client;

@@ -1,0 +1,200 @@
+//! Result hosts that misbehave: the right file lands in the end, and nothing else ever does.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::sync::{Arc, OnceLock};
+
+use serde_json::json;
+
+use crate::support::harvest::{Harvest, OF_THE_BATCH};
+use crate::support::hostile::{Act, Call, Hostile, Route, reply_of};
+use crate::support::process::Running;
+use crate::support::{Stage, scripts};
+
+const RUN: [&str; 2] = ["run", "batch.csv"];
+
+/// One job of each kind, whose first downloads go wrong in this way.
+fn lands_in_spite_of(trouble: &str) -> Stage {
+    let (manifest, ids) = scripts::of_all_kinds(1);
+    let stage = Stage::new();
+    stage.faults(&format!("[[rules]]\non = 'download'\nper = 'task'\n{trouble}"));
+    stage.write("batch.csv", manifest);
+    stage.run(RUN).exited(0);
+    let (audit, harvest) = (stage.audit(), Harvest::of(&stage, "batch"));
+    assert!(audit.totals.faults_struck >= 5, "every job met it: {:?}", audit.totals);
+    audit.each_paid_once(ids.len());
+    harvest.is_complete(&ids);
+    stage
+}
+
+#[test]
+fn a_page_is_not_taken_for_media() {
+    lands_in_spite_of("times = 2\neffect = { do = 'html-download' }");
+}
+
+#[test]
+fn a_transfer_that_breaks_off_is_taken_up_again() {
+    lands_in_spite_of("times = 3\neffect = { do = 'truncated-download', keep_percent = 40 }");
+}
+
+#[test]
+fn an_empty_file_is_no_result() {
+    lands_in_spite_of("times = 1\neffect = { do = 'empty-download' }");
+}
+
+#[test]
+fn a_file_that_is_cut_short_with_headers_that_agree_is_no_result() {
+    lands_in_spite_of("times = 1\neffect = { do = 'short-download', keep_percent = 50 }");
+}
+
+#[test]
+fn a_slow_host_is_waited_for() {
+    lands_in_spite_of("times = 1\neffect = { do = 'slow-download', bytes_per_second = 40000 }");
+}
+
+#[test]
+fn a_redirect_is_followed_without_the_key() {
+    let stage = lands_in_spite_of("times = 1\neffect = { do = 'redirected-download' }");
+    assert_eq!(stage.audit().totals.media_requests_with_key, 0);
+}
+
+#[test]
+fn links_that_expire_are_read_anew() {
+    let stage = Stage::new();
+    let late = "[[rules]]\neffect = { do = 'urls-expire', ms = 300 }\n\
+                [[rules]]\non = 'download'\nper = 'task'\ntimes = 1\neffect = { do = 'delay', ms = 400 }";
+    stage.faults(late);
+    let (manifest, ids) = scripts::of_all_kinds(1);
+    stage.write("batch.csv", manifest);
+    stage.run(RUN).exited(0).says("answered 403");
+    stage.audit().each_paid_once(ids.len());
+    Harvest::of(&stage, "batch").is_complete(&ids);
+}
+
+/// A host that never gets it right: the job fails, its charge is told, its results are never a page.
+#[test]
+fn a_host_that_serves_nothing_but_pages_leaves_no_file() {
+    let stage = Stage::new();
+    stage.faults("[[rules]]\non = 'download'\neffect = { do = 'html-download' }");
+    stage.write("batch.csv", scripts::manifest("image", 2));
+    stage.run(RUN).exited(1);
+    let harvest = Harvest::of(&stage, "batch");
+    assert_eq!(harvest.names(), OF_THE_BATCH);
+    assert_eq!(harvest.column("state"), ["failed", "failed"]);
+    for line in &harvest.lines {
+        assert_eq!(line["error"]["code"], "download_failed");
+        assert_eq!(line["charged_credits"], 8, "it was paid for, and stays so");
+    }
+    assert_eq!(stage.audit().totals.tasks, 2, "and nothing was bought again");
+}
+
+#[test]
+fn a_strangers_file_in_the_way_is_left_alone() {
+    let stage = Stage::new();
+    stage.write("output/batch/image-1.png", "mine");
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    stage.run(RUN).exited(0);
+    assert_eq!(std::fs::read_to_string(stage.path("output/batch/image-1.png")).unwrap(), "mine");
+    let file = Harvest::of(&stage, "batch").lines[0]["files"][0]["path"].as_str().unwrap().to_owned();
+    assert_ne!(file, "image-1.png");
+    assert!(stage.path("output/batch").join(file).is_file());
+}
+
+/// A picture of one shade of grey, of the same length whatever the shade.
+fn picture(shade: u8) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, 64, 64);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_compression(png::Compression::NoCompression);
+    encoder.write_header().unwrap().write_image_data(&[shade; 64 * 64 * 3]).unwrap();
+    bytes
+}
+
+/// A host that breaks a file off in the middle, and whatever it is asked for then with a range goes on from there
+/// with the file as it is by now. What lands is returned, with how often the host was asked.
+fn broken_off_and_changed(first: &'static str, later: &'static str, then: u8) -> (Vec<u8>, usize) {
+    let stage = Stage::new();
+    let there = Arc::new(OnceLock::<String>::new());
+    let links = there.clone();
+    let (old, new) = (picture(1), picture(then));
+    let half = old.len() / 2;
+    assert_eq!(old.len(), new.len(), "length alone tells nothing");
+    let script = move |call: &Call| {
+        let reply = |status: &str, headers: &str, length: usize, body: &[u8]| {
+            let head = format!(
+                "HTTP/1.1 {status}\r\ncontent-type: image/png\r\n{headers}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+            );
+            Act::Bytes([head.as_bytes(), body].concat())
+        };
+        match (call.route, call.range_from) {
+            (Route::Result, None) if call.nth == 0 => reply("200 OK", first, old.len(), &old[..half]),
+            (Route::Result, None) => reply("200 OK", later, new.len(), &new),
+            (Route::Result, Some(from)) => {
+                let rest = &new[usize::try_from(from).unwrap()..];
+                let range = format!("{later}\r\ncontent-range: bytes {from}-{}/{}", new.len() - 1, new.len());
+                reply("206 Partial Content", &range, rest.len(), rest)
+            }
+            (Route::Create | Route::Poll, _) => {
+                let link = format!("{}/changes.png", links.wait());
+                Act::Change(Box::new(move |body| {
+                    if body["data"]["status"] == "success" {
+                        body["data"]["taskUrls"] = json!([link]);
+                    }
+                }))
+            }
+            _ => Act::Pass,
+        }
+    };
+    let hostile = Hostile::before(&stage.base_url(), script);
+    there.set(hostile.base_url()).unwrap();
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    stage.run(["run", "batch.csv", "--base-url", &hostile.base_url()]).exited(0);
+    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 1));
+    (std::fs::read(stage.path("output/batch/image-1.png")).unwrap(), hostile.calls(Route::Result).len())
+}
+
+#[test]
+fn the_rest_of_another_version_is_not_put_to_the_beginning_of_the_first() {
+    let by_date = (
+        "etag: \"1\"\r\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT",
+        "last-modified: Mon, 07 Nov 1994 08:49:37 GMT",
+    );
+    for (first, later) in [("etag: \"1\"", "etag: \"2\""), by_date] {
+        let (landed, asked) = broken_off_and_changed(first, later, 2);
+        assert!(landed == picture(2), "{later}: the version that there is now, whole");
+        assert_eq!(asked, 3, "{later}: the beginning, the rest of another, and that from its beginning");
+    }
+}
+
+#[test]
+fn a_tag_that_was_weakened_on_the_way_is_still_the_same() {
+    let (landed, asked) = broken_off_and_changed("etag: \"1\"", "etag: W/\"1\"", 1);
+    assert!(landed == picture(1));
+    assert_eq!(asked, 2, "the beginning and the rest");
+}
+
+/// The service is out there, and the way to it is a proxy on this machine, which no link could lead to.
+#[test]
+fn a_proxy_may_be_where_links_may_not_lead() {
+    const RESULT: &str = "http://results.example/1.png";
+    let stage = Stage::new();
+    let proxy = Hostile::before(&stage.base_url(), |call| {
+        if call.path.starts_with(RESULT) {
+            return Act::Bytes(reply_of("200 OK", "image/png", picture(1)));
+        }
+        if call.route != Route::Create && !call.path.contains("/api/v1/tasks/") {
+            return Act::Pass;
+        }
+        Act::Change(Box::new(|body| {
+            if body["data"]["status"] == "success" {
+                body["data"]["taskUrls"] = json!([RESULT]);
+            }
+        }))
+    });
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    let mut command = stage.command(["run", "batch.csv", "--base-url", "http://service.example"]);
+    command.env("http_proxy", proxy.at("localhost"));
+    Running::start(command).end().exited(0);
+    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 1));
+    assert!(proxy.calls(Route::Result).iter().any(|call| call.path == RESULT));
+}

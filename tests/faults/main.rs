@@ -1,0 +1,14 @@
+//! Kills, a service, network and disks that fail or mean harm, and texts that are broken.
+
+mod byte_boundaries;
+mod crash;
+mod disk_full;
+mod downloads;
+mod foreign_redirects;
+mod fuzz_smoke;
+mod hostile_service;
+mod matrix;
+mod outage;
+#[path = "../support/mod.rs"]
+mod support;
+mod tls;

@@ -1,0 +1,156 @@
+//! SIGKILL, again and again, at moments drawn from a seed, over all kinds and under faults: nothing is paid for
+//! twice, no job is lost, no file is missing or broken, and our books are the service's.
+//!
+//! ```text
+//! cargo test --test kills                                  some forty kills
+//! CALLSHEET_KILLS=1000 cargo test --test kills -- --nocapture
+//! CALLSHEET_SEED=7 cargo test --test kills -- --nocapture  the same plan again
+//! ```
+//!
+//! A seed gives the plan: manifests, faults, settings and moments. Moments are counted in what the client did
+//! (its n-th call, the n-th change of a file), and not in time alone, so that they come at the same places on
+//! a slow machine and on a fast one. Which of several jobs makes the n-th call is for the scheduler to say: a
+//! plan that is played again is the same plan, not the same run to the instruction.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+#![allow(clippy::print_stderr, reason = "a seed that is not shown cannot be played again")]
+#![allow(unreachable_pub, reason = "its modules are parts of this file")]
+
+mod gate;
+mod limits;
+mod plan;
+mod rebuilds;
+mod site;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use callsheet::failpoint;
+
+use self::limits::Yard;
+use self::plan::{Manner, Round};
+use self::rebuilds::Owner;
+use self::site::{Site, Tally};
+use self::support::harvest::Harvest;
+use self::support::process::Running;
+use self::support::{Stage, scripts, until};
+
+/// Kills of a plain `cargo test`.
+const KILLS: usize = 40;
+/// Kills of one round: after them it may come to its end.
+const KILLS_OF_A_ROUND: usize = 20;
+/// Kills of a plain `cargo test` while limits are looked at, and of one state among them.
+const KILLS_OF_LIMITS: usize = 12;
+const KILLS_OF_A_YARD: usize = 6;
+/// Kills of a plain `cargo test` while states are rebuilt, and of one state and what becomes of it among them.
+const KILLS_OF_OWNERS: usize = 6;
+const KILLS_OF_AN_OWNER: usize = 6;
+
+fn asked<T: std::str::FromStr>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
+
+#[test]
+fn kills_at_random_moments_lose_nothing_and_pay_nothing_twice() {
+    let kills: usize = asked("CALLSHEET_KILLS").unwrap_or(KILLS);
+    let seed: u64 = asked("CALLSHEET_SEED").unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("CALLSHEET_SEED={seed} CALLSHEET_KILLS={kills}");
+    let (began, mut random, mut tally) = (Instant::now(), fastrand::Rng::with_seed(seed), Tally::default());
+    let mut rounds = 0;
+    while tally.kills < kills {
+        rounds += 1;
+        let manner = if rounds % 2 == 1 { Manner::Run } else { Manner::Daemon };
+        let round = Round::draw(random.u64(..), manner, KILLS_OF_A_ROUND.min(kills - tally.kills));
+        tally.add(&Site::new(&round).play(&round));
+    }
+    eprintln!("{rounds} rounds in {:.1} s: {tally}", began.elapsed().as_secs_f32());
+}
+
+/// Prices change, allowances are used elsewhere, tasks are canceled at the service, and two inboxes have files of one
+/// name; whatever is killed when, no limit is passed.
+#[test]
+fn no_limit_is_passed_however_prices_change_and_whatever_is_killed() {
+    let kills: usize = asked("CALLSHEET_KILLS").unwrap_or(KILLS_OF_LIMITS);
+    let seed: u64 = asked("CALLSHEET_SEED").unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("CALLSHEET_SEED={seed} CALLSHEET_KILLS={kills}");
+    let (began, mut random, mut tally) =
+        (Instant::now(), fastrand::Rng::with_seed(seed), limits::Tally::default());
+    while tally.kills < kills {
+        let of_round = KILLS_OF_A_YARD.min(kills - tally.kills);
+        tally.add(&Yard::new(random.u64(..)).play(of_round));
+    }
+    eprintln!("{:.1} s: {tally}", began.elapsed().as_secs_f32());
+    assert!(tally.holds > 0 && tally.tasks > 0, "nothing was bought");
+}
+
+/// States are rebuilt, carried elsewhere and begun anew, and their owner says this and that.
+#[test]
+fn nothing_is_bought_twice_whatever_is_rebuilt_between_kills() {
+    let kills: usize = asked("CALLSHEET_KILLS").unwrap_or(KILLS_OF_OWNERS);
+    let seed: u64 = asked("CALLSHEET_SEED").unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("CALLSHEET_SEED={seed} CALLSHEET_KILLS={kills}");
+    let (began, mut random, mut tally) =
+        (Instant::now(), fastrand::Rng::with_seed(seed), rebuilds::Tally::default());
+    while tally.kills < kills {
+        let of_round = KILLS_OF_AN_OWNER.min(kills - tally.kills);
+        tally.add(&Owner::new(random.u64(..)).play(of_round));
+    }
+    eprintln!("{:.1} s: {tally}", began.elapsed().as_secs_f32());
+    assert!(tally.jobs > 0 && tally.tasks >= tally.jobs, "nothing was bought");
+}
+
+/// A job at a time, a manifest dropped once.
+#[test]
+fn a_daemon_survives_a_kill_at_every_step() {
+    for step in failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_RUN.contains(name)) {
+        let stage = Stage::new();
+        let (manifest, ids) = scripts::of_all_kinds(1);
+        let draft = stage.write("jobs/inbox/.batch.csv.tmp", manifest);
+        std::fs::rename(draft, stage.path("jobs/inbox/batch.csv")).unwrap();
+        let mut dying = stage.command(["daemon"]);
+        dying.env("CALLSHEET_FAILPOINT", step);
+        Running::start(dying).end().was_killed(step);
+        let next = stage.start(["daemon"]);
+        until("its results", || stage.path("output/batch/report.json").exists());
+        until("the manifest to be filed", || stage.path("jobs/accepted/batch.csv").exists());
+        next.signal(rustix::process::Signal::TERM);
+        next.end().exited(0);
+        let (audit, harvest) = (stage.audit(), Harvest::of(&stage, "batch"));
+        audit.each_paid_once(ids.len());
+        harvest.is_complete(&ids);
+        harvest.agrees_with(&audit);
+        assert_eq!(support::matrix::ledger(&stage), (0, audit.totals.charged_credits), "{step}");
+    }
+}
+
+/// The tests that kill at every step take the steps from the list; so each has to be in it, under a name that
+/// no other place has: of two places with one name, the first alone would be killed at.
+#[test]
+fn every_fail_point_in_the_source_is_in_the_list_that_is_killed_at() {
+    fn collect(dir: &std::path::Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, found);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let calls = text.split("failpoint::hit(").skip(1);
+            found.extend(calls.map(
+                |rest| match rest.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
+                    Some((name, _)) => name.to_owned(),
+                    None => panic!("{}: a fail point is named where it is hit", path.display()),
+                },
+            ));
+        }
+    }
+    let mut found = Vec::new();
+    collect(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    let names: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+    let listed = failpoint::NAMES.into_iter().chain(failpoint::OF_RETENTION).collect();
+    assert_eq!(names, listed, "the source, and the list in src/failpoint.rs");
+    found.sort();
+    assert!(found.windows(2).all(|two| two[0] != two[1]), "two places have one name: {found:?}");
+}

@@ -1,0 +1,88 @@
+//! Whole histories from a seed: the engine's own conductor, with a simulated service, network, disk, clock and
+//! owner around it. Everything that can go wrong does: crashes at every point, lost, late and repeated POSTs,
+//! refused keys, empty accounts, clock steps, full disks, prices that change, others who spend from the account, use its
+//! allowances and cancel tasks, and wishes at any moment.
+//!
+//! After every step both books are held against each other: `simulation/oracle.rs` says what must be true.
+//!
+//! ```text
+//! cargo test --test model simulation                                            a hundred seeds and more
+//! CALLSHEET_SEEDS=100000 cargo test --release --test model simulation           as many as there is time for
+//! CALLSHEET_SEED=7 cargo test --test model simulation::one_seed -- --nocapture  one of them, with its transcript
+//! ```
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+#![allow(unreachable_pub, reason = "its modules are parts of this file")]
+
+mod disk;
+mod oracle;
+mod owner;
+mod plan;
+mod service;
+mod transcript;
+mod world;
+
+use self::world::{Rule, World};
+
+/// Seeds of a plain `cargo test`.
+const SEEDS: u64 = 100;
+/// Seeds within which a broken rule must be found out.
+const FINDING: u64 = 1_000;
+
+fn asked(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
+
+/// The first seed whose history breaks a promise, with what it broke.
+fn find(seeds: u64, rule: Rule) -> Option<(u64, String)> {
+    (0..seeds).find_map(|seed| World::new(seed, rule, false).run().err().map(|why| (seed, why)))
+}
+
+/// The history of a seed, for a person to read.
+fn transcript(seed: u64, rule: Rule) -> String {
+    let mut world = World::new(seed, rule, true);
+    let verdict = world.run();
+    format!(
+        "{}\nseed {seed}: {}",
+        world.log.text(),
+        verdict.map_or_else(|why| why, |()| "all is well".to_owned())
+    )
+}
+
+#[test]
+fn no_history_breaks_a_promise() {
+    let seeds = asked("CALLSHEET_SEEDS").unwrap_or(SEEDS);
+    if let Some((seed, why)) = find(seeds, Rule::Kept) {
+        panic!("{}\n\n{why}\nCALLSHEET_SEED={seed} shows it again", transcript(seed, Rule::Kept));
+    }
+}
+
+#[test]
+fn one_seed_is_the_same_history_each_time() {
+    let seed = asked("CALLSHEET_SEED").unwrap_or(7);
+    let told = transcript(seed, Rule::Kept);
+    println!("{told}");
+    assert!(told.contains("POST") && told.ends_with("all is well"), "{told}");
+    assert_eq!(told, transcript(seed, Rule::Kept));
+}
+
+fn found_out(rule: Rule) -> String {
+    find(FINDING, rule).unwrap_or_else(|| panic!("{rule:?} was not found out")).1
+}
+
+#[test]
+fn a_fresh_key_after_silence_is_found_out() {
+    let why = found_out(Rule::FreshKeyAfterSilence);
+    assert!(why.contains("bought twice"), "{why}");
+}
+
+#[test]
+fn silence_taken_for_nothing_is_found_out() {
+    println!("{}", found_out(Rule::SilenceMeansNothing));
+}
+
+#[test]
+fn effects_before_their_commit_are_found_out() {
+    println!("{}", found_out(Rule::EffectsFirst));
+}

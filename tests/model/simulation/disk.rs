@@ -1,0 +1,155 @@
+//! The disk: what was committed survives a crash, what was not is lost.
+//!
+//! A commit is all or nothing, as `tests/state/damage.rs` and the store's own tests show of the real one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use callsheet::domain::account::AccountBlock;
+use callsheet::domain::credits::Credits;
+use callsheet::domain::ids::{BatchNo, JobKey};
+use callsheet::domain::job::{Job, JobSpec};
+use callsheet::domain::ledger::Totals;
+use callsheet::domain::queue_class::{Census, QueueClass};
+use callsheet::domain::time::{Now, Timestamp, UtcDay};
+use callsheet::engine::conductor::{Conductor, Found, Settings, SpooledRow};
+use callsheet::store::{BatchRecord, Change, JobRecord, Segment};
+
+/// Everything durable.
+#[derive(Debug, Default)]
+pub struct Disk {
+    pub batches: BTreeMap<BatchNo, BatchRecord>,
+    /// Batches that are archived: no process takes them up.
+    pub away: BTreeSet<BatchNo>,
+    pub open: BTreeMap<JobKey, JobRecord>,
+    pub outcomes: BTreeMap<JobKey, JobRecord>,
+    pub total: Totals,
+    pub account: AccountBlock,
+    pub days: BTreeMap<UtcDay, Totals>,
+    /// Rows of each batch; a row is one byte long.
+    spool: BTreeMap<BatchNo, Vec<Arc<JobSpec>>>,
+}
+
+impl Disk {
+    pub fn commit(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Open(record) => drop(self.open.insert(record.key, record.clone())),
+                Change::End(record) => {
+                    self.open.remove(&record.key);
+                    self.outcomes.insert(record.key, record.clone());
+                }
+                Change::Batch(batch) => drop(self.batches.insert(batch.no, (**batch).clone())),
+                Change::Archive(batch, _) => {
+                    assert_eq!(self.batches.get(&batch.no), Some(&**batch), "it leaves as it is on the disk");
+                    self.away.insert(batch.no);
+                }
+                Change::Total(totals) => self.total = *totals,
+                Change::Day(day, totals) => drop(self.days.insert(*day, *totals)),
+                Change::Account(block) => self.account = block.clone(),
+            }
+        }
+    }
+
+    /// A process that begins with what is here, as `engine::take_up` makes it.
+    pub fn take_up(&self, settings: Settings, now: Now) -> Conductor {
+        let mut conductor = Conductor::new(settings, self.total);
+        conductor.know_account(self.account.clone());
+        for batch in self.batches.values().filter(|batch| !self.away.contains(&batch.no)) {
+            conductor.take_batch(batch.clone());
+        }
+        for record in self.open.values() {
+            for day in record.job.days() {
+                self.know_day(&mut conductor, day);
+            }
+            conductor.take_job(record.clone(), self.spec(record), now);
+        }
+        conductor
+    }
+
+    pub fn know_day(&self, conductor: &mut Conductor, day: UtcDay) {
+        if !conductor.knows_day(day) {
+            conductor.know_day(day, self.days.get(&day).copied().unwrap_or_default());
+        }
+    }
+
+    fn spec(&self, record: &JobRecord) -> Arc<JobSpec> {
+        self.spool[&record.key.batch][usize::try_from(record.row_at).unwrap()].clone()
+    }
+
+    pub fn rows(&self, batch: BatchNo, from: u64, end: u64, most: usize) -> Vec<SpooledRow> {
+        let spec = |at: u64| self.spool[&batch][usize::try_from(at).unwrap()].clone();
+        (from..end).take(most).map(|at| SpooledRow { at, end: at + 1, spec: spec(at) }).collect()
+    }
+
+    /// Rows go to the spool, and into a record of their batch that is not committed yet, as intake does it:
+    /// the most urgent first, those that need the same together, their numbers in manifest order.
+    pub fn spool(&mut self, batch: &BatchRecord, rows: &[Arc<JobSpec>], now: Timestamp) -> BatchRecord {
+        let mut batch = self.batches.get(&batch.no).unwrap_or(batch).clone();
+        let lines = self.spool.entry(batch.no).or_default();
+        // What was not acknowledged is cut off.
+        lines.truncate(usize::try_from(batch.spool_bytes).unwrap());
+        if batch.segments.iter().all(|segment| segment.cursor >= segment.end) {
+            batch.waiting_since = Some(now);
+        }
+        let mut census = Census::default();
+        rows.iter().for_each(|row| census.count(&row.order));
+        let class_of = |row: &Arc<JobSpec>| (row.order.priority, census.grain().class_of(&row.order));
+        let mut parts: Vec<(i8, QueueClass)> = Vec::new();
+        for part in rows.iter().map(class_of) {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        parts.sort_by_key(|(priority, _)| std::cmp::Reverse(*priority));
+        batch.join_segments();
+        for (priority, class) in parts {
+            let cursor = lines.len() as u64;
+            for row in rows.iter().filter(|row| class_of(row) == (priority, class)) {
+                batch.planned = batch.planned + row.order.hold().unwrap_or_default();
+                batch.count_accepted(row.order.kind);
+                lines.push(row.clone());
+            }
+            batch.segments.push(Segment { priority, class, cursor, end: lines.len() as u64 });
+        }
+        batch.rows += u32::try_from(rows.len()).unwrap();
+        batch.spool_bytes = lines.len() as u64;
+        (batch.canceled, batch.announced) = (false, false);
+        batch
+    }
+
+    /// Every accepted job of a batch as it stands here.
+    pub fn jobs(&self, no: BatchNo) -> Vec<Found> {
+        let Some(batch) = self.batches.get(&no) else { return Vec::new() };
+        let rows =
+            self.spool.get(&no).into_iter().flatten().take(usize::try_from(batch.spool_bytes).unwrap());
+        let found = |(at, spec): (u64, &Arc<JobSpec>)| {
+            let key = JobKey { batch: no, seq: spec.seq };
+            let known = self.open.get(&key).or_else(|| self.outcomes.get(&key)).cloned();
+            let unbegun = JobRecord { key, id: spec.id, row_at: at, job: Job::queued() };
+            (spec.clone(), known.unwrap_or(unbegun))
+        };
+        (0..).zip(rows).map(found).collect()
+    }
+
+    /// Whether a job is open or has ended.
+    pub fn knows(&self, key: JobKey) -> bool {
+        self.open.contains_key(&key) || self.outcomes.contains_key(&key)
+    }
+
+    /// Every job that began, as it stands.
+    pub fn begun(&self) -> impl Iterator<Item = &JobRecord> {
+        self.open.values().chain(self.outcomes.values().filter(|record| !self.open.contains_key(&record.key)))
+    }
+
+    /// What all the jobs' own books come to.
+    pub fn summed(&self, of: impl Fn(&JobRecord) -> bool) -> (Credits, Credits) {
+        self.begun().filter(|record| of(record)).fold(
+            (Credits::ZERO, Credits::ZERO),
+            |(held, spent), record| {
+                let books = record.job.all_books();
+                (held + books.held, spent + books.charged)
+            },
+        )
+    }
+}

@@ -1,0 +1,131 @@
+//! An account that is short of credits, has allowances, or is spent by others, too; and calls that render before they
+//! answer.
+
+use std::time::{Duration, Instant};
+
+use callsheet_emulator::{Options, Plan};
+
+use crate::support::harvest::Harvest;
+use crate::support::{Stage, scripts, until};
+
+/// An account of the Ultra plan with so many credits.
+fn ultra(credits: u64) -> Stage {
+    let stage = Stage::with(Options { plan: Plan::Ultra, credits, ..Options::default() });
+    stage.configure_service("plan = \"ultra\"", "[limits]\nin_flight = 2");
+    stage
+}
+
+/// Two videos that no allowance covers, before so many images that one does.
+fn manifest(images: usize) -> String {
+    let videos = scripts::manifest("video", 2);
+    let images = scripts::manifest("image", images);
+    format!("{videos}{}\n", images.lines().skip(1).collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn free_images_are_made_on_an_empty_account_and_the_videos_wait() {
+    let stage = ultra(0);
+    stage.write("batch.csv", manifest(6));
+    let outcome = stage.run(["run", "batch.csv", "--json"]).exited(4);
+    assert_eq!(outcome.json()["batches"][0]["waived_credits"], 6 * 8);
+    outcome.says("adding credits lifts it");
+    let totals = stage.audit().totals;
+    assert_eq!((totals.tasks, totals.charged_credits, totals.waived_credits), (6, 0, 6 * 8));
+    assert!(totals.refused_402 <= 2, "{totals:?}");
+    let status = stage.run(["status"]).exited(0);
+    assert!(status.stdout.contains("waived") && status.stdout.contains("48"), "{}", status.stdout);
+    assert_eq!(Harvest::of(&stage, "batch").sum("waived_credits"), 48);
+    stage.credits(1_000);
+    stage.run(["run", "batch.csv"]).exited(0);
+    assert_eq!(stage.audit().totals.tasks, 8);
+}
+
+#[test]
+fn an_allowance_that_is_used_up_is_not_tried_again_and_again() {
+    let stage = ultra(0);
+    stage.write("batch.csv", manifest(102));
+    stage.run(["run", "batch.csv"]).exited(4);
+    let totals = stage.audit().totals;
+    assert_eq!((totals.tasks, totals.waived_credits), (100, 800), "a day's allowance");
+    assert!(totals.refused_402 <= 4, "{totals:?}");
+    stage.run(["run", "batch.csv"]).exited(4);
+    assert_eq!(stage.audit().totals.refused_402, totals.refused_402, "not one more of either kind");
+}
+
+#[test]
+fn seven_starts_on_an_empty_account_send_no_more_than_the_first() {
+    let stage = Stage::with_credits(0);
+    stage.configure_service("plan = \"none\"", "[limits]\nin_flight = 2");
+    stage.write("batch.csv", scripts::manifest("image", 20));
+    stage.run(["run", "batch.csv"]).exited(4);
+    let refused = stage.audit().totals.refused_402;
+    assert!(refused <= 2, "{refused}");
+    for _ in 0..6 {
+        stage.run(["run", "batch.csv"]).exited(4).says("adding credits lifts it");
+    }
+    assert_eq!(stage.audit().totals.refused_402, refused);
+    // What there is now covers one.
+    stage.credits(8);
+    stage.run(["run", "batch.csv"]).exited(4);
+    let totals = stage.audit().totals;
+    assert_eq!((totals.tasks, totals.refused_402), (1, refused), "{totals:?}");
+}
+
+#[test]
+fn a_top_up_is_noticed_soon_and_at_once_when_somebody_resumes() {
+    let stage = Stage::with_credits(0);
+    stage.configure_service("plan = \"none\"", "");
+    let daemon = stage.daemon("info");
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    stage.run(["submit", "batch.csv"]).exited(0);
+    let parked = || stage.run(["status", "--json"]).json()["batches"][0]["parked_by"] == "credits";
+    until("the queue to be parked", parked);
+    until("the balance to be told", || {
+        let said = stage.run(["status"]).exited(0).stderr;
+        said.contains("batch: the next job needs 8 credits, the balance is 0; after adding credits: callsheet resume batch")
+    });
+    stage.credits(100);
+    let since = Instant::now();
+    stage.run(["resume", "batch"]).exited(0);
+    until("the image to be bought", || stage.audit().totals.tasks == 1);
+    assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
+    daemon.stop();
+}
+
+#[test]
+fn a_covered_row_does_not_pass_a_budget() {
+    let stage = ultra(1_000);
+    stage.write("batch.csv", scripts::manifest("image", 3));
+    stage.run(["run", "batch.csv", "--budget", "10"]).exited(0);
+    assert_eq!(stage.audit().totals.waived_credits, 3 * 8, "what was waived is not spent");
+    stage.write("dear.csv", scripts::manifest("image", 1));
+    stage.run(["run", "dear.csv", "--budget", "7"]).exited(4).says("even if an allowance may cover");
+    assert_eq!(stage.audit().totals.tasks, 3);
+}
+
+#[test]
+fn a_least_balance_holds_although_others_spend_of_the_account() {
+    const LEAST: u64 = 500;
+    let stage = Stage::with(Options { credits: 640, speed: 100.0, ..Options::default() });
+    stage.configure(&format!("[budget]\nmin_balance = {LEAST}\n[limits]\nin_flight = 1"));
+    stage.write("batch.csv", scripts::manifest("image", 60));
+    let running = stage.start(["run", "batch.csv"]);
+    until("some images to be bought", || stage.audit().totals.tasks >= 5);
+    // Somebody else spends nearly everything at once.
+    stage.credits(LEAST + 20);
+    running.end().exited(4).says("budget.min_balance");
+    let left = stage.audit().totals.balance;
+    assert!(left >= LEAST, "{left} are left of {LEAST}");
+}
+
+#[test]
+fn an_image_that_renders_inside_the_call_takes_the_time_it_needs() {
+    let stage =
+        Stage::with_faults("[[rules]]\non = 'create'\neffect = { do = 'delay', ms = 1500, when = 'after' }");
+    stage.configure_service("request_timeout = \"500ms\"\nrender_timeout = \"30s\"", "");
+    stage.write("batch.csv", scripts::manifest("image", 1));
+    stage.run(["run", "batch.csv"]).exited(0);
+    let audit = stage.audit();
+    assert_eq!((audit.posts(), audit.totals.replays), (1, 0), "nobody lost patience");
+    assert_eq!(Harvest::of(&stage, "batch").column("state"), ["succeeded"]);
+}

@@ -1,0 +1,11 @@
+//! Prices, budgets, idempotency keys, and the accounts on both sides.
+
+mod account;
+mod accounting;
+mod charge_drift;
+mod frozen_keys;
+mod price_table;
+mod prices_in_force;
+mod racing_budgets;
+#[path = "../support/mod.rs"]
+mod support;

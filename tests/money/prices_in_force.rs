@@ -1,0 +1,134 @@
+//! The price in force when a job is let out is what is held, asked against every limit, and believed.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use callsheet_emulator::Options;
+use serde_json::{Value, json};
+
+use crate::support::harvest::Harvest;
+use crate::support::{Stage, until};
+
+/// Two videos at 10 credits each.
+fn two_videos(max_credits: Option<u64>) -> String {
+    let row = |id: &str| json!({"id": id, "kind": "video", "model": "house-c1", "prompt": format!("a {id}"), "max_credits": max_credits});
+    json!([row("boat"), row("fox")]).to_string()
+}
+
+/// The list of models that holds this one, and the same without it.
+fn with_and_without(kept: &Value, id: &str) -> (Value, Value) {
+    let is_it = |entry: &Value| entry["id"] == id;
+    if let Some(list) = kept.as_array().filter(|list| list.iter().any(is_it)) {
+        let rest: Vec<Value> = list.iter().filter(|entry| !is_it(entry)).cloned().collect();
+        return (kept.clone(), Value::from(rest));
+    }
+    let inner: Vec<&Value> = match kept {
+        Value::Object(fields) => fields.values().collect(),
+        Value::Array(items) => items.iter().collect(),
+        _ => Vec::new(),
+    };
+    let found = inner.into_iter().map(|value| with_and_without(value, id));
+    found.into_iter().find(|(with, _)| !with.is_null()).unwrap_or_default()
+}
+
+fn error_codes(stage: &Stage, batch: &str) -> Vec<Value> {
+    Harvest::of(stage, batch).lines.iter().map(|line| line["error"]["code"].clone()).collect()
+}
+
+#[test]
+fn what_waited_for_credits_while_its_price_doubled_passes_neither_its_maximum_nor_its_budget() {
+    let stage = Stage::with_credits(0);
+    stage.write("w.json", two_videos(Some(10)));
+    stage.run(["run", "w.json", "--budget", "20"]).exited(4);
+    stage.prices(&json!({"multiply": 2}));
+    stage.credits(1000);
+    stage.run(["run", "w.json", "--budget", "20"]).exited(1).says("the price is 20 credits now");
+    assert_eq!(stage.audit().totals.charged_credits, 0);
+    assert_eq!(error_codes(&stage, "w"), ["above_max_credits", "above_max_credits"]);
+
+    // Let go at the new price, the budget still holds.
+    stage.run(["retry", "w", "--max-credits", "20"]).exited(0).says("2 queued again");
+    stage.run(["run", "w.json", "--budget", "20"]).exited(4);
+    assert_eq!(stage.audit().totals.charged_credits, 20);
+    let prices: Vec<Value> =
+        Harvest::of(&stage, "w").lines.iter().map(|line| line["price_credits"].clone()).collect();
+    assert_eq!(prices[0], 20, "the results show the price in force, not the one that was planned");
+}
+
+#[test]
+fn without_a_budget_a_batch_spends_what_its_plan_showed_whatever_prices_become() {
+    let stage = Stage::with_credits(0);
+    stage.write("w.json", two_videos(None));
+    stage.run(["run", "w.json"]).exited(4);
+    stage.prices(&json!({"multiply": 2}));
+    stage.credits(1000);
+    stage.run(["run", "w.json"]).exited(4);
+    assert_eq!(stage.audit().totals.charged_credits, 20, "20 were planned: one at the new price");
+    let explained = stage.run(["explain", "w/boat"]).exited(0);
+    assert!(
+        explained.stdout.contains("the price is 20 credits now, was 10 when it was accepted"),
+        "{}",
+        explained.stdout
+    );
+}
+
+#[test]
+fn rows_without_an_exact_price_are_bounded_and_a_charge_above_the_hold_pauses() {
+    let stage = Stage::new();
+    let size = json!({"size": "3840x2160", "quality": "Max"});
+    let image = |id: &str| json!({"id": id, "kind": "image", "model": "gi-2-5", "prompt": "x", "max_credits": 1, "options": size});
+    let short =
+        |id: &str| json!({"id": id, "kind": "shorts-studio", "max_credits": 1, "options": {"taskId": id}});
+    let manifest = json!({
+        "policy": {"budget": 3, "on_drift": "pause"},
+        "jobs": [image("a"), image("b"), short("c"), short("d")],
+    });
+    stage.write("u.json", manifest.to_string());
+    let outcome = stage.run(["run", "u.json"]).exited(7);
+    assert!(outcome.stderr.contains("it may cost up to"), "{}", outcome.stderr);
+    // One alone was sent: what nothing bounds goes one at a time, and its charge paused the rest.
+    assert_eq!(stage.audit().totals.tasks, 1);
+    let drift = Harvest::of(&stage, "u").lines[0]["drift"].clone();
+    assert_eq!(drift[0]["field"], "hold_credits");
+    assert_eq!(drift[0]["planned"], 1);
+}
+
+#[test]
+fn a_model_that_is_withdrawn_parks_its_jobs_until_the_catalog_lists_it_again() {
+    let stage = Stage::with_credits(0);
+    stage.write("w.json", two_videos(None));
+    stage.run(["run", "w.json"]).exited(4);
+    let kept = std::fs::read_to_string(stage.path("state/catalogs.json")).unwrap();
+    let kept: Value = serde_json::from_str(&kept).unwrap();
+    let (video, without) = with_and_without(&kept, "house-c1");
+    stage.prices(&json!({"video": without}));
+    stage.credits(1000);
+    stage.run(["run", "w.json"]).exited(7).says("the catalog has no price for it now");
+    assert_eq!(stage.audit().totals.tasks, 0);
+    stage.prices(&json!({"video": video}));
+    stage.run(["run", "w.json"]).exited(0);
+    assert_eq!(stage.audit().totals.charged_credits, 20);
+}
+
+#[test]
+fn a_charge_above_the_price_is_believed_by_the_next_hold_and_the_next_plan() {
+    let stage = Stage::with(Options { speed: 10.0, ..Options::default() });
+    stage.configure("[limits]\nin_flight = 1");
+    stage.write("w.json", two_videos(None));
+    let running = stage.start(["run", "w.json"]);
+    until("the first to be at the service", || stage.audit().totals.tasks == 1);
+    // The program knows its prices since a moment ago, and asks for them again in some minutes.
+    stage.prices(&json!({"multiply": 2}));
+    running.end().exited(0).says("charged above the catalog's price");
+    assert_eq!(stage.audit().totals.charged_credits, 30);
+    let one = json!([{"id": "owl", "kind": "video", "model": "house-c1", "prompt": "an owl"}]);
+    stage.write("next.json", one.to_string());
+    // The kept catalog still says 10.
+    let plan = stage.run(["plan", "next.json", "--json"]).exited(0).json();
+    assert_eq!(plan["total_credits"], 20);
+    let formula = plan["rows"][0]["formula"].as_str().unwrap().to_owned();
+    assert!(formula.ends_with("and 20 as 20 was charged for 10 before"), "{formula}");
+    assert!(plan["files"][0]["notes"].to_string().contains("20 was charged for 10 before"), "{plan}");
+    // The catalog's own entry has changed by now: what was charged for the old one says nothing any more.
+    stage.run(["run", "next.json"]).exited(0);
+    assert_eq!(stage.audit().totals.charged_credits, 50);
+}

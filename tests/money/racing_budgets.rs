@@ -1,0 +1,157 @@
+//! Rows that race for the last credits of a budget, killed at random moments and started again: the
+//! service never sees more spent than was allowed.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![allow(clippy::print_stderr, reason = "a seed that is not shown cannot be played again")]
+
+use std::time::{Duration, SystemTime};
+
+use callsheet_emulator::Options;
+use serde_json::json;
+
+use crate::support::Stage;
+use crate::support::harvest::Harvest;
+use crate::support::process::Running;
+
+const ROWS: usize = 100;
+const IMAGE_CREDITS: u64 = 8;
+/// Room for 37 of the hundred, and for seven eighths of another.
+const LIMIT: u64 = 37 * IMAGE_CREDITS + 7;
+const ALL: u64 = ROWS as u64 * IMAGE_CREDITS;
+/// Answers that are lost and tasks that fail and are refunded make room and take it again.
+const TROUBLE: &str = "seed = 3\n\
+    [[rules]]\non = 'create'\nprobability = 0.1\neffect = { do = 'drop', when = 'after' }\n\
+    [[rules]]\non = 'create'\nprobability = 0.05\neffect = { do = 'drop', when = 'before' }\n\
+    [[rules]]\nprobability = 0.1\neffect = { do = 'task-fails', code = 'busy' }\n\
+    [[rules]]\nprobability = 0.05\neffect = { do = 'fail-at-submission' }\n\
+    [[rules]]\nprobability = 0.05\neffect = { do = 'unknown-outcome' }";
+
+/// A way to say how much may be spent.
+struct Limit {
+    /// Opens the section of the configuration.
+    section: fn(u64) -> String,
+    arguments: fn(u64) -> Vec<String>,
+    says: &'static str,
+}
+
+const RUN: [&str; 2] = ["run", "batch.json"];
+
+fn ids() -> Vec<String> {
+    (0..ROWS).map(|n| format!("image-{n}")).collect()
+}
+
+/// Attempts enough that no row fails for good by a task that failed after its call.
+fn manifest() -> String {
+    let job = |id: &String| json!({"id": id, "kind": "image", "model": "gi-2", "prompt": id});
+    json!({"policy": {"attempts": 50}, "jobs": ids().iter().map(job).collect::<Vec<_>>()}).to_string()
+}
+
+fn command(limit: &Limit, credits: u64) -> Vec<String> {
+    RUN.into_iter().map(str::to_owned).chain((limit.arguments)(credits)).collect()
+}
+
+fn configure(stage: &Stage, limit: &Limit, credits: u64) {
+    stage.configure(&format!("[limits]\nin_flight = 48\nadaptive = false\n{}", (limit.section)(credits)));
+}
+
+/// What the service has taken and not given back.
+fn spent(stage: &Stage) -> u64 {
+    let totals = stage.audit().totals;
+    totals.charged_credits - totals.refunded_credits
+}
+
+/// Watches the account while the client lives.
+fn live(stage: &Stage, limit: &Limit, kill_after: Option<Duration>) -> crate::support::process::Outcome {
+    let arguments = command(limit, LIMIT);
+    let running = Running::start(stage.command(arguments.iter().map(String::as_str)));
+    std::thread::scope(|scope| {
+        let watched = scope.spawn(|| match kill_after {
+            Some(delay) => running.end_or_kill_after(delay),
+            None => running.end(),
+        });
+        while !watched.is_finished() {
+            let spent = spent(stage);
+            assert!(spent <= LIMIT, "{spent} credits are spent, {LIMIT} are allowed");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        watched.join().unwrap()
+    })
+}
+
+fn race(limit: &Limit) {
+    let seed = std::env::var("CALLSHEET_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("racing budgets, CALLSHEET_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let today = day();
+    let stage = Stage::with(Options { speed: 200.0, ..Options::default() });
+    configure(&stage, limit, LIMIT);
+    stage.faults(TROUBLE);
+    stage.write("batch.json", manifest());
+    for _ in 0..5 {
+        let outcome = live(&stage, limit, Some(Duration::from_millis(random.u64(20..700))));
+        assert!(outcome.signal == Some(9) || outcome.code == Some(4), "{outcome:?}");
+    }
+    let outcome = live(&stage, limit, None);
+    if day() != today {
+        // Midnight lifts a day's budget, as it should.
+        return;
+    }
+    outcome.exited(4).says(limit.says);
+    assert!(LIMIT - spent(&stage) < IMAGE_CREDITS, "all that fits is spent: {}", spent(&stage));
+    is_booked(&stage);
+
+    configure(&stage, limit, ALL);
+    let arguments = command(limit, ALL);
+    let all = || stage.run(arguments.iter().map(String::as_str));
+    let mut outcome = all();
+    // A call that fails with the name of a failed task is made once more by itself, and then only if somebody asks.
+    for _ in 0..9 {
+        if outcome.code != Some(1) {
+            break;
+        }
+        stage.run(["retry", "batch"]).exited(0);
+        outcome = all();
+    }
+    outcome.exited(0);
+    assert_eq!(spent(&stage), ALL);
+    Harvest::of(&stage, "batch").is_complete(&ids());
+    is_booked(&stage);
+}
+
+/// Our books say what the service's say, and nothing is held any more.
+fn is_booked(stage: &Stage) {
+    let harvest = Harvest::of(stage, "batch");
+    assert_eq!(harvest.sum("charged_credits"), spent(stage));
+    assert_eq!(crate::support::matrix::ledger(stage), (0, spent(stage)));
+}
+
+fn day() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 86_400
+}
+
+#[test]
+fn a_batchs_budget_is_never_passed() {
+    race(&Limit {
+        section: |_| String::new(),
+        arguments: |credits| vec!["--budget".to_owned(), credits.to_string()],
+        says: "parked: the next job does not fit into what is left of the batch's budget",
+    });
+}
+
+#[test]
+fn a_days_budget_is_never_passed() {
+    race(&Limit {
+        section: |credits| format!("[budget]\nper_day = {credits}"),
+        arguments: |_| Vec::new(),
+        says: "parked: the day's budget, where prices count in full, is used up; UTC midnight or a higher budget.per_day lifts it",
+    });
+}
+
+#[test]
+fn the_total_budget_is_never_passed() {
+    race(&Limit {
+        section: |credits| format!("[budget]\ntotal = {credits}"),
+        arguments: |_| Vec::new(),
+        says: "parked: the total budget, where prices count in full, is used up; a higher budget.total lifts it",
+    });
+}

@@ -1,0 +1,6 @@
+//! What the repository promises of itself: imports, dependencies, the package, the schema of manifests.
+
+mod dependencies;
+mod packaging;
+mod schema;
+mod sources;

@@ -1,0 +1,267 @@
+//! The rules of the house that a compiler does not hold: who may import whom, the single clock, the
+//! single user of the database and of the HTTP client. When one of these fails, it names the fix.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Who may import whom. Arrows point downwards only: a room may import rooms further down the list
+/// that it names, and nothing else.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("main", &["cli"]),
+    (
+        "cli",
+        &[
+            "api",
+            "clock",
+            "config",
+            "control",
+            "daemon",
+            "domain",
+            "engine",
+            "failpoint",
+            "intake",
+            "metrics",
+            "output",
+            "store",
+        ],
+    ),
+    (
+        "daemon",
+        &["clock", "config", "control", "domain", "engine", "hooks", "intake", "metrics", "output", "store"],
+    ),
+    ("control", &["domain", "engine", "intake", "metrics", "output", "store"]),
+    ("intake", &["api", "clock", "domain", "engine", "failpoint", "output", "store"]),
+    ("engine", &["api", "clock", "domain", "failpoint", "metrics", "output", "store"]),
+    ("hooks", &["api", "clock", "config", "domain", "store"]),
+    ("config", &["domain", "output"]),
+    ("output", &["domain", "failpoint"]),
+    ("store", &["domain", "failpoint"]),
+    ("api", &["clock", "domain"]),
+    ("metrics", &["domain"]),
+    ("clock", &["domain"]),
+    ("domain", &[]),
+    ("failpoint", &[]),
+];
+
+/// What only some places may mention, and what to do instead.
+const BANS: &[Ban] = &[
+    Ban {
+        what: "Instant::now",
+        only: &["src/clock.rs", "emulator/"],
+        instead: "take `Now` as an argument; only clock.rs reads the clock",
+    },
+    Ban {
+        what: "SystemTime::now",
+        only: &["src/clock.rs", "emulator/"],
+        instead: "take `Now` as an argument; only clock.rs reads the clock",
+    },
+    Ban {
+        what: "Utc::now",
+        only: &["src/clock.rs", "emulator/"],
+        instead: "take `Now` as an argument; only clock.rs reads the clock",
+    },
+    Ban {
+        what: "callsheet_emulator",
+        only: &["src/cli/"],
+        instead: "speak to it over HTTP, as to the service; cli/ starts and ends it",
+    },
+    Ban { what: "sled::", only: &["src/store/"], instead: "go through `Store`; no sled type leaves store/" },
+    Ban {
+        what: "reqwest::",
+        only: &["src/api/", "src/control/client.rs"],
+        instead: "go through `Service`, `Downloads` or `Webhook` in api/; a daemon is spoken to by control/client.rs",
+    },
+    Ban {
+        what: "prometheus_client::",
+        only: &["src/metrics/"],
+        instead: "count through `Metrics`; a method for each thing that is measured",
+    },
+    Ban {
+        what: "std::env::var",
+        only: &["src/cli/", "src/failpoint.rs"],
+        instead: "read the environment in cli/ and pass values on",
+    },
+    Ban {
+        what: "process::exit",
+        only: &["src/cli/"],
+        instead: "return an `Exit`; only the second Ctrl-C leaves at once",
+    },
+    Ban { what: "thread::sleep", only: &[], instead: "wait for an event, or for a timer of the runtime" },
+    Ban { what: "todo!", only: &[], instead: "finish it, or leave it out" },
+    Ban { what: "#[ignore", only: &[], instead: "make it pass, or delete it" },
+];
+
+/// What the pure core may not mention.
+const IMPURE: &[(&str, &str)] = &[
+    ("std::fs", "files"),
+    ("std::net", "the network"),
+    ("std::time::", "clocks"),
+    ("tokio", "async"),
+    ("async fn", "async"),
+    ("fastrand", "randomness"),
+    ("tracing", "logging"),
+];
+
+/// Longest room file, in lines: past this, is it one room?
+const FILE_MAX_LINES: usize = 700;
+
+struct Ban {
+    what: &'static str,
+    only: &'static [&'static str],
+    instead: &'static str,
+}
+
+struct Source {
+    path: String,
+    room: String,
+    text: String,
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn collect(dir: &Path, sources: &mut Vec<Source>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, sources);
+        } else if path.extension().is_some_and(|ext| ext == "rs") {
+            let relative = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+            let room = relative.trim_start_matches("src/").split(['/', '.']).next().unwrap().to_owned();
+            sources.push(Source { room, text: fs::read_to_string(&path).unwrap(), path: relative });
+        }
+    }
+}
+
+fn sources() -> Vec<Source> {
+    let mut sources = Vec::new();
+    collect(&root().join("src"), &mut sources);
+    collect(&root().join("emulator/src"), &mut sources);
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    assert!(sources.len() > 30, "the sources were not found");
+    sources
+}
+
+/// Code lines with their numbers: comments, and test modules at the end of a file, are left out.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let tests = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let lines = text[..tests].lines().enumerate().map(|(index, line)| (index + 1, line));
+    lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+fn report(problems: &[String]) {
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn imports_follow_the_table() {
+    let allowed: BTreeMap<&str, &[&str]> = ROOMS.iter().copied().collect();
+    let mut problems = Vec::new();
+    // The emulator is a crate of its own, which does not have the program among its dependencies.
+    for source in sources().into_iter().filter(|source| source.room != "lib" && source.room != "emulator") {
+        let Some(allowed) = allowed.get(source.room.as_str()) else {
+            problems.push(format!(
+                "{}: the room {} is not in the table of tests/repo_lint/sources.rs",
+                source.path, source.room
+            ));
+            continue;
+        };
+        for (number, line) in code(&source.text) {
+            for prefix in ["crate::", "callsheet::"] {
+                for (at, _) in line.match_indices(prefix) {
+                    let rest = &line[at + prefix.len()..];
+                    let target: String =
+                        rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                    let known = ROOMS.iter().any(|(room, _)| *room == target);
+                    if known && target != source.room && !allowed.contains(&target.as_str()) {
+                        problems.push(format!(
+                            "{}:{number}: {} may not import {target}; pass a value in, or move the code to a room \
+                             that may",
+                            source.path, source.room
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn the_table_has_no_cycles() {
+    let position: BTreeMap<&str, usize> =
+        ROOMS.iter().enumerate().map(|(at, (room, _))| (*room, at)).collect();
+    for (room, imports) in ROOMS {
+        for import in *imports {
+            assert!(
+                position[import] > position[room],
+                "{room} imports {import}, which does not stand below it"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_has_one_user_has_one_user() {
+    let mut problems = Vec::new();
+    for source in sources() {
+        for ban in BANS.iter().filter(|ban| !ban.only.iter().any(|place| source.path.starts_with(place))) {
+            for (number, line) in code(&source.text).filter(|(_, line)| line.contains(ban.what)) {
+                let _ = line;
+                problems.push(format!("{}:{number}: {} here: {}", source.path, ban.what, ban.instead));
+            }
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn the_core_is_pure() {
+    let mut problems = Vec::new();
+    for source in sources().iter().filter(|source| source.room == "domain") {
+        for (number, line) in code(&source.text) {
+            for (word, what) in IMPURE.iter().filter(|(word, _)| line.contains(word)) {
+                problems.push(format!(
+                    "{}:{number}: {word} brings {what} into the pure core; take a value as an argument",
+                    source.path
+                ));
+            }
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn every_file_says_what_it_is_for_and_is_one_room() {
+    let mut problems = Vec::new();
+    for source in sources() {
+        if !source.text.starts_with("//!") {
+            problems.push(format!("{}: begin with a //! line that says what it is for", source.path));
+        }
+        let lines = source.text.lines().count();
+        if lines > FILE_MAX_LINES {
+            problems.push(format!("{}: {lines} lines; split it where it has two subjects", source.path));
+        }
+        let stem = source.path.rsplit('/').next().unwrap();
+        if ["utils.rs", "util.rs", "helpers.rs", "common.rs", "misc.rs"].contains(&stem) {
+            problems.push(format!("{}: name it after what is in it", source.path));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn the_map_names_every_room() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let rooms: BTreeSet<String> = sources().into_iter().map(|source| source.room).collect();
+    let missing: Vec<String> = rooms
+        .iter()
+        .filter(|room| *room != "lib" && !map.contains(&format!("`{room}")))
+        .map(|room| format!("ARCHITECTURE.md: say what `{room}` is for"))
+        .collect();
+    report(&missing);
+}

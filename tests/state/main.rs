@@ -1,0 +1,11 @@
+//! The state directory: damaged, lost, full, exported, of earlier versions, and after a loss of power.
+
+mod damage;
+mod disk_full;
+mod dump;
+mod frozen;
+mod ledger_restart;
+mod lost;
+mod power_loss;
+#[path = "../support/mod.rs"]
+mod support;

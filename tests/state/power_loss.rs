@@ -1,0 +1,174 @@
+//! What was acknowledged is on the device: shown by what was synced when, from the system calls of the built
+//! program (`strace`), on a disk that keeps nothing else (`power_loss/disk.rs`).
+//!
+//! Every promise is held for every call of a trace, over lives that were killed and taken up again: a file
+//! that a killed process wrote and did not sync is not on the device for the next one either.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+#![allow(unreachable_pub, reason = "its modules are parts of this file")]
+
+mod disk;
+mod promises;
+mod trace;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use callsheet::failpoint;
+
+use self::promises::Scene;
+use self::trace::{CALLS, Event, read};
+use crate::support::process::{Outcome, Running};
+use crate::support::{Stage, matrix, scripts, until};
+
+/// Broken promises that are shown: one cause breaks many.
+const SHOWN_MAX: usize = 20;
+
+const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
+
+/// Lives on one state, traced.
+struct Traced {
+    stage: Stage,
+    /// Where traces lie: what goes over the wire is in them, with the key, and what the client leaves is searched
+    /// for that.
+    notes: tempfile::TempDir,
+    events: Vec<Event>,
+    lines: usize,
+    /// The lines at which lives began.
+    lives: Vec<usize>,
+    /// The last life was a run that came to its end.
+    has_said_that_all_is_done: bool,
+}
+
+impl Traced {
+    fn new(stage: Stage) -> Traced {
+        let notes = tempfile::tempdir().unwrap();
+        let (events, lives) = (Vec::new(), Vec::new());
+        Traced { stage, notes, events, lines: 0, lives, has_said_that_all_is_done: false }
+    }
+
+    fn trace(&self) -> std::path::PathBuf {
+        self.notes.path().join("trace")
+    }
+
+    /// The client under `strace`, which writes everything down that matters.
+    fn start<'a>(&self, arguments: impl IntoIterator<Item = &'a str>, failpoint: Option<&str>) -> Running {
+        let client = self.stage.command(arguments);
+        let mut command = Command::new("strace");
+        command.args(["-f", "-y", "--seccomp-bpf", "-e", "signal=none", "-s", "4194304", "-o"]);
+        command.arg(self.trace());
+        command.args(["-e", &format!("trace={}", CALLS.replace(' ', ""))]);
+        command.arg(client.get_program()).args(client.get_args());
+        command.current_dir(self.folder()).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap());
+        command.envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.envs(failpoint.map(|step| ("CALLSHEET_FAILPOINT", step)));
+        Running::start(command)
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.stage.path("").canonicalize().unwrap()
+    }
+
+    /// Takes up what a life left behind that has ended.
+    fn ended(&mut self, client: Running) -> Outcome {
+        let outcome = client.end();
+        let text = std::fs::read_to_string(self.trace()).unwrap();
+        self.lives.push(self.lines);
+        self.events.extend(read(&text, self.lines, &self.folder()));
+        self.lines += text.lines().count();
+        outcome
+    }
+
+    fn run<'a>(&mut self, arguments: impl IntoIterator<Item = &'a str>) -> Outcome {
+        let client = self.start(arguments, None);
+        self.has_said_that_all_is_done = true;
+        self.ended(client)
+    }
+
+    fn run_to(&mut self, step: &str) {
+        self.has_said_that_all_is_done = false;
+        let client = self.start(RUN, Some(step));
+        self.ended(client).was_killed(step);
+    }
+
+    /// Complains of every promise that is not kept.
+    #[track_caller]
+    fn keeps_its_promises(&self) -> Scene {
+        let scene = Scene::of(&self.folder(), &self.events, &self.lives);
+        let broken = scene.broken(self.has_said_that_all_is_done);
+        let first = broken.iter().take(SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join("\n");
+        assert!(broken.is_empty(), "{} promises are broken, first\n{first}", broken.len());
+        scene
+    }
+}
+
+#[test]
+fn what_a_run_acknowledges_is_on_the_device() {
+    let stage = Stage::with_faults(
+        "seed = 4\n\
+         [[rules]]\non = 'create'\nevery = 4\neffect = { do = 'drop', when = 'after' }\n\
+         [[rules]]\nkind = 'image'\nevery = 2\neffect = { do = 'task-fails', code = 'provider_unavailable' }\n\
+         [[rules]]\non = 'download'\nevery = 6\neffect = { do = 'truncated-download', keep_percent = 50 }",
+    );
+    stage.configure("attempts = 20");
+    stage.write("batch.jsonl", matrix::ROWS);
+    stage.write("more.csv", scripts::of_all_kinds(4).0);
+    let mut traced = Traced::new(stage);
+    let outcome = traced.run(["run", "--json", "batch.jsonl", "more.csv"]);
+    assert!(matches!(outcome.code, Some(0 | 7)), "{outcome:?}");
+    let scene = traced.keeps_its_promises();
+    assert!(scene.posts() >= 26 && scene.landed() >= 25, "{} POSTs, {} files", scene.posts(), scene.landed());
+}
+
+/// What the life before wrote and did not sync is not on the device because a new process reads it.
+#[test]
+fn what_a_killed_run_left_in_the_air_is_on_the_device_before_the_next_relies_on_it() {
+    // The first commit takes the manifest in, the next ones are of intents.
+    const MORE: [&str; 4] = ["flushed:2", "flushed:3", "flushed:5", "named:3"];
+    let of_a_run = failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name));
+    for step in of_a_run.chain(MORE) {
+        let stage = Stage::new();
+        stage.write("batch.csv", scripts::of_all_kinds(1).0);
+        let mut traced = Traced::new(stage);
+        traced.run_to(step);
+        traced.run(RUN).exited(0);
+        let scene = traced.keeps_its_promises();
+        assert!(scene.posts() >= 5 && scene.landed() >= 5, "{step}");
+    }
+}
+
+/// Jobs with so many results, and such long addresses of them, that the database puts each into a file of its own.
+#[test]
+fn what_the_database_keeps_beside_its_log_is_on_the_device() {
+    let stage = Stage::with_faults("[[rules]]\neffect = { do = 'urls', count = 200, signature = 1000 }");
+    stage.configure("[limits]\nin_flight = 3\nadaptive = false\ndownloads = 2");
+    stage.write("batch.csv", scripts::manifest("image", 12));
+    let mut traced = Traced::new(stage);
+    traced.run_to("ended:2");
+    let scene = traced.keeps_its_promises();
+    assert!(scene.blobs().count() > 0, "nothing was too large for the log");
+    assert!(scene.posts() > 3, "no POST follows what was too large");
+}
+
+#[test]
+fn what_a_daemon_answers_and_files_is_on_the_device() {
+    let stage = Stage::new();
+    stage.write("jobs/inbox/dropped.csv", scripts::of_all_kinds(2).0);
+    stage.write("jobs/inbox/broken.csv", "id,knd\na,image\n");
+    stage.write("handed.csv", scripts::of_all_kinds(1).0);
+    let mut traced = Traced::new(stage);
+    let daemon = traced.start(["daemon"], None);
+    until("the socket", || traced.stage.path("state/callsheet.sock").exists());
+    traced.stage.run(["submit", "handed.csv", "--wait"]).exited(0);
+    for file in ["output/dropped/report.json", "jobs/accepted/dropped.csv", "jobs/rejected/broken.csv"] {
+        until(file, || traced.stage.path(file).exists());
+    }
+    // The first one of its process group is strace, which passes nothing on: the daemon is its child.
+    let children = format!("/proc/{0}/task/{0}/children", daemon.pid());
+    let child: i32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    let child = rustix::process::Pid::from_raw(child).unwrap();
+    rustix::process::kill_process(child, rustix::process::Signal::TERM).unwrap();
+    traced.ended(daemon).exited(0);
+    let scene = traced.keeps_its_promises();
+    assert_eq!((scene.filed(), scene.answered()), (2, 1), "manifests that were filed, and answers to one");
+}

@@ -1,0 +1,259 @@
+//! A stage for the whole program: a folder of its own, a cleared environment, a configuration with short
+//! waits, and the service, played by the emulator in the test's own process, so that it outlives every
+//! client that is killed.
+//!
+//! `process` runs the client, `disk` gives it a small disk, `books` reads what the service saw, `harvest` what lies on disk; `matrix` holds
+//! a row of every kind against one fault.
+#![allow(dead_code, unreachable_pub, reason = "every test program uses another part of the stage")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on should stop and say why"
+)]
+
+pub mod books;
+pub mod disk;
+pub mod emulator_process;
+pub mod harvest;
+pub mod hostile;
+pub mod key;
+pub mod matrix;
+pub mod process;
+pub mod proxy;
+pub mod scripts;
+pub mod tls;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use callsheet_emulator::{self as emulator, Emulator, Faults, Options};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use self::books::Audit;
+use self::key::{KEY, files_with_key};
+use self::process::{Outcome, Running};
+
+/// Longest wait for anything: a test that waits for it has failed.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+/// Between two looks at something that is waited for.
+const GLANCE: Duration = Duration::from_millis(3);
+
+/// See the module's documentation.
+pub struct Stage {
+    // Dropped in this order: the service before the runtime that it runs on.
+    emulator: Emulator,
+    runtime: Runtime,
+    dir: TempDir,
+    /// What the test itself wrote, and may have written a key into.
+    written: Mutex<Vec<PathBuf>>,
+}
+
+/// Whatever the test was about, the key is in nothing that the client left.
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            if std::env::var_os("CALLSHEET_KEEP").is_some() {
+                self.dir.disable_cleanup(true);
+                eprintln!("what the test left behind is kept in {}", self.dir.path().display());
+            }
+            return;
+        }
+        let written = self.written.lock().unwrap();
+        let found = files_with_key(self.dir.path());
+        let found: Vec<_> = found.iter().filter(|path| !written.contains(path)).collect();
+        assert!(found.is_empty(), "the API key is in {found:?}");
+    }
+}
+
+impl Stage {
+    /// A service that works fast and an account that can pay for everything.
+    pub fn new() -> Stage {
+        Stage::with(Options::default())
+    }
+
+    /// A service whose tasks take about a 25th of a second, with options of its own.
+    pub fn with(options: Options) -> Stage {
+        let speed = if options.speed > 1.0 { options.speed } else { 1_000.0 };
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let api_key = KEY.to_owned();
+        let emulator = runtime.block_on(emulator::start(Options { speed, api_key, ..options })).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let stage = Stage { emulator, runtime, dir, written: Mutex::default() };
+        stage.configure("");
+        stage
+    }
+
+    /// A service with `credits` on the account.
+    pub fn with_credits(credits: u64) -> Stage {
+        Stage::with(Options { credits, ..Options::default() })
+    }
+
+    /// A service where things go wrong as `plan` (TOML) says.
+    pub fn with_faults(plan: &str) -> Stage {
+        let stage = Stage::new();
+        stage.faults(plan);
+        stage
+    }
+
+    /// Writes the configuration: short waits, then `more`, which may open further sections.
+    pub fn configure(&self, more: &str) {
+        self.configure_service("", more);
+    }
+
+    /// The same, with more keys of `[service]`.
+    pub fn configure_service(&self, keys: &str, more: &str) {
+        let service = self.emulator.base_url();
+        let text = format!(
+            "[service]\nbase_url = \"{service}\"\n{keys}\n\
+             [poll]\nmin = \"20ms\"\nmax = \"40ms\"\n\
+             [retry]\nbase = \"10ms\"\nmax = \"100ms\"\n\
+             {more}\n"
+        );
+        self.write("callsheet.toml", &text);
+    }
+
+    /// Where the service is.
+    pub fn base_url(&self) -> String {
+        self.emulator.base_url()
+    }
+
+    /// A path inside the stage's folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes a file, and the folders above it.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        self.written.lock().unwrap().push(path.clone());
+        path
+    }
+
+    /// The client, ready to start: nothing of the caller's environment, the stage's folder, the
+    /// right key.
+    pub fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_callsheet"));
+        command.args(arguments).current_dir(&self.dir).env_clear().env("CALLSHEET_API_KEY", KEY);
+        command
+    }
+
+    /// Runs the client to its end.
+    pub fn run<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Outcome {
+        self.start(arguments).end()
+    }
+
+    /// The same, as on a terminal: in a pipe, the client's streams drop whatever a terminal would obey.
+    pub fn run_raw<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Outcome {
+        let mut command = self.command(arguments);
+        command.env("CLICOLOR_FORCE", "1");
+        Running::start(command).end()
+    }
+
+    /// Starts the client.
+    pub fn start<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Running {
+        Running::start(self.command(arguments))
+    }
+
+    /// A daemon, once it listens.
+    #[track_caller]
+    pub fn daemon(&self, level: &str) -> Running {
+        let running = self.start(["daemon", "--log-level", level]);
+        running.says("ready");
+        running
+    }
+
+    /// What the service saw so far.
+    pub fn audit(&self) -> Audit {
+        Audit::read(&self.emulator)
+    }
+
+    /// Changes what goes wrong from now on; nothing does with an empty plan.
+    pub fn faults(&self, plan: &str) {
+        self.emulator.set_faults(Faults::named(plan).unwrap_or_else(|| Faults::parse(plan).unwrap()));
+    }
+
+    /// Lets the service's time pass.
+    pub fn advance(&self, by: Duration) {
+        self.emulator.advance(by);
+    }
+
+    /// Sets credits, plan or the key's validity, as `POST /emulator/account` takes them.
+    pub fn account(&self, change: &Value) {
+        self.control("account", change);
+    }
+
+    /// Asks the service for what lies outside its document, as `POST /emulator/WHAT` takes it.
+    pub fn control(&self, what: &str, body: &Value) {
+        let url = format!("{}/emulator/{what}", self.emulator.base_url());
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let answer = self.runtime.block_on(http.post(url).json(body).send()).unwrap();
+        assert!(answer.status().is_success(), "{answer:?}");
+    }
+
+    /// Replaces parts of the catalogs that the service serves and charges by, or multiplies all prices.
+    pub fn prices(&self, change: &Value) {
+        self.control("catalog", change);
+    }
+
+    /// All catalogs, as the service serves them and charges by them.
+    pub fn served(&self) -> Value {
+        let url = format!("{}/emulator/catalog", self.emulator.base_url());
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        self.runtime.block_on(async { http.get(url).send().await.unwrap().json().await.unwrap() })
+    }
+
+    /// Ends a running task at the service, as whoever owns the account can in the web application: the credits
+    /// come back.
+    pub fn cancel_task(&self, id: &str) {
+        self.control(&format!("tasks/{id}"), &json!({"status": "canceled"}));
+    }
+
+    /// Sets the credits on the account.
+    pub fn credits(&self, credits: u64) {
+        self.account(&json!({ "credits": credits }));
+    }
+
+    /// Text of the client with this stage's folder and addresses named `STAGE` and `SERVICE`, without
+    /// the spaces that fill up the lines of a table.
+    pub fn plain(&self, text: &str) -> String {
+        let text = text
+            .replace(&self.dir.path().display().to_string(), "STAGE")
+            .replace(&self.emulator.base_url(), "SERVICE");
+        text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// An emulator's own state, read by one that has taken its place.
+pub fn audit_of_state(dir: &Path) -> Audit {
+    let runtime = Runtime::new().unwrap();
+    let options = Options { state_dir: Some(dir.to_owned()), ..Options::default() };
+    let emulator = runtime.block_on(emulator::start(options)).unwrap();
+    Audit::read(&emulator)
+}
+
+/// Looks again and again until there is something to see.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(began.elapsed() < PATIENCE, "waited for {what}, in vain");
+        std::thread::sleep(GLANCE);
+    }
+}
+
+/// Looks again and again until something holds.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    eventually(what, || holds().then_some(()));
+}
