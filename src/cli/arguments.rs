@@ -1,16 +1,16 @@
 //! What can be typed.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use url::Url;
 
+#[cfg(feature = "emulator")]
+use crate::cli::emulator::EmulatorCommand;
 use crate::cli::{examples, exit};
 use crate::config::check_log_level;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::ids::BatchName;
-use callsheet_emulator::DEFAULT_API_KEY;
 
 /// Turns manifests into finished media files, and pays for each once.
 #[derive(Debug, Parser)]
@@ -153,6 +153,7 @@ pub(super) enum Command {
     ///
     /// Serves the service's API with an imaginary account and real, small media, for newcomers, pipelines and
     /// tests. `callsheet run --emulator` starts one by itself; this command is for other clients.
+    #[cfg(feature = "emulator")]
     Emulator(EmulatorCommand),
     /// The manual: the page of all commands, or every page into a folder
     Man(ManCommand),
@@ -176,14 +177,18 @@ pub(super) struct RunCommand {
     pub(super) adopt_state: bool,
 }
 
+/// Whether this build has no emulator. `--emulator` is then taken all the same, and refused: in an environment it must
+/// not be passed over, and the command go to the service.
+const NO_EMULATOR: bool = cfg!(not(feature = "emulator"));
+
 /// Whom a command works with that may charge.
 #[derive(Debug, Args)]
 pub(super) struct EmulatorArguments {
     /// Work offline against the built-in emulator of the service
-    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url")]
+    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url", hide = NO_EMULATOR)]
     pub(super) emulator: bool,
     /// How much faster than real time the emulator works
-    #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator", value_parser = speed)]
+    #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator", value_parser = speed, hide = NO_EMULATOR)]
     pub(super) emulator_speed: f64,
 }
 
@@ -356,7 +361,7 @@ pub(super) struct PlanCommand {
 #[derive(Debug, Args)]
 pub(super) struct SourceArguments {
     /// Ask the built-in emulator of the service
-    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url")]
+    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url", hide = NO_EMULATOR)]
     pub(super) emulator: bool,
 }
 
@@ -534,78 +539,10 @@ pub(super) enum MediaType {
     Music,
 }
 
-/// What `emulator` takes.
-#[derive(Debug, Args)]
-#[command(
-    next_help_heading = "Emulator options",
-    after_help = examples::EMULATOR,
-    after_long_help = examples::EMULATOR_LONG
-)]
-pub(super) struct EmulatorCommand {
-    /// Where the API listens; port 0 takes a free one
-    #[arg(
-        long,
-        env = "CALLSHEET_EMULATOR_LISTEN",
-        hide_env_values = true,
-        default_value = "127.0.0.1:8787",
-        value_name = "ADDRESS"
-    )]
-    pub(super) listen: SocketAddr,
-    /// Where results are served: another origin than the API's
-    #[arg(
-        long,
-        env = "CALLSHEET_EMULATOR_MEDIA_LISTEN",
-        hide_env_values = true,
-        default_value = "127.0.0.1:0",
-        value_name = "ADDRESS"
-    )]
-    pub(super) media_listen: SocketAddr,
-    /// Address that results are named by, where clients do not reach the one above (a container's, say)
-    #[arg(long, env = "CALLSHEET_EMULATOR_MEDIA_URL", hide_env_values = true, value_name = "URL")]
-    pub(super) media_url: Option<Url>,
-    /// The one API key that is valid. It guards nothing: never use a real one
-    #[arg(long, env = "CALLSHEET_EMULATOR_API_KEY", hide_env_values = true, default_value = DEFAULT_API_KEY, value_name = "KEY")]
-    pub(super) api_key: String,
-    /// Credits on the account at the beginning
-    #[arg(long, env = "CALLSHEET_EMULATOR_CREDITS", hide_env_values = true, default_value_t = 10_000)]
-    pub(super) credits: u64,
-    /// Plan of the account, which decides its daily allowances
-    #[arg(long, env = "CALLSHEET_EMULATOR_PLAN", hide_env_values = true, value_enum, default_value_t = PlanName::None)]
-    pub(super) plan: PlanName,
-    /// How much faster than real time: 1 takes plausible time, 20 a twentieth of it, inf none
-    #[arg(long, env = "CALLSHEET_EMULATOR_SPEED", hide_env_values = true, default_value_t = 1.0, value_name = "FACTOR", value_parser = speed)]
-    pub(super) speed: f64,
-    /// Where account, keys and tasks outlive the process [default: they do not]
-    #[arg(long, env = "CALLSHEET_EMULATOR_STATE", hide_env_values = true, value_name = "DIR")]
-    pub(super) emulator_state: Option<PathBuf>,
-    /// What goes wrong: calm, flaky-network, storm, or a TOML or JSON file [default: nothing]
-    #[arg(long, env = "CALLSHEET_EMULATOR_FAULTS", hide_env_values = true, value_name = "NAME|FILE")]
-    pub(super) faults: Option<String>,
-    /// Recorded catalogs to serve and charge by, instead of the built-in ones
-    #[arg(long, env = "CALLSHEET_EMULATOR_CATALOG", hide_env_values = true, value_name = "FILE")]
-    pub(super) catalog: Option<PathBuf>,
-    /// Decides ids, jitter and the look of results
-    #[arg(long, env = "CALLSHEET_EMULATOR_SEED", hide_env_values = true, default_value_t = 0)]
-    pub(super) seed: u64,
-    /// Time stands still until POST /emulator/clock steps it
-    #[arg(long, env = "CALLSHEET_EMULATOR_MANUAL_CLOCK", hide_env_values = true)]
-    pub(super) manual_clock: bool,
-}
-
 /// A factor that time can be divided by.
-fn speed(text: &str) -> Result<f64, String> {
+pub(super) fn speed(text: &str) -> Result<f64, String> {
     text.parse::<f64>()
         .ok()
         .filter(|factor| *factor > 0.0)
         .ok_or_else(|| String::from("a factor is a number above 0, such as 20, or inf"))
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum PlanName {
-    /// No allowances
-    None,
-    /// 25 images a day
-    Pro,
-    /// 100 images and 300 seconds of house-c1 a day
-    Ultra,
 }

@@ -93,50 +93,6 @@ Examples:
   callsheet completions zsh >~/.zfunc/_callsheet
   callsheet completions fish >~/.config/fish/completions/callsheet.fish";
 
-pub(super) const EMULATOR: &str = "\
-Example:
-  callsheet emulator --speed 20 &
-  curl http://127.0.0.1:8787/api/v1/videos -H 'Authorization: Bearer emulator-key' \\
-    -H 'Idempotency-Key: boat-1' -d '{\"model\": \"house-c1\", \"prompt\": \"a small boat\"}'
-
-`--help` says more: fault plans, the control endpoints, use in scripts.";
-
-pub(super) const EMULATOR_LONG: &str = "\
-Example:
-  callsheet emulator --speed 20 &
-
-  # Create a video. The same Idempotency-Key again gives the same task and charges nothing.
-  curl http://127.0.0.1:8787/api/v1/videos -H 'Authorization: Bearer emulator-key' \\
-    -H 'Idempotency-Key: boat-1' -d '{\"model\": \"house-c1\", \"prompt\": \"a small boat\"}'
-
-  # Poll it by the id of the answer, until `status` is final; download what `taskUrls` names.
-  curl http://127.0.0.1:8787/api/v1/tasks/ID -H 'Authorization: Bearer emulator-key'
-
-Fault plans (--faults):
-  calm           nothing goes wrong
-  flaky-network  connections drop, proxies answer, downloads are cut; the service is well
-  storm          everything that the service's document allows to go wrong, and some more
-  FILE           your own; a rule says when it strikes and what it does:
-                   [[rules]]
-                   on = \"create\"
-                   every = 3
-                   effect = { do = \"drop\", when = \"after\" }
-
-Control endpoints, on the API's address, without a key:
-  GET  /emulator/audit        what was charged, refunded, sent twice, polled too often
-  POST /emulator/faults       {\"plan\": \"storm\"}, or a plan
-  POST /emulator/clock        {\"advance_ms\": 60000}
-  POST /emulator/account      {\"credits\": 5, \"plan\": \"ultra\", \"key_valid\": false}
-  POST /emulator/account      {\"top_up\": 100, \"spend\": 30, \"use_allowance\": {\"images\": 20}}
-  POST /emulator/catalog      {\"multiply\": 2}, or parts of a catalog file
-  POST /emulator/tasks/ID     {\"status\": \"canceled\"}, success, or failed with error_code and reason
-
-For scripts: with --json one line on stdout says when it is ready, and where:
-  {\"api_key\":\"emulator-key\",\"base_url\":\"http://127.0.0.1:8787\",\"media_url\":\"http://127.0.0.1:40123\"}
-
-SIGTERM and SIGINT end it with exit code 0; a port that is taken, or a wrong option, is 2.
-docs/emulator.md has transcripts of every kind of call.";
-
 /// Examples, and under them the exit codes.
 pub(super) fn and_exit_codes(examples: &str) -> String {
     format!("{examples}\n\n{}", exit::HELP)

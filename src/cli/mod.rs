@@ -11,6 +11,10 @@ mod daemon;
 mod daemon_discovery;
 mod doctor;
 mod download;
+#[cfg(feature = "emulator")]
+mod emulator;
+#[cfg(not(feature = "emulator"))]
+#[path = "no_emulator.rs"]
 mod emulator;
 mod examples;
 pub mod exit;
@@ -95,6 +99,7 @@ pub fn main() -> Exit {
             Command::Doctor(command) => doctor::run(command, &arguments.global).await,
             Command::Man(command) => man::run(command),
             Command::Completions(command) => completions::run(command),
+            #[cfg(feature = "emulator")]
             Command::Emulator(command) => emulator::run(command, &arguments.global).await,
         }
     });

@@ -7,6 +7,7 @@ use secrecy::SecretString;
 
 use crate::api::{Service, ServiceOptions};
 use crate::cli::arguments::{EmulatorArguments, Global, SourceArguments};
+use crate::cli::emulator::{self, DEFAULT_API_KEY, Emulator};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::log;
@@ -15,13 +16,9 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::time::Millis;
 use crate::intake::catalogs::{self, CatalogError, Catalogs};
-use callsheet_emulator::{self as emulator, DEFAULT_API_KEY, Emulator};
 
 /// The identity of the emulator in a state.
 pub(super) const EMULATOR_IDENTITY: &str = "the emulator";
-/// Credits on the emulator's account.
-const EMULATOR_CREDITS: u64 = 1_000_000_000;
-
 /// Default state directory with the emulator.
 const EMULATOR_STATE: &str = "state/emulator";
 
@@ -96,15 +93,7 @@ async fn emulator_target_with(
     kept: Option<PathBuf>,
 ) -> Result<ServiceTarget, Failure> {
     let (state, output) = (state_dir(config, true), output_dir(config, true));
-    let options = emulator::Options {
-        speed,
-        credits: EMULATOR_CREDITS,
-        state_dir: kept,
-        ..emulator::Options::default()
-    };
-    let running = emulator::start(options)
-        .await
-        .map_err(|error| Failure::new(Exit::Disk, format!("failed to start the emulator: {error}")))?;
+    let running = emulator::start(speed, kept).await?;
     let base_url = running.base_url();
     let base_url = base_url.parse().map_err(|error| {
         Failure::new(Exit::Unreachable, format!("the emulator is at {base_url}: {error}"))

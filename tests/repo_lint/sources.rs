@@ -65,8 +65,8 @@ const BANS: &[Ban] = &[
     },
     Ban {
         what: "callsheet_emulator",
-        only: &["src/cli/"],
-        instead: "speak to it over HTTP, as to the service; cli/ starts and ends it",
+        only: &["src/cli/emulator/"],
+        instead: "speak to it over HTTP, as to the service; cli/emulator starts and ends it",
     },
     Ban { what: "sled::", only: &["src/store/"], instead: "go through `Store`; no sled type leaves store/" },
     Ban {

@@ -1,20 +1,41 @@
-//! `callsheet emulator`: the whole service, offline.
+//! The emulator: started for a command that works offline, and served by `callsheet emulator`. A build without the
+//! feature `emulator` has `no_emulator.rs` in its place.
+
+mod arguments;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use anstream::eprintln;
+use callsheet_emulator::{Faults, Options, Plan, StartError};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::arguments::{EmulatorCommand, Global, PlanName};
+pub(super) use callsheet_emulator::{DEFAULT_API_KEY, Emulator};
+
+pub(super) use self::arguments::EmulatorCommand;
+use self::arguments::PlanName;
+use crate::cli::arguments::Global;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use callsheet_emulator::{self as emulator, Emulator, Faults, Plan, StartError};
 
+/// Credits on the account of a command that works offline.
+const CREDITS: u64 = 1_000_000_000;
+
+/// Starts it for a command: with what earlier commands left in `state_dir`, or with a new account that leaves no trace.
+pub(super) async fn start(speed: f64, state_dir: Option<PathBuf>) -> Result<Emulator, Failure> {
+    let options = Options { speed, credits: CREDITS, state_dir, ..Options::default() };
+    callsheet_emulator::start(options)
+        .await
+        .map_err(|error| Failure::new(Exit::Disk, format!("failed to start the emulator: {error}")))
+}
+
+/// `callsheet emulator`: the whole service, until a signal ends it.
 pub(super) async fn run(command: &EmulatorCommand, global: &Global) -> Result<Exit, Failure> {
     // From here on a signal is an orderly end, however early it comes.
     let mut ends = Ends::new()?;
-    let running = emulator::start(options(command)?).await.map_err(|error| explain(&error, command))?;
+    let running =
+        callsheet_emulator::start(options(command)?).await.map_err(|error| explain(&error, command))?;
     introduce(&running, &command.api_key);
     if global.json {
         announce(&running, &command.api_key)
@@ -29,8 +50,8 @@ pub(super) async fn run(command: &EmulatorCommand, global: &Global) -> Result<Ex
     Ok(Exit::Success)
 }
 
-fn options(command: &EmulatorCommand) -> Result<emulator::Options, Failure> {
-    Ok(emulator::Options {
+fn options(command: &EmulatorCommand) -> Result<Options, Failure> {
+    Ok(Options {
         listen: command.listen,
         media_listen: command.media_listen,
         media_url: command.media_url.clone(),
