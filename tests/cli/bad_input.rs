@@ -7,9 +7,9 @@ use std::io::{BufWriter, Write};
 
 use insta::assert_snapshot;
 
-use crate::support::harvest::Harvest;
+use crate::support::collect_outputs::Outputs;
 use crate::support::process::{Outcome, Running};
-use crate::support::{Stage, scripts};
+use crate::support::{TestEnv, manifests};
 
 /// The most memory that a run of a debug build may take, whatever it is handed. A run of one row takes
 /// some 20 MB, of which the database's cache is most.
@@ -20,16 +20,16 @@ const REPORT_MAX_BYTES: usize = 16 * 1024;
 /// Hands a manifest in; it must be refused, with nothing sent.
 #[track_caller]
 fn refused(name: &str, content: impl AsRef<[u8]>) -> String {
-    let stage = Stage::new();
-    stage.write(name, content);
-    let outcome = stage.run(["run", name]).exited(2);
-    is_unheard_of(&stage);
-    stage.plain(&outcome.stderr)
+    let env = TestEnv::new();
+    env.write(name, content);
+    let outcome = env.run(["run", name]).exited(2);
+    is_unheard_of(&env);
+    env.plain(&outcome.stderr)
 }
 
 #[track_caller]
-fn is_unheard_of(stage: &Stage) {
-    let totals = stage.audit().totals;
+fn is_unheard_of(env: &TestEnv) {
+    let totals = env.audit().totals;
     assert_eq!((totals.tasks, totals.refused_400), (0, 0), "no POST left");
 }
 
@@ -37,21 +37,21 @@ fn is_unheard_of(stage: &Stage) {
 
 #[test]
 fn a_missing_file() {
-    let stage = Stage::new();
-    let outcome = stage.run(["run", "batch.csv"]).exited(2);
+    let env = TestEnv::new();
+    let outcome = env.run(["run", "batch.csv"]).exited(2);
     assert_snapshot!(outcome.stderr, @r"
     error: failed to read batch.csv: No such file or directory (os error 2)
     ");
-    is_unheard_of(&stage);
+    is_unheard_of(&env);
 }
 
 #[test]
 fn a_folder() {
-    let stage = Stage::new();
-    std::fs::create_dir(stage.path("batch.csv")).unwrap();
-    let outcome = stage.run(["run", "batch.csv"]).exited(2);
+    let env = TestEnv::new();
+    std::fs::create_dir(env.path("batch.csv")).unwrap();
+    let outcome = env.run(["run", "batch.csv"]).exited(2);
     assert_snapshot!(outcome.stderr, @r"error: batch.csv is not a file");
-    is_unheard_of(&stage);
+    is_unheard_of(&env);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_header_without_rows() {
 
 #[test]
 fn a_spreadsheet_in_utf_16() {
-    let text = scripts::manifest("image", 2);
+    let text = manifests::manifest("image", 2);
     let utf16: Vec<u8> =
         "\u{feff}".encode_utf16().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
     assert_snapshot!(refused("batch.csv", utf16), @r#"
@@ -121,7 +121,7 @@ fn json_that_breaks_off() {
 
 #[test]
 fn a_file_name_that_is_no_batch_name() {
-    assert_snapshot!(refused("...csv", scripts::manifest("image", 1)), @r#"
+    assert_snapshot!(refused("...csv", manifests::manifest("image", 1)), @r#"
     error: ".." cannot name a batch; 1 to 100 letters, digits, dots, dashes and underscores are accepted, beginning with a letter or a digit
     hint: name the batch with --batch
     "#);
@@ -131,67 +131,67 @@ fn a_file_name_that_is_no_batch_name() {
 
 #[test]
 fn ragged_rows_take_no_good_one_down() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let text = "id,kind,model,prompt\n\
                 good-1,image,gi-2,a boat\n\
                 long,image,gi-2,a gull,over,and,out\n\
                 short,image\n\
                 dear,image,gi-9,a whale\n\
                 good-2,image,gi-2,a harbour\n";
-    stage.write("batch.csv", text);
-    let outcome = stage.run(["run", "batch.csv"]).exited(2);
-    assert_snapshot!(stage.plain(&outcome.stderr), @r#"
+    env.write("batch.csv", text);
+    let outcome = env.run(["run", "batch.csv"]).exited(2);
+    assert_snapshot!(env.plain(&outcome.stderr), @r#"
     batch.csv:3:24: found 7 cells, expected 4, one for each column (hint: put a cell that contains the separator in double quotes)
     batch.csv:4:1: found 2 cells, expected 4, one for each column (hint: an empty cell needs its separator too)
     batch.csv:5:12: model: "gi-9" is not in the image catalog, which lists 8 (hint: did you mean gi-2?)
     batch.csv: batch batch: 2 new (16 credits), 3 not valid
     "#);
     let ids = ["good-1", "good-2"].map(str::to_owned);
-    stage.audit().each_paid_once(2);
-    Harvest::of(&stage, "batch").is_complete(&ids);
+    env.audit().each_paid_once(2);
+    Outputs::of(&env, "batch").is_complete(&ids);
 }
 
 #[test]
 fn a_mended_row_is_all_that_is_paid_for_the_second_time() {
-    let stage = Stage::new();
-    let text = scripts::manifest("image", 3);
-    stage.write("batch.csv", text.replace("image-2,image,gi-2", "image-2,image,gi-9"));
-    stage.run(["run", "batch.csv"]).exited(2);
-    stage.audit().each_paid_once(2);
-    stage.write("batch.csv", text);
-    stage.run(["run", "batch.csv"]).exited(0).says("1 new (8 credits), 2 already there");
-    stage.audit().each_paid_once(3);
+    let env = TestEnv::new();
+    let text = manifests::manifest("image", 3);
+    env.write("batch.csv", text.replace("image-2,image,gi-2", "image-2,image,gi-9"));
+    env.run(["run", "batch.csv"]).exited(2);
+    env.audit().each_paid_once(2);
+    env.write("batch.csv", text);
+    env.run(["run", "batch.csv"]).exited(0).says("1 new (8 credits), 2 already there");
+    env.audit().each_paid_once(3);
 }
 
 #[test]
 fn strict_makes_it_all_or_nothing() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 2) + "image-3,image,gi-2,,,,,\n");
-    let outcome = stage.run(["run", "batch.csv", "--strict"]).exited(2);
-    assert_snapshot!(stage.plain(&outcome.stderr), @r"
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 2) + "image-3,image,gi-2,,,,,\n");
+    let outcome = env.run(["run", "batch.csv", "--strict"]).exited(2);
+    assert_snapshot!(env.plain(&outcome.stderr), @r"
     batch.csv:4:1: prompt: is missing, and the service needs one
     batch.csv: batch batch: 2 new (16 credits), 1 not valid; nothing was accepted: the manifest is strict (--strict, policy.strict), so one bad row refuses all
     ");
-    is_unheard_of(&stage);
+    is_unheard_of(&env);
 }
 
 #[test]
 fn one_missing_manifest_keeps_the_others_from_being_sent() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    stage.run(["run", "batch.csv", "other.csv"]).exited(2).says("other.csv");
-    is_unheard_of(&stage);
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv", "other.csv"]).exited(2).says("other.csv");
+    is_unheard_of(&env);
 }
 
 // ---- far too much ----
 
 /// Runs a manifest that `write` makes too large for anyone's memory.
 #[track_caller]
-fn survives(stage: &Stage, write: impl FnOnce(&mut BufWriter<File>)) -> Outcome {
-    let mut file = BufWriter::with_capacity(1 << 20, File::create(stage.path("batch.csv")).unwrap());
+fn survives(env: &TestEnv, write: impl FnOnce(&mut BufWriter<File>)) -> Outcome {
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(env.path("batch.csv")).unwrap());
     write(&mut file);
     file.flush().unwrap();
-    let outcome = stage.run(["run", "batch.csv"]).exited(2);
+    let outcome = env.run(["run", "batch.csv"]).exited(2);
     let peak = outcome.peak_bytes;
     assert!(peak > 1024 * 1024, "memory was measured: {peak}");
     assert!(peak < MEMORY_MAX_BYTES, "{} MB of memory", peak >> 20);
@@ -201,76 +201,76 @@ fn survives(stage: &Stage, write: impl FnOnce(&mut BufWriter<File>)) -> Outcome 
 
 #[test]
 fn a_line_of_300_mb_is_one_bad_row() {
-    let stage = Stage::new();
-    let outcome = survives(&stage, |file| {
-        file.write_all(scripts::manifest("image", 1).as_bytes()).unwrap();
+    let env = TestEnv::new();
+    let outcome = survives(&env, |file| {
+        file.write_all(manifests::manifest("image", 1).as_bytes()).unwrap();
         file.write_all(b"huge,image,gi-2,").unwrap();
         let piece = [b'x'; 1 << 20];
         (0..300).for_each(|_| file.write_all(&piece).unwrap());
         file.write_all(b",,,,\nimage-2,image,gi-2,a harbour image-2,,,,\n").unwrap();
     });
-    assert_snapshot!(stage.plain(&outcome.stderr), @r"
+    assert_snapshot!(env.plain(&outcome.stderr), @r"
     batch.csv:3:1: the row is longer than 1 MiB (hint: a quote that is not closed makes rows run together)
     batch.csv: batch batch: 2 new (16 credits), 1 not valid
     ");
-    stage.audit().each_paid_once(2);
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 2));
+    env.audit().each_paid_once(2);
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 2));
 }
 
 #[test]
 fn a_million_errors_are_counted_and_a_few_are_told() {
-    let stage = Stage::new();
-    let outcome = survives(&stage, |file| {
-        file.write_all(scripts::manifest("image", 1).as_bytes()).unwrap();
+    let env = TestEnv::new();
+    let outcome = survives(&env, |file| {
+        file.write_all(manifests::manifest("image", 1).as_bytes()).unwrap();
         (0..1_000_000).for_each(|_| file.write_all(b"x,image\n").unwrap());
     });
     outcome.says("and 999980 more problems").says("1 new (8 credits), 1000000 not valid");
-    stage.audit().each_paid_once(1);
+    env.audit().each_paid_once(1);
 }
 
 // ---- a file that moves ----
 
 /// How much of a manifest that is being read lies in its draft.
-fn drafted_bytes(stage: &Stage) -> u64 {
-    let drafts = std::fs::read_dir(stage.path("state/spool")).into_iter().flatten();
+fn drafted_bytes(env: &TestEnv) -> u64 {
+    let drafts = std::fs::read_dir(env.path("state/spool")).into_iter().flatten();
     let rows = drafts.filter_map(|draft| std::fs::metadata(draft.ok()?.path().join("rows")).ok());
     rows.map(|rows| rows.len()).sum()
 }
 
 #[test]
 fn a_manifest_that_changes_while_it_is_read_is_not_taken_in() {
-    let stage = Stage::new();
-    let rows: String = scripts::manifest("image", 200_000);
-    let path = stage.write("batch.csv", rows);
-    let running = stage.start(["run", "batch.csv"]);
-    crate::support::until("the first rows to be drafted", || drafted_bytes(&stage) > 0);
+    let env = TestEnv::new();
+    let rows: String = manifests::manifest("image", 200_000);
+    let path = env.write("batch.csv", rows);
+    let running = env.start(["run", "batch.csv"]);
+    crate::support::until("the first rows to be drafted", || drafted_bytes(&env) > 0);
     File::options().append(true).open(path).unwrap().write_all(b"late,image,gi-2,a gull,,,,\n").unwrap();
     let outcome = running.end().exited(2);
-    assert_snapshot!(stage.plain(&outcome.stderr), @r"
+    assert_snapshot!(env.plain(&outcome.stderr), @r"
     error: batch.csv changed while it was read; nothing of it was accepted
     hint: run it again once the file is complete
     ");
-    is_unheard_of(&stage);
-    assert_eq!(std::fs::read_dir(stage.path("state/spool")).unwrap().count(), 0, "no draft is left");
+    is_unheard_of(&env);
+    assert_eq!(std::fs::read_dir(env.path("state/spool")).unwrap().count(), 0, "no draft is left");
 }
 
 // ---- folders that will not do ----
 
 /// Runs one image with other folders; it must be refused with `code`, and nothing sent.
 #[track_caller]
-fn refused_folder(stage: &Stage, arguments: &[&str], code: i32) -> String {
-    stage.write("batch.csv", scripts::manifest("image", 1));
+fn refused_folder(env: &TestEnv, arguments: &[&str], code: i32) -> String {
+    env.write("batch.csv", manifests::manifest("image", 1));
     let arguments = ["run", "batch.csv"].iter().chain(arguments).copied();
-    let outcome = stage.run(arguments).exited(code);
-    is_unheard_of(stage);
-    stage.plain(&outcome.stderr)
+    let outcome = env.run(arguments).exited(code);
+    is_unheard_of(env);
+    env.plain(&outcome.stderr)
 }
 
 #[test]
 fn an_output_folder_that_is_a_file() {
-    let stage = Stage::new();
-    stage.write("output", "not a folder");
-    assert_snapshot!(refused_folder(&stage, &[], 6), @r"
+    let env = TestEnv::new();
+    env.write("output", "not a folder");
+    assert_snapshot!(refused_folder(&env, &[], 6), @r"
     batch.csv: batch batch: 1 new (8 credits)
     error: failed to write to output/batch: Not a directory (os error 20)
     hint: make room or grant the rights, or name another folder with --output; the same command resumes
@@ -279,9 +279,9 @@ fn an_output_folder_that_is_a_file() {
 
 #[test]
 fn a_batch_folder_that_is_a_file() {
-    let stage = Stage::new();
-    stage.write("output/batch", "not a folder");
-    assert_snapshot!(refused_folder(&stage, &[], 6), @r"
+    let env = TestEnv::new();
+    env.write("output/batch", "not a folder");
+    assert_snapshot!(refused_folder(&env, &[], 6), @r"
     batch.csv: batch batch: 1 new (8 credits)
     error: failed to write to output/batch: File exists (os error 17)
     hint: make room or grant the rights, or name another folder with --output; the same command resumes
@@ -290,9 +290,9 @@ fn a_batch_folder_that_is_a_file() {
 
 #[test]
 fn an_output_folder_that_cannot_be_written_to() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     // Nobody makes files there, not even root.
-    assert_snapshot!(refused_folder(&stage, &["--output", "/proc/self"], 6), @r"
+    assert_snapshot!(refused_folder(&env, &["--output", "/proc/self"], 6), @r"
     batch.csv: batch batch: 1 new (8 credits)
     error: failed to write to /proc/self/batch: No such file or directory (os error 2)
     hint: make room or grant the rights, or name another folder with --output; the same command resumes
@@ -301,17 +301,17 @@ fn an_output_folder_that_cannot_be_written_to() {
 
 #[test]
 fn a_state_folder_that_cannot_be_written_to() {
-    let stage = Stage::new();
-    assert_snapshot!(refused_folder(&stage, &["--state", "/proc/self/state"], 6), @r"
+    let env = TestEnv::new();
+    assert_snapshot!(refused_folder(&env, &["--state", "/proc/self/state"], 6), @r"
     error: failed to use /proc/self/state: No such file or directory (os error 2)
     ");
 }
 
 #[test]
 fn a_state_folder_that_is_a_file() {
-    let stage = Stage::new();
-    stage.write("state", "not a folder");
-    assert_snapshot!(refused_folder(&stage, &[], 6), @r"
+    let env = TestEnv::new();
+    env.write("state", "not a folder");
+    assert_snapshot!(refused_folder(&env, &[], 6), @r"
     error: failed to use state: Not a directory (os error 20)
     hint: make room or grant the rights; the same command resumes
     ");
@@ -319,20 +319,20 @@ fn a_state_folder_that_is_a_file() {
 
 #[test]
 fn a_state_folder_that_holds_something_else() {
-    let stage = Stage::new();
-    stage.write("state/thesis.txt", "years of work");
-    assert_snapshot!(refused_folder(&stage, &[], 2), @r"
+    let env = TestEnv::new();
+    env.write("state/thesis.txt", "years of work");
+    assert_snapshot!(refused_folder(&env, &[], 2), @r"
     error: state is not a callsheet state: it holds thesis.txt
     hint: name an empty or missing folder with --state
     ");
-    assert_eq!(std::fs::read_dir(stage.path("state")).unwrap().count(), 1, "nothing was put beside it");
+    assert_eq!(std::fs::read_dir(env.path("state")).unwrap().count(), 1, "nothing was put beside it");
 }
 
 #[test]
 fn a_state_of_another_version() {
-    let stage = Stage::new();
-    stage.write("state/callsheet-state.json", r#"{"format": 7, "service": "SERVICE"}"#);
-    assert_snapshot!(refused_folder(&stage, &[], 2), @r"
+    let env = TestEnv::new();
+    env.write("state/callsheet-state.json", r#"{"format": 7, "service": "SERVICE"}"#);
+    assert_snapshot!(refused_folder(&env, &[], 2), @r"
     error: state has state format 7; this version reads format 1
     hint: use the version that wrote it, or name another state with --state
     ");
@@ -340,14 +340,14 @@ fn a_state_of_another_version() {
 
 #[test]
 fn a_state_of_another_service() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    stage.run(["run", "batch.csv"]).exited(0);
-    let other = Stage::new();
-    let state = stage.path("state").display().to_string();
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv"]).exited(0);
+    let other = TestEnv::new();
+    let state = env.path("state").display().to_string();
     let said = refused_folder(&other, &["--state", &state], 2);
-    assert_snapshot!(stage.plain(&said.replace("SERVICE", "OTHER")), @r"
-    error: STAGE/state belongs to SERVICE, not to OTHER
+    assert_snapshot!(env.plain(&said.replace("SERVICE", "OTHER")), @r"
+    error: DIR/state belongs to SERVICE, not to OTHER
     hint: keys and tasks of one service mean nothing to another; name another state with --state, or hand this one over with --adopt-state
     ");
 
@@ -358,27 +358,27 @@ fn a_state_of_another_service() {
 
 #[test]
 fn a_state_whose_database_was_cut_off() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    stage.run(["run", "batch.csv"]).exited(0);
-    let before = stage.audit().totals;
-    let db = File::options().write(true).open(stage.path("state/db/db")).unwrap();
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.run(["run", "batch.csv"]).exited(0);
+    let before = env.audit().totals;
+    let db = File::options().write(true).open(env.path("state/db/db")).unwrap();
     db.set_len(db.metadata().unwrap().len() / 3).unwrap();
-    let outcome = stage.run(["run", "batch.csv"]);
+    let outcome = env.run(["run", "batch.csv"]);
     assert!(outcome.code == Some(6), "{outcome:?}");
-    assert_eq!(stage.audit().totals, before, "nothing was sent");
-    std::fs::rename(stage.path("state"), stage.path("state-aside")).unwrap();
-    stage.run(["run", "batch.csv"]).exited(0);
-    stage.audit().each_paid_once(2);
+    assert_eq!(env.audit().totals, before, "nothing was sent");
+    std::fs::rename(env.path("state"), env.path("state-aside")).unwrap();
+    env.run(["run", "batch.csv"]).exited(0);
+    env.audit().each_paid_once(2);
 }
 
 // ---- a configuration that will not do ----
 
 #[test]
 fn a_key_of_the_configuration_that_nobody_knows() {
-    let stage = Stage::new();
-    stage.configure("[limits]\nin_fligth = 3");
-    assert_snapshot!(refused_folder(&stage, &[], 2), @r"
+    let env = TestEnv::new();
+    env.configure("[limits]\nin_fligth = 3");
+    assert_snapshot!(refused_folder(&env, &[], 2), @r"
     error: callsheet.toml:11: unknown key `in_fligth`: did you mean `in_flight`?
     ");
 }

@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 
 use serde_json::{Value, json};
 
-use crate::support::harvest::Harvest;
-use crate::support::{Stage, scripts, until};
+use crate::support::collect_outputs::Outputs;
+use crate::support::{TestEnv, manifests, until};
 
 /// Credits of an image.
 const IMAGE: u64 = 8;
@@ -20,131 +20,129 @@ fn images(whose: &str, count: usize) -> String {
     format!("id,kind,model,prompt\n{}", rows.collect::<String>())
 }
 
-fn status(stage: &Stage, batch: &str) -> Value {
-    stage.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
+fn status(env: &TestEnv, batch: &str) -> Value {
+    env.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
 }
 
 // ---- whose a batch is ----
 
 #[test]
 fn a_file_of_another_folder_is_refused_free_of_charge_until_it_is_said_what_is_meant() {
-    let stage = Stage::new();
-    stage.write("ca/jobs.csv", images("ca", 2));
-    stage.write("cb/jobs.csv", images("cb", 3));
-    stage.run(["run", "ca/jobs.csv", "--budget", "8"]).exited(4);
+    let env = TestEnv::new();
+    env.write("ca/jobs.csv", images("ca", 2));
+    env.write("cb/jobs.csv", images("cb", 3));
+    env.run(["run", "ca/jobs.csv", "--budget", "8"]).exited(4);
     for command in ["plan", "run"] {
-        let outcome = stage.run([command, "cb/jobs.csv", "--budget", "50"]).exited(2);
-        let folder = stage.path("ca").canonicalize().unwrap();
+        let outcome = env.run([command, "cb/jobs.csv", "--budget", "50"]).exited(2);
+        let folder = env.path("ca").canonicalize().unwrap();
         let outcome = outcome.says(&format!("the batch jobs belongs to {} (jobs)", folder.display()));
         outcome.says("cb/jobs.csv --batch cb-jobs");
     }
-    let planned = stage.run(["plan", "cb/jobs.csv", "--json"]).exited(2).json();
+    let planned = env.run(["plan", "cb/jobs.csv", "--json"]).exited(2).json();
     assert_eq!((&planned["total_credits"], &planned["files"][0]["refused"]), (&json!(0), &json!(true)));
-    stage.audit().each_paid_once(1);
-    assert_eq!(status(&stage, "jobs")["budget_credits"], 8, "its limit was not lifted");
-    stage.run(["run", "cb/jobs.csv", "--batch", "cb-jobs"]).exited(0);
-    stage.audit().each_paid_once(4);
+    env.audit().each_paid_once(1);
+    assert_eq!(status(&env, "jobs")["budget_credits"], 8, "its limit was not lifted");
+    env.run(["run", "cb/jobs.csv", "--batch", "cb-jobs"]).exited(0);
+    env.audit().each_paid_once(4);
     // The same folder may hold anything else under that name.
-    stage.write("ca/jobs.csv", images("later", 1));
-    stage.run(["run", "ca/jobs.csv", "--budget", "100"]).exited(0);
-    stage.audit().each_paid_once(6);
+    env.write("ca/jobs.csv", images("later", 1));
+    env.run(["run", "ca/jobs.csv", "--budget", "100"]).exited(0);
+    env.audit().each_paid_once(6);
 }
 
 #[test]
 fn two_manifests_of_one_command_are_told_apart_as_well() {
-    let stage = Stage::new();
-    stage.write("ca/jobs.csv", images("ca", 1));
-    stage.write("cb/jobs.csv", images("cb", 1));
+    let env = TestEnv::new();
+    env.write("ca/jobs.csv", images("ca", 1));
+    env.write("cb/jobs.csv", images("cb", 1));
     for command in ["plan", "run"] {
-        stage.run([command, "ca/jobs.csv", "cb/jobs.csv"]).exited(2).says("the batch jobs belongs to");
+        env.run([command, "ca/jobs.csv", "cb/jobs.csv"]).exited(2).says("the batch jobs belongs to");
     }
-    stage.audit().each_paid_once(1);
+    env.audit().each_paid_once(1);
 }
 
 #[test]
 fn file_names_that_are_mapped_to_one_batch_name_are_two_sources() {
-    let stage = Stage::new();
-    stage.write("$(x y).csv", images("one", 1));
-    stage.write(";x y;.csv", images("other", 1));
-    stage.run(["run", "$(x y).csv"]).exited(0);
-    stage.run(["run", ";x y;.csv"]).exited(2).says("the batch x-y belongs to").says("--batch x-y-2");
-    stage.audit().each_paid_once(1);
-    assert!(stage.path("output/x-y/one-1.png").exists());
+    let env = TestEnv::new();
+    env.write("$(x y).csv", images("one", 1));
+    env.write(";x y;.csv", images("other", 1));
+    env.run(["run", "$(x y).csv"]).exited(0);
+    env.run(["run", ";x y;.csv"]).exited(2).says("the batch x-y belongs to").says("--batch x-y-2");
+    env.audit().each_paid_once(1);
+    assert!(env.path("output/x-y/one-1.png").exists());
 }
 
 #[test]
 fn each_inbox_has_batches_and_a_ceiling_of_its_own() {
-    let stage = Stage::new();
-    stage.configure(
+    let env = TestEnv::new();
+    env.configure(
         "[[inbox]]\npath = \"clients/acme\"\npolicy = { budget = 12 }\n\
          [[inbox]]\npath = \"clients/beta\"\nname = \"second\"\npolicy = { budget = 50 }",
     );
-    let daemon = stage.daemon("info");
-    until("the inboxes", || stage.path("clients/acme").exists() && stage.path("clients/beta").exists());
+    let daemon = env.daemon("info");
+    until("the inboxes", || env.path("clients/acme").exists() && env.path("clients/beta").exists());
     let drop_in = |inbox: &str, name: &str, text: &str| {
-        let folder = stage.path("clients").join(inbox);
+        let folder = env.path("clients").join(inbox);
         fs::write(folder.join(format!(".{name}")), text).unwrap();
         fs::rename(folder.join(format!(".{name}")), folder.join(name)).unwrap();
         until("it to be filed", || folder.join("accepted").join(name).exists());
     };
     drop_in("acme", "spring.csv", &images("acme", 3));
-    until("the budget to be used up", || status(&stage, "acme--spring")["parked_by"] == "batch_budget");
+    until("the budget to be used up", || status(&env, "acme--spring")["parked_by"] == "batch_budget");
     drop_in("beta", "spring.csv", &images("beta", 2));
-    until("beta's", || status(&stage, "second--spring")["state"] == "done");
+    until("beta's", || status(&env, "second--spring")["state"] == "done");
     let greedy = json!({"batch": "own", "policy": {"budget": 500},
         "jobs": [{"id": "a", "kind": "image", "model": "gi-2", "prompt": "a gull"}]});
     drop_in("acme", "greedy.json", &greedy.to_string());
-    until("acme's own", || status(&stage, "acme--own")["state"] == "done");
-    assert_eq!(status(&stage, "acme--own")["budget_credits"], 12);
-    let acme = status(&stage, "acme--spring");
+    until("acme's own", || status(&env, "acme--own")["state"] == "done");
+    assert_eq!(status(&env, "acme--own")["budget_credits"], 12);
+    let acme = status(&env, "acme--spring");
     assert_eq!((&acme["budget_credits"], &acme["charged_credits"]), (&json!(12), &json!(IMAGE)));
-    assert_eq!(status(&stage, "second--spring")["budget_credits"], 50);
+    assert_eq!(status(&env, "second--spring")["budget_credits"], 50);
     // A person may set another limit, and it goes on at once.
-    stage
-        .run(["budget", "acme--spring", "none"])
+    env.run(["budget", "acme--spring", "none"])
         .exited(0)
         .says("budget 12 -> 24 credits (what its plans come to)");
-    until("the rest", || status(&stage, "acme--spring")["state"] == "done");
+    until("the rest", || status(&env, "acme--spring")["state"] == "done");
     daemon.stop();
-    stage.audit().each_paid_once(6);
+    env.audit().each_paid_once(6);
 }
 
 #[test]
 fn names_of_inboxes_that_would_mix_their_batches_are_refused() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     for (inboxes, said) in [
         ("[[inbox]]\npath = \"a/in\"\n[[inbox]]\npath = \"b/in\"", "a/in and b/in are both called \"in\""),
         ("[[inbox]]\npath = \"a\"\nname = \"x--y\"", "found \"x--y\""),
         ("[[inbox]]\npath = \"my clients\"", "found \"my clients\", the folder's name"),
     ] {
-        stage.configure(inboxes);
-        stage.run(["daemon"]).exited(2).says("inbox.name: ").says(said);
+        env.configure(inboxes);
+        env.run(["daemon"]).exited(2).says("inbox.name: ").says(said);
     }
 }
 
 #[test]
 fn a_daemon_is_told_which_folder_a_manifest_lies_in() {
-    let stage = Stage::new();
-    stage.write("ca/jobs.csv", images("ca", 1));
-    stage.write("cb/jobs.csv", images("cb", 1));
-    let daemon = stage.daemon("info");
-    stage.run(["submit", "ca/jobs.csv", "--wait"]).exited(0);
-    stage
-        .run(["submit", "cb/jobs.csv", "--wait"])
+    let env = TestEnv::new();
+    env.write("ca/jobs.csv", images("ca", 1));
+    env.write("cb/jobs.csv", images("cb", 1));
+    let daemon = env.daemon("info");
+    env.run(["submit", "ca/jobs.csv", "--wait"]).exited(0);
+    env.run(["submit", "cb/jobs.csv", "--wait"])
         .exited(2)
         .says("ca (jobs), and no row of this manifest is in it");
-    stage.run(["run", "cb/jobs.csv"]).exited(2).says("--batch cb-jobs");
-    stage.run(["submit", "cb/jobs.csv", "--wait", "--batch", "cb-jobs"]).exited(0);
+    env.run(["run", "cb/jobs.csv"]).exited(2).says("--batch cb-jobs");
+    env.run(["submit", "cb/jobs.csv", "--wait", "--batch", "cb-jobs"]).exited(0);
     // Whoever names no folder is another source.
-    let (code, said) = post(&stage, "jobs.csv", &images("socket", 1));
+    let (code, said) = post(&env, "jobs.csv", &images("socket", 1));
     assert!(code == 200 && said["file_refused"] == true && said["new"] == 0, "{code} {said:#}");
     daemon.stop();
-    stage.audit().each_paid_once(2);
+    env.audit().each_paid_once(2);
 }
 
 /// Hands a manifest to the daemon as a client that is not ours would.
-fn post(stage: &Stage, file: &str, manifest: &str) -> (u16, Value) {
-    let mut socket = UnixStream::connect(stage.path("state/callsheet.sock")).unwrap();
+fn post(env: &TestEnv, file: &str, manifest: &str) -> (u16, Value) {
+    let mut socket = UnixStream::connect(env.path("state/callsheet.sock")).unwrap();
     let length = manifest.len();
     write!(
         socket,
@@ -159,143 +157,141 @@ fn post(stage: &Stage, file: &str, manifest: &str) -> (u16, Value) {
 
 #[test]
 fn a_file_name_with_a_nul_is_a_wrong_request() {
-    let stage = Stage::new();
-    let daemon = stage.daemon("info");
+    let env = TestEnv::new();
+    let daemon = env.daemon("info");
     for name in ["a%00b.csv", "%00", "a.csv%00"] {
-        let (code, said) = post(&stage, name, &images("x", 1));
+        let (code, said) = post(&env, name, &images("x", 1));
         assert_eq!(code, 400, "{said}");
         assert_eq!(said["error"]["exit_code"], 2);
         assert!(said["error"]["message"].as_str().unwrap().contains("no file's name holds a NUL"), "{said}");
     }
     daemon.stop();
-    stage.audit().each_paid_once(0);
+    env.audit().each_paid_once(0);
 }
 
 // ---- what is set stays ----
 
 #[test]
 fn a_budget_is_not_lifted_by_leaving_the_flag_out() {
-    let stage = Stage::new();
-    stage.write("w.csv", images("w", 3));
-    stage.run(["run", "w.csv", "--budget", "9"]).exited(4).says("3 new (24 credits); budget 9");
-    stage.run(["run", "w.csv"]).exited(4).says("; budget 9\n");
-    stage.audit().each_paid_once(1);
-    stage.run(["run", "w.csv", "--budget", "16"]).exited(4).says("; budget 9 -> 16");
-    stage.audit().each_paid_once(2);
-    let lifted = stage.run(["run", "w.csv", "--budget", "none", "--json"]).exited(0);
+    let env = TestEnv::new();
+    env.write("w.csv", images("w", 3));
+    env.run(["run", "w.csv", "--budget", "9"]).exited(4).says("3 new (24 credits); budget 9");
+    env.run(["run", "w.csv"]).exited(4).says("; budget 9\n");
+    env.audit().each_paid_once(1);
+    env.run(["run", "w.csv", "--budget", "16"]).exited(4).says("; budget 9 -> 16");
+    env.audit().each_paid_once(2);
+    let lifted = env.run(["run", "w.csv", "--budget", "none", "--json"]).exited(0);
     let lifted = lifted.says("; budget 16 -> default").json();
     assert_eq!(lifted["receipts"][0]["budget"], 24, "what its plans come to, never unlimited");
-    stage.audit().each_paid_once(3);
+    env.audit().each_paid_once(3);
 }
 
 #[test]
 fn a_limit_is_set_without_the_manifest() {
-    let stage = Stage::new();
-    let manifest = stage.write("w.csv", images("w", 3));
-    let parked = stage.run(["run", "w.csv", "--budget", "9"]).exited(4);
+    let env = TestEnv::new();
+    let manifest = env.write("w.csv", images("w", 3));
+    let parked = env.run(["run", "w.csv", "--budget", "9"]).exited(4);
     parked.says("w: the next job needs 8, 1 of 9 credits are left: callsheet budget w N, where N is 16 for that job, 24 for all");
     fs::remove_file(manifest).unwrap();
-    let set = stage.run(["budget", "w", "17", "--json"]).exited(0);
+    let set = env.run(["budget", "w", "17", "--json"]).exited(0);
     let set = set.says("w: budget 9 -> 17 credits; 8 spent or set aside, 9 left").json();
     assert_eq!(
         set,
         json!({"batch": "w", "before_credits": 9, "budget_credits": 17, "is_default": false, "committed_credits": 8})
     );
-    stage.run(["budget", "nothing", "17"]).exited(2).says("no batch is called nothing");
-    stage.run(["budget", "w", "-5"]).exited(2);
-    stage.run(["budget", "w", "much"]).exited(2).says("expected a whole number of credits, or none");
-    let daemon = stage.daemon("info");
-    until("the second", || status(&stage, "w")["parked_by"] == "batch_budget");
-    stage.audit().each_paid_once(2);
-    stage.run(["budget", "w", "none"]).exited(0).says("w: budget 17 -> 24 credits (what its plans come to)");
-    until("the rest", || status(&stage, "w")["state"] == "done");
+    env.run(["budget", "nothing", "17"]).exited(2).says("no batch is called nothing");
+    env.run(["budget", "w", "-5"]).exited(2);
+    env.run(["budget", "w", "much"]).exited(2).says("expected a whole number of credits, or none");
+    let daemon = env.daemon("info");
+    until("the second", || status(&env, "w")["parked_by"] == "batch_budget");
+    env.audit().each_paid_once(2);
+    env.run(["budget", "w", "none"]).exited(0).says("w: budget 17 -> 24 credits (what its plans come to)");
+    until("the rest", || status(&env, "w")["state"] == "done");
     daemon.stop();
-    stage.audit().each_paid_once(3);
-    assert_eq!(Harvest::of(&stage, "w").sum("charged_credits"), 24);
+    env.audit().each_paid_once(3);
+    assert_eq!(Outputs::of(&env, "w").sum("charged_credits"), 24);
 }
 
 #[test]
 fn the_configurations_budget_is_what_none_goes_back_to() {
-    let stage = Stage::new();
-    stage.configure("[budget]\nper_batch = 16");
-    stage.write("w.csv", images("w", 3));
-    stage.run(["run", "w.csv", "--budget", "8"]).exited(4);
-    stage.run(["budget", "w", "none"]).exited(0).says("budget 8 -> 16 credits; 8");
-    stage.run(["run", "w.csv"]).exited(4);
-    stage.audit().each_paid_once(2);
+    let env = TestEnv::new();
+    env.configure("[budget]\nper_batch = 16");
+    env.write("w.csv", images("w", 3));
+    env.run(["run", "w.csv", "--budget", "8"]).exited(4);
+    env.run(["budget", "w", "none"]).exited(0).says("budget 8 -> 16 credits; 8");
+    env.run(["run", "w.csv"]).exited(4);
+    env.audit().each_paid_once(2);
 }
 
 // ---- time that is over ----
 
 #[test]
 fn rows_of_a_batch_whose_time_is_over_are_refused_and_a_finished_manifest_is_not() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let manifest = |expires: &str, jobs: &[&str]| {
         let job =
             |id: &&str| json!({"id": id, "kind": "image", "model": "gi-2", "prompt": format!("a {id}")});
         json!({"policy": {"expires": expires}, "jobs": jobs.iter().map(job).collect::<Vec<_>>()}).to_string()
     };
-    stage.write("w.json", manifest("2020-01-01T00:00:00Z", &["fox"]));
+    env.write("w.json", manifest("2020-01-01T00:00:00Z", &["fox"]));
     for command in ["plan", "run"] {
-        stage
-            .run([command, "w.json"])
+        env.run([command, "w.json"])
             .exited(2)
             .says("policy.expires: is 2020-01-01T00:00:00.000Z, which is over");
     }
-    stage.audit().each_paid_once(0);
-    stage.write("w.json", manifest("2999-01-01T00:00:00Z", &["fox"]));
-    stage.run(["run", "w.json"]).exited(0);
-    stage.write("w.json", manifest("2020-01-01T00:00:00Z", &["fox"]));
-    stage.run(["run", "w.json"]).exited(0);
-    stage.write("w.json", manifest("2020-01-01T00:00:00Z", &["fox", "owl"]));
-    stage.run(["run", "w.json"]).exited(2).says("1 already there");
-    stage.audit().each_paid_once(1);
+    env.audit().each_paid_once(0);
+    env.write("w.json", manifest("2999-01-01T00:00:00Z", &["fox"]));
+    env.run(["run", "w.json"]).exited(0);
+    env.write("w.json", manifest("2020-01-01T00:00:00Z", &["fox"]));
+    env.run(["run", "w.json"]).exited(0);
+    env.write("w.json", manifest("2020-01-01T00:00:00Z", &["fox", "owl"]));
+    env.run(["run", "w.json"]).exited(2).says("1 already there");
+    env.audit().each_paid_once(1);
 }
 
 #[test]
 fn retry_of_what_expired_says_what_to_change() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let manifest = |expires: &str| {
         json!({"policy": {"expires": expires, "budget": 0},
             "jobs": [{"id": "fox", "kind": "image", "model": "gi-2", "prompt": "a fox"}]})
         .to_string()
     };
-    stage.write("w.json", manifest("3s"));
-    stage.run(["run", "w.json"]);
-    let daemon = stage.daemon("info");
-    until("it to expire", || status(&stage, "w")["expired"] == 1);
+    env.write("w.json", manifest("3s"));
+    env.run(["run", "w.json"]);
+    let daemon = env.daemon("info");
+    until("it to expire", || status(&env, "w")["expired"] == 1);
     daemon.stop();
-    stage
-        .run(["retry", "w"])
+    env.run(["retry", "w"])
         .exited(0)
         .says("1 would expire again at once")
         .says("give a later policy.expires");
-    assert_eq!(status(&stage, "w")["expired"], 1);
-    stage.write("w.json", manifest("2999-01-01T00:00:00Z"));
-    stage.run(["run", "w.json"]).exited(1).says("expires {\"after\":3000} -> {\"at\":");
-    stage.run(["retry", "w"]).exited(0).says("1 queued again");
-    stage.run(["run", "w.json", "--budget", "none"]).exited(0);
-    stage.audit().each_paid_once(1);
+    assert_eq!(status(&env, "w")["expired"], 1);
+    env.write("w.json", manifest("2999-01-01T00:00:00Z"));
+    env.run(["run", "w.json"]).exited(1).says("expires {\"after\":3000} -> {\"at\":");
+    env.run(["retry", "w"]).exited(0).says("1 queued again");
+    env.run(["run", "w.json", "--budget", "none"]).exited(0);
+    env.audit().each_paid_once(1);
 }
 
 // ---- names and edited outputs ----
 
 #[test]
 fn outputs_that_a_disk_might_take_for_one_get_names_apart() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let ids = ["hero", "HERO", "Hero-v2", "caf\u{e9}", "cafe\u{301}", "owl"];
     let row = |id: &&str| {
         format!("{}\n", json!({"id": id, "kind": "image", "model": "gi-2", "prompt": format!("a {id}")}))
     };
-    stage.write("w.jsonl", ids.iter().map(row).collect::<String>());
-    stage.run(["run", "w.jsonl"]).exited(0);
+    env.write("w.jsonl", ids.iter().map(row).collect::<String>());
+    env.run(["run", "w.jsonl"]).exited(0);
     // What comes later gives way, too; what is there keeps its name.
-    stage.write("w.jsonl", ids.iter().chain(&["OWL"]).map(row).collect::<String>());
-    stage.run(["run", "w.jsonl"]).exited(0);
-    let harvest = Harvest::of(&stage, "w");
-    harvest.is_whole();
+    env.write("w.jsonl", ids.iter().chain(&["OWL"]).map(row).collect::<String>());
+    env.run(["run", "w.jsonl"]).exited(0);
+    let outputs = Outputs::of(&env, "w");
+    outputs.is_whole();
     let paths: Vec<&str> =
-        harvest.lines.iter().map(|line| line["files"][0]["path"].as_str().unwrap()).collect();
+        outputs.lines.iter().map(|line| line["files"][0]["path"].as_str().unwrap()).collect();
     let plain: Vec<&str> = paths.iter().copied().filter(|path| path.len() < 12).collect();
     assert_eq!(plain, ["hero.png", "caf\u{e9}.png", "owl.png"], "{paths:?}");
     let folded: std::collections::BTreeSet<String> =
@@ -305,31 +301,31 @@ fn outputs_that_a_disk_might_take_for_one_get_names_apart() {
 
 #[test]
 fn an_output_that_a_person_edited_stays_and_is_fetched_beside() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    stage.run(["run", "batch.csv"]).exited(0);
-    let edited = stage.path("output/batch/image-1.png");
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.run(["run", "batch.csv"]).exited(0);
+    let edited = env.path("output/batch/image-1.png");
     fs::write(&edited, "cropped").unwrap();
-    fs::remove_file(stage.path("output/batch/image-2.png")).unwrap();
-    let outcome = stage.run(["download", "batch"]).exited(0);
+    fs::remove_file(env.path("output/batch/image-2.png")).unwrap();
+    let outcome = env.run(["download", "batch"]).exited(0);
     outcome
         .says("batch: image-1.png was edited: it stays, and is downloaded beside it")
         .says("2 downloaded again");
     assert_eq!(fs::read_to_string(&edited).unwrap(), "cropped");
-    let harvest = Harvest::of(&stage, "batch");
-    let file = &harvest.lines[0]["files"][0];
+    let outputs = Outputs::of(&env, "batch");
+    let file = &outputs.lines[0]["files"][0];
     assert_eq!(file["edited"], "image-1.png");
-    let beside = stage.path("output/batch").join(file["path"].as_str().unwrap());
+    let beside = env.path("output/batch").join(file["path"].as_str().unwrap());
     assert_eq!(fs::metadata(&beside).unwrap().len(), file["bytes"].as_u64().unwrap());
-    assert_eq!(harvest.lines[1]["files"][0]["path"], "image-2.png");
-    stage.run(["download", "batch"]).exited(0).says("everything that is paid for is on disk, whole");
+    assert_eq!(outputs.lines[1]["files"][0]["path"], "image-2.png");
+    env.run(["download", "batch"]).exited(0).says("everything that is paid for is on disk, whole");
     // So does the copy.
     fs::write(&beside, "cropped again").unwrap();
-    let daemon = stage.daemon("info");
+    let daemon = env.daemon("info");
     let name = beside.file_name().unwrap().to_str().unwrap();
-    stage.run(["download", "batch"]).exited(0).says(&format!("{name} was edited: it stays"));
+    env.run(["download", "batch"]).exited(0).says(&format!("{name} was edited: it stays"));
     until("the next copy", || {
-        let line = stage.run(["jobs", "batch", "--json"]).exited(0).stdout;
+        let line = env.run(["jobs", "batch", "--json"]).exited(0).stdout;
         let line: Value = serde_json::from_str(line.lines().next().unwrap()).unwrap();
         line["state"] == "succeeded"
             && line["files"][0]["edited"] == "image-1.png"
@@ -338,5 +334,5 @@ fn an_output_that_a_person_edited_stays_and_is_fetched_beside() {
     daemon.stop();
     assert_eq!(fs::read_to_string(&edited).unwrap(), "cropped");
     assert_eq!(fs::read_to_string(&beside).unwrap(), "cropped again");
-    stage.audit().each_paid_once(2);
+    env.audit().each_paid_once(2);
 }

@@ -16,9 +16,9 @@ use rustix::process::Signal;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 
-use crate::support::key::KEY;
+use crate::support::api_key::KEY;
 use crate::support::process::{Outcome, Running};
-use crate::support::{Stage, scripts};
+use crate::support::{TestEnv, manifests};
 
 /// Runs it with `--json`, sees its exit code, and sees that the key is nowhere.
 #[track_caller]
@@ -52,13 +52,13 @@ impl Report {
     }
 }
 
-fn healthy(stage: &Stage) -> Command {
-    stage.command(["doctor", "--json"])
+fn healthy(env: &TestEnv) -> Command {
+    env.command(["doctor", "--json"])
 }
 
-/// Looks at another address than the stage's, by the flag.
-fn at(stage: &Stage, url: &str) -> Command {
-    let mut command = stage.command(["doctor", "--json", "--base-url"]);
+/// Looks at another address than the emulator's, by the flag.
+fn at(env: &TestEnv, url: &str) -> Command {
+    let mut command = env.command(["doctor", "--json", "--base-url"]);
     command.arg(url);
     command
 }
@@ -73,8 +73,8 @@ fn serve(answer: impl Fn(std::net::TcpStream) + Send + 'static) -> SocketAddr {
 
 #[test]
 fn where_all_is_well_everything_is_looked_at_and_nothing_is_changed() {
-    let stage = Stage::with_credits(500);
-    let report = doctor(healthy(&stage), 0, KEY);
+    let env = TestEnv::with_credits(500);
+    let report = doctor(healthy(&env), 0, KEY);
     report
         .shows("config", "good", "callsheet.toml is valid")
         .shows("key", "good", "from the environment")
@@ -89,19 +89,18 @@ fn where_all_is_well_everything_is_looked_at_and_nothing_is_changed() {
         .shows("output", "good", "is made when it is needed")
         .shows("socket", "good", "no daemon listens");
     report.about("unit");
-    let text = stage.run(["doctor"]).exited(0).stdout;
+    let text = env.run(["doctor"]).exited(0).stdout;
     assert!(text.contains("ok      credits   the key is accepted; 500 credits are left"), "{text}");
     assert!(text.ends_with("\nnothing is wrong\n"), "{text}");
-    let left: Vec<_> =
-        fs::read_dir(stage.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = fs::read_dir(env.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["callsheet.toml"], "nothing is made by looking");
-    assert_eq!(stage.audit().totals.tasks, 0);
+    assert_eq!(env.audit().totals.tasks, 0);
 }
 
 #[test]
 fn offline_the_emulator_is_asked() {
-    let stage = Stage::new();
-    let mut command = stage.command(["doctor", "--json", "--emulator"]);
+    let env = TestEnv::new();
+    let mut command = env.command(["doctor", "--json", "--emulator"]);
     command.env_remove("CALLSHEET_API_KEY");
     doctor(command, 0, KEY).shows("key", "good", "the emulator's own").shows(
         "state",
@@ -112,24 +111,24 @@ fn offline_the_emulator_is_asked() {
 
 #[test]
 fn a_configuration_alone_is_looked_at_before_a_reload() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let look = || {
-        let mut command = healthy(&stage);
+        let mut command = healthy(&env);
         command.arg("--config-only");
         command
     };
     let report = doctor(look(), 0, KEY);
     report.shows("config", "good", "callsheet.toml");
     assert_eq!(report.0["checks"].as_array().unwrap().len(), 1, "nothing else");
-    stage.configure("[limits]\nin_fligth = 3");
+    env.configure("[limits]\nin_fligth = 3");
     doctor(look(), 2, KEY).shows("config", "wrong", "did you mean `in_flight`?");
 }
 
 #[test]
 fn a_configuration_that_cannot_be_read_is_the_whole_story() {
-    let stage = Stage::new();
-    stage.configure("[limits]\nin_fligth = 3");
-    doctor(healthy(&stage), 2, KEY).shows("config", "wrong", "did you mean `in_flight`?");
+    let env = TestEnv::new();
+    env.configure("[limits]\nin_fligth = 3");
+    doctor(healthy(&env), 2, KEY).shows("config", "wrong", "did you mean `in_flight`?");
 }
 
 impl Report {
@@ -143,83 +142,83 @@ impl Report {
 
 #[test]
 fn the_key_is_missing_empty_open_to_all_or_refused() {
-    let stage = Stage::new();
-    let without = |stage: &Stage| {
-        let mut command = healthy(stage);
+    let env = TestEnv::new();
+    let without = |env: &TestEnv| {
+        let mut command = healthy(env);
         command.env_remove("CALLSHEET_API_KEY");
         command
     };
-    doctor(without(&stage), 3, "sk-secret").shows("key", "wrong", "no API key is given");
+    doctor(without(&env), 3, "sk-secret").shows("key", "wrong", "no API key is given");
 
-    stage.configure_service("api_key_file = \"key\"", "");
-    doctor(without(&stage), 3, "sk-secret").shows("key", "wrong", "failed to read key: No such file");
-    let path = stage.write("key", "\n");
-    doctor(without(&stage), 3, "sk-secret").shows("key", "wrong", "key is empty");
+    env.configure_service("api_key_file = \"key\"", "");
+    doctor(without(&env), 3, "sk-secret").shows("key", "wrong", "failed to read key: No such file");
+    let path = env.write("key", "\n");
+    doctor(without(&env), 3, "sk-secret").shows("key", "wrong", "key is empty");
     fs::write(&path, "sk-secret\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
-    let report = doctor(without(&stage), 3, "sk-secret");
+    let report = doctor(without(&env), 3, "sk-secret");
     report.shows("key", "advice", "which everybody can read");
     report.shows("credits", "wrong", "the service refuses the API key");
     fs::write(&path, KEY).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    doctor(without(&stage), 0, KEY).shows("key", "good", "from key");
+    doctor(without(&env), 0, KEY).shows("key", "good", "from key");
 }
 
 #[test]
 fn nobody_listens() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let report = doctor(at(&stage, &format!("http://{address}")), 5, KEY);
+    let report = doctor(at(&env, &format!("http://{address}")), 5, KEY);
     report.shows("service", "wrong", "Connection refused").shows("catalog", "advice", "none was kept");
     assert!(report.todo("service").contains("nobody listens there"));
 }
 
 #[test]
 fn polls_that_are_hastier_than_advised_are_advised_against() {
-    let stage = Stage::new();
-    let base_url = stage.base_url();
+    let env = TestEnv::new();
+    let base_url = env.base_url();
     // Under a name, it might be anybody's.
     let elsewhere = base_url.replace("127.0.0.1", "0.0.0.0");
-    let report = doctor(at(&stage, &elsewhere), 0, KEY);
+    let report = doctor(at(&env, &elsewhere), 0, KEY);
     report.shows(
         "poll",
         "advice",
         "poll.min is 20ms, and the service advises to read a task every 5 to 10 seconds",
     );
-    let outcome = stage.run(["run", "none.csv", "--base-url", &elsewhere]);
+    let outcome = env.run(["run", "none.csv", "--base-url", &elsewhere]);
     assert!(!outcome.stderr.contains("poll.min"), "nothing is polled: {}", outcome.stderr);
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    let run = |url: &str| stage.run(["run", "batch.csv", "--base-url", url, "--adopt-state"]).stderr;
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let run = |url: &str| env.run(["run", "batch.csv", "--base-url", url, "--adopt-state"]).stderr;
     assert_eq!(run(&elsewhere).matches("poll.min is 20ms").count(), 1);
     assert!(!run(&base_url).contains("poll.min"), "on this machine nobody minds");
-    let checks = doctor(healthy(&stage), 0, KEY);
+    let checks = doctor(healthy(&env), 0, KEY);
     assert!(!checks.0.to_string().contains("poll.min"));
 }
 
 #[test]
 fn somebody_listens_and_says_nothing() {
-    let stage = Stage::new();
-    stage.configure_service("request_timeout = \"300ms\"", "");
+    let env = TestEnv::new();
+    env.configure_service("request_timeout = \"300ms\"", "");
     let address = serve(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
-    let report = doctor(at(&stage, &format!("http://{address}")), 5, KEY);
+    let report = doctor(at(&env, &format!("http://{address}")), 5, KEY);
     report.shows("service", "wrong", "no answer in time");
 }
 
 #[test]
 fn somebody_listens_and_speaks_no_tls() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let address = serve(|mut stream| {
         let _ = stream.read(&mut [0; 1024]);
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
     });
-    let report = doctor(at(&stage, &format!("https://{address}")), 5, KEY);
+    let report = doctor(at(&env, &format!("https://{address}")), 5, KEY);
     report.shows("tls", "wrong", "corrupt message");
     assert!(report.todo("tls").contains("does not speak TLS"));
 }
 
 #[test]
 fn a_certificate_that_nobody_vouches_for_is_told_apart() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     // It vouches for itself, as localhost, for a hundred years; its key is no secret.
     let certificate = CertificateDer::from(include_bytes!("../fixtures/tls/untrusted.der").to_vec());
     let key = PrivatePkcs8KeyDer::from(include_bytes!("../fixtures/tls/untrusted.key.der").to_vec());
@@ -236,14 +235,14 @@ fn a_certificate_that_nobody_vouches_for_is_told_apart() {
         // It ends with the alert that the client sends.
         let _ = rustls::Stream::new(&mut connection, &mut stream).read(&mut [0; 1024]);
     });
-    let report = doctor(at(&stage, &format!("https://localhost:{}", address.port())), 5, KEY);
+    let report = doctor(at(&env, &format!("https://localhost:{}", address.port())), 5, KEY);
     report.shows("tls", "wrong", "the certificate of localhost is not trusted");
     assert!(report.todo("tls").contains("its certificate is not trusted"));
 }
 
 #[test]
 fn a_clock_that_is_off_is_noticed() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let address = serve(|mut stream| {
         let _ = stream.read(&mut [0; 1024]);
         let _ = stream.write_all(
@@ -251,7 +250,7 @@ fn a_clock_that_is_off_is_noticed() {
               content-length: 0\r\n\r\n",
         );
     });
-    let report = doctor(at(&stage, &format!("http://{address}")), 2, KEY);
+    let report = doctor(at(&env, &format!("http://{address}")), 2, KEY);
     report.shows("service", "advice", "HTTP 404 and no description");
     let (level, found) = report.about("clock");
     assert!(level == "wrong" && found.contains("days ahead of the service's"), "{found}");
@@ -259,32 +258,32 @@ fn a_clock_that_is_off_is_noticed() {
 
 #[test]
 fn an_empty_account_and_one_that_is_kept_are_out_of_funds() {
-    let stage = Stage::with_credits(30);
-    stage.configure("[budget]\nmin_balance = 50");
-    doctor(healthy(&stage), 4, KEY).shows("credits", "wrong", "budget.min_balance keeps all of them");
-    stage.account(&json!({ "credits": 0 }));
-    doctor(healthy(&stage), 4, KEY).shows("credits", "wrong", "0 credits are left");
+    let env = TestEnv::with_credits(30);
+    env.configure("[budget]\nmin_balance = 50");
+    doctor(healthy(&env), 4, KEY).shows("credits", "wrong", "budget.min_balance keeps all of them");
+    env.account(&json!({ "credits": 0 }));
+    doctor(healthy(&env), 4, KEY).shows("credits", "wrong", "0 credits are left");
 }
 
 #[test]
 fn a_disk_without_the_room_that_is_asked_for_is_full() {
-    let stage = Stage::new();
-    stage.configure("[output]\nmin_free = \"9000PiB\"");
-    doctor(healthy(&stage), 6, KEY).shows("disk", "wrong", "less than");
+    let env = TestEnv::new();
+    env.configure("[output]\nmin_free = \"9000PiB\"");
+    doctor(healthy(&env), 6, KEY).shows("disk", "wrong", "less than");
 }
 
 #[test]
 fn an_inbox_that_cannot_be_written_to_is_named_with_the_user() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let open = |name: &str, mode| {
-        fs::create_dir_all(stage.path(name)).unwrap();
-        fs::set_permissions(stage.path(name), fs::Permissions::from_mode(mode)).unwrap();
+        fs::create_dir_all(env.path(name)).unwrap();
+        fs::set_permissions(env.path(name), fs::Permissions::from_mode(mode)).unwrap();
     };
     for name in ["", "state", "output", "jobs"] {
         open(name, 0o777);
     }
     open("jobs/inbox", 0o555);
-    let mut command = healthy(&stage);
+    let mut command = healthy(&env);
     // Root may write anywhere.
     if rustix::process::getuid().is_root() {
         command.uid(65534).gid(65534);
@@ -297,10 +296,10 @@ fn an_inbox_that_cannot_be_written_to_is_named_with_the_user() {
 
 #[test]
 fn a_state_of_another_service_and_one_in_use_are_known() {
-    let stage = Stage::new();
-    let daemon = stage.start(["daemon", "--log-level", "info"]);
+    let env = TestEnv::new();
+    let daemon = env.start(["daemon", "--log-level", "info"]);
     daemon.says("ready");
-    let report = doctor(healthy(&stage), 0, KEY);
+    let report = doctor(healthy(&env), 0, KEY);
     let pid = daemon.pid();
     report.shows("state", "good", &format!("is in use by process {pid}")).shows(
         "socket",
@@ -308,20 +307,20 @@ fn a_state_of_another_service_and_one_in_use_are_known() {
         &format!("answers, as process {pid}"),
     );
     // Whoever has no key of their own needs none: the daemon has one.
-    let mut keyless = healthy(&stage);
+    let mut keyless = healthy(&env);
     keyless.env_remove("CALLSHEET_API_KEY");
     doctor(keyless, 0, KEY).shows("key", "advice", "no API key is given");
     daemon.signal(Signal::TERM);
     let _: Outcome = daemon.end().exited(0);
-    let report = doctor(healthy(&stage), 0, KEY);
+    let report = doctor(healthy(&env), 0, KEY);
     report.shows("state", "good", "is not in use").shows("catalog", "good", "video");
 
-    let elsewhere = Stage::new();
-    let report = doctor(at(&stage, &elsewhere.base_url()), 2, KEY);
+    let elsewhere = TestEnv::new();
+    let report = doctor(at(&env, &elsewhere.base_url()), 2, KEY);
     report.shows("state", "wrong", "not to http");
     // The wrong folder altogether.
-    stage.write("attic/photo.jpg", "x");
-    let mut command = healthy(&stage);
+    env.write("attic/photo.jpg", "x");
+    let mut command = healthy(&env);
     command.args(["--state", "attic"]);
     doctor(command, 2, KEY).shows("state", "wrong", "photo.jpg");
 }
@@ -342,36 +341,36 @@ fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 #[test]
 fn a_damaged_database_is_found_and_left_as_it_is() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    stage.run(["run", "batch.csv"]).exited(0);
-    let sound = content(&stage.path("state"));
-    doctor(healthy(&stage), 0, KEY).shows("state", "good", "is not in use, and its database can be read");
-    assert_eq!(content(&stage.path("state")), sound, "nothing is changed by looking");
-    let database = stage.path("state/db/db");
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.run(["run", "batch.csv"]).exited(0);
+    let sound = content(&env.path("state"));
+    doctor(healthy(&env), 0, KEY).shows("state", "good", "is not in use, and its database can be read");
+    assert_eq!(content(&env.path("state")), sound, "nothing is changed by looking");
+    let database = env.path("state/db/db");
     let mut bytes = fs::read(&database).unwrap();
     bytes.iter_mut().skip(16).for_each(|byte| *byte ^= 0x55);
     fs::write(&database, bytes).unwrap();
-    let damaged = content(&stage.path("state"));
-    let report = doctor(healthy(&stage), 6, KEY);
+    let damaged = content(&env.path("state"));
+    let report = doctor(healthy(&env), 6, KEY);
     report.shows("state", "wrong", "is damaged");
     assert!(report.todo("state").contains("callsheet state rebuild"));
-    assert_eq!(content(&stage.path("state")), damaged, "nor of what is damaged");
-    stage.run(["state", "rebuild"]).exited(0);
-    doctor(healthy(&stage), 0, KEY).shows("state", "good", "can be read");
+    assert_eq!(content(&env.path("state")), damaged, "nor of what is damaged");
+    env.run(["state", "rebuild"]).exited(0);
+    doctor(healthy(&env), 0, KEY).shows("state", "good", "can be read");
 }
 
 #[test]
 fn hooks_that_the_daemon_would_refuse_or_never_find_are_named() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let look = |more: &str, level: &str, text: &str| {
-        stage.configure(&format!("[hooks]\n{more}"));
+        env.configure(&format!("[hooks]\n{more}"));
         let code = if level == "good" { 0 } else { 2 };
-        doctor(healthy(&stage), code, KEY).shows("hook", level, text);
+        doctor(healthy(&env), code, KEY).shows("hook", level, text);
     };
     look("batch_done = [\"/no/such\"]", "wrong", "hooks.batch_done cannot be run: /no/such: No such file");
     look("batch_done = [\"no-such-program\"]", "wrong", "no-such-program is in no folder of PATH");
-    let program = stage.write("tell", "#!/bin/sh\n");
+    let program = env.write("tell", "#!/bin/sh\n");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
     look("batch_done = [\"./tell\"]", "wrong", "./tell: Permission denied");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -381,36 +380,36 @@ fn hooks_that_the_daemon_would_refuse_or_never_find_are_named() {
     look(url, "wrong", "hooks.webhook has no secret that signs it");
     let url = format!("{url}\nwebhook_secret_file = \"secret\"");
     look(&url, "wrong", "failed to read secret: No such file");
-    stage.write("secret", "whsec_short");
+    env.write("secret", "whsec_short");
     look(&url, "wrong", "is not whsec_ and the base64 of 24 to 64 bytes");
-    stage.run(["daemon"]).exited(2).says("is not whsec_");
-    stage.write("secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
+    env.run(["daemon"]).exited(2).says("is not whsec_");
+    env.write("secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
     look(&url, "good", "hooks.example is told when a batch is done");
 }
 
 #[test]
 fn schedules_are_looked_at_before_they_fire() {
-    let stage = Stage::new();
-    stage.configure("[[schedule]]\nname = \"nightly\"\ncron = \"0 3 * * *\"\nmanifest = \"nightly.csv\"");
-    let report = doctor(healthy(&stage), 2, KEY);
+    let env = TestEnv::new();
+    env.configure("[[schedule]]\nname = \"nightly\"\ncron = \"0 3 * * *\"\nmanifest = \"nightly.csv\"");
+    let report = doctor(healthy(&env), 2, KEY);
     report.shows("schedule", "wrong", "nightly.csv cannot be read: No such file");
-    stage.write("nightly.csv", "id,knd\na,image\n");
-    doctor(healthy(&stage), 2, KEY).shows("schedule", "wrong", "nightly.csv is refused: 1:");
-    stage.write("nightly.csv", "id,kind,prompt,count\na,image,a gull,many\n");
-    doctor(healthy(&stage), 2, KEY).shows("schedule", "wrong", "no row that is accepted: 2:");
-    stage.write("nightly.csv", "id,kind,prompt,count\na,image,a gull,many\nb,image,a gull,1\n");
-    doctor(healthy(&stage), 0, KEY).shows("schedule", "advice", "1 rows of 2 that are refused");
-    stage.write("nightly.csv", scripts::manifest("image", 2));
-    let report = doctor(healthy(&stage), 0, KEY);
+    env.write("nightly.csv", "id,knd\na,image\n");
+    doctor(healthy(&env), 2, KEY).shows("schedule", "wrong", "nightly.csv is refused: 1:");
+    env.write("nightly.csv", "id,kind,prompt,count\na,image,a gull,many\n");
+    doctor(healthy(&env), 2, KEY).shows("schedule", "wrong", "no row that is accepted: 2:");
+    env.write("nightly.csv", "id,kind,prompt,count\na,image,a gull,many\nb,image,a gull,1\n");
+    doctor(healthy(&env), 0, KEY).shows("schedule", "advice", "1 rows of 2 that are refused");
+    env.write("nightly.csv", manifests::manifest("image", 2));
+    let report = doctor(healthy(&env), 0, KEY);
     report.shows("schedule", "good", "T03:00:00Z; nightly.csv can be read");
 }
 
 #[test]
 fn a_socket_that_cannot_be_listened_on_is_named() {
-    let stage = Stage::new();
-    stage.write("here", "mine");
+    let env = TestEnv::new();
+    env.write("here", "mine");
     let at = |path: &str| {
-        let mut command = healthy(&stage);
+        let mut command = healthy(&env);
         command.args(["--socket", path]);
         doctor(command, 2, KEY)
     };
@@ -420,16 +419,16 @@ fn a_socket_that_cannot_be_listened_on_is_named() {
     let report = at(&"s".repeat(120));
     report.shows("socket", "wrong", "has 120 bytes, and the path of a socket at most 107");
     assert_eq!(report.todo("socket"), "name a shorter one: --socket, or paths.socket");
-    assert_eq!(fs::read_to_string(stage.path("here")).unwrap(), "mine");
+    assert_eq!(fs::read_to_string(env.path("here")).unwrap(), "mine");
 }
 
 #[test]
 fn an_empty_token_is_refused_where_it_would_let_nobody_in() {
-    let stage = Stage::new();
-    stage.write("token", "\n");
-    stage.configure("[control]\nhttp = \"127.0.0.1:0\"\ntoken_file = \"token\"");
-    doctor(healthy(&stage), 2, KEY).shows("control", "wrong", "control.token_file: token is empty");
-    stage.run(["daemon"]).exited(2).says("control.token_file: token is empty");
-    stage.write("token", "let-me-in\n");
-    doctor(healthy(&stage), 0, KEY).shows("control", "good", "the token for control.http is in token");
+    let env = TestEnv::new();
+    env.write("token", "\n");
+    env.configure("[control]\nhttp = \"127.0.0.1:0\"\ntoken_file = \"token\"");
+    doctor(healthy(&env), 2, KEY).shows("control", "wrong", "control.token_file: token is empty");
+    env.run(["daemon"]).exited(2).says("control.token_file: token is empty");
+    env.write("token", "let-me-in\n");
+    doctor(healthy(&env), 0, KEY).shows("control", "good", "the token for control.http is in token");
 }

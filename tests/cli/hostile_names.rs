@@ -10,8 +10,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::Stage;
-use crate::support::harvest::Harvest;
+use crate::support::TestEnv;
+use crate::support::collect_outputs::Outputs;
 
 /// A manifest of an image for each id.
 fn rows<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
@@ -37,19 +37,19 @@ fn listing(dir: &Path) -> BTreeSet<String> {
 
 /// Every job landed, with as many files as there are jobs, all of them in the batch's folder.
 #[track_caller]
-fn all_landed(stage: &Stage, ids: &[&str]) {
-    let harvest = Harvest::of(stage, "batch");
-    assert_eq!(harvest.column("id"), ids);
-    harvest.is_whole();
+fn all_landed(env: &TestEnv, ids: &[&str]) {
+    let outputs = Outputs::of(env, "batch");
+    assert_eq!(outputs.column("id"), ids);
+    outputs.is_whole();
     let mut paths = BTreeSet::new();
-    for file in harvest.lines.iter().flat_map(|line| line["files"].as_array().unwrap()) {
+    for file in outputs.lines.iter().flat_map(|line| line["files"].as_array().unwrap()) {
         let path = file["path"].as_str().unwrap();
         assert!(!path.contains('/') && !path.starts_with('.') && path.len() <= 200, "{path:?}");
         assert!(!path.chars().any(|c| c.is_control() || "\\:*?\"<>|".contains(c)), "{path:?}");
         assert!(paths.insert(path.to_owned()), "{path:?} twice");
     }
     assert_eq!(paths.len(), ids.len());
-    stage.audit().each_paid_once(ids.len());
+    env.audit().each_paid_once(ids.len());
 }
 
 #[test]
@@ -86,35 +86,35 @@ fn ids_that_mean_harm_stay_in_their_folder_and_apart() {
         "dot..",
         allowed.as_str(),
     ];
-    let stage = Stage::new();
-    stage.write("batch.jsonl", rows(ids.into_iter().chain(refused)));
-    let outcome = stage.run_raw(["run", "batch.jsonl"]).exited(2).says(", 6 not valid");
+    let env = TestEnv::new();
+    env.write("batch.jsonl", rows(ids.into_iter().chain(refused)));
+    let outcome = env.run_raw(["run", "batch.jsonl"]).exited(2).says(", 6 not valid");
     outcome.commands_no_terminal();
     assert!(outcome.stderr.len() < 64 * 1024, "{} bytes were said", outcome.stderr.len());
-    all_landed(&stage, &ids);
-    let around: BTreeSet<String> = fs::read_dir(stage.path("."))
+    all_landed(&env, &ids);
+    let around: BTreeSet<String> = fs::read_dir(env.path("."))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     assert_eq!(around, ["batch.jsonl", "callsheet.toml", "output", "state"].map(str::to_owned).into());
     for arguments in [vec!["status"], vec!["jobs", "batch"], vec!["ledger"], vec!["explain", "a\u{1b}[2Jb"]] {
-        stage.run_raw(arguments).commands_no_terminal();
+        env.run_raw(arguments).commands_no_terminal();
     }
 }
 
 #[test]
 fn two_jobs_with_one_name_are_two_files() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     // One name on disk for three ids.
-    stage.write("batch.jsonl", rows(["a/b", "a\\b", "a:b"]));
-    stage.run(["run", "batch.jsonl"]).exited(0);
-    all_landed(&stage, &["a/b", "a\\b", "a:b"]);
+    env.write("batch.jsonl", rows(["a/b", "a\\b", "a:b"]));
+    env.run(["run", "batch.jsonl"]).exited(0);
+    all_landed(&env, &["a/b", "a\\b", "a:b"]);
     // One id for two jobs: one of them is all that is bought, and the other is spoken of.
-    let stage = Stage::new();
-    stage.write("batch.jsonl", rows(["same", "same"]));
-    let outcome = stage.run(["run", "batch.jsonl"]).exited(2);
+    let env = TestEnv::new();
+    env.write("batch.jsonl", rows(["same", "same"]));
+    let outcome = env.run(["run", "batch.jsonl"]).exited(2);
     outcome.says("batch.jsonl:2: id: is already used at line 1");
-    stage.audit().each_paid_once(1);
+    env.audit().each_paid_once(1);
 }
 
 #[test]
@@ -136,21 +136,21 @@ fn a_batch_is_never_called_what_could_lead_elsewhere() {
         "-x",
         long.as_str(),
     ] {
-        let stage = Stage::new();
-        stage.write("rows.jsonl", rows(["one"]));
+        let env = TestEnv::new();
+        env.write("rows.jsonl", rows(["one"]));
         let flag = format!("--batch={name}");
-        stage.run(["run", "rows.jsonl", &flag]).exited(2);
-        stage.write(
+        env.run(["run", "rows.jsonl", &flag]).exited(2);
+        env.write(
             "named.json",
             json!({"batch": name, "jobs": [{"kind": "image", "prompt": "a"}]}).to_string(),
         );
-        let outcome = stage.run_raw(["run", "named.json"]);
+        let outcome = env.run_raw(["run", "named.json"]);
         outcome.commands_no_terminal();
         // A name of white space is none, and the file's own counts.
         if !name.trim().is_empty() {
             assert_eq!(outcome.code, Some(2), "{name:?}: {}", outcome.stderr);
-            assert_eq!(stage.audit().totals.tasks, 0, "{name:?}");
-            assert!(!stage.path("output").exists() || listing(&stage.path("output")).is_empty(), "{name:?}");
+            assert_eq!(env.audit().totals.tasks, 0, "{name:?}");
+            assert!(!env.path("output").exists() || listing(&env.path("output")).is_empty(), "{name:?}");
         }
     }
 }
@@ -161,14 +161,14 @@ fn meta_columns_carry_any_name_into_the_results() {
         ["=1+1", "../x", "a\u{1b}[2Jb", "a\nb", "\u{202e}x", "\u{1f98a}", "a,b", "a\"b", "id", "state"];
     let meta: serde_json::Map<String, Value> =
         names.iter().map(|name| ((*name).to_owned(), json!(*name))).collect();
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let row = json!({"id": "one", "kind": "image", "model": "gi-2", "prompt": "a", "meta": meta});
-    stage.write("batch.jsonl", row.to_string());
-    stage.run_raw(["run", "batch.jsonl"]).exited(0).commands_no_terminal();
-    let harvest = Harvest::of(&stage, "batch");
-    harvest.is_complete(&["one".to_owned()]);
-    assert_eq!(harvest.lines[0]["meta"], Value::Object(meta));
-    let mut reader = csv::Reader::from_path(stage.path("output/batch/results.csv")).unwrap();
+    env.write("batch.jsonl", row.to_string());
+    env.run_raw(["run", "batch.jsonl"]).exited(0).commands_no_terminal();
+    let outputs = Outputs::of(&env, "batch");
+    outputs.is_complete(&["one".to_owned()]);
+    assert_eq!(outputs.lines[0]["meta"], Value::Object(meta));
+    let mut reader = csv::Reader::from_path(env.path("output/batch/results.csv")).unwrap();
     let headers = reader.headers().unwrap().clone();
     let row = reader.records().next().unwrap().unwrap();
     for name in names {
@@ -181,81 +181,81 @@ fn meta_columns_carry_any_name_into_the_results() {
 
 #[test]
 fn a_batch_folder_that_is_a_link_is_not_written_through() {
-    let stage = Stage::new();
-    stage.write("elsewhere/mine.png", "mine");
-    fs::create_dir(stage.path("output")).unwrap();
-    symlink(stage.path("elsewhere"), stage.path("output/batch")).unwrap();
-    stage.write("batch.jsonl", rows(["one"]));
-    stage.run(["run", "batch.jsonl"]).exited(6).says("output/batch is a link");
-    assert_eq!(listing(&stage.path("elsewhere")), ["mine.png".to_owned()].into());
-    assert_eq!(stage.audit().totals.tasks, 0, "nothing was bought that could not be put down");
+    let env = TestEnv::new();
+    env.write("elsewhere/mine.png", "mine");
+    fs::create_dir(env.path("output")).unwrap();
+    symlink(env.path("elsewhere"), env.path("output/batch")).unwrap();
+    env.write("batch.jsonl", rows(["one"]));
+    env.run(["run", "batch.jsonl"]).exited(6).says("output/batch is a link");
+    assert_eq!(listing(&env.path("elsewhere")), ["mine.png".to_owned()].into());
+    assert_eq!(env.audit().totals.tasks, 0, "nothing was bought that could not be put down");
     // The folder itself may be one: a person named it.
-    fs::remove_file(stage.path("output/batch")).unwrap();
-    fs::remove_dir(stage.path("output")).unwrap();
-    symlink(stage.path("elsewhere"), stage.path("output")).unwrap();
-    stage.run(["run", "batch.jsonl"]).exited(0);
-    assert!(stage.path("elsewhere/batch/one.png").exists());
+    fs::remove_file(env.path("output/batch")).unwrap();
+    fs::remove_dir(env.path("output")).unwrap();
+    symlink(env.path("elsewhere"), env.path("output")).unwrap();
+    env.run(["run", "batch.jsonl"]).exited(0);
+    assert!(env.path("elsewhere/batch/one.png").exists());
 }
 
 #[test]
 fn links_in_the_way_of_files_are_neither_followed_nor_replaced() {
-    let stage = Stage::new();
-    stage.write("secret", "mine");
-    fs::create_dir_all(stage.path("output/batch")).unwrap();
+    let env = TestEnv::new();
+    env.write("secret", "mine");
+    fs::create_dir_all(env.path("output/batch")).unwrap();
     for name in ["one.png", "two.json"] {
-        symlink(stage.path("secret"), stage.path("output/batch").join(name)).unwrap();
+        symlink(env.path("secret"), env.path("output/batch").join(name)).unwrap();
     }
-    fs::hard_link(stage.path("secret"), stage.path("output/batch/three.png")).unwrap();
-    symlink(stage.path("nowhere"), stage.path("output/batch/four.png")).unwrap();
-    stage.write("batch.jsonl", rows(["one", "two", "three", "four"]));
-    stage.run(["run", "batch.jsonl"]).exited(0);
-    assert_eq!(fs::read_to_string(stage.path("secret")).unwrap(), "mine");
-    assert!(!stage.path("nowhere").exists());
-    let harvest = Harvest::of(&stage, "batch");
-    assert_eq!(harvest.column("state"), ["succeeded"; 4]);
-    for file in harvest.lines.iter().flat_map(|line| line["files"].as_array().unwrap()) {
-        let path = stage.path("output/batch").join(file["path"].as_str().unwrap());
+    fs::hard_link(env.path("secret"), env.path("output/batch/three.png")).unwrap();
+    symlink(env.path("nowhere"), env.path("output/batch/four.png")).unwrap();
+    env.write("batch.jsonl", rows(["one", "two", "three", "four"]));
+    env.run(["run", "batch.jsonl"]).exited(0);
+    assert_eq!(fs::read_to_string(env.path("secret")).unwrap(), "mine");
+    assert!(!env.path("nowhere").exists());
+    let outputs = Outputs::of(&env, "batch");
+    assert_eq!(outputs.column("state"), ["succeeded"; 4]);
+    for file in outputs.lines.iter().flat_map(|line| line["files"].as_array().unwrap()) {
+        let path = env.path("output/batch").join(file["path"].as_str().unwrap());
         assert!(path.symlink_metadata().unwrap().is_file(), "{}", path.display());
     }
     for name in ["one.png", "two.json", "four.png"] {
-        assert!(stage.path("output/batch").join(name).is_symlink(), "{name} is as it was");
+        assert!(env.path("output/batch").join(name).is_symlink(), "{name} is as it was");
     }
-    assert_eq!(fs::read_to_string(stage.path("output/batch/three.png")).unwrap(), "mine");
+    assert_eq!(fs::read_to_string(env.path("output/batch/three.png")).unwrap(), "mine");
 }
 
 #[test]
 fn links_in_the_way_of_results_and_drafts_touch_nothing_elsewhere() {
-    let stage = Stage::new();
-    stage.write("secret", "mine");
-    fs::create_dir_all(stage.path("output/batch")).unwrap();
+    let env = TestEnv::new();
+    env.write("secret", "mine");
+    fs::create_dir_all(env.path("output/batch")).unwrap();
     for name in ["results.csv", "results.jsonl", "report.json"] {
-        symlink(stage.path("secret"), stage.path("output/batch").join(name)).unwrap();
+        symlink(env.path("secret"), env.path("output/batch").join(name)).unwrap();
     }
-    stage.write("batch.jsonl", rows(["one"]));
-    stage.run(["run", "batch.jsonl"]).exited(0);
-    assert_eq!(fs::read_to_string(stage.path("secret")).unwrap(), "mine");
-    Harvest::of(&stage, "batch").is_complete(&["one".to_owned()]);
+    env.write("batch.jsonl", rows(["one"]));
+    env.run(["run", "batch.jsonl"]).exited(0);
+    assert_eq!(fs::read_to_string(env.path("secret")).unwrap(), "mine");
+    Outputs::of(&env, "batch").is_complete(&["one".to_owned()]);
     // A draft is opened before it is renamed: a link under its name is refused, not followed.
-    symlink(stage.path("secret"), stage.path("output/batch/.results.csv.draft")).unwrap();
-    stage.run(["run", "batch.jsonl"]);
-    assert_eq!(fs::read_to_string(stage.path("secret")).unwrap(), "mine");
+    symlink(env.path("secret"), env.path("output/batch/.results.csv.draft")).unwrap();
+    env.run(["run", "batch.jsonl"]);
+    assert_eq!(fs::read_to_string(env.path("secret")).unwrap(), "mine");
 }
 
 #[test]
 fn a_folder_of_the_layout_that_is_a_link_is_not_written_through() {
-    let stage = Stage::new();
-    stage.configure("[output]\nlayout = \"{batch}/{kind}/{job}{-n}.{ext}\"");
-    fs::create_dir_all(stage.path("elsewhere")).unwrap();
-    fs::create_dir_all(stage.path("output/batch")).unwrap();
-    symlink(stage.path("elsewhere"), stage.path("output/batch/image")).unwrap();
-    stage.write("batch.jsonl", rows(["one"]));
-    stage.run(["run", "batch.jsonl"]).exited(1).says("is a link");
-    assert_eq!(listing(&stage.path("elsewhere")), BTreeSet::new());
-    fs::remove_file(stage.path("output/batch/image")).unwrap();
-    stage.run(["download", "batch"]).exited(0);
-    stage.run(["run", "batch.jsonl"]).exited(0);
-    stage.audit().each_paid_once(1);
-    assert!(stage.path("output/batch/image/one.png").exists());
+    let env = TestEnv::new();
+    env.configure("[output]\nlayout = \"{batch}/{kind}/{job}{-n}.{ext}\"");
+    fs::create_dir_all(env.path("elsewhere")).unwrap();
+    fs::create_dir_all(env.path("output/batch")).unwrap();
+    symlink(env.path("elsewhere"), env.path("output/batch/image")).unwrap();
+    env.write("batch.jsonl", rows(["one"]));
+    env.run(["run", "batch.jsonl"]).exited(1).says("is a link");
+    assert_eq!(listing(&env.path("elsewhere")), BTreeSet::new());
+    fs::remove_file(env.path("output/batch/image")).unwrap();
+    env.run(["download", "batch"]).exited(0);
+    env.run(["run", "batch.jsonl"]).exited(0);
+    env.audit().each_paid_once(1);
+    assert!(env.path("output/batch/image/one.png").exists());
 }
 
 // ---- what is said about names ----
@@ -273,21 +273,21 @@ fn what_a_manifest_holds_is_never_said_raw() {
         ("batch.json", json!({"policy": {escape: 1}, "jobs": []}).to_string()),
     ] {
         for command in ["run", "plan"] {
-            let stage = Stage::new();
-            stage.write(name, &text);
-            let outcome = stage.run_raw([command, name]);
+            let env = TestEnv::new();
+            env.write(name, &text);
+            let outcome = env.run_raw([command, name]);
             assert_ne!(outcome.code, Some(0), "{text:?}");
             outcome.commands_no_terminal();
         }
     }
-    let stage = Stage::new();
-    stage.write("a\u{1b}[2J.csv", "id\n");
-    stage.run_raw(["run", "a\u{1b}[2J.csv"]).commands_no_terminal();
-    stage.write(
+    let env = TestEnv::new();
+    env.write("a\u{1b}[2J.csv", "id\n");
+    env.run_raw(["run", "a\u{1b}[2J.csv"]).commands_no_terminal();
+    env.write(
         "callsheet.toml",
         format!("[limits]\n\"{escape}\" = 1\n").replace('\u{1b}', "\\u001b").replace('\u{7}', "\\u0007"),
     );
-    stage.run_raw(["run", "batch.csv"]).commands_no_terminal();
+    env.run_raw(["run", "batch.csv"]).commands_no_terminal();
 }
 
 #[test]
@@ -295,8 +295,8 @@ fn names_of_files_and_folders_are_never_said_raw() {
     let name = |what: &str| format!("{what}\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}2J\u{202e}");
     let (manifest, output, state, export) =
         (name("rows") + ".jsonl", name("out"), name("state"), name("dump"));
-    let stage = Stage::new();
-    stage.write(&manifest, rows(["one", "two", "two"]) + "{\"kind\":\"image\"}\n");
+    let env = TestEnv::new();
+    env.write(&manifest, rows(["one", "two", "two"]) + "{\"kind\":\"image\"}\n");
     let (output, state) = (format!("--output={output}"), format!("--state={state}"));
     let imported = name("--state=imported");
     for (code, arguments) in [
@@ -312,12 +312,12 @@ fn names_of_files_and_folders_are_never_said_raw() {
         (0, vec!["doctor", &state, &output]),
         (0, vec!["download", "batch", &state, &output]),
     ] {
-        let outcome = stage.run_raw(arguments.clone());
+        let outcome = env.run_raw(arguments.clone());
         outcome.commands_no_terminal();
         outcome.exited(code);
         if arguments[0] == "state" && arguments[1] == "rebuild" {
-            fs::remove_file(stage.path(&output["--output=".len()..]).join("batch/one.png")).unwrap();
+            fs::remove_file(env.path(&output["--output=".len()..]).join("batch/one.png")).unwrap();
         }
     }
-    stage.audit().each_paid_once(2);
+    env.audit().each_paid_once(2);
 }

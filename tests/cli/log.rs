@@ -6,12 +6,12 @@ use callsheet_emulator::Options;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Stage, scripts};
+use crate::support::{TestEnv, manifests};
 
-fn with_images(images: usize) -> Stage {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", images));
-    stage
+fn with_images(images: usize) -> TestEnv {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", images));
+    env
 }
 
 /// The lines of a log in JSON; the other lines of stderr are for people.
@@ -29,16 +29,16 @@ fn said<'a>(lines: &'a [Value], message: &str) -> Vec<&'a Value> {
 
 #[test]
 fn a_job_is_followed_from_line_to_line() {
-    let stage = with_images(2);
-    stage.configure("[log]\nformat = \"json\"\nlevel = \"info\"");
-    stage.faults("[[rules]]\ncontains = 'image-2'\neffect = { do = 'task-fails', code = 'invalid_input', reason = 'too dark' }");
-    let outcome = stage.run(["run", "batch.csv"]).exited(1);
+    let env = with_images(2);
+    env.configure("[log]\nformat = \"json\"\nlevel = \"info\"");
+    env.faults("[[rules]]\ncontains = 'image-2'\neffect = { do = 'task-fails', code = 'invalid_input', reason = 'too dark' }");
+    let outcome = env.run(["run", "batch.csv"]).exited(1);
     let lines = lines(&outcome.stderr);
     assert_eq!(lines[0]["message"], "batch accepted", "{lines:#?}");
     assert_eq!((&lines[0]["batch"], &lines[0]["new"]), (&json!("batch"), &json!(2)));
     let submitted = said(&lines, "submitted");
     assert_eq!(submitted.len(), 2, "{lines:#?}");
-    let tasks = stage.audit().tasks;
+    let tasks = env.audit().tasks;
     for line in submitted {
         assert_eq!((&line["batch"], &line["attempt"]), (&json!("batch"), &json!(1)));
         assert!(tasks.iter().any(|task| line["task"] == task.id.as_str()), "{line}");
@@ -61,10 +61,10 @@ fn a_job_is_followed_from_line_to_line() {
 #[test]
 fn at_every_level_every_line_of_a_request_says_whom_it_is_for() {
     // Slow enough for the task to be read while it is at work.
-    let stage = Stage::with(Options { speed: 100.0, ..Options::default() });
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    stage.configure("[log]\nformat = \"json\"");
-    let outcome = stage.run(["run", "batch.csv", "--log-level", "callsheet=debug"]).exited(0);
+    let env = TestEnv::with(Options { speed: 100.0, ..Options::default() });
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.configure("[log]\nformat = \"json\"");
+    let outcome = env.run(["run", "batch.csv", "--log-level", "callsheet=debug"]).exited(0);
     let lines = lines(&outcome.stderr);
     for message in ["admitted", "posted", "submitted", "read", "downloaded", "finished"] {
         let said = said(&lines, message);
@@ -79,9 +79,9 @@ fn at_every_level_every_line_of_a_request_says_whom_it_is_for() {
 
 #[test]
 fn budgets_and_pauses_are_said_once() {
-    let stage = with_images(4);
-    stage.configure("[budget]\ntotal = 17\n[log]\nformat = \"json\"\nlevel = \"info\"");
-    let outcome = stage.run(["run", "batch.csv"]).exited(4);
+    let env = with_images(4);
+    env.configure("[budget]\ntotal = 17\n[log]\nformat = \"json\"\nlevel = \"info\"");
+    let outcome = env.run(["run", "batch.csv"]).exited(4);
     let lines = lines(&outcome.stderr);
     let reached = said(&lines, "budget reached");
     assert_eq!(reached.len(), 1, "{lines:#?}");
@@ -90,10 +90,10 @@ fn budgets_and_pauses_are_said_once() {
 
 #[test]
 fn a_command_that_is_watched_says_warnings_only() {
-    let stage = with_images(1);
-    let outcome = stage.run(["run", "batch.csv"]).exited(0);
+    let env = with_images(1);
+    let outcome = env.run(["run", "batch.csv"]).exited(0);
     assert_eq!(outcome.stderr, "batch.csv: batch batch: 1 new (8 credits)\n");
-    let outcome = stage.run(["run", "batch.csv", "--batch", "again", "--log-level", "info"]).exited(0);
+    let outcome = env.run(["run", "batch.csv", "--batch", "again", "--log-level", "info"]).exited(0);
     assert!(
         outcome.stderr.contains(" INFO submitted batch=again job=image-1 attempt=1 task="),
         "{}",
@@ -103,10 +103,10 @@ fn a_command_that_is_watched_says_warnings_only() {
 
 #[test]
 fn a_daemon_that_nobody_watches_writes_json() {
-    let stage = with_images(1);
-    let daemon = stage.start(["daemon"]);
+    let env = with_images(1);
+    let daemon = env.start(["daemon"]);
     daemon.says("ready");
-    stage.run(["submit", "batch.csv", "--wait"]).exited(0);
+    env.run(["submit", "batch.csv", "--wait"]).exited(0);
     daemon.says("results written");
     daemon.signal(Signal::TERM);
     let outcome = daemon.end().exited(0);
@@ -119,18 +119,18 @@ fn a_daemon_that_nobody_watches_writes_json() {
 
 #[test]
 fn a_wrong_level_is_refused_wherever_it_stands() {
-    let stage = with_images(1);
+    let env = with_images(1);
     let accepted = "found \"inof\"; error, warn, info, debug, trace or off is accepted";
-    stage.run(["run", "batch.csv", "--log-level", "inof"]).exited(2).says(accepted);
-    stage.configure("[log]\nlevel = \"inof\"");
-    stage.run(["run", "batch.csv"]).exited(2).says(&format!("error: log.level: {accepted}"));
-    assert_eq!(stage.audit().totals.tasks, 0);
+    env.run(["run", "batch.csv", "--log-level", "inof"]).exited(2).says(accepted);
+    env.configure("[log]\nlevel = \"inof\"");
+    env.run(["run", "batch.csv"]).exited(2).says(&format!("error: log.level: {accepted}"));
+    assert_eq!(env.audit().totals.tasks, 0);
 }
 
 #[test]
 fn a_broken_configuration_is_reported_by_who_needs_it_and_by_nobody_else() {
-    let stage = with_images(1);
-    stage.configure("[log]\nformat = \"jsno\"");
-    stage.run(["run", "batch.csv"]).exited(2).says("did you mean `json`?");
-    stage.run(["schema"]).exited(0);
+    let env = with_images(1);
+    env.configure("[log]\nformat = \"jsno\"");
+    env.run(["run", "batch.csv"]).exited(2).says("did you mean `json`?");
+    env.run(["schema"]).exited(0);
 }

@@ -12,7 +12,7 @@ use callsheet_emulator as emulator;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::key::{KEY, key_is_nowhere};
+use crate::support::api_key::{KEY, key_is_nowhere};
 
 /// A folder with a cleared environment around it.
 struct Desk {

@@ -5,8 +5,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::harvest::Harvest;
-use crate::support::{Stage, until};
+use crate::support::collect_outputs::Outputs;
+use crate::support::{TestEnv, until};
 
 /// The first task comes a second after its deadline.
 const FIRST_IS_LATE: &str = "[[rules]]\non = 'create'\ntimes = 1\neffect = { do = 'task-late', ms = 3000 }\n";
@@ -14,13 +14,13 @@ const FIRST_IS_LATE: &str = "[[rules]]\non = 'create'\ntimes = 1\neffect = { do 
 const SECOND_NEVER: &str = "[[rules]]\non = 'create'\nskip = 1\ntimes = 1\neffect = { do = 'task-never' }\n";
 
 /// A batch of one video that is overdue after two seconds.
-fn stage(faults: &str, policy: &Value) -> Stage {
-    let stage = Stage::with_faults(faults);
-    stage.configure("[deadlines]\nlate_poll = \"50ms\"\n");
+fn env(faults: &str, policy: &Value) -> TestEnv {
+    let env = TestEnv::with_faults(faults);
+    env.configure("[deadlines]\nlate_poll = \"50ms\"\n");
     let job =
         json!({"id": "boat", "kind": "video", "model": "house-turbo", "prompt": "a boat", "duration": 5});
-    stage.write("m.json", json!({"policy": policy, "jobs": [job]}).to_string());
-    stage
+    env.write("m.json", json!({"policy": policy, "jobs": [job]}).to_string());
+    env
 }
 
 fn resubmitting() -> Value {
@@ -33,14 +33,14 @@ fn number(value: &Value) -> u64 {
 
 #[test]
 fn both_attempts_succeed_and_both_are_in_the_books() {
-    let stage = stage(FIRST_IS_LATE, &resubmitting());
-    stage.run(["run", "m.json"]).exited(7).says("what is left is overdue");
-    let line = Harvest::of(&stage, "m").lines.remove(0);
+    let env = env(FIRST_IS_LATE, &resubmitting());
+    env.run(["run", "m.json"]).exited(7).says("what is left is overdue");
+    let line = Outputs::of(&env, "m").lines.remove(0);
     assert_eq!((&line["state"], &line["attempts"]), (&json!("succeeded"), &json!(2)), "{line:#}");
-    until("the first task ends", || stage.audit().tasks.iter().all(|task| task.status == "success"));
+    until("the first task ends", || env.audit().tasks.iter().all(|task| task.status == "success"));
 
-    stage.run(["run", "m.json"]).exited(0);
-    let (audit, line) = (stage.audit(), Harvest::of(&stage, "m").lines.remove(0));
+    env.run(["run", "m.json"]).exited(0);
+    let (audit, line) = (env.audit(), Outputs::of(&env, "m").lines.remove(0));
     assert_eq!(audit.tasks.len(), 2, "{:#?}", audit.tasks);
     assert_ne!(audit.tasks[0].key, audit.tasks[1].key);
     let second = audit.tasks.iter().find(|task| line["task_id"] == task.id.as_str()).unwrap();
@@ -48,11 +48,11 @@ fn both_attempts_succeed_and_both_are_in_the_books() {
     assert_eq!(number(&line["charged_credits"]), audit.totals.charged_credits);
     assert_eq!(number(&line["charged_credits"]), 2 * number(&line["price_credits"]));
     assert_eq!(line["late"], true);
-    let report = std::fs::read_to_string(stage.path("output/m/report.json")).unwrap();
+    let report = std::fs::read_to_string(env.path("output/m/report.json")).unwrap();
     let report: Value = serde_json::from_str(&report).unwrap();
     let reason = report["resubmitted"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("of attempt 1") && reason.ends_with("credits charged"), "{reason}");
-    let story = stage.run(["explain", "m/boat"]).exited(0).stdout;
+    let story = env.run(["explain", "m/boat"]).exited(0).stdout;
     for told in [
         "another attempt follows, under a new key and to be paid for as well",
         "finished late; it is paid for",
@@ -63,9 +63,9 @@ fn both_attempts_succeed_and_both_are_in_the_books() {
 
 #[test]
 fn the_first_task_is_collected_when_it_succeeds_after_all() {
-    let stage = stage(&format!("{FIRST_IS_LATE}{SECOND_NEVER}"), &resubmitting());
-    stage.run(["run", "m.json"]).exited(7);
-    let (audit, line) = (stage.audit(), Harvest::of(&stage, "m").lines.remove(0));
+    let env = env(&format!("{FIRST_IS_LATE}{SECOND_NEVER}"), &resubmitting());
+    env.run(["run", "m.json"]).exited(7);
+    let (audit, line) = (env.audit(), Outputs::of(&env, "m").lines.remove(0));
     assert_eq!(audit.tasks.len(), 2, "{:#?}", audit.tasks);
     assert_eq!(line["state"], "succeeded", "{line:#}");
     let first = audit.tasks.iter().find(|task| line["task_id"] == task.id.as_str()).unwrap();
@@ -76,9 +76,9 @@ fn the_first_task_is_collected_when_it_succeeds_after_all() {
 
 #[test]
 fn a_second_attempt_that_no_budget_covers_is_not_sent() {
-    let stage = stage(FIRST_IS_LATE, &json!({"on_deadline": "resubmit", "deadline": "2s"}));
-    stage.run(["run", "m.json"]).exited(4).says("does not fit into what is left of the batch's budget");
-    until("the task ends", || stage.audit().tasks[0].status == "success");
-    stage.run(["run", "m.json"]).exited(0);
-    stage.audit().each_paid_once(1);
+    let env = env(FIRST_IS_LATE, &json!({"on_deadline": "resubmit", "deadline": "2s"}));
+    env.run(["run", "m.json"]).exited(4).says("does not fit into what is left of the batch's budget");
+    until("the task ends", || env.audit().tasks[0].status == "success");
+    env.run(["run", "m.json"]).exited(0);
+    env.audit().each_paid_once(1);
 }

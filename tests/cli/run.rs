@@ -7,47 +7,47 @@ use insta::assert_snapshot;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::harvest::Harvest;
+use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
-use crate::support::{Stage, audit_of_state, scripts, until};
+use crate::support::{TestEnv, audit_of_state, manifests, until};
 
 /// What an image of these scripts costs.
 const IMAGE_CREDITS: u64 = 8;
 /// An answer to a creating call that takes its time: the task is there, the client does not know yet.
 const SLOW_ANSWERS: &str = "[[rules]]\non = 'create'\neffect = { do = 'delay', ms = 400, when = 'after' }";
 
-/// A stage with a manifest of so many images.
-fn with_images(images: usize) -> Stage {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", images));
-    stage
+/// An environment with a manifest of so many images.
+fn with_images(images: usize) -> TestEnv {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", images));
+    env
 }
 
-fn is_finished(stage: &Stage, ids: &[String]) {
-    let (audit, harvest) = (stage.audit(), Harvest::of(stage, "batch"));
+fn is_finished(env: &TestEnv, ids: &[String]) {
+    let (audit, outputs) = (env.audit(), Outputs::of(env, "batch"));
     audit.each_paid_once(ids.len());
-    harvest.is_complete(ids);
-    harvest.agrees_with(&audit);
+    outputs.is_complete(ids);
+    outputs.agrees_with(&audit);
 }
 
 // ---- the first minute ----
 
 #[test]
 fn the_sampler_runs_offline_and_says_where_its_files_are() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let sampler = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/jobs/sampler.csv")).unwrap();
-    stage.write("jobs/sampler.csv", sampler);
+    env.write("jobs/sampler.csv", sampler);
     let command = ["run", "jobs/sampler.csv", "--emulator", "--emulator-speed", "500"];
-    let outcome = stage.run(command).exited(0);
-    assert_snapshot!(stage.plain(&outcome.stdout), @r"
+    let outcome = env.run(command).exited(0);
+    assert_snapshot!(env.plain(&outcome.stdout), @r"
     batch    jobs  state        planned  spent  waived  refunded  files
     sampler  8     8 succeeded  158      158    0       0         output/emulator/sampler
     ");
-    assert_snapshot!(stage.plain(&outcome.stderr), @r"
+    assert_snapshot!(env.plain(&outcome.stderr), @r"
     jobs/sampler.csv: batch sampler: 8 new (158 credits)
     ");
-    let harvest = Harvest::in_dir(stage.path("output/emulator/sampler"));
-    assert_snapshot!(harvest.names().join("\n"), @r"
+    let outputs = Outputs::in_dir(env.path("output/emulator/sampler"));
+    assert_snapshot!(outputs.names().join("\n"), @r"
     gull.json
     gull.wav
     icon.json
@@ -68,21 +68,21 @@ fn the_sampler_runs_offline_and_says_where_its_files_are() {
     welcome.json
     welcome.wav
     ");
-    harvest.is_complete(&harvest.column("id"));
-    assert_eq!(harvest.lines[0]["meta"], json!({"sku": "SKU-1001"}));
+    outputs.is_complete(&outputs.column("id"));
+    assert_eq!(outputs.lines[0]["meta"], json!({"sku": "SKU-1001"}));
 
-    let again = stage.run(command).exited(0).says("0 new (0 credits), 8 already there");
+    let again = env.run(command).exited(0).says("0 new (0 credits), 8 already there");
     assert_eq!(again.stdout, outcome.stdout);
-    let audit = audit_of_state(&stage.path("state/emulator-service"));
+    let audit = audit_of_state(&env.path("state/emulator-service"));
     audit.each_paid_once(8);
     assert_eq!(audit.totals.replays, 0);
 }
 
 #[test]
 fn without_a_service_it_says_what_to_do() {
-    let stage = with_images(1);
-    stage.write("callsheet.toml", "");
-    let outcome = stage.run(["run", "batch.csv"]).exited(2);
+    let env = with_images(1);
+    env.write("callsheet.toml", "");
+    let outcome = env.run(["run", "batch.csv"]).exited(2);
     assert_snapshot!(outcome.stderr, @r"
     error: no service is configured
     hint: try it offline with --emulator; or give --base-url URL and CALLSHEET_API_KEY, or service.base_url in callsheet.toml
@@ -93,83 +93,83 @@ fn without_a_service_it_says_what_to_do() {
 
 #[test]
 fn running_it_again_sends_nothing() {
-    let stage = with_images(3);
-    stage.run(["run", "batch.csv"]).exited(0);
-    let before = stage.audit().totals;
-    stage.run(["run", "batch.csv"]).exited(0).says("0 new (0 credits), 3 already there");
-    assert_eq!(stage.audit().totals, before, "not even a download");
+    let env = with_images(3);
+    env.run(["run", "batch.csv"]).exited(0);
+    let before = env.audit().totals;
+    env.run(["run", "batch.csv"]).exited(0).says("0 new (0 credits), 3 already there");
+    assert_eq!(env.audit().totals, before, "not even a download");
 }
 
 #[test]
 fn an_edited_manifest_runs_what_is_new_or_changed() {
-    let stage = with_images(3);
-    stage.run(["run", "batch.csv"]).exited(0);
-    let edited = scripts::manifest("image", 4).replace("a harbour image-2", "a lighthouse");
-    stage.write("batch.csv", edited);
-    stage.run(["run", "batch.csv"]).exited(0).says("2 new (16 credits), 1 of them changed, 2 already there");
-    let audit = stage.audit();
+    let env = with_images(3);
+    env.run(["run", "batch.csv"]).exited(0);
+    let edited = manifests::manifest("image", 4).replace("a harbour image-2", "a lighthouse");
+    env.write("batch.csv", edited);
+    env.run(["run", "batch.csv"]).exited(0).says("2 new (16 credits), 1 of them changed, 2 already there");
+    let audit = env.audit();
     audit.each_paid_once(5);
     let mut sent: Vec<&str> = audit.tasks[3..].iter().map(|task| task.prompt.as_str()).collect();
     sent.sort_unstable();
     assert_eq!(sent, ["a harbour image-4", "a lighthouse"]);
-    let harvest = Harvest::of(&stage, "batch");
-    assert_eq!(harvest.lines.len(), 5, "what was made before is still listed: {:#?}", harvest.lines);
-    harvest.is_complete(&harvest.column("id"));
+    let outputs = Outputs::of(&env, "batch");
+    assert_eq!(outputs.lines.len(), 5, "what was made before is still listed: {:#?}", outputs.lines);
+    outputs.is_complete(&outputs.column("id"));
 }
 
 #[test]
 fn another_batch_is_a_deliberate_new_run() {
-    let stage = with_images(2);
-    stage.run(["run", "batch.csv"]).exited(0);
-    stage.run(["run", "batch.csv", "--batch", "other"]).exited(0);
-    stage.audit().each_paid_once(4);
-    Harvest::of(&stage, "other").is_complete(&scripts::ids("image", 2));
+    let env = with_images(2);
+    env.run(["run", "batch.csv"]).exited(0);
+    env.run(["run", "batch.csv", "--batch", "other"]).exited(0);
+    env.audit().each_paid_once(4);
+    Outputs::of(&env, "other").is_complete(&manifests::ids("image", 2));
 }
 
 #[test]
 fn a_lost_state_is_rebuilt_from_the_manifest_without_paying_again() {
-    let stage = with_images(3);
-    stage.run(["run", "batch.csv"]).exited(0);
-    std::fs::remove_dir_all(stage.path("state")).unwrap();
-    stage.run(["run", "batch.csv"]).exited(0);
-    is_finished(&stage, &scripts::ids("image", 3));
+    let env = with_images(3);
+    env.run(["run", "batch.csv"]).exited(0);
+    std::fs::remove_dir_all(env.path("state")).unwrap();
+    env.run(["run", "batch.csv"]).exited(0);
+    is_finished(&env, &manifests::ids("image", 3));
 }
 
 // ---- money that runs out ----
 
 #[test]
 fn a_budget_parks_the_rest_and_a_higher_one_finishes_it() {
-    let stage = with_images(5);
-    let outcome = stage.run(["run", "batch.csv", "--budget", "30"]).exited(4);
-    assert_snapshot!(stage.plain(&outcome.stderr), @r"
+    let env = with_images(5);
+    let outcome = env.run(["run", "batch.csv", "--budget", "30"]).exited(4);
+    assert_snapshot!(env.plain(&outcome.stderr), @r"
     batch.csv: batch batch: 5 new (40 credits); budget 30
     parked: the next job does not fit into what is left of the batch's budget, where prices count in full, even if an allowance may cover them; a higher one lifts it: callsheet budget BATCH N
     batch: the next job needs 8, 6 of 30 credits are left: callsheet budget batch N, where N is 32 for that job, 40 for all of the batch
     ");
-    let states = Harvest::of(&stage, "batch").column("state");
+    let states = Outputs::of(&env, "batch").column("state");
     assert_eq!(states, ["succeeded", "succeeded", "succeeded", "queued", "queued"]);
-    stage.audit().each_paid_once(3);
+    env.audit().each_paid_once(3);
 
-    stage.run(["run", "batch.csv", "--budget", "30"]).exited(4);
-    stage.audit().each_paid_once(3);
-    stage.run(["run", "batch.csv", "--budget", "40"]).exited(0);
-    is_finished(&stage, &scripts::ids("image", 5));
+    env.run(["run", "batch.csv", "--budget", "30"]).exited(4);
+    env.audit().each_paid_once(3);
+    env.run(["run", "batch.csv", "--budget", "40"]).exited(0);
+    is_finished(&env, &manifests::ids("image", 5));
 }
 
 #[test]
 fn racing_rows_never_pass_the_budget() {
     const FIT: u64 = 37;
-    let stage = with_images(100);
-    stage.configure("[limits]\nin_flight = 64");
+    let env = with_images(100);
+    env.configure("[limits]\nin_flight = 64");
     let budget = FIT * IMAGE_CREDITS + IMAGE_CREDITS - 1;
-    let running = stage.start(["run", "batch.csv", "--budget", &budget.to_string()]);
+    let running = env.start(["run", "batch.csv", "--budget", &budget.to_string()]);
     until("all that fits to be charged", || {
-        let charged = stage.audit().totals.charged_credits;
+        let charged = env.audit().totals.charged_credits;
         assert!(charged <= budget, "{charged} charged, {budget} allowed");
         charged == FIT * IMAGE_CREDITS
     });
     running.end().exited(4).says("does not fit into what is left of the batch's budget");
-    let audit = stage.audit();
+    let audit = env.audit();
     assert_eq!((audit.totals.tasks, audit.posts()), (FIT, FIT), "exactly what fits");
     assert_eq!(audit.totals.charged_credits, FIT * IMAGE_CREDITS);
 }
@@ -177,52 +177,52 @@ fn racing_rows_never_pass_the_budget() {
 #[test]
 fn an_empty_account_stops_the_queue_and_loses_nothing() {
     const IN_FLIGHT: u64 = 2;
-    let stage = Stage::with_credits(3 * IMAGE_CREDITS);
-    stage.configure(&format!("[limits]\nin_flight = {IN_FLIGHT}"));
-    stage.write("batch.csv", scripts::manifest("image", 8));
-    let outcome = stage.run(["run", "batch.csv", "--json"]).exited(4);
+    let env = TestEnv::with_credits(3 * IMAGE_CREDITS);
+    env.configure(&format!("[limits]\nin_flight = {IN_FLIGHT}"));
+    env.write("batch.csv", manifests::manifest("image", 8));
+    let outcome = env.run(["run", "batch.csv", "--json"]).exited(4);
     assert_eq!(outcome.json()["batches"][0]["parked_by"], "credits");
     assert!(outcome.stderr.contains("adding credits lifts it"), "{}", outcome.stderr);
-    let states = Harvest::of(&stage, "batch").column("state");
+    let states = Outputs::of(&env, "batch").column("state");
     assert!(!states.contains(&"failed".to_owned()), "{states:?}");
-    assert!(stage.audit().totals.refused_402 <= IN_FLIGHT, "{:?}", stage.audit().totals);
+    assert!(env.audit().totals.refused_402 <= IN_FLIGHT, "{:?}", env.audit().totals);
 
-    stage.credits(100);
+    env.credits(100);
     // What was sent before the first 402 came back is collected.
-    stage.run(["run", "batch.csv"]).exited(0);
-    is_finished(&stage, &scripts::ids("image", 8));
+    env.run(["run", "batch.csv"]).exited(0);
+    is_finished(&env, &manifests::ids("image", 8));
 }
 
 // ---- a service that refuses or is away ----
 
 #[test]
 fn a_wrong_key_fails_no_job() {
-    let stage = with_images(2);
-    let mut command = stage.command(["run", "batch.csv"]);
+    let env = with_images(2);
+    let mut command = env.command(["run", "batch.csv"]);
     command.env("CALLSHEET_API_KEY", "stolen");
     Running::start(command).end().exited(3).says("refuses the API key");
-    assert_eq!(stage.audit().totals.tasks, 0);
-    stage.run(["run", "batch.csv"]).exited(0);
-    is_finished(&stage, &scripts::ids("image", 2));
+    assert_eq!(env.audit().totals.tasks, 0);
+    env.run(["run", "batch.csv"]).exited(0);
+    is_finished(&env, &manifests::ids("image", 2));
 }
 
 #[test]
 fn a_key_that_is_revoked_on_the_way_fails_no_job() {
-    let stage = Stage::with(Options { speed: 10.0, ..Options::default() });
-    stage.write("batch.csv", scripts::manifest("image", 3));
-    let running = stage.start(["run", "batch.csv"]);
-    until("every task to be made", || stage.audit().totals.tasks == 3);
-    stage.account(&json!({"key_valid": false}));
+    let env = TestEnv::with(Options { speed: 10.0, ..Options::default() });
+    env.write("batch.csv", manifests::manifest("image", 3));
+    let running = env.start(["run", "batch.csv"]);
+    until("every task to be made", || env.audit().totals.tasks == 3);
+    env.account(&json!({"key_valid": false}));
     running.end().exited(3);
-    stage.account(&json!({"key_valid": true}));
-    stage.run(["run", "batch.csv"]).exited(0);
-    is_finished(&stage, &scripts::ids("image", 3));
+    env.account(&json!({"key_valid": true}));
+    env.run(["run", "batch.csv"]).exited(0);
+    is_finished(&env, &manifests::ids("image", 3));
 }
 
 #[test]
 fn no_key_at_all_is_said_before_anything_is_done() {
-    let stage = with_images(1);
-    let mut command = stage.command(["run", "batch.csv"]);
+    let env = with_images(1);
+    let mut command = env.command(["run", "batch.csv"]);
     command.env_remove("CALLSHEET_API_KEY");
     let outcome = Running::start(command).end().exited(3);
     assert_snapshot!(outcome.stderr, @r"
@@ -233,9 +233,9 @@ fn no_key_at_all_is_said_before_anything_is_done() {
 
 #[test]
 fn a_service_that_is_not_there_ends_the_run_at_once() {
-    let stage = with_images(1);
+    let env = with_images(1);
     // Nothing ever listens on port 1.
-    let outcome = stage.run(["run", "batch.csv", "--base-url", "http://127.0.0.1:1"]).exited(5);
+    let outcome = env.run(["run", "batch.csv", "--base-url", "http://127.0.0.1:1"]).exited(5);
     assert_snapshot!(outcome.stderr, @r"
     error: http://127.0.0.1:1/api/v1/models?type=video: no connection: Connection refused (os error 111)
     hint: check --base-url and the network; --emulator works offline
@@ -244,138 +244,137 @@ fn a_service_that_is_not_there_ends_the_run_at_once() {
 
 #[test]
 fn a_service_that_went_away_since_the_last_run_ends_the_next_at_once() {
-    let stage = with_images(1);
-    stage.run(["run", "batch.csv"]).exited(0);
-    stage.faults("[[rules]]\neffect = { do = 'drop', when = 'before' }");
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    stage.run(["run", "batch.csv"]).exited(5);
-    stage.faults("calm");
-    stage.run(["run", "batch.csv"]).exited(0);
-    is_finished(&stage, &scripts::ids("image", 2));
+    let env = with_images(1);
+    env.run(["run", "batch.csv"]).exited(0);
+    env.faults("[[rules]]\neffect = { do = 'drop', when = 'before' }");
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.run(["run", "batch.csv"]).exited(5);
+    env.faults("calm");
+    env.run(["run", "batch.csv"]).exited(0);
+    is_finished(&env, &manifests::ids("image", 2));
 }
 
 #[test]
 fn failed_jobs_are_told_with_their_reasons_and_take_no_other_down() {
-    let stage = with_images(3);
+    let env = with_images(3);
     let reject = "[[rules]]\ncontains = 'image-2'\neffect = { do = 'content-rejected' }";
-    stage.faults(reject);
-    let outcome = stage.run(["run", "batch.csv"]).exited(1);
-    assert_snapshot!(stage.plain(&outcome.stderr), @r"
+    env.faults(reject);
+    let outcome = env.run(["run", "batch.csv"]).exited(1);
+    assert_snapshot!(env.plain(&outcome.stderr), @r"
     batch.csv: batch batch: 3 new (24 credits)
     batch/image-2 (line 3): content_rejected: input content was rejected by safety filters (change the content; do not retry it unchanged)
     all reasons stand in output/batch/results.csv (error_code, error_message) and results.jsonl (error)
     ");
-    let harvest = Harvest::of(&stage, "batch");
-    assert_eq!(harvest.column("state"), ["succeeded", "failed", "succeeded"]);
-    assert_eq!(harvest.lines[1]["error"]["code"], "content_rejected");
-    assert_eq!(harvest.lines[1]["charged_credits"], 0);
-    assert_eq!(stage.audit().totals.tasks, 2, "what was rejected is never sent again");
+    let outputs = Outputs::of(&env, "batch");
+    assert_eq!(outputs.column("state"), ["succeeded", "failed", "succeeded"]);
+    assert_eq!(outputs.lines[1]["error"]["code"], "content_rejected");
+    assert_eq!(outputs.lines[1]["charged_credits"], 0);
+    assert_eq!(env.audit().totals.tasks, 2, "what was rejected is never sent again");
 
-    stage.faults("calm");
-    stage.run(["run", "batch.csv"]).exited(1);
-    assert_eq!(stage.audit().totals.tasks, 2, "nor by the same command");
+    env.faults("calm");
+    env.run(["run", "batch.csv"]).exited(1);
+    assert_eq!(env.audit().totals.tasks, 2, "nor by the same command");
 }
 
 #[test]
 fn a_failed_task_is_refunded_and_tried_again_under_another_key() {
-    let stage = with_images(1);
-    stage.faults("[[rules]]\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }");
-    stage.run(["run", "batch.csv"]).exited(0);
-    let audit = stage.audit();
+    let env = with_images(1);
+    env.faults("[[rules]]\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }");
+    env.run(["run", "batch.csv"]).exited(0);
+    let audit = env.audit();
     assert_eq!((audit.totals.tasks, audit.totals.refunds), (2, 1));
     assert_ne!(audit.tasks[0].key, audit.tasks[1].key);
     assert_eq!(audit.totals.charged_credits - audit.totals.refunded_credits, IMAGE_CREDITS);
-    let harvest = Harvest::of(&stage, "batch");
-    assert_eq!((&harvest.lines[0]["attempts"], &harvest.lines[0]["charged_credits"]), (&json!(2), &json!(8)));
+    let outputs = Outputs::of(&env, "batch");
+    assert_eq!((&outputs.lines[0]["attempts"], &outputs.lines[0]["charged_credits"]), (&json!(2), &json!(8)));
 }
 
 // ---- what is, and what to type next ----
 
 #[test]
 fn what_keeps_a_batch_is_told_in_the_place_of_who_goes_on() {
-    let stage = with_images(3);
-    stage.run(["run", "batch.csv", "--budget", "16"]).exited(4);
-    stage
-        .run(["resume", "batch"])
+    let env = with_images(3);
+    env.run(["run", "batch.csv", "--budget", "16"]).exited(4);
+    env.run(["resume", "batch"])
         .exited(0)
         .says("batch: resumed; nothing of it is sent: the next job does not fit");
-    stage.run(["pause", "batch"]).exited(0);
-    stage.run(["cancel", "batch"]).exited(0);
-    stage.run(["retry", "batch"]).exited(0).says("it is paused: callsheet resume batch lets it go on");
-    stage.run(["resume", "batch"]).exited(0).says("nothing of it is sent: the next job does not fit");
-    stage.run(["cancel", "batch"]).exited(0);
-    let ended = stage.run(["run", "batch.csv", "--budget", "16"]).exited(1);
+    env.run(["pause", "batch"]).exited(0);
+    env.run(["cancel", "batch"]).exited(0);
+    env.run(["retry", "batch"]).exited(0).says("it is paused: callsheet resume batch lets it go on");
+    env.run(["resume", "batch"]).exited(0).says("nothing of it is sent: the next job does not fit");
+    env.run(["cancel", "batch"]).exited(0);
+    let ended = env.run(["run", "batch.csv", "--budget", "16"]).exited(1);
     assert!(!ended.stderr.contains("all reasons stand"), "nothing failed: {}", ended.stderr);
     ended.says("batch: 1 canceled: callsheet retry batch queues them again");
 }
 
 #[test]
 fn without_a_process_nothing_is_said_to_move() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let job = json!({"id": "image-1", "kind": "image", "model": "gi-2", "prompt": "a harbour"});
-    stage.write("batch.json", json!({"policy": {"attempts": 1}, "jobs": [job]}).to_string());
-    stage.faults("[[rules]]\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }");
-    stage.run(["run", "batch.json"]).exited(1);
+    env.write("batch.json", json!({"policy": {"attempts": 1}, "jobs": [job]}).to_string());
+    env.faults("[[rules]]\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }");
+    env.run(["run", "batch.json"]).exited(1);
     let next = "no process works on this state; callsheet run MANIFEST or callsheet daemon goes on with it";
-    stage.run(["retry", "batch"]).exited(0).says(next);
-    let status: Value = serde_json::from_str(&stage.run(["status", "--json"]).exited(0).stdout).unwrap();
+    env.run(["retry", "batch"]).exited(0).says(next);
+    let status: Value = serde_json::from_str(&env.run(["status", "--json"]).exited(0).stdout).unwrap();
     let batch = &status["batches"][0];
     assert_eq!((&batch["state"], &batch["parked_by"]), (&json!("parked"), &json!("no_process")));
-    let explained = stage.run(["explain", "batch/image-1"]).exited(0);
+    let explained = env.run(["explain", "batch/image-1"]).exited(0);
     assert!(explained.stdout.contains(next), "{}", explained.stdout);
-    stage.run(["run", "batch.json"]).exited(0);
-    stage.run(["resume", "batch"]).exited(0).says("done, there is nothing to resume");
+    env.run(["run", "batch.json"]).exited(0);
+    env.run(["resume", "batch"]).exited(0).says("done, there is nothing to resume");
 }
 
 #[test]
 fn a_run_of_what_is_done_tells_of_missing_files_and_of_drift() {
-    let stage = with_images(3);
-    stage.faults("[[rules]]\ncontains = 'image-2'\neffect = { do = 'other-model', model = 'understudy' }");
+    let env = with_images(3);
+    env.faults("[[rules]]\ncontains = 'image-2'\neffect = { do = 'other-model', model = 'understudy' }");
     let drift = "batch/image-2 (line 3): drift: model: planned ";
-    stage.run(["run", "batch.csv"]).exited(0).says(drift);
-    let explained = stage.run(["explain", "batch/image-2"]).exited(0);
+    env.run(["run", "batch.csv"]).exited(0).says(drift);
+    let explained = env.run(["explain", "batch/image-2"]).exited(0);
     assert!(explained.stdout.contains("  drift     model: planned "), "{}", explained.stdout);
-    for line in Harvest::of(&stage, "batch").lines {
+    for line in Outputs::of(&env, "batch").lines {
         let file = line["files"][0]["path"].as_str().unwrap();
-        std::fs::remove_file(stage.path("output/batch").join(file)).unwrap();
+        std::fs::remove_file(env.path("output/batch").join(file)).unwrap();
     }
-    let again = stage.run(["run", "batch.csv"]).exited(0);
+    let again = env.run(["run", "batch.csv"]).exited(0);
     again.says("batch: 3 succeeded, 3 files missing: callsheet download batch");
-    assert_eq!(Harvest::of(&stage, "batch").report()["missing_files"], 3);
-    stage.run(["download", "batch"]).exited(0);
-    let whole = stage.run(["run", "batch.csv"]).exited(0);
+    assert_eq!(Outputs::of(&env, "batch").report()["missing_files"], 3);
+    env.run(["download", "batch"]).exited(0);
+    let whole = env.run(["run", "batch.csv"]).exited(0);
     assert!(!whole.stderr.contains("missing"), "{}", whole.stderr);
 }
 
 #[test]
 fn rows_that_were_refused_are_counted_where_their_batch_is() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let rows = "id,kind,model,prompt\na,image,gi-2,A map\nb,image,nope,A key\n";
-    stage.write("batch.csv", rows);
-    stage.run(["run", "batch.csv"]).exited(2);
+    env.write("batch.csv", rows);
+    env.run(["run", "batch.csv"]).exited(2);
     let refused = || {
-        let told = stage.run(["status", "--json"]).exited(0);
+        let told = env.run(["status", "--json"]).exited(0);
         let status: Value = serde_json::from_str(&told.stdout).unwrap();
-        let report = Harvest::of(&stage, "batch").report();
+        let report = Outputs::of(&env, "batch").report();
         (status["batches"][0]["refused_rows"].clone(), report["refused_rows"].clone())
     };
     assert_eq!(refused(), (json!(1), json!(1)));
-    stage.run(["status"]).exited(0).says("batch: 1 rows of its last manifest were refused");
+    env.run(["status"]).exited(0).says("batch: 1 rows of its last manifest were refused");
     // The row is left out: none is refused any more, and nothing is bought.
-    stage.write("batch.csv", rows.replace("b,image,nope,A key\n", ""));
-    stage.run(["run", "batch.csv"]).exited(0);
+    env.write("batch.csv", rows.replace("b,image,nope,A key\n", ""));
+    env.run(["run", "batch.csv"]).exited(0);
     assert_eq!(refused(), (Value::Null, json!(0)));
-    stage.audit().each_paid_once(1);
+    env.audit().each_paid_once(1);
 }
 
 /// What an invoice names is in the results and in the sidecar, as the service tells it of the task.
 #[test]
 fn what_a_task_says_can_be_held_against_an_invoice() {
-    let stage = with_images(1);
-    stage.run(["run", "batch.csv"]).exited(0);
-    let harvest = Harvest::of(&stage, "batch");
-    let (task, id) = (&harvest.lines[0]["task"], harvest.lines[0]["task_id"].as_str().unwrap());
-    let told = stage.run(["tasks", id, "--json"]).exited(0);
+    let env = with_images(1);
+    env.run(["run", "batch.csv"]).exited(0);
+    let outputs = Outputs::of(&env, "batch");
+    let (task, id) = (&outputs.lines[0]["task"], outputs.lines[0]["task_id"].as_str().unwrap());
+    let told = env.run(["tasks", id, "--json"]).exited(0);
     let record: Value = serde_json::from_str(&told.stdout).unwrap();
     let fields = [
         ("credit_id", "creditId"),
@@ -389,81 +388,81 @@ fn what_a_task_says_can_be_held_against_an_invoice() {
         assert_eq!(task[ours], record[theirs], "{ours}: {task:#}");
     }
     assert!(task["options"].is_object(), "{task:#}");
-    let sidecar = std::fs::read(stage.path("output/batch/image-1.json")).unwrap();
+    let sidecar = std::fs::read(env.path("output/batch/image-1.json")).unwrap();
     let sidecar: Value = serde_json::from_slice(&sidecar).unwrap();
     assert_eq!(&sidecar["task"], task);
-    let shown = stage.run(["tasks", id]).exited(0);
+    let shown = env.run(["tasks", id]).exited(0);
     assert!(shown.stdout.contains("creditId       "), "{}", shown.stdout);
-    let unknown = stage.run(["tasks", "00000000-0000-4000-8000-000000000000"]).exited(2);
+    let unknown = env.run(["tasks", "00000000-0000-4000-8000-000000000000"]).exited(2);
     unknown.says("the service knows no task 00000000-0000-4000-8000-000000000000");
-    stage.audit().each_paid_once(1);
+    env.audit().each_paid_once(1);
 }
 
 // ---- interrupted ----
 
 #[test]
 fn one_interrupt_finishes_what_is_in_the_air_and_says_how_to_go_on() {
-    let stage = with_images(6);
-    stage.configure("[limits]\nin_flight = 2");
-    stage.faults(SLOW_ANSWERS);
-    let running = stage.start(["run", "batch.csv"]);
-    until("a task whose answer is on its way", || stage.audit().totals.tasks >= 1);
+    let env = with_images(6);
+    env.configure("[limits]\nin_flight = 2");
+    env.faults(SLOW_ANSWERS);
+    let running = env.start(["run", "batch.csv"]);
+    until("a task whose answer is on its way", || env.audit().totals.tasks >= 1);
     running.signal(Signal::INT);
     let outcome = running.end().exited(130);
-    assert_snapshot!(stage.plain(&outcome.stderr), @r"
+    assert_snapshot!(env.plain(&outcome.stderr), @r"
     batch.csv: batch batch: 6 new (48 credits)
     stopping: what is in the air is finished first; press Ctrl-C again to leave at once. Both are safe.
     interrupted: the state is safe; the same command resumes
     ");
-    let states = Harvest::of(&stage, "batch").column("state");
+    let states = Outputs::of(&env, "batch").column("state");
     assert!(!states.contains(&"submitting".to_owned()), "every answer was waited for: {states:?}");
 
-    stage.faults("calm");
-    stage.run(["run", "batch.csv"]).exited(0);
-    is_finished(&stage, &scripts::ids("image", 6));
-    assert_eq!(stage.audit().totals.replays, 0, "nothing had to be sent twice");
+    env.faults("calm");
+    env.run(["run", "batch.csv"]).exited(0);
+    is_finished(&env, &manifests::ids("image", 6));
+    assert_eq!(env.audit().totals.replays, 0, "nothing had to be sent twice");
 }
 
 #[test]
 fn a_second_interrupt_leaves_at_once() {
     const LONGER_THAN_ANYONE_WAITS: &str =
         "[[rules]]\non = 'create'\neffect = { do = 'delay', ms = 3600000, when = 'after' }";
-    let stage = with_images(2);
-    stage.faults(LONGER_THAN_ANYONE_WAITS);
-    let running = stage.start(["run", "batch.csv"]);
-    until("both tasks to be made", || stage.audit().totals.tasks == 2);
+    let env = with_images(2);
+    env.faults(LONGER_THAN_ANYONE_WAITS);
+    let running = env.start(["run", "batch.csv"]);
+    until("both tasks to be made", || env.audit().totals.tasks == 2);
     running.signal(Signal::INT);
     running.says("press Ctrl-C again to leave at once").signal(Signal::INT);
     running.end().exited(130);
 
-    stage.faults("calm");
-    stage.run(["run", "batch.csv"]).exited(0);
-    is_finished(&stage, &scripts::ids("image", 2));
+    env.faults("calm");
+    env.run(["run", "batch.csv"]).exited(0);
+    is_finished(&env, &manifests::ids("image", 2));
 }
 
 #[test]
 fn sigterm_stops_like_an_interrupt() {
-    let stage = with_images(2);
-    stage.faults(SLOW_ANSWERS);
-    let running = stage.start(["run", "batch.csv"]);
-    until("a task whose answer is on its way", || stage.audit().totals.tasks >= 1);
+    let env = with_images(2);
+    env.faults(SLOW_ANSWERS);
+    let running = env.start(["run", "batch.csv"]);
+    until("a task whose answer is on its way", || env.audit().totals.tasks >= 1);
     running.signal(Signal::TERM);
     running.end().exited(130).says("the same command resumes");
-    stage.faults("calm");
-    stage.run(["run", "batch.csv"]).exited(0);
-    is_finished(&stage, &scripts::ids("image", 2));
+    env.faults("calm");
+    env.run(["run", "batch.csv"]).exited(0);
+    is_finished(&env, &manifests::ids("image", 2));
 }
 
 // ---- two at once ----
 
 #[test]
 fn a_second_process_on_the_same_state_is_told_who_holds_it() {
-    let stage = Stage::with(Options { manual_clock: true, ..Options::default() });
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    let first = stage.start(["run", "batch.csv"]);
-    until("the first to work", || stage.audit().totals.tasks == 1);
-    let outcome = stage.run(["run", "batch.csv"]).exited(2);
-    let told = stage.plain(&outcome.stderr).replace(&first.pid().to_string(), "PID");
+    let env = TestEnv::with(Options { manual_clock: true, ..Options::default() });
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let first = env.start(["run", "batch.csv"]);
+    until("the first to work", || env.audit().totals.tasks == 1);
+    let outcome = env.run(["run", "batch.csv"]).exited(2);
+    let told = env.plain(&outcome.stderr).replace(&first.pid().to_string(), "PID");
     assert_snapshot!(told, @r"
     error: state is in use by process PID
     hint: wait for that process to end, or name another state with --state
@@ -476,9 +475,9 @@ fn a_second_process_on_the_same_state_is_told_who_holds_it() {
 
 #[test]
 fn json_is_alone_on_stdout() {
-    let stage = with_images(2);
-    stage.write("batch.csv", scripts::manifest("image", 2) + "image-3,image,gi-2,,,,,\n");
-    let report = stage.run(["run", "batch.csv", "--json"]).exited(2).says("prompt").json();
+    let env = with_images(2);
+    env.write("batch.csv", manifests::manifest("image", 2) + "image-3,image,gi-2,,,,,\n");
+    let report = env.run(["run", "batch.csv", "--json"]).exited(2).says("prompt").json();
     assert_eq!(report["exit_code"], 2);
     let receipt = &report["receipts"][0];
     assert_eq!((&receipt["new"], &receipt["invalid"]), (&json!(2), &json!(1)));
@@ -489,12 +488,12 @@ fn json_is_alone_on_stdout() {
 
 #[test]
 fn elsewhere_than_on_a_terminal_nothing_is_coloured() {
-    let stage = with_images(1);
+    let env = with_images(1);
     for (name, value) in [("NO_COLOR", "1"), ("TERM", "xterm-256color")] {
         for arguments in [&["run", "batch.csv", "--batch", name][..], &["rnu"], &["--help"]] {
             // A warning is logged for it.
-            stage.faults("[[rules]]\non = 'download'\ntimes = 1\neffect = { do = 'html-download' }");
-            let mut command = stage.command(arguments.iter().copied());
+            env.faults("[[rules]]\non = 'download'\ntimes = 1\neffect = { do = 'html-download' }");
+            let mut command = env.command(arguments.iter().copied());
             command.env(name, value);
             let outcome = Running::start(command).end();
             let said = outcome.stdout + &outcome.stderr;
@@ -505,18 +504,18 @@ fn elsewhere_than_on_a_terminal_nothing_is_coloured() {
 
 #[test]
 fn elsewhere_than_on_a_terminal_progress_is_a_line_now_and_then() {
-    let stage = Stage::with(Options { manual_clock: true, ..Options::default() });
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    let running = stage.start(["run", "batch.csv"]);
+    let env = TestEnv::with(Options { manual_clock: true, ..Options::default() });
+    env.write("batch.csv", manifests::manifest("image", 2));
+    let running = env.start(["run", "batch.csv"]);
     running.says("0/2 jobs  2 in flight · 0 held, 16 credits spent");
-    stage.advance(Duration::from_secs(60));
+    env.advance(Duration::from_secs(60));
     running.end().exited(0);
 }
 
 #[test]
 fn help_lists_the_exit_codes() {
-    let stage = Stage::new();
-    let help = stage.run(["run", "--help"]).exited(0).stdout;
+    let env = TestEnv::new();
+    let help = env.run(["run", "--help"]).exited(0).stdout;
     let codes = help.split_once("Exit codes:").unwrap().1;
     assert_snapshot!(codes, @r"
       0  everything is done

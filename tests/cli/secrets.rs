@@ -13,10 +13,10 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::support::hostile::{Act, Hostile, Route, reply_of};
-use crate::support::key::{KEY, KEY_IN_BASE64, KEY_IN_JSON, files, files_with_key, holds_key};
+use crate::support::api_key::{KEY, KEY_IN_BASE64, KEY_IN_JSON, files, files_with_key, holds_key};
 use crate::support::process::{Outcome, Running};
-use crate::support::{Stage, scripts, until};
+use crate::support::scripted_proxy::{Act, Route, ScriptedProxy, reply_of};
+use crate::support::{TestEnv, manifests, until};
 
 /// Dropped connections, foreign answers, failing tasks, broken downloads: everything that makes a program talk.
 const FAULTS: &str = "
@@ -41,24 +41,24 @@ probability = 0.2
 effect = { do = 'truncated-download', keep_percent = 40 }
 ";
 
-fn with_key() -> Stage {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::of_all_kinds(2).0);
-    stage
+fn with_key() -> TestEnv {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::of_all_kinds(2).0);
+    env
 }
 
-fn run(stage: &Stage, key: &str, arguments: &[&str]) -> Outcome {
-    let mut command = stage.command(arguments.iter().copied());
+fn run(env: &TestEnv, key: &str, arguments: &[&str]) -> Outcome {
+    let mut command = env.command(arguments.iter().copied());
     command.env("CALLSHEET_API_KEY", key);
     Running::start(command).end()
 }
 
 #[track_caller]
-fn key_is_nowhere(stage: &Stage, outcome: &Outcome) {
+fn key_is_nowhere(env: &TestEnv, outcome: &Outcome) {
     assert!(!holds_key(outcome.stdout.as_bytes()), "on stdout:\n{}", outcome.stdout);
     let line = outcome.stderr.lines().find(|line| holds_key(line.as_bytes()));
     assert_eq!(line, None, "on stderr");
-    assert_eq!(files_with_key(&stage.path("")), [] as [PathBuf; 0]);
+    assert_eq!(files_with_key(&env.path("")), [] as [PathBuf; 0]);
 }
 
 #[test]
@@ -78,33 +78,33 @@ fn the_search_finds_a_key() {
 #[test]
 fn a_run_in_bad_weather_that_logs_everything_shows_no_key() {
     for format in ["human", "json"] {
-        let stage = with_key();
-        stage.configure(&format!("[log]\nformat = \"{format}\""));
-        stage.faults(FAULTS);
-        let outcome = run(&stage, KEY, &["run", "batch.csv", "--log-level", "trace"]);
-        assert!(stage.audit().totals.tasks > 0, "{}", outcome.stderr);
+        let env = with_key();
+        env.configure(&format!("[log]\nformat = \"{format}\""));
+        env.faults(FAULTS);
+        let outcome = run(&env, KEY, &["run", "batch.csv", "--log-level", "trace"]);
+        assert!(env.audit().totals.tasks > 0, "{}", outcome.stderr);
         for library in ["hyper", "reqwest", "callsheet"] {
             assert!(outcome.stderr.contains(library), "{library} says nothing: is everything logged?");
         }
-        assert!(stage.path("output/batch/results.jsonl").exists());
-        assert!(files(&stage.path("state")).len() > 3);
-        key_is_nowhere(&stage, &outcome);
+        assert!(env.path("output/batch/results.jsonl").exists());
+        assert!(files(&env.path("state")).len() > 3);
+        key_is_nowhere(&env, &outcome);
     }
 }
 
 #[test]
 fn a_refused_key_is_not_repeated() {
-    let stage = Stage::new();
-    stage.account(&serde_json::json!({ "key_valid": false }));
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    let outcome = run(&stage, KEY, &["run", "batch.csv", "--log-level", "trace"]).exited(3);
-    assert!(stage.audit().totals.unauthorized > 0);
-    key_is_nowhere(&stage, &outcome);
+    let env = TestEnv::new();
+    env.account(&serde_json::json!({ "key_valid": false }));
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let outcome = run(&env, KEY, &["run", "batch.csv", "--log-level", "trace"]).exited(3);
+    assert!(env.audit().totals.unauthorized > 0);
+    key_is_nowhere(&env, &outcome);
 }
 
 /// What the daemon answers to one question on its socket, head and all.
-fn asked(stage: &Stage, path: &str) -> String {
-    let mut stream = UnixStream::connect(stage.path("state/callsheet.sock")).unwrap();
+fn asked(env: &TestEnv, path: &str) -> String {
+    let mut stream = UnixStream::connect(env.path("state/callsheet.sock")).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: callsheet\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -113,25 +113,25 @@ fn asked(stage: &Stage, path: &str) -> String {
 
 #[test]
 fn a_daemon_shows_its_key_to_no_client_no_hook_and_no_monitor() {
-    let stage = with_key();
-    stage.configure("[hooks]\nbatch_done = [\"sh\", \"-c\", \"env > told.txt; cat >> told.txt\"]");
-    stage.faults(FAULTS);
-    let mut command = stage.command(["daemon", "--log-level", "trace"]);
+    let env = with_key();
+    env.configure("[hooks]\nbatch_done = [\"sh\", \"-c\", \"env > told.txt; cat >> told.txt\"]");
+    env.faults(FAULTS);
+    let mut command = env.command(["daemon", "--log-level", "trace"]);
     command.env("CALLSHEET_API_KEY", KEY);
     let daemon = Running::start(command);
     daemon.says("ready");
-    let submitted = run(&stage, "not-the-key", &["submit", "batch.csv", "--json"]).exited(0);
+    let submitted = run(&env, "not-the-key", &["submit", "batch.csv", "--json"]).exited(0);
     assert!(!holds_key(submitted.stdout.as_bytes()), "{}", submitted.stdout);
-    until("the hook", || stage.path("told.txt").exists());
-    let metrics = asked(&stage, "/metrics");
+    until("the hook", || env.path("told.txt").exists());
+    let metrics = asked(&env, "/metrics");
     assert!(metrics.contains("callsheet_jobs{"), "{metrics}");
-    for answer in [metrics, asked(&stage, "/v1/status"), asked(&stage, "/v1/jobs")] {
+    for answer in [metrics, asked(&env, "/v1/status"), asked(&env, "/v1/jobs")] {
         assert!(!holds_key(answer.as_bytes()), "{answer}");
     }
     daemon.signal(Signal::TERM);
     let outcome = daemon.end().exited(0);
     assert!(outcome.stderr.contains("hyper"), "is everything logged?");
-    key_is_nowhere(&stage, &outcome);
+    key_is_nowhere(&env, &outcome);
 }
 
 /// A proxy that answers with the request it could not pass on, the key in it.
@@ -159,15 +159,15 @@ fn talkative_proxy() -> String {
 
 #[test]
 fn an_error_page_that_shows_the_key_is_not_passed_on() {
-    let stage = with_key();
+    let env = with_key();
     let proxy = talkative_proxy();
     for command in ["credits", "run"] {
         let mut arguments = vec![command, "--base-url", proxy.as_str(), "--log-level", "trace"];
         if command == "run" {
             arguments.push("batch.csv");
         }
-        let outcome = run(&stage, KEY, &arguments).exited(5).says("[API key]");
-        key_is_nowhere(&stage, &outcome);
+        let outcome = run(&env, KEY, &arguments).exited(5).says("[API key]");
+        key_is_nowhere(&env, &outcome);
     }
 }
 
@@ -175,9 +175,9 @@ fn an_error_page_that_shows_the_key_is_not_passed_on() {
 #[test]
 fn an_answer_that_spells_the_key_in_json_is_not_passed_on() {
     for spelling in KEY_IN_JSON {
-        let stage = Stage::new();
-        stage.write("batch.csv", scripts::manifest("image", 3));
-        let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+        let env = TestEnv::new();
+        env.write("batch.csv", manifests::manifest("image", 3));
+        let hostile = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
             Route::Create if call.body.contains("image-1\"") => Act::Bytes(reply_of(
                 "400 Bad Request",
                 "application/json",
@@ -207,13 +207,13 @@ fn an_answer_that_spells_the_key_in_json_is_not_passed_on() {
         });
         let base_url = hostile.base_url();
         let arguments = ["run", "batch.csv", "--base-url", base_url.as_str(), "--log-level", "trace"];
-        let outcome = run(&stage, KEY, &arguments).exited(1).says("header [API key]");
-        key_is_nowhere(&stage, &outcome);
-        let results = std::fs::read_to_string(stage.path("output/batch/results.jsonl")).unwrap();
+        let outcome = run(&env, KEY, &arguments).exited(1).says("header [API key]");
+        key_is_nowhere(&env, &outcome);
+        let results = std::fs::read_to_string(env.path("output/batch/results.jsonl")).unwrap();
         assert!(results.contains("invalid_input"), "{results}");
-        assert!(files(&stage.path("state")).len() > 3);
+        assert!(files(&env.path("state")).len() > 3);
         for id in ["image-1", "image-2", "image-3"] {
-            let story = run(&stage, KEY, &["explain", id, "--base-url", &base_url]).exited(0);
+            let story = run(&env, KEY, &["explain", id, "--base-url", &base_url]).exited(0);
             assert!(story.stdout.contains("[API key]"), "{}", story.stdout);
         }
     }
@@ -221,24 +221,24 @@ fn an_answer_that_spells_the_key_in_json_is_not_passed_on() {
 
 #[test]
 fn a_key_in_the_wrong_place_of_the_configuration_is_not_shown() {
-    let stage = with_key();
-    stage.configure(&format!("[log]\napi_key = \"{KEY}\""));
-    let outcome = run(&stage, KEY, &["run", "batch.csv", "--log-level", "trace"]).exited(2);
+    let env = with_key();
+    env.configure(&format!("[log]\napi_key = \"{KEY}\""));
+    let outcome = run(&env, KEY, &["run", "batch.csv", "--log-level", "trace"]).exited(2);
     assert!(outcome.stderr.contains("unknown key `api_key`"), "{}", outcome.stderr);
     assert!(!holds_key(outcome.stderr.as_bytes()), "{}", outcome.stderr);
 }
 
 /// A daemon that holds the key in its memory, allowed to leave an image of it when it dies.
-fn daemon_that_may_dump(stage: &Stage) -> Running {
-    let inner = stage.command(["daemon", "--log-level", "info"]);
+fn daemon_that_may_dump(env: &TestEnv) -> Running {
+    let inner = env.command(["daemon", "--log-level", "info"]);
     let mut command = Command::new("sh");
     command
         .args(["-c", "ulimit -c unlimited; exec \"$0\" \"$@\""])
         .arg(inner.get_program())
         .args(inner.get_args());
-    command.current_dir(stage.path("")).env_clear().env("CALLSHEET_API_KEY", KEY);
+    command.current_dir(env.path("")).env_clear().env("CALLSHEET_API_KEY", KEY);
     if rustix::process::getuid().is_root() {
-        std::fs::set_permissions(stage.path(""), std::fs::Permissions::from_mode(0o777)).unwrap();
+        std::fs::set_permissions(env.path(""), std::fs::Permissions::from_mode(0o777)).unwrap();
         command.uid(65534).gid(65534);
     }
     let daemon = Running::start(command);
@@ -249,8 +249,8 @@ fn daemon_that_may_dump(stage: &Stage) -> Running {
 #[test]
 fn no_image_of_the_memory_is_left_and_nobody_may_look_into_it() {
     for signal in [Signal::ABORT, Signal::QUIT] {
-        let stage = with_key();
-        let daemon = daemon_that_may_dump(&stage);
+        let env = with_key();
+        let daemon = daemon_that_may_dump(&env);
         let proc = format!("/proc/{}", daemon.pid());
         let limits = std::fs::read_to_string(format!("{proc}/limits")).unwrap();
         let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
@@ -264,7 +264,7 @@ fn no_image_of_the_memory_is_left_and_nobody_may_look_into_it() {
         let outcome = daemon.end();
         assert_eq!(outcome.signal, Some(signal.as_raw()));
         assert!(!outcome.dumped, "an image was left");
-        let left = files(&stage.path(""))
+        let left = files(&env.path(""))
             .into_iter()
             .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("core")));
         assert_eq!(left.count(), 0);

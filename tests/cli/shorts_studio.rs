@@ -8,7 +8,7 @@ use std::process::Command;
 use callsheet_emulator::{self as emulator, Faults};
 use serde_json::{Value, json};
 
-use crate::support::key::{KEY, key_is_nowhere};
+use crate::support::api_key::{KEY, key_is_nowhere};
 
 /// Runs one job, twice, against an emulator with these faults: exit codes, the line of the results, and
 /// the credits that are gone.

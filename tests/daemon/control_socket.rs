@@ -9,119 +9,115 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::support::process::Running;
-use crate::support::{Stage, scripts, until};
+use crate::support::{TestEnv, manifests, until};
 
 /// One socket for everybody, as the packaged configuration names it.
-fn with_one_socket() -> Stage {
-    let stage = Stage::new();
-    stage.configure("[paths]\nsocket = \"control.sock\"");
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    stage
+fn with_one_socket() -> TestEnv {
+    let env = TestEnv::new();
+    env.configure("[paths]\nsocket = \"control.sock\"");
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env
 }
 
 #[test]
 fn what_names_another_state_does_not_reach_the_daemon() {
-    let stage = with_one_socket();
-    let daemon = stage.daemon("info");
-    stage.run(["run", "batch.csv", "--emulator", "--emulator-speed", "500"]).exited(0);
-    assert!(stage.path("output/emulator/batch/image-1.png").exists());
-    assert_eq!(stage.audit().totals.tasks, 0, "the daemon's service was asked for nothing");
-    stage.run(["run", "batch.csv", "--state", "other", "--output", "elsewhere"]).exited(0);
-    assert!(stage.path("elsewhere/batch/image-1.png").exists());
+    let env = with_one_socket();
+    let daemon = env.daemon("info");
+    env.run(["run", "batch.csv", "--emulator", "--emulator-speed", "500"]).exited(0);
+    assert!(env.path("output/emulator/batch/image-1.png").exists());
+    assert_eq!(env.audit().totals.tasks, 0, "the daemon's service was asked for nothing");
+    env.run(["run", "batch.csv", "--state", "other", "--output", "elsewhere"]).exited(0);
+    assert!(env.path("elsewhere/batch/image-1.png").exists());
     let batches = |arguments: &[&str]| {
-        let answer = stage.run(arguments.iter().copied()).exited(0).json();
+        let answer = env.run(arguments.iter().copied()).exited(0).json();
         answer["batches"].as_array().unwrap().len()
     };
     assert_eq!(batches(&["status", "--json"]), 0, "of the daemon's state");
     assert_eq!(batches(&["status", "--json", "--state", "other"]), 1);
     assert_eq!(batches(&["status", "--json", "--state", "other", "--socket", "control.sock"]), 1);
-    stage.run(["state", "export", "--state", "nothing-there"]).exited(2);
-    stage.run(["cancel", "batch", "--state", "other"]).exited(0);
+    env.run(["state", "export", "--state", "nothing-there"]).exited(2);
+    env.run(["cancel", "batch", "--state", "other"]).exited(0);
     // Submit is for the daemon.
-    stage
-        .run(["submit", "batch.csv", "--state", "other"])
+    env.run(["submit", "batch.csv", "--state", "other"])
         .exited(2)
-        .says(&format!("the daemon at control.sock works on {}", state(&stage)));
+        .says(&format!("the daemon at control.sock works on {}", state(&env)));
     assert_eq!(batches(&["status", "--json"]), 0);
     daemon.stop();
 }
 
-fn state(stage: &Stage) -> String {
-    stage.path("state").canonicalize().unwrap().display().to_string()
+fn state(env: &TestEnv) -> String {
+    env.path("state").canonicalize().unwrap().display().to_string()
 }
 
 #[test]
 fn a_daemon_that_works_with_something_else_than_named_is_handed_nothing() {
-    let stage = with_one_socket();
-    let daemon = stage.daemon("info");
+    let env = with_one_socket();
+    let daemon = env.daemon("info");
     let other = ["run", "batch.csv", "--base-url", "http://127.0.0.1:9"];
-    stage.run(other).exited(2).says("and this command names http://127.0.0.1:9").says(&stage.base_url());
+    env.run(other).exited(2).says("and this command names http://127.0.0.1:9").says(&env.base_url());
     let other = ["submit", "batch.csv", "--output", "elsewhere"];
-    stage.run(other).exited(2).says("puts outputs into").says("this command names elsewhere");
+    env.run(other).exited(2).says("puts outputs into").says("this command names elsewhere");
     let emulated = ["run", "batch.csv", "--emulator", "--state", "state"];
-    stage.run(emulated).exited(2).says("this command names the emulator");
+    env.run(emulated).exited(2).says("this command names the emulator");
     // A service that was put into the file after the daemon had begun.
-    let text = std::fs::read_to_string(stage.path("callsheet.toml")).unwrap();
-    stage.write("callsheet.toml", text.replace(&stage.base_url(), "http://127.0.0.1:9"));
-    stage.run(["run", "batch.csv"]).exited(2).says("and this command names http://127.0.0.1:9");
-    stage.write("callsheet.toml", text);
-    assert_eq!(stage.audit().totals.tasks, 0);
+    let text = std::fs::read_to_string(env.path("callsheet.toml")).unwrap();
+    env.write("callsheet.toml", text.replace(&env.base_url(), "http://127.0.0.1:9"));
+    env.run(["run", "batch.csv"]).exited(2).says("and this command names http://127.0.0.1:9");
+    env.write("callsheet.toml", text);
+    assert_eq!(env.audit().totals.tasks, 0);
     // The same things, named, are no other things.
-    let (url, output) = (stage.base_url(), stage.path("output").display().to_string());
+    let (url, output) = (env.base_url(), env.path("output").display().to_string());
     let same = ["run", "batch.csv", "--base-url", &url, "--output", &output, "--state", "./state"];
-    stage.run(same).exited(0).says("a daemon runs on this state");
+    env.run(same).exited(0).says("a daemon runs on this state");
     daemon.stop();
-    stage.audit().each_paid_once(2);
+    env.audit().each_paid_once(2);
 }
 
 #[test]
 fn a_named_socket_means_its_daemon() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    let daemon =
-        stage.start(["daemon", "--state", "far/state", "--socket", "far.sock", "--log-level", "info"]);
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 2));
+    let daemon = env.start(["daemon", "--state", "far/state", "--socket", "far.sock", "--log-level", "info"]);
     daemon.says("ready");
-    stage.run(["submit", "batch.csv", "--wait", "--socket", "far.sock"]).exited(0);
-    let status = stage.run(["status", "--json", "--socket", "far.sock"]).exited(0).json();
+    env.run(["submit", "batch.csv", "--wait", "--socket", "far.sock"]).exited(0);
+    let status = env.run(["status", "--json", "--socket", "far.sock"]).exited(0).json();
     assert_eq!(status["batches"][0]["name"], "batch");
     // Where only the configuration names it, the state decides, and the difference is told.
-    stage.configure("[paths]\nsocket = \"far.sock\"\nstate = \"near\"");
-    stage.run(["status"]).exited(2).says("--socket far.sock means that daemon");
+    env.configure("[paths]\nsocket = \"far.sock\"\nstate = \"near\"");
+    env.run(["status"]).exited(2).says("--socket far.sock means that daemon");
     daemon.stop();
 }
 
 #[test]
 fn a_daemon_leaves_the_socket_of_a_living_one_alone() {
-    let stage = with_one_socket();
-    let first = stage.daemon("info");
-    let second = stage.run(["daemon", "--state", "other"]).exited(2);
+    let env = with_one_socket();
+    let first = env.daemon("info");
+    let second = env.run(["daemon", "--state", "other"]).exited(2);
     second.says(&format!("process {} listens there", first.pid())).says("a socket of its own");
-    stage.run(["status", "--json"]).exited(0);
+    env.run(["status", "--json"]).exited(0);
     // What has taken the name's place is not the daemon's to remove.
-    std::fs::remove_file(stage.path("control.sock")).unwrap();
-    let _theirs = UnixListener::bind(stage.path("control.sock")).unwrap();
+    std::fs::remove_file(env.path("control.sock")).unwrap();
+    let _theirs = UnixListener::bind(env.path("control.sock")).unwrap();
     first.stop();
-    assert!(stage.path("control.sock").exists());
+    assert!(env.path("control.sock").exists());
 }
 
 #[test]
 fn a_place_that_cannot_be_listened_on_is_told_with_what_to_do() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let long = "x".repeat(120);
-    stage
-        .run(["daemon", "--socket", &long])
+    env.run(["daemon", "--socket", &long])
         .exited(2)
         .says("the path has 120 bytes, and a socket's has at most 107")
         .says("name a shorter one");
-    stage
-        .run(["submit", "batch.csv", "--socket", &long])
+    env.run(["submit", "batch.csv", "--socket", &long])
         .exited(2)
         .says("at most 107")
         .says("name a shorter one");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    stage.configure(&format!("[control]\nhttp = \"{}\"", taken.local_addr().unwrap()));
-    stage.run(["daemon"]).exited(2).says("failed to listen on control.http").says("name a free port");
-    assert!(!stage.path("state/callsheet.sock").exists());
+    env.configure(&format!("[control]\nhttp = \"{}\"", taken.local_addr().unwrap()));
+    env.run(["daemon"]).exited(2).says("failed to listen on control.http").says("name a free port");
+    assert!(!env.path("state/callsheet.sock").exists());
 }
 
 /// Writes a request without its end, and goes on writing a byte now and then until it is sent away.
@@ -142,10 +138,10 @@ fn drip(socket: &Path) {
 
 #[test]
 fn clients_that_hang_or_drip_keep_nobody_waiting() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 3));
-    let daemon = stage.daemon("info");
-    let socket = stage.path("state/callsheet.sock");
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 3));
+    let daemon = env.daemon("info");
+    let socket = env.path("state/callsheet.sock");
     (0..70).for_each(|_| drip(&socket));
     let hanging: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     // Some ask for the whole state and do not read it.
@@ -159,27 +155,27 @@ fn clients_that_hang_or_drip_keep_nobody_waiting() {
         .collect();
     for _ in 0..5 {
         let began = Instant::now();
-        stage.run(["status", "--json"]).exited(0);
+        env.run(["status", "--json"]).exited(0);
         let took = began.elapsed();
         assert!(took < Duration::from_secs(4), "{took:?}");
     }
-    stage.run(["submit", "batch.csv", "--wait"]).exited(0);
+    env.run(["submit", "batch.csv", "--wait"]).exited(0);
     drop((hanging, unread));
     daemon.stop();
-    stage.audit().each_paid_once(3);
+    env.audit().each_paid_once(3);
 }
 
 #[test]
 fn a_manifest_that_comes_slowly_is_taken_in() {
-    let stage = Stage::new();
-    let daemon = stage.daemon("info");
-    let pipe = stage.path("batch.csv");
+    let env = TestEnv::new();
+    let daemon = env.daemon("info");
+    let pipe = env.path("batch.csv");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    let submitting = stage.start(["submit", "batch.csv"]);
+    let submitting = env.start(["submit", "batch.csv"]);
     let mut writer = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
-    let socket = stage.path("state/callsheet.sock");
-    for line in scripts::manifest("image", 30).lines() {
+    let socket = env.path("state/callsheet.sock");
+    for line in manifests::manifest("image", 30).lines() {
         writeln!(writer, "{line}").unwrap();
         // Others come and go meanwhile.
         let _ = UnixStream::connect(&socket).unwrap();
@@ -190,59 +186,59 @@ fn a_manifest_that_comes_slowly_is_taken_in() {
     daemon.stop();
 }
 
-fn following(stage: &Stage) -> (Running, Running) {
-    stage.configure("[limits]\nin_flight = 1");
-    stage.write("batch.csv", scripts::manifest("image", 40));
-    let daemon = stage.daemon("info");
-    let submitting = stage.start(["submit", "batch.csv", "--wait"]);
+fn following(env: &TestEnv) -> (Running, Running) {
+    env.configure("[limits]\nin_flight = 1");
+    env.write("batch.csv", manifests::manifest("image", 40));
+    let daemon = env.daemon("info");
+    let submitting = env.start(["submit", "batch.csv", "--wait"]);
     submitting.says("40 new");
     (daemon, submitting)
 }
 
 #[test]
 fn a_daemon_that_starts_again_is_waited_for() {
-    let stage = Stage::new();
-    let (daemon, submitting) = following(&stage);
-    let watching = stage.start(["status", "batch", "--watch", "--json"]);
-    until("the first look", || stage.audit().totals.charges > 1);
+    let env = TestEnv::new();
+    let (daemon, submitting) = following(&env);
+    let watching = env.start(["status", "batch", "--watch", "--json"]);
+    until("the first look", || env.audit().totals.charges > 1);
     daemon.stop();
     submitting.says("the daemon went away; the batch is safe; waiting for it to come back");
-    let again = stage.daemon("info");
+    let again = env.daemon("info");
     submitting.end().exited(0).says("the daemon is back");
     watching.end().exited(0);
     again.stop();
-    stage.audit().each_paid_once(40);
+    env.audit().each_paid_once(40);
 }
 
 #[test]
 fn whoever_stops_following_is_told_that_the_daemon_goes_on() {
-    let stage = Stage::new();
-    stage.write("other.csv", scripts::manifest("image", 1));
-    let (daemon, submitting) = following(&stage);
-    stage.run(["pause", "batch"]).exited(0);
-    stage.run(["resume", "batch"]).exited(0);
+    let env = TestEnv::new();
+    env.write("other.csv", manifests::manifest("image", 1));
+    let (daemon, submitting) = following(&env);
+    env.run(["pause", "batch"]).exited(0);
+    env.run(["resume", "batch"]).exited(0);
     submitting.signal(Signal::INT);
     let told = submitting.end().exited(130);
     told.says("the daemon goes on with the work").says("callsheet cancel batch drops what is not sent yet");
-    let running = stage.start(["run", "batch.csv"]);
+    let running = env.start(["run", "batch.csv"]);
     running.says("40 already there");
     running.signal(Signal::INT);
     running.end().exited(130).says("callsheet status batch shows how far it is");
-    let watching = stage.start(["status", "--watch"]);
+    let watching = env.start(["status", "--watch"]);
     until("the daemon to be asked", || watching.peek().contains("batch"));
     watching.signal(Signal::INT);
     watching.end().exited(130).says("the daemon goes on with the work");
-    stage.run(["submit", "batch.csv", "--wait"]).exited(0);
+    env.run(["submit", "batch.csv", "--wait"]).exited(0);
     daemon.stop();
-    stage.audit().each_paid_once(40);
+    env.audit().each_paid_once(40);
 }
 
 #[test]
 fn every_refusal_is_as_the_page_says() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    stage.configure(&format!("[control]\nhttp = \"127.0.0.1:{port}\""));
-    let daemon = stage.daemon("info");
+    env.configure(&format!("[control]\nhttp = \"127.0.0.1:{port}\""));
+    let daemon = env.daemon("info");
     let ask = |head: &str, more: &str, body: &[u8]| {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         let length = body.len();

@@ -8,71 +8,71 @@ use std::os::unix::net::UnixStream;
 use callsheet::failpoint;
 use serde_json::Value;
 
-use crate::support::harvest::Harvest;
+use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
-use crate::support::{Stage, scripts, until};
+use crate::support::{TestEnv, manifests, until};
 
 const SOON: &str = "[retention]\narchive_after = \"1ms\"";
 const NEVER: &str = "[retention]\narchive_after = \"never\"";
 
-fn archive(stage: &Stage) -> std::path::PathBuf {
-    stage.path("state/archive/000001")
+fn archive(env: &TestEnv) -> std::path::PathBuf {
+    env.path("state/archive/000001")
 }
 
-fn is_archived(stage: &Stage) -> bool {
-    archive(stage).join("record.json").exists() && !stage.path("state/spool/000001").exists()
+fn is_archived(env: &TestEnv) -> bool {
+    archive(env).join("record.json").exists() && !env.path("state/spool/000001").exists()
 }
 
-fn status(stage: &Stage) -> Value {
-    stage.run(["status", "--json"]).exited(0).json()
+fn status(env: &TestEnv) -> Value {
+    env.run(["status", "--json"]).exited(0).json()
 }
 
 /// A batch of five images that is done and archived; no daemon runs, and the next archives nothing.
-fn archived() -> Stage {
-    let stage = Stage::new();
-    stage.configure(SOON);
-    stage.write("batch.csv", scripts::manifest("image", 5));
-    let daemon = stage.daemon("info");
-    stage.run(["submit", "batch.csv", "--wait"]).exited(0);
-    until("the archive", || is_archived(&stage));
+fn archived() -> TestEnv {
+    let env = TestEnv::new();
+    env.configure(SOON);
+    env.write("batch.csv", manifests::manifest("image", 5));
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv", "--wait"]).exited(0);
+    until("the archive", || is_archived(&env));
     daemon.stop();
-    stage.configure(NEVER);
-    stage
+    env.configure(NEVER);
+    env
 }
 
-fn is_sound(stage: &Stage) {
-    stage.run(["state", "verify"]).exited(0).says("all fits");
+fn is_sound(env: &TestEnv) {
+    env.run(["state", "verify"]).exited(0).says("all fits");
 }
 
 /// Its five images, once.
-fn is_paid_once(stage: &Stage) {
-    let ids = scripts::ids("image", 5);
-    stage.audit().each_paid_once(5);
-    Harvest::of(stage, "batch").is_complete(&ids);
+fn is_paid_once(env: &TestEnv) {
+    let ids = manifests::ids("image", 5);
+    env.audit().each_paid_once(5);
+    Outputs::of(env, "batch").is_complete(&ids);
 }
 
 #[test]
 fn what_was_done_long_ago_is_archived_with_its_outputs_left_alone() {
-    let stage = archived();
-    let seen = status(&stage);
+    let env = archived();
+    let seen = status(&env);
     assert_eq!((seen["batches"].as_array().unwrap().len(), &seen["archived"]), (0, &1.into()));
-    stage.run(["status"]).exited(0).says("1 batches are archived; name one to see it");
+    env.run(["status"]).exited(0).says("1 batches are archived; name one to see it");
     for list in [["ledger", "--csv"], ["ledger", "--json"], ["jobs", "--json"]] {
-        stage.run(list).exited(0).says("1 batch is archived and not listed: name it to see it");
+        env.run(list).exited(0).says("1 batch is archived and not listed: name it to see it");
     }
-    is_sound(&stage);
-    is_paid_once(&stage);
+    is_sound(&env);
+    is_paid_once(&env);
     // Naming it brings it back, and then nothing is left out.
-    stage.run(["ledger", "batch"]).exited(0);
-    assert!(!stage.run(["ledger"]).exited(0).stderr.contains("archived"));
+    env.run(["ledger", "batch"]).exited(0);
+    assert!(!env.run(["ledger"]).exited(0).stderr.contains("archived"));
 }
 
 #[test]
 fn a_batch_that_is_named_answers_as_if_it_had_never_left() {
-    let stage = Stage::new();
-    stage.configure(NEVER);
-    stage.write("batch.csv", scripts::manifest("image", 5));
-    stage.run(["run", "batch.csv"]).exited(0);
+    let env = TestEnv::new();
+    env.configure(NEVER);
+    env.write("batch.csv", manifests::manifest("image", 5));
+    env.run(["run", "batch.csv"]).exited(0);
     let questions: [&[&str]; 5] = [
         &["status", "batch", "--json"],
         &["jobs", "batch", "--json"],
@@ -80,134 +80,131 @@ fn a_batch_that_is_named_answers_as_if_it_had_never_left() {
         &["explain", "batch/image-2", "--json"],
         &["retry", "batch", "--json"],
     ];
-    let ask = |question: &[&str]| stage.run(question.iter().copied()).exited(0).stdout;
+    let ask = |question: &[&str]| env.run(question.iter().copied()).exited(0).stdout;
     let before = questions.map(ask);
     for with_daemon in [false, true] {
         for (question, before) in questions.iter().zip(&before) {
-            stage.configure(SOON);
-            let archiving = stage.daemon("info");
-            until("the archive", || is_archived(&stage));
+            env.configure(SOON);
+            let archiving = env.daemon("info");
+            until("the archive", || is_archived(&env));
             archiving.stop();
-            stage.configure(NEVER);
-            let running = with_daemon.then(|| stage.daemon("info"));
+            env.configure(NEVER);
+            let running = with_daemon.then(|| env.daemon("info"));
             assert_eq!(ask(question), *before, "{question:?}, daemon: {with_daemon}");
-            assert!(!is_archived(&stage), "{question:?} brought it back");
-            assert_eq!(status(&stage)["batches"][0]["name"], "batch", "{question:?}");
+            assert!(!is_archived(&env), "{question:?} brought it back");
+            assert_eq!(status(&env)["batches"][0]["name"], "batch", "{question:?}");
             if let Some(running) = running {
                 running.stop();
             }
         }
     }
-    is_sound(&stage);
-    is_paid_once(&stage);
+    is_sound(&env);
+    is_paid_once(&env);
 }
 
 #[test]
 fn the_same_manifest_buys_nothing_of_an_archived_batch_and_a_longer_one_the_difference() {
-    let stage = archived();
-    let plan = stage.run(["plan", "batch.csv", "--json"]).exited(0).json();
+    let env = archived();
+    let plan = env.run(["plan", "batch.csv", "--json"]).exited(0).json();
     assert_eq!((&plan["jobs"]["new"], &plan["jobs"]["done"]), (&0.into(), &5.into()));
-    let daemon = stage.daemon("info");
-    stage.run(["submit", "batch.csv", "--wait"]).exited(0).says("0 new (0 credits), 5 already there");
-    is_paid_once(&stage);
-    stage.write("batch.csv", scripts::manifest("image", 7));
-    stage.run(["submit", "batch.csv", "--wait"]).exited(0).says("2 new");
-    until("its results", || Harvest::of(&stage, "batch").column("id").len() == 7);
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv", "--wait"]).exited(0).says("0 new (0 credits), 5 already there");
+    is_paid_once(&env);
+    env.write("batch.csv", manifests::manifest("image", 7));
+    env.run(["submit", "batch.csv", "--wait"]).exited(0).says("2 new");
+    until("its results", || Outputs::of(&env, "batch").column("id").len() == 7);
     daemon.stop();
-    stage.audit().each_paid_once(7);
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 7));
-    is_sound(&stage);
+    env.audit().each_paid_once(7);
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 7));
+    is_sound(&env);
 }
 
 #[test]
 fn a_run_takes_an_archived_batch_up_and_another_gets_a_number_of_its_own() {
-    let stage = archived();
-    stage.write("other.csv", scripts::manifest("speech", 2));
-    stage.run(["run", "other.csv"]).exited(0);
-    assert!(stage.path("state/spool/000002/rows").exists(), "no number is given twice");
-    stage.run(["run", "batch.csv"]).exited(0).says("5 already there");
-    assert!(stage.path("state/spool/000001/rows").exists());
-    is_sound(&stage);
-    stage.audit().each_paid_once(7);
+    let env = archived();
+    env.write("other.csv", manifests::manifest("speech", 2));
+    env.run(["run", "other.csv"]).exited(0);
+    assert!(env.path("state/spool/000002/rows").exists(), "no number is given twice");
+    env.run(["run", "batch.csv"]).exited(0).says("5 already there");
+    assert!(env.path("state/spool/000001/rows").exists());
+    is_sound(&env);
+    env.audit().each_paid_once(7);
 }
 
 #[test]
 fn a_daemon_killed_between_the_commit_and_the_move_has_every_batch_in_its_place() {
     for step in failpoint::OF_RETENTION {
-        let stage = Stage::new();
-        stage.configure(SOON);
-        stage.write("batch.csv", scripts::manifest("image", 5));
+        let env = TestEnv::new();
+        env.configure(SOON);
+        env.write("batch.csv", manifests::manifest("image", 5));
         if step == "archived" {
-            let mut dying = stage.command(["daemon", "--log-level", "info"]);
+            let mut dying = env.command(["daemon", "--log-level", "info"]);
             dying.env("CALLSHEET_FAILPOINT", step);
             let dying = Running::start(dying);
             dying.says("ready");
-            stage.run(["submit", "batch.csv"]).exited(0);
+            env.run(["submit", "batch.csv"]).exited(0);
             dying.end().was_killed(step);
-            assert!(stage.path("state/spool/000001/record.json").exists(), "killed before the move");
+            assert!(env.path("state/spool/000001/record.json").exists(), "killed before the move");
         } else {
-            let archiving = stage.daemon("info");
-            stage.run(["submit", "batch.csv", "--wait"]).exited(0);
-            until("the archive", || is_archived(&stage));
+            let archiving = env.daemon("info");
+            env.run(["submit", "batch.csv", "--wait"]).exited(0);
+            until("the archive", || is_archived(&env));
             archiving.stop();
-            let mut dying = stage.command(["status", "batch"]);
+            let mut dying = env.command(["status", "batch"]);
             dying.env("CALLSHEET_FAILPOINT", step);
             Running::start(dying).end().was_killed(step);
-            assert!(stage.path("state/spool/000001/record.json").exists(), "killed after the move");
+            assert!(env.path("state/spool/000001/record.json").exists(), "killed after the move");
         }
-        stage.configure(NEVER);
-        is_sound(&stage);
-        assert!(is_archived(&stage), "{step}: the database says where it belongs");
-        stage.run(["run", "batch.csv"]).exited(0).says("5 already there");
-        is_sound(&stage);
-        is_paid_once(&stage);
+        env.configure(NEVER);
+        is_sound(&env);
+        assert!(is_archived(&env), "{step}: the database says where it belongs");
+        env.run(["run", "batch.csv"]).exited(0).says("5 already there");
+        is_sound(&env);
+        is_paid_once(&env);
     }
 }
 
 #[test]
 fn a_batch_whose_archive_was_moved_away_is_refused_rather_than_bought_again() {
-    let stage = archived();
-    let elsewhere = stage.path("elsewhere");
-    fs::rename(archive(&stage), &elsewhere).unwrap();
-    is_sound(&stage);
-    let refused = stage.run(["run", "batch.csv"]).exited(2);
+    let env = archived();
+    let elsewhere = env.path("elsewhere");
+    fs::rename(archive(&env), &elsewhere).unwrap();
+    is_sound(&env);
+    let refused = env.run(["run", "batch.csv"]).exited(2);
     refused.says("batch batch was archived and is no longer in");
-    fs::rename(&elsewhere, archive(&stage)).unwrap();
-    stage.run(["run", "batch.csv"]).exited(0).says("5 already there");
-    is_paid_once(&stage);
+    fs::rename(&elsewhere, archive(&env)).unwrap();
+    env.run(["run", "batch.csv"]).exited(0).says("5 already there");
+    is_paid_once(&env);
 }
 
 #[test]
 fn an_export_carries_archived_batches_and_a_rebuild_finds_them() {
-    let stage = archived();
-    stage.run(["state", "export", "dump.jsonl"]).exited(0);
-    stage
-        .run(["--state", "imported", "state", "import", "dump.jsonl"])
-        .exited(0)
-        .says("1 batches with 5 jobs");
-    stage.run(["--state", "imported", "state", "verify"]).exited(0).says("all fits");
-    fs::remove_dir_all(stage.path("state/db")).unwrap();
-    stage.run(["run", "batch.csv"]).exited(6);
-    stage.run(["state", "rebuild"]).exited(0).says("rebuilt 1 batches with 5 jobs: 5 have ended");
-    is_sound(&stage);
-    stage.run(["run", "batch.csv"]).exited(0).says("5 already there");
-    is_paid_once(&stage);
+    let env = archived();
+    env.run(["state", "export", "dump.jsonl"]).exited(0);
+    env.run(["--state", "imported", "state", "import", "dump.jsonl"]).exited(0).says("1 batches with 5 jobs");
+    env.run(["--state", "imported", "state", "verify"]).exited(0).says("all fits");
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(["run", "batch.csv"]).exited(6);
+    env.run(["state", "rebuild"]).exited(0).says("rebuilt 1 batches with 5 jobs: 5 have ended");
+    is_sound(&env);
+    env.run(["run", "batch.csv"]).exited(0).says("5 already there");
+    is_paid_once(&env);
 }
 
 #[test]
 fn a_client_that_goes_away_while_a_batch_comes_back_leaves_it_where_it_is_seen() {
-    let stage = archived();
-    let daemon = stage.daemon("info");
+    let env = archived();
+    let daemon = env.daemon("info");
     until("it to be back", || {
-        let mut client = UnixStream::connect(stage.path("state/callsheet.sock")).unwrap();
+        let mut client = UnixStream::connect(env.path("state/callsheet.sock")).unwrap();
         client.write_all(b"GET /v1/status?batch=batch HTTP/1.1\r\nhost: callsheet\r\n\r\n").unwrap();
         drop(client);
-        !is_archived(&stage)
+        !is_archived(&env)
     });
-    until("it to be listed", || status(&stage)["batches"][0]["name"] == "batch");
-    let named = stage.run(["status", "batch", "--json"]).exited(0).json();
+    until("it to be listed", || status(&env)["batches"][0]["name"] == "batch");
+    let named = env.run(["status", "batch", "--json"]).exited(0).json();
     assert_eq!(named["batches"][0]["succeeded"], 5, "{named:#}");
     daemon.stop();
-    is_sound(&stage);
-    is_paid_once(&stage);
+    is_sound(&env);
+    is_paid_once(&env);
 }

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::process::Running;
-use crate::support::{Stage, until};
+use crate::support::{TestEnv, until};
 
 /// One cheap image a run, told apart by its time.
 const MANIFEST: &str =
@@ -20,159 +20,157 @@ fn schedule(name: &str, cron: &str, more: &str) -> String {
     format!("[[schedule]]\nname = \"{name}\"\ncron = \"{cron}\"\nmanifest = \"news.csv\"\n{more}\n")
 }
 
-fn stage(schedules: &str) -> Stage {
-    let stage = Stage::new();
-    stage.write("news.csv", MANIFEST);
-    stage.configure(schedules);
-    stage
+fn env(schedules: &str) -> TestEnv {
+    let env = TestEnv::new();
+    env.write("news.csv", MANIFEST);
+    env.configure(schedules);
+    env
 }
 
 /// Batches that are done.
-fn done(stage: &Stage) -> BTreeSet<String> {
-    let status = stage.run(["status", "--json"]).exited(0).json();
+fn done(env: &TestEnv) -> BTreeSet<String> {
+    let status = env.run(["status", "--json"]).exited(0).json();
     let batches = status["batches"].as_array().unwrap().iter();
     let done = batches.filter(|batch| batch["state"] == "done");
     done.map(|batch| batch["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// The daemon works on nothing, and what it began is done.
-fn settle(stage: &Stage) -> BTreeSet<String> {
+fn settle(env: &TestEnv) -> BTreeSet<String> {
     let is_still = || {
-        let status = stage.run(["status", "--json"]).exited(0).json();
+        let status = env.run(["status", "--json"]).exited(0).json();
         status["batches"].as_array().unwrap().iter().all(|batch| batch["state"] == "done")
     };
     until("every run to end", is_still);
-    done(stage)
+    done(env)
 }
 
 #[test]
 fn every_run_is_a_batch_of_its_own_and_paid_once_across_a_kill() {
     let every_second = schedule("tick", "* * * * * *", "overlap = \"allow\"");
-    let stage = stage(&every_second);
-    let first = stage.daemon("info");
-    until("two runs", || done(&stage).len() >= 2);
+    let env = env(&every_second);
+    let first = env.daemon("info");
+    until("two runs", || done(&env).len() >= 2);
     first.signal(Signal::KILL);
     first.end().was_killed("by the test");
-    let second = stage.daemon("info");
-    let before = done(&stage).len();
-    until("more of them", || done(&stage).len() >= before + 2);
-    stage.configure("");
+    let second = env.daemon("info");
+    let before = done(&env).len();
+    until("more of them", || done(&env).len() >= before + 2);
+    env.configure("");
     second.signal(Signal::HUP);
     second.says("the configuration was read anew");
-    let runs = settle(&stage);
+    let runs = settle(&env);
     second.stop();
-    stage.audit().each_paid_once(runs.len());
+    env.audit().each_paid_once(runs.len());
     assert!(runs.iter().all(|run| run.starts_with("tick-20") && run.ends_with('Z')), "{runs:?}");
     // The prompt is filled, and what is no placeholder is left alone.
-    let prompts = stage.audit().tasks.into_iter().map(|task| task.prompt).collect::<BTreeSet<_>>();
+    let prompts = env.audit().tasks.into_iter().map(|task| task.prompt).collect::<BTreeSet<_>>();
     assert_eq!(prompts.len(), runs.len(), "{{n}} tells the runs of a year apart: {prompts:?}");
     assert!(prompts.iter().all(|prompt| prompt.contains("day, run ") && prompt.ends_with("of {year}")));
     let run = runs.first().unwrap();
-    let results = std::fs::read_to_string(stage.path(&format!("output/{run}/results.jsonl"))).unwrap();
+    let results = std::fs::read_to_string(env.path(&format!("output/{run}/results.jsonl"))).unwrap();
     let line: Value = serde_json::from_str(results.lines().next().unwrap()).unwrap();
     assert!(line["id"].as_str().unwrap().starts_with("news-20"), "{line}");
 }
 
 #[test]
 fn by_hand_a_run_begins_at_once_and_within_its_budget() {
-    let stage = stage(&schedule("yearly", "@yearly", "budget = 0"));
-    stage.run(["schedule", "run", "yearly"]).exited(5).says("no daemon listens");
-    let daemon = stage.daemon("info");
-    let run = stage.run(["schedule", "run", "yearly", "--json"]).exited(0).json();
+    let env = env(&schedule("yearly", "@yearly", "budget = 0"));
+    env.run(["schedule", "run", "yearly"]).exited(5).says("no daemon listens");
+    let daemon = env.daemon("info");
+    let run = env.run(["schedule", "run", "yearly", "--json"]).exited(0).json();
     let batch = run["batch"].as_str().unwrap().to_owned();
     assert!(batch.starts_with("yearly-20"), "{batch}");
     let parked_by = || {
-        let status = stage.run(["status", &batch, "--json"]).exited(0).json();
+        let status = env.run(["status", &batch, "--json"]).exited(0).json();
         status["batches"][0]["parked_by"] == "batch_budget"
     };
     until("the budget to park it", parked_by);
-    stage.run(["schedule", "run", "weekly"]).exited(2).says("no schedule is called weekly; there are yearly");
-    let listed = stage.run(["schedule", "list", "--json"]).exited(0).json();
+    env.run(["schedule", "run", "weekly"]).exited(2).says("no schedule is called weekly; there are yearly");
+    let listed = env.run(["schedule", "list", "--json"]).exited(0).json();
     assert_eq!(listed["schedules"][0]["last_run"]["batch"], batch.as_str());
     daemon.stop();
-    assert_eq!(stage.audit().totals.charges, 0);
+    assert_eq!(env.audit().totals.charges, 0);
 }
 
 #[test]
 fn schedules_are_listed_with_their_next_fires() {
     let berlin = schedule("night", "30 2 29 2 *", "timezone = \"Europe/Berlin\"");
-    let stage = stage(&format!("{berlin}{}", schedule("past", "0 0 0 1 1 * 2020", "")));
-    let listed = stage.run(["schedule", "list", "--json"]).exited(0).json();
+    let env = env(&format!("{berlin}{}", schedule("past", "0 0 0 1 1 * 2020", "")));
+    let listed = env.run(["schedule", "list", "--json"]).exited(0).json();
     let (night, past) = (&listed["schedules"][0], &listed["schedules"][1]);
     assert_eq!((&night["name"], &night["timezone"]), (&"night".into(), &"Europe/Berlin".into()));
     assert!(night["next_local"].as_str().unwrap().ends_with("-02-29T02:30:00+01:00"), "{night}");
     assert!(night["next"].as_str().unwrap().ends_with("-02-29T01:30:00Z"), "{night}");
     assert_eq!((&past["next"], &past["last_run"]), (&Value::Null, &Value::Null));
-    let shown = stage.run(["schedule", "list"]).exited(0);
+    let shown = env.run(["schedule", "list"]).exited(0);
     assert!(shown.stdout.contains("night") && shown.stdout.contains("never"), "{}", shown.stdout);
 
-    let next = stage.run(["schedule", "next", "night", "-n", "2", "--json"]).exited(0).json();
+    let next = env.run(["schedule", "next", "night", "-n", "2", "--json"]).exited(0).json();
     let fires = next["fires"].as_array().unwrap();
     assert_eq!(fires.len(), 2);
     assert_eq!((&fires[0]["offset"], &fires[0]["n"]), (&"CET, UTC+01:00".into(), &1.into()));
     assert!(fires[0]["batch"].as_str().unwrap().ends_with("-02-29T0130Z"), "{next}");
-    let never = stage.run(["schedule", "next", "past"]).exited(0);
+    let never = env.run(["schedule", "next", "past"]).exited(0);
     assert_eq!(never.stdout, "never again\n");
-    stage.run(["schedule", "next", "morning"]).exited(2).says("no schedule is called morning");
+    env.run(["schedule", "next", "morning"]).exited(2).says("no schedule is called morning");
 }
 
 #[test]
 fn what_is_listed_is_what_the_daemon_carries_out() {
-    let stage = stage(&schedule("night", "30 2 29 2 *", "timezone = \"Europe/Berlin\""));
-    let daemon = stage.daemon("info");
+    let env = env(&schedule("night", "30 2 29 2 *", "timezone = \"Europe/Berlin\""));
+    let daemon = env.daemon("info");
     let questions: [&[&str]; 2] = [&["schedule", "list", "--json"], &["schedule", "next", "night", "--json"]];
-    let ask = |question: &[&str]| stage.run(question.iter().copied()).exited(0).stdout;
+    let ask = |question: &[&str]| env.run(question.iter().copied()).exited(0).stdout;
     let before = questions.map(ask);
     // One that the daemon was not told of, and one that it refuses.
-    stage.configure(&schedule("morning", "@daily", ""));
+    env.configure(&schedule("morning", "@daily", ""));
     assert_eq!(questions.map(ask), before);
-    stage.configure(&schedule("night", "0 0 30 2 *", ""));
+    env.configure(&schedule("night", "0 0 30 2 *", ""));
     daemon.signal(Signal::HUP);
     daemon.says("the old one stays in force");
-    stage.run(["schedule", "list"]).exited(0).says("never fires");
+    env.run(["schedule", "list"]).exited(0).says("never fires");
     assert_eq!(questions.map(ask), before);
-    stage.configure(&schedule("morning", "@daily", ""));
+    env.configure(&schedule("morning", "@daily", ""));
     daemon.signal(Signal::HUP);
     daemon.says("the configuration was read anew");
-    let names = || stage.run(["schedule", "list", "--json"]).exited(0).json()["schedules"].to_string();
+    let names = || env.run(["schedule", "list", "--json"]).exited(0).json()["schedules"].to_string();
     until("the new ones", || names().contains("morning") && !names().contains("night"));
     daemon.stop();
 }
 
 #[test]
 fn a_schedule_that_cannot_be_meant_is_refused_when_it_is_read() {
-    let stage = stage(&schedule("night", "0 0 30 2 *", ""));
-    stage.run(["schedule", "list"]).exited(2).says("schedule.cron: night: \"0 0 30 2 *\" never fires");
-    stage.run(["daemon"]).exited(2).says("schedule.cron: night");
+    let env = env(&schedule("night", "0 0 30 2 *", ""));
+    env.run(["schedule", "list"]).exited(2).says("schedule.cron: night: \"0 0 30 2 *\" never fires");
+    env.run(["daemon"]).exited(2).says("schedule.cron: night");
 }
 
 /// The output folder has nothing of a batch that the state does not have; the run that was interrupted is taken in by
 /// the next daemon.
 #[test]
 fn a_run_that_is_killed_before_it_is_durable_leaves_nothing_and_comes_back() {
-    let stage = stage(&schedule("tick", "* * * * * *", "missed = \"latest\"\noverlap = \"allow\""));
-    let mut dying = stage.command(["daemon"]);
+    let env = env(&schedule("tick", "* * * * * *", "missed = \"latest\"\noverlap = \"allow\""));
+    let mut dying = env.command(["daemon"]);
     dying.env("CALLSHEET_FAILPOINT", "taken");
     Running::start(dying).end().was_killed("taken");
     let folders = || {
-        let entries = std::fs::read_dir(stage.path("output")).into_iter().flatten();
+        let entries = std::fs::read_dir(env.path("output")).into_iter().flatten();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
     };
     assert_eq!(folders(), BTreeSet::new(), "nothing is made before its batch is durable");
     let records: Value =
-        serde_json::from_slice(&std::fs::read(stage.path("state/schedules.json")).unwrap()).unwrap();
+        serde_json::from_slice(&std::fs::read(env.path("state/schedules.json")).unwrap()).unwrap();
     let handled = records["tick"]["handled"]["up_to"].as_i64().unwrap();
     let killed = name::of_run("tick", Timestamp(handled.div_euclid(1_000) * 1_000 + 1_000)).unwrap();
-    let daemon = stage.daemon("info");
-    until("the run that was interrupted", || done(&stage).contains(killed.as_str()));
-    stage.configure("");
+    let daemon = env.daemon("info");
+    until("the run that was interrupted", || done(&env).contains(killed.as_str()));
+    env.configure("");
     daemon.signal(Signal::HUP);
     daemon.says("the configuration was read anew");
-    let runs = settle(&stage);
-    until("their results", || {
-        runs.iter().all(|run| stage.path(&format!("output/{run}/report.json")).exists())
-    });
+    let runs = settle(&env);
+    until("their results", || runs.iter().all(|run| env.path(&format!("output/{run}/report.json")).exists()));
     daemon.stop();
     assert_eq!(folders(), runs);
-    stage.audit().each_paid_once(runs.len());
+    env.audit().each_paid_once(runs.len());
 }

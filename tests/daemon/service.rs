@@ -7,84 +7,84 @@ use std::os::unix::net::UnixStream;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::harvest::Harvest;
+use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
-use crate::support::{Stage, scripts, until};
+use crate::support::{TestEnv, manifests, until};
 
 fn kill(daemon: Running) {
     daemon.signal(Signal::KILL);
     daemon.end().was_killed("by the test");
 }
 
-fn status(stage: &Stage, batch: &str) -> Value {
-    stage.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
+fn status(env: &TestEnv, batch: &str) -> Value {
+    env.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
 }
 
 #[test]
 fn what_is_submitted_is_done_and_paid_once() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 5));
-    let daemon = stage.daemon("info");
-    let first = stage.run(["submit", "batch.csv", "--wait", "--json"]).exited(0).json();
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 5));
+    let daemon = env.daemon("info");
+    let first = env.run(["submit", "batch.csv", "--wait", "--json"]).exited(0).json();
     assert_eq!(first["receipts"][0]["new"], 5);
     assert_eq!(first["batches"][0]["state"], "done");
-    let again = stage.run(["submit", "batch.csv", "--wait"]).exited(0);
+    let again = env.run(["submit", "batch.csv", "--wait"]).exited(0);
     again.says("0 new (0 credits), 5 already there");
-    until("its results", || stage.path("output/batch/report.json").exists());
+    until("its results", || env.path("output/batch/report.json").exists());
     daemon.stop();
-    stage.audit().each_paid_once(5);
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 5));
-    assert!(!stage.path("state/callsheet.sock").exists(), "nobody listens any more");
+    env.audit().each_paid_once(5);
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 5));
+    assert!(!env.path("state/callsheet.sock").exists(), "nobody listens any more");
 }
 
 #[test]
 fn a_daemon_that_refuses_its_hooks_listens_nowhere() {
-    let stage = Stage::new();
-    stage.write("secret", "whsec_short");
-    stage.configure("[hooks]\nwebhook = \"http://127.0.0.1:1/\"\nwebhook_secret_file = \"secret\"");
-    stage.run(["daemon"]).exited(2).says("whsec_");
-    assert!(!stage.path("state/callsheet.sock").exists());
+    let env = TestEnv::new();
+    env.write("secret", "whsec_short");
+    env.configure("[hooks]\nwebhook = \"http://127.0.0.1:1/\"\nwebhook_secret_file = \"secret\"");
+    env.run(["daemon"]).exited(2).says("whsec_");
+    assert!(!env.path("state/callsheet.sock").exists());
 }
 
 #[test]
 fn a_killed_daemon_goes_on_where_it_was() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 40));
-    let first = stage.daemon("info");
-    stage.run(["submit", "batch.csv"]).exited(0);
-    until("some work", || stage.audit().totals.charges > 5);
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 40));
+    let first = env.daemon("info");
+    env.run(["submit", "batch.csv"]).exited(0);
+    until("some work", || env.audit().totals.charges > 5);
     kill(first);
-    let second = stage.daemon("info");
-    until("the end", || status(&stage, "batch")["state"] == "done");
-    until("its results", || stage.path("output/batch/report.json").exists());
+    let second = env.daemon("info");
+    until("the end", || status(&env, "batch")["state"] == "done");
+    until("its results", || env.path("output/batch/report.json").exists());
     second.stop();
-    stage.audit().each_paid_once(40);
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 40));
+    env.audit().each_paid_once(40);
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 40));
 }
 
 #[test]
 fn a_batch_that_was_done_when_the_daemon_died_is_announced_by_the_next() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    let mut dying = stage.command(["daemon", "--log-level", "info"]);
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 2));
+    let mut dying = env.command(["daemon", "--log-level", "info"]);
     dying.env("CALLSHEET_FAILPOINT", "reporting");
     let dying = Running::start(dying);
     dying.says("ready");
-    stage.run(["submit", "batch.csv"]).exited(0);
+    env.run(["submit", "batch.csv"]).exited(0);
     dying.end().was_killed("while it wrote the results");
-    assert!(!stage.path("output/batch/report.json").exists());
-    let next = stage.daemon("info");
-    until("its results", || stage.path("output/batch/report.json").exists());
+    assert!(!env.path("output/batch/report.json").exists());
+    let next = env.daemon("info");
+    until("its results", || env.path("output/batch/report.json").exists());
     next.stop();
-    stage.audit().each_paid_once(2);
+    env.audit().each_paid_once(2);
 }
 
 #[test]
 fn every_answer_is_the_same_with_and_without_a_daemon() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 6));
-    let running = stage.daemon("info");
-    stage.run(["submit", "batch.csv", "--wait", "--budget", "30"]).exited(4);
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 6));
+    let running = env.daemon("info");
+    env.run(["submit", "batch.csv", "--wait", "--budget", "30"]).exited(4);
     let questions: [&[&str]; 8] = [
         &["status", "--json"],
         &["jobs", "--json"],
@@ -95,7 +95,7 @@ fn every_answer_is_the_same_with_and_without_a_daemon() {
         &["explain", "batch/image-6"],
         &["explain", "batch/image-6", "--json"],
     ];
-    let ask = |question: &[&str]| stage.run(question.iter().copied()).exited(0).stdout;
+    let ask = |question: &[&str]| env.run(question.iter().copied()).exited(0).stdout;
     let there: Vec<String> = questions.iter().map(|question| ask(question)).collect();
     assert!(there[0].contains("\"parked_by\": \"batch_budget\""), "{}", there[0]);
     assert!(there[6].contains("This job needs 8 credits; 6 of 30 credits are left"), "{}", there[6]);
@@ -106,15 +106,15 @@ fn every_answer_is_the_same_with_and_without_a_daemon() {
     for (question, there) in questions.iter().zip(there) {
         assert_eq!(ask(question), there, "{question:?}");
     }
-    stage.run(["status"]).exited(0).says("batch: the next job needs 8, 6 of 30 credits are left");
+    env.run(["status"]).exited(0).says("batch: the next job needs 8, 6 of 30 credits are left");
 }
 
 #[test]
 fn every_outcome_is_one_json_object_with_and_without_a_daemon() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 6));
-    let running = stage.daemon("info");
-    stage.run(["submit", "batch.csv", "--wait", "--budget", "30"]).exited(4);
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 6));
+    let running = env.daemon("info");
+    env.run(["submit", "batch.csv", "--wait", "--budget", "30"]).exited(4);
     let wishes: [&[&str]; 8] = [
         &["pause", "--json"],
         &["resume", "batch", "--json"],
@@ -125,36 +125,36 @@ fn every_outcome_is_one_json_object_with_and_without_a_daemon() {
         &["cancel", "batch/image-6", "--json"],
         &["cancel", "batch", "--json"],
     ];
-    let wish = |wish: &[&str]| stage.run(wish.iter().copied()).exited(0).json();
+    let wish = |wish: &[&str]| env.run(wish.iter().copied()).exited(0).json();
     let there: Vec<Value> = wishes.iter().map(|words| wish(words)).collect();
     let resolve = ["resolve", "batch/image-1", "--not-charged", "--json"];
-    let refused = stage.run(resolve).exited(2).json();
+    let refused = env.run(resolve).exited(2).json();
     assert_eq!(refused["batches"][0]["refused"], "it is not in doubt: it is succeeded");
     running.stop();
     let jobs: Vec<_> = there.iter().map(|outcome| outcome["batches"][0]["jobs"].as_u64().unwrap()).collect();
     assert_eq!(jobs, [0, 0, 0, 3, 0, 3, 1, 2], "{there:#?}");
     assert!(there.iter().all(|outcome| outcome["batches"][0]["batch"] == "batch"), "{there:#?}");
-    stage.run(["retry", "batch"]).exited(0);
+    env.run(["retry", "batch"]).exited(0);
     for (words, there) in wishes.iter().zip(there) {
         assert_eq!(wish(words), there, "{words:?}");
     }
-    assert_eq!(stage.run(resolve).exited(2).json(), refused);
+    assert_eq!(env.run(resolve).exited(2).json(), refused);
 }
 
 #[test]
 fn what_has_ended_is_neither_paused_nor_resumed() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    let mut daemon = Some(stage.daemon("info"));
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 2));
+    let mut daemon = Some(env.daemon("info"));
     let nothing = "nothing is open: there is nothing to pause; what comes in later is sent";
-    stage.run(["pause"]).exited(0).says(nothing);
-    stage.run(["submit", "batch.csv", "--wait"]).exited(0);
+    env.run(["pause"]).exited(0).says(nothing);
+    env.run(["submit", "batch.csv", "--wait"]).exited(0);
     for _ in ["with a daemon", "without one"] {
-        stage.run(["pause"]).exited(0).says(nothing);
-        stage.run(["resume"]).exited(0).says("nothing is open: there is nothing to resume");
-        stage.run(["pause", "batch"]).exited(0).says("batch: done, there is nothing to pause");
-        stage.run(["resume", "batch"]).exited(0).says("batch: done, there is nothing to resume");
-        let retried = stage.run(["retry", "batch"]).exited(0);
+        env.run(["pause"]).exited(0).says(nothing);
+        env.run(["resume"]).exited(0).says("nothing is open: there is nothing to resume");
+        env.run(["pause", "batch"]).exited(0).says("batch: done, there is nothing to pause");
+        env.run(["resume", "batch"]).exited(0).says("batch: done, there is nothing to resume");
+        let retried = env.run(["retry", "batch"]).exited(0);
         retried.says("batch: nothing was queued again: nothing of it has failed");
         if let Some(daemon) = daemon.take() {
             daemon.stop();
@@ -164,114 +164,113 @@ fn what_has_ended_is_neither_paused_nor_resumed() {
 
 #[test]
 fn a_pause_is_what_keeps_a_paused_batch_whatever_the_key_does() {
-    let stage = Stage::new();
-    stage.account(&serde_json::json!({"key_valid": false}));
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    let daemon = stage.daemon("info");
-    stage.run(["submit", "batch.csv", "--wait"]).exited(3).says("a valid key lifts it");
-    let explained = stage.run(["explain", "batch/image-2", "--json"]).exited(0).json();
+    let env = TestEnv::new();
+    env.account(&serde_json::json!({"key_valid": false}));
+    env.write("batch.csv", manifests::manifest("image", 2));
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv", "--wait"]).exited(3).says("a valid key lifts it");
+    let explained = env.run(["explain", "batch/image-2", "--json"]).exited(0).json();
     assert_eq!(explained["parked_by"], "key");
     assert_eq!(explained["next"], "it is parked: the service refuses the API key; a valid key lifts it");
-    stage.run(["pause", "batch"]).exited(0);
-    stage.run(["submit", "batch.csv", "--wait"]).exited(7).says("callsheet resume BATCH lifts it");
-    let paused = status(&stage, "batch");
+    env.run(["pause", "batch"]).exited(0);
+    env.run(["submit", "batch.csv", "--wait"]).exited(7).says("callsheet resume BATCH lifts it");
+    let paused = status(&env, "batch");
     assert_eq!((&paused["state"], &paused["parked_by"]), (&"paused".into(), &"paused".into()));
-    stage.run(["status"]).exited(0).says("callsheet resume BATCH lifts it");
+    env.run(["status"]).exited(0).says("callsheet resume BATCH lifts it");
     daemon.stop();
 }
 
 #[test]
 fn verifying_beside_a_daemon_says_to_stop_it() {
-    let stage = Stage::new();
-    let daemon = stage.daemon("info");
-    let refused = stage.run(["state", "verify"]).exited(2);
+    let env = TestEnv::new();
+    let daemon = env.daemon("info");
+    let refused = env.run(["state", "verify"]).exited(2);
     refused
         .says(&format!("a daemon (process {}) works on", daemon.pid()))
         .says("stop it, verify, and start it");
     daemon.stop();
-    stage.run(["state", "verify"]).exited(0).says("all fits");
-    stage.write("there.jsonl", "mine");
-    stage.run(["state", "export", "there.jsonl"]).exited(2).says("name a file that does not exist yet");
-    assert_eq!(std::fs::read(stage.path("there.jsonl")).unwrap(), b"mine");
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    env.write("there.jsonl", "mine");
+    env.run(["state", "export", "there.jsonl"]).exited(2).says("name a file that does not exist yet");
+    assert_eq!(std::fs::read(env.path("there.jsonl")).unwrap(), b"mine");
 }
 
 #[test]
 fn a_higher_budget_lifts_what_the_lower_one_parked_without_a_restart() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 6));
-    let daemon = stage.daemon("info");
-    let parked = stage.run(["submit", "batch.csv", "--wait", "--budget", "30"]).exited(4);
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 6));
+    let daemon = env.daemon("info");
+    let parked = env.run(["submit", "batch.csv", "--wait", "--budget", "30"]).exited(4);
     parked.says("the next job does not fit into what is left of the batch's budget");
-    assert!(stage.audit().totals.charged_credits <= 30);
-    stage.run(["submit", "batch.csv", "--wait", "--budget", "1000"]).exited(0);
+    assert!(env.audit().totals.charged_credits <= 30);
+    env.run(["submit", "batch.csv", "--wait", "--budget", "1000"]).exited(0);
     daemon.stop();
-    stage.audit().each_paid_once(6);
+    env.audit().each_paid_once(6);
 }
 
 #[test]
 fn a_batch_is_paused_resumed_and_canceled_while_the_daemon_runs() {
-    let stage = Stage::new();
-    stage.configure("[limits]\nin_flight = 1");
-    stage.write("batch.csv", scripts::manifest("image", 200));
-    let daemon = stage.daemon("info");
-    stage.run(["submit", "batch.csv"]).exited(0);
-    stage.run(["pause", "batch"]).exited(0).says("batch: paused");
+    let env = TestEnv::new();
+    env.configure("[limits]\nin_flight = 1");
+    env.write("batch.csv", manifests::manifest("image", 200));
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv"]).exited(0);
+    env.run(["pause", "batch"]).exited(0).says("batch: paused");
     until("nothing in flight", || {
-        let status = status(&stage, "batch");
+        let status = status(&env, "batch");
         status["running"].is_null() && status["submitting"].is_null() && status["fetching"].is_null()
     });
-    let paused = status(&stage, "batch");
+    let paused = status(&env, "batch");
     assert_eq!(paused["state"], "paused");
-    let tasks = stage.audit().totals.tasks;
+    let tasks = env.audit().totals.tasks;
     // One single job is dropped before its turn, twice, and told apart from the batch.
-    stage.run(["cancel", "batch/image-199"]).exited(0).says("1 canceled before they were sent");
-    stage.run(["cancel", "batch/image-199"]).exited(0).says("it has ended as canceled");
-    assert_eq!(stage.audit().totals.tasks, tasks, "nothing was sent meanwhile");
-    stage.run(["resume", "batch"]).exited(0).says("the daemon goes on with it");
-    until("more work", || stage.audit().totals.tasks > tasks);
-    stage.run(["cancel", "batch"]).exited(0);
-    until("the end", || status(&stage, "batch")["state"] == "done");
-    let ended = status(&stage, "batch");
+    env.run(["cancel", "batch/image-199"]).exited(0).says("1 canceled before they were sent");
+    env.run(["cancel", "batch/image-199"]).exited(0).says("it has ended as canceled");
+    assert_eq!(env.audit().totals.tasks, tasks, "nothing was sent meanwhile");
+    env.run(["resume", "batch"]).exited(0).says("the daemon goes on with it");
+    until("more work", || env.audit().totals.tasks > tasks);
+    env.run(["cancel", "batch"]).exited(0);
+    until("the end", || status(&env, "batch")["state"] == "done");
+    let ended = status(&env, "batch");
     let (succeeded, canceled) = (&ended["succeeded"], &ended["canceled"]);
     assert_eq!(succeeded.as_u64().unwrap() + canceled.as_u64().unwrap(), 200);
     // What was dropped comes back when it is asked for.
-    stage.run(["retry", "batch/image-199"]).exited(0).says("1 queued again");
-    until("the end", || status(&stage, "batch")["state"] == "done");
-    assert_eq!(status(&stage, "batch")["canceled"].as_u64().unwrap(), canceled.as_u64().unwrap() - 1);
+    env.run(["retry", "batch/image-199"]).exited(0).says("1 queued again");
+    until("the end", || status(&env, "batch")["state"] == "done");
+    assert_eq!(status(&env, "batch")["canceled"].as_u64().unwrap(), canceled.as_u64().unwrap() - 1);
     daemon.stop();
-    let audit = stage.audit();
+    let audit = env.audit();
     assert_eq!(audit.totals.charges, succeeded.as_u64().unwrap() + 1);
 }
 
 #[test]
 fn the_configuration_is_read_anew_and_a_bad_one_is_not() {
-    let stage = Stage::new();
-    stage.configure("[budget]\ntotal = 0");
-    stage.write("batch.csv", scripts::manifest("image", 3));
-    let daemon = stage.daemon("info");
-    stage
-        .run(["submit", "batch.csv", "--wait"])
+    let env = TestEnv::new();
+    env.configure("[budget]\ntotal = 0");
+    env.write("batch.csv", manifests::manifest("image", 3));
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv", "--wait"])
         .exited(4)
         .says("the total budget, where prices count in full, is used up");
-    stage.configure("[budget]\ntotla = 1000");
+    env.configure("[budget]\ntotla = 1000");
     daemon.signal(Signal::HUP);
     daemon.says("the old one stays in force").says("did you mean `total`");
-    stage.configure("[budget]\ntotal = 1000");
-    assert_eq!(status(&stage, "batch")["parked_by"], "total_budget");
+    env.configure("[budget]\ntotal = 1000");
+    assert_eq!(status(&env, "batch")["parked_by"], "total_budget");
     daemon.signal(Signal::HUP);
     daemon.says("the configuration was read anew");
-    until("the end", || status(&stage, "batch")["state"] == "done");
+    until("the end", || status(&env, "batch")["state"] == "done");
     daemon.stop();
-    stage.audit().each_paid_once(3);
+    env.audit().each_paid_once(3);
 }
 
 #[test]
 fn a_level_that_left_the_configuration_is_the_usual_one_again() {
-    let stage = Stage::new();
-    stage.configure("[log]\nlevel = \"warn\"");
-    let daemon = stage.start(["daemon"]);
-    until("the socket", || stage.path("state/callsheet.sock").exists());
-    stage.configure("");
+    let env = TestEnv::new();
+    env.configure("[log]\nlevel = \"warn\"");
+    let daemon = env.start(["daemon"]);
+    until("the socket", || env.path("state/callsheet.sock").exists());
+    env.configure("");
     daemon.signal(Signal::HUP);
     daemon.says("the configuration was read anew");
     daemon.stop();
@@ -280,127 +279,127 @@ fn a_level_that_left_the_configuration_is_the_usual_one_again() {
 /// Nobody names a state: run and download look where an emulator's daemon keeps its own.
 #[test]
 fn an_emulators_daemon_is_found_by_those_who_name_the_emulator() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    let running = stage.start(["daemon", "--emulator", "--emulator-speed", "500", "--log-level", "info"]);
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 2));
+    let running = env.start(["daemon", "--emulator", "--emulator-speed", "500", "--log-level", "info"]);
     running.says("ready");
-    stage.run(["run", "batch.csv", "--emulator"]).exited(0).says("a daemon runs on this state");
+    env.run(["run", "batch.csv", "--emulator"]).exited(0).says("a daemon runs on this state");
     running.says(&format!("\"uid\":{},\"pid\":", rustix::process::getuid().as_raw()));
-    std::fs::remove_file(stage.path("output/emulator/batch/image-1.png")).unwrap();
-    stage.run(["download", "batch", "--emulator"]).exited(0).says("the daemon downloads 1 again");
-    until("the output", || stage.path("output/emulator/batch/image-1.png").exists());
+    std::fs::remove_file(env.path("output/emulator/batch/image-1.png")).unwrap();
+    env.run(["download", "batch", "--emulator"]).exited(0).says("the daemon downloads 1 again");
+    until("the output", || env.path("output/emulator/batch/image-1.png").exists());
     running.stop();
 }
 
 #[test]
 fn run_hands_over_to_a_running_daemon() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 3));
-    let daemon = stage.daemon("info");
-    let run = stage.run(["run", "batch.csv", "--json"]).exited(0).says("a daemon runs on this state");
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 3));
+    let daemon = env.daemon("info");
+    let run = env.run(["run", "batch.csv", "--json"]).exited(0).says("a daemon runs on this state");
     assert_eq!(run.json()["batches"][0]["succeeded"], 3);
     daemon.stop();
-    stage.audit().each_paid_once(3);
+    env.audit().each_paid_once(3);
 }
 
 /// Drops a manifest as careful writers do: under another name first.
-fn drop_in(stage: &Stage, inbox: &str, name: &str, content: &str) {
-    let temporary = stage.write(&format!("{inbox}/.{name}.tmp"), content);
-    std::fs::rename(temporary, stage.path(&format!("{inbox}/{name}"))).unwrap();
+fn drop_in(env: &TestEnv, inbox: &str, name: &str, content: &str) {
+    let temporary = env.write(&format!("{inbox}/.{name}.tmp"), content);
+    std::fs::rename(temporary, env.path(&format!("{inbox}/{name}"))).unwrap();
 }
 
-fn receipt(stage: &Stage, path: &str) -> Value {
-    let path = stage.path(path);
+fn receipt(env: &TestEnv, path: &str) -> Value {
+    let path = env.path(path);
     until("a receipt", || path.exists());
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
 #[test]
 fn what_is_dropped_is_filed_done_and_told() {
-    let stage = Stage::new();
-    stage.configure(
+    let env = TestEnv::new();
+    env.configure(
         "[hooks]\nbatch_done = [\"sh\", \"-c\", \"cat >> told.jsonl; echo >> told.jsonl\"]\n\
          [[inbox]]\npath = \"clients/a\"\npolicy = { budget = 20 }",
     );
-    let daemon = stage.daemon("info");
-    until("the inboxes", || stage.path("jobs/inbox").exists() && stage.path("clients/a").exists());
-    drop_in(&stage, "jobs/inbox", "batch.csv", &scripts::manifest("image", 3));
-    drop_in(&stage, "jobs/inbox", "broken.csv", "id,knd\n1,image\n");
-    drop_in(&stage, "clients/a", "client.csv", &scripts::manifest("image", 3));
-    let accepted = receipt(&stage, "jobs/accepted/batch.csv.receipt.json");
+    let daemon = env.daemon("info");
+    until("the inboxes", || env.path("jobs/inbox").exists() && env.path("clients/a").exists());
+    drop_in(&env, "jobs/inbox", "batch.csv", &manifests::manifest("image", 3));
+    drop_in(&env, "jobs/inbox", "broken.csv", "id,knd\n1,image\n");
+    drop_in(&env, "clients/a", "client.csv", &manifests::manifest("image", 3));
+    let accepted = receipt(&env, "jobs/accepted/batch.csv.receipt.json");
     assert_eq!((&accepted["accepted"], &accepted["new"]), (&Value::Bool(true), &Value::from(3)));
-    let rejected = receipt(&stage, "jobs/rejected/broken.csv.receipt.json");
+    let rejected = receipt(&env, "jobs/rejected/broken.csv.receipt.json");
     assert_eq!(rejected["problems"][0]["field"], "knd");
-    receipt(&stage, "clients/a/accepted/client.csv.receipt.json");
+    receipt(&env, "clients/a/accepted/client.csv.receipt.json");
     until("what was told", || {
-        let told = std::fs::read_to_string(stage.path("told.jsonl")).unwrap_or_default();
+        let told = std::fs::read_to_string(env.path("told.jsonl")).unwrap_or_default();
         told.lines().any(|line| {
             let told: Value = serde_json::from_str(line).unwrap_or_default();
             told["type"] == "batch.done" && told["data"]["batch"] == "batch"
         })
     });
-    until("the client's budget to be used up", || status(&stage, "a--client")["parked_by"] == "batch_budget");
-    let client = status(&stage, "a--client");
+    until("the client's budget to be used up", || status(&env, "a--client")["parked_by"] == "batch_budget");
+    let client = status(&env, "a--client");
     assert_eq!(client["budget_credits"], 20);
     assert!(client["charged_credits"].as_u64().unwrap() <= 20, "{client:#}");
     daemon.stop();
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 3));
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 3));
 }
 
 #[test]
 fn a_kill_between_taking_in_and_filing_reads_it_again_and_buys_nothing_twice() {
-    let stage = Stage::new();
-    let mut dying = stage.command(["daemon", "--log-level", "info"]);
+    let env = TestEnv::new();
+    let mut dying = env.command(["daemon", "--log-level", "info"]);
     dying.env("CALLSHEET_FAILPOINT", "received");
     let dying = Running::start(dying);
     dying.says("ready");
-    until("the inbox", || stage.path("jobs/inbox").exists());
-    drop_in(&stage, "jobs/inbox", "batch.csv", &scripts::manifest("image", 5));
+    until("the inbox", || env.path("jobs/inbox").exists());
+    drop_in(&env, "jobs/inbox", "batch.csv", &manifests::manifest("image", 5));
     dying.end().was_killed("between the two");
-    assert!(stage.path("jobs/inbox/batch.csv").exists());
-    let next = stage.daemon("info");
-    let read_again = receipt(&stage, "jobs/accepted/batch.csv.receipt.json");
+    assert!(env.path("jobs/inbox/batch.csv").exists());
+    let next = env.daemon("info");
+    let read_again = receipt(&env, "jobs/accepted/batch.csv.receipt.json");
     assert_eq!((&read_again["new"], &read_again["have"]), (&Value::from(0), &Value::from(5)));
-    until("the end", || status(&stage, "batch")["state"] == "done");
+    until("the end", || status(&env, "batch")["state"] == "done");
     next.stop();
-    stage.audit().each_paid_once(5);
+    env.audit().each_paid_once(5);
 }
 
 #[test]
 fn clients_that_hang_harm_nobody() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 3));
-    let daemon = stage.daemon("info");
-    let socket = stage.path("state/callsheet.sock");
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 3));
+    let daemon = env.daemon("info");
+    let socket = env.path("state/callsheet.sock");
     // Some say nothing, some stop in the middle of a request.
     let mut hanging: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     for stream in hanging.iter_mut().step_by(2) {
         stream.write_all(b"POST /v1/pause HTTP/1.1\r\nhost: x\r\ncontent-le").unwrap();
     }
-    stage.run(["submit", "batch.csv", "--wait"]).exited(0);
+    env.run(["submit", "batch.csv", "--wait"]).exited(0);
     drop(hanging);
     daemon.stop();
 }
 
 #[test]
 fn a_control_socket_whose_file_is_removed_is_made_again() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 3));
-    let daemon = stage.daemon("info");
-    let socket = stage.path("state/callsheet.sock");
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 3));
+    let daemon = env.daemon("info");
+    let socket = env.path("state/callsheet.sock");
     std::fs::remove_file(&socket).unwrap();
     daemon.says("it is there again");
-    stage.run(["submit", "batch.csv", "--wait"]).exited(0);
+    env.run(["submit", "batch.csv", "--wait"]).exited(0);
     daemon.stop();
     assert!(!socket.exists(), "it goes away with the daemon all the same");
 }
 
 #[test]
 fn strangers_are_told_what_they_did_wrong() {
-    let stage = Stage::new();
-    let daemon = stage.daemon("info");
+    let env = TestEnv::new();
+    let daemon = env.daemon("info");
     let ask = |head: &str, body: &str| {
-        let mut stream = UnixStream::connect(stage.path("state/callsheet.sock")).unwrap();
+        let mut stream = UnixStream::connect(env.path("state/callsheet.sock")).unwrap();
         let length = body.len();
         let request = format!(
             "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
@@ -426,15 +425,15 @@ fn strangers_are_told_what_they_did_wrong() {
 
 #[test]
 fn every_request_of_the_page_is_there() {
-    let stage = Stage::new();
-    let daemon = stage.daemon("info");
+    let env = TestEnv::new();
+    let daemon = env.daemon("info");
     let page = include_str!("../../docs/control.md");
     let requests = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let requests: Vec<&str> =
         requests.filter(|text| text.starts_with("GET ") || text.starts_with("POST ")).collect();
     assert_eq!(requests.len(), 18);
     for request in requests {
-        let mut stream = UnixStream::connect(stage.path("state/callsheet.sock")).unwrap();
+        let mut stream = UnixStream::connect(env.path("state/callsheet.sock")).unwrap();
         let head = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -446,12 +445,12 @@ fn every_request_of_the_page_is_there() {
 
 #[test]
 fn tcp_asks_for_its_token() {
-    let stage = Stage::new();
-    stage.write("token", "open sesame\n");
+    let env = TestEnv::new();
+    env.write("token", "open sesame\n");
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    stage.configure(&format!("[control]\nhttp = \"127.0.0.1:{port}\"\ntoken_file = \"token\""));
-    let daemon = stage.daemon("info");
+    env.configure(&format!("[control]\nhttp = \"127.0.0.1:{port}\"\ntoken_file = \"token\""));
+    let daemon = env.daemon("info");
     let ask = |more: &str| {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         let request =
@@ -467,30 +466,30 @@ fn tcp_asks_for_its_token() {
     assert!(ask("authorization: bearer  open sesame\r\n").starts_with("HTTP/1.1 200"), "RFC 9110, 11.1");
     assert!(ask("authorization: Basic open sesame\r\n").starts_with("HTTP/1.1 401"));
     daemon.stop();
-    stage.configure("[control]\nhttp = \"0.0.0.0:0\"");
-    stage.run(["daemon"]).exited(2).says("give control.token_file");
+    env.configure("[control]\nhttp = \"0.0.0.0:0\"");
+    env.run(["daemon"]).exited(2).says("give control.token_file");
 }
 
 #[test]
 fn a_second_daemon_is_told_who_has_the_state() {
-    let stage = Stage::new();
-    let first = stage.daemon("info");
-    stage.run(["daemon"]).exited(2).says(&format!("in use by process {}", first.pid()));
+    let env = TestEnv::new();
+    let first = env.daemon("info");
+    env.run(["daemon"]).exited(2).says(&format!("in use by process {}", first.pid()));
     // A name that a killed daemon left is taken over.
     kill(first);
-    assert!(stage.path("state/callsheet.sock").exists());
-    let second = stage.daemon("info");
+    assert!(env.path("state/callsheet.sock").exists());
+    let second = env.daemon("info");
     second.stop();
 }
 
 #[test]
 fn watching_ends_with_its_batch() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 3));
-    stage.run(["status", "--watch"]).exited(2);
-    let daemon = stage.daemon("info");
-    stage.run(["submit", "batch.csv"]).exited(0);
-    let watched = stage.run(["status", "batch", "--watch", "--json"]).exited(0);
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 3));
+    env.run(["status", "--watch"]).exited(2);
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv"]).exited(0);
+    let watched = env.run(["status", "batch", "--watch", "--json"]).exited(0);
     let last = watched.stdout.lines().last().unwrap();
     let last: Value = serde_json::from_str(last).unwrap();
     assert_eq!(last["batches"][0]["state"], "done");

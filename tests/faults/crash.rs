@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use callsheet::failpoint;
 
-use crate::support::harvest::Harvest;
-use crate::support::{Stage, scripts};
+use crate::support::collect_outputs::Outputs;
+use crate::support::{TestEnv, manifests};
 
 const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
 
@@ -32,36 +32,36 @@ fn steps(kind: &str) -> Vec<String> {
 }
 
 /// Kills the client at `step`, then lets the same command run to its end.
-fn killed_at(step: &str, stage: &Stage) {
-    let mut command = stage.command(RUN);
+fn killed_at(step: &str, env: &TestEnv) {
+    let mut command = env.command(RUN);
     command.env("CALLSHEET_FAILPOINT", step);
     crate::support::process::Running::start(command).end().was_killed(step);
-    ends_well(stage, step);
+    ends_well(env, step);
 }
 
-fn ends_well(stage: &Stage, after: &str) {
-    let report = stage.run(RUN).exited(0).json();
+fn ends_well(env: &TestEnv, after: &str) {
+    let report = env.run(RUN).exited(0).json();
     let batch = &report["batches"][0];
     assert_eq!(batch["held_credits"], 0, "after {after}: every hold was settled: {batch:#}");
-    assert_eq!(batch["charged_credits"], stage.audit().totals.charged_credits, "after {after}");
+    assert_eq!(batch["charged_credits"], env.audit().totals.charged_credits, "after {after}");
 }
 
-fn is_paid_once_and_whole(stage: &Stage, ids: &[String]) {
-    let (audit, harvest) = (stage.audit(), Harvest::of(stage, "batch"));
+fn is_paid_once_and_whole(env: &TestEnv, ids: &[String]) {
+    let (audit, outputs) = (env.audit(), Outputs::of(env, "batch"));
     audit.each_paid_once(ids.len());
-    harvest.is_complete(ids);
-    harvest.agrees_with(&audit);
+    outputs.is_complete(ids);
+    outputs.agrees_with(&audit);
 }
 
 /// One job at a time, so that the n-th hit of a step is the n-th job's.
 fn killed_at_every_step(kind: &str) {
     const JOBS: usize = 3;
     for step in steps(kind) {
-        let stage = Stage::new();
-        stage.configure("[limits]\nin_flight = 1\ndownloads = 1");
-        stage.write("batch.csv", scripts::manifest(kind, JOBS));
-        killed_at(&step, &stage);
-        is_paid_once_and_whole(&stage, &scripts::ids(kind, JOBS));
+        let env = TestEnv::new();
+        env.configure("[limits]\nin_flight = 1\ndownloads = 1");
+        env.write("batch.csv", manifests::manifest(kind, JOBS));
+        killed_at(&step, &env);
+        is_paid_once_and_whole(&env, &manifests::ids(kind, JOBS));
     }
 }
 
@@ -93,28 +93,28 @@ fn sound_effects_survive_a_kill_at_every_step() {
 #[test]
 fn a_batch_of_all_kinds_at_once_survives_a_kill_at_every_step() {
     for step in of_a_run() {
-        let stage = Stage::new();
-        let (manifest, ids) = scripts::of_all_kinds(2);
-        stage.write("batch.csv", manifest);
-        killed_at(step, &stage);
-        is_paid_once_and_whole(&stage, &ids);
+        let env = TestEnv::new();
+        let (manifest, ids) = manifests::of_all_kinds(2);
+        env.write("batch.csv", manifest);
+        killed_at(step, &env);
+        is_paid_once_and_whole(&env, &ids);
     }
 }
 
 #[test]
 fn a_client_that_is_killed_at_every_step_in_turn_gets_there_all_the_same() {
-    let stage = Stage::new();
-    let (manifest, ids) = scripts::of_all_kinds(2);
-    stage.write("batch.csv", manifest);
+    let env = TestEnv::new();
+    let (manifest, ids) = manifests::of_all_kinds(2);
+    env.write("batch.csv", manifest);
     for step in of_a_run() {
-        let mut command = stage.command(RUN);
+        let mut command = env.command(RUN);
         command.env("CALLSHEET_FAILPOINT", step);
         // A later life may have no use for an earlier step.
         let outcome = crate::support::process::Running::start(command).end();
         assert!(outcome.signal == Some(9) || outcome.code == Some(0), "{step}: {outcome:?}");
     }
-    ends_well(&stage, "all of them");
-    is_paid_once_and_whole(&stage, &ids);
+    ends_well(&env, "all of them");
+    is_paid_once_and_whole(&env, &ids);
 }
 
 /// Kills the client again and again, at moments drawn from a seed, until it gets to the end.
@@ -125,20 +125,20 @@ fn killed_at_random_moments(faults: &str, trials: u64, seed: u64) {
         let seed = seed.wrapping_add(trial);
         eprintln!("random kills under {faults}, CALLSHEET_SEED={seed}");
         let mut random = fastrand::Rng::with_seed(seed);
-        let stage = Stage::with(slower());
-        stage.faults(faults);
-        let (manifest, ids) = scripts::of_all_kinds(3);
-        stage.write("batch.csv", manifest);
+        let env = TestEnv::with(slower());
+        env.faults(faults);
+        let (manifest, ids) = manifests::of_all_kinds(3);
+        env.write("batch.csv", manifest);
         for _ in 0..KILLS_MAX {
             let life = Duration::from_millis(random.u64(1..LONGEST_LIFE_MS));
-            let outcome = stage.start(RUN).end_or_kill_after(life);
+            let outcome = env.start(RUN).end_or_kill_after(life);
             if outcome.signal != Some(9) {
                 outcome.exited(0);
                 break;
             }
         }
-        ends_well(&stage, &format!("kills from seed {seed}"));
-        is_paid_once_and_whole(&stage, &ids);
+        ends_well(&env, &format!("kills from seed {seed}"));
+        is_paid_once_and_whole(&env, &ids);
     }
 }
 
@@ -174,15 +174,15 @@ fn random_kills_on_a_bad_network_cost_nothing_twice() {
 #[test]
 fn a_shorts_studio_job_is_sent_once_however_its_client_ends() {
     for (step, tasks) in [("admitted", 0), ("posted", 1)] {
-        let stage = Stage::new();
+        let env = TestEnv::new();
         let job =
             r#"{"id": "short", "kind": "shorts-studio", "options": {"topic": "a boat"}, "max_credits": 20}"#;
-        stage.write("batch.jsonl", job);
-        let mut command = stage.command(["run", "batch.jsonl"]);
+        env.write("batch.jsonl", job);
+        let mut command = env.command(["run", "batch.jsonl"]);
         command.env("CALLSHEET_FAILPOINT", step);
         crate::support::process::Running::start(command).end().was_killed(step);
-        stage.run(["run", "batch.jsonl"]).exited(7);
-        assert_eq!(stage.audit().totals.tasks, tasks, "killed at {step}");
-        assert_eq!(Harvest::of(&stage, "batch").column("state"), ["in_doubt"]);
+        env.run(["run", "batch.jsonl"]).exited(7);
+        assert_eq!(env.audit().totals.tasks, tasks, "killed at {step}");
+        assert_eq!(Outputs::of(&env, "batch").column("state"), ["in_doubt"]);
     }
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 use callsheet_emulator::Options;
 use serde_json::Value;
 
+use crate::support::collect_outputs::Outputs;
 use crate::support::disk::Disk;
-use crate::support::harvest::Harvest;
 use crate::support::process::{Outcome, Running};
-use crate::support::{Stage, scripts, until};
+use crate::support::{TestEnv, manifests, until};
 
 const JOBS: usize = 60;
 const IN_FLIGHT: usize = 8;
@@ -23,21 +23,21 @@ const DOWNLOADS: usize = 2;
 const OPEN_MAX: usize = 2 * IN_FLIGHT + DOWNLOADS;
 
 /// Images that take about half a second, a few at once, onto a disk that may be used up.
-fn stage(more: &str) -> Stage {
+fn env(more: &str) -> TestEnv {
     at_speed(60.0, more)
 }
 
-fn at_speed(speed: f64, more: &str) -> Stage {
-    let stage = Stage::with(Options { speed, ..Options::default() });
-    stage.configure(&format!(
+fn at_speed(speed: f64, more: &str) -> TestEnv {
+    let env = TestEnv::with(Options { speed, ..Options::default() });
+    env.configure(&format!(
         "[limits]\nin_flight = {IN_FLIGHT}\ndownloads = {DOWNLOADS}\nadaptive = false\n{more}"
     ));
-    stage.write("batch.csv", scripts::manifest("image", JOBS));
-    stage
+    env.write("batch.csv", manifests::manifest("image", JOBS));
+    env
 }
 
-fn status(stage: &Stage, batch: &str) -> Value {
-    stage.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
+fn status(env: &TestEnv, batch: &str) -> Value {
+    env.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
 }
 
 fn count(status: &Value, state: &str) -> usize {
@@ -51,19 +51,19 @@ fn times(outcome: &Outcome, text: &str) -> usize {
 
 /// Waits until the disk parks the batch and what was in flight has come to its end. Not one creating POST leaves
 /// meanwhile, although slots become free. Returns the jobs that were sent.
-fn parked_by_the_disk(stage: &Stage, batch: &str) -> usize {
-    until("it to be parked", || status(stage, batch)["parked_by"] == "disk");
-    let parked = status(stage, batch);
+fn parked_by_the_disk(env: &TestEnv, batch: &str) -> usize {
+    until("it to be parked", || status(env, batch)["parked_by"] == "disk");
+    let parked = status(env, batch);
     assert_eq!(parked["state"], "parked", "{parked:#}");
-    let sent = stage.audit().tasks.len() + count(&parked, "submitting");
+    let sent = env.audit().tasks.len() + count(&parked, "submitting");
     until("nothing in flight", || {
-        let status = status(stage, batch);
+        let status = status(env, batch);
         count(&status, "submitting") + count(&status, "running") == 0
     });
-    let audit = stage.audit();
+    let audit = env.audit();
     assert!(audit.tasks.len() <= sent, "{} after {sent}", audit.tasks.len());
     assert!(audit.tasks.iter().all(|task| task.status == "success"));
-    let waiting = status(stage, batch);
+    let waiting = status(env, batch);
     assert_eq!((count(&waiting, "failed"), &waiting["parked_by"]), (0, &Value::from("disk")), "{waiting:#}");
     assert!(count(&waiting, "fetching") > 0, "downloads wait: {waiting:#}");
     audit.tasks.len()
@@ -77,136 +77,136 @@ fn files_on(dir: &Path) -> usize {
 }
 
 /// Everything is there and was bought once.
-fn is_done(stage: &Stage) {
-    stage.audit().each_paid_once(JOBS);
-    Harvest::in_dir(stage.path("disk/output/batch")).is_complete(&scripts::ids("image", JOBS));
+fn is_done(env: &TestEnv) {
+    env.audit().each_paid_once(JOBS);
+    Outputs::in_dir(env.path("disk/output/batch")).is_complete(&manifests::ids("image", JOBS));
 }
 
 const OUTPUT_ON_DISK: &str = "[paths]\noutput = \"disk/output\"\n[output]\nmin_free = \"0B\"";
 
 /// Makes room: a daemon whose outputs lie on the disk gets to the end by itself.
-fn goes_on(stage: &Stage, disk: &Disk, daemon: Running) {
+fn goes_on(env: &TestEnv, disk: &Disk, daemon: Running) {
     disk.clear();
-    until("the end", || status(stage, "batch")["state"] == "done");
-    until("its results", || stage.path("disk/output/batch/report.json").exists());
+    until("the end", || status(env, "batch")["state"] == "done");
+    until("its results", || env.path("disk/output/batch/report.json").exists());
     daemon.stop();
-    is_done(stage);
+    is_done(env);
 }
 
 #[test]
 fn outputs_of_a_daemon_wait_for_a_full_disk_and_go_on_by_themselves() {
-    let stage = stage(OUTPUT_ON_DISK);
-    let Some(disk) = Disk::real(stage.path("disk"), "24M", 4096) else { return };
-    let daemon = stage.daemon("info");
-    stage.run(["submit", "batch.csv"]).exited(0);
-    until("some files", || files_on(&stage.path("disk/output/batch")) > 4);
+    let env = env(OUTPUT_ON_DISK);
+    let Some(disk) = Disk::real(env.path("disk"), "24M", 4096) else { return };
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv"]).exited(0);
+    until("some files", || files_on(&env.path("disk/output/batch")) > 4);
     disk.fill();
-    let sent_before = stage.audit().tasks.len();
-    let sent = parked_by_the_disk(&stage, "batch");
+    let sent_before = env.audit().tasks.len();
+    let sent = parked_by_the_disk(&env, "batch");
     assert!(sent <= sent_before + OPEN_MAX, "{sent} after {sent_before}");
-    stage.run(["status"]).exited(0);
-    assert!(stage.run(["status"]).stdout.contains("disk"));
+    env.run(["status"]).exited(0);
+    assert!(env.run(["status"]).stdout.contains("disk"));
     disk.clear();
-    until("the end", || status(&stage, "batch")["state"] == "done");
-    until("its results", || stage.path("disk/output/batch/report.json").exists());
+    until("the end", || status(&env, "batch")["state"] == "done");
+    until("its results", || env.path("disk/output/batch/report.json").exists());
     let outcome = daemon.stop();
     assert_eq!(times(&outcome, "queue parked"), 1, "{}", outcome.stderr);
     assert!(times(&outcome, "download failed") <= DOWNLOADS, "{}", outcome.stderr);
-    is_done(&stage);
+    is_done(&env);
 }
 
 #[test]
 fn outputs_wait_while_less_is_free_than_must_be() {
     // The disk is looked at every few seconds.
-    let stage = at_speed(6.0, "[paths]\noutput = \"disk/output\"\n[output]\nmin_free = \"12MiB\"");
-    let Some(disk) = Disk::real(stage.path("disk"), "48M", 4096) else { return };
-    let daemon = stage.daemon("info");
-    stage.run(["submit", "batch.csv"]).exited(0);
-    until("some files", || files_on(&stage.path("disk/output/batch")) > 4);
+    let env = at_speed(6.0, "[paths]\noutput = \"disk/output\"\n[output]\nmin_free = \"12MiB\"");
+    let Some(disk) = Disk::real(env.path("disk"), "48M", 4096) else { return };
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv"]).exited(0);
+    until("some files", || files_on(&env.path("disk/output/batch")) > 4);
     disk.fill_but(6 * 1024 * 1024);
-    parked_by_the_disk(&stage, "batch");
+    parked_by_the_disk(&env, "batch");
     disk.clear();
-    until("the end", || status(&stage, "batch")["state"] == "done");
-    until("its results", || stage.path("disk/output/batch/report.json").exists());
+    until("the end", || status(&env, "batch")["state"] == "done");
+    until("its results", || env.path("disk/output/batch/report.json").exists());
     let outcome = daemon.stop();
     assert_eq!(times(&outcome, "download failed"), 0, "there was room for them: {}", outcome.stderr);
-    is_done(&stage);
+    is_done(&env);
 }
 
 /// There is room enough, and not for one more file.
 #[test]
 fn a_disk_without_inodes_is_a_full_disk() {
-    let stage = stage(OUTPUT_ON_DISK);
-    let Some(disk) = Disk::real(stage.path("disk"), "24M", 512) else { return };
+    let env = env(OUTPUT_ON_DISK);
+    let Some(disk) = Disk::real(env.path("disk"), "24M", 512) else { return };
     disk.use_up_inodes_but(40);
-    let daemon = stage.daemon("info");
-    stage.run(["submit", "batch.csv"]).exited(0);
-    let sent = parked_by_the_disk(&stage, "batch");
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv"]).exited(0);
+    let sent = parked_by_the_disk(&env, "batch");
     assert!(sent < JOBS, "{sent}");
-    goes_on(&stage, &disk, daemon);
+    goes_on(&env, &disk, daemon);
 }
 
 #[test]
 fn a_batch_that_comes_in_while_the_disk_is_full_is_sent_when_there_is_room() {
-    let stage = stage(OUTPUT_ON_DISK);
-    let Some(disk) = Disk::real(stage.path("disk"), "24M", 4096) else { return };
+    let env = env(OUTPUT_ON_DISK);
+    let Some(disk) = Disk::real(env.path("disk"), "24M", 4096) else { return };
     disk.fill();
-    let daemon = stage.daemon("info");
-    stage.run(["submit", "batch.csv"]).exited(0);
-    until("it to be parked", || status(&stage, "batch")["parked_by"] == "disk");
-    assert_eq!(stage.audit().totals.tasks, 0);
-    goes_on(&stage, &disk, daemon);
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv"]).exited(0);
+    until("it to be parked", || status(&env, "batch")["parked_by"] == "disk");
+    assert_eq!(env.audit().totals.tasks, 0);
+    goes_on(&env, &disk, daemon);
 }
 
 #[test]
 fn a_run_whose_outputs_fill_the_disk_ends_with_its_exit_code_and_resumes() {
     const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
-    let stage = stage(OUTPUT_ON_DISK);
-    let Some(disk) = Disk::real(stage.path("disk"), "24M", 4096) else { return };
-    let running = stage.start(RUN);
-    until("some files", || files_on(&stage.path("disk/output/batch")) > 4);
+    let env = env(OUTPUT_ON_DISK);
+    let Some(disk) = Disk::real(env.path("disk"), "24M", 4096) else { return };
+    let running = env.start(RUN);
+    until("some files", || files_on(&env.path("disk/output/batch")) > 4);
     disk.fill();
-    let sent_before = stage.audit().tasks.len();
+    let sent_before = env.audit().tasks.len();
     let outcome = running.end().exited(6).says("the output disk is full");
     let batch = &outcome.json()["batches"][0];
     assert_eq!((count(batch, "failed"), count(batch, "running")), (0, 0), "{batch:#}");
-    let sent = stage.audit().tasks.len();
+    let sent = env.audit().tasks.len();
     assert!(sent < JOBS && sent <= sent_before + OPEN_MAX, "{sent} after {sent_before}");
 
     disk.fill();
-    stage.run(RUN).exited(6).says("the output disk is full");
-    stage.run(["download", "batch"]).exited(6).says("the output disk is full");
-    assert_eq!(stage.audit().tasks.len(), sent, "nothing more is bought");
+    env.run(RUN).exited(6).says("the output disk is full");
+    env.run(["download", "batch"]).exited(6).says("the output disk is full");
+    assert_eq!(env.audit().tasks.len(), sent, "nothing more is bought");
 
     disk.clear();
-    stage.run(RUN).exited(0);
-    is_done(&stage);
+    env.run(RUN).exited(0);
+    is_done(&env);
 }
 
 /// Lays a manifest beside the inbox, to be dropped when no byte more can be written.
-fn prepare(stage: &Stage, name: &str, content: &str) {
-    stage.write(&format!("disk/jobs/inbox/.{name}.tmp"), content);
+fn prepare(env: &TestEnv, name: &str, content: &str) {
+    env.write(&format!("disk/jobs/inbox/.{name}.tmp"), content);
 }
 
-fn drop_in(stage: &Stage, name: &str) {
-    let inbox = stage.path("disk/jobs/inbox");
+fn drop_in(env: &TestEnv, name: &str) {
+    let inbox = env.path("disk/jobs/inbox");
     fs::rename(inbox.join(format!(".{name}.tmp")), inbox.join(name)).unwrap();
 }
 
 #[test]
 fn manifests_on_a_full_disk_are_taken_in_once_and_filed_when_there_is_room() {
-    let stage = stage("[paths]\njobs = \"disk/jobs\"");
-    let Some(disk) = Disk::real(stage.path("disk"), "8M", 256) else { return };
-    let daemon = stage.daemon("debug");
+    let env = env("[paths]\njobs = \"disk/jobs\"");
+    let Some(disk) = Disk::real(env.path("disk"), "8M", 256) else { return };
+    let daemon = env.daemon("debug");
     let names = ["a.csv", "b.csv", "c.csv"];
-    until("the inbox", || stage.path("disk/jobs/inbox").exists());
+    until("the inbox", || env.path("disk/jobs/inbox").exists());
     for name in names {
-        prepare(&stage, name, &scripts::manifest("image", 3));
+        prepare(&env, name, &manifests::manifest("image", 3));
     }
-    prepare(&stage, "broken.csv", "id,knd\n1,image\n");
+    prepare(&env, "broken.csv", "id,knd\n1,image\n");
     disk.fill();
     for name in names.into_iter().chain(["broken.csv"]) {
-        drop_in(&stage, name);
+        drop_in(&env, name);
     }
     for name in names.into_iter().chain(["broken.csv"]) {
         let path = format!("disk/jobs/inbox/{name}");
@@ -215,25 +215,25 @@ fn manifests_on_a_full_disk_are_taken_in_once_and_filed_when_there_is_room() {
             let said = daemon.said();
             said.lines().any(|line| line.contains("cannot be filed yet") && line.contains(name))
         });
-        assert!(stage.path(&path).exists(), "{name} is where it was dropped");
+        assert!(env.path(&path).exists(), "{name} is where it was dropped");
     }
     for batch in ["a", "b", "c"] {
-        until("its jobs to be done all the same", || status(&stage, batch)["state"] == "done");
+        until("its jobs to be done all the same", || status(&env, batch)["state"] == "done");
     }
     disk.clear();
     for (name, folder) in
         [("a.csv", "accepted"), ("b.csv", "accepted"), ("c.csv", "accepted"), ("broken.csv", "rejected")]
     {
-        let receipt = stage.path(&format!("disk/jobs/{folder}/{name}.receipt.json"));
+        let receipt = env.path(&format!("disk/jobs/{folder}/{name}.receipt.json"));
         until("it to be filed", || {
-            receipt.exists() && stage.path(&format!("disk/jobs/{folder}/{name}")).exists()
+            receipt.exists() && env.path(&format!("disk/jobs/{folder}/{name}")).exists()
         });
         let receipt: Value = serde_json::from_slice(&fs::read(receipt).unwrap()).unwrap();
         let new = if folder == "accepted" { 3 } else { 0 };
         assert_eq!((&receipt["new"], &receipt["have"]), (&new.into(), &0.into()), "{receipt:#}");
     }
     let outcome = daemon.stop();
-    let left: Vec<_> = fs::read_dir(stage.path("disk/jobs/inbox")).unwrap().collect();
+    let left: Vec<_> = fs::read_dir(env.path("disk/jobs/inbox")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
     for name in names {
         let stays =
@@ -242,17 +242,17 @@ fn manifests_on_a_full_disk_are_taken_in_once_and_filed_when_there_is_room() {
             outcome.stderr.lines().filter(|line| line.contains("batch accepted") && line.contains(name));
         assert_eq!((stays.count(), taken_in.count()), (1, 1), "{name}: {}", outcome.stderr);
     }
-    stage.audit().each_paid_once(9);
+    env.audit().each_paid_once(9);
 }
 
 #[test]
 fn a_daemon_whose_state_fills_its_disk_goes_on_by_itself() {
-    let stage = stage("[paths]\nstate = \"disk/state\"");
-    let Some(disk) = Disk::real(stage.path("disk"), "24M", 4096) else { return };
-    let daemon = stage.daemon("info");
-    stage.run(["submit", "batch.csv"]).exited(0);
-    until("a few jobs at the service", || stage.audit().tasks.len() > IN_FLIGHT);
-    let reserve = stage.path("disk/state/reserve");
+    let env = env("[paths]\nstate = \"disk/state\"");
+    let Some(disk) = Disk::real(env.path("disk"), "24M", 4096) else { return };
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv"]).exited(0);
+    until("a few jobs at the service", || env.audit().tasks.len() > IN_FLIGHT);
+    let reserve = env.path("disk/state/reserve");
     assert!(reserve.exists());
     disk.fill();
     until("it to be parked", || {
@@ -261,43 +261,43 @@ fn a_daemon_whose_state_fills_its_disk_goes_on_by_itself() {
         if reserve.exists() {
             disk.write_filler(free_bytes);
         }
-        status(&stage, "batch")["parked_by"] == "disk"
+        status(&env, "batch")["parked_by"] == "disk"
     });
     assert!(!reserve.exists(), "it is used up for the last words");
     until("nothing in flight", || {
-        let status = status(&stage, "batch");
+        let status = status(&env, "batch");
         ["submitting", "running"].iter().all(|state| count(&status, state) == 0)
     });
-    let sent = stage.audit().tasks.len();
+    let sent = env.audit().tasks.len();
     assert!(sent < JOBS, "it stopped sending");
 
     // What is dropped meanwhile waits where it was dropped.
-    stage.write("jobs/inbox/.late.tmp", scripts::manifest("image", 3));
-    fs::rename(stage.path("jobs/inbox/.late.tmp"), stage.path("jobs/inbox/late.csv")).unwrap();
+    env.write("jobs/inbox/.late.tmp", manifests::manifest("image", 3));
+    fs::rename(env.path("jobs/inbox/.late.tmp"), env.path("jobs/inbox/late.csv")).unwrap();
     daemon.says("what lies there stays, and is tried again");
-    assert!(stage.path("jobs/inbox/late.csv").exists());
-    assert_eq!(stage.audit().tasks.len(), sent);
+    assert!(env.path("jobs/inbox/late.csv").exists());
+    assert_eq!(env.audit().tasks.len(), sent);
 
     disk.clear();
-    until("the end", || status(&stage, "batch")["state"] == "done");
-    until("the manifest to be filed", || stage.path("jobs/accepted/late.csv").exists());
-    until("the end", || status(&stage, "late")["state"] == "done");
+    until("the end", || status(&env, "batch")["state"] == "done");
+    until("the manifest to be filed", || env.path("jobs/accepted/late.csv").exists());
+    until("the end", || status(&env, "late")["state"] == "done");
     until("the results", || {
-        ["batch", "late"].iter().all(|batch| stage.path(&format!("output/{batch}/report.json")).exists())
+        ["batch", "late"].iter().all(|batch| env.path(&format!("output/{batch}/report.json")).exists())
     });
     assert!(reserve.exists(), "it is set aside again");
     let outcome = daemon.stop();
     assert_eq!(times(&outcome, "what lies there stays"), 1, "{}", outcome.stderr);
-    stage.audit().each_paid_once(JOBS + 3);
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", JOBS));
-    Harvest::of(&stage, "late").is_complete(&scripts::ids("image", 3));
-    stage.run(["state", "verify"]).exited(0).says("all fits");
+    env.audit().each_paid_once(JOBS + 3);
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", JOBS));
+    Outputs::of(&env, "late").is_complete(&manifests::ids("image", 3));
+    env.run(["state", "verify"]).exited(0).says("all fits");
 }
 
 /// Asks a daemon to pause or resume the batch, and waits a moment for its answer: one whose state has no room gives none
 /// until it has.
-fn wish(stage: &Stage, verb: &str) {
-    let mut daemon = UnixStream::connect(stage.path("disk/state/callsheet.sock")).unwrap();
+fn wish(env: &TestEnv, verb: &str) {
+    let mut daemon = UnixStream::connect(env.path("disk/state/callsheet.sock")).unwrap();
     daemon.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     let body = "{\"batch\":\"batch\"}";
     let head = format!("POST /v1/{verb} HTTP/1.1\r\nhost: callsheet\r\ncontent-type: application/json");
@@ -308,11 +308,11 @@ fn wish(stage: &Stage, verb: &str) {
 /// Somebody else takes the room that the reserve was.
 #[test]
 fn a_daemon_whose_last_room_is_taken_waits_and_goes_on_by_itself() {
-    let stage = stage("[paths]\nstate = \"disk/state\"");
-    let Some(disk) = Disk::real(stage.path("disk"), "24M", 4096) else { return };
-    let daemon = stage.daemon("info");
-    stage.run(["submit", "batch.csv"]).exited(0);
-    until("a few jobs at the service", || stage.audit().tasks.len() > IN_FLIGHT);
+    let env = env("[paths]\nstate = \"disk/state\"");
+    let Some(disk) = Disk::real(env.path("disk"), "24M", 4096) else { return };
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv"]).exited(0);
+    until("a few jobs at the service", || env.audit().tasks.len() > IN_FLIGHT);
     disk.fill();
     daemon.says("queue parked");
     disk.fill();
@@ -320,32 +320,32 @@ fn a_daemon_whose_last_room_is_taken_waits_and_goes_on_by_itself() {
     let mut wishes = ["pause", "resume"].into_iter().cycle();
     until("not even last words to be written", || {
         disk.fill();
-        wish(&stage, wishes.next().unwrap());
+        wish(&env, wishes.next().unwrap());
         daemon.said().contains("everything waits until there is room")
     });
     // The database may be closed until it can be opened safely; what is asked is answered all the same. Which wish was
     // the last is left to chance, and it is in force before it can be written.
     for _ in 0..3 {
-        let told = status(&stage, "batch");
+        let told = status(&env, "batch");
         assert!(told["parked_by"] == "disk" || told["parked_by"] == "paused", "{told}");
         // However many wish meanwhile.
-        (0..25).for_each(|_| wish(&stage, wishes.next().unwrap()));
+        (0..25).for_each(|_| wish(&env, wishes.next().unwrap()));
     }
-    let sent = stage.audit().tasks.len();
+    let sent = env.audit().tasks.len();
     assert!(sent < JOBS, "it stopped sending");
     disk.clear();
     daemon.says("the state can be written again");
     // A wish whose client went away is carried out all the same, and a pause among them may come after a resume.
     until("the end", || {
-        let is_done = status(&stage, "batch")["state"] == "done";
+        let is_done = status(&env, "batch")["state"] == "done";
         if !is_done {
-            stage.run(["resume", "batch"]).exited(0);
+            env.run(["resume", "batch"]).exited(0);
         }
         is_done
     });
-    until("the results", || stage.path("output/batch/report.json").exists());
+    until("the results", || env.path("output/batch/report.json").exists());
     daemon.stop();
-    stage.audit().each_paid_once(JOBS);
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", JOBS));
-    stage.run(["state", "verify"]).exited(0).says("all fits");
+    env.audit().each_paid_once(JOBS);
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", JOBS));
+    env.run(["state", "verify"]).exited(0).says("all fits");
 }

@@ -5,25 +5,25 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::json;
 
-use crate::support::harvest::{Harvest, OF_THE_BATCH};
-use crate::support::hostile::{Act, Call, Hostile, Route, reply_of};
+use crate::support::collect_outputs::{OF_THE_BATCH, Outputs};
 use crate::support::process::Running;
-use crate::support::{Stage, scripts};
+use crate::support::scripted_proxy::{Act, Call, Route, ScriptedProxy, reply_of};
+use crate::support::{TestEnv, manifests};
 
 const RUN: [&str; 2] = ["run", "batch.csv"];
 
 /// One job of each kind, whose first downloads go wrong in this way.
-fn lands_in_spite_of(trouble: &str) -> Stage {
-    let (manifest, ids) = scripts::of_all_kinds(1);
-    let stage = Stage::new();
-    stage.faults(&format!("[[rules]]\non = 'download'\nper = 'task'\n{trouble}"));
-    stage.write("batch.csv", manifest);
-    stage.run(RUN).exited(0);
-    let (audit, harvest) = (stage.audit(), Harvest::of(&stage, "batch"));
+fn lands_in_spite_of(trouble: &str) -> TestEnv {
+    let (manifest, ids) = manifests::of_all_kinds(1);
+    let env = TestEnv::new();
+    env.faults(&format!("[[rules]]\non = 'download'\nper = 'task'\n{trouble}"));
+    env.write("batch.csv", manifest);
+    env.run(RUN).exited(0);
+    let (audit, outputs) = (env.audit(), Outputs::of(&env, "batch"));
     assert!(audit.totals.faults_struck >= 5, "every job met it: {:?}", audit.totals);
     audit.each_paid_once(ids.len());
-    harvest.is_complete(&ids);
-    stage
+    outputs.is_complete(&ids);
+    env
 }
 
 #[test]
@@ -53,50 +53,50 @@ fn a_slow_host_is_waited_for() {
 
 #[test]
 fn a_redirect_is_followed_without_the_key() {
-    let stage = lands_in_spite_of("times = 1\neffect = { do = 'redirected-download' }");
-    assert_eq!(stage.audit().totals.media_requests_with_key, 0);
+    let env = lands_in_spite_of("times = 1\neffect = { do = 'redirected-download' }");
+    assert_eq!(env.audit().totals.media_requests_with_key, 0);
 }
 
 #[test]
 fn links_that_expire_are_read_anew() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let late = "[[rules]]\neffect = { do = 'urls-expire', ms = 300 }\n\
                 [[rules]]\non = 'download'\nper = 'task'\ntimes = 1\neffect = { do = 'delay', ms = 400 }";
-    stage.faults(late);
-    let (manifest, ids) = scripts::of_all_kinds(1);
-    stage.write("batch.csv", manifest);
-    stage.run(RUN).exited(0).says("answered 403");
-    stage.audit().each_paid_once(ids.len());
-    Harvest::of(&stage, "batch").is_complete(&ids);
+    env.faults(late);
+    let (manifest, ids) = manifests::of_all_kinds(1);
+    env.write("batch.csv", manifest);
+    env.run(RUN).exited(0).says("answered 403");
+    env.audit().each_paid_once(ids.len());
+    Outputs::of(&env, "batch").is_complete(&ids);
 }
 
 /// A host that never gets it right: the job fails, its charge is told, its results are never a page.
 #[test]
 fn a_host_that_serves_nothing_but_pages_leaves_no_file() {
-    let stage = Stage::new();
-    stage.faults("[[rules]]\non = 'download'\neffect = { do = 'html-download' }");
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    stage.run(RUN).exited(1);
-    let harvest = Harvest::of(&stage, "batch");
-    assert_eq!(harvest.names(), OF_THE_BATCH);
-    assert_eq!(harvest.column("state"), ["failed", "failed"]);
-    for line in &harvest.lines {
+    let env = TestEnv::new();
+    env.faults("[[rules]]\non = 'download'\neffect = { do = 'html-download' }");
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.run(RUN).exited(1);
+    let outputs = Outputs::of(&env, "batch");
+    assert_eq!(outputs.names(), OF_THE_BATCH);
+    assert_eq!(outputs.column("state"), ["failed", "failed"]);
+    for line in &outputs.lines {
         assert_eq!(line["error"]["code"], "download_failed");
         assert_eq!(line["charged_credits"], 8, "it was paid for, and stays so");
     }
-    assert_eq!(stage.audit().totals.tasks, 2, "and nothing was bought again");
+    assert_eq!(env.audit().totals.tasks, 2, "and nothing was bought again");
 }
 
 #[test]
 fn a_strangers_file_in_the_way_is_left_alone() {
-    let stage = Stage::new();
-    stage.write("output/batch/image-1.png", "mine");
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    stage.run(RUN).exited(0);
-    assert_eq!(std::fs::read_to_string(stage.path("output/batch/image-1.png")).unwrap(), "mine");
-    let file = Harvest::of(&stage, "batch").lines[0]["files"][0]["path"].as_str().unwrap().to_owned();
+    let env = TestEnv::new();
+    env.write("output/batch/image-1.png", "mine");
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(RUN).exited(0);
+    assert_eq!(std::fs::read_to_string(env.path("output/batch/image-1.png")).unwrap(), "mine");
+    let file = Outputs::of(&env, "batch").lines[0]["files"][0]["path"].as_str().unwrap().to_owned();
     assert_ne!(file, "image-1.png");
-    assert!(stage.path("output/batch").join(file).is_file());
+    assert!(env.path("output/batch").join(file).is_file());
 }
 
 /// A picture of one shade of grey, of the same length whatever the shade.
@@ -113,7 +113,7 @@ fn picture(shade: u8) -> Vec<u8> {
 /// A host that breaks a file off in the middle, and whatever it is asked for then with a range goes on from there
 /// with the file as it is by now. What lands is returned, with how often the host was asked.
 fn broken_off_and_changed(first: &'static str, later: &'static str, then: u8) -> (Vec<u8>, usize) {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let there = Arc::new(OnceLock::<String>::new());
     let links = there.clone();
     let (old, new) = (picture(1), picture(then));
@@ -145,12 +145,12 @@ fn broken_off_and_changed(first: &'static str, later: &'static str, then: u8) ->
             _ => Act::Pass,
         }
     };
-    let hostile = Hostile::before(&stage.base_url(), script);
+    let hostile = ScriptedProxy::before(&env.base_url(), script);
     there.set(hostile.base_url()).unwrap();
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    stage.run(["run", "batch.csv", "--base-url", &hostile.base_url()]).exited(0);
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 1));
-    (std::fs::read(stage.path("output/batch/image-1.png")).unwrap(), hostile.calls(Route::Result).len())
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv", "--base-url", &hostile.base_url()]).exited(0);
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 1));
+    (std::fs::read(env.path("output/batch/image-1.png")).unwrap(), hostile.calls(Route::Result).len())
 }
 
 #[test]
@@ -177,8 +177,8 @@ fn a_tag_that_was_weakened_on_the_way_is_still_the_same() {
 #[test]
 fn a_proxy_may_be_where_links_may_not_lead() {
     const RESULT: &str = "http://results.example/1.png";
-    let stage = Stage::new();
-    let proxy = Hostile::before(&stage.base_url(), |call| {
+    let env = TestEnv::new();
+    let proxy = ScriptedProxy::before(&env.base_url(), |call| {
         if call.path.starts_with(RESULT) {
             return Act::Bytes(reply_of("200 OK", "image/png", picture(1)));
         }
@@ -191,10 +191,10 @@ fn a_proxy_may_be_where_links_may_not_lead() {
             }
         }))
     });
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    let mut command = stage.command(["run", "batch.csv", "--base-url", "http://service.example"]);
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let mut command = env.command(["run", "batch.csv", "--base-url", "http://service.example"]);
     command.env("http_proxy", proxy.at("localhost"));
     Running::start(command).end().exited(0);
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 1));
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 1));
     assert!(proxy.calls(Route::Result).iter().any(|call| call.path == RESULT));
 }

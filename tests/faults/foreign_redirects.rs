@@ -5,10 +5,10 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-use crate::support::harvest::Harvest;
-use crate::support::key::KEY;
+use crate::support::api_key::KEY;
+use crate::support::collect_outputs::Outputs;
 use crate::support::proxy::{head_of, message};
-use crate::support::{Stage, matrix, scripts};
+use crate::support::{TestEnv, fault_matrix, manifests};
 
 /// A host of somebody else's, which hands out one picture whatever it is asked, and remembers who asked.
 struct Foreign {
@@ -60,14 +60,14 @@ fn picture() -> Vec<u8> {
 
 #[test]
 fn a_result_on_another_host_is_fetched_without_the_key() {
-    let (stage, foreign) = (Stage::new(), Foreign::open());
+    let (env, foreign) = (TestEnv::new(), Foreign::open());
     let there = foreign.url("/elsewhere.png");
-    stage.faults(&format!(
+    env.faults(&format!(
         "[[rules]]\non = 'download'\neffect = {{ do = 'redirected-download', location = '{there}' }}"
     ));
-    stage.write("batch.csv", scripts::manifest("image", 3));
-    stage.run(["run", "batch.csv"]).exited(0);
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 3));
+    env.write("batch.csv", manifests::manifest("image", 3));
+    env.run(["run", "batch.csv"]).exited(0);
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 3));
     let heads = foreign.heads();
     assert_eq!(heads.len(), 3);
     for head in heads {
@@ -76,55 +76,55 @@ fn a_result_on_another_host_is_fetched_without_the_key() {
             assert!(!head.contains(secret), "{secret} was shown to another host: {head}");
         }
     }
-    assert_eq!(stage.audit().totals.media_requests_with_key, 0);
+    assert_eq!(env.audit().totals.media_requests_with_key, 0);
 }
 
 /// A result host that sends the client back to the API: the key is not sent even there.
 #[test]
 fn a_result_that_points_at_the_service_itself_is_asked_for_without_the_key() {
-    let stage = Stage::new();
-    let there = format!("{}/api/v1/credits", stage.base_url());
-    stage.faults(&format!(
+    let env = TestEnv::new();
+    let there = format!("{}/api/v1/credits", env.base_url());
+    env.faults(&format!(
         "[[rules]]\non = 'download'\ntimes = 1\neffect = {{ do = 'redirected-download', location = '{there}' }}"
     ));
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    stage.run(["run", "batch.csv"]).exited(0);
-    let audit = stage.audit();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv"]).exited(0);
+    let audit = env.audit();
     assert_eq!(audit.totals.unauthorized, 1, "it asked there, and had no key to show");
     audit.each_paid_once(1);
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 1));
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 1));
 }
 
 /// Every creating call is told once to go elsewhere; with a key it is sent again to the service, and a
 /// short, which has none, waits for a person.
-fn posts_that_are_sent_elsewhere(status: u16, when: &str, there: &str) -> Stage {
-    let stage = Stage::new();
+fn posts_that_are_sent_elsewhere(status: u16, when: &str, there: &str) -> TestEnv {
+    let env = TestEnv::new();
     let rule = |kind| {
         format!(
             "[[rules]]\non = 'create'\nkind = '{kind}'\ntimes = 1\neffect = {{ do = 'answer', status = {status}, \
              body = 'empty', location = '{there}', when = '{when}' }}\n"
         )
     };
-    stage.faults(&matrix::KINDS.map(rule).concat());
-    stage.write("batch.jsonl", matrix::ROWS);
-    stage.run(["run", "batch.jsonl"]).exited(7);
-    let states = Harvest::of(&stage, "batch").column("state");
+    env.faults(&fault_matrix::KINDS.map(rule).concat());
+    env.write("batch.jsonl", fault_matrix::ROWS);
+    env.run(["run", "batch.jsonl"]).exited(7);
+    let states = Outputs::of(&env, "batch").column("state");
     let (short, keyed) = states.split_last().unwrap();
     assert_eq!(
         (short.as_str(), keyed),
         ("in_doubt", &vec!["succeeded".to_owned(); 5][..]),
         "{status} {when}"
     );
-    stage
+    env
 }
 
 #[test]
 fn a_post_is_never_sent_to_another_host() {
     let foreign = Foreign::open();
     for status in [301, 302, 303, 307, 308] {
-        let stage = posts_that_are_sent_elsewhere(status, "before", &foreign.url("/api/v1/images"));
+        let env = posts_that_are_sent_elsewhere(status, "before", &foreign.url("/api/v1/images"));
         assert_eq!(foreign.heads(), [""; 0], "{status}: nobody followed");
-        let audit = stage.audit();
+        let audit = env.audit();
         assert_eq!(
             (audit.totals.tasks, audit.totals.replays),
             (5, 0),
@@ -137,9 +137,9 @@ fn a_post_is_never_sent_to_another_host() {
 fn a_post_that_was_taken_and_redirected_is_not_paid_for_twice() {
     let foreign = Foreign::open();
     for status in [307, 308] {
-        let stage = posts_that_are_sent_elsewhere(status, "after", &foreign.url("/api/v1/images"));
+        let env = posts_that_are_sent_elsewhere(status, "after", &foreign.url("/api/v1/images"));
         assert_eq!(foreign.heads(), [""; 0], "{status}: nobody followed");
-        let audit = stage.audit();
+        let audit = env.audit();
         // One of every kind; those with a key were asked for again, the short was not.
         assert_eq!((audit.totals.tasks, audit.totals.replays), (6, 5), "{status}");
         assert_eq!((audit.totals.charges, audit.totals.refunds), (6, 0), "{status}");
@@ -149,29 +149,29 @@ fn a_post_that_was_taken_and_redirected_is_not_paid_for_twice() {
 /// A redirect within the service is none the better: a client that followed it would post twice.
 #[test]
 fn a_post_follows_no_redirect_within_the_service() {
-    let stage = Stage::new();
-    let there = format!("{}/api/v1/images", stage.base_url());
-    stage.faults(&format!(
+    let env = TestEnv::new();
+    let there = format!("{}/api/v1/images", env.base_url());
+    env.faults(&format!(
         "[[rules]]\non = 'create'\ntimes = 1\n\
          effect = {{ do = 'answer', status = 307, body = 'empty', location = '{there}', when = 'after' }}"
     ));
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    stage.run(["run", "batch.csv"]).exited(0);
-    let audit = stage.audit();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv"]).exited(0);
+    let audit = env.audit();
     audit.each_paid_once(1);
     assert_eq!(audit.posts(), 2, "the call that was redirected, and the same again");
 }
 
 #[test]
 fn a_poll_is_never_sent_to_another_host() {
-    let (stage, foreign) = (Stage::new(), Foreign::open());
+    let (env, foreign) = (TestEnv::new(), Foreign::open());
     let there = foreign.url("/api/v1/tasks");
-    stage.faults(&format!(
+    env.faults(&format!(
         "[[rules]]\non = 'poll'\nper = 'task'\ntimes = 2\n\
          effect = {{ do = 'answer', status = 302, body = 'empty', location = '{there}' }}"
     ));
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    stage.run(["run", "batch.csv"]).exited(0);
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.run(["run", "batch.csv"]).exited(0);
     assert_eq!(foreign.heads(), [""; 0]);
-    stage.audit().each_paid_once(2);
+    env.audit().each_paid_once(2);
 }

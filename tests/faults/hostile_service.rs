@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
-use crate::support::harvest::Harvest;
-use crate::support::hostile::{Act, Call, Hostile, Route, reply_of};
+use crate::support::collect_outputs::Outputs;
 use crate::support::process::Outcome;
-use crate::support::{Stage, scripts};
+use crate::support::scripted_proxy::{Act, Call, Route, ScriptedProxy, reply_of};
+use crate::support::{TestEnv, manifests};
 
 /// The most memory that a run of a debug build may take, whatever it is told. A run of a few rows takes some
 /// 20 MB; an answer of 8 MiB is read before it is given up, and may be there twice while it is looked at.
@@ -24,9 +24,9 @@ const PICTURE: &str = "HTTP/1.1 200 OK\r\ncontent-type: image/png\r\n\r\n";
 
 /// Runs a manifest against the service.
 #[track_caller]
-fn run(stage: &Stage, hostile: &Hostile, manifest: &str) -> Outcome {
-    stage.write("batch.csv", manifest);
-    let outcome = stage.run_raw(["run", "batch.csv", "--base-url", &hostile.base_url()]);
+fn run(env: &TestEnv, hostile: &ScriptedProxy, manifest: &str) -> Outcome {
+    env.write("batch.csv", manifest);
+    let outcome = env.run_raw(["run", "batch.csv", "--base-url", &hostile.base_url()]);
     is_sober(&outcome);
     outcome
 }
@@ -54,23 +54,23 @@ fn unfinished(body: &mut Value) {
 #[track_caller]
 fn recovers(name: &str, keys: &str, act: impl Fn() -> Act + Send + Sync + Clone + 'static) {
     for route in [Route::Create, Route::Poll] {
-        let stage = Stage::new();
-        stage.configure_service(keys, "");
+        let env = TestEnv::new();
+        env.configure_service(keys, "");
         let act = act.clone();
         let first = move |call: &Call| match (call.route, route) {
             (called, meant) if called == meant && call.nth == 0 => act(),
             (Route::Create, Route::Poll) => Act::Change(Box::new(unfinished)),
             _ => Act::Pass,
         };
-        let hostile = Hostile::before(&stage.base_url(), first);
-        let outcome = run(&stage, &hostile, &scripts::manifest("image", 2));
+        let hostile = ScriptedProxy::before(&env.base_url(), first);
+        let outcome = run(&env, &hostile, &manifests::manifest("image", 2));
         assert_eq!(outcome.code, Some(0), "{name} at {route:?}: {}", outcome.stderr);
         let times = |nth| hostile.calls(route).iter().filter(|call| call.nth == nth).count();
         assert!(times(0) > 0 && times(0) == times(1), "{name} at {route:?}: each asked again");
-        stage.audit().each_paid_once(2);
-        let harvest = Harvest::of(&stage, "batch");
-        harvest.is_complete(&scripts::ids("image", 2));
-        harvest.agrees_with(&stage.audit());
+        env.audit().each_paid_once(2);
+        let outputs = Outputs::of(&env, "batch");
+        outputs.is_complete(&manifests::ids("image", 2));
+        outputs.agrees_with(&env.audit());
     }
 }
 
@@ -123,35 +123,35 @@ fn an_answer_of_a_byte_now_and_then_runs_out_of_time() {
 
 #[test]
 fn a_catalog_without_an_end_is_no_catalog() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let endless = |call: &Call| match call.route {
         Route::Catalog => Act::Endless(JSON.to_owned(), vec![b' '; 64 * 1024]),
         _ => Act::Pass,
     };
-    let hostile = Hostile::before(&stage.base_url(), endless);
-    run(&stage, &hostile, &scripts::manifest("image", 1)).exited(5).says("/api/v1/");
-    assert_eq!(stage.audit().totals.tasks, 0);
+    let hostile = ScriptedProxy::before(&env.base_url(), endless);
+    run(&env, &hostile, &manifests::manifest("image", 1)).exited(5).says("/api/v1/");
+    assert_eq!(env.audit().totals.tasks, 0);
 }
 
 #[test]
 fn a_result_without_an_end_fills_no_disk() {
-    let stage = Stage::new();
-    stage.configure("[output]\nmax_file = \"1MiB\"");
-    let hostile = results(&stage, |_| Act::Endless(PICTURE.to_owned(), vec![7; 64 * 1024]));
-    let outcome = run(&stage, &hostile, &scripts::manifest("image", 2)).exited(1);
+    let env = TestEnv::new();
+    env.configure("[output]\nmax_file = \"1MiB\"");
+    let hostile = results(&env, |_| Act::Endless(PICTURE.to_owned(), vec![7; 64 * 1024]));
+    let outcome = run(&env, &hostile, &manifests::manifest("image", 2)).exited(1);
     outcome.says("output.max_file");
-    one_was_lost(&stage, "larger than 1048576 bytes");
+    one_was_lost(&env, "larger than 1048576 bytes");
 }
 
 /// With a single slot for downloads, two results that come not at all and then bit by bit, and four that are there
 /// at once.
 #[test]
 fn slow_results_make_room_for_others_and_go_on_where_they_stopped() {
-    let stage = Stage::new();
-    stage.configure("[limits]\ndownloads = 1\nslow_download = \"100MiB\"\nslow_after = \"1s\"");
+    let env = TestEnv::new();
+    env.configure("[limits]\ndownloads = 1\nslow_download = \"100MiB\"\nslow_after = \"1s\"");
     let (there, media) = (Arc::new(OnceLock::<String>::new()), Arc::new(OnceLock::<String>::new()));
     let links = there.clone();
-    let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+    let hostile = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
         Route::Result if call.nth == 0 => Act::Mute,
         Route::Result => Act::Slow(media.wait().clone()),
         Route::Create | Route::Poll => {
@@ -169,9 +169,9 @@ fn slow_results_make_room_for_others_and_go_on_where_they_stopped() {
         _ => Act::Pass,
     });
     there.set(hostile.base_url()).unwrap();
-    stage.write("batch.csv", scripts::manifest("image", 6));
+    env.write("batch.csv", manifests::manifest("image", 6));
     let arguments = ["run", "batch.csv", "--base-url", &hostile.base_url(), "--log-level", "info"];
-    stage.run(arguments).exited(0).says("a slow download made room for another");
+    env.run(arguments).exited(0).says("a slow download made room for another");
     let calls = hostile.calls(Route::Result);
     let calls: Vec<&Call> = calls.iter().filter(|call| call.nth > 0).collect();
     let resumed = calls.iter().filter_map(|call| call.range_from).collect::<Vec<_>>();
@@ -181,22 +181,22 @@ fn slow_results_make_room_for_others_and_go_on_where_they_stopped() {
         let from = calls.iter().filter(|call| call.path == *path).map(|call| call.range_from.unwrap_or(0));
         assert!(from.clone().is_sorted(), "{path}: {:?}", from.collect::<Vec<_>>());
     }
-    stage.audit().each_paid_once(6);
-    let harvest = Harvest::of(&stage, "batch");
-    harvest.is_complete(&scripts::ids("image", 6));
-    harvest.agrees_with(&stage.audit());
+    env.audit().each_paid_once(6);
+    let outputs = Outputs::of(&env, "batch");
+    outputs.is_complete(&manifests::ids("image", 6));
+    outputs.agrees_with(&env.audit());
 }
 
 #[test]
 fn a_catalog_of_a_byte_now_and_then_runs_out_of_time() {
-    let stage = Stage::new();
-    stage.configure_service("request_timeout = \"300ms\"", "");
-    let hostile = Hostile::before(&stage.base_url(), |call| match call.route {
+    let env = TestEnv::new();
+    env.configure_service("request_timeout = \"300ms\"", "");
+    let hostile = ScriptedProxy::before(&env.base_url(), |call| match call.route {
         Route::Catalog => Act::Drip(JSON.to_owned()),
         _ => Act::Pass,
     });
-    run(&stage, &hostile, &scripts::manifest("image", 1)).exited(5).says("no answer in time");
-    assert_eq!(stage.audit().totals.tasks, 0);
+    run(&env, &hostile, &manifests::manifest("image", 1)).exited(5).says("no answer in time");
+    assert_eq!(env.audit().totals.tasks, 0);
 }
 
 // ---- bodies that are something else ----
@@ -239,13 +239,13 @@ fn pages_and_wrong_types_are_no_answer() {
 
 #[test]
 fn a_catalog_that_is_a_page_is_named() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let page = |call: &Call| match call.route {
         Route::Catalog => Act::Bytes(reply_of("200 OK", "text/html", "<h1>\x1b]0;Parked\x07 domain</h1>")),
         _ => Act::Pass,
     };
-    let hostile = Hostile::before(&stage.base_url(), page);
-    let outcome = run(&stage, &hostile, &scripts::manifest("image", 1)).exited(5);
+    let hostile = ScriptedProxy::before(&env.base_url(), page);
+    let outcome = run(&env, &hostile, &manifests::manifest("image", 1)).exited(5);
     outcome.says("not an answer of the service: <h1>");
 }
 
@@ -272,19 +272,19 @@ fn a_catalog_that_comes_at_the_third_time_of_asking_is_enough() {
     {
         // The image catalog is what the row is judged by; of the others it is seen that they are asked for again.
         for part in ["image", part].into_iter().take(if *part == "image" { 1 } else { 2 }) {
-            let (stage, text) = (Stage::new(), String::from_utf8_lossy(&reply).into_owned());
+            let (env, text) = (TestEnv::new(), String::from_utf8_lossy(&reply).into_owned());
             let reply = reply.clone();
-            let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+            let hostile = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
                 Route::Catalog if call.nth < 2 && call.path.ends_with(part) => Act::Bytes(reply.clone()),
                 _ => Act::Pass,
             });
-            let outcome = run(&stage, &hostile, &scripts::manifest("image", 1));
+            let outcome = run(&env, &hostile, &manifests::manifest("image", 1));
             assert_eq!(outcome.code, Some(0), "{part}, {text}: {}", outcome.stderr);
             let calls = hostile.calls(Route::Catalog);
             // Twice in vain, once for the plan, and perhaps once more before the POST.
             let asked = calls.iter().filter(|call| call.path.ends_with(part)).count();
             assert!((3..=4).contains(&asked), "{asked} times: {part}, {text}");
-            stage.audit().each_paid_once(1);
+            env.audit().each_paid_once(1);
         }
     }
 }
@@ -292,19 +292,19 @@ fn a_catalog_that_comes_at_the_third_time_of_asking_is_enough() {
 #[test]
 fn a_catalog_that_is_none_does_not_take_the_place_of_an_older_one() {
     for reply in broken_catalogs() {
-        let (stage, text) = (Stage::new(), String::from_utf8_lossy(&reply).into_owned());
-        let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+        let (env, text) = (TestEnv::new(), String::from_utf8_lossy(&reply).into_owned());
+        let hostile = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
             Route::Catalog if call.nth > 0 && call.path.ends_with("image") => Act::Bytes(reply.clone()),
             _ => Act::Pass,
         });
-        run(&stage, &hostile, &scripts::manifest("image", 1)).exited(0);
-        let path = stage.path("state/catalogs.json");
+        run(&env, &hostile, &manifests::manifest("image", 1)).exited(0);
+        let path = env.path("state/catalogs.json");
         let mut kept: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         kept["fetched"] = json!(kept["fetched"].as_i64().unwrap() - 2 * 3_600_000);
         // The one that was asked for again in vain, before the POST, is as old.
         kept.as_object_mut().unwrap().remove("older");
-        stage.write("state/catalogs.json", kept.to_string());
-        let outcome = run(&stage, &hostile, &scripts::manifest("image", 2));
+        env.write("state/catalogs.json", kept.to_string());
+        let outcome = run(&env, &hostile, &manifests::manifest("image", 2));
         assert_eq!(outcome.code, Some(0), "{text}: {}", outcome.stderr);
         outcome.says("using the catalogs of ");
         let after: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -314,33 +314,33 @@ fn a_catalog_that_is_none_does_not_take_the_place_of_an_older_one() {
             json!({"image": kept["fetched"]}),
             "{text}: only the broken one stays old"
         );
-        stage.audit().each_paid_once(2);
+        env.audit().each_paid_once(2);
     }
 }
 
 #[test]
 fn a_catalog_that_never_comes_is_asked_for_a_few_times_and_named_once() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let away = |call: &Call| match call.route {
         Route::Catalog => Act::Bytes(reply_of("502 Bad Gateway", "text/html", "<h1>Bad Gateway</h1>")),
         _ => Act::Pass,
     };
-    let hostile = Hostile::before(&stage.base_url(), away);
-    let outcome = run(&stage, &hostile, &scripts::manifest("image", 1)).exited(5);
+    let hostile = ScriptedProxy::before(&env.base_url(), away);
+    let outcome = run(&env, &hostile, &manifests::manifest("image", 1)).exited(5);
     assert_eq!(outcome.stderr.matches("http_502").count(), 1, "{}", outcome.stderr);
     for part in ["video", "image", "music", "voices"] {
         let calls = hostile.calls(Route::Catalog);
         assert_eq!(calls.iter().filter(|call| call.path.ends_with(part)).count(), 4, "{part}");
     }
-    assert_eq!(stage.audit().totals.tasks, 0);
+    assert_eq!(env.audit().totals.tasks, 0);
 }
 
 #[test]
 fn a_catalog_that_is_away_keeps_only_the_rows_waiting_that_need_it() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let is_away = Arc::new(AtomicBool::new(true));
     let away = is_away.clone();
-    let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+    let hostile = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
         Route::Catalog if call.path.ends_with("voices") && away.load(Ordering::Relaxed) => {
             Act::Bytes(reply_of("500 Internal Server Error", "text/html", "<h1>no</h1>"))
         }
@@ -351,14 +351,14 @@ fn a_catalog_that_is_away_keeps_only_the_rows_waiting_that_need_it() {
                     b,speech,,,All aboard.,aria\n\
                     c,,gi-2,A map,,\n\
                     d,sound-effect,,A gull,,\n";
-    let outcome = run(&stage, &hostile, manifest).exited(5);
+    let outcome = run(&env, &hostile, manifest).exited(5);
     outcome.says(":3:").says("the voice catalog is not available").says("submit the file again");
-    stage.audit().each_paid_once(3);
-    let plan = stage.run_raw(["plan", "batch.csv", "--base-url", &hostile.base_url()]).exited(5);
+    env.audit().each_paid_once(3);
+    let plan = env.run_raw(["plan", "batch.csv", "--base-url", &hostile.base_url()]).exited(5);
     assert!(plan.stdout.contains("the voice catalog is not available"), "{}", plan.stdout);
     is_away.store(false, Ordering::Relaxed);
-    run(&stage, &hostile, manifest).exited(0);
-    stage.audit().each_paid_once(4);
+    run(&env, &hostile, manifest).exited(0);
+    env.audit().each_paid_once(4);
 }
 
 /// What a terminal obeys, or what turns its text around.
@@ -397,8 +397,8 @@ fn dressed(value: &Value) -> Value {
 #[test]
 fn text_of_catalogs_and_tasks_is_never_said_raw() {
     let escaped = |text: &str| json!(format!("{text}{ESCAPE}"));
-    let stage = Stage::new();
-    let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+    let env = TestEnv::new();
+    let hostile = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
         Route::Catalog => Act::Change(Box::new(|body| {
             let lists = body["data"].as_object_mut().unwrap().values_mut().filter_map(Value::as_array_mut);
             lists.flatten().for_each(dress);
@@ -418,7 +418,7 @@ fn text_of_catalogs_and_tasks_is_never_said_raw() {
         json!({"id": id, "kind": "image", "model": model, "prompt": "a harbour"}).to_string() + "\n"
     };
     let other = format!("ni-2{ESCAPE}");
-    stage.write("batch.jsonl", row("one", "gi-2") + &row("two", &other));
+    env.write("batch.jsonl", row("one", "gi-2") + &row("two", &other));
     let base_url = hostile.base_url();
     for (code, arguments) in [
         (0, vec!["models"]),
@@ -435,7 +435,7 @@ fn text_of_catalogs_and_tasks_is_never_said_raw() {
         (0, vec!["doctor"]),
     ] {
         let shown = arguments.join(" ");
-        let outcome = stage.run_raw(arguments.into_iter().chain(["--base-url", &base_url]));
+        let outcome = env.run_raw(arguments.into_iter().chain(["--base-url", &base_url]));
         outcome.commands_no_terminal();
         assert_eq!(outcome.code, Some(code), "{shown}: {}{}", outcome.stderr, outcome.stdout);
         if shown.starts_with("models") || shown.starts_with("plan") || shown.starts_with("explain") {
@@ -471,21 +471,21 @@ fn a_success_without_the_code_of_one_is_no_answer() {
 /// An account in the red can buy nothing: the queue waits for credits, as on an empty one.
 #[test]
 fn a_balance_below_zero_is_none() {
-    let stage = Stage::with_credits(0);
-    let hostile = Hostile::before(&stage.base_url(), |call| match call.path.as_str() {
+    let env = TestEnv::with_credits(0);
+    let hostile = ScriptedProxy::before(&env.base_url(), |call| match call.path.as_str() {
         "/api/v1/credits" => Act::Change(Box::new(|body| body["data"]["remainingCredits"] = json!(-3))),
         _ => Act::Pass,
     });
-    run(&stage, &hostile, &scripts::manifest("image", 2)).exited(4).says("parked");
+    run(&env, &hostile, &manifests::manifest("image", 2)).exited(4).says("parked");
     let base_url = hostile.base_url();
-    let asked = stage.run(["credits", "--json", "--base-url", &base_url]).exited(0);
+    let asked = env.run(["credits", "--json", "--base-url", &base_url]).exited(0);
     assert_eq!(asked.json()["balance_credits"], 0);
-    assert_eq!(stage.audit().totals.tasks, 0);
-    let broken = Hostile::before(&stage.base_url(), |call| match call.path.as_str() {
+    assert_eq!(env.audit().totals.tasks, 0);
+    let broken = ScriptedProxy::before(&env.base_url(), |call| match call.path.as_str() {
         "/api/v1/credits" => Act::Change(Box::new(|body| body["code"] = json!(-1))),
         _ => Act::Pass,
     });
-    stage.run(["credits", "--base-url", &broken.base_url()]).exited(5).says("/api/v1/credits");
+    env.run(["credits", "--base-url", &broken.base_url()]).exited(5).says("/api/v1/credits");
 }
 
 #[test]
@@ -523,9 +523,9 @@ fn a_status_or_an_id_of_another_type_is_no_task() {
 
 #[test]
 fn the_record_of_another_task_is_no_answer() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     // Each task is twice answered with a record of somebody else's, dear and already done.
-    let hostile = Hostile::before(&stage.base_url(), |call| match call.route {
+    let hostile = ScriptedProxy::before(&env.base_url(), |call| match call.route {
         Route::Create => Act::Change(Box::new(unfinished)),
         Route::Poll if call.nth < 2 => Act::Change(Box::new(|body| {
             body["data"] = json!({
@@ -535,19 +535,19 @@ fn the_record_of_another_task_is_no_answer() {
         })),
         _ => Act::Pass,
     });
-    run(&stage, &hostile, &scripts::manifest("image", 2)).exited(0);
-    stage.audit().each_paid_once(2);
-    let harvest = Harvest::of(&stage, "batch");
-    harvest.is_complete(&scripts::ids("image", 2));
-    harvest.agrees_with(&stage.audit());
+    run(&env, &hostile, &manifests::manifest("image", 2)).exited(0);
+    env.audit().each_paid_once(2);
+    let outputs = Outputs::of(&env, "batch");
+    outputs.is_complete(&manifests::ids("image", 2));
+    outputs.agrees_with(&env.audit());
 }
 
 #[test]
 fn an_id_is_one_segment_of_a_path_whatever_it_holds() {
     let hostile_id = "../../admin?x=1#\u{202e}\n\0\u{1f98a}";
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let real = Arc::new(std::sync::Mutex::new(String::new()));
-    let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+    let hostile = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
         Route::Create => {
             let real = real.clone();
             Act::Change(Box::new(move |body| {
@@ -571,7 +571,7 @@ fn an_id_is_one_segment_of_a_path_whatever_it_holds() {
         }
         _ => Act::Pass,
     });
-    run(&stage, &hostile, &scripts::manifest("image", 1)).exited(1).says("content_rejected");
+    run(&env, &hostile, &manifests::manifest("image", 1)).exited(1).says("content_rejected");
     let poll = &hostile.calls(Route::Poll)[0].path;
     assert!(poll.starts_with("/api/v1/tasks/%2E%2E%2F") && poll.matches('/').count() == 4, "{poll}");
 }
@@ -579,10 +579,10 @@ fn an_id_is_one_segment_of_a_path_whatever_it_holds() {
 // ---- results that lead elsewhere ----
 
 /// The links of the first job lead to the hostile service, which does this with them.
-fn results(stage: &Stage, act: impl Fn(&Call) -> Act + Send + Sync + 'static) -> Hostile {
+fn results(env: &TestEnv, act: impl Fn(&Call) -> Act + Send + Sync + 'static) -> ScriptedProxy {
     let there = Arc::new(OnceLock::<String>::new());
     let links = there.clone();
-    let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+    let hostile = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
         Route::Result => act(call),
         // On a busy machine a task is done by the time that its creation is answered.
         Route::Create | Route::Poll => {
@@ -605,28 +605,28 @@ fn lead(body: &mut Value, name: &str, links: &Value) {
 
 /// The second of two jobs is done; the first was paid for, could not be fetched, and says why.
 #[track_caller]
-fn one_was_lost(stage: &Stage, why: &str) {
-    let harvest = Harvest::of(stage, "batch");
-    assert_eq!(harvest.column("state"), ["failed", "succeeded"], "{:#?}", harvest.lines);
-    let error = harvest.lines[0]["error"].to_string();
+fn one_was_lost(env: &TestEnv, why: &str) {
+    let outputs = Outputs::of(env, "batch");
+    assert_eq!(outputs.column("state"), ["failed", "succeeded"], "{:#?}", outputs.lines);
+    let error = outputs.lines[0]["error"].to_string();
     assert!(error.contains(why), "{error}");
-    harvest.is_whole();
-    stage.audit().each_paid_once(2);
-    harvest.agrees_with(&stage.audit());
+    outputs.is_whole();
+    env.audit().each_paid_once(2);
+    outputs.agrees_with(&env.audit());
 }
 
 #[test]
 fn a_task_with_ten_thousand_results_is_not_believed() {
-    let stage = Stage::new();
-    let hostile = Hostile::before(&stage.base_url(), |call| match call.route {
+    let env = TestEnv::new();
+    let hostile = ScriptedProxy::before(&env.base_url(), |call| match call.route {
         Route::Create | Route::Poll => Act::Change(Box::new(|body| {
             let links: Vec<String> = (0..10_000).map(|n| format!("http://127.0.0.1:1/{n}.png")).collect();
             lead(body, "image-1", &json!(links));
         })),
         _ => Act::Pass,
     });
-    run(&stage, &hostile, &scripts::manifest("image", 2)).exited(1);
-    one_was_lost(&stage, "lists 10000 results, more than 256");
+    run(&env, &hostile, &manifests::manifest("image", 2)).exited(1);
+    one_was_lost(&env, "lists 10000 results, more than 256");
 }
 
 #[test]
@@ -638,10 +638,10 @@ fn a_result_that_is_no_media_is_not_kept() {
         ("image/png", [b"\x7fELF\x02\x01\x01".as_slice(), &[0; 64]].concat()),
         ("image/png", Vec::new()),
     ] {
-        let stage = Stage::new();
-        let hostile = results(&stage, move |_| Act::Bytes(reply_of("200 OK", content_type, &body)));
-        run(&stage, &hostile, &scripts::manifest("image", 2)).exited(1);
-        one_was_lost(&stage, "not an image");
+        let env = TestEnv::new();
+        let hostile = results(&env, move |_| Act::Bytes(reply_of("200 OK", content_type, &body)));
+        run(&env, &hostile, &manifests::manifest("image", 2)).exited(1);
+        one_was_lost(&env, "not an image");
     }
 }
 
@@ -660,8 +660,8 @@ fn links_to_files_and_to_places_within_are_refused() {
         ("http://3232235777/a.png", "192.168.1.1, a private address"),
         ("/media/a.png", "is not an http(s) address"),
     ];
-    let stage = Stage::new();
-    let hostile = Hostile::before(&stage.base_url(), |call| match call.route {
+    let env = TestEnv::new();
+    let hostile = ScriptedProxy::before(&env.base_url(), |call| match call.route {
         Route::Create | Route::Poll => Act::Change(Box::new(|body| {
             for (n, (link, _)) in LINKS.iter().enumerate() {
                 lead(body, &format!("image-{}\"", n + 1), &json!([link]));
@@ -669,17 +669,17 @@ fn links_to_files_and_to_places_within_are_refused() {
         })),
         _ => Act::Pass,
     });
-    run(&stage, &hostile, &scripts::manifest("image", LINKS.len() + 1)).exited(1);
-    let harvest = Harvest::of(&stage, "batch");
-    for (line, (link, why)) in harvest.lines.iter().zip(LINKS) {
+    run(&env, &hostile, &manifests::manifest("image", LINKS.len() + 1)).exited(1);
+    let outputs = Outputs::of(&env, "batch");
+    for (line, (link, why)) in outputs.lines.iter().zip(LINKS) {
         let error = line["error"].to_string();
         assert!(line["state"] == "failed" && error.contains(why), "{link}: {error}");
         let can_be_listed = why.starts_with(char::is_numeric);
         assert!(!can_be_listed || error.contains("output.allow_hosts"), "{link}: {error}");
     }
-    assert_eq!(harvest.lines[LINKS.len()]["state"], "succeeded");
-    harvest.is_whole();
-    stage.audit().each_paid_once(LINKS.len() + 1);
+    assert_eq!(outputs.lines[LINKS.len()]["state"], "succeeded");
+    outputs.is_whole();
+    env.audit().each_paid_once(LINKS.len() + 1);
 }
 
 #[test]
@@ -690,14 +690,14 @@ fn a_redirect_is_judged_like_a_link() {
         ("//10.0.0.1/a.png", "10.0.0.1, a private address"),
         ("/again.png", "too many redirects"),
     ] {
-        let stage = Stage::new();
+        let env = TestEnv::new();
         let reply = format!(
             "HTTP/1.1 302 Found\r\nlocation: {location}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
         );
-        let hostile = results(&stage, move |_| Act::Bytes(reply.clone().into_bytes()));
-        let outcome = run(&stage, &hostile, &scripts::manifest("image", 2));
+        let hostile = results(&env, move |_| Act::Bytes(reply.clone().into_bytes()));
+        let outcome = run(&env, &hostile, &manifests::manifest("image", 2));
         assert_eq!(outcome.code, Some(1), "{location}: {}\n{}", outcome.stderr, outcome.stdout);
-        one_was_lost(&stage, why);
+        one_was_lost(&env, why);
     }
 }
 
@@ -706,8 +706,8 @@ fn a_redirect_is_judged_like_a_link() {
 #[test]
 fn a_listed_host_is_fetched_from_without_another_charge() {
     for host in ["127.0.0.1", "localhost"] {
-        let stage = Stage::new();
-        let hostile = Hostile::before(&stage.base_url(), move |call| match call.route {
+        let env = TestEnv::new();
+        let hostile = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
             Route::Create | Route::Poll => Act::Change(Box::new(move |body| {
                 let links = body["data"]["taskUrls"].to_string().replace("127.0.0.1", host);
                 body["data"]["taskUrls"] = serde_json::from_str(&links).unwrap();
@@ -715,14 +715,14 @@ fn a_listed_host_is_fetched_from_without_another_charge() {
             _ => Act::Pass,
         });
         let elsewhere = hostile.at("0.0.0.0");
-        stage.write("batch.csv", scripts::manifest("image", 1));
-        let outcome = stage.run(["run", "batch.csv", "--base-url", &elsewhere]).exited(1);
+        env.write("batch.csv", manifests::manifest("image", 1));
+        let outcome = env.run(["run", "batch.csv", "--base-url", &elsewhere]).exited(1);
         outcome.says(&format!("output.allow_hosts can list \"{host}\""));
-        stage.configure(&format!("[output]\nallow_hosts = [\"{host}\"]"));
-        stage.run(["download", "batch", "--base-url", &elsewhere]).exited(0);
-        stage.run(["run", "batch.csv", "--base-url", &elsewhere]).exited(0);
-        stage.audit().each_paid_once(1);
-        Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", 1));
+        env.configure(&format!("[output]\nallow_hosts = [\"{host}\"]"));
+        env.run(["download", "batch", "--base-url", &elsewhere]).exited(0);
+        env.run(["run", "batch.csv", "--base-url", &elsewhere]).exited(0);
+        env.audit().each_paid_once(1);
+        Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 1));
     }
 }
 
@@ -730,12 +730,12 @@ fn a_listed_host_is_fetched_from_without_another_charge() {
 
 #[test]
 fn plain_text_where_tls_should_be_is_named() {
-    let stage = Stage::new();
-    let hostile = Hostile::before(&stage.base_url(), |_| Act::Pass);
+    let env = TestEnv::new();
+    let hostile = ScriptedProxy::before(&env.base_url(), |_| Act::Pass);
     let https = hostile.base_url().replace("http:", "https:");
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    let outcome = stage.run_raw(["run", "batch.csv", "--base-url", &https]);
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let outcome = env.run_raw(["run", "batch.csv", "--base-url", &https]);
     is_sober(&outcome);
     outcome.exited(5).says(&https);
-    assert_eq!(stage.audit().totals.tasks, 0);
+    assert_eq!(env.audit().totals.tasks, 0);
 }

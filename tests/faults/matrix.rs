@@ -2,10 +2,10 @@
 //! for twice, and five books tell of the same credits: the service's account, the results, the ledger,
 //! the batch and the report.
 
-use crate::support::harvest::Harvest;
-use crate::support::matrix::Fate::{Canceled, Failed, InDoubt, Made};
-use crate::support::matrix::{Fault, Step, holds};
-use crate::support::{Stage, scripts};
+use crate::support::collect_outputs::Outputs;
+use crate::support::fault_matrix::Fate::{Canceled, Failed, InDoubt, Made};
+use crate::support::fault_matrix::{Fault, Step, holds};
+use crate::support::{TestEnv, manifests};
 
 /// Far below the answers that come late, far above those that do not.
 const IMPATIENT: &str = "request_timeout = '1500ms'\nrender_timeout = '1500ms'";
@@ -144,19 +144,19 @@ fn nothing_on_the_way_ends_a_job_after_a_lost_answer() {
         (413, "html"),
         (415, "gateway-json"),
     ] {
-        let stage = Stage::new();
-        stage.faults(&format!(
+        let env = TestEnv::new();
+        env.faults(&format!(
             "[[rules]]\non = 'create'\nper = 'task'\ntimes = 1\neffect = {{ do = 'drop', when = 'after' }}\n\
              [[rules]]\non = 'create'\nper = 'task'\nskip = 1\ntimes = 2\n\
              effect = {{ do = 'answer', status = {status}, body = '{body}' }}"
         ));
-        let (manifest, ids) = scripts::of_all_kinds(1);
-        stage.write("batch.csv", manifest);
-        stage.run(["run", "batch.csv"]).exited(0);
-        let (audit, harvest) = (stage.audit(), Harvest::of(&stage, "batch"));
+        let (manifest, ids) = manifests::of_all_kinds(1);
+        env.write("batch.csv", manifest);
+        env.run(["run", "batch.csv"]).exited(0);
+        let (audit, outputs) = (env.audit(), Outputs::of(&env, "batch"));
         audit.each_paid_once(ids.len());
-        harvest.is_complete(&ids);
-        harvest.agrees_with(&audit);
+        outputs.is_complete(&ids);
+        outputs.agrees_with(&audit);
     }
 }
 
@@ -164,22 +164,22 @@ fn nothing_on_the_way_ends_a_job_after_a_lost_answer() {
 #[test]
 fn a_key_or_a_balance_that_fails_at_any_step_stops_the_run_and_loses_nothing() {
     for (on, status, code) in [("create", 401, 3), ("create", 402, 4), ("poll", 401, 3)] {
-        let stage = Stage::new();
-        stage.faults(&format!(
+        let env = TestEnv::new();
+        env.faults(&format!(
             "[[rules]]\non = '{on}'\nper = 'task'\ntimes = 1\neffect = {{ do = 'answer', status = {status} }}"
         ));
-        let (manifest, ids) = scripts::of_all_kinds(1);
-        stage.write("batch.csv", manifest);
-        let runs: Vec<Option<i32>> = std::iter::repeat_with(|| stage.run(["run", "batch.csv"]).code)
+        let (manifest, ids) = manifests::of_all_kinds(1);
+        env.write("batch.csv", manifest);
+        let runs: Vec<Option<i32>> = std::iter::repeat_with(|| env.run(["run", "batch.csv"]).code)
             .take(ids.len() + 1)
             .scan(false, |done, code| (!std::mem::replace(done, code == Some(0))).then_some(code))
             .collect();
         assert_eq!(runs.last(), Some(&Some(0)), "{on} {status}: {runs:?}");
         assert!(runs[..runs.len() - 1].iter().all(|run| *run == Some(code)), "{on} {status}: {runs:?}");
-        let (audit, harvest) = (stage.audit(), Harvest::of(&stage, "batch"));
+        let (audit, outputs) = (env.audit(), Outputs::of(&env, "batch"));
         audit.each_paid_once(ids.len());
-        harvest.is_complete(&ids);
-        harvest.agrees_with(&audit);
+        outputs.is_complete(&ids);
+        outputs.agrees_with(&audit);
     }
 }
 

@@ -1,25 +1,25 @@
 //! While a run waits out an outage it says so once, and once when it is over.
 
-use crate::support::{Stage, scripts};
+use crate::support::{TestEnv, manifests};
 
-fn run_through(faults: &str) -> (Stage, String) {
-    let stage = Stage::with_faults(faults);
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    let said = stage.run(["run", "batch.csv"]).exited(0).stderr;
-    (stage, said)
+fn run_through(faults: &str) -> (TestEnv, String) {
+    let env = TestEnv::with_faults(faults);
+    env.write("batch.csv", manifests::manifest("image", 2));
+    let said = env.run(["run", "batch.csv"]).exited(0).stderr;
+    (env, said)
 }
 
 #[test]
 fn an_outage_is_told_once_and_its_end_once() {
     for answer in ["status = 502, body = 'html'", "status = 429"] {
-        let (stage, said) = run_through(&format!(
+        let (env, said) = run_through(&format!(
             "[[rules]]\non = 'create'\ntimes = 16\neffect = {{ do = 'answer', {answer} }}\n"
         ));
         let lines = |what: &str| said.lines().filter(|line| line.contains(what)).count();
         assert_eq!(lines("no usable answer from the service since 20"), 1, "{said}");
         assert_eq!(lines("the service answers again, after "), 1, "{said}");
         assert!(said.contains("next try") && said.contains("nothing is lost"), "{said}");
-        stage.audit().each_paid_once(2);
+        env.audit().each_paid_once(2);
     }
 }
 

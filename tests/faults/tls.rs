@@ -5,19 +5,19 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::harvest::Harvest;
+use crate::support::collect_outputs::Outputs;
 use crate::support::process::{Outcome, Running};
 use crate::support::tls::{AUTHORITY, Face, Front};
-use crate::support::{Stage, scripts};
+use crate::support::{TestEnv, manifests};
 
-fn command(stage: &Stage, arguments: &[&str]) -> Command {
-    let mut command = stage.command(arguments.iter().copied());
+fn command(env: &TestEnv, arguments: &[&str]) -> Command {
+    let mut command = env.command(arguments.iter().copied());
     command.env("SSL_CERT_FILE", AUTHORITY);
     command
 }
 
-fn run(stage: &Stage, arguments: &[&str]) -> Outcome {
-    Running::start(command(stage, arguments)).end()
+fn run(env: &TestEnv, arguments: &[&str]) -> Outcome {
+    Running::start(command(env, arguments)).end()
 }
 
 #[test]
@@ -43,18 +43,18 @@ fn what_is_wrong_is_said_with_whose_certificate_it_is_and_what_to_do() {
         (Face::Plain, "localhost does not speak TLS there", "the scheme and the port"),
         (Face::HungUp, "handshake", "check --base-url"),
     ] {
-        let stage = Stage::new();
-        stage.write("batch.csv", scripts::manifest("image", 1));
-        let front = Front::before(&stage.base_url(), move |_| face);
+        let env = TestEnv::new();
+        env.write("batch.csv", manifests::manifest("image", 1));
+        let front = Front::before(&env.base_url(), move |_| face);
         let base_url = front.https();
         for arguments in
             [&["run", "batch.csv", "--base-url", &base_url][..], &["credits", "--base-url", &base_url]]
         {
-            let outcome = run(&stage, arguments).exited(5).says(wrong).says(todo);
+            let outcome = run(&env, arguments).exited(5).says(wrong).says(todo);
             let lines = outcome.stderr.lines().filter(|line| line.contains(wrong)).count();
             assert_eq!(lines, 1, "{face:?} is told once: {}", outcome.stderr);
         }
-        let report = run(&stage, &["doctor", "--json", "--base-url", &base_url]).exited(5).json();
+        let report = run(&env, &["doctor", "--json", "--base-url", &base_url]).exited(5).json();
         let checks = report["checks"].as_array().unwrap();
         let found = checks.iter().find(|check| check["exit_code"] != 0 && check["level"] == "wrong").unwrap();
         assert!(found["found"].as_str().unwrap().contains(wrong), "{found:#}");
@@ -63,34 +63,34 @@ fn what_is_wrong_is_said_with_whose_certificate_it_is_and_what_to_do() {
             assert_eq!(found["check"], "tls", "{found:#}");
         }
         assert!(front.heads().is_empty(), "{face:?}: nothing is sent");
-        assert_eq!(stage.audit().totals.tasks, 0);
+        assert_eq!(env.audit().totals.tasks, 0);
     }
 }
 
 #[test]
 fn plain_http_where_tls_is_spoken_is_named() {
-    let stage = Stage::new();
-    let front = Front::before(&stage.base_url(), |_| Face::Good);
-    run(&stage, &["credits", "--base-url", &front.http()]).exited(5).says("try https://");
+    let env = TestEnv::new();
+    let front = Front::before(&env.base_url(), |_| Face::Good);
+    run(&env, &["credits", "--base-url", &front.http()]).exited(5).says("try https://");
 }
 
 #[test]
 fn a_certificate_that_goes_bad_in_the_middle_of_a_run_is_waited_out() {
     for bad in [Face::Expired, Face::Other, Face::Untrusted, Face::Garbage, Face::HungUp] {
-        let stage = Stage::new();
-        stage.configure("[output]\nallow_hosts = [\"127.0.0.1\"]");
-        stage.write("batch.csv", scripts::manifest("image", 3));
+        let env = TestEnv::new();
+        env.configure("[output]\nallow_hosts = [\"127.0.0.1\"]");
+        env.write("batch.csv", manifests::manifest("image", 3));
         let met = AtomicUsize::new(0);
         // From the first creating call on, the next connections; some 20 tries of whatever is wanted then.
-        let front = Front::before(&stage.base_url(), move |heads| {
+        let front = Front::before(&env.base_url(), move |heads| {
             let has_begun = heads.iter().any(|head| head.starts_with("post "));
             if has_begun && met.fetch_add(1, Ordering::Relaxed) < 20 { bad } else { Face::Good }
         });
-        let outcome = run(&stage, &["run", "batch.csv", "--base-url", &front.https()]).exited(0);
+        let outcome = run(&env, &["run", "batch.csv", "--base-url", &front.https()]).exited(0);
         outcome.says("no usable answer from the service since 20");
-        stage.audit().each_paid_once(3);
-        let harvest = Harvest::of(&stage, "batch");
-        harvest.is_complete(&scripts::ids("image", 3));
-        harvest.agrees_with(&stage.audit());
+        env.audit().each_paid_once(3);
+        let outputs = Outputs::of(&env, "batch");
+        outputs.is_complete(&manifests::ids("image", 3));
+        outputs.agrees_with(&env.audit());
     }
 }

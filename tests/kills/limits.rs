@@ -11,7 +11,7 @@ use std::time::Duration;
 use callsheet_emulator::{Options, Plan};
 use serde_json::json;
 
-use crate::support::Stage;
+use crate::support::TestEnv;
 use crate::support::process::Running;
 
 /// Rows of every kind in each manifest.
@@ -82,7 +82,7 @@ struct Seen {
 
 /// One service, one state, two clients of it, and many ends.
 pub struct Yard {
-    stage: Stage,
+    env: TestEnv,
     random: fastrand::Rng,
     /// The budget of each client's batch.
     budgets: BTreeMap<String, u64>,
@@ -96,7 +96,7 @@ impl Yard {
     pub fn new(seed: u64) -> Yard {
         let mut random = fastrand::Rng::with_seed(seed);
         let plan = [Plan::None, Plan::Pro, Plan::Ultra][random.usize(0..3)];
-        let stage = Stage::with(Options { speed: 300.0, plan, ..Options::default() });
+        let env = TestEnv::with(Options { speed: 300.0, plan, ..Options::default() });
         let budgets: BTreeMap<String, u64> =
             CLIENTS.iter().map(|client| ((*client).to_owned(), random.u64(60..500))).collect();
         let total = random.bool().then(|| random.u64(80..600));
@@ -107,14 +107,14 @@ impl Yard {
                 "[[inbox]]\npath = \"clients/{client}\"\nsettle = \"20ms\"\npolicy = {{ budget = {budget}, attempts = 20 }}\n"
             )
         });
-        stage.configure_service(
+        env.configure_service(
             &format!("plan = \"{word}\""),
             &format!("[limits]\nin_flight = {in_flight}\n{limit}{}", inboxes.collect::<String>()),
         );
-        stage.faults(&faults(&mut random));
+        env.faults(&faults(&mut random));
         let story = vec![format!("{word}, budgets {budgets:?}, total {total:?}, {in_flight} in flight")];
         let yard =
-            Yard { stage, random, budgets, total, seen: BTreeMap::new(), tally: Tally::default(), story };
+            Yard { env, random, budgets, total, seen: BTreeMap::new(), tally: Tally::default(), story };
         CLIENTS.into_iter().for_each(|client| yard.drop_in(client));
         yard
     }
@@ -125,14 +125,14 @@ impl Yard {
             self.change();
             let delay = Duration::from_millis(self.random.u64(200..2_000));
             let prices = self.prices();
-            let outcome = Running::start(self.stage.command(["daemon"])).end_or_kill_after(delay);
+            let outcome = Running::start(self.env.command(["daemon"])).end_or_kill_after(delay);
             assert_eq!(outcome.signal, Some(9), "a daemon ends when it is told to: {outcome:#?}");
             self.story.push(format!("killed after {delay:?}"));
             self.tally.kills += 1;
             self.check(&prices);
         }
-        self.stage.run(["state", "verify"]).exited(0).says("all fits");
-        let tasks = self.stage.audit().tasks;
+        self.env.run(["state", "verify"]).exited(0).says("all fits");
+        let tasks = self.env.audit().tasks;
         self.tally.tasks += tasks.len();
         self.tally.waived += tasks.iter().filter(|task| task.waived_credits > 0).count();
         self.tally.canceled += tasks.iter().filter(|task| task.status == "canceled").count();
@@ -148,15 +148,15 @@ impl Yard {
             })
         });
         let text = format!("id,kind,model,prompt,duration\n{}", rows.collect::<String>());
-        let draft = self.stage.write(&format!("clients/{client}/.spring.csv.tmp"), text);
-        std::fs::rename(draft, self.stage.path(&format!("clients/{client}/spring.csv"))).unwrap();
+        let draft = self.env.write(&format!("clients/{client}/.spring.csv.tmp"), text);
+        std::fs::rename(draft, self.env.path(&format!("clients/{client}/spring.csv"))).unwrap();
     }
 
     /// What others do while no daemon runs.
     fn change(&mut self) {
         if self.random.u32(0..3) > 0 {
             let factor = [2.0, 0.5, 1.5, 0.75, 3.0][self.random.usize(0..5)];
-            self.stage.prices(&json!({"multiply": factor}));
+            self.env.prices(&json!({"multiply": factor}));
             self.story.push(format!("prices times {factor}"));
             self.tally.prices += 1;
         }
@@ -168,13 +168,13 @@ impl Yard {
             }
             _ => return,
         };
-        self.stage.account(&change);
+        self.env.account(&change);
         self.story.push(change.to_string());
     }
 
     /// What a row of each kind costs by the catalog that is served.
     fn prices(&self) -> BTreeMap<&'static str, u64> {
-        let catalog = self.stage.served();
+        let catalog = self.env.served();
         let cost = |(word, model, duration): (&'static str, &str, &str)| {
             let of = |part: &str| {
                 let models = catalog[part].as_array().unwrap();
@@ -196,7 +196,7 @@ impl Yard {
 
     /// The books of a life that just ended, in which these were the prices.
     fn check(&mut self, prices: &BTreeMap<&str, u64>) {
-        if !self.stage.path("state/db").exists() {
+        if !self.env.path("state/db").exists() {
             return;
         }
         let ledger = self.ledger();
@@ -261,7 +261,7 @@ impl Yard {
     }
 
     fn ledger(&self) -> BTreeMap<AttemptOf, Entry> {
-        let text = self.stage.run(["ledger", "--csv"]).exited(0).stdout;
+        let text = self.env.run(["ledger", "--csv"]).exited(0).stdout;
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let mut entries: BTreeMap<AttemptOf, Entry> = BTreeMap::new();
         for row in reader.deserialize::<BTreeMap<String, String>>().map(Result::unwrap) {
@@ -285,15 +285,15 @@ impl Yard {
 
     /// What a client's tasks cost at the service.
     fn net_of(&self, client: &str) -> i64 {
-        let tasks = self.stage.audit().tasks;
+        let tasks = self.env.audit().tasks;
         let of_client = tasks.iter().filter(|task| task.prompt.starts_with(client));
-        i64::try_from(of_client.map(crate::support::books::Task::net_credits).sum::<u64>()).unwrap()
+        i64::try_from(of_client.map(crate::support::accounting::Task::net_credits).sum::<u64>()).unwrap()
     }
 
     /// One task of a job succeeds or stands; and where one was canceled, no later attempt was bought, since nobody
     /// asked for it.
     fn each_is_bought_once(&self) {
-        let audit = self.stage.audit();
+        let audit = self.env.audit();
         assert_eq!((audit.totals.without_key, audit.totals.foreign_body_replays), (0, 0));
         let mut jobs: BTreeMap<String, Vec<(u32, String)>> = BTreeMap::new();
         for task in &audit.tasks {

@@ -32,9 +32,9 @@ use self::limits::Yard;
 use self::plan::{Manner, Round};
 use self::rebuilds::Owner;
 use self::site::{Site, Tally};
-use self::support::harvest::Harvest;
+use self::support::collect_outputs::Outputs;
 use self::support::process::Running;
-use self::support::{Stage, scripts, until};
+use self::support::{TestEnv, manifests, until};
 
 /// Kills of a plain `cargo test`.
 const KILLS: usize = 40;
@@ -105,23 +105,23 @@ fn nothing_is_bought_twice_whatever_is_rebuilt_between_kills() {
 #[test]
 fn a_daemon_survives_a_kill_at_every_step() {
     for step in failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_RUN.contains(name)) {
-        let stage = Stage::new();
-        let (manifest, ids) = scripts::of_all_kinds(1);
-        let draft = stage.write("jobs/inbox/.batch.csv.tmp", manifest);
-        std::fs::rename(draft, stage.path("jobs/inbox/batch.csv")).unwrap();
-        let mut dying = stage.command(["daemon"]);
+        let env = TestEnv::new();
+        let (manifest, ids) = manifests::of_all_kinds(1);
+        let draft = env.write("jobs/inbox/.batch.csv.tmp", manifest);
+        std::fs::rename(draft, env.path("jobs/inbox/batch.csv")).unwrap();
+        let mut dying = env.command(["daemon"]);
         dying.env("CALLSHEET_FAILPOINT", step);
         Running::start(dying).end().was_killed(step);
-        let next = stage.start(["daemon"]);
-        until("its results", || stage.path("output/batch/report.json").exists());
-        until("the manifest to be filed", || stage.path("jobs/accepted/batch.csv").exists());
+        let next = env.start(["daemon"]);
+        until("its results", || env.path("output/batch/report.json").exists());
+        until("the manifest to be filed", || env.path("jobs/accepted/batch.csv").exists());
         next.signal(rustix::process::Signal::TERM);
         next.end().exited(0);
-        let (audit, harvest) = (stage.audit(), Harvest::of(&stage, "batch"));
+        let (audit, outputs) = (env.audit(), Outputs::of(&env, "batch"));
         audit.each_paid_once(ids.len());
-        harvest.is_complete(&ids);
-        harvest.agrees_with(&audit);
-        assert_eq!(support::matrix::ledger(&stage), (0, audit.totals.charged_credits), "{step}");
+        outputs.is_complete(&ids);
+        outputs.agrees_with(&audit);
+        assert_eq!(support::fault_matrix::ledger(&env), (0, audit.totals.charged_credits), "{step}");
     }
 }
 

@@ -16,13 +16,13 @@ use serde_json::Value;
 
 use crate::gate::{Gate, Place};
 use crate::site::has_ended;
-use crate::support::books::Task;
-use crate::support::harvest::Harvest;
+use crate::support::accounting::Task;
+use crate::support::collect_outputs::Outputs;
 use crate::support::process::{Outcome, Running};
-use crate::support::{Stage, matrix, scripts, until};
+use crate::support::{TestEnv, fault_matrix, manifests, until};
 
 /// Between two looks at a client that runs.
-const GLANCE: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Runs in which everything comes to its end: a task may fail twice under one key, and be canceled as often.
 const LAST_RUNS: usize = 30;
 /// The only job whose endpoint honours no key, and its batch.
@@ -72,7 +72,7 @@ impl fmt::Display for Tally {
 /// One service, some manifests, and many states.
 pub struct Owner {
     gate: Gate,
-    stage: Stage,
+    env: TestEnv,
     random: fastrand::Rng,
     /// Manifests, and the jobs that each asks for, by batch.
     wanted: BTreeMap<String, (String, Vec<String>)>,
@@ -88,10 +88,10 @@ pub struct Owner {
 impl Owner {
     pub fn new(seed: u64) -> Owner {
         let mut random = fastrand::Rng::with_seed(seed);
-        let stage = Stage::new();
-        let gate = Gate::before(&stage.base_url());
+        let env = TestEnv::new();
+        let gate = Gate::before(&env.base_url());
         let (in_flight, attempts) = ([1, 3, 16][random.usize(0..3)], [3, 20][random.usize(0..2)]);
-        stage.write(
+        env.write(
             "callsheet.toml",
             format!(
                 "[service]\nbase_url = \"{}\"\n[poll]\nmin = \"20ms\"\nmax = \"40ms\"\n\
@@ -101,24 +101,24 @@ impl Owner {
             ),
         );
         let faults = faults(&mut random);
-        stage.faults(&faults);
+        env.faults(&faults);
         let mut wanted = BTreeMap::new();
         for n in 0..random.usize(1..=2) {
-            let (text, ids) = scripts::of_all_kinds(random.usize(1..=2));
+            let (text, ids) = manifests::of_all_kinds(random.usize(1..=2));
             let manifest = format!("m{n}.csv");
-            stage.write(&manifest, text);
+            env.write(&manifest, text);
             wanted.insert(format!("m{n}"), (manifest, ids));
         }
         let has_short = random.u32(0..3) == 0;
         if has_short {
             let row = r#"[{"id": "short", "kind": "shorts-studio", "max_credits": 100, "options": {"taskId": "t"}}]"#;
-            stage.write("short.json", row);
+            env.write("short.json", row);
             wanted.insert(SHORT.to_owned(), ("short.json".to_owned(), vec![SHORT.to_owned()]));
         }
         let story = vec![format!("{in_flight} in flight, {attempts} attempts, {wanted:?}\n{faults}")];
         let (dumps, tally) = (Vec::new(), Tally::default());
         let mut owner =
-            Owner { gate, stage, random, wanted, has_short, dumps, dumps_of_others: 0, tally, story };
+            Owner { gate, env, random, wanted, has_short, dumps, dumps_of_others: 0, tally, story };
         owner.hand_in_without_a_budget();
         owner
     }
@@ -151,7 +151,7 @@ impl Owner {
     /// Runs a command to its end, which it comes to by itself and without finding its state damaged.
     #[track_caller]
     fn ask(&mut self, arguments: &[&str]) -> Outcome {
-        let outcome = self.stage.run(arguments.iter().copied());
+        let outcome = self.env.run(arguments.iter().copied());
         self.story.push(format!("{}: code {:?}", arguments.join(" "), outcome.code));
         assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
         assert!(
@@ -176,7 +176,7 @@ impl Owner {
     }
 
     fn posts(&self) -> u64 {
-        self.stage.audit().posts()
+        self.env.audit().posts()
     }
 
     /// Runs all manifests, and kills the client at one of its calls or some time after its start.
@@ -190,20 +190,20 @@ impl Owner {
         }
         let began = Instant::now();
         let arguments = self.arguments(ENOUGH);
-        let client = Running::start(self.stage.command(arguments.iter().map(String::as_str)));
+        let client = Running::start(self.env.command(arguments.iter().map(String::as_str)));
         loop {
-            let is_now = match reached.recv_timeout(GLANCE) {
+            let is_now = match reached.recv_timeout(POLL_INTERVAL) {
                 Ok(()) => true,
                 Err(RecvTimeoutError::Timeout) => false,
                 Err(RecvTimeoutError::Disconnected) => {
-                    std::thread::sleep(GLANCE);
+                    std::thread::sleep(POLL_INTERVAL);
                     began.elapsed() >= after
                 }
             };
             if is_now || has_ended(client.pid()) {
                 break;
             }
-            assert!(began.elapsed() < crate::support::PATIENCE, "neither the moment nor the end comes");
+            assert!(began.elapsed() < crate::support::TIMEOUT, "neither the moment nor the end comes");
         }
         client.signal(Signal::KILL);
         let outcome = client.end();
@@ -224,7 +224,7 @@ impl Owner {
         match self.random.u32(0..8) {
             0 => self.rebuild(),
             1 => {
-                fs::remove_dir_all(self.stage.path("state/db")).unwrap();
+                fs::remove_dir_all(self.env.path("state/db")).unwrap();
                 self.rebuild();
             }
             2 => {
@@ -243,7 +243,7 @@ impl Owner {
             }
             5 | 6 if !self.has_short => {
                 self.story.push("the state is removed".to_owned());
-                fs::remove_dir_all(self.stage.path("state")).unwrap();
+                fs::remove_dir_all(self.env.path("state")).unwrap();
                 self.dumps_of_others = self.dumps.len();
                 self.tally.begun_anew += 1;
                 self.hand_in_without_a_budget();
@@ -253,7 +253,7 @@ impl Owner {
     }
 
     fn damage(&mut self) {
-        let entries = fs::read_dir(self.stage.path("state/db")).unwrap();
+        let entries = fs::read_dir(self.env.path("state/db")).unwrap();
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         files.retain(|path| path.is_file());
         files.sort();
@@ -276,7 +276,7 @@ impl Owner {
             return false;
         }
         let delay = Duration::from_millis(self.random.u64(0..80));
-        let outcome = Running::start(self.stage.command(arguments.iter().copied())).end_or_kill_after(delay);
+        let outcome = Running::start(self.env.command(arguments.iter().copied())).end_or_kill_after(delay);
         self.story.push(format!(
             "{} for {delay:?}: {:?}, signal {:?}",
             arguments.join(" "),
@@ -305,7 +305,7 @@ impl Owner {
     }
 
     fn import(&mut self, at: usize) {
-        let (name, state) = (self.dumps[at].clone(), self.stage.path("state"));
+        let (name, state) = (self.dumps[at].clone(), self.env.path("state"));
         fs::remove_dir_all(&state).unwrap();
         let arguments = ["state", "import", &name];
         if self.killed_first(&arguments) {
@@ -351,7 +351,7 @@ impl Owner {
     fn resolve(&mut self, batch: &str, job: &str) {
         let Some(own) = self.identity_of(batch, job) else { return };
         let tasks = || {
-            let audit = self.stage.audit();
+            let audit = self.env.audit();
             audit.tasks.into_iter().filter(|task| task_identity(task) == own).collect::<Vec<Task>>()
         };
         until("its tasks to end", || tasks().iter().all(|task| has_task_ended(&task.status)));
@@ -368,7 +368,7 @@ impl Owner {
         if batch == SHORT {
             return Some(SHORT.to_owned());
         }
-        let story = self.stage.run(["explain", job, "--json"]);
+        let story = self.env.run(["explain", job, "--json"]);
         (story.code == Some(0))
             .then(|| identity(story.json()["idempotency_key"].as_str().unwrap()).to_owned())
     }
@@ -382,7 +382,7 @@ impl Owner {
     /// The task of each job that is paid for, by the job's identity.
     #[track_caller]
     fn standing(&self) -> BTreeMap<String, Task> {
-        let audit = self.stage.audit();
+        let audit = self.env.audit();
         let totals = &audit.totals;
         assert_eq!((totals.foreign_body_replays, totals.media_requests_with_key), (0, 0));
         let mut standing = BTreeMap::new();
@@ -429,22 +429,22 @@ impl Owner {
     }
 
     fn jobs(&self) -> Vec<Value> {
-        let told = self.stage.run(["jobs", "--json"]).exited(0).stdout;
+        let told = self.env.run(["jobs", "--json"]).exited(0).stdout;
         told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// The service's books, ours, and what lies on disk.
     fn judge(&mut self) {
-        let audit = self.stage.audit();
+        let audit = self.env.audit();
         let net = audit.totals.charged_credits - audit.totals.refunded_credits;
         let mut standing = self.standing();
         for (batch, (_, ids)) in &self.wanted {
-            let harvest = Harvest::of(&self.stage, batch);
-            assert_eq!(harvest.column("id"), *ids, "every job is listed");
-            if harvest.lines.iter().all(|line| line["state"] == "succeeded") {
-                harvest.is_complete(ids);
+            let outputs = Outputs::of(&self.env, batch);
+            assert_eq!(outputs.column("id"), *ids, "every job is listed");
+            if outputs.lines.iter().all(|line| line["state"] == "succeeded") {
+                outputs.is_complete(ids);
             }
-            for line in &harvest.lines {
+            for line in &outputs.lines {
                 let job = if batch == SHORT { SHORT } else { line["job"].as_str().unwrap() };
                 let task = standing.remove(job).unwrap_or_else(|| panic!("nobody paid for {line:#}"));
                 assert_eq!(task.status, "success", "{line:#}");
@@ -456,7 +456,7 @@ impl Owner {
         }
         assert!(standing.is_empty(), "nobody asked for {standing:#?}");
         let ledger = self.ask_well(&["ledger", "--csv"]).stdout;
-        assert_eq!(matrix::movements(&ledger), (0, net), "the ledger: held, charged");
+        assert_eq!(fault_matrix::movements(&ledger), (0, net), "the ledger: held, charged");
         self.ask_well(&["state", "verify"]).says("all fits");
         self.tally.tasks += audit.tasks.len();
         self.tally.replays += audit.totals.replays;

@@ -15,16 +15,16 @@ use tempfile::TempDir;
 
 use crate::gate::{Gate, get};
 use crate::plan::{Manner, Moment, Round};
-use crate::support::books::Audit;
+use crate::support::accounting::Audit;
+use crate::support::collect_outputs::Outputs;
 use crate::support::emulator_process;
-use crate::support::harvest::Harvest;
 use crate::support::process::{Outcome, Running};
-use crate::support::{matrix, scripts, until};
+use crate::support::{fault_matrix, manifests, until};
 
 /// Credits on the account, far more than any round costs.
 const CREDITS: u64 = 100_000;
 /// Between two looks at a client that runs.
-const GLANCE: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What came of some rounds.
 #[derive(Debug, Default)]
@@ -129,7 +129,7 @@ impl Site {
         let folder = if round.manner == Manner::Daemon { "jobs/inbox" } else { "." };
         std::fs::create_dir_all(self.path(folder)).unwrap();
         let lay = |(n, each): (usize, &usize)| {
-            let (name, (text, ids)) = (format!("m{n}"), scripts::of_all_kinds(*each));
+            let (name, (text, ids)) = (format!("m{n}"), manifests::of_all_kinds(*each));
             std::fs::write(self.path(&format!("{folder}/.draft.tmp")), text).unwrap();
             std::fs::rename(
                 self.path(&format!("{folder}/.draft.tmp")),
@@ -215,7 +215,7 @@ impl Site {
     fn waits_for(&self, reached: &Receiver<()>, round: &Round, client: &Running) -> bool {
         let began = Instant::now();
         loop {
-            match reached.recv_timeout(GLANCE) {
+            match reached.recv_timeout(POLL_INTERVAL) {
                 Ok(()) => return true,
                 Err(RecvTimeoutError::Timeout) => {}
                 // The watcher of files that never saw so many changes.
@@ -228,7 +228,7 @@ impl Site {
             if has_nothing_to_do {
                 return false;
             }
-            assert!(began.elapsed() < crate::support::PATIENCE, "neither the moment nor the end comes");
+            assert!(began.elapsed() < crate::support::TIMEOUT, "neither the moment nor the end comes");
         }
     }
 
@@ -291,10 +291,10 @@ impl Site {
         let mut reported = 0;
         for (batch, ids) in wanted {
             let dir = self.path(&format!("output/{batch}"));
-            let harvest = Harvest::in_dir(dir.clone());
-            assert_eq!(harvest.column("id"), *ids, "every job is listed");
-            harvest.is_whole();
-            for line in &harvest.lines {
+            let outputs = Outputs::in_dir(dir.clone());
+            assert_eq!(outputs.column("id"), *ids, "every job is listed");
+            outputs.is_whole();
+            for line in &outputs.lines {
                 let text = |name: &str| line[name].as_str().unwrap().to_owned();
                 if line["state"] == "failed" {
                     // A task that fails inside its own request is tried once more, and not again.
@@ -308,15 +308,15 @@ impl Site {
                 listed.insert(text("job"), (text("task_id"), charged));
                 is_described(&dir, line);
             }
-            let total = &harvest.report()["total"];
+            let total = &outputs.report()["total"];
             assert_eq!(total["held_credits"], 0, "{batch}");
-            assert_eq!(total["charged_credits"], harvest.sum("charged_credits"), "{batch}");
-            reported += harvest.sum("charged_credits");
+            assert_eq!(total["charged_credits"], outputs.sum("charged_credits"), "{batch}");
+            reported += outputs.sum("charged_credits");
         }
         assert_eq!(listed, standing, "jobs with their tasks and charges, here and at the service");
         assert_eq!(reported, net, "results and reports");
         let ledger = self.ask(["ledger", "--csv"]).stdout;
-        assert_eq!(matrix::movements(&ledger), (0, net), "the ledger: held, charged");
+        assert_eq!(fault_matrix::movements(&ledger), (0, net), "the ledger: held, charged");
         let status = self.ask(["status", "--json"]).json();
         let batches = status["batches"].as_array().unwrap();
         assert_eq!(batches.len(), wanted.len(), "{status:#}");

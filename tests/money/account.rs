@@ -5,127 +5,128 @@ use std::time::{Duration, Instant};
 
 use callsheet_emulator::{Options, Plan};
 
-use crate::support::harvest::Harvest;
-use crate::support::{Stage, scripts, until};
+use crate::support::collect_outputs::Outputs;
+use crate::support::{TestEnv, manifests, until};
 
 /// An account of the Ultra plan with so many credits.
-fn ultra(credits: u64) -> Stage {
-    let stage = Stage::with(Options { plan: Plan::Ultra, credits, ..Options::default() });
-    stage.configure_service("plan = \"ultra\"", "[limits]\nin_flight = 2");
-    stage
+fn ultra(credits: u64) -> TestEnv {
+    let env = TestEnv::with(Options { plan: Plan::Ultra, credits, ..Options::default() });
+    env.configure_service("plan = \"ultra\"", "[limits]\nin_flight = 2");
+    env
 }
 
 /// Two videos that no allowance covers, before so many images that one does.
 fn manifest(images: usize) -> String {
-    let videos = scripts::manifest("video", 2);
-    let images = scripts::manifest("image", images);
+    let videos = manifests::manifest("video", 2);
+    let images = manifests::manifest("image", images);
     format!("{videos}{}\n", images.lines().skip(1).collect::<Vec<_>>().join("\n"))
 }
 
 #[test]
 fn free_images_are_made_on_an_empty_account_and_the_videos_wait() {
-    let stage = ultra(0);
-    stage.write("batch.csv", manifest(6));
-    let outcome = stage.run(["run", "batch.csv", "--json"]).exited(4);
+    let env = ultra(0);
+    env.write("batch.csv", manifest(6));
+    let outcome = env.run(["run", "batch.csv", "--json"]).exited(4);
     assert_eq!(outcome.json()["batches"][0]["waived_credits"], 6 * 8);
     outcome.says("adding credits lifts it");
-    let totals = stage.audit().totals;
+    let totals = env.audit().totals;
     assert_eq!((totals.tasks, totals.charged_credits, totals.waived_credits), (6, 0, 6 * 8));
     assert!(totals.refused_402 <= 2, "{totals:?}");
-    let status = stage.run(["status"]).exited(0);
+    let status = env.run(["status"]).exited(0);
     assert!(status.stdout.contains("waived") && status.stdout.contains("48"), "{}", status.stdout);
-    assert_eq!(Harvest::of(&stage, "batch").sum("waived_credits"), 48);
-    stage.credits(1_000);
-    stage.run(["run", "batch.csv"]).exited(0);
-    assert_eq!(stage.audit().totals.tasks, 8);
+    assert_eq!(Outputs::of(&env, "batch").sum("waived_credits"), 48);
+    env.credits(1_000);
+    env.run(["run", "batch.csv"]).exited(0);
+    assert_eq!(env.audit().totals.tasks, 8);
 }
 
 #[test]
 fn an_allowance_that_is_used_up_is_not_tried_again_and_again() {
-    let stage = ultra(0);
-    stage.write("batch.csv", manifest(102));
-    stage.run(["run", "batch.csv"]).exited(4);
-    let totals = stage.audit().totals;
+    let env = ultra(0);
+    env.write("batch.csv", manifest(102));
+    env.run(["run", "batch.csv"]).exited(4);
+    let totals = env.audit().totals;
     assert_eq!((totals.tasks, totals.waived_credits), (100, 800), "a day's allowance");
     assert!(totals.refused_402 <= 4, "{totals:?}");
-    stage.run(["run", "batch.csv"]).exited(4);
-    assert_eq!(stage.audit().totals.refused_402, totals.refused_402, "not one more of either kind");
+    env.run(["run", "batch.csv"]).exited(4);
+    assert_eq!(env.audit().totals.refused_402, totals.refused_402, "not one more of either kind");
 }
 
 #[test]
 fn seven_starts_on_an_empty_account_send_no_more_than_the_first() {
-    let stage = Stage::with_credits(0);
-    stage.configure_service("plan = \"none\"", "[limits]\nin_flight = 2");
-    stage.write("batch.csv", scripts::manifest("image", 20));
-    stage.run(["run", "batch.csv"]).exited(4);
-    let refused = stage.audit().totals.refused_402;
+    let env = TestEnv::with_credits(0);
+    env.configure_service("plan = \"none\"", "[limits]\nin_flight = 2");
+    env.write("batch.csv", manifests::manifest("image", 20));
+    env.run(["run", "batch.csv"]).exited(4);
+    let refused = env.audit().totals.refused_402;
     assert!(refused <= 2, "{refused}");
     for _ in 0..6 {
-        stage.run(["run", "batch.csv"]).exited(4).says("adding credits lifts it");
+        env.run(["run", "batch.csv"]).exited(4).says("adding credits lifts it");
     }
-    assert_eq!(stage.audit().totals.refused_402, refused);
+    assert_eq!(env.audit().totals.refused_402, refused);
     // What there is now covers one.
-    stage.credits(8);
-    stage.run(["run", "batch.csv"]).exited(4);
-    let totals = stage.audit().totals;
+    env.credits(8);
+    env.run(["run", "batch.csv"]).exited(4);
+    let totals = env.audit().totals;
     assert_eq!((totals.tasks, totals.refused_402), (1, refused), "{totals:?}");
 }
 
 #[test]
 fn a_top_up_is_noticed_soon_and_at_once_when_somebody_resumes() {
-    let stage = Stage::with_credits(0);
-    stage.configure_service("plan = \"none\"", "");
-    let daemon = stage.daemon("info");
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    stage.run(["submit", "batch.csv"]).exited(0);
-    let parked = || stage.run(["status", "--json"]).json()["batches"][0]["parked_by"] == "credits";
+    let env = TestEnv::with_credits(0);
+    env.configure_service("plan = \"none\"", "");
+    let daemon = env.daemon("info");
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["submit", "batch.csv"]).exited(0);
+    let parked = || env.run(["status", "--json"]).json()["batches"][0]["parked_by"] == "credits";
     until("the queue to be parked", parked);
     until("the balance to be told", || {
-        let said = stage.run(["status"]).exited(0).stderr;
+        let said = env.run(["status"]).exited(0).stderr;
         said.contains("batch: the next job needs 8 credits, the balance is 0; after adding credits: callsheet resume batch")
     });
-    stage.credits(100);
+    env.credits(100);
     let since = Instant::now();
-    stage.run(["resume", "batch"]).exited(0);
-    until("the image to be bought", || stage.audit().totals.tasks == 1);
+    env.run(["resume", "batch"]).exited(0);
+    until("the image to be bought", || env.audit().totals.tasks == 1);
     assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
     daemon.stop();
 }
 
 #[test]
 fn a_covered_row_does_not_pass_a_budget() {
-    let stage = ultra(1_000);
-    stage.write("batch.csv", scripts::manifest("image", 3));
-    stage.run(["run", "batch.csv", "--budget", "10"]).exited(0);
-    assert_eq!(stage.audit().totals.waived_credits, 3 * 8, "what was waived is not spent");
-    stage.write("dear.csv", scripts::manifest("image", 1));
-    stage.run(["run", "dear.csv", "--budget", "7"]).exited(4).says("even if an allowance may cover");
-    assert_eq!(stage.audit().totals.tasks, 3);
+    let env = ultra(1_000);
+    env.write("batch.csv", manifests::manifest("image", 3));
+    env.run(["run", "batch.csv", "--budget", "10"]).exited(0);
+    assert_eq!(env.audit().totals.waived_credits, 3 * 8, "what was waived is not spent");
+    env.write("dear.csv", manifests::manifest("image", 1));
+    env.run(["run", "dear.csv", "--budget", "7"]).exited(4).says("even if an allowance may cover");
+    assert_eq!(env.audit().totals.tasks, 3);
 }
 
 #[test]
 fn a_least_balance_holds_although_others_spend_of_the_account() {
     const LEAST: u64 = 500;
-    let stage = Stage::with(Options { credits: 640, speed: 100.0, ..Options::default() });
-    stage.configure(&format!("[budget]\nmin_balance = {LEAST}\n[limits]\nin_flight = 1"));
-    stage.write("batch.csv", scripts::manifest("image", 60));
-    let running = stage.start(["run", "batch.csv"]);
-    until("some images to be bought", || stage.audit().totals.tasks >= 5);
+    let env = TestEnv::with(Options { credits: 640, speed: 100.0, ..Options::default() });
+    env.configure(&format!("[budget]\nmin_balance = {LEAST}\n[limits]\nin_flight = 1"));
+    env.write("batch.csv", manifests::manifest("image", 60));
+    let running = env.start(["run", "batch.csv"]);
+    until("some images to be bought", || env.audit().totals.tasks >= 5);
     // Somebody else spends nearly everything at once.
-    stage.credits(LEAST + 20);
+    env.credits(LEAST + 20);
     running.end().exited(4).says("budget.min_balance");
-    let left = stage.audit().totals.balance;
+    let left = env.audit().totals.balance;
     assert!(left >= LEAST, "{left} are left of {LEAST}");
 }
 
 #[test]
 fn an_image_that_renders_inside_the_call_takes_the_time_it_needs() {
-    let stage =
-        Stage::with_faults("[[rules]]\non = 'create'\neffect = { do = 'delay', ms = 1500, when = 'after' }");
-    stage.configure_service("request_timeout = \"500ms\"\nrender_timeout = \"30s\"", "");
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    stage.run(["run", "batch.csv"]).exited(0);
-    let audit = stage.audit();
+    let env = TestEnv::with_faults(
+        "[[rules]]\non = 'create'\neffect = { do = 'delay', ms = 1500, when = 'after' }",
+    );
+    env.configure_service("request_timeout = \"500ms\"\nrender_timeout = \"30s\"", "");
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv"]).exited(0);
+    let audit = env.audit();
     assert_eq!((audit.posts(), audit.totals.replays), (1, 0), "nobody lost patience");
-    assert_eq!(Harvest::of(&stage, "batch").column("state"), ["succeeded"]);
+    assert_eq!(Outputs::of(&env, "batch").column("state"), ["succeeded"]);
 }

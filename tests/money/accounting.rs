@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::support::Stage;
-use crate::support::harvest::Harvest;
-use crate::support::matrix::{SPEED, STUDIO_HOLD};
+use crate::support::TestEnv;
+use crate::support::collect_outputs::Outputs;
+use crate::support::fault_matrix::{SPEED, STUDIO_HOLD};
 use callsheet_emulator::Options;
 
 const ROWS_OF_EACH: usize = 12;
@@ -53,9 +53,9 @@ fn number(value: &Value, name: &str) -> u64 {
 }
 
 /// As `results.jsonl` has it; what came back is not told there.
-fn of_results(harvest: &Harvest) -> BTreeMap<String, Sums> {
+fn of_results(outputs: &Outputs) -> BTreeMap<String, Sums> {
     let mut groups = BTreeMap::<String, Sums>::new();
-    for line in &harvest.lines {
+    for line in &outputs.lines {
         let sums = groups.entry(group(line["id"].as_str().unwrap()).to_owned()).or_default();
         sums.jobs += 1;
         sums.planned += line["price_credits"].as_u64().unwrap_or(STUDIO_HOLD);
@@ -70,8 +70,8 @@ fn of_results(harvest: &Harvest) -> BTreeMap<String, Sums> {
 }
 
 /// Held, charged, waived and given back, as the ledger adds up.
-fn of_ledger(stage: &Stage) -> BTreeMap<String, [i64; 4]> {
-    let text = stage.run(["ledger", "--csv"]).exited(0).stdout;
+fn of_ledger(env: &TestEnv) -> BTreeMap<String, [i64; 4]> {
+    let text = env.run(["ledger", "--csv"]).exited(0).stdout;
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let mut groups = BTreeMap::<String, [i64; 4]>::new();
     let mut attempts_of_tasks = BTreeMap::new();
@@ -94,8 +94,8 @@ fn of_ledger(stage: &Stage) -> BTreeMap<String, [i64; 4]> {
 /// Charged, waived and given back, as the service's own account has it, without the tasks whose outcome nobody
 /// knows: of a row in doubt the last attempt's, if it made one. Those before it have ended, or there had been no
 /// other attempt.
-fn of_service(stage: &Stage, harvest: &Harvest) -> BTreeMap<String, [u64; 3]> {
-    let in_doubt = harvest.lines.iter().filter(|line| line["state"] == "in_doubt");
+fn of_service(env: &TestEnv, outputs: &Outputs) -> BTreeMap<String, [u64; 3]> {
+    let in_doubt = outputs.lines.iter().filter(|line| line["state"] == "in_doubt");
     let name = |line: &Value| line["id"].as_str().unwrap().replace(':', " ");
     let mut known: BTreeMap<String, u64> =
         in_doubt.map(|line| (name(line), number(line, "attempts") - 1)).collect();
@@ -108,7 +108,7 @@ fn of_service(stage: &Stage, harvest: &Harvest) -> BTreeMap<String, [u64; 3]> {
         None => true,
     };
     let mut groups = BTreeMap::<String, [u64; 3]>::new();
-    for task in stage.audit().tasks.iter().filter(|task| is_known(&task.prompt)) {
+    for task in env.audit().tasks.iter().filter(|task| is_known(&task.prompt)) {
         let sums = groups.entry(group(&task.prompt).to_owned()).or_default();
         sums[0] += task.net_credits();
         sums[1] += if task.status == "success" { task.waived_credits } else { 0 };
@@ -148,29 +148,29 @@ fn added(sums: &[&Sums]) -> Sums {
 }
 
 /// A service in a storm, and a batch of everything.
-fn in_a_storm() -> Stage {
-    let stage = Stage::with(Options { speed: SPEED, ..Options::default() });
-    stage.account(&json!({"plan": "pro"}));
-    stage.configure_service("plan = 'pro'\n", "[limits]\nin_flight = 32\nrejections = 1000");
+fn in_a_storm() -> TestEnv {
+    let env = TestEnv::with(Options { speed: SPEED, ..Options::default() });
+    env.account(&json!({"plan": "pro"}));
+    env.configure_service("plan = 'pro'\n", "[limits]\nin_flight = 32\nrejections = 1000");
     let rows: String = rows().iter().map(|row| format!("{row}\n")).collect();
-    stage.write("batch.jsonl", rows);
+    env.write("batch.jsonl", rows);
     // The catalogs are asked for once, before anything is at stake: they come before the storm.
-    stage.run(["plan", "batch.jsonl"]).exited(0);
-    stage.faults("storm");
-    stage
+    env.run(["plan", "batch.jsonl"]).exited(0);
+    env.faults("storm");
+    env
 }
 
 #[test]
 fn results_ledger_report_and_account_name_the_same_credits() {
-    let stage = in_a_storm();
+    let env = in_a_storm();
     // A storm refuses the key for a moment, and the run ends; the same command resumes.
-    let mut resumed = (0..100).map(|_| stage.run(["run", "--json", "batch.jsonl"]));
+    let mut resumed = (0..100).map(|_| env.run(["run", "--json", "batch.jsonl"]));
     let run = resumed.find(|run| !matches!(run.code, Some(3 | 4))).unwrap();
     assert!(matches!(run.code, Some(0 | 1 | 7)), "{run:#?}");
-    let harvest = Harvest::of(&stage, "batch");
-    harvest.is_whole();
-    let mut groups = of_results(&harvest);
-    let (ledger, service) = (of_ledger(&stage), of_service(&stage, &harvest));
+    let outputs = Outputs::of(&env, "batch");
+    outputs.is_whole();
+    let mut groups = of_results(&outputs);
+    let (ledger, service) = (of_ledger(&env), of_service(&env, &outputs));
     for (name, sums) in &mut groups {
         let [held, charged, waived, refunded] = ledger[name].map(|n| u64::try_from(n).unwrap());
         assert_eq!((sums.held, sums.charged, sums.waived), (held, charged, waived), "{name}: the ledger");
@@ -179,7 +179,7 @@ fn results_ledger_report_and_account_name_the_same_credits() {
         sums.refunded = refunded;
     }
 
-    let report = harvest.report();
+    let report = outputs.report();
     let of = |names: &[&str]| added(&names.iter().map(|name| &groups[*name]).collect::<Vec<_>>());
     for (kind, names) in [
         ("video", &["video", "film"][..]),
@@ -203,16 +203,16 @@ fn results_ledger_report_and_account_name_the_same_credits() {
     let batch =
         ["planned", "held", "charged", "waived", "refunded"].map(|n| number(batch, &format!("{n}_credits")));
     assert_eq!(batch, [all.planned, all.held, all.charged, all.waived, all.refunded], "the batch");
-    lists_what_stands_out(&report, &harvest);
+    lists_what_stands_out(&report, &outputs);
 }
 
 /// Every job that failed, is in doubt, is late or differs from its plan is named, and no other.
-fn lists_what_stands_out(report: &Value, harvest: &Harvest) {
+fn lists_what_stands_out(report: &Value, outputs: &Outputs) {
     let listed = |name: &str| -> Vec<&str> {
         report[name].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap()).collect()
     };
     let named = |wanted: &dyn Fn(&Value) -> bool| -> Vec<&str> {
-        harvest.lines.iter().filter(|line| wanted(line)).map(|line| line["id"].as_str().unwrap()).collect()
+        outputs.lines.iter().filter(|line| wanted(line)).map(|line| line["id"].as_str().unwrap()).collect()
     };
     assert_eq!(listed("failed"), named(&|line| line["state"] == "failed"));
     assert_eq!(listed("in_doubt"), named(&|line| line["state"] == "in_doubt"));

@@ -18,7 +18,7 @@ use callsheet::store::{Change, Store};
 use callsheet_emulator::Options;
 use serde_json::{Value, json};
 
-use crate::support::Stage;
+use crate::support::TestEnv;
 
 /// The one manifest that is read under many names.
 const NAMED: &str = "id,kind,model,prompt\na,image,gi-2,A compass\n,image,gi-2,A compass\n";
@@ -92,29 +92,29 @@ fn withdrawn() -> BTreeMap<(String, String, u64), String> {
 }
 
 /// A service with the frozen catalogs.
-fn stage(keys: &str) -> Stage {
-    let stage = Stage::with(Options { catalog: Some(fixture("catalogs.json")), ..Options::default() });
-    stage.configure_service(keys, "");
-    stage
+fn env(keys: &str) -> TestEnv {
+    let env = TestEnv::with(Options { catalog: Some(fixture("catalogs.json")), ..Options::default() });
+    env.configure_service(keys, "");
+    env
 }
 
-/// Copies a folder of manifests into the stage; their names.
-fn copied(stage: &Stage, folder: &str) -> Vec<String> {
+/// Copies a folder of manifests into the environment; their names.
+fn copied(env: &TestEnv, folder: &str) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(fixture(folder))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort_unstable();
     for name in &names {
-        stage.write(&format!("{folder}/{name}"), fs::read(fixture(folder).join(name)).unwrap());
+        env.write(&format!("{folder}/{name}"), fs::read(fixture(folder).join(name)).unwrap());
     }
     names.into_iter().map(|name| format!("{folder}/{name}")).collect()
 }
 
 /// What the built program makes of manifests. A plan reads and judges them as accepting them does.
-fn read_by_the_program(stage: &Stage, setting: &str, files: &[String], flags: &[&str]) -> Vec<Line> {
+fn read_by_the_program(env: &TestEnv, setting: &str, files: &[String], flags: &[&str]) -> Vec<Line> {
     let words = ["plan", "--json"].into_iter().chain(flags.iter().copied());
-    let planned = stage.run(words.chain(files.iter().map(String::as_str)));
+    let planned = env.run(words.chain(files.iter().map(String::as_str)));
     let refused = |file: &str| Line {
         setting: setting.to_owned(),
         file: file.to_owned(),
@@ -175,32 +175,32 @@ fn jobs_of(export: &str) -> Vec<Job> {
 }
 
 fn plain() -> Vec<Line> {
-    let stage = stage("");
-    let mut files = copied(&stage, "manifests");
+    let env = env("");
+    let mut files = copied(&env, "manifests");
     for name in texts("file-names.jsonl") {
         let file = format!("names/{name}");
-        stage.write(&file, NAMED);
+        env.write(&file, NAMED);
         files.push(file);
     }
-    let mut lines = read_by_the_program(&stage, "plain", &files, &[]);
+    let mut lines = read_by_the_program(&env, "plain", &files, &[]);
     for name in texts("nameless.jsonl") {
         let file = format!("names/{name}");
-        stage.write(&file, NAMED);
-        lines.extend(read_by_the_program(&stage, "plain", &[file], &[]));
+        env.write(&file, NAMED);
+        lines.extend(read_by_the_program(&env, "plain", &[file], &[]));
     }
     lines
 }
 
 fn in_a_namespace() -> Vec<Line> {
-    let stage = stage("key_namespace = \"client-a\"");
-    let files = copied(&stage, "namespace");
-    read_by_the_program(&stage, "namespace", &files, &[])
+    let env = env("key_namespace = \"client-a\"");
+    let files = copied(&env, "namespace");
+    read_by_the_program(&env, "namespace", &files, &[])
 }
 
 fn under_a_name() -> Vec<Line> {
-    let stage = stage("");
-    let files = copied(&stage, "batch");
-    read_by_the_program(&stage, "batch", &files, &["--batch", "By-flag.1"])
+    let env = env("");
+    let files = copied(&env, "batch");
+    read_by_the_program(&env, "batch", &files, &["--batch", "By-flag.1"])
 }
 
 /// A run of a schedule at a frozen instant, as the daemon takes it in.
@@ -337,10 +337,10 @@ fn a_key_that_moved_is_found_out() {
 
 #[test]
 fn a_misspelt_option_that_is_allowed_keeps_its_key() {
-    let stage = stage("");
+    let env = env("");
     let file = "manifests/misspelt-options.csv";
-    stage.write(file, fs::read(fixture(file)).unwrap());
-    let today = read_by_the_program(&stage, "plain", &[file.to_owned()], &["--allow-unknown-options"]);
+    env.write(file, fs::read(fixture(file)).unwrap());
+    let today = read_by_the_program(&env, "plain", &[file.to_owned()], &["--allow-unknown-options"]);
     let frozen: Vec<_> = frozen().into_iter().filter(|line| line.file == file).collect();
     assert_eq!(frozen.len(), 7);
     assert_eq!(differences(&frozen, &today, &BTreeMap::new()), Vec::<String>::new());
@@ -348,14 +348,14 @@ fn a_misspelt_option_that_is_allowed_keeps_its_key() {
 
 #[test]
 fn what_is_accepted_and_sent_goes_under_the_frozen_keys() {
-    let stage = stage("");
+    let env = env("");
     let [csv, json] = ["manifests/comma.csv", "manifests/array.json"].map(|file| {
-        stage.write(file, fs::read(fixture(file)).unwrap());
+        env.write(file, fs::read(fixture(file)).unwrap());
         file
     });
-    stage.run(["run", csv, json]);
-    let sent: BTreeSet<String> = stage.audit().tasks.into_iter().filter_map(|task| task.key).collect();
-    let export = stage.run(["state", "export"]).exited(0).stdout;
+    env.run(["run", csv, json]);
+    let sent: BTreeSet<String> = env.audit().tasks.into_iter().filter_map(|task| task.key).collect();
+    let export = env.run(["state", "export"]).exited(0).stdout;
     let accepted: BTreeSet<String> = jobs_of(&export).into_iter().map(|job| job.key).collect();
     let frozen = frozen().into_iter().filter(|line| [csv, json].contains(&line.file.as_str()));
     let frozen: BTreeSet<Line> = frozen.filter(|line| !line.is_refused()).collect();

@@ -5,8 +5,8 @@
 use callsheet_emulator::Options;
 use serde_json::{Value, json};
 
-use crate::support::harvest::Harvest;
-use crate::support::{Stage, until};
+use crate::support::collect_outputs::Outputs;
+use crate::support::{TestEnv, until};
 
 /// Two videos at 10 credits each.
 fn two_videos(max_credits: Option<u64>) -> String {
@@ -30,40 +30,40 @@ fn with_and_without(kept: &Value, id: &str) -> (Value, Value) {
     found.into_iter().find(|(with, _)| !with.is_null()).unwrap_or_default()
 }
 
-fn error_codes(stage: &Stage, batch: &str) -> Vec<Value> {
-    Harvest::of(stage, batch).lines.iter().map(|line| line["error"]["code"].clone()).collect()
+fn error_codes(env: &TestEnv, batch: &str) -> Vec<Value> {
+    Outputs::of(env, batch).lines.iter().map(|line| line["error"]["code"].clone()).collect()
 }
 
 #[test]
 fn what_waited_for_credits_while_its_price_doubled_passes_neither_its_maximum_nor_its_budget() {
-    let stage = Stage::with_credits(0);
-    stage.write("w.json", two_videos(Some(10)));
-    stage.run(["run", "w.json", "--budget", "20"]).exited(4);
-    stage.prices(&json!({"multiply": 2}));
-    stage.credits(1000);
-    stage.run(["run", "w.json", "--budget", "20"]).exited(1).says("the price is 20 credits now");
-    assert_eq!(stage.audit().totals.charged_credits, 0);
-    assert_eq!(error_codes(&stage, "w"), ["above_max_credits", "above_max_credits"]);
+    let env = TestEnv::with_credits(0);
+    env.write("w.json", two_videos(Some(10)));
+    env.run(["run", "w.json", "--budget", "20"]).exited(4);
+    env.prices(&json!({"multiply": 2}));
+    env.credits(1000);
+    env.run(["run", "w.json", "--budget", "20"]).exited(1).says("the price is 20 credits now");
+    assert_eq!(env.audit().totals.charged_credits, 0);
+    assert_eq!(error_codes(&env, "w"), ["above_max_credits", "above_max_credits"]);
 
     // Let go at the new price, the budget still holds.
-    stage.run(["retry", "w", "--max-credits", "20"]).exited(0).says("2 queued again");
-    stage.run(["run", "w.json", "--budget", "20"]).exited(4);
-    assert_eq!(stage.audit().totals.charged_credits, 20);
+    env.run(["retry", "w", "--max-credits", "20"]).exited(0).says("2 queued again");
+    env.run(["run", "w.json", "--budget", "20"]).exited(4);
+    assert_eq!(env.audit().totals.charged_credits, 20);
     let prices: Vec<Value> =
-        Harvest::of(&stage, "w").lines.iter().map(|line| line["price_credits"].clone()).collect();
+        Outputs::of(&env, "w").lines.iter().map(|line| line["price_credits"].clone()).collect();
     assert_eq!(prices[0], 20, "the results show the price in force, not the one that was planned");
 }
 
 #[test]
 fn without_a_budget_a_batch_spends_what_its_plan_showed_whatever_prices_become() {
-    let stage = Stage::with_credits(0);
-    stage.write("w.json", two_videos(None));
-    stage.run(["run", "w.json"]).exited(4);
-    stage.prices(&json!({"multiply": 2}));
-    stage.credits(1000);
-    stage.run(["run", "w.json"]).exited(4);
-    assert_eq!(stage.audit().totals.charged_credits, 20, "20 were planned: one at the new price");
-    let explained = stage.run(["explain", "w/boat"]).exited(0);
+    let env = TestEnv::with_credits(0);
+    env.write("w.json", two_videos(None));
+    env.run(["run", "w.json"]).exited(4);
+    env.prices(&json!({"multiply": 2}));
+    env.credits(1000);
+    env.run(["run", "w.json"]).exited(4);
+    assert_eq!(env.audit().totals.charged_credits, 20, "20 were planned: one at the new price");
+    let explained = env.run(["explain", "w/boat"]).exited(0);
     assert!(
         explained.stdout.contains("the price is 20 credits now, was 10 when it was accepted"),
         "{}",
@@ -73,7 +73,7 @@ fn without_a_budget_a_batch_spends_what_its_plan_showed_whatever_prices_become()
 
 #[test]
 fn rows_without_an_exact_price_are_bounded_and_a_charge_above_the_hold_pauses() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let size = json!({"size": "3840x2160", "quality": "Max"});
     let image = |id: &str| json!({"id": id, "kind": "image", "model": "gi-2-5", "prompt": "x", "max_credits": 1, "options": size});
     let short =
@@ -82,53 +82,53 @@ fn rows_without_an_exact_price_are_bounded_and_a_charge_above_the_hold_pauses() 
         "policy": {"budget": 3, "on_drift": "pause"},
         "jobs": [image("a"), image("b"), short("c"), short("d")],
     });
-    stage.write("u.json", manifest.to_string());
-    let outcome = stage.run(["run", "u.json"]).exited(7);
+    env.write("u.json", manifest.to_string());
+    let outcome = env.run(["run", "u.json"]).exited(7);
     assert!(outcome.stderr.contains("it may cost up to"), "{}", outcome.stderr);
     // One alone was sent: what nothing bounds goes one at a time, and its charge paused the rest.
-    assert_eq!(stage.audit().totals.tasks, 1);
-    let drift = Harvest::of(&stage, "u").lines[0]["drift"].clone();
+    assert_eq!(env.audit().totals.tasks, 1);
+    let drift = Outputs::of(&env, "u").lines[0]["drift"].clone();
     assert_eq!(drift[0]["field"], "hold_credits");
     assert_eq!(drift[0]["planned"], 1);
 }
 
 #[test]
 fn a_model_that_is_withdrawn_parks_its_jobs_until_the_catalog_lists_it_again() {
-    let stage = Stage::with_credits(0);
-    stage.write("w.json", two_videos(None));
-    stage.run(["run", "w.json"]).exited(4);
-    let kept = std::fs::read_to_string(stage.path("state/catalogs.json")).unwrap();
+    let env = TestEnv::with_credits(0);
+    env.write("w.json", two_videos(None));
+    env.run(["run", "w.json"]).exited(4);
+    let kept = std::fs::read_to_string(env.path("state/catalogs.json")).unwrap();
     let kept: Value = serde_json::from_str(&kept).unwrap();
     let (video, without) = with_and_without(&kept, "house-c1");
-    stage.prices(&json!({"video": without}));
-    stage.credits(1000);
-    stage.run(["run", "w.json"]).exited(7).says("the catalog has no price for it now");
-    assert_eq!(stage.audit().totals.tasks, 0);
-    stage.prices(&json!({"video": video}));
-    stage.run(["run", "w.json"]).exited(0);
-    assert_eq!(stage.audit().totals.charged_credits, 20);
+    env.prices(&json!({"video": without}));
+    env.credits(1000);
+    env.run(["run", "w.json"]).exited(7).says("the catalog has no price for it now");
+    assert_eq!(env.audit().totals.tasks, 0);
+    env.prices(&json!({"video": video}));
+    env.run(["run", "w.json"]).exited(0);
+    assert_eq!(env.audit().totals.charged_credits, 20);
 }
 
 #[test]
 fn a_charge_above_the_price_is_believed_by_the_next_hold_and_the_next_plan() {
-    let stage = Stage::with(Options { speed: 10.0, ..Options::default() });
-    stage.configure("[limits]\nin_flight = 1");
-    stage.write("w.json", two_videos(None));
-    let running = stage.start(["run", "w.json"]);
-    until("the first to be at the service", || stage.audit().totals.tasks == 1);
+    let env = TestEnv::with(Options { speed: 10.0, ..Options::default() });
+    env.configure("[limits]\nin_flight = 1");
+    env.write("w.json", two_videos(None));
+    let running = env.start(["run", "w.json"]);
+    until("the first to be at the service", || env.audit().totals.tasks == 1);
     // The program knows its prices since a moment ago, and asks for them again in some minutes.
-    stage.prices(&json!({"multiply": 2}));
+    env.prices(&json!({"multiply": 2}));
     running.end().exited(0).says("charged above the catalog's price");
-    assert_eq!(stage.audit().totals.charged_credits, 30);
+    assert_eq!(env.audit().totals.charged_credits, 30);
     let one = json!([{"id": "owl", "kind": "video", "model": "house-c1", "prompt": "an owl"}]);
-    stage.write("next.json", one.to_string());
+    env.write("next.json", one.to_string());
     // The kept catalog still says 10.
-    let plan = stage.run(["plan", "next.json", "--json"]).exited(0).json();
+    let plan = env.run(["plan", "next.json", "--json"]).exited(0).json();
     assert_eq!(plan["total_credits"], 20);
     let formula = plan["rows"][0]["formula"].as_str().unwrap().to_owned();
     assert!(formula.ends_with("and 20 as 20 was charged for 10 before"), "{formula}");
     assert!(plan["files"][0]["notes"].to_string().contains("20 was charged for 10 before"), "{plan}");
     // The catalog's own entry has changed by now: what was charged for the old one says nothing any more.
-    stage.run(["run", "next.json"]).exited(0);
-    assert_eq!(stage.audit().totals.charged_credits, 50);
+    env.run(["run", "next.json"]).exited(0);
+    assert_eq!(env.audit().totals.charged_credits, 50);
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use callsheet_emulator::Options;
 use serde_json::json;
 
-use crate::support::Stage;
-use crate::support::harvest::Harvest;
+use crate::support::TestEnv;
+use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
 
 const ROWS: usize = 100;
@@ -49,27 +49,27 @@ fn command(limit: &Limit, credits: u64) -> Vec<String> {
     RUN.into_iter().map(str::to_owned).chain((limit.arguments)(credits)).collect()
 }
 
-fn configure(stage: &Stage, limit: &Limit, credits: u64) {
-    stage.configure(&format!("[limits]\nin_flight = 48\nadaptive = false\n{}", (limit.section)(credits)));
+fn configure(env: &TestEnv, limit: &Limit, credits: u64) {
+    env.configure(&format!("[limits]\nin_flight = 48\nadaptive = false\n{}", (limit.section)(credits)));
 }
 
 /// What the service has taken and not given back.
-fn spent(stage: &Stage) -> u64 {
-    let totals = stage.audit().totals;
+fn spent(env: &TestEnv) -> u64 {
+    let totals = env.audit().totals;
     totals.charged_credits - totals.refunded_credits
 }
 
 /// Watches the account while the client lives.
-fn live(stage: &Stage, limit: &Limit, kill_after: Option<Duration>) -> crate::support::process::Outcome {
+fn live(env: &TestEnv, limit: &Limit, kill_after: Option<Duration>) -> crate::support::process::Outcome {
     let arguments = command(limit, LIMIT);
-    let running = Running::start(stage.command(arguments.iter().map(String::as_str)));
+    let running = Running::start(env.command(arguments.iter().map(String::as_str)));
     std::thread::scope(|scope| {
         let watched = scope.spawn(|| match kill_after {
             Some(delay) => running.end_or_kill_after(delay),
             None => running.end(),
         });
         while !watched.is_finished() {
-            let spent = spent(stage);
+            let spent = spent(env);
             assert!(spent <= LIMIT, "{spent} credits are spent, {LIMIT} are allowed");
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -83,46 +83,46 @@ fn race(limit: &Limit) {
     eprintln!("racing budgets, CALLSHEET_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let today = day();
-    let stage = Stage::with(Options { speed: 200.0, ..Options::default() });
-    configure(&stage, limit, LIMIT);
-    stage.faults(TROUBLE);
-    stage.write("batch.json", manifest());
+    let env = TestEnv::with(Options { speed: 200.0, ..Options::default() });
+    configure(&env, limit, LIMIT);
+    env.faults(TROUBLE);
+    env.write("batch.json", manifest());
     for _ in 0..5 {
-        let outcome = live(&stage, limit, Some(Duration::from_millis(random.u64(20..700))));
+        let outcome = live(&env, limit, Some(Duration::from_millis(random.u64(20..700))));
         assert!(outcome.signal == Some(9) || outcome.code == Some(4), "{outcome:?}");
     }
-    let outcome = live(&stage, limit, None);
+    let outcome = live(&env, limit, None);
     if day() != today {
         // Midnight lifts a day's budget, as it should.
         return;
     }
     outcome.exited(4).says(limit.says);
-    assert!(LIMIT - spent(&stage) < IMAGE_CREDITS, "all that fits is spent: {}", spent(&stage));
-    is_booked(&stage);
+    assert!(LIMIT - spent(&env) < IMAGE_CREDITS, "all that fits is spent: {}", spent(&env));
+    is_booked(&env);
 
-    configure(&stage, limit, ALL);
+    configure(&env, limit, ALL);
     let arguments = command(limit, ALL);
-    let all = || stage.run(arguments.iter().map(String::as_str));
+    let all = || env.run(arguments.iter().map(String::as_str));
     let mut outcome = all();
     // A call that fails with the name of a failed task is made once more by itself, and then only if somebody asks.
     for _ in 0..9 {
         if outcome.code != Some(1) {
             break;
         }
-        stage.run(["retry", "batch"]).exited(0);
+        env.run(["retry", "batch"]).exited(0);
         outcome = all();
     }
     outcome.exited(0);
-    assert_eq!(spent(&stage), ALL);
-    Harvest::of(&stage, "batch").is_complete(&ids());
-    is_booked(&stage);
+    assert_eq!(spent(&env), ALL);
+    Outputs::of(&env, "batch").is_complete(&ids());
+    is_booked(&env);
 }
 
 /// Our books say what the service's say, and nothing is held any more.
-fn is_booked(stage: &Stage) {
-    let harvest = Harvest::of(stage, "batch");
-    assert_eq!(harvest.sum("charged_credits"), spent(stage));
-    assert_eq!(crate::support::matrix::ledger(stage), (0, spent(stage)));
+fn is_booked(env: &TestEnv) {
+    let outputs = Outputs::of(env, "batch");
+    assert_eq!(outputs.sum("charged_credits"), spent(env));
+    assert_eq!(crate::support::fault_matrix::ledger(env), (0, spent(env)));
 }
 
 fn day() -> u64 {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use self::support::process::Running;
-use self::support::{Stage, scripts, until};
+use self::support::{TestEnv, manifests, until};
 
 /// Memory that a daemon may take, however long it works, in bytes. Unoptimised builds are larger.
 const MEMORY_MAX: u64 = 160 << 20;
@@ -43,41 +43,41 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-fn configure(stage: &Stage, more: &str) {
-    stage.configure(&format!(
+fn configure(env: &TestEnv, more: &str) {
+    env.configure(&format!(
         "[limits]\nin_flight = 8\nrejections = 1000000\n[deadlines]\nlate_poll = \"1s\"\n{more}"
     ));
 }
 
-fn drop_in(stage: &Stage, name: &str, content: &str) {
-    let temporary = stage.write(&format!("jobs/inbox/.{name}.tmp"), content);
-    std::fs::rename(temporary, stage.path(&format!("jobs/inbox/{name}"))).unwrap();
+fn drop_in(env: &TestEnv, name: &str, content: &str) {
+    let temporary = env.write(&format!("jobs/inbox/.{name}.tmp"), content);
+    std::fs::rename(temporary, env.path(&format!("jobs/inbox/{name}"))).unwrap();
 }
 
-fn batches(stage: &Stage) -> Vec<Value> {
-    let status = stage.run(["status", "--json"]).exited(0).json();
+fn batches(env: &TestEnv) -> Vec<Value> {
+    let status = env.run(["status", "--json"]).exited(0).json();
     status["batches"].as_array().unwrap().clone()
 }
 
 /// Jobs that have not ended.
-fn unended(stage: &Stage) -> u64 {
+fn unended(env: &TestEnv) -> u64 {
     let ended = ["succeeded", "failed", "canceled", "expired", "in_doubt"];
     let left = |batch: &Value| {
         let ended = ended.iter().filter_map(|state| batch[state].as_u64()).sum::<u64>();
         batch["jobs"].as_u64().unwrap() - ended
     };
-    batches(stage).iter().map(left).sum()
+    batches(env).iter().map(left).sum()
 }
 
 /// What lies in the inbox.
-fn in_inbox(stage: &Stage) -> Vec<String> {
-    let entries = std::fs::read_dir(stage.path("jobs/inbox")).into_iter().flatten();
+fn in_inbox(env: &TestEnv) -> Vec<String> {
+    let entries = std::fs::read_dir(env.path("jobs/inbox")).into_iter().flatten();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 /// Batches that are not archived yet.
-fn live_batches(stage: &Stage) -> usize {
-    std::fs::read_dir(stage.path("state/spool")).map_or(0, Iterator::count)
+fn live_batches(env: &TestEnv) -> usize {
+    std::fs::read_dir(env.path("state/spool")).map_or(0, Iterator::count)
 }
 
 #[test]
@@ -86,62 +86,62 @@ fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
     let seed = number("CALLSHEET_SEED").unwrap_or_else(|| fastrand::u64(..));
     eprintln!("CALLSHEET_SEED={seed} CALLSHEET_SOAK_SECONDS={seconds}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let stage = Stage::with_credits(CREDITS);
-    stage.faults("storm");
-    stage.write(
+    let env = TestEnv::with_credits(CREDITS);
+    env.faults("storm");
+    env.write(
         "pulse.csv",
         "id,kind,model,prompt\npulse-{time},image,gi-2,\"a clock that shows {time}, {n}\"\n",
     );
-    configure(&stage, &format!("{RETENTION}{SCHEDULE}"));
+    configure(&env, &format!("{RETENTION}{SCHEDULE}"));
     let began = Instant::now();
     let (mut kills, mut drops, mut peaks) = (0, 0, Vec::new());
     while began.elapsed() < Duration::from_secs(seconds) {
-        let daemon = stage.start(["daemon"]);
+        let daemon = env.start(["daemon"]);
         // A backlog that only grows would be no load but a queue.
         let wanted = random.u32(0..3);
-        let backlog = live_batches(&stage) + in_inbox(&stage).len();
+        let backlog = live_batches(&env) + in_inbox(&env).len();
         for _ in 0..if backlog < LIVE_MAX { wanted } else { 0 } {
             drops += 1;
-            drop_in(&stage, &format!("drop-{drops}.csv"), &scripts::of_all_kinds(EACH).0);
+            drop_in(&env, &format!("drop-{drops}.csv"), &manifests::of_all_kinds(EACH).0);
         }
         let outcome = daemon.end_or_kill_after(Duration::from_millis(random.u64(300..3_000)));
         kills += 1;
         peaks.push(outcome.peak_bytes);
     }
     // The storm passes; what is left is finished in peace.
-    stage.faults("");
-    configure(&stage, "[retention]\narchive_after = \"never\"\n");
-    drop_in(&stage, "last.csv", &scripts::of_all_kinds(EACH).0);
-    let daemon = stage.start(["daemon"]);
-    until("the socket", || stage.path("state/callsheet.sock").exists());
-    let mut unfiled = in_inbox(&stage);
+    env.faults("");
+    configure(&env, "[retention]\narchive_after = \"never\"\n");
+    drop_in(&env, "last.csv", &manifests::of_all_kinds(EACH).0);
+    let daemon = env.start(["daemon"]);
+    until("the socket", || env.path("state/callsheet.sock").exists());
+    let mut unfiled = in_inbox(&env);
     while !unfiled.is_empty() {
         let before = unfiled.len();
         until(&format!("another manifest to be filed of {unfiled:?}"), || {
-            unfiled = in_inbox(&stage);
+            unfiled = in_inbox(&env);
             unfiled.len() < before
         });
     }
-    let mut left = unended(&stage);
+    let mut left = unended(&env);
     while left > 0 {
         let before = left;
         // As long as it takes, and not a moment without progress.
         let parked: Vec<Value> =
-            batches(&stage).into_iter().filter(|batch| batch["state"] == "parked").collect();
+            batches(&env).into_iter().filter(|batch| batch["state"] == "parked").collect();
         until(&format!("another job to end of {before}, parked are {parked:?}"), || {
-            left = unended(&stage);
+            left = unended(&env);
             left < before
         });
     }
-    let live = batches(&stage);
+    let live = batches(&env);
     until("every batch's results", || {
         let written = |batch: &Value| {
             let name = batch["name"].as_str().unwrap();
-            stage.path(&format!("output/{name}/report.json")).exists()
+            env.path(&format!("output/{name}/report.json")).exists()
         };
         live.iter().all(written)
     });
-    let state = |part: &str| bytes_in(&stage.path(&format!("state/{part}"))) >> 20;
+    let state = |part: &str| bytes_in(&env.path(&format!("state/{part}"))) >> 20;
     eprintln!(
         "the state in MiB: {} database, {} spool, {} archive",
         state("db"),
@@ -149,14 +149,14 @@ fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
         state("archive")
     );
     let last = stop(daemon);
-    stage.run(["state", "verify"]).exited(0).says("all fits");
+    env.run(["state", "verify"]).exited(0).says("all fits");
     // A daemon keeps what it has brought back: without one, every question would open the state anew.
-    let reader = stage.start(["daemon"]);
-    until("the socket", || stage.path("state/callsheet.sock").exists());
-    let all = every_batch(&stage);
+    let reader = env.start(["daemon"]);
+    until("the socket", || env.path("state/callsheet.sock").exists());
+    let all = every_batch(&env);
     stop(reader);
     let archived = all.len() - live.len();
-    judge(&stage, &all, drops + 1);
+    judge(&env, &all, drops + 1);
     let most = peaks.iter().max().copied().unwrap_or_default().max(last);
     let quarter = peaks.len().div_ceil(4);
     let mean = |peaks: &[u64]| peaks.iter().sum::<u64>() / peaks.len() as u64;
@@ -165,7 +165,7 @@ fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
         "{kills} kills, {} batches, {archived} of them archived, {drops} drops, {} charges; at most {} MiB, a first \
          life {} MiB, a late one {} MiB",
         all.len(),
-        stage.audit().totals.charges,
+        env.audit().totals.charges,
         most >> 20,
         first >> 20,
         late >> 20
@@ -175,10 +175,10 @@ fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
 }
 
 /// Every batch that there ever was, archived or not.
-fn every_batch(stage: &Stage) -> Vec<Value> {
-    let outputs = std::fs::read_dir(stage.path("output")).unwrap();
+fn every_batch(env: &TestEnv) -> Vec<Value> {
+    let outputs = std::fs::read_dir(env.path("output")).unwrap();
     let names = outputs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let status = |name: String| stage.run(["status", &name, "--json"]).exited(0).json()["batches"][0].clone();
+    let status = |name: String| env.run(["status", &name, "--json"]).exited(0).json()["batches"][0].clone();
     names.map(status).collect()
 }
 
@@ -197,8 +197,8 @@ fn stop(daemon: Running) -> u64 {
 }
 
 /// The service's books, ours, and what lies on disk.
-fn judge(stage: &Stage, batches: &[Value], drops: usize) {
-    let audit = stage.audit();
+fn judge(env: &TestEnv, batches: &[Value], drops: usize) {
+    let audit = env.audit();
     let dropped = batches.iter().filter(|batch| !batch["name"].as_str().unwrap().starts_with("pulse-"));
     assert_eq!(dropped.count(), drops, "every dropped manifest is a batch");
     let sum = |field: &str| batches.iter().map(|batch| batch[field].as_u64().unwrap()).sum::<u64>();
@@ -217,13 +217,13 @@ fn judge(stage: &Stage, batches: &[Value], drops: usize) {
     let mut wanted: BTreeMap<(String, String), u64> = BTreeMap::new();
     for batch in batches {
         let name = batch["name"].as_str().unwrap();
-        let results = std::fs::read_to_string(stage.path(&format!("output/{name}/results.jsonl"))).unwrap();
+        let results = std::fs::read_to_string(env.path(&format!("output/{name}/results.jsonl"))).unwrap();
         for line in results.lines() {
             let result: Value = serde_json::from_str(line).unwrap();
             let id = result["id"].as_str().unwrap().to_owned();
             *wanted.entry((name.to_owned(), id)).or_default() += 1;
             for file in result["files"].as_array().unwrap() {
-                let path = stage.path(&format!("output/{name}/{}", file["path"].as_str().unwrap()));
+                let path = env.path(&format!("output/{name}/{}", file["path"].as_str().unwrap()));
                 let length = std::fs::metadata(&path).map(|meta| meta.len()).ok();
                 assert_eq!(length, file["bytes"].as_u64(), "{}", path.display());
             }

@@ -6,15 +6,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::harvest::Harvest;
+use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
-use crate::support::{Stage, scripts};
+use crate::support::{TestEnv, manifests};
 
 const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
 
 /// A batch in the middle of its run, which every trial begins from.
 struct Scene {
-    stage: Stage,
+    env: TestEnv,
     ids: Vec<String>,
 }
 
@@ -24,36 +24,36 @@ impl Scene {
     }
 
     fn killed_at_each(steps: &[&str]) -> Scene {
-        let stage = Stage::new();
-        stage.configure("[limits]\nin_flight = 3\ndownloads = 1");
-        let (manifest, ids) = scripts::of_all_kinds(2);
-        stage.write("batch.csv", manifest);
+        let env = TestEnv::new();
+        env.configure("[limits]\nin_flight = 3\ndownloads = 1");
+        let (manifest, ids) = manifests::of_all_kinds(2);
+        env.write("batch.csv", manifest);
         for step in steps {
-            let mut command = stage.command(RUN);
+            let mut command = env.command(RUN);
             command.env("CALLSHEET_FAILPOINT", step);
             Running::start(command).end().was_killed(step);
         }
         for folder in ["state", "output"] {
-            copy_dir(&stage.path(folder), &stage.path(&format!("kept-{folder}")));
+            copy_dir(&env.path(folder), &env.path(&format!("kept-{folder}")));
         }
-        Scene { stage, ids }
+        Scene { env, ids }
     }
 
     /// State and outputs as they were when the run was killed. The service goes on: keys of an earlier
     /// trial give the tasks that they made then.
     fn restore(&self) {
         for folder in ["state", "output"] {
-            let _ = fs::remove_dir_all(self.stage.path(folder));
-            copy_dir(&self.stage.path(&format!("kept-{folder}")), &self.stage.path(folder));
+            let _ = fs::remove_dir_all(self.env.path(folder));
+            copy_dir(&self.env.path(&format!("kept-{folder}")), &self.env.path(folder));
         }
     }
 
     fn is_paid_once_and_whole(&self, report: &serde_json::Value) {
-        let audit = self.stage.audit();
+        let audit = self.env.audit();
         audit.each_paid_once(self.ids.len());
-        let harvest = Harvest::of(&self.stage, "batch");
-        harvest.is_complete(&self.ids);
-        harvest.agrees_with(&audit);
+        let outputs = Outputs::of(&self.env, "batch");
+        outputs.is_complete(&self.ids);
+        outputs.agrees_with(&audit);
         assert_eq!(report["batches"][0]["charged_credits"], audit.totals.charged_credits);
         assert_eq!(report["batches"][0]["held_credits"], 0);
     }
@@ -61,7 +61,7 @@ impl Scene {
     /// Every job is listed, or the state is refused. Asked before the manifest is handed in again: that
     /// would bring back what was silently lost.
     fn knows_every_job_or_says_that_it_does_not(&self, what: &str) {
-        let told = self.stage.run(["jobs", "batch", "--json"]);
+        let told = self.env.run(["jobs", "batch", "--json"]);
         if told.code != Some(0) {
             told.exited(6).says("is damaged");
             return;
@@ -78,36 +78,36 @@ impl Scene {
 
     fn goes_on_or_comes_back_with(&self, what: &str, more: &[&str]) -> bool {
         self.knows_every_job_or_says_that_it_does_not(what);
-        let outcome = self.stage.run(RUN);
+        let outcome = self.env.run(RUN);
         assert!(!outcome.stderr.contains("panicked"), "{what}: {}", outcome.stderr);
         if outcome.code == Some(0) {
             self.is_paid_once_and_whole(&outcome.json());
-            self.stage.run(["state", "verify"]).exited(0);
+            self.env.run(["state", "verify"]).exited(0);
             return true;
         }
         eprintln!("{what}: {}", outcome.stderr.lines().next().unwrap_or_default());
         outcome.exited(6).says("error: ").says("is damaged").says("hint: nothing was sent");
-        self.stage.run(["state", "verify"]).exited(6);
+        self.env.run(["state", "verify"]).exited(6);
         self.comes_back(more);
         false
     }
 
     fn comes_back(&self, more: &[&str]) {
         let rebuild = ["state", "rebuild", "--json"].into_iter().chain(more.iter().copied());
-        let rebuilt = self.stage.run(rebuild).exited(0).says("rebuilt 1 batches").json();
-        self.stage.run(["state", "verify"]).exited(0).says("all fits");
+        let rebuilt = self.env.run(rebuild).exited(0).says("rebuilt 1 batches").json();
+        self.env.run(["state", "verify"]).exited(0).says("all fits");
         // One whose jobs have all ended has nothing to pause.
         if rebuilt["paused"] == 1 {
-            let posts = self.stage.audit().posts();
+            let posts = self.env.audit().posts();
             // What is at the service is collected; only what would be sent waits.
-            let code = self.stage.run(RUN).code;
+            let code = self.env.run(RUN).code;
             assert!(matches!(code, Some(0 | 7)), "{code:?}");
-            assert_eq!(self.stage.audit().posts(), posts, "nothing creating is sent before it is resumed");
-            self.stage.run(["resume"]).exited(0);
+            assert_eq!(self.env.audit().posts(), posts, "nothing creating is sent before it is resumed");
+            self.env.run(["resume"]).exited(0);
         }
-        let report = self.stage.run(RUN).exited(0).json();
+        let report = self.env.run(RUN).exited(0).json();
         self.is_paid_once_and_whole(&report);
-        self.stage.run(["state", "verify"]).exited(0);
+        self.env.run(["state", "verify"]).exited(0);
     }
 }
 
@@ -139,10 +139,10 @@ fn damaged(scene: &Scene, mut damage: impl FnMut(&mut fastrand::Rng, &mut Vec<u8
         scene.restore();
         // Its log, its settings or its snapshot.
         let mut files: Vec<PathBuf> =
-            fs::read_dir(scene.stage.path("state/db")).unwrap().map(|entry| entry.unwrap().path()).collect();
+            fs::read_dir(scene.env.path("state/db")).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.retain(|path| path.is_file());
         files.sort();
-        let log = scene.stage.path("state/db/db");
+        let log = scene.env.path("state/db/db");
         let path = if random.u8(0..4) > 0 { log } else { files.swap_remove(random.usize(0..files.len())) };
         let mut bytes = fs::read(&path).unwrap();
         let what = format!("{}: {}", path.file_name().unwrap().display(), damage(&mut random, &mut bytes));
@@ -186,8 +186,8 @@ fn a_database_with_flipped_and_zeroed_bytes() {
 #[test]
 fn a_spool_cut_or_flipped_anywhere() {
     let scene = Scene::killed_at_each(&["posted:4", "ended:3"]);
-    let dump = scene.stage.run(["state", "export"]).exited(0).stdout;
-    scene.stage.write("dump.jsonl", dump);
+    let dump = scene.env.run(["state", "export"]).exited(0).stdout;
+    scene.env.write("dump.jsonl", dump);
     let seed = seed();
     eprintln!("CALLSHEET_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -195,7 +195,7 @@ fn a_spool_cut_or_flipped_anywhere() {
     for _ in 0..trials() / 2 {
         scene.restore();
         let name = ["rows", "outcomes", "batch.json"][random.usize(0..3)];
-        let path = scene.stage.path("state/spool/000001").join(name);
+        let path = scene.env.path("state/spool/000001").join(name);
         let mut bytes = fs::read(&path).unwrap();
         let at = random.usize(0..bytes.len());
         let what = if random.bool() {
@@ -215,7 +215,7 @@ fn a_spool_cut_or_flipped_anywhere() {
 #[test]
 fn an_older_database_whose_count_is_lost() {
     let scene = Scene::killed_at("ended:4");
-    fs::remove_file(scene.stage.path("kept-state/commits")).unwrap();
+    fs::remove_file(scene.env.path("kept-state/commits")).unwrap();
     damaged(&scene, |random, bytes| {
         let length = random.usize(0..used(bytes));
         bytes.truncate(length);
@@ -225,7 +225,7 @@ fn an_older_database_whose_count_is_lost() {
 
 /// A snapshot whose checksum is right and whose content is not: sled believes it, and dies of it.
 fn poison_the_snapshot(scene: &Scene) {
-    let entries = fs::read_dir(scene.stage.path("state/db")).unwrap().map(|entry| entry.unwrap().path());
+    let entries = fs::read_dir(scene.env.path("state/db")).unwrap().map(|entry| entry.unwrap().path());
     let path = entries.into_iter().find(|path| path.to_string_lossy().contains("snap.")).unwrap();
     let mut bytes = fs::read(&path).unwrap();
     let body = bytes.len() - 12;
@@ -240,15 +240,15 @@ fn poison_the_snapshot(scene: &Scene) {
 fn a_database_that_takes_down_whoever_reads_it() {
     let scene = Scene::killed_at_each(&["posted:4", "ended:3"]);
     poison_the_snapshot(&scene);
-    copy_dir(&scene.stage.path("state/db"), &scene.stage.path("copy"));
-    let reader = scene.stage.run(["__try-database", "copy"]);
+    copy_dir(&scene.env.path("state/db"), &scene.env.path("copy"));
+    let reader = scene.env.run(["__try-database", "copy"]);
     assert_eq!(reader.signal, Some(6), "it aborts: {}", reader.stderr);
     assert!(scene.goes_on_or_comes_back("a poisoned snapshot"), "the log alone is enough");
-    assert!(fs::read_dir(scene.stage.path("state/aside")).unwrap().count() > 0, "the snapshot is kept");
+    assert!(fs::read_dir(scene.env.path("state/aside")).unwrap().count() > 0, "the snapshot is kept");
 
     scene.restore();
     poison_the_snapshot(&scene);
-    let log = scene.stage.path("state/db/db");
+    let log = scene.env.path("state/db/db");
     let bytes = fs::read(&log).unwrap();
     fs::write(&log, &bytes[..used(&bytes) / 2]).unwrap();
     assert!(!scene.goes_on_or_comes_back("a poisoned snapshot and half a log"));
@@ -257,19 +257,19 @@ fn a_database_that_takes_down_whoever_reads_it() {
 /// The number of the attempt is lost with the database: the first key leads to the second.
 #[test]
 fn a_later_attempt_is_found_again_by_the_keys_before_it() {
-    let stage = Stage::with_faults(
+    let env = TestEnv::with_faults(
         "[[rules]]\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }",
     );
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    let mut command = stage.command(RUN);
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let mut command = env.command(RUN);
     command.env("CALLSHEET_FAILPOINT", "posted:2");
     Running::start(command).end().was_killed("posted");
-    fs::remove_dir_all(stage.path("state/db")).unwrap();
-    stage.run(RUN).exited(6);
-    stage.run(["state", "rebuild"]).exited(0);
-    stage.run(["resume"]).exited(0);
-    let report = stage.run(RUN).exited(0).json();
-    let audit = stage.audit();
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(RUN).exited(6);
+    env.run(["state", "rebuild"]).exited(0);
+    env.run(["resume"]).exited(0);
+    let report = env.run(RUN).exited(0).json();
+    let audit = env.audit();
     assert_eq!(
         (audit.tasks.len(), audit.totals.charges, audit.totals.refunds),
         (2, 2, 1),
@@ -287,7 +287,7 @@ fn a_database_that_is_gone() {
         [&["state/db"][..], &["state/db", "state/commits"], &["state/db", "state/spool/000001/outcomes"]]
     {
         scene.restore();
-        for path in lost.iter().map(|path| scene.stage.path(path)) {
+        for path in lost.iter().map(|path| scene.env.path(path)) {
             if path.is_dir() { fs::remove_dir_all(&path).unwrap() } else { fs::remove_file(&path).unwrap() }
         }
         assert!(!scene.goes_on_or_comes_back(&format!("without {lost:?}")), "{lost:?}");
@@ -297,63 +297,63 @@ fn a_database_that_is_gone() {
 #[test]
 fn the_damaged_database_is_kept() {
     let scene = Scene::killed_at("ended:2");
-    let path = scene.stage.path("state/db/db");
+    let path = scene.env.path("state/db/db");
     fs::write(&path, "not a database").unwrap();
-    scene.stage.run(RUN).exited(6);
-    scene.stage.run(["state", "rebuild"]).exited(0).says("state/aside/db-1");
-    assert_eq!(fs::read(scene.stage.path("state/aside/db-1/db")).unwrap()[..14], *b"not a database");
+    scene.env.run(RUN).exited(6);
+    scene.env.run(["state", "rebuild"]).exited(0).says("state/aside/db-1");
+    assert_eq!(fs::read(scene.env.path("state/aside/db-1/db")).unwrap()[..14], *b"not a database");
 }
 
 #[test]
 fn outcomes_that_are_lost_are_known_from_their_sidecars() {
-    let stage = Stage::new();
-    let (manifest, ids) = scripts::of_all_kinds(1);
-    stage.write("batch.csv", manifest);
-    stage.run(RUN).exited(0);
-    let posts = stage.audit().posts();
-    fs::remove_dir_all(stage.path("state/db")).unwrap();
-    fs::remove_file(stage.path("state/spool/000001/outcomes")).unwrap();
-    stage.run(RUN).exited(6);
-    let rebuilt = stage.run(["state", "rebuild", "--json"]).exited(0).json();
+    let env = TestEnv::new();
+    let (manifest, ids) = manifests::of_all_kinds(1);
+    env.write("batch.csv", manifest);
+    env.run(RUN).exited(0);
+    let posts = env.audit().posts();
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    fs::remove_file(env.path("state/spool/000001/outcomes")).unwrap();
+    env.run(RUN).exited(6);
+    let rebuilt = env.run(["state", "rebuild", "--json"]).exited(0).json();
     assert_eq!((&rebuilt["from_sidecars"], &rebuilt["open"]), (&ids.len().into(), &0.into()));
-    let report = stage.run(RUN).exited(0).json();
-    assert_eq!(report["batches"][0]["charged_credits"], stage.audit().totals.charged_credits);
-    assert_eq!(stage.audit().posts(), posts);
-    Harvest::of(&stage, "batch").is_complete(&ids);
+    let report = env.run(RUN).exited(0).json();
+    assert_eq!(report["batches"][0]["charged_credits"], env.audit().totals.charged_credits);
+    assert_eq!(env.audit().posts(), posts);
+    Outputs::of(&env, "batch").is_complete(&ids);
 }
 
 #[test]
 fn rows_that_are_damaged_come_back_from_an_export_and_are_refused_without() {
     let scene = Scene::killed_at("ended:3");
-    let dump = scene.stage.run(["state", "export"]).exited(0).stdout;
-    scene.stage.write("dump.jsonl", dump);
-    let rows = scene.stage.path("state/spool/000001/rows");
+    let dump = scene.env.run(["state", "export"]).exited(0).stdout;
+    scene.env.write("dump.jsonl", dump);
+    let rows = scene.env.path("state/spool/000001/rows");
     let mut bytes = fs::read(&rows).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&rows, bytes).unwrap();
-    scene.stage.run(["state", "verify"]).exited(6);
-    scene.stage.run(["state", "rebuild"]).exited(6).says("its checksum is wrong");
+    scene.env.run(["state", "verify"]).exited(6);
+    scene.env.run(["state", "rebuild"]).exited(6).says("its checksum is wrong");
     scene.comes_back(&["--export", "dump.jsonl"]);
 }
 
 /// Shorts Studio honours no key: what may have been sent is left to a person.
 #[test]
 fn a_job_without_a_key_is_never_sent_by_guessing() {
-    let stage = Stage::new();
+    let env = TestEnv::new();
     let job =
         r#"{"id": "short", "kind": "shorts-studio", "options": {"topic": "a boat"}, "max_credits": 20}"#;
-    stage.write("batch.jsonl", job);
-    let mut command = stage.command(["run", "batch.jsonl"]);
+    env.write("batch.jsonl", job);
+    let mut command = env.command(["run", "batch.jsonl"]);
     command.env("CALLSHEET_FAILPOINT", "posted:1");
     Running::start(command).end().was_killed("posted");
-    fs::remove_dir_all(stage.path("state/db")).unwrap();
-    stage.run(["run", "batch.jsonl"]).exited(6);
-    stage.run(["state", "rebuild"]).exited(0);
-    stage.run(["resume"]).exited(0);
-    stage.run(["run", "batch.jsonl"]).exited(7);
-    assert_eq!(stage.audit().totals.tasks, 1);
-    assert_eq!(Harvest::of(&stage, "batch").column("state"), ["in_doubt"]);
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(["run", "batch.jsonl"]).exited(6);
+    env.run(["state", "rebuild"]).exited(0);
+    env.run(["resume"]).exited(0);
+    env.run(["run", "batch.jsonl"]).exited(7);
+    assert_eq!(env.audit().totals.tasks, 1);
+    assert_eq!(Outputs::of(&env, "batch").column("state"), ["in_doubt"]);
 }
 
 const SHORT: &str =
@@ -361,40 +361,40 @@ const SHORT: &str =
 
 /// A short whose first attempt failed, as a person found, and that was asked for again and made; of its second attempt the database alone
 /// knew.
-fn a_short_of_a_second_attempt(kill_at: &str) -> Stage {
-    let stage = Stage::with_faults("[[rules]]\ntimes = 1\neffect = { do = 'fail-at-submission' }");
-    stage.write("batch.jsonl", SHORT);
-    stage.run(["run", "batch.jsonl"]).exited(7);
-    stage.run(["resolve", "batch/short", "--not-charged"]).exited(0);
-    stage.run(["retry", "batch"]).exited(0);
-    let mut command = stage.command(["run", "batch.jsonl"]);
+fn a_short_of_a_second_attempt(kill_at: &str) -> TestEnv {
+    let env = TestEnv::with_faults("[[rules]]\ntimes = 1\neffect = { do = 'fail-at-submission' }");
+    env.write("batch.jsonl", SHORT);
+    env.run(["run", "batch.jsonl"]).exited(7);
+    env.run(["resolve", "batch/short", "--not-charged"]).exited(0);
+    env.run(["retry", "batch"]).exited(0);
+    let mut command = env.command(["run", "batch.jsonl"]);
     command.env("CALLSHEET_FAILPOINT", kill_at);
     Running::start(command).end().was_killed(kill_at.split(':').next().unwrap());
-    fs::remove_dir_all(stage.path("state/db")).unwrap();
-    stage.run(["state", "rebuild"]).exited(0);
-    stage
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(["state", "rebuild"]).exited(0);
+    env
 }
 
 /// The outcome of an earlier attempt is older news than a sidecar.
 #[test]
 fn a_sidecar_of_a_later_attempt_counts_more_than_the_outcome_of_an_earlier_one() {
-    let stage = a_short_of_a_second_attempt("named:1");
-    stage.run(["resume"]).exited(0);
-    stage.run(["run", "batch.jsonl"]).exited(0);
-    assert_eq!((stage.audit().totals.tasks, stage.audit().totals.refunds), (2, 1));
-    let harvest = Harvest::of(&stage, "batch");
-    assert_eq!(harvest.column("state"), ["succeeded"]);
-    let totals = stage.audit().totals;
-    assert_eq!(harvest.sum("charged_credits"), totals.charged_credits - totals.refunded_credits);
+    let env = a_short_of_a_second_attempt("named:1");
+    env.run(["resume"]).exited(0);
+    env.run(["run", "batch.jsonl"]).exited(0);
+    assert_eq!((env.audit().totals.tasks, env.audit().totals.refunds), (2, 1));
+    let outputs = Outputs::of(&env, "batch");
+    assert_eq!(outputs.column("state"), ["succeeded"]);
+    let totals = env.audit().totals;
+    assert_eq!(outputs.sum("charged_credits"), totals.charged_credits - totals.refunded_credits);
 }
 
 /// What failed before the state was lost may have been asked for again since: without a key nobody can tell.
 #[test]
 fn a_failed_job_without_a_key_is_not_bought_again_after_a_rebuild() {
-    let stage = a_short_of_a_second_attempt("posted:1");
-    stage.run(["retry", "batch"]).exited(0);
-    stage.run(["resume"]).exited(0);
-    stage.run(["run", "batch.jsonl"]).exited(7);
-    assert_eq!((stage.audit().totals.tasks, stage.audit().totals.refunds), (2, 1));
-    assert_eq!(Harvest::of(&stage, "batch").column("state"), ["in_doubt"]);
+    let env = a_short_of_a_second_attempt("posted:1");
+    env.run(["retry", "batch"]).exited(0);
+    env.run(["resume"]).exited(0);
+    env.run(["run", "batch.jsonl"]).exited(7);
+    assert_eq!((env.audit().totals.tasks, env.audit().totals.refunds), (2, 1));
+    assert_eq!(Outputs::of(&env, "batch").column("state"), ["in_doubt"]);
 }

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
+use crate::support::collect_outputs::Outputs;
 use crate::support::disk::Disk;
-use crate::support::harvest::Harvest;
-use crate::support::{Stage, scripts, until};
+use crate::support::{TestEnv, manifests, until};
 
 const RUN: [&str; 5] = ["run", "--json", "--state", "disk/state", "batch.csv"];
 
@@ -20,47 +20,47 @@ fn torn_snapshots(state: &Path) -> usize {
 #[test]
 fn a_disk_that_fills_up_costs_nothing_and_loses_nothing() {
     const JOBS: usize = 120;
-    let stage = Stage::with(callsheet_emulator::Options { speed: 60.0, ..Default::default() });
-    let Some(disk) = Disk::in_memory(stage.path("disk"), "size=16m") else { return };
-    let state = stage.path("disk/state");
-    stage.write("batch.csv", scripts::manifest("image", JOBS));
-    let running = stage.start(RUN);
-    until("a few jobs at the service", || stage.audit().tasks.len() > 8);
+    let env = TestEnv::with(callsheet_emulator::Options { speed: 60.0, ..Default::default() });
+    let Some(disk) = Disk::in_memory(env.path("disk"), "size=16m") else { return };
+    let state = env.path("disk/state");
+    env.write("batch.csv", manifests::manifest("image", JOBS));
+    let running = env.start(RUN);
+    until("a few jobs at the service", || env.audit().tasks.len() > 8);
     assert!(state.join("reserve").exists());
     disk.fill();
     let outcome = running.end();
     assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
     outcome.exited(6).says("the state's disk is full");
     assert!(!state.join("reserve").exists(), "it was used up for the last words");
-    let sent = stage.audit().tasks.len();
+    let sent = env.audit().tasks.len();
     assert!(sent < JOBS, "it stopped sending");
 
     disk.fill();
     for command in
         [&RUN[..], &["status", "--state", "disk/state"], &["state", "verify", "--state", "disk/state"]]
     {
-        stage.run(command.iter().copied()).exited(6).says("is full").says("make room");
+        env.run(command.iter().copied()).exited(6).says("is full").says("make room");
     }
     assert_eq!(torn_snapshots(&state), 0, "the database was not touched");
-    assert_eq!(stage.audit().tasks.len(), sent);
+    assert_eq!(env.audit().tasks.len(), sent);
 
     disk.clear();
-    stage.run(["state", "verify", "--state", "disk/state"]).exited(0).says("all fits");
-    stage.run(RUN).exited(0);
+    env.run(["state", "verify", "--state", "disk/state"]).exited(0).says("all fits");
+    env.run(RUN).exited(0);
     assert!(state.join("reserve").exists(), "it is set aside again");
-    stage.audit().each_paid_once(JOBS);
-    Harvest::of(&stage, "batch").is_complete(&scripts::ids("image", JOBS));
+    env.audit().each_paid_once(JOBS);
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", JOBS));
 }
 
 #[test]
 fn a_disk_that_is_full_from_the_beginning_is_refused_before_anything_is_made() {
-    let stage = Stage::new();
-    let Some(disk) = Disk::in_memory(stage.path("disk"), "size=16m") else { return };
-    stage.write("batch.csv", scripts::manifest("image", 1));
+    let env = TestEnv::new();
+    let Some(disk) = Disk::in_memory(env.path("disk"), "size=16m") else { return };
+    env.write("batch.csv", manifests::manifest("image", 1));
     disk.fill();
-    stage.run(RUN).exited(6);
-    assert_eq!(stage.audit().totals.tasks, 0);
+    env.run(RUN).exited(6);
+    assert_eq!(env.audit().totals.tasks, 0);
     disk.clear();
-    stage.run(RUN).exited(0);
-    stage.audit().each_paid_once(1);
+    env.run(RUN).exited(0);
+    env.audit().each_paid_once(1);
 }

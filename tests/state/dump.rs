@@ -6,26 +6,26 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::harvest::Harvest;
+use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
-use crate::support::{Stage, scripts};
+use crate::support::{TestEnv, manifests};
 
 const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
 
 /// A state in the middle of a run: jobs that have ended, jobs in the air, rows that have not begun.
-fn in_mid_run(step: &str) -> (Stage, Vec<String>) {
-    let stage = Stage::new();
-    stage.configure("[limits]\nin_flight = 3\ndownloads = 1");
-    let (manifest, ids) = scripts::of_all_kinds(3);
-    stage.write("batch.csv", manifest);
-    let mut command = stage.command(RUN);
+fn in_mid_run(step: &str) -> (TestEnv, Vec<String>) {
+    let env = TestEnv::new();
+    env.configure("[limits]\nin_flight = 3\ndownloads = 1");
+    let (manifest, ids) = manifests::of_all_kinds(3);
+    env.write("batch.csv", manifest);
+    let mut command = env.command(RUN);
     command.env("CALLSHEET_FAILPOINT", step);
     Running::start(command).end().was_killed(step);
-    (stage, ids)
+    (env, ids)
 }
 
-fn dump(stage: &Stage, state: &str) -> String {
-    stage.run(["state", "export", "--state", state]).exited(0).stdout
+fn dump(env: &TestEnv, state: &str) -> String {
+    env.run(["state", "export", "--state", state]).exited(0).stdout
 }
 
 /// The dump with every batch as it is when it was imported.
@@ -39,15 +39,15 @@ fn paused(dump: &str) -> String {
 
 #[test]
 fn a_finished_state_comes_back_byte_for_byte() {
-    let stage = Stage::new();
-    let (manifest, ids) = scripts::of_all_kinds(2);
-    stage.write("batch.csv", manifest);
-    stage.run(RUN).exited(0);
-    let first = dump(&stage, "state");
-    stage.write("dump.jsonl", &first);
-    stage.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0);
-    stage.run(["state", "verify", "--state", "new"]).exited(0).says("all fits");
-    assert_eq!(dump(&stage, "new"), first);
+    let env = TestEnv::new();
+    let (manifest, ids) = manifests::of_all_kinds(2);
+    env.write("batch.csv", manifest);
+    env.run(RUN).exited(0);
+    let first = dump(&env, "state");
+    env.write("dump.jsonl", &first);
+    env.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0);
+    env.run(["state", "verify", "--state", "new"]).exited(0).says("all fits");
+    assert_eq!(dump(&env, "new"), first);
     assert_eq!(first.lines().filter(|line| line.starts_with("{\"row\"")).count(), ids.len());
     let head: Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
     assert_eq!(head["callsheet_dump"], 1);
@@ -55,36 +55,36 @@ fn a_finished_state_comes_back_byte_for_byte() {
 
 #[test]
 fn an_unfinished_state_comes_back_paused_and_goes_on_without_paying_twice() {
-    let (stage, ids) = in_mid_run("task-known:4");
-    stage.write("dump.jsonl", dump(&stage, "state"));
-    stage.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0).says("callsheet resume");
-    stage.run(["state", "verify", "--state", "new"]).exited(0).says("all fits");
-    let second = dump(&stage, "new");
-    stage.write("second.jsonl", &second);
-    stage.run(["state", "import", "second.jsonl", "--state", "newer"]).exited(0);
-    assert_eq!(dump(&stage, "newer"), second);
+    let (env, ids) = in_mid_run("task-known:4");
+    env.write("dump.jsonl", dump(&env, "state"));
+    env.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0).says("callsheet resume");
+    env.run(["state", "verify", "--state", "new"]).exited(0).says("all fits");
+    let second = dump(&env, "new");
+    env.write("second.jsonl", &second);
+    env.run(["state", "import", "second.jsonl", "--state", "newer"]).exited(0);
+    assert_eq!(dump(&env, "newer"), second);
 
-    let posts = stage.audit().posts();
+    let posts = env.audit().posts();
     let run = ["run", "--json", "--state", "new", "batch.csv"];
-    stage.run(run).exited(7).says("paused");
-    assert_eq!(stage.audit().posts(), posts, "nothing creating was sent");
-    stage.run(["resume", "--state", "new"]).exited(0);
-    stage.run(run).exited(0);
-    stage.audit().each_paid_once(ids.len());
-    Harvest::of(&stage, "batch").is_complete(&ids);
+    env.run(run).exited(7).says("paused");
+    assert_eq!(env.audit().posts(), posts, "nothing creating was sent");
+    env.run(["resume", "--state", "new"]).exited(0);
+    env.run(run).exited(0);
+    env.audit().each_paid_once(ids.len());
+    Outputs::of(&env, "batch").is_complete(&ids);
 }
 
 #[test]
 fn what_nothing_is_on_its_way_of_differs_by_the_pause_and_the_mark_alone() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 3));
-    let mut command = stage.command(RUN);
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 3));
+    let mut command = env.command(RUN);
     command.env("CALLSHEET_FAILPOINT", "accepted");
     Running::start(command).end().was_killed("accepted");
-    let first = dump(&stage, "state");
-    stage.write("dump.jsonl", &first);
-    stage.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0);
-    let second = dump(&stage, "new");
+    let first = dump(&env, "state");
+    env.write("dump.jsonl", &first);
+    env.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0);
+    let second = dump(&env, "new");
     // The dump may be older than what was sent: its rows are marked so.
     assert!(second.contains(",\"rebuilt_rows\":3,"), "{second}");
     let without = second.replace(",\"paused\":\"rebuilt\"", "").replace(",\"rebuilt_rows\":3", "");
@@ -96,97 +96,97 @@ fn what_nothing_is_on_its_way_of_differs_by_the_pause_and_the_mark_alone() {
 
 #[test]
 fn a_job_that_is_canceled_before_its_turn_damages_nothing() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 3));
-    stage.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 3));
+    env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
     let fits = |state: &str| {
-        stage.run(["state", "verify", "--state", state]).exited(0).says("all fits");
+        env.run(["state", "verify", "--state", state]).exited(0).says("all fits");
     };
     let states_of = |state: &str| {
-        let jobs = stage.run(["jobs", "batch", "--json", "--state", state]).exited(0).stdout;
+        let jobs = env.run(["jobs", "batch", "--json", "--state", state]).exited(0).stdout;
         let state = |line: &str| serde_json::from_str::<Value>(line).unwrap()["state"].clone();
         jobs.lines().map(state).collect::<Vec<_>>()
     };
     for step in ["cancel", "retry", "cancel"] {
-        stage.run([step, "batch/image-2"]).exited(0);
+        env.run([step, "batch/image-2"]).exited(0);
         fits("state");
     }
     assert_eq!(states_of("state"), ["queued", "canceled", "queued"]);
-    stage.write("dump.jsonl", dump(&stage, "state"));
-    stage.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0);
+    env.write("dump.jsonl", dump(&env, "state"));
+    env.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0);
     fits("new");
     assert_eq!(states_of("new"), ["queued", "canceled", "queued"]);
     // Its row is passed over, and those around it are not.
-    stage.run(["state", "rebuild"]).exited(0);
+    env.run(["state", "rebuild"]).exited(0);
     fits("state");
     assert_eq!(states_of("state"), ["queued", "canceled", "queued"]);
-    stage.run(["resume"]).exited(0);
-    stage.run(["run", "batch.csv", "--budget", "1000"]).exited(1);
+    env.run(["resume"]).exited(0);
+    env.run(["run", "batch.csv", "--budget", "1000"]).exited(1);
     fits("state");
     assert_eq!(states_of("state"), ["succeeded", "canceled", "succeeded"]);
-    stage.audit().each_paid_once(2);
+    env.audit().each_paid_once(2);
 }
 
 #[test]
 fn a_job_that_was_canceled_before_its_turn_and_is_lost_has_its_turn_again() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 3));
-    stage.run(["run", "batch.csv", "--budget", "0"]).exited(4);
-    stage.run(["cancel", "batch/image-2"]).exited(0);
-    let outcomes = stage.path("state/spool/000001/outcomes");
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 3));
+    env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    env.run(["cancel", "batch/image-2"]).exited(0);
+    let outcomes = env.path("state/spool/000001/outcomes");
     flip(&outcomes, 60);
-    stage.run(["state", "verify"]).exited(6).says("job 1 has begun, and is neither open nor ended");
-    stage.run(["state", "rebuild"]).exited(0);
-    stage.run(["state", "verify"]).exited(0).says("all fits");
-    stage.run(["resume"]).exited(0);
-    stage.run(["run", "batch.csv", "--budget", "1000"]).exited(0);
-    stage.audit().each_paid_once(3);
+    env.run(["state", "verify"]).exited(6).says("job 1 has begun, and is neither open nor ended");
+    env.run(["state", "rebuild"]).exited(0);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    env.run(["resume"]).exited(0);
+    env.run(["run", "batch.csv", "--budget", "1000"]).exited(0);
+    env.audit().each_paid_once(3);
 }
 
 #[test]
 fn half_a_dump_and_a_changed_one_are_refused() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 2));
-    stage.run(RUN).exited(0);
-    let whole = dump(&stage, "state");
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.run(RUN).exited(0);
+    let whole = dump(&env, "state");
     let lines: Vec<&str> = whole.lines().collect();
     for length in 0..lines.len() {
-        stage.write("cut.jsonl", lines[..length].iter().map(|line| format!("{line}\n")).collect::<String>());
+        env.write("cut.jsonl", lines[..length].iter().map(|line| format!("{line}\n")).collect::<String>());
         let state = format!("cut-{length}");
-        stage.run(["state", "import", "cut.jsonl", "--state", &state]).exited(2).says("cut off");
-        stage.run(["jobs", "--state", &state]).exited(2).says("there is no state");
+        env.run(["state", "import", "cut.jsonl", "--state", &state]).exited(2).says("cut off");
+        env.run(["jobs", "--state", &state]).exited(2).says("there is no state");
     }
-    stage.write("changed.jsonl", whole.replacen("\"spent\":", "\"spent\":1", 1));
-    let import = |dump: &str| stage.run(["state", "import", dump, "--state", "changed"]);
+    env.write("changed.jsonl", whole.replacen("\"spent\":", "\"spent\":1", 1));
+    let import = |dump: &str| env.run(["state", "import", dump, "--state", "changed"]);
     import("changed.jsonl").exited(2).says("were changed");
-    assert!(!stage.path("changed").exists(), "nothing is left of a folder that it made");
-    fs::create_dir(stage.path("changed")).unwrap();
-    stage.write("changed/lock", "");
+    assert!(!env.path("changed").exists(), "nothing is left of a folder that it made");
+    fs::create_dir(env.path("changed")).unwrap();
+    env.write("changed/lock", "");
     import("changed.jsonl").exited(2).says("were changed");
-    let left = || fs::read_dir(stage.path("changed")).unwrap().map(|entry| entry.unwrap().file_name());
+    let left = || fs::read_dir(env.path("changed")).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(left().collect::<Vec<_>>(), ["lock"], "what was there stays, and nothing else");
-    stage.write("dump.jsonl", &whole);
-    stage.write("changed/spool/mine", "");
+    env.write("dump.jsonl", &whole);
+    env.write("changed/spool/mine", "");
     import("dump.jsonl").exited(2).says("it holds spool");
-    assert!(stage.path("changed/spool/mine").exists());
-    fs::remove_dir_all(stage.path("changed/spool")).unwrap();
+    assert!(env.path("changed/spool/mine").exists());
+    fs::remove_dir_all(env.path("changed/spool")).unwrap();
     import("dump.jsonl").exited(0);
-    stage.run(["state", "verify", "--state", "changed"]).exited(0).says("all fits");
-    stage.run(["state", "import", "dump.jsonl"]).exited(2).says("is not empty");
+    env.run(["state", "verify", "--state", "changed"]).exited(0).says("all fits");
+    env.run(["state", "import", "dump.jsonl"]).exited(2).says("is not empty");
 }
 
 #[test]
 fn an_export_goes_to_a_new_file_and_a_state_in_use_is_left_alone() {
-    let stage = Stage::new();
-    stage.write("batch.csv", scripts::manifest("image", 1));
-    stage.run(RUN).exited(0);
-    stage.run(["state", "export", "dump.jsonl"]).exited(0);
-    assert_eq!(fs::read_to_string(stage.path("dump.jsonl")).unwrap(), dump(&stage, "state"));
-    stage.run(["state", "export", "dump.jsonl"]).exited(2).says("does not exist yet");
-    let lock = fs::File::options().write(true).open(stage.path("state/lock")).unwrap();
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(RUN).exited(0);
+    env.run(["state", "export", "dump.jsonl"]).exited(0);
+    assert_eq!(fs::read_to_string(env.path("dump.jsonl")).unwrap(), dump(&env, "state"));
+    env.run(["state", "export", "dump.jsonl"]).exited(2).says("does not exist yet");
+    let lock = fs::File::options().write(true).open(env.path("state/lock")).unwrap();
     lock.lock().unwrap();
-    stage.run(["state", "export"]).exited(2).says("in use by process");
-    stage.run(["state", "rebuild"]).exited(2).says("in use by process");
+    env.run(["state", "export"]).exited(2).says("in use by process");
+    env.run(["state", "rebuild"]).exited(2).says("in use by process");
 }
 
 fn flip(path: &Path, at: usize) {
@@ -198,20 +198,20 @@ fn flip(path: &Path, at: usize) {
 
 #[test]
 fn every_flipped_bit_of_the_spool_is_found_by_verify() {
-    let (stage, _) = in_mid_run("ended:4");
-    let sound = stage.run(["state", "verify", "--json"]).exited(0).json();
+    let (env, _) = in_mid_run("ended:4");
+    let sound = env.run(["state", "verify", "--json"]).exited(0).json();
     assert_eq!(sound["sound"], true);
     for (file, steps) in [("state/spool/000001/rows", 12), ("state/spool/000001/outcomes", 12)] {
-        let whole = fs::read(stage.path(file)).unwrap();
+        let whole = fs::read(env.path(file)).unwrap();
         for step in 0..steps {
-            flip(&stage.path(file), step * whole.len() / steps + step);
-            let report = stage.run(["state", "verify", "--json"]).exited(6).json();
+            flip(&env.path(file), step * whole.len() / steps + step);
+            let report = env.run(["state", "verify", "--json"]).exited(6).json();
             assert_eq!(report["sound"], false, "{file}, step {step}");
-            fs::write(stage.path(file), &whole).unwrap();
+            fs::write(env.path(file), &whole).unwrap();
         }
-        fs::write(stage.path(file), &whole[..whole.len() - 1]).unwrap();
-        stage.run(["state", "verify"]).exited(6).says("were acknowledged").says("callsheet state rebuild");
-        fs::write(stage.path(file), &whole).unwrap();
+        fs::write(env.path(file), &whole[..whole.len() - 1]).unwrap();
+        env.run(["state", "verify"]).exited(6).says("were acknowledged").says("callsheet state rebuild");
+        fs::write(env.path(file), &whole).unwrap();
     }
-    stage.run(["state", "verify"]).exited(0);
+    env.run(["state", "verify"]).exited(0);
 }

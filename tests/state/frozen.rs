@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::harvest::Harvest;
-use crate::support::{Stage, audit_of_state};
+use crate::support::collect_outputs::Outputs;
+use crate::support::{TestEnv, audit_of_state};
 
 const STATE: [&str; 2] = ["--state", "state/emulator"];
 
@@ -16,16 +16,16 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// The frozen folder, thawed.
-fn thawed() -> Stage {
-    let stage = Stage::new();
+fn thawed() -> TestEnv {
+    let env = TestEnv::new();
     let untar =
-        Command::new("tar").arg("-xzf").arg(fixture("state.tar.gz")).current_dir(stage.path("")).status();
+        Command::new("tar").arg("-xzf").arg(fixture("state.tar.gz")).current_dir(env.path("")).status();
     assert!(untar.unwrap().success());
-    stage
+    env
 }
 
-fn said(stage: &Stage, command: &[&str]) -> String {
-    stage.run(command.iter().copied().chain(STATE)).exited(0).stdout
+fn said(env: &TestEnv, command: &[&str]) -> String {
+    env.run(command.iter().copied().chain(STATE)).exited(0).stdout
 }
 
 fn stored(name: &str) -> String {
@@ -33,50 +33,50 @@ fn stored(name: &str) -> String {
 }
 
 /// Charges at the service, task by task.
-fn charges(stage: &Stage) -> BTreeMap<String, u64> {
-    let audit = audit_of_state(&stage.path("state/emulator-service"));
+fn charges(env: &TestEnv) -> BTreeMap<String, u64> {
+    let audit = audit_of_state(&env.path("state/emulator-service"));
     audit.tasks.into_iter().map(|task| (task.id, task.charges)).collect()
 }
 
 #[test]
 fn it_reads_the_same() {
-    let stage = thawed();
-    assert_eq!(said(&stage, &["jobs", "--json"]), stored("jobs.jsonl"));
-    assert_eq!(said(&stage, &["ledger", "--csv"]), stored("ledger.csv"));
-    assert_eq!(said(&stage, &["state", "export"]), stored("dump.jsonl"));
-    stage.run(["state", "verify"].into_iter().chain(STATE)).exited(0).says("read 4 batches with 11 rows");
+    let env = thawed();
+    assert_eq!(said(&env, &["jobs", "--json"]), stored("jobs.jsonl"));
+    assert_eq!(said(&env, &["ledger", "--csv"]), stored("ledger.csv"));
+    assert_eq!(said(&env, &["state", "export"]), stored("dump.jsonl"));
+    env.run(["state", "verify"].into_iter().chain(STATE)).exited(0).says("read 4 batches with 11 rows");
 }
 
 #[test]
 fn it_resumes_to_the_end_and_what_was_paid_for_is_not_charged_again() {
-    let stage = thawed();
-    let before = charges(&stage);
+    let env = thawed();
+    let before = charges(&env);
     for (manifest, exit) in [("half.csv", 0), ("done.csv", 0), ("dropped.csv", 1), ("doubt.jsonl", 7)] {
-        stage.run(["run", "--emulator", "--emulator-speed", "500", manifest]).exited(exit);
+        env.run(["run", "--emulator", "--emulator-speed", "500", manifest]).exited(exit);
     }
-    let after = charges(&stage);
+    let after = charges(&env);
     assert_eq!((before.len(), after.len()), (9, 10), "one job had not begun");
     assert!(after.values().all(|charges| *charges == 1), "{after:?}");
     assert!(before.keys().all(|task| after.contains_key(task)));
     let ids = ["one", "two", "three", "four", "five", "six"].map(str::to_owned);
-    Harvest::in_dir(stage.path("output/emulator/half")).is_complete(&ids);
+    Outputs::in_dir(env.path("output/emulator/half")).is_complete(&ids);
 }
 
 #[test]
 fn its_export_is_taken_in() {
-    let stage = thawed();
-    stage.write("dump.jsonl", stored("dump.jsonl"));
-    stage.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0);
-    stage.run(["state", "verify", "--state", "new"]).exited(0).says("all fits");
+    let env = thawed();
+    env.write("dump.jsonl", stored("dump.jsonl"));
+    env.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0);
+    env.run(["state", "verify", "--state", "new"]).exited(0).says("all fits");
 }
 
 #[test]
 fn it_is_rebuilt_without_its_database() {
-    let stage = thawed();
-    fs::remove_dir_all(stage.path("state/emulator/db")).unwrap();
-    let before = charges(&stage).len();
-    stage.run(["state", "rebuild"].into_iter().chain(STATE)).exited(0).says("rebuilt 4 batches with 11 jobs");
-    stage.run(["resume", "half"].into_iter().chain(STATE)).exited(0);
-    stage.run(["run", "--emulator", "--emulator-speed", "500", "half.csv"]).exited(0);
-    assert_eq!(charges(&stage).len(), before + 1, "one job had not begun");
+    let env = thawed();
+    fs::remove_dir_all(env.path("state/emulator/db")).unwrap();
+    let before = charges(&env).len();
+    env.run(["state", "rebuild"].into_iter().chain(STATE)).exited(0).says("rebuilt 4 batches with 11 jobs");
+    env.run(["resume", "half"].into_iter().chain(STATE)).exited(0);
+    env.run(["run", "--emulator", "--emulator-speed", "500", "half.csv"]).exited(0);
+    assert_eq!(charges(&env).len(), before + 1, "one job had not begun");
 }

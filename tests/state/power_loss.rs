@@ -18,7 +18,7 @@ use callsheet::failpoint;
 use self::promises::Scene;
 use self::trace::{CALLS, Event, read};
 use crate::support::process::{Outcome, Running};
-use crate::support::{Stage, matrix, scripts, until};
+use crate::support::{TestEnv, fault_matrix, manifests, until};
 
 /// Broken promises that are shown: one cause breaks many.
 const SHOWN_MAX: usize = 20;
@@ -27,7 +27,7 @@ const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
 
 /// Lives on one state, traced.
 struct Traced {
-    stage: Stage,
+    env: TestEnv,
     /// Where traces lie: what goes over the wire is in them, with the key, and what the client leaves is searched
     /// for that.
     notes: tempfile::TempDir,
@@ -40,10 +40,10 @@ struct Traced {
 }
 
 impl Traced {
-    fn new(stage: Stage) -> Traced {
+    fn new(env: TestEnv) -> Traced {
         let notes = tempfile::tempdir().unwrap();
         let (events, lives) = (Vec::new(), Vec::new());
-        Traced { stage, notes, events, lines: 0, lives, has_said_that_all_is_done: false }
+        Traced { env, notes, events, lines: 0, lives, has_said_that_all_is_done: false }
     }
 
     fn trace(&self) -> std::path::PathBuf {
@@ -52,7 +52,7 @@ impl Traced {
 
     /// The client under `strace`, which writes everything down that matters.
     fn start<'a>(&self, arguments: impl IntoIterator<Item = &'a str>, failpoint: Option<&str>) -> Running {
-        let client = self.stage.command(arguments);
+        let client = self.env.command(arguments);
         let mut command = Command::new("strace");
         command.args(["-f", "-y", "--seccomp-bpf", "-e", "signal=none", "-s", "4194304", "-o"]);
         command.arg(self.trace());
@@ -66,7 +66,7 @@ impl Traced {
     }
 
     fn folder(&self) -> PathBuf {
-        self.stage.path("").canonicalize().unwrap()
+        self.env.path("").canonicalize().unwrap()
     }
 
     /// Takes up what a life left behind that has ended.
@@ -104,16 +104,16 @@ impl Traced {
 
 #[test]
 fn what_a_run_acknowledges_is_on_the_device() {
-    let stage = Stage::with_faults(
+    let env = TestEnv::with_faults(
         "seed = 4\n\
          [[rules]]\non = 'create'\nevery = 4\neffect = { do = 'drop', when = 'after' }\n\
          [[rules]]\nkind = 'image'\nevery = 2\neffect = { do = 'task-fails', code = 'provider_unavailable' }\n\
          [[rules]]\non = 'download'\nevery = 6\neffect = { do = 'truncated-download', keep_percent = 50 }",
     );
-    stage.configure("attempts = 20");
-    stage.write("batch.jsonl", matrix::ROWS);
-    stage.write("more.csv", scripts::of_all_kinds(4).0);
-    let mut traced = Traced::new(stage);
+    env.configure("attempts = 20");
+    env.write("batch.jsonl", fault_matrix::ROWS);
+    env.write("more.csv", manifests::of_all_kinds(4).0);
+    let mut traced = Traced::new(env);
     let outcome = traced.run(["run", "--json", "batch.jsonl", "more.csv"]);
     assert!(matches!(outcome.code, Some(0 | 7)), "{outcome:?}");
     let scene = traced.keeps_its_promises();
@@ -127,9 +127,9 @@ fn what_a_killed_run_left_in_the_air_is_on_the_device_before_the_next_relies_on_
     const MORE: [&str; 4] = ["flushed:2", "flushed:3", "flushed:5", "named:3"];
     let of_a_run = failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name));
     for step in of_a_run.chain(MORE) {
-        let stage = Stage::new();
-        stage.write("batch.csv", scripts::of_all_kinds(1).0);
-        let mut traced = Traced::new(stage);
+        let env = TestEnv::new();
+        env.write("batch.csv", manifests::of_all_kinds(1).0);
+        let mut traced = Traced::new(env);
         traced.run_to(step);
         traced.run(RUN).exited(0);
         let scene = traced.keeps_its_promises();
@@ -140,10 +140,10 @@ fn what_a_killed_run_left_in_the_air_is_on_the_device_before_the_next_relies_on_
 /// Jobs with so many results, and such long addresses of them, that the database puts each into a file of its own.
 #[test]
 fn what_the_database_keeps_beside_its_log_is_on_the_device() {
-    let stage = Stage::with_faults("[[rules]]\neffect = { do = 'urls', count = 200, signature = 1000 }");
-    stage.configure("[limits]\nin_flight = 3\nadaptive = false\ndownloads = 2");
-    stage.write("batch.csv", scripts::manifest("image", 12));
-    let mut traced = Traced::new(stage);
+    let env = TestEnv::with_faults("[[rules]]\neffect = { do = 'urls', count = 200, signature = 1000 }");
+    env.configure("[limits]\nin_flight = 3\nadaptive = false\ndownloads = 2");
+    env.write("batch.csv", manifests::manifest("image", 12));
+    let mut traced = Traced::new(env);
     traced.run_to("ended:2");
     let scene = traced.keeps_its_promises();
     assert!(scene.blobs().count() > 0, "nothing was too large for the log");
@@ -152,16 +152,16 @@ fn what_the_database_keeps_beside_its_log_is_on_the_device() {
 
 #[test]
 fn what_a_daemon_answers_and_files_is_on_the_device() {
-    let stage = Stage::new();
-    stage.write("jobs/inbox/dropped.csv", scripts::of_all_kinds(2).0);
-    stage.write("jobs/inbox/broken.csv", "id,knd\na,image\n");
-    stage.write("handed.csv", scripts::of_all_kinds(1).0);
-    let mut traced = Traced::new(stage);
+    let env = TestEnv::new();
+    env.write("jobs/inbox/dropped.csv", manifests::of_all_kinds(2).0);
+    env.write("jobs/inbox/broken.csv", "id,knd\na,image\n");
+    env.write("handed.csv", manifests::of_all_kinds(1).0);
+    let mut traced = Traced::new(env);
     let daemon = traced.start(["daemon"], None);
-    until("the socket", || traced.stage.path("state/callsheet.sock").exists());
-    traced.stage.run(["submit", "handed.csv", "--wait"]).exited(0);
+    until("the socket", || traced.env.path("state/callsheet.sock").exists());
+    traced.env.run(["submit", "handed.csv", "--wait"]).exited(0);
     for file in ["output/dropped/report.json", "jobs/accepted/dropped.csv", "jobs/rejected/broken.csv"] {
-        until(file, || traced.stage.path(file).exists());
+        until(file, || traced.env.path(file).exists());
     }
     // The first one of its process group is strace, which passes nothing on: the daemon is its child.
     let children = format!("/proc/{0}/task/{0}/children", daemon.pid());

@@ -1,10 +1,11 @@
-//! A stage for the whole program: a folder of its own, a cleared environment, a configuration with short
+//! An environment for the whole program: a folder of its own, a cleared environment, a configuration with short
 //! waits, and the service, played by the emulator in the test's own process, so that it outlives every
 //! client that is killed.
 //!
-//! `process` runs the client, `disk` gives it a small disk, `books` reads what the service saw, `harvest` what lies on disk; `matrix` holds
-//! a row of every kind against one fault.
-#![allow(dead_code, unreachable_pub, reason = "every test program uses another part of the stage")]
+//! `process` runs the client, `emulator_process` the emulator as a command, `disk` gives a small disk. `accounting` reads
+//! what the service saw, `collect_outputs` what lies on disk. `manifests` has some; `fault_matrix` holds a row of every
+//! kind against one fault. `proxy`, `scripted_proxy` and `tls` stand between the client and the service.
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses another part of it")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,16 +14,16 @@
     reason = "a test that cannot go on should stop and say why"
 )]
 
-pub mod books;
+pub mod accounting;
+pub mod api_key;
+pub mod collect_outputs;
 pub mod disk;
 pub mod emulator_process;
-pub mod harvest;
-pub mod hostile;
-pub mod key;
-pub mod matrix;
+pub mod fault_matrix;
+pub mod manifests;
 pub mod process;
 pub mod proxy;
-pub mod scripts;
+pub mod scripted_proxy;
 pub mod tls;
 
 use std::fs;
@@ -36,17 +37,17 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use self::books::Audit;
-use self::key::{KEY, files_with_key};
+use self::accounting::Audit;
+use self::api_key::{KEY, files_with_key};
 use self::process::{Outcome, Running};
 
 /// Longest wait for anything: a test that waits for it has failed.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const TIMEOUT: Duration = Duration::from_secs(180);
 /// Between two looks at something that is waited for.
-const GLANCE: Duration = Duration::from_millis(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
 /// See the module's documentation.
-pub struct Stage {
+pub struct TestEnv {
     // Dropped in this order: the service before the runtime that it runs on.
     emulator: Emulator,
     runtime: Runtime,
@@ -56,7 +57,7 @@ pub struct Stage {
 }
 
 /// Whatever the test was about, the key is in nothing that the client left.
-impl Drop for Stage {
+impl Drop for TestEnv {
     fn drop(&mut self) {
         if std::thread::panicking() {
             if std::env::var_os("CALLSHEET_KEEP").is_some() {
@@ -72,35 +73,35 @@ impl Drop for Stage {
     }
 }
 
-impl Stage {
+impl TestEnv {
     /// A service that works fast and an account that can pay for everything.
-    pub fn new() -> Stage {
-        Stage::with(Options::default())
+    pub fn new() -> TestEnv {
+        TestEnv::with(Options::default())
     }
 
     /// A service whose tasks take about a 25th of a second, with options of its own.
-    pub fn with(options: Options) -> Stage {
+    pub fn with(options: Options) -> TestEnv {
         let speed = if options.speed > 1.0 { options.speed } else { 1_000.0 };
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let api_key = KEY.to_owned();
         let emulator = runtime.block_on(emulator::start(Options { speed, api_key, ..options })).unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let stage = Stage { emulator, runtime, dir, written: Mutex::default() };
-        stage.configure("");
-        stage
+        let env = TestEnv { emulator, runtime, dir, written: Mutex::default() };
+        env.configure("");
+        env
     }
 
     /// A service with `credits` on the account.
-    pub fn with_credits(credits: u64) -> Stage {
-        Stage::with(Options { credits, ..Options::default() })
+    pub fn with_credits(credits: u64) -> TestEnv {
+        TestEnv::with(Options { credits, ..Options::default() })
     }
 
     /// A service where things go wrong as `plan` (TOML) says.
-    pub fn with_faults(plan: &str) -> Stage {
-        let stage = Stage::new();
-        stage.faults(plan);
-        stage
+    pub fn with_faults(plan: &str) -> TestEnv {
+        let env = TestEnv::new();
+        env.faults(plan);
+        env
     }
 
     /// Writes the configuration: short waits, then `more`, which may open further sections.
@@ -125,7 +126,7 @@ impl Stage {
         self.emulator.base_url()
     }
 
-    /// A path inside the stage's folder.
+    /// A path inside its folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -139,7 +140,7 @@ impl Stage {
         path
     }
 
-    /// The client, ready to start: nothing of the caller's environment, the stage's folder, the
+    /// The client, ready to start: nothing of the caller's environment, its folder, the
     /// right key.
     pub fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_callsheet"));
@@ -223,11 +224,11 @@ impl Stage {
         self.account(&json!({ "credits": credits }));
     }
 
-    /// Text of the client with this stage's folder and addresses named `STAGE` and `SERVICE`, without
+    /// Text of the client with its folder and addresses named `DIR` and `SERVICE`, without
     /// the spaces that fill up the lines of a table.
     pub fn plain(&self, text: &str) -> String {
         let text = text
-            .replace(&self.dir.path().display().to_string(), "STAGE")
+            .replace(&self.dir.path().display().to_string(), "DIR")
             .replace(&self.emulator.base_url(), "SERVICE");
         text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
     }
@@ -248,8 +249,8 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(began.elapsed() < PATIENCE, "waited for {what}, in vain");
-        std::thread::sleep(GLANCE);
+        assert!(began.elapsed() < TIMEOUT, "waited for {what}, in vain");
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

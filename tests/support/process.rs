@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::key::holds_key;
+use super::api_key::holds_key;
 use super::{eventually, until};
 
 /// The colours of a log line, which begins with a dimmed time.
@@ -77,7 +77,7 @@ impl Outcome {
     }
 
     /// It said nothing that a terminal obeys or that turns text around, beside the colours of its log. Of one
-    /// that did not run by [`super::Stage::run_raw`] this says little.
+    /// that did not run by [`super::TestEnv::run_raw`] this says little.
     #[track_caller]
     pub fn commands_no_terminal(&self) {
         let is_obeyed = |c: char| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 
-/// The API key of every stage, with characters that JSON may write in more than one way.
+/// The API key of every test, with characters that JSON may write in more than one way.
 pub const KEY: &str = "sk/live+5e9b1d7c3f2a48068e4d";
 /// The same, as HTTP's basic scheme would carry it.
 pub const KEY_IN_BASE64: &str = "c2svbGl2ZSs1ZTliMWQ3YzNmMmE0ODA2OGU0ZA";

@@ -55,14 +55,14 @@ pub enum Act {
 type Script = dyn Fn(&Call) -> Act + Send + Sync;
 
 /// The service on a port of its own. Its threads end with the test's process, or with their connections.
-pub struct Hostile {
+pub struct ScriptedProxy {
     port: u16,
     calls: Arc<Mutex<Vec<Call>>>,
 }
 
-impl Hostile {
+impl ScriptedProxy {
     /// In front of the emulator at `base_url`.
-    pub fn before(base_url: &str, script: impl Fn(&Call) -> Act + Send + Sync + 'static) -> Hostile {
+    pub fn before(base_url: &str, script: impl Fn(&Call) -> Act + Send + Sync + 'static) -> ScriptedProxy {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let service = base_url.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
@@ -78,7 +78,7 @@ impl Hostile {
                 });
             }
         });
-        Hostile { port, calls }
+        ScriptedProxy { port, calls }
     }
 
     pub fn base_url(&self) -> String {

@@ -8,32 +8,32 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::Stage;
+use super::TestEnv;
 
 /// What lies beside the outputs once a run has ended.
 pub const OF_THE_BATCH: [&str; 3] = ["report.json", "results.csv", "results.jsonl"];
 
 /// The folder of a batch.
 #[derive(Debug)]
-pub struct Harvest {
+pub struct Outputs {
     dir: PathBuf,
     /// The lines of `results.jsonl`.
     pub lines: Vec<Value>,
 }
 
-impl Harvest {
+impl Outputs {
     /// Reads what a batch left in the default output folder.
     #[track_caller]
-    pub fn of(stage: &Stage, batch: &str) -> Harvest {
-        Harvest::in_dir(stage.path("output").join(batch))
+    pub fn of(env: &TestEnv, batch: &str) -> Outputs {
+        Outputs::in_dir(env.path("output").join(batch))
     }
 
     #[track_caller]
-    pub fn in_dir(dir: PathBuf) -> Harvest {
+    pub fn in_dir(dir: PathBuf) -> Outputs {
         let text = fs::read_to_string(dir.join("results.jsonl"))
             .unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
         let lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        Harvest { dir, lines }
+        Outputs { dir, lines }
     }
 
     /// A column of `results.jsonl`, as text.
@@ -81,7 +81,7 @@ impl Harvest {
 
     /// The service's charges are those of the results, job by job.
     #[track_caller]
-    pub fn agrees_with(&self, audit: &super::books::Audit) {
+    pub fn agrees_with(&self, audit: &super::accounting::Audit) {
         let here: BTreeMap<String, u64> = self
             .lines
             .iter()

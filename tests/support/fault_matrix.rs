@@ -5,9 +5,9 @@ use std::fmt;
 use callsheet_emulator::Options;
 use serde_json::Value;
 
-use super::Stage;
-use super::books::{Audit, Task};
-use super::harvest::Harvest;
+use super::TestEnv;
+use super::accounting::{Audit, Task};
+use super::collect_outputs::Outputs;
 use super::process::Outcome;
 
 /// The calls of a job's life.
@@ -142,7 +142,7 @@ pub const ROWS: &str = r#"{"id": "video", "kind": "video", "model": "house-turbo
 {"id": "sound-effect", "kind": "sound-effect", "prompt": "a gull", "duration_seconds": 1}
 {"id": "shorts-studio", "kind": "shorts-studio", "options": {"topic": "a boat"}, "max_credits": 25}
 "#;
-/// The advised 5 seconds between two polls are then 17 milliseconds, and the stage's client waits 20.
+/// The advised 5 seconds between two polls are then 17 milliseconds, and the client waits 20.
 pub const SPEED: f64 = 300.0;
 const RUN: [&str; 3] = ["run", "--json", "batch.jsonl"];
 
@@ -156,26 +156,26 @@ pub fn holds(step: Step, faults: &[Fault]) {
 
 fn strike(step: Step, fault: &Fault) -> Vec<String> {
     let _here = Here(format!("{} / every kind / {}", fault.name, step.name()));
-    let stage = Stage::with(Options { speed: SPEED, ..Options::default() });
+    let env = TestEnv::with(Options { speed: SPEED, ..Options::default() });
     // Five rejected rows in a row would pause the batch, and the sixth would wait.
-    stage.configure_service(fault.service, "[limits]\nrejections = 100");
-    stage.faults(&fault.plan(step));
-    stage.write("batch.jsonl", ROWS);
-    let outcome = stage.run(RUN);
-    let seen = Seen { audit: stage.audit(), harvest: Harvest::of(&stage, "batch") };
+    env.configure_service(fault.service, "[limits]\nrejections = 100");
+    env.faults(&fault.plan(step));
+    env.write("batch.jsonl", ROWS);
+    let outcome = env.run(RUN);
+    let seen = Seen { audit: env.audit(), outputs: Outputs::of(&env, "batch") };
     let mut complaints = Complaints { fault: fault.name, step, list: Vec::new() };
     for kind in KINDS {
         complaints.of_row(kind, fault, &seen);
     }
     complaints.of_run(&outcome, fault, &seen);
-    complaints.of_books(&Books::read(&stage, &seen, &outcome), fault, &seen);
-    seen.harvest.is_whole();
+    complaints.of_books(&Books::read(&env, &seen, &outcome), fault, &seen);
+    seen.outputs.is_whole();
     complaints.list
 }
 
 struct Seen {
     audit: Audit,
-    harvest: Harvest,
+    outputs: Outputs,
 }
 
 impl Seen {
@@ -184,7 +184,7 @@ impl Seen {
     }
 
     fn row(&self, kind: &str) -> &Value {
-        self.harvest.lines.iter().find(|line| line["id"] == kind).unwrap()
+        self.outputs.lines.iter().find(|line| line["id"] == kind).unwrap()
     }
 }
 
@@ -280,7 +280,7 @@ pub struct Books {
 }
 
 impl Books {
-    fn read(stage: &Stage, seen: &Seen, run: &Outcome) -> Books {
+    fn read(env: &TestEnv, seen: &Seen, run: &Outcome) -> Books {
         let totals = &seen.audit.totals;
         let service = totals.charged_credits - totals.refunded_credits;
         assert_eq!(service, Options::default().credits - totals.balance, "the service's own books");
@@ -288,16 +288,16 @@ impl Books {
             (sums["held_credits"].as_u64().unwrap(), sums["charged_credits"].as_u64().unwrap())
         };
         let batch = held_and_charged(&run.json()["batches"][0]);
-        let report = held_and_charged(&seen.harvest.report()["total"]);
-        let ours = [("the ledger", ledger(stage)), ("the batch", batch), ("report.json", report)];
-        Books { service, results: seen.harvest.sum("charged_credits"), ours }
+        let report = held_and_charged(&seen.outputs.report()["total"]);
+        let ours = [("the ledger", ledger(env)), ("the batch", batch), ("report.json", report)];
+        Books { service, results: seen.outputs.sum("charged_credits"), ours }
     }
 }
 
 /// Held and charged, as the movements of `callsheet ledger --csv` add up.
 #[track_caller]
-pub fn ledger(stage: &Stage) -> (u64, u64) {
-    movements(&stage.run(["ledger", "--csv"]).exited(0).stdout)
+pub fn ledger(env: &TestEnv) -> (u64, u64) {
+    movements(&env.run(["ledger", "--csv"]).exited(0).stdout)
 }
 
 /// The same, of what was printed.
