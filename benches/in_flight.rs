@@ -1,6 +1,6 @@
 //! 100,000 tasks in flight: are they read on time, and what does that cost?
 //!
-//! `cargo bench --bench in_flight [-- TASKS]`. The conductor is the product's own; the service is simulated, and
+//! `cargo bench --bench in_flight [-- TASKS]`. The scheduler is the product's own; the service is simulated, and
 //! so is the clock: it runs on by what each turn really took of the processor, by what a commit takes
 //! (`COMMIT`, assumed), and to the next event when there is nothing to do. So a slow turn makes polls late here
 //! just as it would in earnest, and nothing waits.
@@ -9,7 +9,7 @@
 //! poll of a task is left out.
 //!
 //! What is within reach. 100,000 tasks, each read every 5 to 10 seconds, are some 13,000 polls a second. The
-//! conductor decides them in an eighth of one core (measured on two slow cores that were busy with other
+//! scheduler decides them in an eighth of one core (measured on two slow cores that were busy with other
 //! work; the worst poll came 30 ms late), and what a turn costs grows with what happens, not with what is open.
 //! The engine has 64 exchanges open at once, and one more for every hundred tasks that may be in flight beyond
 //! 6,400, at most 1,024 (`EXCHANGES_MAX` in `src/engine/mod.rs`). With 64, a poll may take 64 / 13,000 s = 5 ms, the
@@ -42,7 +42,7 @@ use callsheet::domain::request::Kind;
 use callsheet::domain::retry::Backoff;
 use callsheet::domain::task::{PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
-use callsheet::engine::conductor::{Conductor, Effect, Input, Settings, SpooledRow};
+use callsheet::engine::scheduler::{Effect, Input, Scheduler, Settings, SpooledRow};
 use callsheet::store::{BatchRecord, Segment};
 use serde_json::{Map, json};
 
@@ -70,7 +70,7 @@ fn main() {
 type Arrival = Reverse<(Micros, u64)>;
 
 struct World {
-    conductor: Conductor,
+    scheduler: Scheduler,
     now: Micros,
     wake: Option<Tick>,
     tasks: u32,
@@ -98,15 +98,15 @@ struct Seen {
 
 impl World {
     fn new(tasks: u32, exchanges: u32, answer: Micros) -> World {
-        let mut conductor = Conductor::new(settings(tasks), Totals::default());
+        let mut scheduler = Scheduler::new(settings(tasks), Totals::default());
         let rows = tasks * 4;
         let mut batch = BatchRecord::new(BatchNo(1), "b".parse().unwrap(), Timestamp(0));
         batch.rows = rows;
         batch.planned = Credits(10 * u64::from(rows));
         batch.segments.push(Segment::mixed(0, 0, u64::from(rows)));
-        conductor.take_batch(batch);
+        scheduler.take_batch(batch);
         World {
-            conductor,
+            scheduler,
             now: 0,
             wake: None,
             tasks,
@@ -143,7 +143,7 @@ impl World {
     /// What has arrived goes in, what comes out begins.
     fn turn(&mut self) {
         let mut inputs = Vec::new();
-        while inputs.len() < Conductor::INPUTS_MAX
+        while inputs.len() < Scheduler::INPUTS_MAX
             && self.arrivals.peek().is_some_and(|Reverse((at, _))| *at <= self.now)
         {
             let Some(Reverse((at, number))) = self.arrivals.pop() else { break };
@@ -160,8 +160,8 @@ impl World {
         let now =
             Now { wall: Timestamp(i64::try_from(self.now / 1_000).unwrap()), tick: Tick(self.now / 1_000) };
         let began = Instant::now();
-        let turn = self.conductor.turn(inputs, now).unwrap();
-        let standstill = self.conductor.standstill();
+        let turn = self.scheduler.turn(inputs, now).unwrap();
+        let standstill = self.scheduler.standstill();
         let took = Micros::try_from(began.elapsed().as_micros()).unwrap();
         assert!(standstill.is_none() || !self.arrivals.is_empty(), "it stands still");
         self.seen.turns.push(took);
@@ -175,7 +175,7 @@ impl World {
         self.pass();
     }
 
-    /// To the next arrival, or to when the conductor wants to wake.
+    /// To the next arrival, or to when the scheduler wants to wake.
     fn pass(&mut self) {
         let arrival = self.arrivals.peek().map(|Reverse((at, _))| *at);
         let wake = self.wake.map(|tick| tick.0 * 1_000);
@@ -244,7 +244,7 @@ impl World {
             ms(at(turns, 1.0))
         );
         let began = Instant::now();
-        let overview = self.conductor.overview();
+        let overview = self.scheduler.overview();
         println!(
             "  an overview: {:.3} ms ({:?})",
             ms(began.elapsed().as_micros() as u64),

@@ -18,7 +18,7 @@ use crate::domain::reach::Reach;
 use crate::domain::retry::Backoff;
 use crate::domain::time::Millis;
 use crate::domain::trickle::RateFloor;
-use crate::engine::conductor::Settings;
+use crate::engine::scheduler::Settings;
 use crate::engine::{Outside, RateLimit};
 use crate::intake::Terms;
 use crate::intake::catalogs::ServiceCatalogs;

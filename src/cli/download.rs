@@ -20,8 +20,8 @@ use crate::config::Config;
 use crate::control::handlers::HandlerError;
 use crate::control::protocol::{BatchOutcome, BatchOutcomes};
 use crate::domain::job::State;
-use crate::engine::conductor::Standstill;
 use crate::engine::desk::Desk;
+use crate::engine::scheduler::Standstill;
 use crate::engine::{self, Engine, Stop, Until};
 use crate::store::{JobRecord, Store};
 
@@ -106,10 +106,10 @@ async fn fetch(
         return Ok(submit::parked_exit(parked));
     }
     let waiting =
-        waiting.saturating_sub(engine.conductor().open_jobs().filter(|record| is_waiting(record)).count());
-    let batch = engine.conductor().batch(batch.no).cloned().unwrap_or(batch);
+        waiting.saturating_sub(engine.scheduler().open_jobs().filter(|record| is_waiting(record)).count());
+    let batch = engine.scheduler().batch(batch.no).cloned().unwrap_or(batch);
     engine::write_results(&store, &landing, &batch)?;
-    let open = engine.conductor().open_jobs().count();
+    let open = engine.scheduler().open_jobs().count();
     let dir = printable_path(&landing.batch_dir(&batch.name));
     match waiting {
         0 => eprintln!("{}: {again} downloaded again into {}", batch.name, dir),

@@ -156,7 +156,7 @@ impl From<EngineError> for Failure {
             EngineError::Gone(_) => Failure::new(Exit::Unfinished, error.to_string()),
             EngineError::Output { .. } => Failure::new(Exit::Disk, error.to_string())
                 .hint("make room or grant the rights, or name another folder with --output; the same command resumes"),
-            EngineError::Conductor(error) => Failure::new(Exit::Disk, error.to_string())
+            EngineError::Scheduler(error) => Failure::new(Exit::Disk, error.to_string())
                 .hint("nothing more was sent; keep the state as it is and report this"),
         }
     }

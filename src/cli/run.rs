@@ -28,7 +28,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
 use crate::domain::quote::Catalog;
 use crate::domain::retry::Backoff;
-use crate::engine::conductor::Standstill;
+use crate::engine::scheduler::Standstill;
 use crate::engine::{self, Engine, Stop, Until};
 use crate::failpoint;
 use crate::intake::receipt::Receipt;
@@ -90,7 +90,7 @@ async fn run_against(
     let settings = build::scheduler_settings(config)?;
     let backoff = settings.backoff;
     let mut engine = Engine::new(store.clone(), outside, settings, clock, Some(&only))?;
-    if engine.conductor().batches().any(|batch| !batch.is_done()) {
+    if engine.scheduler().batches().any(|batch| !batch.is_done()) {
         reach(&service, backoff).await?;
     }
     let standstill = drive(&mut engine, clock).await?;
@@ -252,7 +252,7 @@ async fn write_all_results(
     only: &BTreeSet<BatchNo>,
 ) -> Result<Written, Failure> {
     let mut written = Written::default();
-    for batch in engine.conductor().batches().filter(|batch| only.contains(&batch.no)) {
+    for batch in engine.scheduler().batches().filter(|batch| only.contains(&batch.no)) {
         let (name, dir, succeeded) =
             (batch.name.clone(), landing.batch_dir(&batch.name), batch.ended.succeeded);
         let (store, landing, batch) = (store.clone(), landing.clone(), batch.clone());
@@ -302,8 +302,8 @@ fn say_where_reasons_are(reasons: &[PathBuf], batches: &[BatchStatus]) {
 
 /// The batches of the run in numbers.
 fn statuses(engine: &Engine) -> Vec<BatchStatus> {
-    let overviews = engine.conductor().overview();
-    let both = engine.conductor().batches().zip(&overviews);
+    let overviews = engine.scheduler().overview();
+    let both = engine.scheduler().batches().zip(&overviews);
     both.map(|(record, overview)| BatchStatus::new(record, overview)).collect()
 }
 

@@ -14,7 +14,7 @@ use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::ledger::Movement;
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
-use crate::engine::conductor::{BatchOverview, Granted};
+use crate::engine::scheduler::{BatchOverview, Granted};
 use crate::intake::receipt::Receipt;
 use crate::store::BatchRecord;
 

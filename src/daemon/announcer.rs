@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::clock::Clock;
 use crate::domain::ids::BatchNo;
 use crate::engine::blocking;
-use crate::engine::conductor::Wish;
+use crate::engine::scheduler::Wish;
 use crate::engine::{self, EngineError, Glance, Handle};
 use crate::hooks::{BatchDone, Hooks, HooksError};
 use crate::output::landing::Landing;
@@ -44,7 +44,7 @@ impl Announcer {
         let mut seen: Vec<BatchNo> = glance.turn.ended.iter().map(|(_, record)| record.key.batch).collect();
         seen.dedup();
         for no in seen {
-            if glance.conductor.batch(no).is_some_and(|batch| batch.is_done() && !batch.announced) {
+            if glance.scheduler.batch(no).is_some_and(|batch| batch.is_done() && !batch.announced) {
                 self.announce(no);
             }
         }

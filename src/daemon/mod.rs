@@ -29,8 +29,8 @@ use crate::daemon::notice::Notice;
 use crate::daemon::schedules::{Inputs, Planned, Watch};
 use crate::daemon::signals::Signals;
 use crate::domain::time::Millis;
-use crate::engine::conductor::Settings;
 use crate::engine::desk::Desk;
+use crate::engine::scheduler::Settings;
 use crate::engine::{Engine, EngineError, Outside, Stop, Until};
 use crate::hooks::{Hooks, HooksError, Patience};
 use crate::intake::reception::{self, HouseRules, Reception};
@@ -152,7 +152,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let socket_name = listen(&socket, &control, token, Arc::new(app)).await?;
 
     let announcer = Announcer::begin(store.clone(), handle.clone(), landing, hooks.clone(), clock);
-    for batch in engine.conductor().batches().filter(|batch| batch.is_done() && !batch.announced) {
+    for batch in engine.scheduler().batches().filter(|batch| batch.is_done() && !batch.announced) {
         announcer.announce(batch.no);
     }
     let (break_sender, mut broken) = mpsc::channel(1);

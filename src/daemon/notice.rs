@@ -107,7 +107,7 @@ fn say(state: &[NotifyState<'_>]) {
 
 /// `2 batches at work: 14 in flight, 320 queued; 1 parked (day_budget); 4210 credits spent`
 fn in_words(glance: &Glance<'_>) -> String {
-    let batches = glance.conductor.overview();
+    let batches = glance.scheduler.overview();
     let count = |wanted: &[&str]| -> u32 {
         let states = batches.iter().flat_map(|batch| &batch.states);
         states.filter(|(state, _)| wanted.contains(state)).map(|(_, n)| n).sum()

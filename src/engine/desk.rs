@@ -1,7 +1,7 @@
 //! Where an owner's questions and wishes are answered, whether an engine runs or not.
 //!
 //! While one runs, wishes go to its loop and questions to the state beside it. While none runs the desk
-//! takes the state up itself: the same conductor decides and the same store commits, and nothing is sent.
+//! takes the state up itself: the same scheduler decides and the same store commits, and nothing is sent.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::clock::Clock;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, State};
-use crate::engine::conductor::{BatchOverview, Conductor, Effect, Found, Granted, Input, Settings, Wish};
 use crate::engine::handle::{BatchNow, Handle};
+use crate::engine::scheduler::{BatchOverview, Effect, Found, Granted, Input, Scheduler, Settings, Wish};
 use crate::engine::walk::Walk;
 use crate::engine::{self, EngineError, blocking, spooled, to_the_end};
 use crate::output::landing::{Arrival, Landing};
@@ -41,7 +41,7 @@ pub struct Desk {
 #[derive(Debug, Clone)]
 enum Hands {
     Engine(Handle),
-    Own(Arc<std::sync::Mutex<Conductor>>, Clock),
+    Own(Arc<std::sync::Mutex<Scheduler>>, Clock),
 }
 
 /// What `BATCH|JOB` names.
@@ -121,9 +121,9 @@ impl Desk {
     /// # Errors
     /// [`EngineError`] when the state cannot be read.
     pub fn alone(store: Arc<Store>, settings: Settings, clock: Clock) -> Result<Desk, EngineError> {
-        let mut conductor = engine::take_up(&store, settings, |_| true, clock.now())?;
-        conductor.hold_back();
-        let hands = Hands::Own(Arc::new(std::sync::Mutex::new(conductor)), clock);
+        let mut scheduler = engine::take_up(&store, settings, |_| true, clock.now())?;
+        scheduler.hold_back();
+        let hands = Hands::Own(Arc::new(std::sync::Mutex::new(scheduler)), clock);
         Ok(Desk { store, hands, reopening: Arc::default() })
     }
 
@@ -144,11 +144,11 @@ impl Desk {
     pub async fn grant(&self, wish: Wish) -> Result<Granted, EngineError> {
         match &self.hands {
             Hands::Engine(engine) => Ok(engine.grant(wish).await?),
-            Hands::Own(conductor, clock) => {
-                let (conductor, clock, store) = (conductor.clone(), *clock, self.store.clone());
+            Hands::Own(scheduler, clock) => {
+                let (scheduler, clock, store) = (scheduler.clone(), *clock, self.store.clone());
                 blocking(move || {
                     // A grant that panicked took the process with it, so the lock cannot be poisoned.
-                    let mut own = conductor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    let mut own = scheduler.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     let now = clock.now();
                     engine::know_days(&mut own, &store, &[now.wall.utc_day()])?;
                     engine::know_days(&mut own, &store, &wish.days())?;
@@ -198,15 +198,15 @@ impl Desk {
         }
     }
 
-    /// What a conductor of this desk's own says once it has found out which budgets keep batches.
+    /// What a scheduler of this desk's own says once it has found out which budgets keep batches.
     async fn foreseen<T: Send + 'static>(
         &self,
-        say: impl FnOnce(&Conductor) -> T + Send + 'static,
+        say: impl FnOnce(&Scheduler) -> T + Send + 'static,
     ) -> Result<T, EngineError> {
-        let Hands::Own(conductor, clock) = &self.hands else { return Err(engine::EngineGone.into()) };
-        let (conductor, clock, store) = (conductor.clone(), *clock, self.store.clone());
+        let Hands::Own(scheduler, clock) = &self.hands else { return Err(engine::EngineGone.into()) };
+        let (scheduler, clock, store) = (scheduler.clone(), *clock, self.store.clone());
         blocking(move || {
-            let mut own = conductor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut own = scheduler.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let now = clock.now();
             engine::know_days(&mut own, &store, &[now.wall.utc_day()])?;
             for effect in own.rows_wanted() {
@@ -400,7 +400,7 @@ fn walk_in_chunks(
 }
 
 /// Makes what was granted durable, and goes on with it to the end.
-fn settle(own: &mut Conductor, store: &Store, clock: Clock) -> Result<(), EngineError> {
+fn settle(own: &mut Scheduler, store: &Store, clock: Clock) -> Result<(), EngineError> {
     let mut inputs = Vec::new();
     loop {
         let now = clock.now();

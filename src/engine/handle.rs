@@ -4,7 +4,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::domain::ids::BatchName;
 use crate::engine::Outside;
-use crate::engine::conductor::{BatchOverview, Conductor, Granted, Settings, Wish};
+use crate::engine::scheduler::{BatchOverview, Granted, Scheduler, Settings, Wish};
 use crate::store::BatchRecord;
 
 /// Messages that may wait for the loop; whoever sends more waits with them.
@@ -32,10 +32,10 @@ pub type BatchNow = (BatchRecord, BatchOverview);
 
 impl Question {
     /// Answers it. Whoever asked may have gone away meanwhile.
-    pub(super) fn answer(self, conductor: &Conductor) {
+    pub(super) fn answer(self, scheduler: &Scheduler) {
         match self {
-            Question::Overview(reply) => drop(reply.send(conductor.overview())),
-            Question::Batches(name, reply) => drop(reply.send(conductor.batches_now(name.as_ref()))),
+            Question::Overview(reply) => drop(reply.send(scheduler.overview())),
+            Question::Batches(name, reply) => drop(reply.send(scheduler.batches_now(name.as_ref()))),
         }
     }
 }

@@ -1,17 +1,17 @@
 //! The engine: wake -> admit -> commit intent -> effect -> commit outcome.
 //!
-//! [`conductor`] decides; this file is the loop that commits what was decided and only then begins
+//! [`scheduler`] decides; this file is the loop that commits what was decided and only then begins
 //! it. There is one loop and one writer; effects run beside it and report back.
 
 mod blocking;
 mod catalogs;
-pub mod conductor;
 pub mod desk;
 mod download;
 mod handle;
 mod perform;
 mod rate;
 mod report;
+pub mod scheduler;
 mod spooled;
 mod transfers;
 pub mod walk;
@@ -35,10 +35,10 @@ use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::time::{Millis, Now, Tick, UtcDay};
 use crate::domain::trickle::RateFloor;
-use crate::engine::conductor::{
-    Conductor, ConductorError, Effect, Granted, Input, Settings, Standstill, Turn, Wish,
-};
 use crate::engine::perform::{perform, span_of};
+use crate::engine::scheduler::{
+    Effect, Granted, Input, Scheduler, SchedulerError, Settings, Standstill, Turn, Wish,
+};
 use crate::engine::transfers::Transfers;
 use crate::failpoint;
 use crate::metrics::Metrics;
@@ -72,7 +72,7 @@ pub enum EngineError {
     Store(#[from] StoreError),
     /// The books do not balance.
     #[error(transparent)]
-    Conductor(#[from] ConductorError),
+    Scheduler(#[from] SchedulerError),
     /// It has ended already.
     #[error(transparent)]
     Gone(#[from] EngineGone),
@@ -141,7 +141,7 @@ pub struct Engine {
     /// Shared with every effect under way.
     outside: Arc<Outside>,
     clock: Clock,
-    conductor: Conductor,
+    scheduler: Scheduler,
     events: mpsc::Receiver<Input>,
     sender: mpsc::Sender<Input>,
     messages: mpsc::Receiver<Message>,
@@ -157,7 +157,7 @@ pub struct Engine {
 #[derive(Debug)]
 pub struct Glance<'a> {
     /// Every batch and job as it stands.
-    pub conductor: &'a Conductor,
+    pub scheduler: &'a Scheduler,
     /// The turn that just ended.
     pub turn: &'a Turn,
 }
@@ -176,7 +176,7 @@ impl Engine {
     ) -> Result<Engine, StoreError> {
         let settings_in_flight = settings.limits.in_flight as usize;
         let is_ours = |no: BatchNo| only.is_none_or(|only| only.contains(&no));
-        let conductor = take_up(&store, settings, is_ours, clock.now())?;
+        let scheduler = take_up(&store, settings, is_ours, clock.now())?;
         let (sender, events) = mpsc::channel(INBOX_EVENTS);
         let (handle, messages, questions) = Handle::new();
         let in_flight = settings_in_flight / TASKS_PER_EXCHANGE;
@@ -186,7 +186,7 @@ impl Engine {
             store,
             outside: Arc::new(outside),
             clock,
-            conductor,
+            scheduler,
             events,
             sender,
             messages,
@@ -210,7 +210,7 @@ impl Engine {
 
     /// Sends no creating POST, whatever is wanted.
     pub fn hold_back(&mut self) {
-        self.conductor.hold_back();
+        self.scheduler.hold_back();
     }
 
     /// Works `until` then, or until told to stop and nothing is in the air. `observe` sees every turn.
@@ -252,15 +252,15 @@ impl Engine {
             granted.drain(..).for_each(|(reply, granted): (handle::Reply, Granted)| {
                 let _ = reply.send(granted);
             });
-            observe(&Glance { conductor: &self.conductor, turn: &turn });
+            observe(&Glance { scheduler: &self.scheduler, turn: &turn });
             let wake = turn.wake;
             self.begin(turn.effects).await;
-            if !self.conductor.disk_is_low() && !self.store.has_room() {
+            if !self.scheduler.disk_is_low() && !self.store.has_room() {
                 // The state lives on its reserve: what is in the air ends, nothing new begins.
                 inputs.push(Input::DiskIsLow(true));
                 continue;
             }
-            if let Some(standstill) = self.conductor.standstill()
+            if let Some(standstill) = self.scheduler.standstill()
                 && (until == Until::Standstill || standstill == Standstill::Stopped || grace.is_some())
             {
                 return Ok(standstill);
@@ -268,7 +268,7 @@ impl Engine {
             let timer = self.sleep_until(wake);
             let patience = sleep(grace.map(|end| self.clock.until(end)));
             tokio::select! {
-                _ = self.events.recv_many(&mut inputs, Conductor::INPUTS_MAX) => {}
+                _ = self.events.recv_many(&mut inputs, Scheduler::INPUTS_MAX) => {}
                 Some(message) = next(&mut waiting, &mut self.messages) => {
                     granted.extend(self.hear(message, &mut taken)?);
                     // What else came in meanwhile shares the commit.
@@ -277,16 +277,16 @@ impl Engine {
                     }
                 }
                 Some(question) = self.questions.recv() => {
-                    question.answer(&self.conductor);
+                    question.answer(&self.scheduler);
                     // Nothing changed by it.
                     while let Ok(question) = self.questions.try_recv() {
-                        question.answer(&self.conductor);
+                        question.answer(&self.scheduler);
                     }
                 }
                 () = timer => {}
                 _ = disk_checks.tick() => {
                     let is_low = self.disk_is_low().await;
-                    if is_low != self.conductor.disk_is_low() {
+                    if is_low != self.scheduler.disk_is_low() {
                         inputs.push(Input::DiskIsLow(is_low));
                     }
                 }
@@ -312,14 +312,14 @@ impl Engine {
             Message::Wish(wish, reply) => {
                 let is_taken = matches!(&wish, Wish::Take(_));
                 if let Wish::Take(batch) = &wish
-                    && self.conductor.batch(batch.no).is_none()
+                    && self.scheduler.batch(batch.no).is_none()
                 {
                     taken.push(batch.name.clone());
                 }
                 let now = self.clock.now();
-                know_days(&mut self.conductor, &self.store, &[now.wall.utc_day()])?;
-                know_days(&mut self.conductor, &self.store, &wish.days())?;
-                let granted = self.conductor.grant(wish, now)?;
+                know_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
+                know_days(&mut self.scheduler, &self.store, &wish.days())?;
+                let granted = self.scheduler.grant(wish, now)?;
                 if is_taken {
                     failpoint::hit("taken");
                 }
@@ -348,7 +348,7 @@ impl Engine {
     fn decide(&mut self, inputs: Vec<Input>) -> Result<Turn, EngineError> {
         let now = self.clock.now();
         let today = now.wall.utc_day();
-        know_days(&mut self.conductor, &self.store, &[today])?;
+        know_days(&mut self.scheduler, &self.store, &[today])?;
         for input in &inputs {
             match input {
                 Input::Posted(..) => failpoint::hit("posted"),
@@ -356,7 +356,7 @@ impl Engine {
                 _ => {}
             }
         }
-        Ok(self.conductor.turn(inputs, now)?)
+        Ok(self.scheduler.turn(inputs, now)?)
     }
 
     /// Makes a turn durable. It keeps its changes, whatever comes of it.
@@ -388,14 +388,14 @@ impl Engine {
         observe: &mut impl FnMut(&Glance<'_>),
     ) -> Result<Vec<Message>, EngineError> {
         tracing::warn!(error = %refused, "the state cannot be written: everything waits until there is room");
-        self.conductor.set_disk(true);
+        self.scheduler.set_disk(true);
         let nothing = Turn::default();
         let mut looks = tokio::time::interval(DISK_INTERVAL);
         looks.tick().await;
         let mut waiting = Vec::new();
         loop {
             // It is alive.
-            observe(&Glance { conductor: &self.conductor, turn: &nothing });
+            observe(&Glance { scheduler: &self.scheduler, turn: &nothing });
             if *stop.borrow() == Stop::Soon {
                 return Err(refused.into());
             }
@@ -409,7 +409,7 @@ impl Engine {
                     Err(error) => return Err(error.into()),
                 },
                 Some(message) = self.messages.recv(), if waiting.len() < MESSAGES_MAX => waiting.push(message),
-                Some(question) = self.questions.recv() => question.answer(&self.conductor),
+                Some(question) = self.questions.recv() => question.answer(&self.scheduler),
                 changed = stop.changed() => if changed.is_err() {
                     return Err(refused.into());
                 },
@@ -419,11 +419,11 @@ impl Engine {
 
     /// What follows a turn that is durable.
     fn is_committed(&mut self, turn: &Turn) {
-        self.transfers.set_waiting(self.conductor.download_waits());
+        self.transfers.set_waiting(self.scheduler.download_waits());
         let now = self.clock.now();
         if now.tick >= self.overview_due {
             self.overview_due = now.tick.after(OVERVIEW_INTERVAL);
-            self.outside.metrics.set_overview(&self.conductor.gauges(now));
+            self.outside.metrics.set_overview(&self.scheduler.gauges(now));
         }
         if !turn.ended.is_empty() {
             failpoint::hit("ended");
@@ -445,7 +445,7 @@ impl Engine {
         for effect in effects {
             let (sender, outside, store) = (self.sender.clone(), self.outside.clone(), self.store.clone());
             let (exchanges, transfers, clock) = (self.exchanges.clone(), self.transfers.clone(), self.clock);
-            let span = span_of(&effect, &self.conductor);
+            let span = span_of(&effect, &self.scheduler);
             let done = async move {
                 let input = perform(effect, &outside, &store, &exchanges, &transfers, clock).await;
                 // The loop may have ended meanwhile; what came back is asked for again by the next.
@@ -461,7 +461,7 @@ impl Engine {
     async fn disk_is_low(&self) -> bool {
         // With no room at all nothing is begun, whatever may be used up.
         let min_free_bytes = self.outside.min_free_bytes.max(PROBE_BYTES);
-        let refused_bytes = self.conductor.refused_bytes();
+        let refused_bytes = self.scheduler.refused_bytes();
         if !self.store.has_room()
             || self.outside.landing.free_bytes().is_some_and(|free| free < min_free_bytes)
         {
@@ -474,7 +474,7 @@ impl Engine {
 
     fn sleep_until(&self, wake: Option<Tick>) -> impl Future<Output = ()> + use<> {
         // A deadline is in wall-clock time, which may step: it is looked at now and then.
-        let deadline_check = self.conductor.watches_the_calendar().then_some(Duration::from_secs(1));
+        let deadline_check = self.scheduler.watches_the_calendar().then_some(Duration::from_secs(1));
         let until = wake.map(|tick| self.clock.until(tick));
         let wait = [until, deadline_check].into_iter().flatten().min();
         sleep(wait)
@@ -483,7 +483,7 @@ impl Engine {
     /// Makes the folders of all unfinished batches and sweeps what a killed process left in them. False: the disk
     /// has no room for them, and they are made when there is some.
     async fn prepare_outputs(&self) -> Result<bool, EngineError> {
-        let unfinished = self.conductor.batches().filter(|batch| !batch.is_done());
+        let unfinished = self.scheduler.batches().filter(|batch| !batch.is_done());
         let names: Vec<BatchName> = unfinished.map(|batch| batch.name.clone()).collect();
         let landing = self.outside.landing.clone();
         let prepare = move || {
@@ -503,8 +503,8 @@ impl Engine {
     }
 
     /// Everything in numbers.
-    pub fn conductor(&self) -> &Conductor {
-        &self.conductor
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
     }
 }
 
@@ -516,37 +516,37 @@ async fn next(waiting: &mut VecDeque<Message>, messages: &mut mpsc::Receiver<Mes
     }
 }
 
-/// A conductor that knows what the state knows of the batches that are `ours`: a restart is not a
+/// A scheduler that knows what the state knows of the batches that are `ours`: a restart is not a
 /// special path.
 fn take_up(
     store: &Store,
     settings: Settings,
     ours: impl Fn(BatchNo) -> bool,
     now: Now,
-) -> Result<Conductor, StoreError> {
-    let mut conductor = Conductor::new(settings, store.total()?);
-    conductor.know_account(store.account()?);
+) -> Result<Scheduler, StoreError> {
+    let mut scheduler = Scheduler::new(settings, store.total()?);
+    scheduler.know_account(store.account()?);
     for batch in store.batches()?.into_iter().filter(|batch| ours(batch.no)) {
-        conductor.take_batch(batch);
+        scheduler.take_batch(batch);
     }
     let mut specs = spooled::Specs::new(store);
     for record in store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch)) {
         for day in record.job.days() {
-            if !conductor.knows_day(day) {
-                conductor.know_day(day, store.day(day)?);
+            if !scheduler.knows_day(day) {
+                scheduler.know_day(day, store.day(day)?);
             }
         }
         let spec = specs.spec_at(record.key.batch, record.row_at)?;
-        conductor.take_job(record, spec, now);
+        scheduler.take_job(record, spec, now);
     }
-    Ok(conductor)
+    Ok(scheduler)
 }
 
-/// Tells the conductor the totals of days that it does not know yet.
-fn know_days(conductor: &mut Conductor, store: &Store, days: &[UtcDay]) -> Result<(), StoreError> {
+/// Tells the scheduler the totals of days that it does not know yet.
+fn know_days(scheduler: &mut Scheduler, store: &Store, days: &[UtcDay]) -> Result<(), StoreError> {
     for day in days {
-        if !conductor.knows_day(*day) {
-            conductor.know_day(*day, store.day(*day)?);
+        if !scheduler.knows_day(*day) {
+            scheduler.know_day(*day, store.day(*day)?);
         }
     }
     Ok(())

@@ -11,8 +11,8 @@ use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
 use crate::domain::job::JobSpec;
 use crate::domain::task::{Fault, PostAnswer};
-use crate::engine::conductor::{Conductor, Effect, Input};
 use crate::engine::download::Fetcher;
+use crate::engine::scheduler::{Effect, Input, Scheduler};
 use crate::engine::transfers::Transfers;
 use crate::engine::{Outside, blocking, spooled};
 use crate::metrics::{Answer, Endpoint};
@@ -20,8 +20,8 @@ use crate::output::layout::Layout;
 use crate::store::Store;
 
 /// Says whom everything is about that is logged while an effect lasts, by whatever library.
-pub(super) fn span_of(effect: &Effect, conductor: &Conductor) -> Span {
-    let name = |no: BatchNo| conductor.batch(no).map_or("", |batch| BatchName::as_str(&batch.name));
+pub(super) fn span_of(effect: &Effect, scheduler: &Scheduler) -> Span {
+    let name = |no: BatchNo| scheduler.batch(no).map_or("", |batch| BatchName::as_str(&batch.name));
     match effect {
         Effect::Post { key, attempt, spec } => {
             let batch = name(key.batch);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
-use crate::engine::conductor::SpooledRow;
+use crate::engine::scheduler::SpooledRow;
 use crate::store::spool::Lines;
 use crate::store::{Store, StoreError};
 

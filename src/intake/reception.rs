@@ -17,7 +17,7 @@ use crate::domain::origin::Place;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::{Millis, Timestamp};
-use crate::engine::conductor::{Granted, Wish};
+use crate::engine::scheduler::{Granted, Wish};
 use crate::engine::{EngineGone, Handle, blocking, to_the_end};
 use crate::failpoint;
 use crate::intake::catalogs::{self, CatalogError};

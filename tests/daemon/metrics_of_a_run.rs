@@ -18,7 +18,7 @@ use callsheet::domain::reach::Reach;
 use callsheet::domain::retry::Backoff;
 use callsheet::domain::time::Millis;
 use callsheet::domain::trickle::RateFloor;
-use callsheet::engine::conductor::{Settings, Standstill};
+use callsheet::engine::scheduler::{Settings, Standstill};
 use callsheet::engine::{Engine, Outside, RateLimit, Stop, Until};
 use callsheet::intake::{self, catalogs};
 use callsheet::metrics::Metrics;
@@ -144,7 +144,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
     let mut engine = Engine::new(store, outside, settings(), clock, None).unwrap();
     let (_keep, stop) = watch::channel(Stop::No);
     let standstill = engine.run(Until::Standstill, stop, |_| {}).await.unwrap();
-    metrics.set_overview(&engine.conductor().gauges(clock.now()));
+    metrics.set_overview(&engine.scheduler().gauges(clock.now()));
     standstill
 }
 

@@ -12,7 +12,7 @@ use callsheet::domain::job::{Job, JobSpec};
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::queue_class::{Census, QueueClass};
 use callsheet::domain::time::{Now, Timestamp, UtcDay};
-use callsheet::engine::conductor::{Conductor, Found, Settings, SpooledRow};
+use callsheet::engine::scheduler::{Found, Scheduler, Settings, SpooledRow};
 use callsheet::store::{BatchRecord, Change, JobRecord, Segment};
 
 /// Everything durable.
@@ -52,24 +52,24 @@ impl Disk {
     }
 
     /// A process that begins with what is here, as `engine::take_up` makes it.
-    pub fn take_up(&self, settings: Settings, now: Now) -> Conductor {
-        let mut conductor = Conductor::new(settings, self.total);
-        conductor.know_account(self.account.clone());
+    pub fn take_up(&self, settings: Settings, now: Now) -> Scheduler {
+        let mut scheduler = Scheduler::new(settings, self.total);
+        scheduler.know_account(self.account.clone());
         for batch in self.batches.values().filter(|batch| !self.away.contains(&batch.no)) {
-            conductor.take_batch(batch.clone());
+            scheduler.take_batch(batch.clone());
         }
         for record in self.open.values() {
             for day in record.job.days() {
-                self.know_day(&mut conductor, day);
+                self.know_day(&mut scheduler, day);
             }
-            conductor.take_job(record.clone(), self.spec(record), now);
+            scheduler.take_job(record.clone(), self.spec(record), now);
         }
-        conductor
+        scheduler
     }
 
-    pub fn know_day(&self, conductor: &mut Conductor, day: UtcDay) {
-        if !conductor.knows_day(day) {
-            conductor.know_day(day, self.days.get(&day).copied().unwrap_or_default());
+    pub fn know_day(&self, scheduler: &mut Scheduler, day: UtcDay) {
+        if !scheduler.knows_day(day) {
+            scheduler.know_day(day, self.days.get(&day).copied().unwrap_or_default());
         }
     }
 

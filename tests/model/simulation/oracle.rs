@@ -7,7 +7,7 @@ use callsheet::domain::ids::{Attempt, BatchNo, JobKey};
 use callsheet::domain::job::{Books, JobSpec, State, Watch};
 use callsheet::domain::manifest::row::{Deadline, OnDeadline};
 use callsheet::domain::time::Now;
-use callsheet::engine::conductor::{Conductor, Settings};
+use callsheet::engine::scheduler::{Scheduler, Settings};
 use callsheet::store::{BatchRecord, Ended, JobRecord};
 
 use super::disk::Disk;
@@ -146,7 +146,7 @@ impl Oracle {
         key: JobKey,
         attempt: Attempt,
         spec: &JobSpec,
-        (disk, conductor, memory, now, at): (&Disk, &Conductor, &Memory, Now, u64),
+        (disk, scheduler, memory, now, at): (&Disk, &Scheduler, &Memory, Now, u64),
         (settings, disk_is_low): (&Settings, bool),
     ) -> Verdict {
         let who = named(key, attempt.0);
@@ -167,7 +167,7 @@ impl Oracle {
         if !is_fresh {
             return check(spec.order.kind.is_keyed(), || format!("{who} has no key and is sent again"));
         }
-        let Some(batch) = conductor.batch(key.batch) else { return Err(format!("{who} has no batch")) };
+        let Some(batch) = scheduler.batch(key.batch) else { return Err(format!("{who} has no batch")) };
         check(batch.paused.is_none(), || format!("{who} is sent while its batch is paused"))?;
         check(!batch.canceled, || format!("{who} is sent after its batch was canceled"))?;
         check(!self.dropped.contains(&key), || format!("{who} is sent after it was canceled"))?;

@@ -4,7 +4,7 @@ use callsheet::domain::admission::Limits;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, JobKey};
 use callsheet::domain::job::State;
-use callsheet::engine::conductor::{Found, Settings, Wish};
+use callsheet::engine::scheduler::{Found, Settings, Wish};
 use callsheet::store::BatchRecord;
 
 use super::oracle::Verdict;
@@ -110,7 +110,7 @@ impl World {
     /// Whether a job that was queued on disk is not under way by now.
     fn was_dropped(&self, key: JobKey) -> bool {
         let Some(process) = &self.process else { return false };
-        !process.conductor.open_jobs().any(|open| open.key == key)
+        !process.scheduler.open_jobs().any(|open| open.key == key)
     }
 
     fn retry(&mut self, found: Vec<Found>) -> Verdict {
@@ -178,8 +178,8 @@ impl World {
     /// Lifts whatever an owner can lift.
     pub(super) fn look_after(&mut self) -> Verdict {
         let Some(process) = &self.process else { return Ok(()) };
-        let is_told = process.conductor.batches().all(|batch| batch.policy.budget == Some(PLENTY));
-        let paused = process.conductor.batches().filter(|batch| batch.paused.is_some());
+        let is_told = process.scheduler.batches().all(|batch| batch.policy.budget == Some(PLENTY));
+        let paused = process.scheduler.batches().filter(|batch| batch.paused.is_some());
         let paused: Vec<BatchNo> = paused.map(|batch| batch.no).collect();
         let all: Vec<BatchNo> = self.disk.batches.keys().copied().collect();
         if !is_told {

@@ -12,7 +12,7 @@ use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::request::Kind;
 use callsheet::domain::retry::Backoff;
 use callsheet::domain::time::{Millis, Timestamp};
-use callsheet::engine::conductor::Settings;
+use callsheet::engine::scheduler::Settings;
 use fastrand::Rng;
 use serde_json::{Value, json};
 

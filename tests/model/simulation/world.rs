@@ -14,8 +14,8 @@ use callsheet::domain::quote::Catalog;
 use callsheet::domain::request::Kind;
 use callsheet::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
-use callsheet::engine::conductor::{
-    Conductor, Effect, FetchFault, FetchOrder, Input, Settings, Standstill, Wish,
+use callsheet::engine::scheduler::{
+    Effect, FetchFault, FetchOrder, Input, Scheduler, Settings, Standstill, Wish,
 };
 use callsheet::store::{Change, JobRecord};
 use fastrand::Rng;
@@ -74,7 +74,7 @@ type JobSpecOf = std::sync::Arc<JobSpec>;
 
 /// A running engine.
 pub(super) struct Process {
-    pub(super) conductor: Conductor,
+    pub(super) scheduler: Scheduler,
     began: u64,
     inputs: Vec<Input>,
     wake: Option<u64>,
@@ -184,7 +184,7 @@ impl World {
             if self.t > self.end {
                 let open: Vec<String> =
                     self.disk.batches.keys().map(|no| oracle::what_is_open(&self.disk, *no)).collect();
-                let standstill = self.process.as_ref().map(|process| process.conductor.standstill());
+                let standstill = self.process.as_ref().map(|process| process.scheduler.standstill());
                 return Err(format!("it does not come to rest ({standstill:?}): {open:?}"));
             }
             self.step()?;
@@ -195,7 +195,7 @@ impl World {
     fn step(&mut self) -> Verdict {
         let event = self.queue.first_key_value().map(|((at, _), _)| *at);
         let wake = self.process.as_ref().and_then(|process| {
-            let calendar = process.conductor.watches_the_calendar().then_some(process.looked + CALENDAR);
+            let calendar = process.scheduler.watches_the_calendar().then_some(process.looked + CALENDAR);
             [process.wake, calendar, process.leaves_at].into_iter().flatten().min()
         });
         let Some(next) = [event, wake].into_iter().flatten().min() else {
@@ -258,7 +258,7 @@ impl World {
         }
         self.number += 1;
         let now = Now { wall: self.wall(), tick: Tick(0) };
-        let conductor = self.disk.take_up(self.settings.clone(), now);
+        let scheduler = self.disk.take_up(self.settings.clone(), now);
         let submitting = |record: &&JobRecord| matches!(record.job.state, State::Submitting { .. });
         let taken_up: BTreeSet<JobKey> =
             self.disk.open.values().filter(submitting).map(|record| record.key).collect();
@@ -266,7 +266,7 @@ impl World {
         let inputs = if self.disk_is_low { vec![Input::DiskIsLow(true)] } else { Vec::new() };
         self.log.say(self.t, "program", format_args!("begins, {} jobs are open", self.disk.open.len()));
         self.process = Some(Process {
-            conductor,
+            scheduler,
             began: self.t,
             inputs,
             wake: Some(self.t),
@@ -396,10 +396,10 @@ impl World {
     pub(super) fn turn(&mut self) -> Verdict {
         let now = self.now();
         let Some(process) = &mut self.process else { return Ok(()) };
-        self.disk.know_day(&mut process.conductor, now.wall.utc_day());
+        self.disk.know_day(&mut process.scheduler, now.wall.utc_day());
         process.looked = self.t;
         let inputs = std::mem::take(&mut process.inputs);
-        let turn = process.conductor.turn(inputs, now).map_err(|error| error.to_string())?;
+        let turn = process.scheduler.turn(inputs, now).map_err(|error| error.to_string())?;
         process.wake = turn.wake.map(|tick| process.began + tick.0);
         let death = if turn.changes.is_empty() { None } else { self.armed.take() };
         let (changes, mut effects) = (turn.changes, turn.effects);
@@ -480,7 +480,7 @@ impl World {
         let memory = &process.memory;
         match effect {
             Effect::Post { key, attempt, spec } => {
-                let seen = (&self.disk, &process.conductor, memory, self.now(), self.t);
+                let seen = (&self.disk, &process.scheduler, memory, self.now(), self.t);
                 self.oracle.posts(*key, *attempt, spec, seen, (&self.settings, self.disk_is_low))
             }
             Effect::Read { key, attempt, .. } => {
@@ -497,9 +497,9 @@ impl World {
     /// Whether anything is left to do, and a reason if nothing moves.
     fn rest(&mut self) -> Verdict {
         let Some(process) = &self.process else { return Ok(()) };
-        let standstill = process.conductor.standstill();
+        let standstill = process.scheduler.standstill();
         let is_asleep =
-            process.wake.is_none() && process.pending == 0 && !process.conductor.watches_the_calendar();
+            process.wake.is_none() && process.pending == 0 && !process.scheduler.watches_the_calendar();
         if is_asleep && standstill.is_none() {
             return Err("nothing moves, and no reason is given".to_owned());
         }
@@ -687,9 +687,9 @@ impl World {
         let now = self.now();
         let Some(process) = &mut self.process else { return Ok(()) };
         for day in wish.days() {
-            self.disk.know_day(&mut process.conductor, day);
+            self.disk.know_day(&mut process.scheduler, day);
         }
-        let granted = process.conductor.grant(wish, now).map_err(|error| error.to_string())?;
+        let granted = process.scheduler.grant(wish, now).map_err(|error| error.to_string())?;
         process.wake = Some(self.t);
         self.log.say(self.t, "program", format_args!("{granted:?}"));
         Ok(())

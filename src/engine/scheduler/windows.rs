@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::domain::ids::Seq;
 use crate::domain::queue_class::QueueClass;
-use crate::engine::conductor::SpooledRow;
+use crate::engine::scheduler::SpooledRow;
 use crate::store::Segment;
 
 /// Rows of a window, at most.

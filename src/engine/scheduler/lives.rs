@@ -6,11 +6,11 @@ use crate::domain::job::State;
 use crate::domain::lifecycle::{self, Event, Terms, Want};
 use crate::domain::retry;
 use crate::domain::time::{Millis, Now};
-use crate::engine::conductor::journal::{self, Who};
-use crate::engine::conductor::{Conductor, ConductorError};
+use crate::engine::scheduler::journal::{self, Who};
+use crate::engine::scheduler::{Scheduler, SchedulerError};
 use crate::store::{BatchRecord, Pause};
 
-impl Conductor {
+impl Scheduler {
     /// Applies an event, books its movements and notes what changed. An event that has no place is
     /// said and dropped: a late answer for an older attempt, for one.
     pub(super) fn apply(
@@ -19,7 +19,7 @@ impl Conductor {
         attempt: Attempt,
         event: Event,
         now: Now,
-    ) -> Result<(), ConductorError> {
+    ) -> Result<(), SchedulerError> {
         let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
         let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(()) };
         let attempts = desk.record.policy.attempts.unwrap_or(self.settings.attempts);

@@ -25,13 +25,13 @@ fn an_overdue_task_is_looked_at_once_after_a_restart() {
     stage.posted(0, task("pending"));
     stage.pass(Millis::from_secs(1800)).turn(vec![]);
     stage.read(0, ReadAnswer::Task(reading("processing")));
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Overdue));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
     stage.restart();
     stage.turn(vec![]);
-    assert_eq!(stage.conductor.standstill(), None, "not before it was read");
+    assert_eq!(stage.scheduler.standstill(), None, "not before it was read");
     assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1");
     stage.read(0, ReadAnswer::Task(reading("processing")));
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Overdue));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
 }
 
 #[test]
@@ -71,11 +71,11 @@ fn what_is_not_sent_in_time_expires() {
     let mut stage =
         Stage::with(200, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
     stage.batch.policy.expires = Some(crate::domain::manifest::row::Deadline::At(Timestamp(2_000_000)));
-    stage.conductor.take_batch(stage.batch.clone());
+    stage.scheduler.take_batch(stage.batch.clone());
     assert_eq!(stage.turn(vec![]), "post 0#1");
     stage.posted(0, task("pending"));
     stage.pass(Millis(1_000_000)).turn(vec![]);
     assert_eq!(stage.ended.len(), 199);
     assert!(stage.ended.iter().all(|line| line.ends_with("expired")));
-    assert_eq!(stage.conductor.standstill(), None, "what was sent goes on");
+    assert_eq!(stage.scheduler.standstill(), None, "what was sent goes on");
 }

@@ -9,7 +9,7 @@ fn resubmitting(slots: u32) -> Stage {
     let mut stage = Stage::with(1, Settings { limits, ..settings() });
     stage.batch.policy.on_deadline = Some(OnDeadline::Resubmit);
     stage.batch.policy.budget = Some(Credits(100));
-    stage.conductor.take_batch(stage.batch.clone());
+    stage.scheduler.take_batch(stage.batch.clone());
     assert_eq!(stage.turn(vec![]), "post 0#1");
     stage.posted(0, task("pending"));
     stage
@@ -42,13 +42,13 @@ fn an_overdue_task_is_watched_beside_the_next_attempt() {
     assert_eq!(answer(&mut stage, 2, ReadAnswer::Task(second("success"))), "fetch 0#2");
     assert_eq!(stage.turn(fetched(2)), "");
     assert_eq!(stage.ended, Vec::<String>::new(), "the first may still succeed, and be paid for");
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Overdue));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
     stage.pass(Millis(290_000));
     assert_eq!(stage.turn(vec![]), "read 0#1", "every five minutes");
     assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("failed"))), "");
     assert_eq!(stage.ended, ["job-0 succeeded"]);
     assert_eq!((stage.batch.totals.spent, stage.batch.totals.refunded), (Credits(10), Credits(10)));
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Done));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn the_first_task_is_collected_when_it_succeeds_first() {
     stage.turn(fetched(1));
     // The exchange that was under way when they changed places.
     assert_eq!(answer(&mut stage, 2, ReadAnswer::Task(second("processing"))), "");
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Overdue));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
     assert_eq!(stage.pass(Millis(300_000)).turn(vec![]), "read 0#2", "slowly from now on");
     answer(&mut stage, 2, ReadAnswer::Task(second("success")));
     assert_eq!(stage.ended, ["job-0 succeeded"]);
@@ -78,10 +78,10 @@ fn the_watch_outlasts_a_restart_and_ends_with_the_window() {
     stage.turn(fetched(2));
     stage.restart();
     stage.turn(vec![]);
-    assert_eq!(stage.conductor.standstill(), None, "not before it was read once");
+    assert_eq!(stage.scheduler.standstill(), None, "not before it was read once");
     assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1");
     answer(&mut stage, 1, ReadAnswer::Task(reading("processing")));
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Overdue));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
     stage.pass(Millis::from_secs(86_400)).turn(vec![]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
     assert_eq!(stage.batch.totals.spent, Credits(20), "its charge stays until a person decides");
@@ -91,9 +91,9 @@ fn the_watch_outlasts_a_restart_and_ends_with_the_window() {
 fn a_budget_that_has_no_room_sends_no_second_attempt() {
     let mut stage = resubmitting(1);
     stage.batch.policy.budget = None;
-    stage.conductor.take_batch(stage.batch.clone());
+    stage.scheduler.take_batch(stage.batch.clone());
     assert_eq!(deadline_passes(&mut stage), "");
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::BatchBudget)));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::BatchBudget)));
     assert_eq!(stage.pass(Millis(300_000)).turn(vec![]), "read 0#1");
     assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("success"))), "read 0#1");
     assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("success"))), "fetch 0#1");
@@ -115,7 +115,7 @@ fn what_could_only_be_late_and_what_has_no_key_is_not_resubmitted() {
         stage.specs[0] = Arc::new(JobSpec { order, ..(*stage.specs[0]).clone() });
         stage.batch.policy.on_deadline = Some(OnDeadline::Resubmit);
         stage.batch.policy.budget = Some(Credits(100));
-        stage.conductor.take_batch(stage.batch.clone());
+        stage.scheduler.take_batch(stage.batch.clone());
         stage.turn(vec![]);
         stage.posted(0, task("pending"));
         assert_eq!(deadline_passes(&mut stage), "read 0#1");

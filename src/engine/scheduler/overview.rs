@@ -7,11 +7,11 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::job::State;
 use crate::domain::time::Now;
-use crate::engine::conductor::roster::{Motion, STATES};
-use crate::engine::conductor::{BatchDesk, BatchOverview, Conductor, Effect, SpooledRow, Standstill};
+use crate::engine::scheduler::roster::{Motion, STATES};
+use crate::engine::scheduler::{BatchDesk, BatchOverview, Effect, Scheduler, SpooledRow, Standstill};
 use crate::store::{BatchRecord, Ended, JobRecord};
 
-impl Conductor {
+impl Scheduler {
     /// Why nothing will move by itself any more; nothing while something will.
     pub fn standstill(&self) -> Option<Standstill> {
         let tally = self.jobs.tally();
@@ -115,7 +115,7 @@ impl Conductor {
         holds.map(|release| release.hold).min()
     }
 
-    /// What is to be read of the spools before [`Conductor::foresee`] can tell.
+    /// What is to be read of the spools before [`Scheduler::foresee`] can tell.
     pub fn rows_wanted(&mut self) -> Vec<Effect> {
         self.load_rows();
         std::mem::take(&mut self.pending.turn.effects)

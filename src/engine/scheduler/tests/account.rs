@@ -47,8 +47,8 @@ fn what_an_allowance_may_cover_is_sent_after_a_402() {
     stage.turn(vec![Input::Fetched(Stage::key(2), Attempt(1), Ok(files()))]);
     assert_eq!(stage.pass(Millis(1_000)).turn(vec![]), "balance?", "what was in the air has settled");
     assert_eq!(stage.turn(balance(0)), "");
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Credits)));
-    assert!(stage.conductor.watches_the_calendar(), "midnight brings a new allowance");
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
+    assert!(stage.scheduler.watches_the_calendar(), "midnight brings a new allowance");
     let mut asked = stage.pass(Millis(TO_MIDNIGHT.0 - 1_001)).turn(vec![]);
     assert_eq!(asked, "balance?");
     assert_eq!(stage.turn(balance(0)), "");
@@ -92,7 +92,7 @@ fn without_a_plan_no_allowance_is_counted_upon() {
     assert_eq!(stage.turn(vec![]), "post 0#1");
     assert_eq!(stage.posted(0, refused()), "balance?");
     assert_eq!(stage.turn(balance(0)), "");
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Credits)));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_restart_sends_nothing_that_must_be_paid_before_the_balance_covers_it() {
         stage.pass(Millis(3_600_000));
         stage.restart();
         assert_eq!(stage.turn(vec![]), "balance?", "at once, and no POST");
-        assert_eq!(stage.conductor.standstill(), None, "the answer decides");
+        assert_eq!(stage.scheduler.standstill(), None, "the answer decides");
     }
     assert_eq!(stage.turn(balance(PRICE * 2)), "post 0#1, post 1#1", "and no more than it covers");
     assert_eq!(stage.posted(0, task("pending")), "");
@@ -122,7 +122,7 @@ fn a_job_that_the_balance_covers_goes_before_a_dearer_one_that_it_does_not() {
     let mut stage = Stage::with(3, slots(1));
     Arc::make_mut(&mut stage.specs[0]).order.price = Some(Credits(50));
     stage.batch.policy.budget = Some(Credits(1_000));
-    stage.conductor.take_batch(stage.batch.clone());
+    stage.scheduler.take_batch(stage.batch.clone());
     assert_eq!(stage.turn(vec![]), "post 0#1");
     assert_eq!(stage.posted(0, refused()), "balance?");
     assert_eq!(stage.turn(balance(20)), "post 1#1");
@@ -140,7 +140,7 @@ fn a_resend_waits_for_the_balance_too() {
     assert_eq!(stage.posted(1, refused()), "balance?");
     assert_eq!(stage.turn(balance(PRICE - 1)), "");
     stage.pass(Millis(4_000)).turn(vec![]);
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Credits)));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
     stage.pass_until("balance?");
     assert_eq!(stage.turn(balance(PRICE)), "post 0#1", "it covers one");
 }
@@ -152,11 +152,11 @@ fn a_question_that_is_not_answered_is_waited_for_but_not_for_ever() {
     assert_eq!(stage.posted(0, refused()), "balance?");
     for _ in 0..2 {
         stage.turn(vec![Input::Balance(Err(fault("balance")))]);
-        assert_eq!(stage.conductor.standstill(), None);
+        assert_eq!(stage.scheduler.standstill(), None);
         stage.pass_until("balance?");
     }
     stage.turn(vec![Input::Balance(Err(fault("balance")))]);
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Credits)));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
 }
 
 /// Others spend of the account, too: what is known of it must be fresh.
@@ -173,12 +173,12 @@ fn a_least_balance_is_held_against_a_balance_that_is_asked_for_ever_again() {
     assert_eq!(stage.posted(1, task("success")), "fetch 1#1, balance?");
     let fetched = |seq| Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()));
     stage.turn(vec![fetched(0), fetched(1)]);
-    assert_eq!(stage.conductor.standstill(), None);
+    assert_eq!(stage.scheduler.standstill(), None);
     // Somebody else has spent nearly all that was above the limit.
     assert_eq!(stage.turn(balance(519)), "post 2#1");
     assert_eq!(stage.posted(2, task("success")), "fetch 2#1", "9 are left above it");
     assert_eq!(stage.turn(vec![fetched(2)]), "");
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::MinBalance)));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::MinBalance)));
     stage.pass_until("balance?");
     assert_eq!(stage.turn(balance(509)), "");
 }
@@ -194,7 +194,7 @@ fn what_was_in_the_air_when_the_balance_was_told_is_asked_for_again() {
     // The POST in the air may have been charged already: it is taken off twice, and that is found out.
     stage.turn(balance(PRICE));
     stage.posted(0, task("success"));
-    assert_eq!(stage.conductor.standstill(), None);
+    assert_eq!(stage.scheduler.standstill(), None);
     assert_eq!(stage.pass(Millis(1_000)).turn(vec![]), "balance?");
     assert_eq!(stage.turn(balance(PRICE)), "post 1#1");
 }

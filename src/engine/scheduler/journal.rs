@@ -11,7 +11,7 @@ use crate::domain::job::{Job, JobSpec, Order, State};
 use crate::domain::lifecycle::IllegalEvent;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
-use crate::engine::conductor::BatchDesk;
+use crate::engine::scheduler::BatchDesk;
 use crate::store::BatchRecord;
 
 /// Whom a line is about.

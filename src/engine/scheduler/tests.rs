@@ -1,4 +1,4 @@
-//! Turns as transcripts: a scripted service and a scripted clock around the conductor.
+//! Turns as transcripts: a scripted service and a scripted clock around the scheduler.
 
 mod account;
 mod deadlines;
@@ -24,9 +24,9 @@ use crate::store::Segment;
 
 const PRICE: u64 = 10;
 
-/// A conductor with one batch, and what it asked for so far.
+/// A scheduler with one batch, and what it asked for so far.
 struct Stage {
-    conductor: Conductor,
+    scheduler: Scheduler,
     now: Now,
     specs: Vec<Arc<JobSpec>>,
     durable: BTreeMap<JobKey, JobRecord>,
@@ -123,11 +123,11 @@ impl Stage {
         batch.spool_bytes = u64::from(rows);
         batch.segments.push(Segment::mixed(0, 0, u64::from(rows)));
         let specs = (0..rows).map(|seq| spec(seq, Kind::Video)).collect();
-        let mut conductor = Conductor::new(settings, Totals::default());
-        conductor.take_batch(batch.clone());
+        let mut scheduler = Scheduler::new(settings, Totals::default());
+        scheduler.take_batch(batch.clone());
         let now = Now { wall: Timestamp(1_000_000), tick: Tick(0) };
         let (account, durable) = (AccountBlock::default(), BTreeMap::new());
-        Stage { conductor, now, specs, durable, batch, account, ended: Vec::new(), commits: 0 }
+        Stage { scheduler, now, specs, durable, batch, account, ended: Vec::new(), commits: 0 }
     }
 
     fn of(rows: u32) -> Stage {
@@ -143,9 +143,9 @@ impl Stage {
         let mut inputs: Vec<Input> = inputs.into_iter().map(of_its_own_task).collect();
         let mut said = Vec::new();
         loop {
-            let turn = self.conductor.turn(std::mem::take(&mut inputs), self.now).unwrap();
+            let turn = self.scheduler.turn(std::mem::take(&mut inputs), self.now).unwrap();
             self.commit(&turn.changes);
-            assert!(self.conductor.jobs.counts_right(), "what is counted is what is there");
+            assert!(self.scheduler.jobs.counts_right(), "what is counted is what is there");
             self.ended.extend(
                 turn.ended.iter().map(|(spec, job)| format!("{} {}", spec.label, job.job.state.name())),
             );
@@ -220,7 +220,7 @@ impl Stage {
     }
 
     fn rows_in_memory(&self) -> usize {
-        let desk = self.conductor.desks.get(&BatchNo(1)).unwrap();
+        let desk = self.scheduler.desks.get(&BatchNo(1)).unwrap();
         desk.windows.iter().map(|window| window.rows.len()).sum()
     }
 
@@ -230,15 +230,15 @@ impl Stage {
 
     /// The process dies and starts again with what is durable.
     fn restart(&mut self) {
-        let mut conductor = Conductor::new(self.conductor.settings.clone(), self.batch.totals);
-        conductor.know_account(self.account.clone());
-        conductor.know_day(self.now.wall.utc_day(), self.batch.totals);
-        conductor.take_batch(self.batch.clone());
+        let mut scheduler = Scheduler::new(self.scheduler.settings.clone(), self.batch.totals);
+        scheduler.know_account(self.account.clone());
+        scheduler.know_day(self.now.wall.utc_day(), self.batch.totals);
+        scheduler.take_batch(self.batch.clone());
         for record in self.durable.values() {
             let spec = self.specs[record.key.seq.0 as usize].clone();
-            conductor.take_job(record.clone(), spec, self.now);
+            scheduler.take_job(record.clone(), spec, self.now);
         }
-        self.conductor = conductor;
+        self.scheduler = scheduler;
     }
 }
 
@@ -269,10 +269,10 @@ fn a_job_runs_from_queue_to_disk() {
     assert_eq!(stage.pass(Millis(4_999)).turn(vec![]), "", "not before the advised interval");
     assert_eq!(stage.pass(Millis(5_001)).turn(vec![]), "read 0#1");
     assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
-    assert_eq!(stage.conductor.standstill(), None);
+    assert_eq!(stage.scheduler.standstill(), None);
     stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Done));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
     assert!(stage.durable.is_empty());
 }
 
@@ -371,7 +371,7 @@ fn a_post_without_a_key_that_surely_made_no_task_is_queued_again() {
 fn only_what_is_in_flight_and_a_window_are_in_memory() {
     let mut stage = Stage::of(5_000);
     stage.turn(vec![]);
-    assert_eq!(stage.conductor.jobs.len(), 16);
+    assert_eq!(stage.scheduler.jobs.len(), 16);
     assert!(stage.rows_in_memory() <= 128);
     assert_eq!(stage.durable.len(), 16, "what has not begun costs no record");
 }
@@ -385,13 +385,13 @@ fn one_402_stops_every_further_post_until_the_balance_covers_the_next() {
     assert_eq!(stage.posted(1, task("failed")), "", "a free slot sends nothing either");
     assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(9)))]), "", "9 do not cover 10");
     stage.pass(Millis(4_000)).turn(vec![]);
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Credits)));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
     for wait in [1, 10, 20, 40, 60, 60] {
         assert_eq!(stage.pass(Millis(wait * 1_000 - 1)).turn(vec![]), "");
         assert_eq!(stage.pass(Millis(1)).turn(vec![]), "balance?", "{wait} s later");
         assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(9)))]), "");
     }
-    let resume = stage.conductor.grant(Wish::Resume(BatchNo(1)), stage.now);
+    let resume = stage.scheduler.grant(Wish::Resume(BatchNo(1)), stage.now);
     assert!(resume.is_ok());
     assert_eq!(stage.turn(vec![]), "balance?", "at once when somebody asks");
     let sent = stage.turn(vec![Input::Balance(Ok(Credits(500)))]);
@@ -406,7 +406,7 @@ fn a_refused_key_parks_polls_too() {
     stage.posted(0, task("pending"));
     stage.posted(1, PostAnswer::Unauthorised(fault("unauthorized")));
     assert_eq!(stage.pass(Millis(20_000)).turn(vec![]), "");
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Key)));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Key)));
     assert_eq!(stage.pass(Millis(40_000)).turn(vec![]), "balance?");
     assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(0)))]), "post 1#1");
     assert_eq!(stage.pass(Millis(1_000)).turn(vec![]), "read 0#1");
@@ -493,7 +493,7 @@ fn a_budget_parks_what_does_not_fit() {
     stage.posted(1, task("success"));
     stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
     stage.turn(vec![Input::Fetched(Stage::key(1), Attempt(1), Ok(files()))]);
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::BatchBudget)));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::BatchBudget)));
     assert_eq!(stage.batch.totals.committed(), Credits(20));
 }
 
@@ -503,10 +503,10 @@ fn a_stop_lets_what_is_in_the_air_finish_and_begins_nothing() {
     stage.turn(vec![]);
     assert_eq!(stage.turn(vec![Input::Stop]), "");
     for seq in 0..16 {
-        assert_eq!(stage.conductor.standstill(), None);
+        assert_eq!(stage.scheduler.standstill(), None);
         assert_eq!(stage.posted(seq, task("success")), "");
     }
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Stopped));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Stopped));
     let fetching = stage.durable.values().filter(|record| matches!(record.job.state, State::Fetching { .. }));
     assert_eq!(fetching.count(), 16, "what the answers told is durable");
 }
@@ -529,13 +529,13 @@ fn a_429_halves_what_is_in_flight_and_is_waited_out() {
     for seq in 0..16 {
         assert_eq!(stage.posted(seq, crowded()), "");
     }
-    assert_eq!(stage.conductor.present_limit(), 8);
+    assert_eq!(stage.scheduler.present_limit(), 8);
     let again = stage.pass(Millis(7_000)).turn(vec![]);
     assert!(again.starts_with("post 0#1"), "{again}");
     for seq in 0..16 {
         assert_eq!(stage.posted(seq, task("pending")), "", "16 are in flight, and 8 to 10 may be");
     }
-    assert_eq!(stage.conductor.present_limit(), 9, "a round of answers gave one slot back");
+    assert_eq!(stage.scheduler.present_limit(), 9, "a round of answers gave one slot back");
 }
 
 #[test]
@@ -550,7 +550,7 @@ fn rejected_prompts_in_a_row_pause_the_batch() {
     assert_eq!(stage.posted(2, rejected()), "post 3#1");
     assert_eq!(stage.posted(3, rejected()), "post 4#1");
     assert_eq!(stage.posted(4, rejected()), "", "three in a row");
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Paused)));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Paused)));
     assert_eq!(stage.batch.paused, Some(crate::store::Pause::Rejections));
 }
 
@@ -559,7 +559,7 @@ fn nothing_is_sent_before_the_balance_is_known_to_leave_enough() {
     let keep = Limits { min_balance: Some(Credits(100)), ..settings().limits };
     let mut stage = Stage::with(5, Settings { limits: keep, ..settings() });
     assert_eq!(stage.turn(vec![]), "balance?");
-    assert_eq!(stage.conductor.standstill(), None);
+    assert_eq!(stage.scheduler.standstill(), None);
     assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(125)))]), "post 0#1, post 1#1");
 }
 
@@ -567,7 +567,7 @@ fn nothing_is_sent_before_the_balance_is_known_to_leave_enough() {
 fn a_full_disk_parks_and_goes_on_when_there_is_room() {
     let mut stage = Stage::of(2);
     assert_eq!(stage.turn(vec![Input::DiskIsLow(true)]), "");
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Disk)));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Disk)));
     assert_eq!(stage.turn(vec![Input::DiskIsLow(false)]), "post 0#1, post 1#1");
 }
 
@@ -580,10 +580,10 @@ fn a_disk_that_refuses_files_parks_and_no_file_is_given_up() {
     for _ in 0..20 {
         let refused = FetchFault::DiskRefuses { fault: fault("disk"), wanted_bytes: 500 };
         assert_eq!(stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Err(refused))]), "");
-        assert_eq!(stage.conductor.refused_bytes(), Some(500));
+        assert_eq!(stage.scheduler.refused_bytes(), Some(500));
         assert_eq!(stage.pass(Millis::from_secs(300)).turn(vec![]).matches("fetch").count(), 0);
         assert!(stage.turn(vec![Input::DiskIsLow(false)]).contains("fetch 0#1"));
-        assert_eq!(stage.conductor.refused_bytes(), None);
+        assert_eq!(stage.scheduler.refused_bytes(), None);
     }
     stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
@@ -596,8 +596,8 @@ fn a_day_budget_resumes_at_midnight() {
     assert_eq!(stage.turn(vec![]), "post 0#1");
     stage.posted(0, task("success"));
     stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::DayBudget)));
-    assert!(stage.conductor.watches_the_calendar());
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::DayBudget)));
+    assert!(stage.scheduler.watches_the_calendar());
     assert_eq!(stage.pass(Millis(86_400_000)).turn(vec![]), "post 1#1");
 }
 
@@ -607,13 +607,13 @@ fn a_charge_that_differs_pauses_the_batch_when_its_policy_says_so() {
         Stage::with(3, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
     stage.batch.policy.on_drift = Some(crate::domain::manifest::row::OnDrift::Pause);
     stage.batch.policy.budget = Some(Credits(100));
-    stage.conductor.take_batch(stage.batch.clone());
+    stage.scheduler.take_batch(stage.batch.clone());
     assert_eq!(stage.turn(vec![]), "post 0#1");
     let dear = TaskReading { charged: Credits(PRICE * 2), ..reading("success") };
     assert_eq!(stage.posted(0, PostAnswer::Task(dear)), "fetch 0#1", "what is paid for is collected");
     stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
     assert_eq!(stage.batch.paused, Some(crate::store::Pause::Drift));
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Paused)));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Paused)));
 }
 
 #[test]
@@ -623,5 +623,5 @@ fn a_stop_that_comes_with_the_last_answer_leaves_nothing_unfinished() {
     stage.posted(0, task("success"));
     let fetched = Input::Fetched(Stage::key(0), Attempt(1), Ok(files()));
     stage.turn(vec![Input::Stop, fetched]);
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Done));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
 }

@@ -11,7 +11,7 @@ use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, IllegalEvent, Terms, Want};
 use crate::domain::retry::{self, Prospect};
 use crate::domain::time::{Now, UtcDay};
-use crate::engine::conductor::{BatchDesk, Conductor, ConductorError, OpenJob, Settings};
+use crate::engine::scheduler::{BatchDesk, OpenJob, Scheduler, SchedulerError, Settings};
 use crate::store::{BatchRecord, JobRecord, Pause};
 
 /// Jobs of a batch that may be canceled one by one before their turn: their numbers travel with the
@@ -115,12 +115,12 @@ impl Granted {
     }
 }
 
-impl Conductor {
+impl Scheduler {
     /// Grants a wish. It is durable once the changes of the next turn are.
     ///
     /// # Errors
-    /// [`ConductorError`] when the books do not balance.
-    pub fn grant(&mut self, wish: Wish, now: Now) -> Result<Granted, ConductorError> {
+    /// [`SchedulerError`] when the books do not balance.
+    pub fn grant(&mut self, wish: Wish, now: Now) -> Result<Granted, SchedulerError> {
         match wish {
             Wish::Take(record) => {
                 let no = record.no;
@@ -193,7 +193,7 @@ impl Conductor {
     /// Rows that have not begun are dropped as they come up; what is queued is dropped now, and so is
     /// what comes back for another attempt. What may have been sent by a state that is gone stays, and is kept from
     /// being sent by a pause: asking for its task under its key would buy it, had it never been sent.
-    fn cancel(&mut self, no: BatchNo, now: Now) -> Result<Granted, ConductorError> {
+    fn cancel(&mut self, no: BatchNo, now: Now) -> Result<Granted, SchedulerError> {
         let queued = self.jobs.values().filter(|open| open.record.key.batch == no);
         let queued = queued.filter(|open| matches!(open.record.job.state, State::Queued));
         let (kept, queued): (Vec<&OpenJob>, Vec<&OpenJob>) =
@@ -224,7 +224,7 @@ impl Conductor {
         Ok(Granted { jobs, may_have_been_sent, in_flight: self.in_flight_of(no), ..Granted::default() })
     }
 
-    fn cancel_job(&mut self, (spec, record): Found, now: Now) -> Result<Granted, ConductorError> {
+    fn cancel_job(&mut self, (spec, record): Found, now: Now) -> Result<Granted, SchedulerError> {
         let key = record.key;
         let present = self.jobs.get(&key).map(|open| &open.record.job).unwrap_or(&record.job);
         match &present.state {
@@ -268,7 +268,7 @@ impl Conductor {
         (spec, record): Found,
         charged: Credits,
         now: Now,
-    ) -> Result<Granted, ConductorError> {
+    ) -> Result<Granted, SchedulerError> {
         let key = record.key;
         let attempt = self.jobs.get(&key).map_or(record.job.attempt, |open| open.record.job.attempt);
         if !self.jobs.contains_key(&key) {
@@ -290,7 +290,7 @@ impl Conductor {
         (spec, record): Found,
         charged: Credits,
         now: Now,
-    ) -> Result<Granted, ConductorError> {
+    ) -> Result<Granted, SchedulerError> {
         let present = self.jobs.get(&record.key).map_or(&record.job.state, |open| &open.record.job.state);
         if matches!(present, State::Queued) && self.may_have_been_sent(&spec, &record) {
             return self.resolve_queued((spec, record), charged, now);

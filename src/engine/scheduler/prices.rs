@@ -14,7 +14,7 @@ use crate::domain::quote::{self, Bound, Catalog, Cost, Finding, Rules};
 use crate::domain::release::{self, ABOVE_MAX, Basis, Release, Withheld};
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick};
-use crate::engine::conductor::{BatchDesk, Conductor, ConductorError, Effect, journal};
+use crate::engine::scheduler::{BatchDesk, Effect, Scheduler, SchedulerError, journal};
 
 /// How old the catalogs may be when a job is let out. The service lets them be cached for an hour, and its prices may
 /// change within it; four small answers every five minutes are little beside the readings of a single task.
@@ -151,7 +151,7 @@ pub(super) fn above_max(withheld: &Withheld, batch: &BatchName, label: &str) -> 
     Some(Fault::new(ABOVE_MAX, message))
 }
 
-impl Conductor {
+impl Scheduler {
     /// Asks for the catalogs, where jobs wait and what is known is too old to send them by.
     pub(super) fn renew_when_due(&mut self, now: Now) {
         if self.stopping || self.held_back || self.prices.asking || self.prices.are_fresh(now.tick) {
@@ -222,7 +222,7 @@ impl Conductor {
     }
 
     /// Notes at what a job is let out, and what changed since it was planned.
-    pub(super) fn let_out(&mut self, key: JobKey, attempt: Attempt, now: Now) -> Result<(), ConductorError> {
+    pub(super) fn let_out(&mut self, key: JobKey, attempt: Attempt, now: Now) -> Result<(), SchedulerError> {
         let Some(open) = self.jobs.get(&key) else { return Ok(()) };
         let (order, job) = (&open.spec.order, &open.record.job);
         let Ok(release) = self.prices.decide(key, order, job.max_credits) else { return Ok(()) };

@@ -6,18 +6,18 @@ use crate::domain::lifecycle::Event;
 use crate::domain::poll_interval::{Bounds, Observed};
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
-use crate::engine::conductor::journal::{self, Who};
-use crate::engine::conductor::timing::interval_name;
-use crate::engine::conductor::windows::RowWindow;
-use crate::engine::conductor::{BatchDesk, Conductor, ConductorError, FetchFault, Input, SpooledRow};
+use crate::engine::scheduler::journal::{self, Who};
+use crate::engine::scheduler::timing::interval_name;
+use crate::engine::scheduler::windows::RowWindow;
+use crate::engine::scheduler::{BatchDesk, FetchFault, Input, Scheduler, SchedulerError, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed.
 pub(super) const MISSING_MAX: u32 = 5;
 /// Downloads of a job that may fail in a row before it is given up until somebody asks again.
 const FETCH_TRIES_MAX: u32 = 8;
 
-impl Conductor {
-    pub(super) fn take_in(&mut self, input: Input, now: Now) -> Result<(), ConductorError> {
+impl Scheduler {
+    pub(super) fn take_in(&mut self, input: Input, now: Now) -> Result<(), SchedulerError> {
         match input {
             Input::Posted(key, attempt, answer) => {
                 let answer = self.believed(key, answer);
@@ -35,7 +35,7 @@ impl Conductor {
                 self.rows(batch, from, rows);
                 Ok(())
             }
-            Input::Unreadable(damage) => Err(ConductorError::Rows(damage)),
+            Input::Unreadable(damage) => Err(SchedulerError::Rows(damage)),
             Input::Balance(answer) => {
                 self.balance(&answer, now);
                 Ok(())
@@ -85,7 +85,7 @@ impl Conductor {
         attempt: Attempt,
         answer: PostAnswer,
         now: Now,
-    ) -> Result<(), ConductorError> {
+    ) -> Result<(), SchedulerError> {
         let Some(faults) = self.effect_ended(key) else { return Ok(()) };
         let wait = match &answer {
             PostAnswer::Again { fault, wait, .. } => {
@@ -138,7 +138,7 @@ impl Conductor {
         attempt: Attempt,
         answer: ReadAnswer,
         now: Now,
-    ) -> Result<(), ConductorError> {
+    ) -> Result<(), SchedulerError> {
         if self.is_late(key, attempt) {
             return self.late_read(key, attempt, answer, now);
         }
@@ -182,7 +182,7 @@ impl Conductor {
         attempt: Attempt,
         outcome: Result<Vec<OutputFile>, FetchFault>,
         now: Now,
-    ) -> Result<(), ConductorError> {
+    ) -> Result<(), SchedulerError> {
         self.fetching = self.fetching.saturating_sub(1);
         if self.effect_ended(key).is_none() {
             return Ok(());
@@ -243,7 +243,7 @@ impl Conductor {
         attempt: Attempt,
         fault: FetchFault,
         now: Now,
-    ) -> Result<(), ConductorError> {
+    ) -> Result<(), SchedulerError> {
         let (fault, lasting, stale) = match fault {
             FetchFault::Stale(fault) => (fault, false, true),
             FetchFault::Passing(fault) | FetchFault::Slow(fault) => (fault, false, false),

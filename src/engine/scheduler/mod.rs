@@ -1,7 +1,7 @@
 //! The engine without its I/O: what came in, and the time, decide what is to be made durable and
 //! then done.
 //!
-//! [`Conductor::turn`] is the whole of it. It takes everything that happened since the last turn and
+//! [`Scheduler::turn`] is the whole of it. It takes everything that happened since the last turn and
 //! returns the changes to commit and the effects to begin once they are durable. It never waits,
 //! reads no clock and touches no file, so the same code runs against a simulated world.
 //!
@@ -37,7 +37,7 @@ use self::outage::Silence;
 pub use self::overview::batch_overview;
 pub use self::wishes::{Found, Granted, Wish};
 pub use self::words::{
-    BatchOverview, ConductorError, Effect, FetchFault, FetchOrder, Input, Settings, SpooledRow, Standstill,
+    BatchOverview, Effect, FetchFault, FetchOrder, Input, SchedulerError, Settings, SpooledRow, Standstill,
     Turn,
 };
 use crate::domain::admission::Parked;
@@ -48,14 +48,14 @@ use crate::domain::lifecycle::{self, Want};
 use crate::domain::poll_interval::PollInterval;
 use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
-use crate::engine::conductor::desks::Desks;
-use crate::engine::conductor::gate::Account;
-use crate::engine::conductor::late::Late;
-use crate::engine::conductor::owners::Owners;
-use crate::engine::conductor::prices::Prices;
-use crate::engine::conductor::queued::QueuedJobs;
-use crate::engine::conductor::roster::{Mark, Roster};
-use crate::engine::conductor::windows::{RowWindow, windows_of};
+use crate::engine::scheduler::desks::Desks;
+use crate::engine::scheduler::gate::Account;
+use crate::engine::scheduler::late::Late;
+use crate::engine::scheduler::owners::Owners;
+use crate::engine::scheduler::prices::Prices;
+use crate::engine::scheduler::queued::QueuedJobs;
+use crate::engine::scheduler::roster::{Mark, Roster};
+use crate::engine::scheduler::windows::{RowWindow, windows_of};
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Change, JobRecord};
 
 /// Most jobs let out of the queue in one turn.
@@ -148,7 +148,7 @@ impl OpenJob {
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub struct Conductor {
+pub struct Scheduler {
     settings: Settings,
     desks: Desks,
     jobs: Roster,
@@ -197,11 +197,11 @@ struct Pending {
     archived: Vec<BatchRecord>,
 }
 
-impl Conductor {
-    /// A conductor with nothing to do.
-    pub fn new(settings: Settings, total: Totals) -> Conductor {
+impl Scheduler {
+    /// A scheduler with nothing to do.
+    pub fn new(settings: Settings, total: Totals) -> Scheduler {
         let random = fastrand::Rng::with_seed(settings.seed);
-        Conductor {
+        Scheduler {
             throttle: Throttle::new(settings.limits.in_flight, settings.adaptive),
             crowded_until: None,
             poll_interval: PollInterval::default(),
@@ -306,8 +306,8 @@ impl Conductor {
     /// One turn: see the module's documentation.
     ///
     /// # Errors
-    /// [`ConductorError`] when the books do not balance; nothing of the turn may then be used.
-    pub fn turn(&mut self, inputs: Vec<Input>, now: Now) -> Result<Turn, ConductorError> {
+    /// [`SchedulerError`] when the books do not balance; nothing of the turn may then be used.
+    pub fn turn(&mut self, inputs: Vec<Input>, now: Now) -> Result<Turn, SchedulerError> {
         for input in inputs {
             self.take_in(input, now)?;
         }

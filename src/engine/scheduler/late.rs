@@ -5,9 +5,9 @@ use crate::domain::job::Watch;
 use crate::domain::lifecycle::Event;
 use crate::domain::task::ReadAnswer;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
-use crate::engine::conductor::answers::MISSING_MAX;
-use crate::engine::conductor::timing::{GATE_RECHECK, UNREAD_PATIENCE, watch_over};
-use crate::engine::conductor::{Conductor, ConductorError, Effect};
+use crate::engine::scheduler::answers::MISSING_MAX;
+use crate::engine::scheduler::timing::{GATE_RECHECK, UNREAD_PATIENCE, watch_over};
+use crate::engine::scheduler::{Effect, Scheduler, SchedulerError};
 
 /// What this process knows of a watched task.
 #[derive(Debug, Default, Clone, Copy)]
@@ -21,7 +21,7 @@ pub(super) struct Late {
     faults: u32,
 }
 
-impl Conductor {
+impl Scheduler {
     /// Watches what a job's last change left to be watched, and nothing else. `before` is the attempt it was at:
     /// an exchange that is under way belongs to that.
     pub(super) fn watch_superseded(&mut self, key: JobKey, before: Attempt, first_wait: Millis, now: Now) {
@@ -60,7 +60,7 @@ impl Conductor {
     }
 
     /// Reads the watched tasks that are due, and leaves those to a person that were watched long enough.
-    pub(super) fn watch_late(&mut self, now: Now) -> Result<(), ConductorError> {
+    pub(super) fn watch_late(&mut self, now: Now) -> Result<(), SchedulerError> {
         while let Some(&(at, key, attempt)) = self.late_ends.first().filter(|(at, ..)| *at <= now.wall) {
             self.late_ends.remove(&(at, key, attempt));
             if self.look_at_late_first(key, attempt, now) {
@@ -129,7 +129,7 @@ impl Conductor {
         attempt: Attempt,
         answer: ReadAnswer,
         now: Now,
-    ) -> Result<(), ConductorError> {
+    ) -> Result<(), SchedulerError> {
         let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
         let before = open.record.job.attempt;
         let Some(late) = open.late.get_mut(&attempt) else { return Ok(()) };

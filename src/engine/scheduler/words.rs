@@ -1,4 +1,4 @@
-//! What goes into the conductor and what comes out.
+//! What goes into the scheduler and what comes out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -229,7 +229,7 @@ pub struct BatchOverview {
 
 /// The books do not balance, or a row is missing: going on could cost money.
 #[derive(Debug, thiserror::Error)]
-pub enum ConductorError {
+pub enum SchedulerError {
     /// A movement does not fit an account.
     #[error(transparent)]
     Books(#[from] OutOfBalance),

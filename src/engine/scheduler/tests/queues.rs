@@ -36,20 +36,20 @@ impl Stage {
         } else {
             batch.segments.push(Segment::mixed(0, 0, u64::from(count)));
         }
-        let mut conductor = Conductor::new(settings.clone(), Totals::default());
-        conductor.take_batch(batch.clone());
-        Stage { conductor, specs, batch, ..Stage::with(0, settings) }
+        let mut scheduler = Scheduler::new(settings.clone(), Totals::default());
+        scheduler.take_batch(batch.clone());
+        Stage { scheduler, specs, batch, ..Stage::with(0, settings) }
     }
 
     /// Sets the batch's budget.
     fn allow(&mut self, credits: u64) {
         self.batch.policy.budget = Some(Credits(credits));
-        self.conductor.take_batch(self.batch.clone());
+        self.scheduler.take_batch(self.batch.clone());
     }
 
     /// How many candidates a turn looks at.
     fn looked_at(&self) -> usize {
-        self.conductor.board(self.now).waiting.iter().map(|waiting| waiting.candidates.len()).sum()
+        self.scheduler.board(self.now).waiting.iter().map(|waiting| waiting.candidates.len()).sum()
     }
 
     /// Every job that is open succeeds; what is let out meanwhile waits for the next round.
@@ -102,7 +102,7 @@ fn what_fits_leaves_in_the_order_of_the_manifest() {
     // Every task is charged alike here.
     stage.allow(PRICE * 400);
     stage.turn(vec![]);
-    while stage.conductor.standstill().is_none() {
+    while stage.scheduler.standstill().is_none() {
         stage.end_all();
     }
     assert_eq!(stage.ended.len(), 400);
@@ -162,7 +162,7 @@ fn a_batch_with_many_classes_is_canceled_to_the_end() {
     let rows: Vec<Row> = (0..1_000).map(|n| (Kind::Speech, 1 + n % 100)).collect();
     let mut stage = Stage::queue_of(&rows, true, settings());
     stage.turn(vec![]);
-    stage.conductor.grant(Wish::Cancel(BatchNo(1)), stage.now).unwrap();
+    stage.scheduler.grant(Wish::Cancel(BatchNo(1)), stage.now).unwrap();
     while stage.ended.len() < 984 {
         let before = stage.ended.len();
         stage.turn(vec![]);
@@ -187,7 +187,7 @@ fn what_comes_in_later_joins_the_queue_of_its_class() {
         spec.order.price = Some(Credits(PRICE));
         stage.specs.push(Arc::new(spec));
     }
-    stage.conductor.take_batch(batch);
+    stage.scheduler.take_batch(batch);
     stage.turn(vec![]);
     let mut rounds = 0;
     while stage.ended.len() < 50 {
@@ -195,5 +195,5 @@ fn what_comes_in_later_joins_the_queue_of_its_class() {
         assert!(rounds < 50, "{} ended", stage.ended.len());
         stage.end_all();
     }
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Done));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
 }

@@ -7,7 +7,7 @@ use crate::domain::manifest::row::{Deadline, OnDeadline};
 use crate::domain::poll_interval::Bounds;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
-use crate::engine::conductor::{BatchDesk, Conductor, ConductorError, Effect, FetchOrder};
+use crate::engine::scheduler::{BatchDesk, Effect, FetchOrder, Scheduler, SchedulerError};
 
 /// How long a deadline that passed unseen waits for its task to be read, before it is looked at again.
 pub(super) const UNREAD_PATIENCE: Millis = Millis::from_secs(5);
@@ -16,9 +16,9 @@ pub(super) const GATE_RECHECK: Millis = Millis(1_000);
 /// Rows of a batch that a turn ends at most, so that its commit stays small.
 const DROPPED_MAX: usize = 64;
 
-impl Conductor {
+impl Scheduler {
     /// An overdue job gives its slot back; one that was watched long enough is left to a person.
-    pub(super) fn pass_deadlines(&mut self, now: Now) -> Result<(), ConductorError> {
+    pub(super) fn pass_deadlines(&mut self, now: Now) -> Result<(), SchedulerError> {
         while let Some(&(at, key)) = self.deadlines.first().filter(|(at, _)| *at <= now.wall) {
             self.deadlines.remove(&(at, key));
             let Some(mut open) = self.jobs.get_mut(&key) else { continue };
@@ -125,7 +125,7 @@ impl Conductor {
         }
     }
 
-    pub(super) fn begin_what_is_due(&mut self, now: Now) -> Result<(), ConductorError> {
+    pub(super) fn begin_what_is_due(&mut self, now: Now) -> Result<(), SchedulerError> {
         // What is in the air finishes after a stop; nothing new begins.
         if self.stopping {
             self.timers.clear();
@@ -166,7 +166,7 @@ impl Conductor {
 
     /// A POST without a key leaves straight from admission. One that is still to be sent was on its way
     /// when an earlier process ended: it may have made a task, and sending it again may make another.
-    fn lose_track(&mut self, key: JobKey, now: Now) -> Result<(), ConductorError> {
+    fn lose_track(&mut self, key: JobKey, now: Now) -> Result<(), SchedulerError> {
         let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt) else { return Ok(()) };
         let fault = Fault::new("interrupted", "the program ended while the request was on its way");
         let unknown = PostAnswer::Again { fault, wait: None, may_have_run: true };
@@ -230,7 +230,7 @@ impl Conductor {
     }
 
     /// What was not sent before its batch expired, or was canceled, never is.
-    pub(super) fn drop_unsent(&mut self, now: Now) -> Result<(), ConductorError> {
+    pub(super) fn drop_unsent(&mut self, now: Now) -> Result<(), SchedulerError> {
         if self.stopping {
             return Ok(());
         }
@@ -256,7 +256,7 @@ impl Conductor {
     }
 
     /// Begins rows of a batch that wait in memory, only to end them.
-    fn drop_rows(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), ConductorError> {
+    fn drop_rows(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), SchedulerError> {
         let Some(desk) = self.desks.get(&no) else { return Ok(()) };
         // Rows that came after its owner canceled it are a new wish.
         let below = if *event == Event::Cancel { desk.record.canceled_below } else { u64::MAX };
@@ -284,7 +284,7 @@ impl Conductor {
         Ok(())
     }
 
-    fn drop_queued(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), ConductorError> {
+    fn drop_queued(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), SchedulerError> {
         for key in self.candidates.of_batch(no) {
             let Some(job) = self.jobs.get(&key).map(|open| &open.record.job) else { continue };
             // One that waits for another attempt does not expire; its owner may still cancel it.

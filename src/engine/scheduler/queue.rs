@@ -13,10 +13,10 @@ use crate::domain::release::{Basis, Release, Withheld};
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
-use crate::engine::conductor::prices::above_max;
-use crate::engine::conductor::windows::{RowWindow, window_rows};
-use crate::engine::conductor::{
-    ADMIT_MAX, BatchDesk, Conductor, ConductorError, Effect, OpenJob, SpooledRow,
+use crate::engine::scheduler::prices::above_max;
+use crate::engine::scheduler::windows::{RowWindow, window_rows};
+use crate::engine::scheduler::{
+    ADMIT_MAX, BatchDesk, Effect, OpenJob, Scheduler, SchedulerError, SpooledRow,
 };
 use crate::store::JobRecord;
 
@@ -31,9 +31,9 @@ fn needs(row: &SpooledRow) -> (Kind, Option<&str>, Option<Credits>) {
     (order.kind, order.model.as_deref(), order.hold())
 }
 
-impl Conductor {
+impl Scheduler {
     /// Lets jobs out; nothing is returned where nothing was decided.
-    pub(super) fn admit(&mut self, now: Now) -> Result<Option<Admission>, ConductorError> {
+    pub(super) fn admit(&mut self, now: Now) -> Result<Option<Admission>, SchedulerError> {
         // Whatever else keeps the queue: a wait that is over is no reason to wake up.
         self.crowded_until = self.throttle.wait_until().filter(|until| now.tick < *until);
         if self.stopping || self.held_back || self.key_is_refused() {
@@ -89,7 +89,7 @@ impl Conductor {
     }
 
     /// Ends jobs that cost more than they may.
-    fn refuse(&mut self, too_dear: Vec<(JobKey, Fault)>, now: Now) -> Result<(), ConductorError> {
+    fn refuse(&mut self, too_dear: Vec<(JobKey, Fault)>, now: Now) -> Result<(), SchedulerError> {
         for (key, fault) in too_dear.into_iter().take(ADMIT_MAX) {
             if !self.jobs.contains_key(&key) {
                 self.begin_rows_up_to(key);
@@ -219,7 +219,7 @@ impl Conductor {
 
     /// Takes a candidate out of the queue and sets its hold aside; its POST leaves once that is
     /// durable.
-    pub(super) fn send(&mut self, candidate: &Candidate, now: Now) -> Result<(), ConductorError> {
+    pub(super) fn send(&mut self, candidate: &Candidate, now: Now) -> Result<(), SchedulerError> {
         let key = candidate.key;
         if !self.jobs.contains_key(&key) {
             self.begin_rows_up_to(key);

@@ -12,7 +12,7 @@ use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::State;
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::request::Kind;
-use crate::engine::conductor::OpenJob;
+use crate::engine::scheduler::OpenJob;
 
 /// How many states there are.
 pub(super) const STATES: usize = State::NAMES.len();

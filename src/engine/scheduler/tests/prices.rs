@@ -66,7 +66,7 @@ fn charged(credits: u64) -> PostAnswer {
 fn nothing_is_sent_before_the_catalog_in_force_is_known_and_the_hold_is_its_price() {
     let mut stage = images(2, None);
     assert_eq!(stage.turn(vec![]), "catalog?");
-    assert_eq!(stage.conductor.standstill(), None, "an answer is on its way");
+    assert_eq!(stage.scheduler.standstill(), None, "an answer is on its way");
     // It may spend the 20 that its plan showed.
     assert_eq!(stage.turn(vec![catalog(20)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(20));
@@ -75,7 +75,7 @@ fn nothing_is_sent_before_the_catalog_in_force_is_known_and_the_hold_is_its_pric
     let said: Vec<&str> = job.history.iter().map(|line| line.what.as_str()).collect();
     assert_eq!(said, ["the price is 20 credits now, was 10 when it was accepted", "admitted"]);
     stage.posted(0, charged(20));
-    assert_eq!(stage.conductor.overview()[0].parked, Some(Parked::BatchBudget));
+    assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::BatchBudget));
     assert_eq!(stage.batch.totals.spent, Credits(20));
 }
 
@@ -91,7 +91,7 @@ fn a_price_that_did_not_change_is_not_spoken_of() {
 fn what_waited_for_credits_is_priced_again_before_it_goes() {
     let mut stage = images(1, None);
     stage.batch.policy.budget = Some(Credits(100));
-    stage.conductor.take_batch(stage.batch.clone());
+    stage.scheduler.take_batch(stage.batch.clone());
     stage.turn(vec![]);
     assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
     assert_eq!(stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "balance?");
@@ -107,7 +107,7 @@ fn a_job_that_costs_more_than_it_may_ends_free_of_charge_and_a_person_may_let_it
     assert_eq!(stage.turn(vec![catalog(20)]), "");
     assert_eq!(stage.ended, ["job-0 failed", "job-1 failed"]);
     assert_eq!(stage.batch.totals, Totals::default());
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Done));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
 
     let mut job = Job::queued();
     job.max_credits = Some(Credits(20));
@@ -116,8 +116,8 @@ fn a_job_that_costs_more_than_it_may_ends_free_of_charge_and_a_person_may_let_it
     let record = JobRecord { key: Stage::key(0), id: stage.specs[0].id, row_at: 0, job };
     let found = vec![(stage.specs[0].clone(), record)];
     stage.batch.policy.budget = Some(Credits(100));
-    stage.conductor.take_batch(stage.batch.clone());
-    let granted = stage.conductor.grant(Wish::Retry(found), stage.now).unwrap();
+    stage.scheduler.take_batch(stage.batch.clone());
+    let granted = stage.scheduler.grant(Wish::Retry(found), stage.now).unwrap();
     assert_eq!(granted.jobs, 1);
     assert_eq!(stage.turn(vec![]), "catalog?", "a retry asks anew");
     let said = stage.turn(vec![catalog(20)]);
@@ -131,8 +131,8 @@ fn what_the_catalog_does_not_price_waits_and_blocks_no_other() {
     assert_eq!(stage.turn(vec![]), "catalog?");
     assert_eq!(stage.turn(vec![without_it()]), "post 1#1");
     stage.posted(1, PostAnswer::Refused(fault("invalid_request")));
-    assert_eq!(stage.conductor.overview()[0].parked, Some(Parked::NoPrice));
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::NoPrice)));
+    assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::NoPrice));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::NoPrice)));
     assert_eq!(stage.pass(Millis::from_secs(299)).turn(vec![]), "");
     assert_eq!(stage.pass(Millis::from_secs(1)).turn(vec![]), "catalog?");
     assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
@@ -141,10 +141,10 @@ fn what_the_catalog_does_not_price_waits_and_blocks_no_other() {
 #[test]
 fn an_unanswered_renewal_goes_on_with_what_is_known_and_without_any_nothing_is_sent() {
     let mut stage = images(2, None);
-    stage.conductor.throttle = Throttle::new(1, false);
+    stage.scheduler.throttle = Throttle::new(1, false);
     assert_eq!(stage.turn(vec![]), "catalog?");
     assert_eq!(stage.turn(vec![not_answered()]), "", "no catalog at all");
-    assert_eq!(stage.conductor.standstill(), None, "it is asked for again");
+    assert_eq!(stage.scheduler.standstill(), None, "it is asked for again");
     assert_eq!(stage.pass(Millis::from_secs(30)).turn(vec![]), "catalog?");
     assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
     stage.pass(Millis::from_secs(300));
@@ -156,7 +156,7 @@ fn an_unanswered_renewal_goes_on_with_what_is_known_and_without_any_nothing_is_s
 fn a_further_attempt_is_priced_anew() {
     let mut stage = images(1, None);
     stage.batch.policy.budget = Some(Credits(100));
-    stage.conductor.take_batch(stage.batch.clone());
+    stage.scheduler.take_batch(stage.batch.clone());
     stage.turn(vec![]);
     stage.turn(vec![catalog(10)]);
     let failed = TaskReading { fault: Some(fault("generic")), ..reading("failed") };
@@ -172,7 +172,7 @@ fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_also_after_a_restart() {
     let mut stage = Stage::with(3, priced());
     stage.specs = (0..3).map(|seq| short(seq, 7)).collect();
     stage.batch.policy.budget = Some(Credits(100));
-    stage.conductor.take_batch(stage.batch.clone());
+    stage.scheduler.take_batch(stage.batch.clone());
     stage.turn(vec![]);
     assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(7));
@@ -187,9 +187,9 @@ fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_also_after_a_restart() {
 #[test]
 fn a_charge_above_the_price_is_the_price_of_the_next() {
     let mut stage = images(2, None);
-    stage.conductor.throttle = Throttle::new(1, false);
+    stage.scheduler.throttle = Throttle::new(1, false);
     stage.batch.policy.budget = Some(Credits(100));
-    stage.conductor.take_batch(stage.batch.clone());
+    stage.scheduler.take_batch(stage.batch.clone());
     stage.turn(vec![]);
     assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
     let answer = TaskReading { charged: Credits(13), ..reading("success") };
@@ -207,10 +207,10 @@ fn a_waiting_job_may_be_allowed_to_cost_more() {
     stage.specs[0] = Arc::new(JobSpec { order, ..(*stage.specs[0]).clone() });
     stage.turn(vec![]);
     assert_eq!(stage.turn(vec![catalog(10)]), "");
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::NoPrice)));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::NoPrice)));
     let job = Job { max_credits: Some(Credits(9)), ..Job::queued() };
     let record = JobRecord { key: Stage::key(0), id: stage.specs[0].id, row_at: 0, job };
-    let granted = stage.conductor.grant(Wish::Retry(vec![(stage.specs[0].clone(), record)]), stage.now);
+    let granted = stage.scheduler.grant(Wish::Retry(vec![(stage.specs[0].clone(), record)]), stage.now);
     assert_eq!(granted.unwrap().jobs, 1);
     stage.turn(vec![]);
     assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");

@@ -4,7 +4,7 @@ use super::*;
 
 /// A service whose tasks take some minutes and whose answers take up to a second.
 struct Crowd {
-    conductor: Conductor,
+    scheduler: Scheduler,
     now: Tick,
     random: fastrand::Rng,
     /// What arrives when; the number only keeps two of one moment apart.
@@ -24,7 +24,7 @@ impl Crowd {
             Settings { limits: Limits { in_flight: tasks, ..settings().limits }, ..settings() },
         );
         Crowd {
-            conductor: stage.conductor,
+            scheduler: stage.scheduler,
             now: Tick(0),
             random: fastrand::Rng::with_seed(3),
             arrivals: BTreeMap::new(),
@@ -46,7 +46,7 @@ impl Crowd {
         }
         let wall = Timestamp(i64::try_from(self.now.0).unwrap());
         let inputs = inputs.into_iter().map(super::of_its_own_task).collect();
-        let turn = self.conductor.turn(inputs, Now { wall, tick: self.now }).unwrap();
+        let turn = self.scheduler.turn(inputs, Now { wall, tick: self.now }).unwrap();
         for effect in turn.effects {
             self.begin(effect);
         }
@@ -97,13 +97,13 @@ impl Crowd {
 #[test]
 fn three_thousand_tasks_are_read_on_time_and_never_after_their_end() {
     let mut crowd = Crowd::of(3_000);
-    while crowd.conductor.standstill().is_none() {
+    while crowd.scheduler.standstill().is_none() {
         crowd.turn();
         assert!(crowd.now < Tick(3_600_000), "it never ends");
     }
-    assert_eq!(crowd.conductor.standstill(), Some(Standstill::Done));
+    assert_eq!(crowd.scheduler.standstill(), Some(Standstill::Done));
     assert!(crowd.polls > 20_000, "{} polls", crowd.polls);
-    assert!(crowd.conductor.jobs.counts_right());
+    assert!(crowd.scheduler.jobs.counts_right());
 }
 
 #[test]

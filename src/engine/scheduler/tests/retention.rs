@@ -1,7 +1,7 @@
 //! Batches that are done: no turn looks at them, and they can be let go.
 
 use super::*;
-use crate::engine::conductor::{Granted, Wish};
+use crate::engine::scheduler::{Granted, Wish};
 
 /// A batch whose only job has succeeded.
 fn done() -> Stage {
@@ -14,7 +14,7 @@ fn done() -> Stage {
 }
 
 fn at_hand(stage: &Stage) -> usize {
-    stage.conductor.desks.busy().count()
+    stage.scheduler.desks.busy().count()
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn turns_look_at_a_batch_until_it_is_done_and_again_once_it_is_touched() {
     assert_eq!(at_hand(&stage), 1);
     let mut stage = done();
     assert_eq!(at_hand(&stage), 0);
-    stage.conductor.grant(Wish::Pause(BatchNo(1)), stage.now).unwrap();
+    stage.scheduler.grant(Wish::Pause(BatchNo(1)), stage.now).unwrap();
     assert_eq!(at_hand(&stage), 1);
     stage.turn(vec![]);
     assert_eq!(at_hand(&stage), 0);
@@ -32,19 +32,19 @@ fn turns_look_at_a_batch_until_it_is_done_and_again_once_it_is_touched() {
 
 #[test]
 fn a_batch_is_let_go_once_it_is_done_and_its_owner_knows() {
-    let archive = |stage: &mut Stage| stage.conductor.grant(Wish::Archive(BatchNo(1)), stage.now).unwrap();
+    let archive = |stage: &mut Stage| stage.scheduler.grant(Wish::Archive(BatchNo(1)), stage.now).unwrap();
     let mut stage = Stage::of(1);
     assert_eq!(archive(&mut stage), Granted::default(), "it is not done");
     let mut stage = done();
     assert_eq!(archive(&mut stage), Granted::default(), "nobody was told");
-    stage.conductor.grant(Wish::Announced(BatchNo(1)), stage.now).unwrap();
+    stage.scheduler.grant(Wish::Announced(BatchNo(1)), stage.now).unwrap();
     assert_eq!(archive(&mut stage), Granted::default(), "that is not durable yet");
     stage.turn(vec![]);
     assert_eq!(archive(&mut stage).jobs, 1);
-    let turn = stage.conductor.turn(vec![], stage.now).unwrap();
+    let turn = stage.scheduler.turn(vec![], stage.now).unwrap();
     let [Change::Archive(batch, at)] = &turn.changes[..] else { panic!("{:?}", turn.changes) };
     assert_eq!((batch.no, *at), (BatchNo(1), stage.now.wall));
-    assert!(stage.conductor.batch(BatchNo(1)).is_none());
+    assert!(stage.scheduler.batch(BatchNo(1)).is_none());
     assert_eq!(archive(&mut stage), Granted::default(), "it has left");
 }
 
@@ -52,6 +52,6 @@ fn a_batch_is_let_go_once_it_is_done_and_its_owner_knows() {
 fn a_batch_that_was_taken_back_does_not_undo_what_a_manifest_added_meanwhile() {
     let mut stage = Stage::of(2);
     let before = BatchRecord { rows: 1, ..stage.batch.clone() };
-    stage.conductor.grant(Wish::TakenBack(Box::new(before)), stage.now).unwrap();
-    assert_eq!(stage.conductor.batch(BatchNo(1)).unwrap().rows, 2);
+    stage.scheduler.grant(Wish::TakenBack(Box::new(before)), stage.now).unwrap();
+    assert_eq!(stage.scheduler.batch(BatchNo(1)).unwrap().rows, 2);
 }

@@ -14,7 +14,7 @@ use crate::domain::job::{Order, State};
 use crate::domain::ledger::Movement;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick};
-use crate::engine::conductor::{Conductor, Effect, journal};
+use crate::engine::scheduler::{Effect, Scheduler, journal};
 
 /// Between two questions for the balance while it keeps something: sooner at first.
 const WAITS_SECS: [u64; 6] = [0, 5, 10, 20, 40, 60];
@@ -83,7 +83,7 @@ enum Wanted {
     More,
 }
 
-impl Conductor {
+impl Scheduler {
     /// Takes up what was refused before: a restart is not a special path.
     pub fn know_account(&mut self, block: AccountBlock) {
         self.account.block = block;

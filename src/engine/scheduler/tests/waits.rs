@@ -52,7 +52,7 @@ fn retry_after_is_kept_by_posts_and_by_readings() {
 fn attempts_are_keys_and_however_many_resends_make_one() {
     let mut stage = Stage::of(1);
     stage.batch.policy.attempts = Some(2);
-    stage.conductor.take_batch(stage.batch.clone());
+    stage.scheduler.take_batch(stage.batch.clone());
     let mut posts = vec![stage.turn(vec![])];
     for _ in 0..2 {
         for _ in 0..4 {
@@ -78,18 +78,18 @@ fn an_outage_is_told_of_once_it_lasts_and_until_something_is_answered() {
     for seq in 1..4 {
         stage.posted(seq, lost());
     }
-    assert_eq!(stage.conductor.outage(), None, "three at once may be a moment's trouble");
+    assert_eq!(stage.scheduler.outage(), None, "three at once may be a moment's trouble");
     let (_, said) = wait_for_more(&mut stage);
     stage.pass(Millis(2_000));
     let seq = said.chars().nth(5).and_then(|digit| digit.to_digit(10)).unwrap();
     stage.posted(seq, lost());
-    let outage = stage.conductor.outage().unwrap();
+    let outage = stage.scheduler.outage().unwrap();
     assert_eq!((outage.since, outage.fault), (began, fault("timeout")));
     assert!(outage.next_try.is_some());
     stage.pass(Millis(10_000)).turn(vec![]);
-    assert!(stage.conductor.outage().is_some());
+    assert!(stage.scheduler.outage().is_some());
     stage.read(0, ReadAnswer::Task(reading("processing")));
-    assert_eq!(stage.conductor.outage(), None);
+    assert_eq!(stage.scheduler.outage(), None);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_wait_that_is_over_wakes_nobody_while_the_disk_is_low() {
     stage.posted(1, task("pending"));
     stage.pass(Millis(30_000));
     stage.turn(vec![Input::DiskIsLow(true)]);
-    let turn = stage.conductor.turn(vec![], stage.now).unwrap();
+    let turn = stage.scheduler.turn(vec![], stage.now).unwrap();
     assert!(turn.wake.is_none_or(|wake| wake > stage.now.tick), "{:?}", turn.wake);
 }
 
@@ -111,7 +111,7 @@ fn an_attempt_that_waited_while_its_batch_was_canceled_is_not_sent() {
     let mut stage = Stage::of(1);
     stage.turn(vec![]);
     stage.posted(0, task("failed"));
-    stage.conductor.desks.get_mut(&BatchNo(1)).unwrap().record.canceled = true;
+    stage.scheduler.desks.get_mut(&BatchNo(1)).unwrap().record.canceled = true;
     assert_eq!(stage.pass(Millis(300_000)).turn(vec![]), "");
     assert_eq!(stage.ended, ["job-0 canceled"]);
 }
@@ -124,7 +124,7 @@ fn a_job_that_could_only_be_late_leaves_its_slot_to_the_next_at_once() {
     late.order.deadline = Some(Deadline::At(Timestamp(1)));
     assert_eq!(stage.turn(vec![]), "");
     assert_eq!(stage.ended, ["job-0 expired"]);
-    let turn = stage.conductor.turn(vec![], stage.now).unwrap();
+    let turn = stage.scheduler.turn(vec![], stage.now).unwrap();
     assert_eq!(turn.effects.len(), 1, "{:?}", turn.effects);
 }
 
@@ -137,7 +137,7 @@ fn nothing_wakes_a_loop_that_stops() {
     stage.turn(vec![Input::Stop]);
     // The balance would be asked for again by now, and is not: its time must not be waited for either.
     stage.pass(Millis::from_secs(61));
-    let turn = stage.conductor.turn(vec![], stage.now).unwrap();
+    let turn = stage.scheduler.turn(vec![], stage.now).unwrap();
     assert!(turn.effects.is_empty() && turn.wake.is_none(), "{turn:?}");
 }
 
@@ -148,7 +148,7 @@ fn a_slow_download_waits_behind_all_others_and_is_never_given_up_for_it() {
     let slow = || Input::Fetched(Stage::key(0), Attempt(1), Err(FetchFault::Slow(fault("slow"))));
     assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
     assert_eq!(stage.posted(1, task("success")), "");
-    assert!(stage.conductor.download_waits());
+    assert!(stage.scheduler.download_waits());
     assert_eq!(stage.turn(vec![slow()]), "fetch 1#1");
     // Its wait is over, and a new one comes in after it.
     stage.pass(Millis::from_secs(5)).turn(vec![]);
@@ -156,10 +156,10 @@ fn a_slow_download_waits_behind_all_others_and_is_never_given_up_for_it() {
     let done = |seq| Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()));
     assert_eq!(stage.turn(vec![done(1)]), "fetch 2#1");
     assert_eq!(stage.turn(vec![done(2)]), "fetch 0#1");
-    assert!(!stage.conductor.download_waits());
+    assert!(!stage.scheduler.download_waits());
     for _ in 0..50 {
         assert_eq!(stage.turn(vec![slow()]), "");
-        assert_eq!(stage.conductor.standstill(), None);
+        assert_eq!(stage.scheduler.standstill(), None);
         assert_eq!(wait_for_more(&mut stage).1, "fetch 0#1");
     }
     assert_eq!(stage.turn(vec![done(0)]), "");
@@ -179,10 +179,10 @@ fn a_task_that_failed_for_want_of_credits_shuts_the_gate_until_the_balance_cover
     stage.posted(0, task("pending"));
     stage.pass(Millis::from_secs(10)).turn(vec![]);
     assert_eq!(stage.read(0, failed_for("insufficient_credits")), "balance?", "and no other POST");
-    assert_eq!(stage.conductor.standstill(), None, "the answer decides");
+    assert_eq!(stage.scheduler.standstill(), None, "the answer decides");
     assert_eq!(stage.pass(Millis::from_secs(30)).turn(vec![]), "", "not even its own next attempt");
     assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(PRICE - 1)))]), "");
-    assert_eq!(stage.conductor.standstill(), Some(Standstill::Parked(Parked::Credits)));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
     assert_eq!(stage.pass(Millis::from_secs(60)).turn(vec![]), "balance?");
     assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(PRICE)))]), "post 0#2");
     // Where the balance covers it at once, nothing waits for long; attempts are as many as ever.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use crate::domain::ids::BatchNo;
-use crate::engine::conductor::BatchDesk;
+use crate::engine::scheduler::BatchDesk;
 
 /// Every batch by number.
 #[derive(Debug, Default)]

@@ -7,15 +7,15 @@ use crate::domain::credits::Credits;
 use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now};
-use crate::engine::conductor::roster::OfBatch;
-use crate::engine::conductor::{BatchDesk, Conductor};
+use crate::engine::scheduler::roster::OfBatch;
+use crate::engine::scheduler::{BatchDesk, Scheduler};
 use crate::metrics::Overview;
 use crate::store::{Ended, OfKind};
 
 /// Jobs by the name of their state and by kind.
 type Jobs = BTreeMap<(&'static str, Option<Kind>), u64>;
 
-impl Conductor {
+impl Scheduler {
     /// Everything at this moment, for [`Metrics::set_overview`](crate::metrics::Metrics::set_overview).
     ///
     /// Looks at every batch, and at no job.
@@ -120,7 +120,7 @@ mod tests {
     use crate::domain::ids::{JobKey, Seq, TaskId};
     use crate::domain::job::{Job, State};
     use crate::domain::time::{Tick, Timestamp};
-    use crate::engine::conductor::tests::{settings, spec};
+    use crate::engine::scheduler::tests::{settings, spec};
     use crate::store::{BatchRecord, JobRecord, Pause, Segment};
 
     const NOW: Now = Now { wall: Timestamp(60_000), tick: Tick(0) };
@@ -139,10 +139,10 @@ mod tests {
         batch
     }
 
-    fn take(conductor: &mut Conductor, seq: u32, kind: Kind, state: State) {
+    fn take(scheduler: &mut Scheduler, seq: u32, kind: Kind, state: State) {
         let (key, spec) = (JobKey { batch: BatchNo(1), seq: Seq(seq) }, spec(seq, kind));
         let record = JobRecord { key, id: spec.id, row_at: 0, job: Job { state, ..Job::queued() } };
-        conductor.take_job(record, spec, NOW);
+        scheduler.take_job(record, spec, NOW);
     }
 
     fn shown(overview: &Overview) -> String {
@@ -153,34 +153,34 @@ mod tests {
 
     #[test]
     fn every_job_is_counted_once_wherever_it_lies() {
-        let mut conductor = Conductor::new(settings(), Totals::default());
-        conductor.take_batch(batch());
-        take(&mut conductor, 0, Kind::Video, State::Running { task: TaskId("t".into()) });
-        take(&mut conductor, 1, Kind::Video, State::Queued);
-        let overview = conductor.gauges(NOW);
+        let mut scheduler = Scheduler::new(settings(), Totals::default());
+        scheduler.take_batch(batch());
+        take(&mut scheduler, 0, Kind::Video, State::Running { task: TaskId("t".into()) });
+        take(&mut scheduler, 1, Kind::Video, State::Queued);
+        let overview = scheduler.gauges(NOW);
         assert_eq!(shown(&overview), "1 queued video, 2 queued image, 1 running video, 1 succeeded image");
         assert_eq!(overview.queue_age, Millis(40_000), "since its queue was last empty");
     }
 
     #[test]
     fn batches_from_before_kinds_were_counted_are_counted_too() {
-        let mut conductor = Conductor::new(settings(), Totals::default());
-        conductor.take_batch(BatchRecord { kinds: BTreeMap::new(), ..batch() });
-        take(&mut conductor, 0, Kind::Video, State::Queued);
-        assert_eq!(shown(&conductor.gauges(NOW)), "3 queued ?, 1 queued video, 1 succeeded ?");
+        let mut scheduler = Scheduler::new(settings(), Totals::default());
+        scheduler.take_batch(BatchRecord { kinds: BTreeMap::new(), ..batch() });
+        take(&mut scheduler, 0, Kind::Video, State::Queued);
+        assert_eq!(shown(&scheduler.gauges(NOW)), "3 queued ?, 1 queued video, 1 succeeded ?");
     }
 
     #[test]
     fn another_manifest_leaves_what_has_ended_counted() {
-        let mut conductor = Conductor::new(settings(), Totals::default());
-        conductor.take_batch(batch());
+        let mut scheduler = Scheduler::new(settings(), Totals::default());
+        scheduler.take_batch(batch());
         let mut more = BatchRecord { ended: Ended::default(), ..batch() };
         more.kinds.values_mut().for_each(|of_kind| of_kind.ended = Ended::default());
         more.count_accepted(Kind::Music);
         more.rows += 1;
-        conductor.take_batch(more);
+        scheduler.take_batch(more);
         assert_eq!(
-            shown(&conductor.gauges(NOW)),
+            shown(&scheduler.gauges(NOW)),
             "2 queued video, 2 queued image, 1 queued music, 1 succeeded image"
         );
     }
@@ -192,10 +192,10 @@ mod tests {
         settings.limits.per_day = Some(Credits(10));
         let total =
             Totals { held: Credits(5), spent: Credits(40), refunded: Credits(8), ..Totals::default() };
-        let mut conductor = Conductor::new(settings, total);
-        conductor.know_day(NOW.wall.utc_day(), Totals { spent: Credits(12), ..Totals::default() });
-        conductor.take_batch(BatchRecord { paused: Some(Pause::Owner), ..batch() });
-        let overview = conductor.gauges(NOW);
+        let mut scheduler = Scheduler::new(settings, total);
+        scheduler.know_day(NOW.wall.utc_day(), Totals { spent: Credits(12), ..Totals::default() });
+        scheduler.take_batch(BatchRecord { paused: Some(Pause::Owner), ..batch() });
+        let overview = scheduler.gauges(NOW);
         assert_eq!(
             (overview.room_total, overview.room_day, overview.room_min_balance),
             (Some(Credits(55)), Some(Credits(0)), None)

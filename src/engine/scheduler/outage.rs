@@ -4,7 +4,7 @@
 
 use crate::domain::task::Fault;
 use crate::domain::time::{Now, Tick, Timestamp};
-use crate::engine::conductor::{Conductor, journal};
+use crate::engine::scheduler::{Scheduler, journal};
 
 /// Requests in a row without a usable answer that make an outage.
 const FAULTS_MIN: u32 = 3;
@@ -30,7 +30,7 @@ pub(super) struct Silence {
     is_outage: bool,
 }
 
-impl Conductor {
+impl Scheduler {
     /// A request came back with this fault, or with an answer that says something.
     pub(super) fn hear(&mut self, fault: Option<&Fault>, now: Now) {
         let Some(fault) = fault else {
