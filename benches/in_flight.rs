@@ -1,7 +1,7 @@
 //! 100,000 tasks in flight: are they read on time, and what does that cost?
 //!
 //! `cargo bench --bench in_flight [-- TASKS]`. The scheduler is the product's own; the service is simulated, and
-//! so is the clock: it runs on by what each turn really took of the processor, by what a commit takes
+//! so is the clock: it runs on by what each step really took of the processor, by what a commit takes
 //! (`COMMIT`, assumed), and to the next event when there is nothing to do. So a slow turn makes polls late here
 //! just as it would in earnest, and nothing waits.
 //!
@@ -10,7 +10,7 @@
 //!
 //! What is within reach. 100,000 tasks, each read every 5 to 10 seconds, are some 13,000 polls a second. The
 //! scheduler decides them in an eighth of one core (measured on two slow cores that were busy with other
-//! work; the worst poll came 30 ms late), and what a turn costs grows with what happens, not with what is open.
+//! work; the worst poll came 30 ms late), and what a step costs grows with what happens, not with what is open.
 //! The engine has 64 exchanges open at once, and one more for every hundred tasks that may be in flight beyond
 //! 6,400, at most 1,024 (`EXCHANGES_MAX` in `src/engine/mod.rs`). With 64, a poll may take 64 / 13,000 s = 5 ms, the
 //! answer included: a service next door answers like that. Across the internet, at 50 ms, 64 exchanges are 1,280
@@ -89,7 +89,7 @@ struct World {
 #[derive(Default)]
 struct Seen {
     since: Micros,
-    turns: Vec<Micros>,
+    steps: Vec<Micros>,
     processor: Micros,
     polls: u64,
     /// From one answer to the next poll.
@@ -124,24 +124,24 @@ impl World {
 
     fn fill(&mut self) {
         while self.lives.len() < self.tasks as usize {
-            self.turn();
+            self.step();
         }
         // Until the polls of the beginning have spread out.
         let settled = self.now + 30_000_000;
         while self.now < settled {
-            self.turn();
+            self.step();
         }
     }
 
     fn measure(&mut self) {
         self.seen = Seen { since: self.now, ..Seen::default() };
         while self.now < self.seen.since + MEASURED {
-            self.turn();
+            self.step();
         }
     }
 
     /// What has arrived goes in, what comes out begins.
-    fn turn(&mut self) {
+    fn step(&mut self) {
         let mut inputs = Vec::new();
         while inputs.len() < Scheduler::INPUTS_MAX
             && self.arrivals.peek().is_some_and(|Reverse((at, _))| *at <= self.now)
@@ -160,15 +160,15 @@ impl World {
         let now =
             Now { wall: Timestamp(i64::try_from(self.now / 1_000).unwrap()), tick: Tick(self.now / 1_000) };
         let began = Instant::now();
-        let turn = self.scheduler.turn(inputs, now).unwrap();
+        let step = self.scheduler.step(inputs, now).unwrap();
         let standstill = self.scheduler.standstill();
         let took = Micros::try_from(began.elapsed().as_micros()).unwrap();
         assert!(standstill.is_none() || !self.arrivals.is_empty(), "it stands still");
-        self.seen.turns.push(took);
+        self.seen.steps.push(took);
         self.seen.processor += took;
-        self.now += took + if turn.changes.is_empty() { 0 } else { COMMIT };
-        self.wake = turn.wake;
-        for effect in turn.effects {
+        self.now += took + if step.changes.is_empty() { 0 } else { COMMIT };
+        self.wake = step.wake;
+        for effect in step.effects {
             self.begin(effect);
         }
         self.begin_polls();
@@ -224,7 +224,7 @@ impl World {
     }
 
     fn report(&mut self, exchanges: u32, answer_ms: Micros) {
-        let Seen { since, turns, processor, polls, intervals } = &mut self.seen;
+        let Seen { since, steps, processor, polls, intervals } = &mut self.seen;
         let seconds = (self.now - *since) as f64 / 1e6;
         let ms = |micros: Micros| micros as f64 / 1e3;
         println!("{} tasks, {exchanges} exchanges of {answer_ms} ms at once:", self.tasks);
@@ -238,10 +238,10 @@ impl World {
         println!("  late: p99 {:.0} ms, worst {:.0} ms", late(at(intervals, 0.99)), late(at(intervals, 1.0)));
         println!(
             "  a turn: {} of them, median {:.2} ms, p99 {:.2} ms, worst {:.2} ms",
-            turns.len(),
-            ms(at(turns, 0.5)),
-            ms(at(turns, 0.99)),
-            ms(at(turns, 1.0))
+            steps.len(),
+            ms(at(steps, 0.5)),
+            ms(at(steps, 0.99)),
+            ms(at(steps, 1.0))
         );
         let began = Instant::now();
         let overview = self.scheduler.overview();

@@ -1,7 +1,7 @@
 //! How much of the machine's own limit the safe program reaches: jobs a second of `callsheet run`
 //! against a bare client that does the same exchanges without any safety, in the same run.
 //!
-//! `cargo bench --bench throughput [-- JOBS]`. Both talk to an emulator in this process, take turns,
+//! `cargo bench --bench throughput [-- JOBS]`. Both talk to an emulator in this process, take steps,
 //! and keep 16 jobs in flight. Only the ratio means anything.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]

@@ -55,7 +55,7 @@ impl Progress {
         }
     }
 
-    /// Sees a turn of the engine.
+    /// Sees a step of the engine.
     pub(super) fn observe(&mut self, glance: &Glance<'_>) {
         let Now { wall, tick: now } = self.clock.now();
         self.tell_of_outage(glance.scheduler.outage(), Now { wall, tick: now });

@@ -39,9 +39,9 @@ impl Announcer {
         Announcer { done }
     }
 
-    /// Sees a turn of the engine.
+    /// Sees a step of the engine.
     pub(super) fn observe(&self, glance: &Glance<'_>) {
-        let mut seen: Vec<BatchNo> = glance.turn.ended.iter().map(|(_, record)| record.key.batch).collect();
+        let mut seen: Vec<BatchNo> = glance.step.ended.iter().map(|(_, record)| record.key.batch).collect();
         seen.dedup();
         for no in seen {
             if glance.scheduler.batch(no).is_some_and(|batch| batch.is_done() && !batch.announced) {

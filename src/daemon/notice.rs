@@ -48,7 +48,7 @@ impl Notice {
         say(&[NotifyState::Ready, NotifyState::Status("ready")]);
     }
 
-    /// Sees a turn of the engine: whoever sees turns is alive, and only then says so.
+    /// Sees a step of the engine: whoever sees steps is alive, and only then says so.
     pub(super) fn observe(&mut self, glance: &Glance<'_>, is_stopping: bool) {
         let now = self.clock.now().tick;
         if self.watchdog.is_some_and(|interval| now.since(self.pinged) >= interval) {

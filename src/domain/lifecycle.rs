@@ -113,10 +113,10 @@ pub struct Terms {
 
 /// The job after an event, and what moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct Transition {
     /// The job as it is now.
     pub job: Job,
-    /// What moved, in order, for the day in [`Step::day`].
+    /// What moved, in order, for the day in [`Transition::day`].
     pub movements: Vec<Movement>,
     /// The day the movements count for.
     pub day: Option<UtcDay>,
@@ -195,7 +195,7 @@ pub fn apply(
     event: Event,
     terms: Terms,
     at: Timestamp,
-) -> Result<Step, IllegalEvent> {
+) -> Result<Transition, IllegalEvent> {
     let name = event.name();
     let stale = IllegalEvent::Stale { event: name, addressed: attempt, present: job.attempt };
     let mut change = Change { job: job.clone(), movements: Vec::new(), day: job.day, at };
@@ -208,10 +208,10 @@ pub fn apply(
         }
     }
     change.collect_superseded();
-    Ok(Step { job: change.job, movements: change.movements, day: change.day })
+    Ok(Transition { job: change.job, movements: change.movements, day: change.day })
 }
 
-/// A step being put together.
+/// A transition being put together.
 struct Change {
     job: Job,
     movements: Vec<Movement>,

@@ -405,18 +405,18 @@ fn settle(own: &mut Scheduler, store: &Store, clock: Clock) -> Result<(), Engine
     loop {
         let now = clock.now();
         engine::know_days(own, store, &[now.wall.utc_day()])?;
-        let turn = own.turn(std::mem::take(&mut inputs), now)?;
-        if !turn.changes.is_empty() {
-            store.commit(&turn.changes)?;
+        let step = own.step(std::mem::take(&mut inputs), now)?;
+        if !step.changes.is_empty() {
+            store.commit(&step.changes)?;
         }
-        for effect in turn.effects {
+        for effect in step.effects {
             if let Effect::LoadRows { batch, from, end, most } = effect {
                 let rows = spooled::load_rows(store, batch, from, end, most)?;
                 inputs.push(Input::Rows { batch, from, rows });
             }
         }
-        // A turn that left something for the next asks for it at once.
-        if inputs.is_empty() && turn.wake.is_none_or(|at| at > now.tick) {
+        // A step that left something for the next asks for it at once.
+        if inputs.is_empty() && step.wake.is_none_or(|at| at > now.tick) {
             return Ok(());
         }
     }

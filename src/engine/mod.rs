@@ -37,7 +37,7 @@ use crate::domain::time::{Millis, Now, Tick, UtcDay};
 use crate::domain::trickle::RateFloor;
 use crate::engine::perform::{perform, span_of};
 use crate::engine::scheduler::{
-    Effect, Granted, Input, Scheduler, SchedulerError, Settings, Standstill, Turn, Wish,
+    Effect, Granted, Input, Scheduler, SchedulerError, Settings, Standstill, Step, Wish,
 };
 use crate::engine::transfers::Transfers;
 use crate::failpoint;
@@ -153,13 +153,13 @@ pub struct Engine {
     overview_due: Tick,
 }
 
-/// What an observer is shown after a turn.
+/// What an observer is shown after a step.
 #[derive(Debug)]
 pub struct Glance<'a> {
     /// Every batch and job as it stands.
     pub scheduler: &'a Scheduler,
-    /// The turn that just ended.
-    pub turn: &'a Turn,
+    /// The step that just ended.
+    pub step: &'a Step,
 }
 
 impl Engine {
@@ -213,7 +213,7 @@ impl Engine {
         self.scheduler.hold_back();
     }
 
-    /// Works `until` then, or until told to stop and nothing is in the air. `observe` sees every turn.
+    /// Works `until` then, or until told to stop and nothing is in the air. `observe` sees every step.
     ///
     /// # Errors
     /// [`EngineError`]; everything acknowledged is safe, and a restart resumes.
@@ -237,14 +237,14 @@ impl Engine {
         let mut waiting = VecDeque::new();
         let mut grace: Option<Tick> = None;
         loop {
-            let mut turn = self.decide(std::mem::take(&mut inputs))?;
-            if let Err(error) = self.commit(&mut turn, Store::commit).await {
+            let mut step = self.decide(std::mem::take(&mut inputs))?;
+            if let Err(error) = self.commit(&mut step, Store::commit).await {
                 if until == Until::Standstill || !error.is_full() {
                     return Err(error.into());
                 }
-                waiting.extend(self.wait_for_room(error, &mut turn, &mut stop, &mut observe).await?);
+                waiting.extend(self.wait_for_room(error, &mut step, &mut stop, &mut observe).await?);
             }
-            self.is_committed(&turn);
+            self.is_committed(&step);
             for batch in taken.drain(..) {
                 self.prepare_output(batch).await;
             }
@@ -252,9 +252,9 @@ impl Engine {
             granted.drain(..).for_each(|(reply, granted): (handle::Reply, Granted)| {
                 let _ = reply.send(granted);
             });
-            observe(&Glance { scheduler: &self.scheduler, turn: &turn });
-            let wake = turn.wake;
-            self.begin(turn.effects).await;
+            observe(&Glance { scheduler: &self.scheduler, step: &step });
+            let wake = step.wake;
+            self.begin(step.effects).await;
             if !self.scheduler.disk_is_low() && !self.store.has_room() {
                 // The state lives on its reserve: what is in the air ends, nothing new begins.
                 inputs.push(Input::DiskIsLow(true));
@@ -345,7 +345,7 @@ impl Engine {
     }
 
     /// Decides; the changes are the caller's to commit, and the effects to begin afterwards.
-    fn decide(&mut self, inputs: Vec<Input>) -> Result<Turn, EngineError> {
+    fn decide(&mut self, inputs: Vec<Input>) -> Result<Step, EngineError> {
         let now = self.clock.now();
         let today = now.wall.utc_day();
         know_days(&mut self.scheduler, &self.store, &[today])?;
@@ -356,15 +356,15 @@ impl Engine {
                 _ => {}
             }
         }
-        Ok(self.scheduler.turn(inputs, now)?)
+        Ok(self.scheduler.step(inputs, now)?)
     }
 
-    /// Makes a turn durable. It keeps its changes, whatever comes of it.
-    async fn commit(&self, turn: &mut Turn, how: Commit) -> Result<(), StoreError> {
-        if turn.changes.is_empty() {
+    /// Makes a step durable. It keeps its changes, whatever comes of it.
+    async fn commit(&self, step: &mut Step, how: Commit) -> Result<(), StoreError> {
+        if step.changes.is_empty() {
             return Ok(());
         }
-        let changes = std::mem::take(&mut turn.changes);
+        let changes = std::mem::take(&mut step.changes);
         let (store, metrics, clock) = (self.store.clone(), self.outside.metrics.clone(), self.clock);
         let commit = move || {
             let begun = clock.elapsed();
@@ -373,34 +373,34 @@ impl Engine {
             (committed, changes)
         };
         let (committed, changes) = blocking(commit).await;
-        turn.changes = changes;
+        step.changes = changes;
         committed
     }
 
-    /// Waits until the state's disk takes a turn that it refused, although the reserve was given up for it: others
+    /// Waits until the state's disk takes a step that it refused, although the reserve was given up for it: others
     /// filled that, too. What is in the air comes back meanwhile and waits; nothing that was decided begins. Returns
     /// the wishes that came in.
     async fn wait_for_room(
         &mut self,
         mut refused: StoreError,
-        turn: &mut Turn,
+        step: &mut Step,
         stop: &mut watch::Receiver<Stop>,
         observe: &mut impl FnMut(&Glance<'_>),
     ) -> Result<Vec<Message>, EngineError> {
         tracing::warn!(error = %refused, "the state cannot be written: everything waits until there is room");
         self.scheduler.set_disk(true);
-        let nothing = Turn::default();
+        let nothing = Step::default();
         let mut looks = tokio::time::interval(DISK_INTERVAL);
         looks.tick().await;
         let mut waiting = Vec::new();
         loop {
             // It is alive.
-            observe(&Glance { scheduler: &self.scheduler, turn: &nothing });
+            observe(&Glance { scheduler: &self.scheduler, step: &nothing });
             if *stop.borrow() == Stop::Soon {
                 return Err(refused.into());
             }
             tokio::select! {
-                _ = looks.tick() => match self.commit(turn, Store::commit_again).await {
+                _ = looks.tick() => match self.commit(step, Store::commit_again).await {
                     Ok(()) => {
                         tracing::info!("the state can be written again");
                         return Ok(waiting);
@@ -417,18 +417,18 @@ impl Engine {
         }
     }
 
-    /// What follows a turn that is durable.
-    fn is_committed(&mut self, turn: &Turn) {
+    /// What follows a step that is durable.
+    fn is_committed(&mut self, step: &Step) {
         self.transfers.set_waiting(self.scheduler.download_waits());
         let now = self.clock.now();
         if now.tick >= self.overview_due {
             self.overview_due = now.tick.after(OVERVIEW_INTERVAL);
             self.outside.metrics.set_overview(&self.scheduler.gauges(now));
         }
-        if !turn.ended.is_empty() {
+        if !step.ended.is_empty() {
             failpoint::hit("ended");
         }
-        for effect in &turn.effects {
+        for effect in &step.effects {
             match effect {
                 Effect::Post { .. } => failpoint::hit("admitted"),
                 Effect::Read { .. } => failpoint::hit("task-known"),

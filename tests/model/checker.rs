@@ -151,16 +151,17 @@ impl Market {
     /// product does.
     fn apply(&self, world: &mut World, job: usize, attempt: u32, event: Event) {
         let before = &world.jobs[job].0;
-        let Ok(step) = lifecycle::apply(before, Attempt(attempt), event, self.terms(), Timestamp(0)) else {
+        let Ok(transition) = lifecycle::apply(before, Attempt(attempt), event, self.terms(), Timestamp(0))
+        else {
             return;
         };
         let mut totals =
             Totals { held: Credits(world.held), spent: Credits(world.spent), ..Totals::default() };
         // What an allowance covers and what came back plays no part here.
         (totals.waived, totals.refunded) = (Credits(1_000), Credits::ZERO);
-        step.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
+        transition.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
         (world.held, world.spent) = (totals.held.0, totals.spent.0);
-        let mut after = step.job;
+        let mut after = transition.job;
         after.history.clear();
         if let State::Submitting { sends, fault, .. } = &mut after.state {
             (*sends, *fault) = ((*sends).min(1), None);

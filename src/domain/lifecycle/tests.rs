@@ -65,8 +65,8 @@ fn transcript(terms: Terms, events: Vec<Event>) -> String {
     for event in events {
         let name = event.name();
         lines.push(match apply(&job, job.attempt, event, terms, Timestamp(0)) {
-            Ok(step) => {
-                job = step.job;
+            Ok(transition) => {
+                job = transition.job;
                 let Books { held, charged, .. } = job.books;
                 format!("{name}: {}#{} {}/{}", job.state.name(), job.attempt.0, held.0, charged.0)
             }
@@ -255,11 +255,11 @@ fn low_funds_and_a_bad_key_fail_no_job() {
 
 #[test]
 fn a_deadline_counts_from_the_post_that_is_taken() {
-    let step = |job: &Job, event, at| apply(job, job.attempt, event, TERMS, Timestamp(at)).unwrap().job;
-    let turned_away = step(&Job::queued(), admit(10), 1_000);
-    let turned_away = step(&turned_away, Event::Posted(PostAnswer::OutOfCredits(fault())), 2_000);
+    let transition = |job: &Job, event, at| apply(job, job.attempt, event, TERMS, Timestamp(at)).unwrap().job;
+    let turned_away = transition(&Job::queued(), admit(10), 1_000);
+    let turned_away = transition(&turned_away, Event::Posted(PostAnswer::OutOfCredits(fault())), 2_000);
     assert_eq!(turned_away.first_sent, None, "nothing of it was taken");
-    assert_eq!(step(&turned_away, admit(10), 9_000).first_sent, Some(Timestamp(9_000)));
+    assert_eq!(transition(&turned_away, admit(10), 9_000).first_sent, Some(Timestamp(9_000)));
 }
 
 #[test]
@@ -370,8 +370,8 @@ fn what_was_charged_and_given_back_unseen_is_in_the_books_all_the_same() {
     let mut moved = Vec::new();
     let named = Event::Posted(PostAnswer::TaskNamed(TaskId("t1".into()), fault()));
     for event in [admit(10), named, Event::Read(failed("busy"))] {
-        let step = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap();
-        (job, moved) = (step.job, [moved, step.movements].concat());
+        let transition = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap();
+        (job, moved) = (transition.job, [moved, transition.movements].concat());
     }
     let (spent, waived) = (Credits(10), Credits::ZERO);
     let settle = Movement::Settle { held: Credits(10), spent, waived };
@@ -490,9 +490,9 @@ fn resolved(events: Vec<Event>, charged: u64) -> String {
     let mut job = Job::queued();
     let mut totals = Totals::default();
     for event in events.into_iter().chain([Event::Resolve(Credits(charged))]) {
-        let step = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap();
-        job = step.job;
-        step.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
+        let transition = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap();
+        job = transition.job;
+        transition.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
     }
     let (Books { held, charged, .. }, Totals { spent, refunded, .. }) = (job.books, totals);
     assert_eq!(totals.held, held);
@@ -524,9 +524,9 @@ fn what_an_allowance_covered_follows_the_tasks_record() {
         Event::Read(covered(6)),
         Event::Read(covered(2)),
     ] {
-        let step = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap();
-        job = step.job;
-        step.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
+        let transition = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap();
+        job = transition.job;
+        transition.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
     }
     assert_eq!(
         (job.books.waived, totals.waived, totals.spent, totals.refunded),
@@ -581,8 +581,8 @@ proptest! {
         let terms = Terms { attempts: 6, keyed: true };
         let mut job = Job::queued();
         for event in events {
-            let Ok(step) = apply(&job, job.attempt, event, terms, Timestamp(0)) else { continue };
-            job = step.job;
+            let Ok(transition) = apply(&job, job.attempt, event, terms, Timestamp(0)) else { continue };
+            job = transition.job;
             prop_assert!(job.history.len() <= HISTORY_MAX_LINES);
             let totals = remembered(&job);
             let Books { held, charged, waived } = job.all_books();
@@ -600,14 +600,14 @@ proptest! {
             at = at.after(Millis(1));
             let mut attempts: Vec<Attempt> = job.superseded.iter().map(|other| other.attempt).collect();
             attempts.push(job.attempt);
-            let Ok(step) = apply(&job, *addressee.get(&attempts), event, terms, at) else { continue };
-            let attempts: std::collections::BTreeSet<u32> = step.job.superseded.iter().map(|other| other.attempt.0).collect();
-            prop_assert_eq!(attempts.len(), step.job.superseded.len());
-            prop_assert!(!attempts.contains(&step.job.attempt.0), "every attempt has one task");
-            for movement in step.movements {
+            let Ok(transition) = apply(&job, *addressee.get(&attempts), event, terms, at) else { continue };
+            let attempts: std::collections::BTreeSet<u32> = transition.job.superseded.iter().map(|other| other.attempt.0).collect();
+            prop_assert_eq!(attempts.len(), transition.job.superseded.len());
+            prop_assert!(!attempts.contains(&transition.job.attempt.0), "every attempt has one task");
+            for movement in transition.movements {
                 totals.apply(movement).unwrap();
             }
-            job = step.job;
+            job = transition.job;
             prop_assert_eq!(totals.held, job.all_books().held);
             prop_assert_eq!(totals.spent, job.all_books().charged);
             let empty = matches!(job.state, State::Queued | State::Canceled { .. } | State::Expired);

@@ -1,6 +1,6 @@
 //! The batches, and which of them still have something to do.
 //!
-//! A daemon keeps batches at hand for weeks after they are done. No turn should look at those: only what was
+//! A daemon keeps batches at hand for weeks after they are done. No step should look at those: only what was
 //! touched since it was found done is looked at again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ impl Desks {
         self.all.get(no)
     }
 
-    /// A batch to be changed: it is looked at by the turns that follow.
+    /// A batch to be changed: it is looked at by the steps that follow.
     pub(super) fn get_mut(&mut self, no: &BatchNo) -> Option<&mut BatchDesk> {
         let desk = self.all.get_mut(no)?;
         self.busy.insert(*no);

@@ -28,7 +28,7 @@ const UNANSWERED_MAX: u32 = 3;
 pub(super) struct Account {
     /// What is durable of it.
     pub(super) block: AccountBlock,
-    /// It changed in this turn.
+    /// It changed in this step.
     pub(super) has_changed: bool,
     /// The key was refused; the balance is asked for at this time, to find out whether it works again.
     key_refused: Option<Tick>,
@@ -245,7 +245,7 @@ impl Scheduler {
         account.asked = Some(now.tick);
         account.tries = account.tries.saturating_add(1);
         account.key_refused = account.key_refused.map(|_| now.tick);
-        self.pending.turn.effects.push(Effect::AskBalance);
+        self.pending.step.effects.push(Effect::AskBalance);
     }
 
     /// When the balance is asked for next; nothing while a question is under way.

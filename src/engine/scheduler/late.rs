@@ -104,7 +104,7 @@ impl Scheduler {
         late.due = None;
         if !late.busy {
             late.busy = true;
-            self.pending.turn.effects.push(Effect::Read { key, attempt, task, spec, due });
+            self.pending.step.effects.push(Effect::Read { key, attempt, task, spec, due });
         }
     }
 

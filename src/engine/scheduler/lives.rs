@@ -24,8 +24,8 @@ impl Scheduler {
         let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(()) };
         let attempts = desk.record.policy.attempts.unwrap_or(self.settings.attempts);
         let terms = Terms { attempts, keyed: open.spec.order.kind.is_keyed() };
-        let step = match lifecycle::apply(&open.record.job, attempt, event, terms, now.wall) {
-            Ok(step) => step,
+        let transition = match lifecycle::apply(&open.record.job, attempt, event, terms, now.wall) {
+            Ok(transition) => transition,
             Err(illegal) => {
                 let task = open.record.job.state.task();
                 let who = Who::new(&desk.record.name, &open.spec, attempt, task);
@@ -34,20 +34,20 @@ impl Scheduler {
             }
         };
         // A reading of a task that still runs says nothing new, and costs no commit.
-        if step.movements.is_empty() && step.job == open.record.job {
+        if transition.movements.is_empty() && transition.job == open.record.job {
             return Ok(());
         }
-        let before = std::mem::replace(&mut open.record.job, step.job);
+        let before = std::mem::replace(&mut open.record.job, transition.job);
         journal::moved(&desk.record.name, &open.spec, &before, &open.record.job);
         let (before, before_books) = (before.attempt, before.books);
         if !matches!(open.record.job.state, State::Queued) {
             self.candidates.remove(&key);
         }
-        for movement in step.movements.iter().copied() {
+        for movement in transition.movements.iter().copied() {
             desk.record.totals.apply(movement)?;
             self.total.apply(movement)?;
             self.pending.changed_batches.insert(key.batch);
-            if let Some(day) = step.day {
+            if let Some(day) = transition.day {
                 self.days.entry(day).or_default().apply(movement)?;
                 self.pending.changed_days.insert(day);
             }
@@ -56,7 +56,7 @@ impl Scheduler {
         let on_drift = desk.record.policy.on_drift;
         let (order, job) = (&open.spec.order, &open.record.job);
         let is_settled = job.books != before_books && job.books.held.is_zero();
-        // Comparing options costs more than the rest of the step: only who asked for it pays for it.
+        // Comparing options costs more than the rest of the transition: only who asked for it pays for it.
         let pauses = || on_drift.is_some() && drift::pauses(on_drift, &drift::of(order, job));
         if desk.record.paused.is_none() && (is_settled && drift::is_above_hold(order, job) || pauses()) {
             desk.record.paused = Some(Pause::Drift);
@@ -66,7 +66,7 @@ impl Scheduler {
         let is_over = open.record.job.is_over();
         let settled = is_settled.then(|| (open.spec.clone(), job.clone()));
         drop(open);
-        self.watch_allowance(key, &step.movements);
+        self.watch_allowance(key, &transition.movements);
         if let Some((spec, job)) = settled {
             self.learn_charge(key, &spec.order, &job);
         }
@@ -94,7 +94,7 @@ impl Scheduler {
         }
         self.pending.changed_jobs.remove(&key);
         self.pending.ended_jobs.push(open.record.clone());
-        self.pending.turn.ended.push((open.spec, open.record));
+        self.pending.step.ended.push((open.spec, open.record));
     }
 
     /// After an answer: when the job wants something next.

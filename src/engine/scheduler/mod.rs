@@ -1,7 +1,7 @@
 //! The engine without its I/O: what came in, and the time, decide what is to be made durable and
 //! then done.
 //!
-//! [`Scheduler::turn`] is the whole of it. It takes everything that happened since the last turn and
+//! [`Scheduler::step`] is the whole of it. It takes everything that happened since the last step and
 //! returns the changes to commit and the effects to begin once they are durable. It never waits,
 //! reads no clock and touches no file, so the same code runs against a simulated world.
 //!
@@ -38,7 +38,7 @@ pub use self::overview::batch_overview;
 pub use self::wishes::{Found, Granted, Wish};
 pub use self::words::{
     BatchOverview, Effect, FetchFault, FetchOrder, Input, SchedulerError, Settings, SpooledRow, Standstill,
-    Turn,
+    Step,
 };
 use crate::domain::admission::Parked;
 use crate::domain::ids::{Attempt, BatchNo, JobKey};
@@ -58,7 +58,7 @@ use crate::engine::scheduler::roster::{Mark, Roster};
 use crate::engine::scheduler::windows::{RowWindow, windows_of};
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Change, JobRecord};
 
-/// Most jobs let out of the queue in one turn.
+/// Most jobs let out of the queue in one step.
 const ADMIT_MAX: usize = 64;
 
 /// A batch that is being worked on.
@@ -179,16 +179,16 @@ pub struct Scheduler {
     /// No creating POST is sent, whatever is wanted.
     held_back: bool,
     prices: Prices,
-    /// Which batch was served last, so that equals take turns across turns.
+    /// Which batch was served last, so that equals take turns across steps.
     last_served: BatchNo,
     random: fastrand::Rng,
     pending: Pending,
 }
 
-/// The turn being put together.
+/// The step being put together.
 #[derive(Debug, Default)]
 struct Pending {
-    turn: Turn,
+    step: Step,
     changed_jobs: BTreeSet<JobKey>,
     changed_batches: BTreeSet<BatchNo>,
     changed_days: BTreeSet<UtcDay>,
@@ -303,11 +303,11 @@ impl Scheduler {
         self.watch_superseded(key, attempt, self.settings.poll_max, now);
     }
 
-    /// One turn: see the module's documentation.
+    /// One step: see the module's documentation.
     ///
     /// # Errors
-    /// [`SchedulerError`] when the books do not balance; nothing of the turn may then be used.
-    pub fn turn(&mut self, inputs: Vec<Input>, now: Now) -> Result<Turn, SchedulerError> {
+    /// [`SchedulerError`] when the books do not balance; nothing of the step may then be used.
+    pub fn step(&mut self, inputs: Vec<Input>, now: Now) -> Result<Step, SchedulerError> {
         for input in inputs {
             self.take_in(input, now)?;
         }
@@ -323,31 +323,31 @@ impl Scheduler {
         self.ask_balance_when_due(now);
         self.load_rows();
         self.desks.rest();
-        Ok(self.close_turn(now))
+        Ok(self.finish_step(now))
     }
 
-    /// Most inputs a turn should take, so that its commit stays small.
+    /// Most inputs a step should take, so that its commit stays small.
     pub const INPUTS_MAX: usize = COMMIT_MAX_JOBS - ADMIT_MAX;
 
-    fn close_turn(&mut self, now: Now) -> Turn {
-        let Pending { mut turn, changed_jobs, changed_batches, changed_days, ended_jobs, archived } =
+    fn finish_step(&mut self, now: Now) -> Step {
+        let Pending { mut step, changed_jobs, changed_batches, changed_days, ended_jobs, archived } =
             std::mem::take(&mut self.pending);
         let open = changed_jobs.iter().filter_map(|key| self.jobs.get(key));
-        turn.changes.extend(open.map(|open| Change::Open(open.record.clone())));
-        turn.changes.extend(ended_jobs.into_iter().map(Change::End));
+        step.changes.extend(open.map(|open| Change::Open(open.record.clone())));
+        step.changes.extend(ended_jobs.into_iter().map(Change::End));
         let batches = changed_batches.iter().filter_map(|no| self.desks.get(no));
-        turn.changes.extend(batches.map(|desk| Change::Batch(Box::new(desk.record.clone()))));
-        turn.changes.extend(archived.into_iter().map(|batch| Change::Archive(Box::new(batch), now.wall)));
+        step.changes.extend(batches.map(|desk| Change::Batch(Box::new(desk.record.clone()))));
+        step.changes.extend(archived.into_iter().map(|batch| Change::Archive(Box::new(batch), now.wall)));
         if !changed_days.is_empty() {
-            turn.changes.push(Change::Total(self.total));
+            step.changes.push(Change::Total(self.total));
         }
         let days = changed_days.iter().filter_map(|day| Some((*day, *self.days.get(day)?)));
-        turn.changes.extend(days.map(|(day, totals)| Change::Day(day, totals)));
+        step.changes.extend(days.map(|(day, totals)| Change::Day(day, totals)));
         if std::mem::take(&mut self.account.has_changed) {
-            turn.changes.push(Change::Account(self.account.block.clone()));
+            step.changes.push(Change::Account(self.account.block.clone()));
         }
-        turn.wake = turn.wake.or_else(|| self.wake());
-        turn
+        step.wake = step.wake.or_else(|| self.wake());
+        step
     }
 
     fn wake(&self) -> Option<Tick> {

@@ -118,7 +118,7 @@ impl Scheduler {
     /// What is to be read of the spools before [`Scheduler::foresee`] can tell.
     pub fn rows_wanted(&mut self) -> Vec<Effect> {
         self.load_rows();
-        std::mem::take(&mut self.pending.turn.effects)
+        std::mem::take(&mut self.pending.step.effects)
     }
 
     /// Takes in what was read.

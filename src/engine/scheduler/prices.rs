@@ -159,7 +159,7 @@ impl Scheduler {
         }
         if !self.key_is_refused() && self.has_waiting() {
             self.prices.asking = true;
-            self.pending.turn.effects.push(Effect::RenewCatalog);
+            self.pending.step.effects.push(Effect::RenewCatalog);
         }
     }
 
@@ -252,7 +252,7 @@ impl Scheduler {
         {
             journal::charged_above(order, release.hold, charged);
             self.prices.keeping += 1;
-            self.pending.turn.effects.push(Effect::KeepSurcharges(catalog.surcharges.clone()));
+            self.pending.step.effects.push(Effect::KeepSurcharges(catalog.surcharges.clone()));
         }
     }
 }

@@ -68,7 +68,7 @@ impl Scheduler {
         }
         let decision = admission::admit(board, ADMIT_MAX.min(backlog - open));
         if decision.admitted.len() >= ADMIT_MAX {
-            self.pending.turn.wake = Some(now.tick);
+            self.pending.step.wake = Some(now.tick);
         }
         for (batch, parked) in &decision.parked {
             if let Some(desk) = self.desks.get_mut(batch) {
@@ -82,7 +82,7 @@ impl Scheduler {
             self.send(candidate, now)?;
             // One that could only be late ended instead: its slot is free for the next, without waiting for news.
             if !self.jobs.contains_key(&candidate.key) {
-                self.pending.turn.wake = Some(now.tick);
+                self.pending.step.wake = Some(now.tick);
             }
         }
         Ok(Some(decision))
@@ -99,7 +99,7 @@ impl Scheduler {
             self.apply(key, attempt, Event::Refuse(fault), now)?;
         }
         // What waits behind them takes its turn.
-        self.pending.turn.wake = Some(now.tick);
+        self.pending.step.wake = Some(now.tick);
         Ok(())
     }
 
@@ -294,7 +294,7 @@ impl Scheduler {
         if self.stopping {
             return;
         }
-        let effects = &mut self.pending.turn.effects;
+        let effects = &mut self.pending.step.effects;
         self.desks.for_each_busy(|BatchDesk { record, windows, .. }| {
             windows.retain_mut(|window| window.advance(&record.segments));
             let most = window_rows(windows.len());

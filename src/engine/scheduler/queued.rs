@@ -1,6 +1,6 @@
 //! Open jobs that wait in the queue, sorted by what they need.
 //!
-//! A person's `retry` can bring thousands back at once. A turn looks at the first few of each class, so that those
+//! A person's `retry` can bring thousands back at once. A step looks at the first few of each class, so that those
 //! that cannot be sent stand in nobody's way.
 
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::Order;
 use crate::domain::queue_class::{Grain, QueueClass};
 
-/// Classes of a batch that a turn looks at, the most urgent first.
+/// Classes of a batch that a step looks at, the most urgent first.
 const CLASSES_LOOKED_AT: usize = 256;
 
 type Class = (Reverse<i8>, QueueClass);

@@ -1,7 +1,7 @@
 //! The open jobs, and what is counted about them.
 //!
-//! With 100,000 jobs in flight nothing may look at all of them at every turn. Whoever changes a job does it
-//! through [`OpenJobMut`], which counts it anew when it is let go, so that no change can be forgotten and a turn
+//! With 100,000 jobs in flight nothing may look at all of them at every step. Whoever changes a job does it
+//! through [`OpenJobMut`], which counts it anew when it is let go, so that no change can be forgotten and a step
 //! costs what it touches.
 
 use std::collections::{BTreeMap, HashMap};

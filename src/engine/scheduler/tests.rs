@@ -138,18 +138,18 @@ impl Stage {
         JobKey { batch: BatchNo(1), seq: Seq(seq) }
     }
 
-    /// One turn; rows are served at once. Answers in short: `post 0#1`, `read 0#1`, `fetch 0#1`.
-    fn turn(&mut self, inputs: Vec<Input>) -> String {
+    /// One step; rows are served at once. Answers in short: `post 0#1`, `read 0#1`, `fetch 0#1`.
+    fn step(&mut self, inputs: Vec<Input>) -> String {
         let mut inputs: Vec<Input> = inputs.into_iter().map(of_its_own_task).collect();
         let mut said = Vec::new();
         loop {
-            let turn = self.scheduler.turn(std::mem::take(&mut inputs), self.now).unwrap();
-            self.commit(&turn.changes);
+            let step = self.scheduler.step(std::mem::take(&mut inputs), self.now).unwrap();
+            self.commit(&step.changes);
             assert!(self.scheduler.jobs.counts_right(), "what is counted is what is there");
             self.ended.extend(
-                turn.ended.iter().map(|(spec, job)| format!("{} {}", spec.label, job.job.state.name())),
+                step.ended.iter().map(|(spec, job)| format!("{} {}", spec.label, job.job.state.name())),
             );
-            for effect in turn.effects {
+            for effect in step.effects {
                 match effect {
                     Effect::Post { key, attempt, .. } => {
                         said.push(format!("post {}#{}", key.seq.0, attempt.0));
@@ -202,21 +202,21 @@ impl Stage {
         self
     }
 
-    /// Lets time pass until a turn says `said`.
+    /// Lets time pass until a step says `said`.
     fn pass_until(&mut self, said: &str) {
-        while self.turn(vec![]) != said {
+        while self.step(vec![]) != said {
             self.pass(Millis(100));
         }
     }
 
     fn posted(&mut self, seq: u32, answer: PostAnswer) -> String {
         let attempt = self.attempt(seq);
-        self.turn(vec![Input::Posted(Stage::key(seq), attempt, answer)])
+        self.step(vec![Input::Posted(Stage::key(seq), attempt, answer)])
     }
 
     fn read(&mut self, seq: u32, answer: ReadAnswer) -> String {
         let attempt = self.attempt(seq);
-        self.turn(vec![Input::Read(Stage::key(seq), attempt, answer)])
+        self.step(vec![Input::Read(Stage::key(seq), attempt, answer)])
     }
 
     fn rows_in_memory(&self) -> usize {
@@ -263,14 +263,14 @@ fn files() -> Vec<OutputFile> {
 #[test]
 fn a_job_runs_from_queue_to_disk() {
     let mut stage = Stage::of(1);
-    assert_eq!(stage.turn(vec![]), "post 0#1");
+    assert_eq!(stage.step(vec![]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(10), "the hold is durable before the POST");
     assert_eq!(stage.posted(0, task("pending")), "");
-    assert_eq!(stage.pass(Millis(4_999)).turn(vec![]), "", "not before the advised interval");
-    assert_eq!(stage.pass(Millis(5_001)).turn(vec![]), "read 0#1");
+    assert_eq!(stage.pass(Millis(4_999)).step(vec![]), "", "not before the advised interval");
+    assert_eq!(stage.pass(Millis(5_001)).step(vec![]), "read 0#1");
     assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
     assert_eq!(stage.scheduler.standstill(), None);
-    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
     assert!(stage.durable.is_empty());
@@ -279,12 +279,12 @@ fn a_job_runs_from_queue_to_disk() {
 #[test]
 fn a_lost_answer_is_sent_again_under_the_same_key_and_later_each_time() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     let mut waits = Vec::new();
     for _ in 0..6 {
         assert_eq!(stage.posted(0, lost()), "");
         let before = stage.now.tick;
-        while stage.turn(vec![]).is_empty() {
+        while stage.step(vec![]).is_empty() {
             stage.pass(Millis(100));
         }
         waits.push(stage.now.tick.since(before));
@@ -296,7 +296,7 @@ fn a_lost_answer_is_sent_again_under_the_same_key_and_later_each_time() {
 #[test]
 fn the_task_of_another_job_is_not_believed() {
     let mut stage = Stage::of(2);
-    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1");
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1");
     let first = TaskReading { id: TaskId("first".into()), ..reading("success") };
     assert_eq!(stage.posted(0, PostAnswer::Task(first.clone())), "fetch 0#1");
     for again in [PostAnswer::Task(first.clone()), PostAnswer::TaskNamed(first.id.clone(), fault("busy"))] {
@@ -308,7 +308,7 @@ fn the_task_of_another_job_is_not_believed() {
         );
     }
     // Of a job that has ended, too, and of one that was taken up.
-    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
     assert_eq!(stage.posted(1, PostAnswer::Task(first)), "");
     assert_eq!(stage.batch.totals.held, Credits(PRICE), "what it may have cost stays set aside");
     stage.pass_until("post 1#1");
@@ -318,7 +318,7 @@ fn the_task_of_another_job_is_not_believed() {
 #[test]
 fn a_page_that_refuses_what_was_taken_before_is_waited_out() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, lost());
     stage.pass_until("post 0#1");
     assert_eq!(stage.posted(0, PostAnswer::Refused(fault("http_413"))), "", "not at once again");
@@ -330,17 +330,17 @@ fn a_page_that_refuses_what_was_taken_before_is_waited_out() {
 #[test]
 fn a_restart_goes_on_where_each_job_was() {
     let mut stage = Stage::of(4);
-    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1, post 2#1, post 3#1");
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1, post 2#1, post 3#1");
     stage.posted(1, task("pending"));
     stage.posted(2, task("success"));
     let totals = stage.batch.totals;
     stage.restart();
     // Read last at an unknown time, so job 1 waits for the interval.
     assert_eq!(
-        stage.turn(vec![]),
+        stage.step(vec![]),
         "post 0#1, fetch 2#1, post 3#1".replace("fetch 2#1, post 3#1", "post 3#1, fetch 2#1")
     );
-    assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 1#1");
+    assert_eq!(stage.pass(Millis(10_000)).step(vec![]), "read 1#1");
     assert_eq!(stage.batch.totals, totals, "a restart moves no credits");
 }
 
@@ -348,9 +348,9 @@ fn a_restart_goes_on_where_each_job_was() {
 fn a_post_without_a_key_is_not_sent_again_after_a_restart() {
     let mut stage = Stage::of(1);
     stage.specs[0] = spec(0, Kind::ShortsStudio);
-    assert_eq!(stage.turn(vec![]), "post 0#1");
+    assert_eq!(stage.step(vec![]), "post 0#1");
     stage.restart();
-    assert_eq!(stage.turn(vec![]), "");
+    assert_eq!(stage.step(vec![]), "");
     assert_eq!(stage.ended, ["job-0 in_doubt"]);
     assert_eq!(stage.batch.totals.held, Credits(10), "its hold stays until a person decides");
 }
@@ -359,18 +359,18 @@ fn a_post_without_a_key_is_not_sent_again_after_a_restart() {
 fn a_post_without_a_key_that_surely_made_no_task_is_queued_again() {
     let mut stage = Stage::of(1);
     stage.specs[0] = spec(0, Kind::ShortsStudio);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     let refused = PostAnswer::Again { fault: fault("http_429"), wait: None, may_have_run: false };
     assert_eq!(stage.posted(0, refused), "");
     assert_eq!(stage.batch.totals.held, Credits(0));
     stage.restart();
-    assert_eq!(stage.pass(Millis(2_000)).turn(vec![]), "post 0#1");
+    assert_eq!(stage.pass(Millis(2_000)).step(vec![]), "post 0#1");
 }
 
 #[test]
 fn only_what_is_in_flight_and_a_window_are_in_memory() {
     let mut stage = Stage::of(5_000);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     assert_eq!(stage.scheduler.jobs.len(), 16);
     assert!(stage.rows_in_memory() <= 128);
     assert_eq!(stage.durable.len(), 16, "what has not begun costs no record");
@@ -380,21 +380,21 @@ fn only_what_is_in_flight_and_a_window_are_in_memory() {
 fn one_402_stops_every_further_post_until_the_balance_covers_the_next() {
     let mut stage =
         Stage::with(3, Settings { limits: Limits { in_flight: 2, ..settings().limits }, ..settings() });
-    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1");
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1");
     assert_eq!(stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "balance?");
     assert_eq!(stage.posted(1, task("failed")), "", "a free slot sends nothing either");
-    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(9)))]), "", "9 do not cover 10");
-    stage.pass(Millis(4_000)).turn(vec![]);
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(9)))]), "", "9 do not cover 10");
+    stage.pass(Millis(4_000)).step(vec![]);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
     for wait in [1, 10, 20, 40, 60, 60] {
-        assert_eq!(stage.pass(Millis(wait * 1_000 - 1)).turn(vec![]), "");
-        assert_eq!(stage.pass(Millis(1)).turn(vec![]), "balance?", "{wait} s later");
-        assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(9)))]), "");
+        assert_eq!(stage.pass(Millis(wait * 1_000 - 1)).step(vec![]), "");
+        assert_eq!(stage.pass(Millis(1)).step(vec![]), "balance?", "{wait} s later");
+        assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(9)))]), "");
     }
     let resume = stage.scheduler.grant(Wish::Resume(BatchNo(1)), stage.now);
     assert!(resume.is_ok());
-    assert_eq!(stage.turn(vec![]), "balance?", "at once when somebody asks");
-    let sent = stage.turn(vec![Input::Balance(Ok(Credits(500)))]);
+    assert_eq!(stage.step(vec![]), "balance?", "at once when somebody asks");
+    let sent = stage.step(vec![Input::Balance(Ok(Credits(500)))]);
     assert_eq!(sent, "post 0#1, post 1#2", "the same key for the job that was turned away");
     assert_eq!(stage.ended, Vec::<String>::new(), "no job failed");
 }
@@ -402,24 +402,24 @@ fn one_402_stops_every_further_post_until_the_balance_covers_the_next() {
 #[test]
 fn a_refused_key_parks_polls_too() {
     let mut stage = Stage::of(2);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("pending"));
     stage.posted(1, PostAnswer::Unauthorised(fault("unauthorized")));
-    assert_eq!(stage.pass(Millis(20_000)).turn(vec![]), "");
+    assert_eq!(stage.pass(Millis(20_000)).step(vec![]), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Key)));
-    assert_eq!(stage.pass(Millis(40_000)).turn(vec![]), "balance?");
-    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(0)))]), "post 1#1");
-    assert_eq!(stage.pass(Millis(1_000)).turn(vec![]), "read 0#1");
+    assert_eq!(stage.pass(Millis(40_000)).step(vec![]), "balance?");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(0)))]), "post 1#1");
+    assert_eq!(stage.pass(Millis(1_000)).step(vec![]), "read 0#1");
 }
 
 #[test]
 fn poll_faults_never_create_a_post() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("pending"));
     for _ in 0..20 {
         stage.pass(Millis::from_secs(301));
-        assert_eq!(stage.turn(vec![]), "read 0#1");
+        assert_eq!(stage.step(vec![]), "read 0#1");
         assert_eq!(stage.read(0, ReadAnswer::Again { fault: fault("http_502"), wait: None }), "");
     }
 }
@@ -427,10 +427,10 @@ fn poll_faults_never_create_a_post() {
 #[test]
 fn a_task_that_the_service_forgot_is_never_called_done() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("pending"));
     for _ in 0..5 {
-        stage.pass(Millis(10_000)).turn(vec![]);
+        stage.pass(Millis(10_000)).step(vec![]);
         stage.read(0, ReadAnswer::Missing(fault("not_found")));
     }
     assert_eq!(stage.ended, ["job-0 in_doubt"]);
@@ -440,24 +440,24 @@ fn a_task_that_the_service_forgot_is_never_called_done() {
 #[test]
 fn broken_links_are_renewed_by_reading_the_task() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
     let stale = Err(FetchFault::Stale(fault("download")));
-    assert_eq!(stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), stale)]), "");
-    assert_eq!(stage.pass(Millis(2_000)).turn(vec![]), "read 0#1");
+    assert_eq!(stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), stale)]), "");
+    assert_eq!(stage.pass(Millis(2_000)).step(vec![]), "read 0#1");
     assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
 }
 
 #[test]
 fn fresh_links_that_never_work_are_given_up() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
     let mut fetches = 1;
     while stage.ended.is_empty() {
         let stale = Err(FetchFault::Stale(fault("not_media")));
-        stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), stale)]);
-        if stage.pass(Millis::from_secs(300)).turn(vec![]) == "read 0#1" {
+        stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), stale)]);
+        if stage.pass(Millis::from_secs(300)).step(vec![]) == "read 0#1" {
             assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
             fetches += 1;
         }
@@ -470,13 +470,13 @@ fn fresh_links_that_never_work_are_given_up() {
 #[test]
 fn a_success_without_results_is_given_up() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("pending"));
     let nothing = || ReadAnswer::Task(TaskReading { urls: vec![], ..reading("success") });
     let mut reads = 0;
     while stage.ended.is_empty() {
         assert!(reads < 100, "it never ends");
-        assert_eq!(stage.pass(Millis::from_secs(300)).turn(vec![]), "read 0#1");
+        assert_eq!(stage.pass(Millis::from_secs(300)).step(vec![]), "read 0#1");
         assert_eq!(stage.read(0, nothing()), "");
         reads += 1;
     }
@@ -488,11 +488,11 @@ fn a_budget_parks_what_does_not_fit() {
     let mut stage = Stage::of(3);
     stage.batch.policy.budget = Some(Credits(25));
     stage.restart();
-    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1");
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1");
     stage.posted(0, task("success"));
     stage.posted(1, task("success"));
-    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
-    stage.turn(vec![Input::Fetched(Stage::key(1), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(1), Attempt(1), Ok(files()))]);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::BatchBudget)));
     assert_eq!(stage.batch.totals.committed(), Credits(20));
 }
@@ -500,8 +500,8 @@ fn a_budget_parks_what_does_not_fit() {
 #[test]
 fn a_stop_lets_what_is_in_the_air_finish_and_begins_nothing() {
     let mut stage = Stage::of(20);
-    stage.turn(vec![]);
-    assert_eq!(stage.turn(vec![Input::Stop]), "");
+    stage.step(vec![]);
+    assert_eq!(stage.step(vec![Input::Stop]), "");
     for seq in 0..16 {
         assert_eq!(stage.scheduler.standstill(), None);
         assert_eq!(stage.posted(seq, task("success")), "");
@@ -514,23 +514,23 @@ fn a_stop_lets_what_is_in_the_air_finish_and_begins_nothing() {
 #[test]
 fn clock_steps_move_no_poll() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("pending"));
     stage.now.wall = Timestamp(stage.now.wall.0 - 86_400_000);
-    assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1");
+    assert_eq!(stage.pass(Millis(10_000)).step(vec![]), "read 0#1");
 }
 
 #[test]
 fn a_429_halves_what_is_in_flight_and_is_waited_out() {
     let mut stage = Stage::of(100);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     let crowded =
         || PostAnswer::Again { fault: fault("http_429"), wait: Some(Millis(7_000)), may_have_run: false };
     for seq in 0..16 {
         assert_eq!(stage.posted(seq, crowded()), "");
     }
     assert_eq!(stage.scheduler.present_limit(), 8);
-    let again = stage.pass(Millis(7_000)).turn(vec![]);
+    let again = stage.pass(Millis(7_000)).step(vec![]);
     assert!(again.starts_with("post 0#1"), "{again}");
     for seq in 0..16 {
         assert_eq!(stage.posted(seq, task("pending")), "", "16 are in flight, and 8 to 10 may be");
@@ -543,10 +543,10 @@ fn rejected_prompts_in_a_row_pause_the_batch() {
     let mut stage =
         Stage::with(9, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
     let rejected = || PostAnswer::Refused(fault("content_rejected"));
-    assert_eq!(stage.turn(vec![]), "post 0#1");
+    assert_eq!(stage.step(vec![]), "post 0#1");
     assert_eq!(stage.posted(0, rejected()), "post 1#1");
     assert_eq!(stage.posted(1, task("success")), "fetch 1#1, post 2#1");
-    assert_eq!(stage.turn(vec![Input::Fetched(Stage::key(1), Attempt(1), Ok(files()))]), "");
+    assert_eq!(stage.step(vec![Input::Fetched(Stage::key(1), Attempt(1), Ok(files()))]), "");
     assert_eq!(stage.posted(2, rejected()), "post 3#1");
     assert_eq!(stage.posted(3, rejected()), "post 4#1");
     assert_eq!(stage.posted(4, rejected()), "", "three in a row");
@@ -558,34 +558,34 @@ fn rejected_prompts_in_a_row_pause_the_batch() {
 fn nothing_is_sent_before_the_balance_is_known_to_leave_enough() {
     let keep = Limits { min_balance: Some(Credits(100)), ..settings().limits };
     let mut stage = Stage::with(5, Settings { limits: keep, ..settings() });
-    assert_eq!(stage.turn(vec![]), "balance?");
+    assert_eq!(stage.step(vec![]), "balance?");
     assert_eq!(stage.scheduler.standstill(), None);
-    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(125)))]), "post 0#1, post 1#1");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(125)))]), "post 0#1, post 1#1");
 }
 
 #[test]
 fn a_full_disk_parks_and_goes_on_when_there_is_room() {
     let mut stage = Stage::of(2);
-    assert_eq!(stage.turn(vec![Input::DiskIsLow(true)]), "");
+    assert_eq!(stage.step(vec![Input::DiskIsLow(true)]), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Disk)));
-    assert_eq!(stage.turn(vec![Input::DiskIsLow(false)]), "post 0#1, post 1#1");
+    assert_eq!(stage.step(vec![Input::DiskIsLow(false)]), "post 0#1, post 1#1");
 }
 
 /// However often: the file is paid for, and the disk is what is waited for.
 #[test]
 fn a_disk_that_refuses_files_parks_and_no_file_is_given_up() {
     let mut stage = Stage::of(3);
-    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1, post 2#1");
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1, post 2#1");
     assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
     for _ in 0..20 {
         let refused = FetchFault::DiskRefuses { fault: fault("disk"), wanted_bytes: 500 };
-        assert_eq!(stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Err(refused))]), "");
+        assert_eq!(stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Err(refused))]), "");
         assert_eq!(stage.scheduler.refused_bytes(), Some(500));
-        assert_eq!(stage.pass(Millis::from_secs(300)).turn(vec![]).matches("fetch").count(), 0);
-        assert!(stage.turn(vec![Input::DiskIsLow(false)]).contains("fetch 0#1"));
+        assert_eq!(stage.pass(Millis::from_secs(300)).step(vec![]).matches("fetch").count(), 0);
+        assert!(stage.step(vec![Input::DiskIsLow(false)]).contains("fetch 0#1"));
         assert_eq!(stage.scheduler.refused_bytes(), None);
     }
-    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
 }
 
@@ -593,12 +593,12 @@ fn a_disk_that_refuses_files_parks_and_no_file_is_given_up() {
 fn a_day_budget_resumes_at_midnight() {
     let day = Limits { per_day: Some(Credits(10)), ..settings().limits };
     let mut stage = Stage::with(2, Settings { limits: day, ..settings() });
-    assert_eq!(stage.turn(vec![]), "post 0#1");
+    assert_eq!(stage.step(vec![]), "post 0#1");
     stage.posted(0, task("success"));
-    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::DayBudget)));
     assert!(stage.scheduler.watches_the_calendar());
-    assert_eq!(stage.pass(Millis(86_400_000)).turn(vec![]), "post 1#1");
+    assert_eq!(stage.pass(Millis(86_400_000)).step(vec![]), "post 1#1");
 }
 
 #[test]
@@ -608,10 +608,10 @@ fn a_charge_that_differs_pauses_the_batch_when_its_policy_says_so() {
     stage.batch.policy.on_drift = Some(crate::domain::manifest::row::OnDrift::Pause);
     stage.batch.policy.budget = Some(Credits(100));
     stage.scheduler.take_batch(stage.batch.clone());
-    assert_eq!(stage.turn(vec![]), "post 0#1");
+    assert_eq!(stage.step(vec![]), "post 0#1");
     let dear = TaskReading { charged: Credits(PRICE * 2), ..reading("success") };
     assert_eq!(stage.posted(0, PostAnswer::Task(dear)), "fetch 0#1", "what is paid for is collected");
-    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
     assert_eq!(stage.batch.paused, Some(crate::store::Pause::Drift));
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Paused)));
 }
@@ -619,9 +619,9 @@ fn a_charge_that_differs_pauses_the_batch_when_its_policy_says_so() {
 #[test]
 fn a_stop_that_comes_with_the_last_answer_leaves_nothing_unfinished() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("success"));
     let fetched = Input::Fetched(Stage::key(0), Attempt(1), Ok(files()));
-    stage.turn(vec![Input::Stop, fetched]);
+    stage.step(vec![Input::Stop, fetched]);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
 }

@@ -13,7 +13,7 @@ use crate::engine::scheduler::{BatchDesk, Effect, FetchOrder, Scheduler, Schedul
 pub(super) const UNREAD_PATIENCE: Millis = Millis::from_secs(5);
 /// How long what the account refuses waits before it looks again.
 pub(super) const GATE_RECHECK: Millis = Millis(1_000);
-/// Rows of a batch that a turn ends at most, so that its commit stays small.
+/// Rows of a batch that a step ends at most, so that its commit stays small.
 const DROPPED_MAX: usize = 64;
 
 impl Scheduler {
@@ -203,7 +203,7 @@ impl Scheduler {
             _ => return,
         };
         open.busy = true;
-        self.pending.turn.effects.push(effect);
+        self.pending.step.effects.push(effect);
     }
 
     /// Sets a job's alarm, in place of the one it had.
@@ -273,7 +273,7 @@ impl Scheduler {
         }
         if dropped.len() >= DROPPED_MAX {
             // There may be more in memory, of which nothing else would remind.
-            self.pending.turn.wake = Some(now.tick);
+            self.pending.step.wake = Some(now.tick);
         }
         for last in lasts {
             self.begin_rows_up_to(last);

@@ -1,6 +1,6 @@
 //! Rows of a batch that wait in memory for their turn: one short window for each class of its queue.
 //!
-//! Rows of a class leave in the order of the manifest, and no class waits for another. What a turn looks at is
+//! Rows of a class leave in the order of the manifest, and no class waits for another. What a step looks at is
 //! bounded by the number of windows and their length, whatever waits behind them in the spool.
 
 use std::cmp::Reverse;

@@ -1,6 +1,6 @@
 //! What an owner asks for: pause, resume, cancel, retry, other settings, a batch that was accepted.
 //!
-//! A wish is granted between two turns and made durable by the next one, so that it is the same thing
+//! A wish is granted between two steps and made durable by the next one, so that it is the same thing
 //! whether an engine runs or not.
 
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Granted {
 }
 
 impl Scheduler {
-    /// Grants a wish. It is durable once the changes of the next turn are.
+    /// Grants a wish. It is durable once the changes of the next step are.
     ///
     /// # Errors
     /// [`SchedulerError`] when the books do not balance.
@@ -383,7 +383,8 @@ impl Scheduler {
             }
             let terms = Terms { attempts: 0, keyed: true };
             let attempt = record.job.attempt;
-            let Ok(step) = lifecycle::apply(&record.job, attempt, Event::FetchAgain, terms, now.wall) else {
+            let Ok(transition) = lifecycle::apply(&record.job, attempt, Event::FetchAgain, terms, now.wall)
+            else {
                 continue;
             };
             let Some(desk) = self.desks.get_mut(&key.batch) else { continue };
@@ -391,7 +392,7 @@ impl Scheduler {
             desk.record.announced = false;
             self.pending.changed_batches.insert(key.batch);
             self.pending.changed_jobs.insert(key);
-            self.take_job(JobRecord { job: step.job, ..record }, spec, now);
+            self.take_job(JobRecord { job: transition.job, ..record }, spec, now);
             granted.jobs += 1;
         }
         granted
@@ -424,7 +425,9 @@ fn again(spec: &JobSpec, record: &JobRecord, now: Now) -> Again {
     let terms = Terms { attempts: u32::MAX, keyed: spec.order.kind.is_keyed() };
     let attempt = record.job.attempt;
     match lifecycle::apply(&record.job, attempt, Event::Retry, terms, now.wall) {
-        Ok(step) if lifecycle::wants(&step.job.state) == Want::Admission => Again::Yes(Box::new(step.job)),
+        Ok(transition) if lifecycle::wants(&transition.job.state) == Want::Admission => {
+            Again::Yes(Box::new(transition.job))
+        }
         Err(IllegalEvent::Misplaced { .. }) if matches!(record.job.state, State::Failed { .. }) => {
             Again::Paid
         }

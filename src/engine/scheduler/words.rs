@@ -51,7 +51,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// What happened since the last turn.
+/// What happened since the last step.
 #[derive(Debug)]
 pub enum Input {
     /// A creating POST came to this.
@@ -115,7 +115,7 @@ pub struct SpooledRow {
     pub spec: Arc<JobSpec>,
 }
 
-/// What is to be done once the turn's changes are durable.
+/// What is to be done once the step's changes are durable.
 #[derive(Debug)]
 pub enum Effect {
     /// Send the creating POST of a job's present attempt.
@@ -180,16 +180,16 @@ pub struct FetchOrder {
     pub urls: Vec<String>,
 }
 
-/// What a turn comes to.
+/// What a step comes to.
 #[derive(Debug, Default)]
-pub struct Turn {
+pub struct Step {
     /// To be made durable first.
     pub changes: Vec<Change>,
     /// To be begun afterwards.
     pub effects: Vec<Effect>,
-    /// When the next turn is due, if nothing comes in before.
+    /// When the next step is due, if nothing comes in before.
     pub wake: Option<Tick>,
-    /// Jobs that ended in this turn.
+    /// Jobs that ended in this step.
     pub ended: Vec<(Arc<JobSpec>, JobRecord)>,
 }
 

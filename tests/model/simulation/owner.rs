@@ -35,7 +35,7 @@ impl World {
         self.disk.away.remove(&no);
         let before = self.disk.batches.get(&no).map_or(0, |batch| batch.rows);
         self.grant(Wish::Take(Box::new(record)))?;
-        self.turn()?;
+        self.step()?;
         if self.disk.batches.get(&no).map_or(0, |batch| batch.rows) == before {
             // The process died first: the file is still in the inbox.
             let again = Manifest { batch: no, rows, policy };
@@ -62,7 +62,7 @@ impl World {
             Errand::Announced => self.grant(Wish::Announced(no)),
             Errand::Archive => {
                 self.grant(Wish::Announced(no))?;
-                self.turn()?;
+                self.step()?;
                 self.grant(Wish::Archive(no))
             }
             Errand::Cancel => self.cancel(no, &jobs),

@@ -211,7 +211,7 @@ impl World {
             let event = entry.remove();
             self.happens(event)?;
         }
-        self.turn()
+        self.step()
     }
 
     fn happens(&mut self, event: Event) -> Verdict {
@@ -392,17 +392,17 @@ impl World {
         process.inputs.push(input);
     }
 
-    /// One turn of the engine: decide, commit, begin. A process may die in between.
-    pub(super) fn turn(&mut self) -> Verdict {
+    /// One step of the engine: decide, commit, begin. A process may die in between.
+    pub(super) fn step(&mut self) -> Verdict {
         let now = self.now();
         let Some(process) = &mut self.process else { return Ok(()) };
         self.disk.know_day(&mut process.scheduler, now.wall.utc_day());
         process.looked = self.t;
         let inputs = std::mem::take(&mut process.inputs);
-        let turn = process.scheduler.turn(inputs, now).map_err(|error| error.to_string())?;
-        process.wake = turn.wake.map(|tick| process.began + tick.0);
-        let death = if turn.changes.is_empty() { None } else { self.armed.take() };
-        let (changes, mut effects) = (turn.changes, turn.effects);
+        let step = process.scheduler.step(inputs, now).map_err(|error| error.to_string())?;
+        process.wake = step.wake.map(|tick| process.began + tick.0);
+        let death = if step.changes.is_empty() { None } else { self.armed.take() };
+        let (changes, mut effects) = (step.changes, step.effects);
         if self.rule == Rule::EffectsFirst {
             for effect in std::mem::take(&mut effects) {
                 self.begin(effect);
@@ -682,7 +682,7 @@ impl World {
         self.at(at, Event::Hear(self.number, Input::Fetched(order.key, order.attempt, outcome)));
     }
 
-    /// The owner asks the running program for something; it is durable with the next turn.
+    /// The owner asks the running program for something; it is durable with the next step.
     pub(super) fn grant(&mut self, wish: Wish) -> Verdict {
         let now = self.now();
         let Some(process) = &mut self.process else { return Ok(()) };

@@ -7,19 +7,21 @@ use super::*;
 fn attempts_after(named: Option<&str>, status: &str, code: &str) -> String {
     let terms = Terms { attempts: 5, keyed: true };
     let mut job = Job::queued();
-    let step = |job: &mut Job, event: Event| {
+    let transition = |job: &mut Job, event: Event| {
         *job = apply(job, job.attempt, event, terms, Timestamp(0)).unwrap().job;
     };
     while matches!(job.state, State::Queued) {
-        step(&mut job, admit(10));
+        transition(&mut job, admit(10));
         let id = TaskId(format!("t{}", job.attempt.0));
         let fault = Some(Fault::new(code, "said so")).filter(|_| !code.is_empty());
         let ended = TaskReading { id: id.clone(), fault, ..reading(status, 10) };
         match named {
-            Some(kind) => step(&mut job, Event::Posted(PostAnswer::TaskNamed(id, Fault::new(kind, "")))),
-            None => step(&mut job, task("pending", 10)),
+            Some(kind) => {
+                transition(&mut job, Event::Posted(PostAnswer::TaskNamed(id, Fault::new(kind, ""))))
+            }
+            None => transition(&mut job, task("pending", 10)),
         }
-        step(&mut job, Event::Read(ended));
+        transition(&mut job, Event::Read(ended));
         assert_eq!(job.books, Books::default(), "it is refunded");
     }
     format!("{} after {}", job.state.name(), job.attempt.0)
@@ -109,26 +111,26 @@ fn what_may_have_been_sent_is_not_dropped_and_keeps_key_and_hold() {
         (4, 10, Movement::Hold(Credits(6))),
         (10, 4, Movement::Release(Credits(6))),
     ] {
-        let step = apply(&rebuilt(held), Attempt(1), admit(hold), TERMS, Timestamp(0)).unwrap();
-        assert_eq!(step.movements, [expected], "{held} {hold}");
-        assert_eq!(step.job.books.held, Credits(hold));
+        let transition = apply(&rebuilt(held), Attempt(1), admit(hold), TERMS, Timestamp(0)).unwrap();
+        assert_eq!(transition.movements, [expected], "{held} {hold}");
+        assert_eq!(transition.job.books.held, Credits(hold));
         // A refusal of this send says nothing about the one before.
         let refused = Event::Posted(PostAnswer::OutOfCredits(fault()));
-        let job = apply(&step.job, Attempt(1), refused, TERMS, Timestamp(0)).unwrap().job;
+        let job = apply(&transition.job, Attempt(1), refused, TERMS, Timestamp(0)).unwrap().job;
         assert_eq!((job.state.name(), job.books.held), ("submitting", Credits(hold)));
     }
-    let step = apply(&rebuilt(10), Attempt(1), admit(10), TERMS, Timestamp(0)).unwrap();
-    assert_eq!(step.movements, [], "it is set aside already");
+    let transition = apply(&rebuilt(10), Attempt(1), admit(10), TERMS, Timestamp(0)).unwrap();
+    assert_eq!(transition.movements, [], "it is set aside already");
     let doubtful = apply(&rebuilt(0), Attempt(1), admit(10), KEYLESS, Timestamp(0)).unwrap().job;
     assert_eq!((doubtful.state.name(), doubtful.books.held), ("in_doubt", Credits(10)));
     for (held, charged) in [(10, 0), (10, 7), (0, 0), (0, 7)] {
         let found = Event::Resolve(Credits(charged));
-        let step = apply(&rebuilt(held), Attempt(1), found, TERMS, Timestamp(0)).unwrap();
+        let transition = apply(&rebuilt(held), Attempt(1), found, TERMS, Timestamp(0)).unwrap();
         let mut totals = Totals { held: Credits(held), ..Totals::default() };
-        step.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
+        transition.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
         assert_eq!((totals.held, totals.spent), (Credits::ZERO, Credits(charged)));
-        assert_eq!((step.job.state.name(), step.job.books.charged), ("failed", Credits(charged)));
-        assert!(step.day.is_some());
+        assert_eq!((transition.job.state.name(), transition.job.books.charged), ("failed", Credits(charged)));
+        assert!(transition.day.is_some());
     }
 }
 
@@ -144,9 +146,9 @@ fn what_an_allowance_covered_of_a_superseded_task_is_corrected() {
         (1, Event::Read(covered(2))),
         (1, Event::Read(TaskReading { waived: Credits(3), ..reading("success", 10) })),
     ] {
-        let step = apply(&job, Attempt(attempt), event, TERMS, Timestamp(0)).unwrap();
-        job = step.job;
-        step.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
+        let transition = apply(&job, Attempt(attempt), event, TERMS, Timestamp(0)).unwrap();
+        job = transition.job;
+        transition.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
     }
     assert_eq!((job.all_books().waived, totals.waived, totals.spent), (Credits(3), Credits(3), Credits(10)));
 }

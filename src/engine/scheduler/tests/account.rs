@@ -36,24 +36,24 @@ fn balance(credits: u64) -> Vec<Input> {
 #[test]
 fn what_an_allowance_may_cover_is_sent_after_a_402() {
     let mut stage = with_images(5, 2, slots(2));
-    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1");
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1");
     assert_eq!(stage.posted(0, refused()), "post 2#1, balance?", "its pool refused nothing");
-    assert_eq!(stage.turn(balance(0)), "");
+    assert_eq!(stage.step(balance(0)), "");
     assert_eq!(stage.posted(1, refused()), "post 3#1");
     // The pool refuses one: it is used up, and nothing more is tried of it today.
     assert_eq!(stage.posted(2, waived()), "fetch 2#1, post 4#1");
     assert_eq!(stage.posted(3, refused()), "");
     assert_eq!(stage.posted(4, refused()), "");
-    stage.turn(vec![Input::Fetched(Stage::key(2), Attempt(1), Ok(files()))]);
-    assert_eq!(stage.pass(Millis(1_000)).turn(vec![]), "balance?", "what was in the air has settled");
-    assert_eq!(stage.turn(balance(0)), "");
+    stage.step(vec![Input::Fetched(Stage::key(2), Attempt(1), Ok(files()))]);
+    assert_eq!(stage.pass(Millis(1_000)).step(vec![]), "balance?", "what was in the air has settled");
+    assert_eq!(stage.step(balance(0)), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
     assert!(stage.scheduler.watches_the_calendar(), "midnight brings a new allowance");
-    let mut asked = stage.pass(Millis(TO_MIDNIGHT.0 - 1_001)).turn(vec![]);
+    let mut asked = stage.pass(Millis(TO_MIDNIGHT.0 - 1_001)).step(vec![]);
     assert_eq!(asked, "balance?");
-    assert_eq!(stage.turn(balance(0)), "");
+    assert_eq!(stage.step(balance(0)), "");
     assert_eq!(
-        stage.pass(Millis(1)).turn(vec![]),
+        stage.pass(Millis(1)).step(vec![]),
         "post 3#1",
         "one at a time, since there was a refusal before"
     );
@@ -65,7 +65,7 @@ fn what_an_allowance_may_cover_is_sent_after_a_402() {
 #[test]
 fn what_a_failed_task_gives_back_of_an_allowance_is_used() {
     let mut stage = with_images(3, 0, slots(3));
-    assert_eq!(stage.turn(vec![]), "post 0#1, post 1#1, post 2#1");
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1, post 2#1");
     let running = PostAnswer::Task(TaskReading {
         charged: Credits::ZERO,
         waived: Credits(PRICE),
@@ -73,7 +73,7 @@ fn what_a_failed_task_gives_back_of_an_allowance_is_used() {
     });
     assert_eq!(stage.posted(0, running), "");
     assert_eq!(stage.posted(1, refused()), "balance?");
-    assert_eq!(stage.turn(balance(0)), "");
+    assert_eq!(stage.step(balance(0)), "");
     assert_eq!(stage.posted(2, refused()), "");
     stage.pass_until("read 0#1");
     let failed = TaskReading {
@@ -89,31 +89,31 @@ fn what_a_failed_task_gives_back_of_an_allowance_is_used() {
 #[test]
 fn without_a_plan_no_allowance_is_counted_upon() {
     let mut stage = with_images(3, 1, Settings { has_allowances: false, ..slots(1) });
-    assert_eq!(stage.turn(vec![]), "post 0#1");
+    assert_eq!(stage.step(vec![]), "post 0#1");
     assert_eq!(stage.posted(0, refused()), "balance?");
-    assert_eq!(stage.turn(balance(0)), "");
+    assert_eq!(stage.step(balance(0)), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
 }
 
 #[test]
 fn a_restart_sends_nothing_that_must_be_paid_before_the_balance_covers_it() {
     let mut stage = Stage::with(20, slots(16));
-    stage.turn(vec![]);
+    stage.step(vec![]);
     for seq in 0..16 {
         stage.posted(seq, refused());
     }
     for _ in 0..7 {
-        stage.turn(balance(PRICE - 1));
+        stage.step(balance(PRICE - 1));
         stage.pass(Millis(3_600_000));
         stage.restart();
-        assert_eq!(stage.turn(vec![]), "balance?", "at once, and no POST");
+        assert_eq!(stage.step(vec![]), "balance?", "at once, and no POST");
         assert_eq!(stage.scheduler.standstill(), None, "the answer decides");
     }
-    assert_eq!(stage.turn(balance(PRICE * 2)), "post 0#1, post 1#1", "and no more than it covers");
+    assert_eq!(stage.step(balance(PRICE * 2)), "post 0#1, post 1#1", "and no more than it covers");
     assert_eq!(stage.posted(0, task("pending")), "");
     assert_eq!(stage.posted(1, task("pending")), "");
-    stage.pass(Millis(5_000)).turn(vec![]);
-    assert!(stage.turn(balance(PRICE * 16)).starts_with("post 2#1, post 3#1"));
+    stage.pass(Millis(5_000)).step(vec![]);
+    assert!(stage.step(balance(PRICE * 16)).starts_with("post 2#1, post 3#1"));
     assert_eq!(stage.account, AccountBlock::default(), "every slot is covered: there is no want any more");
 }
 
@@ -123,39 +123,39 @@ fn a_job_that_the_balance_covers_goes_before_a_dearer_one_that_it_does_not() {
     Arc::make_mut(&mut stage.specs[0]).order.price = Some(Credits(50));
     stage.batch.policy.budget = Some(Credits(1_000));
     stage.scheduler.take_batch(stage.batch.clone());
-    assert_eq!(stage.turn(vec![]), "post 0#1");
+    assert_eq!(stage.step(vec![]), "post 0#1");
     assert_eq!(stage.posted(0, refused()), "balance?");
-    assert_eq!(stage.turn(balance(20)), "post 1#1");
+    assert_eq!(stage.step(balance(20)), "post 1#1");
     // Although the balance seemed to cover it: it is not sent again at once.
     assert_eq!(stage.posted(1, refused()), "");
-    assert_eq!(stage.pass(Millis(4_999)).turn(vec![]), "");
-    assert_eq!(stage.pass(Millis(1)).turn(vec![]), "balance?");
+    assert_eq!(stage.pass(Millis(4_999)).step(vec![]), "");
+    assert_eq!(stage.pass(Millis(1)).step(vec![]), "balance?");
 }
 
 #[test]
 fn a_resend_waits_for_the_balance_too() {
     let mut stage = Stage::of(2);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, lost());
     assert_eq!(stage.posted(1, refused()), "balance?");
-    assert_eq!(stage.turn(balance(PRICE - 1)), "");
-    stage.pass(Millis(4_000)).turn(vec![]);
+    assert_eq!(stage.step(balance(PRICE - 1)), "");
+    stage.pass(Millis(4_000)).step(vec![]);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
     stage.pass_until("balance?");
-    assert_eq!(stage.turn(balance(PRICE)), "post 0#1", "it covers one");
+    assert_eq!(stage.step(balance(PRICE)), "post 0#1", "it covers one");
 }
 
 #[test]
 fn a_question_that_is_not_answered_is_waited_for_but_not_for_ever() {
     let mut stage = Stage::with(1, slots(1));
-    stage.turn(vec![]);
+    stage.step(vec![]);
     assert_eq!(stage.posted(0, refused()), "balance?");
     for _ in 0..2 {
-        stage.turn(vec![Input::Balance(Err(fault("balance")))]);
+        stage.step(vec![Input::Balance(Err(fault("balance")))]);
         assert_eq!(stage.scheduler.standstill(), None);
         stage.pass_until("balance?");
     }
-    stage.turn(vec![Input::Balance(Err(fault("balance")))]);
+    stage.step(vec![Input::Balance(Err(fault("balance")))]);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
 }
 
@@ -164,37 +164,37 @@ fn a_question_that_is_not_answered_is_waited_for_but_not_for_ever() {
 fn a_least_balance_is_held_against_a_balance_that_is_asked_for_ever_again() {
     let limits = Limits { in_flight: 1, min_balance: Some(Credits(500)), ..settings().limits };
     let mut stage = Stage::with(9, Settings { limits, ..settings() });
-    assert_eq!(stage.turn(vec![]), "balance?");
-    assert_eq!(stage.turn(balance(1_000)), "post 0#1");
+    assert_eq!(stage.step(vec![]), "balance?");
+    assert_eq!(stage.step(balance(1_000)), "post 0#1");
     stage.pass(Millis(1_000));
     let said = stage.posted(0, task("success"));
     assert_eq!(said, "fetch 0#1, post 1#1", "far from the limit an answer of a second ago will do");
     stage.pass(Millis(1));
     assert_eq!(stage.posted(1, task("success")), "fetch 1#1, balance?");
     let fetched = |seq| Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()));
-    stage.turn(vec![fetched(0), fetched(1)]);
+    stage.step(vec![fetched(0), fetched(1)]);
     assert_eq!(stage.scheduler.standstill(), None);
     // Somebody else has spent nearly all that was above the limit.
-    assert_eq!(stage.turn(balance(519)), "post 2#1");
+    assert_eq!(stage.step(balance(519)), "post 2#1");
     assert_eq!(stage.posted(2, task("success")), "fetch 2#1", "9 are left above it");
-    assert_eq!(stage.turn(vec![fetched(2)]), "");
+    assert_eq!(stage.step(vec![fetched(2)]), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::MinBalance)));
     stage.pass_until("balance?");
-    assert_eq!(stage.turn(balance(509)), "");
+    assert_eq!(stage.step(balance(509)), "");
 }
 
 #[test]
 fn what_was_in_the_air_when_the_balance_was_told_is_asked_for_again() {
     let limits = Limits { in_flight: 1, min_balance: Some(Credits(0)), ..settings().limits };
     let mut stage = Stage::with(2, Settings { limits, ..settings() });
-    stage.turn(vec![]);
-    assert_eq!(stage.turn(balance(PRICE * 2)), "post 0#1");
+    stage.step(vec![]);
+    assert_eq!(stage.step(balance(PRICE * 2)), "post 0#1");
     stage.pass(Millis(60_000));
-    assert_eq!(stage.turn(vec![]), "balance?");
+    assert_eq!(stage.step(vec![]), "balance?");
     // The POST in the air may have been charged already: it is taken off twice, and that is found out.
-    stage.turn(balance(PRICE));
+    stage.step(balance(PRICE));
     stage.posted(0, task("success"));
     assert_eq!(stage.scheduler.standstill(), None);
-    assert_eq!(stage.pass(Millis(1_000)).turn(vec![]), "balance?");
-    assert_eq!(stage.turn(balance(PRICE)), "post 1#1");
+    assert_eq!(stage.pass(Millis(1_000)).step(vec![]), "balance?");
+    assert_eq!(stage.step(balance(PRICE)), "post 1#1");
 }

@@ -6,30 +6,30 @@ use super::*;
 fn an_overdue_job_frees_its_slot_and_is_collected_late() {
     let mut stage =
         Stage::with(2, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
-    assert_eq!(stage.turn(vec![]), "post 0#1");
+    assert_eq!(stage.step(vec![]), "post 0#1");
     stage.posted(0, task("pending"));
-    let said = stage.pass(Millis::from_secs(1800)).turn(vec![]);
+    let said = stage.pass(Millis::from_secs(1800)).step(vec![]);
     assert_eq!(said, "read 0#1, post 1#1", "its slot went to the next");
     stage.read(0, ReadAnswer::Task(reading("processing")));
-    assert_eq!(stage.pass(Millis::from_secs(299)).turn(vec![]), "", "watched slowly");
-    assert_eq!(stage.pass(Millis::from_secs(1)).turn(vec![]), "read 0#1");
+    assert_eq!(stage.pass(Millis::from_secs(299)).step(vec![]), "", "watched slowly");
+    assert_eq!(stage.pass(Millis::from_secs(1)).step(vec![]), "read 0#1");
     assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
-    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
 }
 
 #[test]
 fn an_overdue_task_is_looked_at_once_after_a_restart() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("pending"));
-    stage.pass(Millis::from_secs(1800)).turn(vec![]);
+    stage.pass(Millis::from_secs(1800)).step(vec![]);
     stage.read(0, ReadAnswer::Task(reading("processing")));
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
     stage.restart();
-    stage.turn(vec![]);
+    stage.step(vec![]);
     assert_eq!(stage.scheduler.standstill(), None, "not before it was read");
-    assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1");
+    assert_eq!(stage.pass(Millis(10_000)).step(vec![]), "read 0#1");
     stage.read(0, ReadAnswer::Task(reading("processing")));
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
 }
@@ -40,28 +40,28 @@ fn what_could_only_be_late_is_not_bought() {
     let mut late = (*stage.specs[0]).clone();
     late.order.deadline = Some(crate::domain::manifest::row::Deadline::At(Timestamp(999_999)));
     stage.specs[0] = Arc::new(late);
-    assert_eq!(stage.turn(vec![]), "");
+    assert_eq!(stage.step(vec![]), "");
     assert_eq!(stage.ended, ["job-0 expired"]);
 }
 
 #[test]
 fn a_downtime_longer_than_every_deadline_gives_up_nothing_unread() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("pending"));
     stage.now.wall = stage.now.wall.after(Millis::from_secs(10 * 86_400));
     stage.restart();
-    assert_eq!(stage.turn(vec![]), "");
-    assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1", "it may have succeeded long ago");
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.pass(Millis(10_000)).step(vec![]), "read 0#1", "it may have succeeded long ago");
     assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
     assert!(stage.ended.is_empty(), "{:?}", stage.ended);
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("pending"));
     stage.now.wall = stage.now.wall.after(Millis::from_secs(10 * 86_400));
     stage.restart();
-    stage.turn(vec![]);
-    stage.pass(Millis(10_000)).turn(vec![]);
+    stage.step(vec![]);
+    stage.pass(Millis(10_000)).step(vec![]);
     stage.read(0, ReadAnswer::Task(reading("processing")));
     assert_eq!(stage.ended, ["job-0 in_doubt"], "read, and still not over after all its time");
 }
@@ -72,9 +72,9 @@ fn what_is_not_sent_in_time_expires() {
         Stage::with(200, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
     stage.batch.policy.expires = Some(crate::domain::manifest::row::Deadline::At(Timestamp(2_000_000)));
     stage.scheduler.take_batch(stage.batch.clone());
-    assert_eq!(stage.turn(vec![]), "post 0#1");
+    assert_eq!(stage.step(vec![]), "post 0#1");
     stage.posted(0, task("pending"));
-    stage.pass(Millis(1_000_000)).turn(vec![]);
+    stage.pass(Millis(1_000_000)).step(vec![]);
     assert_eq!(stage.ended.len(), 199);
     assert!(stage.ended.iter().all(|line| line.ends_with("expired")));
     assert_eq!(stage.scheduler.standstill(), None, "what was sent goes on");

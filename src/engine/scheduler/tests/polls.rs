@@ -35,7 +35,7 @@ impl Crowd {
         }
     }
 
-    fn turn(&mut self) {
+    fn step(&mut self) {
         let later = self.arrivals.split_off(&(self.now.after(Millis(1)), 0));
         let inputs: Vec<Input> = std::mem::replace(&mut self.arrivals, later).into_values().collect();
         for input in &inputs {
@@ -46,12 +46,12 @@ impl Crowd {
         }
         let wall = Timestamp(i64::try_from(self.now.0).unwrap());
         let inputs = inputs.into_iter().map(super::of_its_own_task).collect();
-        let turn = self.scheduler.turn(inputs, Now { wall, tick: self.now }).unwrap();
-        for effect in turn.effects {
+        let step = self.scheduler.step(inputs, Now { wall, tick: self.now }).unwrap();
+        for effect in step.effects {
             self.begin(effect);
         }
         let arrival = self.arrivals.first_key_value().map(|((at, _), _)| *at);
-        if let Some(next) = [arrival, turn.wake].into_iter().flatten().min() {
+        if let Some(next) = [arrival, step.wake].into_iter().flatten().min() {
             self.now = self.now.max(next);
         }
     }
@@ -98,7 +98,7 @@ impl Crowd {
 fn three_thousand_tasks_are_read_on_time_and_never_after_their_end() {
     let mut crowd = Crowd::of(3_000);
     while crowd.scheduler.standstill().is_none() {
-        crowd.turn();
+        crowd.step();
         assert!(crowd.now < Tick(3_600_000), "it never ends");
     }
     assert_eq!(crowd.scheduler.standstill(), Some(Standstill::Done));
@@ -109,18 +109,18 @@ fn three_thousand_tasks_are_read_on_time_and_never_after_their_end() {
 #[test]
 fn a_reading_that_says_nothing_new_costs_no_commit() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("pending"));
-    stage.pass(Millis(10_000)).turn(vec![]);
+    stage.pass(Millis(10_000)).step(vec![]);
     let running = || ReadAnswer::Task(TaskReading { model: Some("m".into()), ..reading("processing") });
     stage.read(0, running());
     let before = stage.commits;
     for _ in 0..5 {
-        assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1");
+        assert_eq!(stage.pass(Millis(10_000)).step(vec![]), "read 0#1");
         stage.read(0, running());
     }
     assert_eq!(stage.commits, before);
-    stage.pass(Millis(10_000)).turn(vec![]);
+    stage.pass(Millis(10_000)).step(vec![]);
     let dearer = TaskReading { charged: Credits(12), ..reading("processing") };
     stage.read(0, ReadAnswer::Task(dearer));
     assert_eq!(stage.commits, before + 1, "another charge is news");
@@ -136,7 +136,7 @@ fn a_model_with_a_limit_of_its_own_holds_back_no_other() {
         spec.order.model = Some(model.to_owned());
         stage.specs[seq] = Arc::new(spec);
     }
-    assert_eq!(stage.turn(vec![]), "post 0#1, post 2#1");
+    assert_eq!(stage.step(vec![]), "post 0#1, post 2#1");
     assert_eq!(stage.posted(2, task("pending")), "");
     assert_eq!(stage.posted(0, task("success")), "fetch 0#1, post 1#1", "its slot is free again");
 }
@@ -146,7 +146,7 @@ fn what_is_overdue_does_not_hold_back_new_work() {
     let one = Limits { in_flight: 1, ..settings().limits };
     let mut stage = Stage::with(12, Settings { limits: one, ..settings() });
     for seq in 0..12 {
-        let said = stage.turn(vec![]);
+        let said = stage.step(vec![]);
         assert!(said.split(", ").any(|what| what == format!("post {seq}#1")), "{seq}: {said}");
         stage.posted(seq, task("pending"));
         stage.pass(Millis::from_secs(1_800));

@@ -65,10 +65,10 @@ fn charged(credits: u64) -> PostAnswer {
 #[test]
 fn nothing_is_sent_before_the_catalog_in_force_is_known_and_the_hold_is_its_price() {
     let mut stage = images(2, None);
-    assert_eq!(stage.turn(vec![]), "catalog?");
+    assert_eq!(stage.step(vec![]), "catalog?");
     assert_eq!(stage.scheduler.standstill(), None, "an answer is on its way");
     // It may spend the 20 that its plan showed.
-    assert_eq!(stage.turn(vec![catalog(20)]), "post 0#1");
+    assert_eq!(stage.step(vec![catalog(20)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(20));
     let job = &stage.durable[&Stage::key(0)].job;
     assert_eq!(job.released, Some(Release::priced(Credits(20))));
@@ -82,8 +82,8 @@ fn nothing_is_sent_before_the_catalog_in_force_is_known_and_the_hold_is_its_pric
 #[test]
 fn a_price_that_did_not_change_is_not_spoken_of() {
     let mut stage = images(1, None);
-    stage.turn(vec![]);
-    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+    stage.step(vec![]);
+    assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     assert_eq!(stage.durable[&Stage::key(0)].job.history.len(), 1);
 }
 
@@ -92,19 +92,19 @@ fn what_waited_for_credits_is_priced_again_before_it_goes() {
     let mut stage = images(1, None);
     stage.batch.policy.budget = Some(Credits(100));
     stage.scheduler.take_batch(stage.batch.clone());
-    stage.turn(vec![]);
-    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+    stage.step(vec![]);
+    assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     assert_eq!(stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "balance?");
-    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(1000)))]), "catalog?");
-    assert_eq!(stage.turn(vec![catalog(30)]), "post 0#1");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(1000)))]), "catalog?");
+    assert_eq!(stage.step(vec![catalog(30)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(30));
 }
 
 #[test]
 fn a_job_that_costs_more_than_it_may_ends_free_of_charge_and_a_person_may_let_it_go() {
     let mut stage = images(2, Some(10));
-    stage.turn(vec![]);
-    assert_eq!(stage.turn(vec![catalog(20)]), "");
+    stage.step(vec![]);
+    assert_eq!(stage.step(vec![catalog(20)]), "");
     assert_eq!(stage.ended, ["job-0 failed", "job-1 failed"]);
     assert_eq!(stage.batch.totals, Totals::default());
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
@@ -119,8 +119,8 @@ fn a_job_that_costs_more_than_it_may_ends_free_of_charge_and_a_person_may_let_it
     stage.scheduler.take_batch(stage.batch.clone());
     let granted = stage.scheduler.grant(Wish::Retry(found), stage.now).unwrap();
     assert_eq!(granted.jobs, 1);
-    assert_eq!(stage.turn(vec![]), "catalog?", "a retry asks anew");
-    let said = stage.turn(vec![catalog(20)]);
+    assert_eq!(stage.step(vec![]), "catalog?", "a retry asks anew");
+    let said = stage.step(vec![catalog(20)]);
     assert!(said.starts_with("post 0#"), "{said}");
 }
 
@@ -128,28 +128,28 @@ fn a_job_that_costs_more_than_it_may_ends_free_of_charge_and_a_person_may_let_it
 fn what_the_catalog_does_not_price_waits_and_blocks_no_other() {
     let mut stage = images(2, None);
     stage.specs[1] = short(1, 7);
-    assert_eq!(stage.turn(vec![]), "catalog?");
-    assert_eq!(stage.turn(vec![without_it()]), "post 1#1");
+    assert_eq!(stage.step(vec![]), "catalog?");
+    assert_eq!(stage.step(vec![without_it()]), "post 1#1");
     stage.posted(1, PostAnswer::Refused(fault("invalid_request")));
     assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::NoPrice));
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::NoPrice)));
-    assert_eq!(stage.pass(Millis::from_secs(299)).turn(vec![]), "");
-    assert_eq!(stage.pass(Millis::from_secs(1)).turn(vec![]), "catalog?");
-    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+    assert_eq!(stage.pass(Millis::from_secs(299)).step(vec![]), "");
+    assert_eq!(stage.pass(Millis::from_secs(1)).step(vec![]), "catalog?");
+    assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
 }
 
 #[test]
 fn an_unanswered_renewal_goes_on_with_what_is_known_and_without_any_nothing_is_sent() {
     let mut stage = images(2, None);
     stage.scheduler.throttle = Throttle::new(1, false);
-    assert_eq!(stage.turn(vec![]), "catalog?");
-    assert_eq!(stage.turn(vec![not_answered()]), "", "no catalog at all");
+    assert_eq!(stage.step(vec![]), "catalog?");
+    assert_eq!(stage.step(vec![not_answered()]), "", "no catalog at all");
     assert_eq!(stage.scheduler.standstill(), None, "it is asked for again");
-    assert_eq!(stage.pass(Millis::from_secs(30)).turn(vec![]), "catalog?");
-    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+    assert_eq!(stage.pass(Millis::from_secs(30)).step(vec![]), "catalog?");
+    assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     stage.pass(Millis::from_secs(300));
     assert_eq!(stage.posted(0, PostAnswer::Refused(fault("invalid_request"))), "catalog?");
-    assert_eq!(stage.turn(vec![not_answered()]), "post 1#1");
+    assert_eq!(stage.step(vec![not_answered()]), "post 1#1");
 }
 
 #[test]
@@ -157,13 +157,13 @@ fn a_further_attempt_is_priced_anew() {
     let mut stage = images(1, None);
     stage.batch.policy.budget = Some(Credits(100));
     stage.scheduler.take_batch(stage.batch.clone());
-    stage.turn(vec![]);
-    stage.turn(vec![catalog(10)]);
+    stage.step(vec![]);
+    stage.step(vec![catalog(10)]);
     let failed = TaskReading { fault: Some(fault("generic")), ..reading("failed") };
     stage.posted(0, PostAnswer::Task(failed));
     stage.pass(Millis::from_secs(300));
-    assert_eq!(stage.turn(vec![]), "catalog?");
-    assert_eq!(stage.turn(vec![catalog(25)]), "post 0#2");
+    assert_eq!(stage.step(vec![]), "catalog?");
+    assert_eq!(stage.step(vec![catalog(25)]), "post 0#2");
     assert_eq!(stage.batch.totals.held, Credits(25));
 }
 
@@ -173,12 +173,12 @@ fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_also_after_a_restart() {
     stage.specs = (0..3).map(|seq| short(seq, 7)).collect();
     stage.batch.policy.budget = Some(Credits(100));
     stage.scheduler.take_batch(stage.batch.clone());
-    stage.turn(vec![]);
-    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+    stage.step(vec![]);
+    assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(7));
     let release = stage.durable[&Stage::key(0)].job.released.unwrap();
     assert_eq!(release, Release { hold: Credits(7), basis: Basis::MaxCredits });
-    assert_eq!(stage.pass(Millis::from_secs(1)).turn(vec![]), "");
+    assert_eq!(stage.pass(Millis::from_secs(1)).step(vec![]), "");
     assert_eq!(stage.posted(0, charged(7)), "post 1#1");
     assert_eq!(stage.posted(1, charged(8)), "", "more than was held for it");
     assert_eq!(stage.batch.paused, Some(Pause::Drift), "whatever the policy says");
@@ -190,8 +190,8 @@ fn a_charge_above_the_price_is_the_price_of_the_next() {
     stage.scheduler.throttle = Throttle::new(1, false);
     stage.batch.policy.budget = Some(Credits(100));
     stage.scheduler.take_batch(stage.batch.clone());
-    stage.turn(vec![]);
-    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+    stage.step(vec![]);
+    assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     let answer = TaskReading { charged: Credits(13), ..reading("success") };
     let said = stage.posted(0, PostAnswer::Task(answer));
     assert_eq!(said, "surcharges, fetch 0#1, post 1#1");
@@ -205,14 +205,14 @@ fn a_waiting_job_may_be_allowed_to_cost_more() {
     stage.specs[0] = short(0, 7);
     let order = Order { max_credits: None, ..stage.specs[0].order.clone() };
     stage.specs[0] = Arc::new(JobSpec { order, ..(*stage.specs[0]).clone() });
-    stage.turn(vec![]);
-    assert_eq!(stage.turn(vec![catalog(10)]), "");
+    stage.step(vec![]);
+    assert_eq!(stage.step(vec![catalog(10)]), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::NoPrice)));
     let job = Job { max_credits: Some(Credits(9)), ..Job::queued() };
     let record = JobRecord { key: Stage::key(0), id: stage.specs[0].id, row_at: 0, job };
     let granted = stage.scheduler.grant(Wish::Retry(vec![(stage.specs[0].clone(), record)]), stage.now);
     assert_eq!(granted.unwrap().jobs, 1);
-    stage.turn(vec![]);
-    assert_eq!(stage.turn(vec![catalog(10)]), "post 0#1");
+    stage.step(vec![]);
+    assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(9));
 }

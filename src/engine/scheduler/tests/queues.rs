@@ -47,7 +47,7 @@ impl Stage {
         self.scheduler.take_batch(self.batch.clone());
     }
 
-    /// How many candidates a turn looks at.
+    /// How many candidates a step looks at.
     fn looked_at(&self) -> usize {
         self.scheduler.board(self.now).waiting.iter().map(|waiting| waiting.candidates.len()).sum()
     }
@@ -57,7 +57,7 @@ impl Stage {
         let begun: Vec<u32> = self.durable.keys().map(|key| key.seq.0).collect();
         for seq in begun {
             self.posted(seq, task("success"));
-            self.turn(vec![Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()))]);
+            self.step(vec![Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()))]);
         }
     }
 }
@@ -76,7 +76,7 @@ fn rows_that_fit_no_budget_stand_in_the_way_of_none_that_do() {
         let rows = rows(&[(dear, (Kind::Image, 12)), (8, (Kind::Image, 1))]);
         let mut stage = Stage::queue_of(&rows, true, settings());
         stage.allow(10);
-        assert_eq!(posts(&stage.turn(vec![])), 8, "behind {dear}");
+        assert_eq!(posts(&stage.step(vec![])), 8, "behind {dear}");
         assert_eq!(stage.batch.totals.held, Credits(8));
         assert_eq!(stage.durable.len(), 8, "what does not fit costs no record");
         assert!(stage.looked_at() <= 64, "{}", stage.looked_at());
@@ -89,7 +89,7 @@ fn a_kind_without_a_free_slot_holds_back_no_other() {
     let limits = Limits { in_flight_per_kind: kinds, ..settings().limits };
     let rows = rows(&[(200, (Kind::Video, 20)), (30, (Kind::SoundEffect, 5))]);
     let mut stage = Stage::queue_of(&rows, true, Settings { limits, ..settings() });
-    let said = stage.turn(vec![]);
+    let said = stage.step(vec![]);
     assert!(said.starts_with("post 0#1, post 1#1, post 200#1, post 201#1"), "{said}");
     assert_eq!(posts(&said), 16, "every slot is used");
 }
@@ -101,7 +101,7 @@ fn what_fits_leaves_in_the_order_of_the_manifest() {
     let mut stage = Stage::queue_of(&rows, true, settings());
     // Every task is charged alike here.
     stage.allow(PRICE * 400);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     while stage.scheduler.standstill().is_none() {
         stage.end_all();
     }
@@ -131,7 +131,7 @@ fn thousands_that_are_queued_again_stand_in_the_way_of_none_that_fit() {
     }
     stage.specs.sort_by_key(|spec| spec.seq);
     stage.restart();
-    assert_eq!(posts(&stage.turn(vec![])), 8);
+    assert_eq!(posts(&stage.step(vec![])), 8);
     assert!(stage.looked_at() <= 64, "{}", stage.looked_at());
 }
 
@@ -141,7 +141,7 @@ fn what_a_turn_looks_at_and_keeps_in_memory_does_not_grow_with_what_waits() {
         let rows: Vec<Row> = (0..count).map(|n| (Kind::Speech, 1_000 + n % 700)).collect();
         let mut stage = Stage::queue_of(&rows, true, settings());
         stage.allow(0);
-        stage.turn(vec![]);
+        stage.step(vec![]);
         assert!(stage.looked_at() <= 2_048, "{} of {count}", stage.looked_at());
         assert!(stage.rows_in_memory() <= 2_048, "{} of {count}", stage.rows_in_memory());
         assert!(stage.durable.is_empty());
@@ -153,7 +153,7 @@ fn a_batch_of_an_earlier_version_is_one_queue_and_passes_over_what_does_not_fit(
     let rows = rows(&[(20, (Kind::Image, 12)), (8, (Kind::Image, 1))]);
     let mut stage = Stage::queue_of(&rows, false, settings());
     stage.allow(10);
-    assert_eq!(posts(&stage.turn(vec![])), 8);
+    assert_eq!(posts(&stage.step(vec![])), 8);
     assert_eq!(stage.durable.len(), 28, "those that were passed over are open");
 }
 
@@ -161,11 +161,11 @@ fn a_batch_of_an_earlier_version_is_one_queue_and_passes_over_what_does_not_fit(
 fn a_batch_with_many_classes_is_canceled_to_the_end() {
     let rows: Vec<Row> = (0..1_000).map(|n| (Kind::Speech, 1 + n % 100)).collect();
     let mut stage = Stage::queue_of(&rows, true, settings());
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.scheduler.grant(Wish::Cancel(BatchNo(1)), stage.now).unwrap();
     while stage.ended.len() < 984 {
         let before = stage.ended.len();
-        stage.turn(vec![]);
+        stage.step(vec![]);
         assert!(stage.ended.len() > before, "{before} were canceled, and nothing goes on");
     }
     assert!(stage.ended.iter().all(|line| line.ends_with("canceled")));
@@ -174,7 +174,7 @@ fn a_batch_with_many_classes_is_canceled_to_the_end() {
 #[test]
 fn what_comes_in_later_joins_the_queue_of_its_class() {
     let mut stage = Stage::queue_of(&rows(&[(40, (Kind::Image, PRICE))]), true, settings());
-    stage.turn(vec![]);
+    stage.step(vec![]);
     // As intake leaves it: read before the first rows began, and with 10 more of the same.
     let mut batch = BatchRecord::new(BatchNo(1), "b".parse().unwrap(), Timestamp(0));
     let class = stage.batch.segments[0].class;
@@ -188,7 +188,7 @@ fn what_comes_in_later_joins_the_queue_of_its_class() {
         stage.specs.push(Arc::new(spec));
     }
     stage.scheduler.take_batch(batch);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     let mut rounds = 0;
     while stage.ended.len() < 50 {
         rounds += 1;

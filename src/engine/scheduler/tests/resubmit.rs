@@ -10,18 +10,18 @@ fn resubmitting(slots: u32) -> Stage {
     stage.batch.policy.on_deadline = Some(OnDeadline::Resubmit);
     stage.batch.policy.budget = Some(Credits(100));
     stage.scheduler.take_batch(stage.batch.clone());
-    assert_eq!(stage.turn(vec![]), "post 0#1");
+    assert_eq!(stage.step(vec![]), "post 0#1");
     stage.posted(0, task("pending"));
     stage
 }
 
 fn answer(stage: &mut Stage, attempt: u32, answer: ReadAnswer) -> String {
-    stage.turn(vec![Input::Read(Stage::key(0), Attempt(attempt), answer)])
+    stage.step(vec![Input::Read(Stage::key(0), Attempt(attempt), answer)])
 }
 
 /// Half an hour passes, and what is said at its end.
 fn deadline_passes(stage: &mut Stage) -> String {
-    stage.pass(Millis::from_secs(1_800)).turn(vec![])
+    stage.pass(Millis::from_secs(1_800)).step(vec![])
 }
 
 fn second(status: &str) -> TaskReading {
@@ -38,13 +38,13 @@ fn an_overdue_task_is_watched_beside_the_next_attempt() {
     assert_eq!(deadline_passes(&mut stage), "post 0#2");
     assert_eq!(stage.batch.totals.committed(), Credits(20), "both are counted");
     stage.posted(0, PostAnswer::Task(second("pending")));
-    assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#2");
+    assert_eq!(stage.pass(Millis(10_000)).step(vec![]), "read 0#2");
     assert_eq!(answer(&mut stage, 2, ReadAnswer::Task(second("success"))), "fetch 0#2");
-    assert_eq!(stage.turn(fetched(2)), "");
+    assert_eq!(stage.step(fetched(2)), "");
     assert_eq!(stage.ended, Vec::<String>::new(), "the first may still succeed, and be paid for");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
     stage.pass(Millis(290_000));
-    assert_eq!(stage.turn(vec![]), "read 0#1", "every five minutes");
+    assert_eq!(stage.step(vec![]), "read 0#1", "every five minutes");
     assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("failed"))), "");
     assert_eq!(stage.ended, ["job-0 succeeded"]);
     assert_eq!((stage.batch.totals.spent, stage.batch.totals.refunded), (Credits(10), Credits(10)));
@@ -56,15 +56,15 @@ fn the_first_task_is_collected_when_it_succeeds_first() {
     let mut stage = resubmitting(1);
     assert_eq!(deadline_passes(&mut stage), "post 0#2");
     stage.posted(0, PostAnswer::Task(second("pending")));
-    assert_eq!(stage.pass(Millis(300_000)).turn(vec![]), "read 0#1, read 0#2");
+    assert_eq!(stage.pass(Millis(300_000)).step(vec![]), "read 0#1, read 0#2");
     let said = answer(&mut stage, 1, ReadAnswer::Task(reading("success")));
     assert_eq!(said, "read 0#1", "for its links");
     assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("success"))), "fetch 0#1");
-    stage.turn(fetched(1));
+    stage.step(fetched(1));
     // The exchange that was under way when they changed places.
     assert_eq!(answer(&mut stage, 2, ReadAnswer::Task(second("processing"))), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
-    assert_eq!(stage.pass(Millis(300_000)).turn(vec![]), "read 0#2", "slowly from now on");
+    assert_eq!(stage.pass(Millis(300_000)).step(vec![]), "read 0#2", "slowly from now on");
     answer(&mut stage, 2, ReadAnswer::Task(second("success")));
     assert_eq!(stage.ended, ["job-0 succeeded"]);
     assert_eq!(stage.batch.totals.spent, Credits(20), "both are paid for");
@@ -75,14 +75,14 @@ fn the_watch_outlasts_a_restart_and_ends_with_the_window() {
     let mut stage = resubmitting(1);
     deadline_passes(&mut stage);
     stage.posted(0, PostAnswer::Task(second("success")));
-    stage.turn(fetched(2));
+    stage.step(fetched(2));
     stage.restart();
-    stage.turn(vec![]);
+    stage.step(vec![]);
     assert_eq!(stage.scheduler.standstill(), None, "not before it was read once");
-    assert_eq!(stage.pass(Millis(10_000)).turn(vec![]), "read 0#1");
+    assert_eq!(stage.pass(Millis(10_000)).step(vec![]), "read 0#1");
     answer(&mut stage, 1, ReadAnswer::Task(reading("processing")));
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
-    stage.pass(Millis::from_secs(86_400)).turn(vec![]);
+    stage.pass(Millis::from_secs(86_400)).step(vec![]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
     assert_eq!(stage.batch.totals.spent, Credits(20), "its charge stays until a person decides");
 }
@@ -94,10 +94,10 @@ fn a_budget_that_has_no_room_sends_no_second_attempt() {
     stage.scheduler.take_batch(stage.batch.clone());
     assert_eq!(deadline_passes(&mut stage), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::BatchBudget)));
-    assert_eq!(stage.pass(Millis(300_000)).turn(vec![]), "read 0#1");
+    assert_eq!(stage.pass(Millis(300_000)).step(vec![]), "read 0#1");
     assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("success"))), "read 0#1");
     assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("success"))), "fetch 0#1");
-    stage.turn(fetched(1));
+    stage.step(fetched(1));
     assert_eq!(stage.ended, ["job-0 succeeded"]);
     assert_eq!(stage.batch.totals.spent, Credits(10));
 }
@@ -116,7 +116,7 @@ fn what_could_only_be_late_and_what_has_no_key_is_not_resubmitted() {
         stage.batch.policy.on_deadline = Some(OnDeadline::Resubmit);
         stage.batch.policy.budget = Some(Credits(100));
         stage.scheduler.take_batch(stage.batch.clone());
-        stage.turn(vec![]);
+        stage.step(vec![]);
         stage.posted(0, task("pending"));
         assert_eq!(deadline_passes(&mut stage), "read 0#1");
         assert!(stage.durable[&Stage::key(0)].job.overdue);
@@ -127,11 +127,11 @@ fn what_could_only_be_late_and_what_has_no_key_is_not_resubmitted() {
 fn a_clock_that_steps_buys_nothing() {
     let mut stage = resubmitting(1);
     stage.now.wall = stage.now.wall.after(Millis::from_secs(86_400));
-    assert_eq!(stage.turn(vec![]), "", "a day has passed by the calendar alone");
+    assert_eq!(stage.step(vec![]), "", "a day has passed by the calendar alone");
     assert!(!stage.durable[&Stage::key(0)].job.overdue);
-    assert_eq!(stage.pass(Millis::from_secs(1_790)).turn(vec![]), "read 0#1");
+    assert_eq!(stage.pass(Millis::from_secs(1_790)).step(vec![]), "read 0#1");
     assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), "");
-    assert_eq!(stage.pass(Millis::from_secs(10)).turn(vec![]), "post 0#2");
+    assert_eq!(stage.pass(Millis::from_secs(10)).step(vec![]), "post 0#2");
 }
 
 #[test]
@@ -139,8 +139,8 @@ fn what_was_not_seen_in_flight_counts_for_nothing() {
     let mut stage = resubmitting(1);
     stage.restart();
     stage.now.wall = stage.now.wall.after(Millis::from_secs(86_400));
-    assert_eq!(stage.pass(Millis::from_secs(10)).turn(vec![]), "read 0#1", "it is read first");
+    assert_eq!(stage.pass(Millis::from_secs(10)).step(vec![]), "read 0#1", "it is read first");
     assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), "");
-    assert!(!stage.pass(Millis::from_secs(1_780)).turn(vec![]).contains("post"));
-    assert!(stage.pass(Millis::from_secs(20)).turn(vec![]).contains("post 0#2"));
+    assert!(!stage.pass(Millis::from_secs(1_780)).step(vec![]).contains("post"));
+    assert!(stage.pass(Millis::from_secs(20)).step(vec![]).contains("post 0#2"));
 }

@@ -1,4 +1,4 @@
-//! Batches that are done: no turn looks at them, and they can be let go.
+//! Batches that are done: no step looks at them, and they can be let go.
 
 use super::*;
 use crate::engine::scheduler::{Granted, Wish};
@@ -6,9 +6,9 @@ use crate::engine::scheduler::{Granted, Wish};
 /// A batch whose only job has succeeded.
 fn done() -> Stage {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("success"));
-    stage.turn(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
     stage
 }
@@ -20,13 +20,13 @@ fn at_hand(stage: &Stage) -> usize {
 #[test]
 fn turns_look_at_a_batch_until_it_is_done_and_again_once_it_is_touched() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     assert_eq!(at_hand(&stage), 1);
     let mut stage = done();
     assert_eq!(at_hand(&stage), 0);
     stage.scheduler.grant(Wish::Pause(BatchNo(1)), stage.now).unwrap();
     assert_eq!(at_hand(&stage), 1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     assert_eq!(at_hand(&stage), 0);
 }
 
@@ -39,10 +39,10 @@ fn a_batch_is_let_go_once_it_is_done_and_its_owner_knows() {
     assert_eq!(archive(&mut stage), Granted::default(), "nobody was told");
     stage.scheduler.grant(Wish::Announced(BatchNo(1)), stage.now).unwrap();
     assert_eq!(archive(&mut stage), Granted::default(), "that is not durable yet");
-    stage.turn(vec![]);
+    stage.step(vec![]);
     assert_eq!(archive(&mut stage).jobs, 1);
-    let turn = stage.scheduler.turn(vec![], stage.now).unwrap();
-    let [Change::Archive(batch, at)] = &turn.changes[..] else { panic!("{:?}", turn.changes) };
+    let step = stage.scheduler.step(vec![], stage.now).unwrap();
+    let [Change::Archive(batch, at)] = &step.changes[..] else { panic!("{:?}", step.changes) };
     assert_eq!((batch.no, *at), (BatchNo(1), stage.now.wall));
     assert!(stage.scheduler.batch(BatchNo(1)).is_none());
     assert_eq!(archive(&mut stage), Granted::default(), "it has left");

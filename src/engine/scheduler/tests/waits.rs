@@ -3,11 +3,11 @@
 use super::*;
 use crate::domain::manifest::row::Deadline;
 
-/// Lets time pass until the next turn says something, and tells how long that took.
+/// Lets time pass until the next step says something, and tells how long that took.
 fn wait_for_more(stage: &mut Stage) -> (Millis, String) {
     let before = stage.now.tick;
     loop {
-        let said = stage.pass(Millis(50)).turn(vec![]);
+        let said = stage.pass(Millis(50)).step(vec![]);
         if !said.is_empty() {
             return (stage.now.tick.since(before), said);
         }
@@ -17,7 +17,7 @@ fn wait_for_more(stage: &mut Stage) -> (Millis, String) {
 
 fn backoffs(seed: u64) -> Vec<Millis> {
     let mut stage = Stage::with(1, Settings { seed, ..settings() });
-    stage.turn(vec![]);
+    stage.step(vec![]);
     let mut waits = Vec::new();
     for _ in 0..5 {
         stage.posted(0, lost());
@@ -35,7 +35,7 @@ fn the_jitter_comes_from_the_seed_alone() {
 #[test]
 fn retry_after_is_kept_by_posts_and_by_readings() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     let wait = Some(Millis::from_secs(90));
     let away = PostAnswer::Again { fault: fault("internal_error"), wait, may_have_run: false };
     assert_eq!(stage.posted(0, away), "");
@@ -53,7 +53,7 @@ fn attempts_are_keys_and_however_many_resends_make_one() {
     let mut stage = Stage::of(1);
     stage.batch.policy.attempts = Some(2);
     stage.scheduler.take_batch(stage.batch.clone());
-    let mut posts = vec![stage.turn(vec![])];
+    let mut posts = vec![stage.step(vec![])];
     for _ in 0..2 {
         for _ in 0..4 {
             stage.posted(0, lost());
@@ -72,7 +72,7 @@ fn attempts_are_keys_and_however_many_resends_make_one() {
 #[test]
 fn an_outage_is_told_of_once_it_lasts_and_until_something_is_answered() {
     let mut stage = Stage::of(4);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("pending"));
     let began = stage.now.wall;
     for seq in 1..4 {
@@ -86,7 +86,7 @@ fn an_outage_is_told_of_once_it_lasts_and_until_something_is_answered() {
     let outage = stage.scheduler.outage().unwrap();
     assert_eq!((outage.since, outage.fault), (began, fault("timeout")));
     assert!(outage.next_try.is_some());
-    stage.pass(Millis(10_000)).turn(vec![]);
+    stage.pass(Millis(10_000)).step(vec![]);
     assert!(stage.scheduler.outage().is_some());
     stage.read(0, ReadAnswer::Task(reading("processing")));
     assert_eq!(stage.scheduler.outage(), None);
@@ -95,24 +95,24 @@ fn an_outage_is_told_of_once_it_lasts_and_until_something_is_answered() {
 #[test]
 fn a_wait_that_is_over_wakes_nobody_while_the_disk_is_low() {
     let mut stage = Stage::of(2);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     let crowded =
         PostAnswer::Again { fault: fault("http_429"), wait: Some(Millis(1_000)), may_have_run: false };
     stage.posted(0, crowded);
     stage.posted(1, task("pending"));
     stage.pass(Millis(30_000));
-    stage.turn(vec![Input::DiskIsLow(true)]);
-    let turn = stage.scheduler.turn(vec![], stage.now).unwrap();
-    assert!(turn.wake.is_none_or(|wake| wake > stage.now.tick), "{:?}", turn.wake);
+    stage.step(vec![Input::DiskIsLow(true)]);
+    let step = stage.scheduler.step(vec![], stage.now).unwrap();
+    assert!(step.wake.is_none_or(|wake| wake > stage.now.tick), "{:?}", step.wake);
 }
 
 #[test]
 fn an_attempt_that_waited_while_its_batch_was_canceled_is_not_sent() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("failed"));
     stage.scheduler.desks.get_mut(&BatchNo(1)).unwrap().record.canceled = true;
-    assert_eq!(stage.pass(Millis(300_000)).turn(vec![]), "");
+    assert_eq!(stage.pass(Millis(300_000)).step(vec![]), "");
     assert_eq!(stage.ended, ["job-0 canceled"]);
 }
 
@@ -122,47 +122,47 @@ fn a_job_that_could_only_be_late_leaves_its_slot_to_the_next_at_once() {
     let mut stage = Stage::with(2, Settings { limits, ..settings() });
     let late = Arc::make_mut(&mut stage.specs[0]);
     late.order.deadline = Some(Deadline::At(Timestamp(1)));
-    assert_eq!(stage.turn(vec![]), "");
+    assert_eq!(stage.step(vec![]), "");
     assert_eq!(stage.ended, ["job-0 expired"]);
-    let turn = stage.scheduler.turn(vec![], stage.now).unwrap();
-    assert_eq!(turn.effects.len(), 1, "{:?}", turn.effects);
+    let step = stage.scheduler.step(vec![], stage.now).unwrap();
+    assert_eq!(step.effects.len(), 1, "{:?}", step.effects);
 }
 
 #[test]
 fn nothing_wakes_a_loop_that_stops() {
     let keep = Limits { min_balance: Some(Credits(0)), ..settings().limits };
     let mut stage = Stage::with(1, Settings { limits: keep, ..settings() });
-    assert_eq!(stage.turn(vec![]), "balance?");
-    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(100)))]), "post 0#1");
-    stage.turn(vec![Input::Stop]);
+    assert_eq!(stage.step(vec![]), "balance?");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(100)))]), "post 0#1");
+    stage.step(vec![Input::Stop]);
     // The balance would be asked for again by now, and is not: its time must not be waited for either.
     stage.pass(Millis::from_secs(61));
-    let turn = stage.scheduler.turn(vec![], stage.now).unwrap();
-    assert!(turn.effects.is_empty() && turn.wake.is_none(), "{turn:?}");
+    let step = stage.scheduler.step(vec![], stage.now).unwrap();
+    assert!(step.effects.is_empty() && step.wake.is_none(), "{step:?}");
 }
 
 #[test]
 fn a_slow_download_waits_behind_all_others_and_is_never_given_up_for_it() {
     let mut stage = Stage::with(3, Settings { downloads: 1, ..settings() });
-    stage.turn(vec![]);
+    stage.step(vec![]);
     let slow = || Input::Fetched(Stage::key(0), Attempt(1), Err(FetchFault::Slow(fault("slow"))));
     assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
     assert_eq!(stage.posted(1, task("success")), "");
     assert!(stage.scheduler.download_waits());
-    assert_eq!(stage.turn(vec![slow()]), "fetch 1#1");
+    assert_eq!(stage.step(vec![slow()]), "fetch 1#1");
     // Its wait is over, and a new one comes in after it.
-    stage.pass(Millis::from_secs(5)).turn(vec![]);
+    stage.pass(Millis::from_secs(5)).step(vec![]);
     assert_eq!(stage.posted(2, task("success")), "");
     let done = |seq| Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()));
-    assert_eq!(stage.turn(vec![done(1)]), "fetch 2#1");
-    assert_eq!(stage.turn(vec![done(2)]), "fetch 0#1");
+    assert_eq!(stage.step(vec![done(1)]), "fetch 2#1");
+    assert_eq!(stage.step(vec![done(2)]), "fetch 0#1");
     assert!(!stage.scheduler.download_waits());
     for _ in 0..50 {
-        assert_eq!(stage.turn(vec![slow()]), "");
+        assert_eq!(stage.step(vec![slow()]), "");
         assert_eq!(stage.scheduler.standstill(), None);
         assert_eq!(wait_for_more(&mut stage).1, "fetch 0#1");
     }
-    assert_eq!(stage.turn(vec![done(0)]), "");
+    assert_eq!(stage.step(vec![done(0)]), "");
     assert_eq!(stage.ended, ["job-1 succeeded", "job-2 succeeded", "job-0 succeeded"]);
 }
 
@@ -175,37 +175,37 @@ fn failed_for(code: &str) -> ReadAnswer {
 fn a_task_that_failed_for_want_of_credits_shuts_the_gate_until_the_balance_covers_the_next() {
     let limits = Limits { in_flight: 1, ..settings().limits };
     let mut stage = Stage::with(2, Settings { limits, ..settings() });
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("pending"));
-    stage.pass(Millis::from_secs(10)).turn(vec![]);
+    stage.pass(Millis::from_secs(10)).step(vec![]);
     assert_eq!(stage.read(0, failed_for("insufficient_credits")), "balance?", "and no other POST");
     assert_eq!(stage.scheduler.standstill(), None, "the answer decides");
-    assert_eq!(stage.pass(Millis::from_secs(30)).turn(vec![]), "", "not even its own next attempt");
-    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(PRICE - 1)))]), "");
+    assert_eq!(stage.pass(Millis::from_secs(30)).step(vec![]), "", "not even its own next attempt");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(PRICE - 1)))]), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
-    assert_eq!(stage.pass(Millis::from_secs(60)).turn(vec![]), "balance?");
-    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(PRICE)))]), "post 0#2");
+    assert_eq!(stage.pass(Millis::from_secs(60)).step(vec![]), "balance?");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(PRICE)))]), "post 0#2");
     // Where the balance covers it at once, nothing waits for long; attempts are as many as ever.
     stage.posted(0, task("pending"));
-    stage.pass(Millis::from_secs(10)).turn(vec![]);
+    stage.pass(Millis::from_secs(10)).step(vec![]);
     assert_eq!(stage.read(0, failed_for("insufficient_credits")), "balance?");
-    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(1_000)))]), "post 1#1", "while it waits its time");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(1_000)))]), "post 1#1", "while it waits its time");
     assert!(stage.ended.is_empty());
 }
 
 #[test]
 fn a_task_that_failed_for_want_of_a_key_shuts_the_gate_until_the_key_works() {
     let mut stage = Stage::of(2);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("pending"));
     stage.posted(1, task("pending"));
-    stage.pass(Millis::from_secs(10)).turn(vec![]);
+    stage.pass(Millis::from_secs(10)).step(vec![]);
     assert_eq!(stage.read(0, failed_for("auth_required")), "balance?");
     assert_eq!(stage.read(1, failed_for("auth_required")), "", "asked once");
-    assert_eq!(stage.pass(Millis::from_secs(30)).turn(vec![]), "");
-    assert_eq!(stage.turn(vec![Input::Balance(Err(fault("balance")))]), "");
-    assert_eq!(stage.pass(Millis::from_secs(60)).turn(vec![]), "balance?");
-    assert_eq!(stage.turn(vec![Input::Balance(Ok(Credits(0)))]), "post 0#2, post 1#2");
+    assert_eq!(stage.pass(Millis::from_secs(30)).step(vec![]), "");
+    assert_eq!(stage.step(vec![Input::Balance(Err(fault("balance")))]), "");
+    assert_eq!(stage.pass(Millis::from_secs(60)).step(vec![]), "balance?");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(0)))]), "post 0#2, post 1#2");
 }
 
 /// Lets the next job begin, and tells how long its task is left alone before it is read.
@@ -220,7 +220,7 @@ fn first_read(stage: &mut Stage, seq: u32) -> Millis {
 fn an_outage_or_a_refused_key_puts_off_no_reading_of_a_later_task() {
     let limits = Limits { in_flight: 1, ..settings().limits };
     let mut stage = Stage::with(12, Settings { limits, ..settings() });
-    stage.turn(vec![]);
+    stage.step(vec![]);
     for seq in 0..10 {
         assert!(first_read(&mut stage, seq) <= Millis::from_secs(10), "task {seq} is read on time");
         let began = stage.now.tick;
@@ -234,12 +234,12 @@ fn an_outage_or_a_refused_key_puts_off_no_reading_of_a_later_task() {
             stage.read(seq, answer);
             let (_, said) = wait_for_more(&mut stage);
             if said == "balance?" {
-                stage.turn(vec![Input::Balance(Ok(Credits(1_000)))]);
+                stage.step(vec![Input::Balance(Ok(Credits(1_000)))]);
                 wait_for_more(&mut stage);
             }
         }
         stage.read(seq, ReadAnswer::Task(reading("success")));
-        let said = stage.turn(vec![Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()))]);
+        let said = stage.step(vec![Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()))]);
         assert!(!said.contains("read"), "{said}");
     }
     assert!(first_read(&mut stage, 10) <= Millis::from_secs(10));
@@ -248,13 +248,13 @@ fn an_outage_or_a_refused_key_puts_off_no_reading_of_a_later_task() {
 #[test]
 fn a_task_whose_key_was_refused_is_read_as_soon_as_the_key_works() {
     let mut stage = Stage::of(1);
-    stage.turn(vec![]);
+    stage.step(vec![]);
     stage.posted(0, task("pending"));
     wait_for_more(&mut stage);
     stage.read(0, ReadAnswer::Unauthorised(fault("unauthorized")));
     let (_, said) = wait_for_more(&mut stage);
     assert_eq!(said, "balance?");
-    stage.turn(vec![Input::Balance(Ok(Credits(0)))]);
+    stage.step(vec![Input::Balance(Ok(Credits(0)))]);
     let (waited, said) = wait_for_more(&mut stage);
     assert_eq!(said, "read 0#1");
     assert!(waited <= Millis(1_000), "{waited:?}");
