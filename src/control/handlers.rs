@@ -16,7 +16,7 @@ use crate::domain::release::ABOVE_MAX;
 use crate::domain::retry::{self, Prospect};
 use crate::engine::EngineError;
 use crate::engine::desk::{Desk, FindError, Named};
-use crate::engine::scheduler::{BatchOverview, Granted, Wish};
+use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
 use crate::engine::walk::Walk;
 use crate::output::landing::Landing;
 use crate::output::layout::Layout;
@@ -337,7 +337,7 @@ fn parked_reason(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Par
 /// [`AnswerError`].
 pub async fn pause(desk: &Desk, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
     let done = |_: &BatchRecord| Some("done, there is nothing to pause");
-    for_each(desk, batch, Wish::Pause, done).await
+    for_each(desk, batch, Command::Pause, done).await
 }
 
 /// The batch called so.
@@ -361,7 +361,7 @@ pub async fn set_budget(
     default: Option<Credits>,
 ) -> Result<BudgetSet, HandlerError> {
     let record = find_batch(desk, &request.batch).await?;
-    desk.grant(Wish::SetBudget(record.no, request.budget.limit().or(default))).await?;
+    desk.execute(Command::SetBudget(record.no, request.budget.limit().or(default))).await?;
     budget_set(desk, &record).await
 }
 
@@ -387,13 +387,13 @@ pub async fn budget_set(desk: &Desk, before: &BatchRecord) -> Result<BudgetSet, 
 pub async fn resume(desk: &Desk, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
     // A pause outlasts the end of its batch, for what a retry or a longer manifest brings.
     let done = |record: &BatchRecord| record.paused.is_none().then_some("done, there is nothing to resume");
-    for_each(desk, batch, Wish::Resume, done).await
+    for_each(desk, batch, Command::Resume, done).await
 }
 
 async fn for_each(
     desk: &Desk,
     batch: Option<&BatchName>,
-    wish: fn(BatchNo) -> Wish,
+    wish: fn(BatchNo) -> Command,
     pointless_when_done: fn(&BatchRecord) -> Option<&'static str>,
 ) -> Result<BatchOutcomes, HandlerError> {
     let mut batches = Vec::new();
@@ -401,8 +401,8 @@ async fn for_each(
     {
         let pointless = if record.is_done() { pointless_when_done(&record) } else { None };
         let granted = match pointless {
-            Some(why) => Granted { refused: Some(why.to_owned()), ..Granted::default() },
-            None => desk.grant(wish(record.no)).await?,
+            Some(why) => CommandOutcome { refused: Some(why.to_owned()), ..CommandOutcome::default() },
+            None => desk.execute(wish(record.no)).await?,
         };
         batches.push(BatchOutcome { batch: record.name, granted });
     }
@@ -428,7 +428,7 @@ pub async fn resolve(desk: &Desk, wish: &ResolveRequest) -> Result<BatchOutcomes
     let named = desk.named(&wish.name).await?;
     let batch = named.batch().name.clone();
     let granted = match exceeds_hold(&named, wish) {
-        Some(refused) => Granted { refused: Some(refused), ..Granted::default() },
+        Some(refused) => CommandOutcome { refused: Some(refused), ..CommandOutcome::default() },
         None => desk.resolve(named, Credits(wish.charged)).await?,
     };
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, granted }] })

@@ -14,7 +14,7 @@ use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::ledger::Movement;
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
-use crate::engine::scheduler::{BatchOverview, Granted};
+use crate::engine::scheduler::{BatchOverview, CommandOutcome};
 use crate::intake::receipt::Receipt;
 use crate::store::BatchRecord;
 
@@ -301,7 +301,7 @@ pub struct BatchOutcome {
     pub batch: BatchName,
     /// What came of it.
     #[serde(flatten)]
-    pub granted: Granted,
+    pub granted: CommandOutcome,
 }
 
 /// What came of a wish.

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::clock::Clock;
 use crate::domain::ids::BatchNo;
 use crate::engine::blocking;
-use crate::engine::scheduler::Wish;
+use crate::engine::scheduler::Command;
 use crate::engine::{self, EngineError, Glance, Handle};
 use crate::hooks::{BatchDone, Hooks, HooksError};
 use crate::output::landing::Landing;
@@ -109,7 +109,7 @@ impl Teller {
         };
         blocking(tell).await?;
         tracing::info!(batch = %batch.name, "results written");
-        self.handle.grant(Wish::Announced(no)).await.map_err(EngineError::from)?;
+        self.handle.execute(Command::MarkAnnounced(no)).await.map_err(EngineError::from)?;
         Ok(())
     }
 }

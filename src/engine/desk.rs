@@ -1,6 +1,6 @@
-//! Where an owner's questions and wishes are answered, whether an engine runs or not.
+//! Where an owner's questions and commands are answered, whether an engine runs or not.
 //!
-//! While one runs, wishes go to its loop and questions to the state beside it. While none runs the desk
+//! While one runs, commands go to its loop and questions to the state beside it. While none runs the desk
 //! takes the state up itself: the same scheduler decides and the same store commits, and nothing is sent.
 
 use std::sync::Arc;
@@ -12,7 +12,9 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, State};
 use crate::engine::handle::{BatchNow, Handle};
-use crate::engine::scheduler::{BatchOverview, Effect, Found, Granted, Input, Scheduler, Settings, Wish};
+use crate::engine::scheduler::{
+    BatchOverview, Command, CommandOutcome, Effect, FoundJob, Input, Scheduler, Settings,
+};
 use crate::engine::walk::Walk;
 use crate::engine::{self, EngineError, blocking, spooled, to_the_end};
 use crate::output::landing::{Arrival, Landing};
@@ -37,7 +39,7 @@ pub struct Desk {
     reopening: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// Who grants wishes.
+/// Who executes commands.
 #[derive(Debug, Clone)]
 enum Hands {
     Engine(Handle),
@@ -137,24 +139,24 @@ impl Desk {
         &self.store
     }
 
-    /// Has a wish granted: on return it is durable.
+    /// Has a command executed: on return it is durable.
     ///
     /// # Errors
     /// [`EngineError`] when the state refuses, or the engine has ended.
-    pub async fn grant(&self, wish: Wish) -> Result<Granted, EngineError> {
+    pub async fn execute(&self, command: Command) -> Result<CommandOutcome, EngineError> {
         match &self.hands {
-            Hands::Engine(engine) => Ok(engine.grant(wish).await?),
+            Hands::Engine(engine) => Ok(engine.execute(command).await?),
             Hands::Own(scheduler, clock) => {
                 let (scheduler, clock, store) = (scheduler.clone(), *clock, self.store.clone());
                 blocking(move || {
-                    // A grant that panicked took the process with it, so the lock cannot be poisoned.
+                    // A command that panicked took the process with it, so the lock cannot be poisoned.
                     let mut own = scheduler.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     let now = clock.now();
                     engine::know_days(&mut own, &store, &[now.wall.utc_day()])?;
-                    engine::know_days(&mut own, &store, &wish.days())?;
-                    let granted = own.grant(wish, now)?;
+                    engine::know_days(&mut own, &store, &command.days())?;
+                    let outcome = own.execute(command, now)?;
                     settle(&mut own, &store, clock)?;
-                    Ok(granted)
+                    Ok(outcome)
                 })
                 .await
             }
@@ -245,7 +247,7 @@ impl Desk {
             Ok(match blocking(move || store.recall(&name)).await? {
                 Some(Recalled::There(batch)) => Some(batch),
                 Some(Recalled::Back(batch)) => {
-                    own.grant(Wish::TakenBack(Box::new(batch.clone()))).await?;
+                    own.execute(Command::RestoreBatch(Box::new(batch.clone()))).await?;
                     Some(batch)
                 }
                 None => None,
@@ -275,11 +277,11 @@ impl Desk {
     ///
     /// # Errors
     /// [`EngineError`] when the state refuses.
-    pub async fn cancel(&self, named: Named) -> Result<Granted, EngineError> {
+    pub async fn cancel(&self, named: Named) -> Result<CommandOutcome, EngineError> {
         match named {
-            Named::Batch(batch) => self.grant(Wish::Cancel(batch.no)).await,
+            Named::Batch(batch) => self.execute(Command::Cancel(batch.no)).await,
             Named::Job(_, spec, record) => {
-                self.grant(Wish::CancelJob(Box::new((Arc::from(spec), *record)))).await
+                self.execute(Command::CancelJob(Box::new((Arc::from(spec), *record)))).await
             }
         }
     }
@@ -288,14 +290,14 @@ impl Desk {
     ///
     /// # Errors
     /// [`EngineError`] when the state refuses.
-    pub async fn resolve(&self, named: Named, charged: Credits) -> Result<Granted, EngineError> {
+    pub async fn resolve(&self, named: Named, charged: Credits) -> Result<CommandOutcome, EngineError> {
         match named {
             Named::Batch(_) => {
                 let refused = Some("a batch is not in doubt, its jobs are: name one".to_owned());
-                Ok(Granted { refused, ..Granted::default() })
+                Ok(CommandOutcome { refused, ..CommandOutcome::default() })
             }
             Named::Job(_, spec, record) => {
-                self.grant(Wish::Resolve(Box::new((Arc::from(spec), *record)), charged)).await
+                self.execute(Command::Resolve(Box::new((Arc::from(spec), *record)), charged)).await
             }
         }
     }
@@ -305,19 +307,23 @@ impl Desk {
     ///
     /// # Errors
     /// [`EngineError`] when the state refuses.
-    pub async fn retry(&self, named: &Named, max_credits: Option<Credits>) -> Result<Granted, EngineError> {
+    pub async fn retry(
+        &self,
+        named: &Named,
+        max_credits: Option<Credits>,
+    ) -> Result<CommandOutcome, EngineError> {
         let wanted = move |_: &BatchRecord, _: &JobSpec, record: &JobRecord| match record.job.state {
             State::Failed { .. } | State::Canceled { .. } | State::Expired => true,
             // One that waits for a price may be allowed to cost what it might.
             State::Queued => max_credits.is_some(),
             _ => false,
         };
-        let allowed = move |found: Vec<Found>| {
-            let allow = |(spec, mut record): Found| {
+        let allowed = move |found: Vec<FoundJob>| {
+            let allow = |(spec, mut record): FoundJob| {
                 record.job.max_credits = max_credits.or(record.job.max_credits);
                 (spec, record)
             };
-            Wish::Retry(found.into_iter().map(allow).collect())
+            Command::Retry(found.into_iter().map(allow).collect())
         };
         self.reopen(named, wanted, allowed).await
     }
@@ -332,7 +338,7 @@ impl Desk {
         named: &Named,
         landing: Landing,
         default_layout: Layout,
-    ) -> Result<Granted, EngineError> {
+    ) -> Result<CommandOutcome, EngineError> {
         let edited = Arc::new(std::sync::Mutex::new(Vec::new()));
         let found = edited.clone();
         let missing = move |batch: &BatchRecord, spec: &JobSpec, record: &JobRecord| {
@@ -347,17 +353,17 @@ impl Desk {
             }
             is_missing
         };
-        let mut granted = self.reopen(named, missing, Wish::FetchAgain).await?;
-        granted.edited.append(&mut edited.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        Ok(granted)
+        let mut outcome = self.reopen(named, missing, Command::FetchAgain).await?;
+        outcome.edited.append(&mut edited.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        Ok(outcome)
     }
 
     async fn reopen(
         &self,
         named: &Named,
         wanted: impl Fn(&BatchRecord, &JobSpec, &JobRecord) -> bool + Send + 'static,
-        wish: impl Fn(Vec<Found>) -> Wish,
-    ) -> Result<Granted, EngineError> {
+        command: impl Fn(Vec<FoundJob>) -> Command,
+    ) -> Result<CommandOutcome, EngineError> {
         let _one_at_a_time = self.reopening.lock().await;
         let (store, batch) = (self.store.clone(), named.batch().clone());
         let label = named.label().map(str::to_owned);
@@ -365,12 +371,12 @@ impl Desk {
         let walking = tokio::task::spawn_blocking(move || {
             walk_in_chunks(&store, &batch, label.as_deref(), wanted, &sender)
         });
-        let mut granted = Granted::default();
+        let mut outcome = CommandOutcome::default();
         while let Some(chunk) = chunks.recv().await {
-            granted.add(self.grant(wish(chunk)).await?);
+            outcome.add(self.execute(command(chunk)).await?);
         }
         walking.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
-        Ok(granted)
+        Ok(outcome)
     }
 }
 
@@ -380,9 +386,9 @@ fn walk_in_chunks(
     batch: &BatchRecord,
     label: Option<&str>,
     wanted: impl Fn(&BatchRecord, &JobSpec, &JobRecord) -> bool,
-    chunks: &mpsc::Sender<Vec<Found>>,
+    chunks: &mpsc::Sender<Vec<FoundJob>>,
 ) -> Result<(), EngineError> {
-    let mut chunk: Vec<Found> = Vec::new();
+    let mut chunk: Vec<FoundJob> = Vec::new();
     let mut walk = Walk::begin(store, batch)?;
     while let Some((spec, record)) = walk.next_job()? {
         if label.is_none_or(|label| spec.label == label) && wanted(batch, &spec, &record) {
@@ -399,7 +405,7 @@ fn walk_in_chunks(
     Ok(())
 }
 
-/// Makes what was granted durable, and goes on with it to the end.
+/// Makes a command's changes durable, and goes on with it to the end.
 fn settle(own: &mut Scheduler, store: &Store, clock: Clock) -> Result<(), EngineError> {
     let mut inputs = Vec::new();
     loop {

@@ -4,19 +4,19 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::domain::ids::BatchName;
 use crate::engine::Outside;
-use crate::engine::scheduler::{BatchOverview, Granted, Scheduler, Settings, Wish};
+use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome, Scheduler, Settings};
 use crate::store::BatchRecord;
 
 /// Messages that may wait for the loop; whoever sends more waits with them.
 const MESSAGES_WAITING: usize = 64;
 
-/// Where the answer to a wish goes.
-pub(super) type Reply = oneshot::Sender<Granted>;
+/// Where the answer to a command goes.
+pub(super) type Reply = oneshot::Sender<CommandOutcome>;
 
 /// What a running engine can be told to do. It may have to wait: for the disk of the state, say.
 #[derive(Debug)]
 pub(super) enum Message {
-    Wish(Wish, Reply),
+    Command(Command, Reply),
     Outside(Box<Outside>),
 }
 
@@ -59,13 +59,13 @@ impl Handle {
         (Handle { sender, questions: ask }, messages, questions)
     }
 
-    /// Has a wish granted: on return it is durable.
+    /// Has a command executed: on return it is durable.
     ///
     /// # Errors
-    /// [`EngineGone`]; whether the wish was granted then is for the state to tell.
-    pub async fn grant(&self, wish: Wish) -> Result<Granted, EngineGone> {
+    /// [`EngineGone`]; whether the command was executed then is for the state to tell.
+    pub async fn execute(&self, command: Command) -> Result<CommandOutcome, EngineGone> {
         let (reply, answer) = oneshot::channel();
-        self.sender.send(Message::Wish(wish, reply)).await.map_err(|_| EngineGone)?;
+        self.sender.send(Message::Command(command, reply)).await.map_err(|_| EngineGone)?;
         answer.await.map_err(|_| EngineGone)
     }
 
@@ -97,6 +97,6 @@ impl Handle {
     /// [`EngineGone`].
     pub async fn reload(&self, settings: Settings, outside: Outside) -> Result<(), EngineGone> {
         self.sender.send(Message::Outside(Box::new(outside))).await.map_err(|_| EngineGone)?;
-        self.grant(Wish::Reload(Box::new(settings))).await.map(drop)
+        self.execute(Command::Reload(Box::new(settings))).await.map(drop)
     }
 }

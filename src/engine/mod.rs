@@ -37,7 +37,7 @@ use crate::domain::time::{Millis, Now, Tick, UtcDay};
 use crate::domain::trickle::RateFloor;
 use crate::engine::perform::{perform, span_of};
 use crate::engine::scheduler::{
-    Effect, Granted, Input, Scheduler, SchedulerError, Settings, Standstill, Step, Wish,
+    Command, CommandOutcome, Effect, Input, Scheduler, SchedulerError, Settings, Standstill, Step,
 };
 use crate::engine::transfers::Transfers;
 use crate::failpoint;
@@ -230,10 +230,10 @@ impl Engine {
         if !self.prepare_outputs().await? || self.disk_is_low().await {
             inputs.push(Input::DiskIsLow(true));
         }
-        let mut granted = Vec::new();
+        let mut outcome = Vec::new();
         // Batches that came in and are not durable yet.
         let mut taken = Vec::new();
-        // Wishes that came in while the state's disk was full.
+        // Commands that came in while the state's disk was full.
         let mut waiting = VecDeque::new();
         let mut grace: Option<Tick> = None;
         loop {
@@ -248,9 +248,9 @@ impl Engine {
             for batch in taken.drain(..) {
                 self.prepare_output(batch).await;
             }
-            // Whoever wished may know, now that it is durable. They may have gone away meanwhile.
-            granted.drain(..).for_each(|(reply, granted): (handle::Reply, Granted)| {
-                let _ = reply.send(granted);
+            // Whoever sent a command may know, now that it is durable. They may have gone away meanwhile.
+            outcome.drain(..).for_each(|(reply, outcome): (handle::Reply, CommandOutcome)| {
+                let _ = reply.send(outcome);
             });
             observe(&Glance { scheduler: &self.scheduler, step: &step });
             let wake = step.wake;
@@ -270,10 +270,10 @@ impl Engine {
             tokio::select! {
                 _ = self.events.recv_many(&mut inputs, Scheduler::INPUTS_MAX) => {}
                 Some(message) = next(&mut waiting, &mut self.messages) => {
-                    granted.extend(self.hear(message, &mut taken)?);
+                    outcome.extend(self.hear(message, &mut taken)?);
                     // What else came in meanwhile shares the commit.
-                    while granted.len() < MESSAGES_MAX && let Ok(message) = self.messages.try_recv() {
-                        granted.extend(self.hear(message, &mut taken)?);
+                    while outcome.len() < MESSAGES_MAX && let Ok(message) = self.messages.try_recv() {
+                        outcome.extend(self.hear(message, &mut taken)?);
                     }
                 }
                 Some(question) = self.questions.recv() => {
@@ -307,23 +307,23 @@ impl Engine {
         &mut self,
         message: Message,
         taken: &mut Vec<BatchName>,
-    ) -> Result<Option<(handle::Reply, Granted)>, EngineError> {
+    ) -> Result<Option<(handle::Reply, CommandOutcome)>, EngineError> {
         match message {
-            Message::Wish(wish, reply) => {
-                let is_taken = matches!(&wish, Wish::Take(_));
-                if let Wish::Take(batch) = &wish
+            Message::Command(command, reply) => {
+                let is_taken = matches!(&command, Command::AddBatch(_));
+                if let Command::AddBatch(batch) = &command
                     && self.scheduler.batch(batch.no).is_none()
                 {
                     taken.push(batch.name.clone());
                 }
                 let now = self.clock.now();
                 know_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
-                know_days(&mut self.scheduler, &self.store, &wish.days())?;
-                let granted = self.scheduler.grant(wish, now)?;
+                know_days(&mut self.scheduler, &self.store, &command.days())?;
+                let outcome = self.scheduler.execute(command, now)?;
                 if is_taken {
                     failpoint::hit("taken");
                 }
-                Ok(Some((reply, granted)))
+                Ok(Some((reply, outcome)))
             }
             Message::Outside(outside) => {
                 // Counters go on.
@@ -379,7 +379,7 @@ impl Engine {
 
     /// Waits until the state's disk takes a step that it refused, although the reserve was given up for it: others
     /// filled that, too. What is in the air comes back meanwhile and waits; nothing that was decided begins. Returns
-    /// the wishes that came in.
+    /// the commands that came in.
     async fn wait_for_room(
         &mut self,
         mut refused: StoreError,

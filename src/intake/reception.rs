@@ -17,7 +17,7 @@ use crate::domain::origin::Place;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::{Millis, Timestamp};
-use crate::engine::scheduler::{Granted, Wish};
+use crate::engine::scheduler::{Command, CommandOutcome};
 use crate::engine::{EngineGone, Handle, blocking, to_the_end};
 use crate::failpoint;
 use crate::intake::catalogs::{self, CatalogError};
@@ -161,7 +161,7 @@ impl Reception {
         // Where the state cannot be read, the next opening finds it.
         for batch in self.store.batches().unwrap_or_default() {
             if !known.contains(&batch.no) {
-                self.engine.grant(Wish::TakenBack(Box::new(batch))).await?;
+                self.engine.execute(Command::RestoreBatch(Box::new(batch))).await?;
             }
         }
         Ok(())
@@ -183,7 +183,7 @@ impl Reception {
             return Err(IntakeError::Changed { path: named }.into());
         }
         if let Some(batch) = batch {
-            self.engine.grant(Wish::Take(Box::new(batch))).await?;
+            self.engine.execute(Command::AddBatch(Box::new(batch))).await?;
             failpoint::hit("received");
         }
         receipt.announce();
@@ -197,7 +197,7 @@ impl Reception {
     /// When the engine has ended.
     pub async fn archive(&self, batch: BatchNo) -> Result<bool, EngineGone> {
         let _alone = self.inside.lock().await;
-        Ok(self.engine.grant(Wish::Archive(batch)).await?.jobs > 0)
+        Ok(self.engine.execute(Command::Archive(batch)).await?.jobs > 0)
     }
 
     /// Sets the budget of a batch, while no manifest for it is taken in: a limit, or the default of the
@@ -205,10 +205,14 @@ impl Reception {
     ///
     /// # Errors
     /// When the engine has ended.
-    pub async fn set_budget(&self, batch: BatchNo, setting: BudgetSetting) -> Result<Granted, EngineGone> {
+    pub async fn set_budget(
+        &self,
+        batch: BatchNo,
+        setting: BudgetSetting,
+    ) -> Result<CommandOutcome, EngineGone> {
         let inside = self.inside.lock().await;
         let budget = setting.limit().or(inside.house.default_policy.budget);
-        self.engine.grant(Wish::SetBudget(batch, budget)).await
+        self.engine.execute(Command::SetBudget(batch, budget)).await
     }
 
     async fn catalog(&self, inside: &mut Inside) -> Result<Arc<Catalog>, CatalogError> {

@@ -1,7 +1,7 @@
 //! Whole histories from a seed: the engine's own scheduler, with a simulated service, network, disk, clock and
 //! owner around it. Everything that can go wrong does: crashes at every point, lost, late and repeated POSTs,
 //! refused keys, empty accounts, clock steps, full disks, prices that change, others who spend from the account, use its
-//! allowances and cancel tasks, and wishes at any moment.
+//! allowances and cancel tasks, and commands at any moment.
 //!
 //! After every step both books are held against each other: `simulation/oracle.rs` says what must be true.
 //!

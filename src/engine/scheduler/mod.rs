@@ -9,6 +9,7 @@
 //! has not begun stays in the spool.
 
 mod answers;
+mod commands;
 mod desks;
 mod gate;
 mod gauges;
@@ -26,16 +27,15 @@ mod roster;
 mod tests;
 mod timing;
 mod windows;
-mod wishes;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+pub use self::commands::{Command, CommandOutcome, FoundJob};
 pub use self::outage::Outage;
 use self::outage::Silence;
 pub use self::overview::batch_overview;
-pub use self::wishes::{Found, Granted, Wish};
 pub use self::words::{
     BatchOverview, Effect, FetchFault, FetchOrder, Input, SchedulerError, Settings, SpooledRow, Standstill,
     Step,
@@ -263,7 +263,7 @@ impl Scheduler {
                 desk.record.rejections = present.rejections;
                 desk.record.skipped = present.skipped.clone();
                 desk.record.canceled_below = present.canceled_below;
-                // More of it is a new wish.
+                // More of it is wanted anew.
                 desk.record.canceled = present.canceled && !has_more;
                 desk.record.announced = present.announced && !has_more;
                 desk.record.take_cursors(&present);

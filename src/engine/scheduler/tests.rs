@@ -391,7 +391,7 @@ fn one_402_stops_every_further_post_until_the_balance_covers_the_next() {
         assert_eq!(stage.pass(Millis(1)).step(vec![]), "balance?", "{wait} s later");
         assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(9)))]), "");
     }
-    let resume = stage.scheduler.grant(Wish::Resume(BatchNo(1)), stage.now);
+    let resume = stage.scheduler.execute(Command::Resume(BatchNo(1)), stage.now);
     assert!(resume.is_ok());
     assert_eq!(stage.step(vec![]), "balance?", "at once when somebody asks");
     let sent = stage.step(vec![Input::Balance(Ok(Credits(500)))]);

@@ -258,7 +258,7 @@ impl Scheduler {
     /// Begins rows of a batch that wait in memory, only to end them.
     fn drop_rows(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), SchedulerError> {
         let Some(desk) = self.desks.get(&no) else { return Ok(()) };
-        // Rows that came after its owner canceled it are a new wish.
+        // Rows that came after its owner canceled it are wanted anew.
         let below = if *event == Event::Cancel { desk.record.canceled_below } else { u64::MAX };
         // What may have been sent is not dropped, and keeps its place.
         let may_be_dropped = |seq| !desk.record.may_have_been_sent(seq);

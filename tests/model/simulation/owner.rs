@@ -1,10 +1,10 @@
-//! The owner: manifests, and wishes at any moment.
+//! The owner: manifests, and commands at any moment.
 
 use callsheet::domain::admission::Limits;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, JobKey};
 use callsheet::domain::job::State;
-use callsheet::engine::scheduler::{Found, Settings, Wish};
+use callsheet::engine::scheduler::{Command, FoundJob, Settings};
 use callsheet::store::BatchRecord;
 
 use super::oracle::Verdict;
@@ -34,7 +34,7 @@ impl World {
         // Intake has it back in the state before it adds to it.
         self.disk.away.remove(&no);
         let before = self.disk.batches.get(&no).map_or(0, |batch| batch.rows);
-        self.grant(Wish::Take(Box::new(record)))?;
+        self.execute(Command::AddBatch(Box::new(record)))?;
         self.step()?;
         if self.disk.batches.get(&no).map_or(0, |batch| batch.rows) == before {
             // The process died first: the file is still in the inbox.
@@ -57,18 +57,18 @@ impl World {
         let one = jobs[self.random.usize(0..jobs.len())].clone();
         self.log.say(self.t, "owner", format_args!("{errand:?}, batch {} or job {}", no.0, one.0.seq.0));
         match errand {
-            Errand::Pause => self.grant(Wish::Pause(no)),
-            Errand::Resume => self.grant(Wish::Resume(no)),
-            Errand::Announced => self.grant(Wish::Announced(no)),
+            Errand::Pause => self.execute(Command::Pause(no)),
+            Errand::Resume => self.execute(Command::Resume(no)),
+            Errand::MarkAnnounced => self.execute(Command::MarkAnnounced(no)),
             Errand::Archive => {
-                self.grant(Wish::Announced(no))?;
+                self.execute(Command::MarkAnnounced(no))?;
                 self.step()?;
-                self.grant(Wish::Archive(no))
+                self.execute(Command::Archive(no))
             }
             Errand::Cancel => self.cancel(no, &jobs),
             Errand::CancelJob => {
                 let (key, state) = (one.1.key, one.1.job.state.clone());
-                self.grant(Wish::CancelJob(Box::new(one)))?;
+                self.execute(Command::CancelJob(Box::new(one)))?;
                 if state == State::Queued {
                     self.marks.push((key, self.was_dropped(key)));
                 }
@@ -78,7 +78,7 @@ impl World {
             Errand::RetryJob => self.retry(vec![one]),
             Errand::FetchAgain => {
                 let ended = jobs.into_iter().filter(|found| found.1.job.state.is_final());
-                self.grant(Wish::FetchAgain(ended.collect()))
+                self.execute(Command::FetchAgain(ended.collect()))
             }
             Errand::Resolve => self.resolve_what_is_known(),
             Errand::RaiseBudget => self.raise_budget(no, None),
@@ -96,11 +96,11 @@ impl World {
         }
         self.log.say(self.t, "owner", format_args!("batch {} is taken back", no.0));
         let record = self.disk.batches[&no].clone();
-        self.grant(Wish::TakenBack(Box::new(record)))
+        self.execute(Command::RestoreBatch(Box::new(record)))
     }
 
-    fn cancel(&mut self, no: BatchNo, jobs: &[Found]) -> Verdict {
-        self.grant(Wish::Cancel(no))?;
+    fn cancel(&mut self, no: BatchNo, jobs: &[FoundJob]) -> Verdict {
+        self.execute(Command::Cancel(no))?;
         for (_, record) in jobs.iter().filter(|found| found.1.job.state == State::Queued) {
             self.marks.push((record.key, self.was_dropped(record.key)));
         }
@@ -113,17 +113,17 @@ impl World {
         !process.scheduler.open_jobs().any(|open| open.key == key)
     }
 
-    fn retry(&mut self, found: Vec<Found>) -> Verdict {
-        let is_retried = |found: &Found| {
+    fn retry(&mut self, found: Vec<FoundJob>) -> Verdict {
+        let is_retried = |found: &FoundJob| {
             matches!(found.1.job.state, State::Failed { .. } | State::Canceled { .. } | State::Expired)
         };
-        let found: Vec<Found> = found.into_iter().filter(is_retried).collect();
+        let found: Vec<FoundJob> = found.into_iter().filter(is_retried).collect();
         for (_, record) in &found {
             *self.oracle.retries.entry(record.key).or_default() += 1;
             self.oracle.dropped.remove(&record.key);
             self.marks.push((record.key, false));
         }
-        self.grant(Wish::Retry(found))
+        self.execute(Command::Retry(found))
     }
 
     /// The same manifest again, with a higher budget.
@@ -133,7 +133,7 @@ impl World {
         let more = Credits(self.random.u64(1..200));
         record.policy.budget = to.or(Some(record.budget() + more));
         // Nothing of it is new: intake takes the batch as it is in the state.
-        self.grant(Wish::Take(Box::new(record)))
+        self.execute(Command::AddBatch(Box::new(record)))
     }
 
     fn other_settings(&mut self) -> Settings {
@@ -149,7 +149,7 @@ impl World {
 
     fn reload(&mut self, settings: Settings) -> Verdict {
         self.settings = settings.clone();
-        self.grant(Wish::Reload(Box::new(settings)))
+        self.execute(Command::Reload(Box::new(settings)))
     }
 
     /// Doubts are ended by what a person finds in the service's books, once nothing there can change.
@@ -170,7 +170,7 @@ impl World {
             let of_attempt = self.service.tasks_of(key).filter(|task| task.attempt == attempt);
             let charged = Credits(of_attempt.map(|task| task.net()).sum());
             self.log.say(self.t, "owner", format_args!("finds that job {} cost {charged}", key.seq.0));
-            self.grant(Wish::Resolve(Box::new(found), charged))?;
+            self.execute(Command::Resolve(Box::new(found), charged))?;
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl World {
             self.reload(Settings { limits, ..self.settings.clone() })?;
             all.into_iter().try_for_each(|no| self.raise_budget(no, Some(PLENTY)))?;
         }
-        paused.into_iter().try_for_each(|no| self.grant(Wish::Resume(no)))?;
+        paused.into_iter().try_for_each(|no| self.execute(Command::Resume(no)))?;
         self.resolve_what_is_known()
     }
 }

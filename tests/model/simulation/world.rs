@@ -15,7 +15,7 @@ use callsheet::domain::request::Kind;
 use callsheet::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
 use callsheet::engine::scheduler::{
-    Effect, FetchFault, FetchOrder, Input, Scheduler, Settings, Standstill, Wish,
+    Command, Effect, FetchFault, FetchOrder, Input, Scheduler, Settings, Standstill,
 };
 use callsheet::store::{Change, JobRecord};
 use fastrand::Rng;
@@ -683,15 +683,15 @@ impl World {
     }
 
     /// The owner asks the running program for something; it is durable with the next step.
-    pub(super) fn grant(&mut self, wish: Wish) -> Verdict {
+    pub(super) fn execute(&mut self, command: Command) -> Verdict {
         let now = self.now();
         let Some(process) = &mut self.process else { return Ok(()) };
-        for day in wish.days() {
+        for day in command.days() {
             self.disk.know_day(&mut process.scheduler, day);
         }
-        let granted = process.scheduler.grant(wish, now).map_err(|error| error.to_string())?;
+        let outcome = process.scheduler.execute(command, now).map_err(|error| error.to_string())?;
         process.wake = Some(self.t);
-        self.log.say(self.t, "program", format_args!("{granted:?}"));
+        self.log.say(self.t, "program", format_args!("{outcome:?}"));
         Ok(())
     }
 

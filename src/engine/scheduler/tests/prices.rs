@@ -117,8 +117,8 @@ fn a_job_that_costs_more_than_it_may_ends_free_of_charge_and_a_person_may_let_it
     let found = vec![(stage.specs[0].clone(), record)];
     stage.batch.policy.budget = Some(Credits(100));
     stage.scheduler.take_batch(stage.batch.clone());
-    let granted = stage.scheduler.grant(Wish::Retry(found), stage.now).unwrap();
-    assert_eq!(granted.jobs, 1);
+    let outcome = stage.scheduler.execute(Command::Retry(found), stage.now).unwrap();
+    assert_eq!(outcome.jobs, 1);
     assert_eq!(stage.step(vec![]), "catalog?", "a retry asks anew");
     let said = stage.step(vec![catalog(20)]);
     assert!(said.starts_with("post 0#"), "{said}");
@@ -210,8 +210,8 @@ fn a_waiting_job_may_be_allowed_to_cost_more() {
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::NoPrice)));
     let job = Job { max_credits: Some(Credits(9)), ..Job::queued() };
     let record = JobRecord { key: Stage::key(0), id: stage.specs[0].id, row_at: 0, job };
-    let granted = stage.scheduler.grant(Wish::Retry(vec![(stage.specs[0].clone(), record)]), stage.now);
-    assert_eq!(granted.unwrap().jobs, 1);
+    let outcome = stage.scheduler.execute(Command::Retry(vec![(stage.specs[0].clone(), record)]), stage.now);
+    assert_eq!(outcome.unwrap().jobs, 1);
     stage.step(vec![]);
     assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(9));

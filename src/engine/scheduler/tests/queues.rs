@@ -162,7 +162,7 @@ fn a_batch_with_many_classes_is_canceled_to_the_end() {
     let rows: Vec<Row> = (0..1_000).map(|n| (Kind::Speech, 1 + n % 100)).collect();
     let mut stage = Stage::queue_of(&rows, true, settings());
     stage.step(vec![]);
-    stage.scheduler.grant(Wish::Cancel(BatchNo(1)), stage.now).unwrap();
+    stage.scheduler.execute(Command::Cancel(BatchNo(1)), stage.now).unwrap();
     while stage.ended.len() < 984 {
         let before = stage.ended.len();
         stage.step(vec![]);

@@ -1,6 +1,6 @@
 //! What an owner asks for: pause, resume, cancel, retry, other settings, a batch that was accepted.
 //!
-//! A wish is granted between two steps and made durable by the next one, so that it is the same thing
+//! A command is executed between two steps and made durable by the next one, so that it is the same thing
 //! whether an engine runs or not.
 
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::store::{BatchRecord, JobRecord, Pause};
 const SKIPPED_MAX: usize = 1000;
 
 /// One job, as it was found in the spool.
-pub type Found = (Arc<JobSpec>, JobRecord);
+pub type FoundJob = (Arc<JobSpec>, JobRecord);
 
 /// What an owner asks for.
 #[derive(Debug, Clone)]
-pub enum Wish {
+pub enum Command {
     /// A manifest was accepted: its batch as intake left it.
-    Take(Box<BatchRecord>),
+    AddBatch(Box<BatchRecord>),
     /// Send nothing more of a batch.
     Pause(BatchNo),
     /// Lift a pause, whoever made it.
@@ -35,38 +35,38 @@ pub enum Wish {
     /// Drop what is not sent yet of a batch.
     Cancel(BatchNo),
     /// Drop one job, if it is not sent yet.
-    CancelJob(Box<Found>),
+    CancelJob(Box<FoundJob>),
     /// Queue failed, canceled and expired jobs of one batch again.
-    Retry(Vec<Found>),
+    Retry(Vec<FoundJob>),
     /// Download outputs of one batch again.
-    FetchAgain(Vec<Found>),
+    FetchAgain(Vec<FoundJob>),
     /// A person found out what a job in doubt was charged.
-    Resolve(Box<Found>, Credits),
+    Resolve(Box<FoundJob>, Credits),
     /// The owner was told that a batch is done.
-    Announced(BatchNo),
+    MarkAnnounced(BatchNo),
     /// A batch was done long ago: keep it no longer at hand.
     Archive(BatchNo),
     /// An archived batch was taken back, as it is here.
-    TakenBack(Box<BatchRecord>),
+    RestoreBatch(Box<BatchRecord>),
     /// Other limits, budgets, waits and deadlines.
     Reload(Box<Settings>),
 }
 
-impl Wish {
-    /// Days whose totals it may change: they have to be known before it is granted.
+impl Command {
+    /// Days whose totals it may change: they have to be known before it is executed.
     pub fn days(&self) -> Vec<UtcDay> {
-        let of = |found: &Found| found.1.job.days().collect::<Vec<_>>();
+        let of = |found: &FoundJob| found.1.job.days().collect::<Vec<_>>();
         match self {
-            Wish::FetchAgain(found) => found.iter().flat_map(of).collect(),
-            Wish::Resolve(found, _) => of(found),
+            Command::FetchAgain(found) => found.iter().flat_map(of).collect(),
+            Command::Resolve(found, _) => of(found),
             _ => Vec::new(),
         }
     }
 }
 
-/// What came of a wish.
+/// What came of a command.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Granted {
+pub struct CommandOutcome {
     /// Jobs that it changed.
     pub jobs: u32,
     /// Jobs of the batch that are at the service, or on their way to it.
@@ -100,9 +100,9 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-impl Granted {
-    /// Adds what came of a further part of the same wish.
-    pub fn add(&mut self, more: Granted) {
+impl CommandOutcome {
+    /// Adds what came of a further part of the same command.
+    pub fn add(&mut self, more: CommandOutcome) {
         self.jobs += more.jobs;
         self.in_flight = more.in_flight;
         self.hopeless.extend(more.hopeless);
@@ -116,20 +116,20 @@ impl Granted {
 }
 
 impl Scheduler {
-    /// Grants a wish. It is durable once the changes of the next step are.
+    /// Executes a command. It is durable once the changes of the next step are.
     ///
     /// # Errors
     /// [`SchedulerError`] when the books do not balance.
-    pub fn grant(&mut self, wish: Wish, now: Now) -> Result<Granted, SchedulerError> {
-        match wish {
-            Wish::Take(record) => {
+    pub fn execute(&mut self, command: Command, now: Now) -> Result<CommandOutcome, SchedulerError> {
+        match command {
+            Command::AddBatch(record) => {
                 let no = record.no;
                 self.take_batch(*record);
                 self.pending.changed_batches.insert(no);
-                Ok(Granted::default())
+                Ok(CommandOutcome::default())
             }
-            Wish::Pause(no) => Ok(self.change(no, |batch| batch.paused = Some(Pause::Owner))),
-            Wish::Resume(no) => {
+            Command::Pause(no) => Ok(self.change(no, |batch| batch.paused = Some(Pause::Owner))),
+            Command::Resume(no) => {
                 self.ask_soon();
                 self.prices.renew();
                 Ok(self.change(no, |batch| {
@@ -137,45 +137,45 @@ impl Scheduler {
                     batch.rejections = 0;
                 }))
             }
-            Wish::SetBudget(no, budget) => Ok(self.change(no, |batch| batch.policy.budget = budget)),
-            Wish::Announced(no) => Ok(self.change(no, |batch| {
+            Command::SetBudget(no, budget) => Ok(self.change(no, |batch| batch.policy.budget = budget)),
+            Command::MarkAnnounced(no) => Ok(self.change(no, |batch| {
                 batch.announced = batch.is_done();
                 batch.announced_at = Some(now.wall);
             })),
-            Wish::Archive(no) => Ok(self.archive(no)),
-            Wish::TakenBack(record) => {
+            Command::Archive(no) => Ok(self.archive(no)),
+            Command::RestoreBatch(record) => {
                 // It is durable already; a manifest may have added to it meanwhile.
                 if !self.desks.contains_key(&record.no) {
                     self.take_batch(*record);
                 }
-                Ok(Granted::default())
+                Ok(CommandOutcome::default())
             }
-            Wish::Cancel(no) => self.cancel(no, now),
-            Wish::CancelJob(found) => self.cancel_job(*found, now),
-            Wish::Retry(found) => Ok(self.retry(found, now)),
-            Wish::FetchAgain(found) => Ok(self.fetch_again(found, now)),
-            Wish::Resolve(found, charged) => self.resolve(*found, charged, now),
-            Wish::Reload(settings) => {
+            Command::Cancel(no) => self.cancel(no, now),
+            Command::CancelJob(found) => self.cancel_job(*found, now),
+            Command::Retry(found) => Ok(self.retry(found, now)),
+            Command::FetchAgain(found) => Ok(self.fetch_again(found, now)),
+            Command::Resolve(found, charged) => self.resolve(*found, charged, now),
+            Command::Reload(settings) => {
                 self.reload(*settings);
-                Ok(Granted::default())
+                Ok(CommandOutcome::default())
             }
         }
     }
 
-    fn change(&mut self, no: BatchNo, change: impl FnOnce(&mut BatchRecord)) -> Granted {
-        let Some(desk) = self.desks.get_mut(&no) else { return Granted::default() };
+    fn change(&mut self, no: BatchNo, change: impl FnOnce(&mut BatchRecord)) -> CommandOutcome {
+        let Some(desk) = self.desks.get_mut(&no) else { return CommandOutcome::default() };
         change(&mut desk.record);
         self.pending.changed_batches.insert(no);
-        Granted { in_flight: self.in_flight_of(no), ..Granted::default() }
+        CommandOutcome { in_flight: self.in_flight_of(no), ..CommandOutcome::default() }
     }
 
     /// Lets go of a batch that is done, whose owner was told so, and of which nothing waits to be made durable.
-    fn archive(&mut self, no: BatchNo) -> Granted {
+    fn archive(&mut self, no: BatchNo) -> CommandOutcome {
         let is_open = self.jobs.tally().open_of(no) > 0;
         let is_changing = self.pending.changed_batches.contains(&no);
         match self.desks.get(&no) {
             Some(desk) if desk.record.is_done() && desk.record.announced && !is_open && !is_changing => {}
-            _ => return Granted::default(),
+            _ => return CommandOutcome::default(),
         }
         self.jobs.forget(no);
         let jobs = self.desks.remove(&no).map_or(0, |desk| {
@@ -183,7 +183,7 @@ impl Scheduler {
             self.pending.archived.push(desk.record);
             rows
         });
-        Granted { jobs, ..Granted::default() }
+        CommandOutcome { jobs, ..CommandOutcome::default() }
     }
 
     fn in_flight_of(&self, no: BatchNo) -> u32 {
@@ -193,7 +193,7 @@ impl Scheduler {
     /// Rows that have not begun are dropped as they come up; what is queued is dropped now, and so is
     /// what comes back for another attempt. What may have been sent by a state that is gone stays, and is kept from
     /// being sent by a pause: asking for its task under its key would buy it, had it never been sent.
-    fn cancel(&mut self, no: BatchNo, now: Now) -> Result<Granted, SchedulerError> {
+    fn cancel(&mut self, no: BatchNo, now: Now) -> Result<CommandOutcome, SchedulerError> {
         let queued = self.jobs.values().filter(|open| open.record.key.batch == no);
         let queued = queued.filter(|open| matches!(open.record.job.state, State::Queued));
         let (kept, queued): (Vec<&OpenJob>, Vec<&OpenJob>) =
@@ -201,7 +201,7 @@ impl Scheduler {
         let kept = u32::try_from(kept.len()).unwrap_or(u32::MAX);
         let queued: Vec<_> = queued.iter().map(|open| (open.record.key, open.record.job.attempt)).collect();
         let open = self.jobs.tally().open_of(no);
-        let Some(desk) = self.desks.get_mut(&no) else { return Ok(Granted::default()) };
+        let Some(desk) = self.desks.get_mut(&no) else { return Ok(CommandOutcome::default()) };
         let begun = open.saturating_add(desk.record.ended.all());
         let not_begun = desk.record.rows.saturating_sub(begun);
         desk.record.canceled = true;
@@ -221,37 +221,42 @@ impl Scheduler {
             self.apply(key, attempt, Event::Cancel, now)?;
             jobs += 1;
         }
-        Ok(Granted { jobs, may_have_been_sent, in_flight: self.in_flight_of(no), ..Granted::default() })
+        Ok(CommandOutcome {
+            jobs,
+            may_have_been_sent,
+            in_flight: self.in_flight_of(no),
+            ..CommandOutcome::default()
+        })
     }
 
-    fn cancel_job(&mut self, (spec, record): Found, now: Now) -> Result<Granted, SchedulerError> {
+    fn cancel_job(&mut self, (spec, record): FoundJob, now: Now) -> Result<CommandOutcome, SchedulerError> {
         let key = record.key;
         let present = self.jobs.get(&key).map(|open| &open.record.job).unwrap_or(&record.job);
         match &present.state {
             State::Queued if self.may_have_been_sent(&spec, &record) => {
-                return Ok(Granted { may_have_been_sent: 1, ..Granted::default() });
+                return Ok(CommandOutcome { may_have_been_sent: 1, ..CommandOutcome::default() });
             }
             State::Queued => {}
             state if state.is_final() => {
                 let refused = Some(format!("it has ended as {}", state.name()));
-                return Ok(Granted { refused, ..Granted::default() });
+                return Ok(CommandOutcome { refused, ..CommandOutcome::default() });
             }
-            _ => return Ok(Granted { in_flight: 1, ..Granted::default() }),
+            _ => return Ok(CommandOutcome { in_flight: 1, ..CommandOutcome::default() }),
         }
         let attempt = present.attempt;
         if !self.jobs.contains_key(&key) {
-            let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(Granted::default()) };
+            let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
             if desk.record.skipped.len() >= SKIPPED_MAX {
                 let refused = format!(
                     "{SKIPPED_MAX} jobs of its batch were canceled before their turn; cancel the batch instead"
                 );
-                return Ok(Granted { refused: Some(refused), ..Granted::default() });
+                return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
             }
             desk.record.skipped.insert(spec.seq);
             self.open_queued(record, spec);
         }
         self.apply(key, attempt, Event::Cancel, now)?;
-        Ok(Granted { jobs: 1, ..Granted::default() })
+        Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
     }
 
     /// Whether a queued job, as it was found in the spool, may have been sent by a state that is gone.
@@ -265,32 +270,32 @@ impl Scheduler {
     /// What a person found out of a job that may have been sent ends it where it stands in the queue.
     fn resolve_queued(
         &mut self,
-        (spec, record): Found,
+        (spec, record): FoundJob,
         charged: Credits,
         now: Now,
-    ) -> Result<Granted, SchedulerError> {
+    ) -> Result<CommandOutcome, SchedulerError> {
         let key = record.key;
         let attempt = self.jobs.get(&key).map_or(record.job.attempt, |open| open.record.job.attempt);
         if !self.jobs.contains_key(&key) {
-            let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(Granted::default()) };
+            let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
             if desk.record.skipped.len() >= SKIPPED_MAX {
                 let refused = format!("{SKIPPED_MAX} jobs of its batch have ended before their turn already");
-                return Ok(Granted { refused: Some(refused), ..Granted::default() });
+                return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
             }
             desk.record.skipped.insert(spec.seq);
             let job = Job { may_have_been_sent: true, ..record.job };
             self.open_queued(JobRecord { job, ..record }, spec);
         }
         self.apply(key, attempt, Event::Resolve(charged), now)?;
-        Ok(Granted { jobs: 1, ..Granted::default() })
+        Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
     }
 
     fn resolve(
         &mut self,
-        (spec, record): Found,
+        (spec, record): FoundJob,
         charged: Credits,
         now: Now,
-    ) -> Result<Granted, SchedulerError> {
+    ) -> Result<CommandOutcome, SchedulerError> {
         let present = self.jobs.get(&record.key).map_or(&record.job.state, |open| &open.record.job.state);
         if matches!(present, State::Queued) && self.may_have_been_sent(&spec, &record) {
             return self.resolve_queued((spec, record), charged, now);
@@ -299,13 +304,13 @@ impl Scheduler {
         let is_in_doubt = matches!(state, State::InDoubt { .. }) && !self.jobs.contains_key(&key);
         let Some(desk) = self.desks.get_mut(&key.batch).filter(|_| is_in_doubt) else {
             let refused = Some(format!("it is not in doubt: it is {}", state.name()));
-            return Ok(Granted { refused, ..Granted::default() });
+            return Ok(CommandOutcome { refused, ..CommandOutcome::default() });
         };
         desk.record.count_reopened(spec.order.kind, &state);
         desk.record.announced = false;
         self.jobs.insert(key, OpenJob::new(record, spec));
         self.apply(key, attempt, Event::Resolve(charged), now)?;
-        Ok(Granted { jobs: 1, ..Granted::default() })
+        Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
     }
 
     fn open_queued(&mut self, record: JobRecord, spec: Arc<JobSpec>) {
@@ -316,24 +321,24 @@ impl Scheduler {
         self.pending.changed_batches.insert(key.batch);
     }
 
-    fn retry(&mut self, found: Vec<Found>, now: Now) -> Granted {
-        let mut granted = Granted::default();
+    fn retry(&mut self, found: Vec<FoundJob>, now: Now) -> CommandOutcome {
+        let mut outcome = CommandOutcome::default();
         self.prices.renew();
         for (spec, record) in found {
             if matches!(record.job.state, State::Queued) || self.jobs.contains_key(&record.key) {
-                granted.jobs += u32::from(self.allow(record.key, record.job.max_credits));
+                outcome.jobs += u32::from(self.allow(record.key, record.job.max_credits));
                 continue;
             }
             let expires = self.desks.get(&record.key.batch).and_then(|desk| desk.record.expires());
             if record.job.first_sent.is_none() && expires.is_some_and(|at| at <= now.wall) {
-                granted.expired.push(spec.label.clone());
+                outcome.expired.push(spec.label.clone());
                 continue;
             }
-            match again(&spec, &record, now) {
-                Again::No => {}
-                Again::Hopeless => granted.hopeless.push(spec.label.clone()),
-                Again::Paid => granted.paid.push(spec.label.clone()),
-                Again::Yes(mut job) => {
+            match retried(&spec, &record, now) {
+                RetryVerdict::No => {}
+                RetryVerdict::Hopeless => outcome.hopeless.push(spec.label.clone()),
+                RetryVerdict::Paid => outcome.paid.push(spec.label.clone()),
+                RetryVerdict::Yes(mut job) => {
                     let Some(desk) = self.desks.get_mut(&record.key.batch) else { continue };
                     // No key would find its task again, had a state that is gone sent it after all.
                     let was_dropped =
@@ -341,16 +346,16 @@ impl Scheduler {
                     job.may_have_been_sent |= was_dropped
                         && !spec.order.kind.is_keyed()
                         && desk.record.may_have_been_sent(spec.seq);
-                    granted.same_key += u32::from(job.attempt == record.job.attempt);
+                    outcome.same_key += u32::from(job.attempt == record.job.attempt);
                     desk.record.count_reopened(spec.order.kind, &record.job.state);
                     desk.record.canceled = false;
                     desk.record.announced = false;
                     self.open_queued(JobRecord { job: *job, ..record }, spec);
-                    granted.jobs += 1;
+                    outcome.jobs += 1;
                 }
             }
         }
-        granted
+        outcome
     }
 
     /// Lets a waiting job cost more, or less, than its row says. False: it does not wait, or not yet where it could be
@@ -374,8 +379,8 @@ impl Scheduler {
         true
     }
 
-    fn fetch_again(&mut self, found: Vec<Found>, now: Now) -> Granted {
-        let mut granted = Granted::default();
+    fn fetch_again(&mut self, found: Vec<FoundJob>, now: Now) -> CommandOutcome {
+        let mut outcome = CommandOutcome::default();
         for (spec, record) in found {
             let key = record.key;
             if self.jobs.contains_key(&key) {
@@ -393,9 +398,9 @@ impl Scheduler {
             self.pending.changed_batches.insert(key.batch);
             self.pending.changed_jobs.insert(key);
             self.take_job(JobRecord { job: transition.job, ..record }, spec, now);
-            granted.jobs += 1;
+            outcome.jobs += 1;
         }
-        granted
+        outcome
     }
 
     fn reload(&mut self, settings: Settings) {
@@ -409,28 +414,28 @@ impl Scheduler {
     }
 }
 
-enum Again {
+enum RetryVerdict {
     No,
     Hopeless,
     Paid,
     Yes(Box<Job>),
 }
 
-fn again(spec: &JobSpec, record: &JobRecord, now: Now) -> Again {
+fn retried(spec: &JobSpec, record: &JobRecord, now: Now) -> RetryVerdict {
     if let State::Failed { fault, .. } = &record.job.state
         && retry::prospect(&fault.code) == Prospect::Hopeless
     {
-        return Again::Hopeless;
+        return RetryVerdict::Hopeless;
     }
     let terms = Terms { attempts: u32::MAX, keyed: spec.order.kind.is_keyed() };
     let attempt = record.job.attempt;
     match lifecycle::apply(&record.job, attempt, Event::Retry, terms, now.wall) {
         Ok(transition) if lifecycle::wants(&transition.job.state) == Want::Admission => {
-            Again::Yes(Box::new(transition.job))
+            RetryVerdict::Yes(Box::new(transition.job))
         }
         Err(IllegalEvent::Misplaced { .. }) if matches!(record.job.state, State::Failed { .. }) => {
-            Again::Paid
+            RetryVerdict::Paid
         }
-        Ok(_) | Err(_) => Again::No,
+        Ok(_) | Err(_) => RetryVerdict::No,
     }
 }
