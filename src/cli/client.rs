@@ -24,7 +24,7 @@ use crate::control::protocol::{
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
-use crate::engine::desk::Desk;
+use crate::engine::engine_client::EngineClient;
 use crate::store::Store;
 
 /// Name of the control socket in the state.
@@ -33,7 +33,7 @@ const SOCKET: &str = "callsheet.sock";
 /// Local or remote access to batches.
 pub(super) enum Client {
     /// Works on the state in this process: no daemon runs.
-    Local(Desk),
+    Local(EngineClient),
     /// Talks to the daemon.
     Remote(DaemonConnection),
 }
@@ -51,7 +51,11 @@ pub(super) async fn open(global: &Global) -> Result<Client, Failure> {
         None => {
             let dir = service_target::state_dir(&config, false);
             let store = Arc::new(Store::open_existing(&dir)?);
-            Ok(Client::Local(Desk::alone(store, build::scheduler_settings(&config)?, Clock::start())?))
+            Ok(Client::Local(EngineClient::in_process(
+                store,
+                build::scheduler_settings(&config)?,
+                Clock::start(),
+            )?))
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::control::handlers::HandlerError;
 use crate::control::protocol::{BatchOutcome, BatchOutcomes};
 use crate::domain::job::State;
-use crate::engine::desk::Desk;
+use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::Standstill;
 use crate::engine::{self, Engine, Stop, Until};
 use crate::store::{JobRecord, Store};
@@ -79,8 +79,8 @@ async fn fetch(
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, false)?);
     let outside = build::engine_deps(Service::new(chosen.options.clone())?, chosen, config)?;
     let landing = outside.landing.clone();
-    let desk = Desk::alone(store.clone(), build::scheduler_settings(config)?, clock)?;
-    let named = desk.named(&command.name).await.map_err(HandlerError::from)?;
+    let desk = EngineClient::in_process(store.clone(), build::scheduler_settings(config)?, clock)?;
+    let named = desk.find(&command.name).await.map_err(HandlerError::from)?;
     let batch = named.batch().clone();
     // Those that a run left behind, on a full disk for one.
     let is_waiting = |record: &JobRecord| {

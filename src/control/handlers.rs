@@ -15,7 +15,7 @@ use crate::domain::job::{JobSpec, State};
 use crate::domain::release::ABOVE_MAX;
 use crate::domain::retry::{self, Prospect};
 use crate::engine::EngineError;
-use crate::engine::desk::{Desk, FindError, Named};
+use crate::engine::engine_client::{EngineClient, FindError, Target};
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
 use crate::engine::walk::Walk;
 use crate::output::landing::Landing;
@@ -76,10 +76,10 @@ impl HandlerError {
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn status(desk: &Desk, batch: Option<&BatchName>) -> Result<Status, HandlerError> {
+pub async fn status(desk: &EngineClient, batch: Option<&BatchName>) -> Result<Status, HandlerError> {
     let found = desk.batches_now(batch).await?;
     let of = |(record, overview): &(BatchRecord, BatchOverview)| {
-        BatchStatus::new(record, overview).with_process(desk.is_worked_on())
+        BatchStatus::new(record, overview).with_process(desk.has_running_engine())
     };
     let batches = found.iter().map(of).collect();
     let archived = if batch.is_none() { desk.store().archived_count() } else { 0 };
@@ -190,18 +190,18 @@ impl io::Write for SinkWriter<'_> {
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn explain(desk: &Desk, job: &str) -> Result<Explanation, HandlerError> {
-    match desk.named(job).await? {
-        Named::Batch(batch) => {
+pub async fn explain(desk: &EngineClient, job: &str) -> Result<Explanation, HandlerError> {
+    match desk.find(job).await? {
+        Target::Batch(batch) => {
             let text = format!("{} (a batch; callsheet jobs {} lists its jobs)", job, batch.name);
             Err(FindError::Nothing(text).into())
         }
-        Named::Job(batch, spec, record) => {
+        Target::Job(batch, spec, record) => {
             let key = IdempotencyKey::derive(spec.id, record.job.attempt);
             let overviews = desk.overview().await?;
             let parked = overviews.iter().find(|of| of.name == batch.name).and_then(|of| of.parked);
             let is_queued = matches!(record.job.state, State::Queued);
-            let parked = match desk.is_worked_on() {
+            let parked = match desk.has_running_engine() {
                 true => parked,
                 // A budget keeps what is queued; what was sent goes on with the next process.
                 false => parked.filter(|_| is_queued).or(Some(Parked::NoProcess)),
@@ -335,7 +335,7 @@ fn parked_reason(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Par
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn pause(desk: &Desk, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
+pub async fn pause(desk: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
     let done = |_: &BatchRecord| Some("done, there is nothing to pause");
     for_each(desk, batch, Command::Pause, done).await
 }
@@ -344,7 +344,7 @@ pub async fn pause(desk: &Desk, batch: Option<&BatchName>) -> Result<BatchOutcom
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn find_batch(desk: &Desk, name: &BatchName) -> Result<BatchRecord, HandlerError> {
+pub async fn find_batch(desk: &EngineClient, name: &BatchName) -> Result<BatchRecord, HandlerError> {
     match desk.batches(Some(name)).await?.pop() {
         Some(batch) => Ok(batch),
         None => Err(FindError::NoBatch { name: name.to_string(), known: Vec::new() }.into()),
@@ -356,7 +356,7 @@ pub async fn find_batch(desk: &Desk, name: &BatchName) -> Result<BatchRecord, Ha
 /// # Errors
 /// [`AnswerError`].
 pub async fn set_budget(
-    desk: &Desk,
+    desk: &EngineClient,
     request: &BudgetRequest,
     default: Option<Credits>,
 ) -> Result<BudgetSet, HandlerError> {
@@ -369,7 +369,7 @@ pub async fn set_budget(
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn budget_set(desk: &Desk, before: &BatchRecord) -> Result<BudgetSet, HandlerError> {
+pub async fn budget_set(desk: &EngineClient, before: &BatchRecord) -> Result<BudgetSet, HandlerError> {
     let now = find_batch(desk, &before.name).await?;
     Ok(BudgetSet {
         batch: now.name.clone(),
@@ -384,14 +384,14 @@ pub async fn budget_set(desk: &Desk, before: &BatchRecord) -> Result<BudgetSet, 
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn resume(desk: &Desk, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
+pub async fn resume(desk: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
     // A pause outlasts the end of its batch, for what a retry or a longer manifest brings.
     let done = |record: &BatchRecord| record.paused.is_none().then_some("done, there is nothing to resume");
     for_each(desk, batch, Command::Resume, done).await
 }
 
 async fn for_each(
-    desk: &Desk,
+    desk: &EngineClient,
     batch: Option<&BatchName>,
     wish: fn(BatchNo) -> Command,
     pointless_when_done: fn(&BatchRecord) -> Option<&'static str>,
@@ -413,8 +413,8 @@ async fn for_each(
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn cancel(desk: &Desk, name: &str) -> Result<BatchOutcomes, HandlerError> {
-    let named = desk.named(name).await?;
+pub async fn cancel(desk: &EngineClient, name: &str) -> Result<BatchOutcomes, HandlerError> {
+    let named = desk.find(name).await?;
     let batch = named.batch().name.clone();
     let granted = desk.cancel(named).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, granted }] })
@@ -424,8 +424,8 @@ pub async fn cancel(desk: &Desk, name: &str) -> Result<BatchOutcomes, HandlerErr
 ///
 /// # Errors
 /// [`AnswerError`].
-pub async fn resolve(desk: &Desk, wish: &ResolveRequest) -> Result<BatchOutcomes, HandlerError> {
-    let named = desk.named(&wish.name).await?;
+pub async fn resolve(desk: &EngineClient, wish: &ResolveRequest) -> Result<BatchOutcomes, HandlerError> {
+    let named = desk.find(&wish.name).await?;
     let batch = named.batch().name.clone();
     let granted = match exceeds_hold(&named, wish) {
         Some(refused) => CommandOutcome { refused: Some(refused), ..CommandOutcome::default() },
@@ -435,8 +435,8 @@ pub async fn resolve(desk: &Desk, wish: &ResolveRequest) -> Result<BatchOutcomes
 }
 
 /// Why so high a charge is probably a slip: it could not be taken back.
-fn exceeds_hold(named: &Named, wish: &ResolveRequest) -> Option<String> {
-    let Named::Job(_, spec, record) = named else { return None };
+fn exceeds_hold(named: &Target, wish: &ResolveRequest) -> Option<String> {
+    let Target::Job(_, spec, record) = named else { return None };
     let (books, charged) = (record.job.books, Credits(wish.charged));
     let most = books.held.max(books.charged);
     let in_doubt = matches!(record.job.state, State::InDoubt { .. } | State::Queued);
@@ -456,11 +456,11 @@ fn exceeds_hold(named: &Named, wish: &ResolveRequest) -> Option<String> {
 /// # Errors
 /// [`AnswerError`].
 pub async fn retry(
-    desk: &Desk,
+    desk: &EngineClient,
     name: &str,
     max_credits: Option<Credits>,
 ) -> Result<BatchOutcomes, HandlerError> {
-    let named = desk.named(name).await?;
+    let named = desk.find(name).await?;
     let granted = desk.retry(&named, max_credits).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
 }
@@ -470,12 +470,12 @@ pub async fn retry(
 /// # Errors
 /// [`AnswerError`].
 pub async fn download(
-    desk: &Desk,
+    desk: &EngineClient,
     name: &str,
     landing: Landing,
     layout: Layout,
 ) -> Result<BatchOutcomes, HandlerError> {
-    let named = desk.named(name).await?;
+    let named = desk.find(name).await?;
     let granted = desk.fetch_again(&named, landing, layout).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
 }

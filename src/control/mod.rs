@@ -2,7 +2,7 @@
 //! configuration asks for it. `docs/control.md` documents it for pipelines.
 //!
 //! [`protocol`] defines requests and responses; [`handlers`] makes the responses from a
-//! [`Desk`](crate::engine::desk::Desk), so that they are the same with and without a
+//! [`EngineClient`](crate::engine::engine_client::EngineClient), so that they are the same with and without a
 //! daemon; [`server`] holds the routes, [`client`] sends requests, and [`listener`] authenticates connections.
 
 mod body;

@@ -30,7 +30,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job;
 use crate::domain::manifest::row::Policy;
 use crate::domain::origin::Place;
-use crate::engine::desk::Desk;
+use crate::engine::engine_client::EngineClient;
 use crate::engine::{EngineError, to_the_end};
 use crate::intake::IntakeError;
 use crate::intake::catalogs::CatalogError;
@@ -52,7 +52,7 @@ const CHUNK_BYTES: usize = 32 * 1024;
 #[derive(Debug)]
 pub struct AppState {
     /// Batches and commands.
-    pub desk: Desk,
+    pub desk: EngineClient,
     /// Ingests manifests.
     pub reception: Reception,
     /// The response of `/v1/health`.
@@ -461,7 +461,7 @@ async fn receive(body: Body, path: &Path) -> Result<(), ApiError> {
 mod tests {
     use super::*;
     use crate::engine::EngineGone;
-    use crate::engine::desk::FindError;
+    use crate::engine::engine_client::FindError;
     use crate::store::StoreError;
 
     #[test]

@@ -29,7 +29,7 @@ use crate::daemon::notice::Notice;
 use crate::daemon::schedules::{Inputs, Planned, Watch};
 use crate::daemon::signals::Signals;
 use crate::domain::time::Millis;
-use crate::engine::desk::Desk;
+use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::Settings;
 use crate::engine::{Engine, EngineError, Outside, Stop, Until};
 use crate::hooks::{Hooks, HooksError, Patience};
@@ -135,7 +135,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         output: std::path::absolute(landing.root()).unwrap_or_else(|_| landing.root().to_owned()),
         state: store.dir().canonicalize().unwrap_or_else(|_| store.dir().to_owned()),
     };
-    let desk = Desk::beside(store.clone(), handle.clone());
+    let desk = EngineClient::to_running(store.clone(), handle.clone());
     let door = schedules::DaemonDoor { reception: reception.clone(), store: store.clone() };
     let scheduled = Watch::begin(door, store.dir(), planned);
     let app = AppState {

@@ -5,8 +5,8 @@
 
 mod blocking;
 mod catalogs;
-pub mod desk;
 mod download;
+pub mod engine_client;
 mod handle;
 mod perform;
 mod rate;

@@ -9,7 +9,7 @@ use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::journal::{self, Who};
 use crate::engine::scheduler::timing::interval_name;
 use crate::engine::scheduler::windows::RowWindow;
-use crate::engine::scheduler::{BatchDesk, FetchFault, Input, Scheduler, SchedulerError, SpooledRow};
+use crate::engine::scheduler::{ActiveBatch, FetchFault, Input, Scheduler, SchedulerError, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed.
 pub(super) const MISSING_MAX: u32 = 5;
@@ -203,8 +203,8 @@ impl Scheduler {
         let rounds = open.slow_rounds;
         open.slow_rounds = rounds.saturating_add(1);
         drop(open);
-        if let Some((desk, open)) = self.desks.get(&key.batch).zip(self.jobs.get(&key)) {
-            let who = Who::new(&desk.record.name, &open.spec, attempt, open.record.job.state.task());
+        if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
+            let who = Who::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
             journal::download_put_off(who, fault);
         }
         let wait = self.settings.backoff.wait(rounds, self.random.f64(), None);
@@ -227,9 +227,9 @@ impl Scheduler {
     fn disk_refused(&mut self, key: JobKey, attempt: Attempt, fault: &Fault, wanted_bytes: u64, now: Now) {
         // Those that were in the air beside it meet the same.
         if !self.disk_is_low
-            && let Some((desk, open)) = self.desks.get(&key.batch).zip(self.jobs.get(&key))
+            && let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key))
         {
-            let who = Who::new(&desk.record.name, &open.spec, attempt, open.record.job.state.task());
+            let who = Who::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
             journal::download_failed(who, fault);
         }
         self.set_disk(true);
@@ -257,8 +257,8 @@ impl Scheduler {
         let faults = open.fetch_faults;
         open.fetch_faults = faults.saturating_add(1);
         drop(open);
-        if let Some((desk, open)) = self.desks.get(&key.batch).zip(self.jobs.get(&key)) {
-            let who = Who::new(&desk.record.name, &open.spec, attempt, open.record.job.state.task());
+        if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
+            let who = Who::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
             journal::download_failed(who, &fault);
         }
         if lasting || faults + 1 >= FETCH_TRIES_MAX {
@@ -321,7 +321,7 @@ impl Scheduler {
     }
 
     pub(super) fn rows(&mut self, batch: BatchNo, from: u64, rows: Vec<SpooledRow>) {
-        let Some(BatchDesk { record, windows, .. }) = self.desks.get_mut(&batch) else { return };
+        let Some(ActiveBatch { record, windows, .. }) = self.batches.get_mut(&batch) else { return };
         let is_next =
             |window: &&mut RowWindow| window.unread(&record.segments).is_some_and(|(next, _)| next == from);
         // Rows of a place that was passed meanwhile belong nowhere.

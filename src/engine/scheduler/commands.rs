@@ -11,7 +11,7 @@ use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, IllegalEvent, Terms, Want};
 use crate::domain::retry::{self, Prospect};
 use crate::domain::time::{Now, UtcDay};
-use crate::engine::scheduler::{BatchDesk, OpenJob, Scheduler, SchedulerError, Settings};
+use crate::engine::scheduler::{ActiveBatch, OpenJob, Scheduler, SchedulerError, Settings};
 use crate::store::{BatchRecord, JobRecord, Pause};
 
 /// Jobs of a batch that may be canceled one by one before their turn: their numbers travel with the
@@ -145,7 +145,7 @@ impl Scheduler {
             Command::Archive(no) => Ok(self.archive(no)),
             Command::RestoreBatch(record) => {
                 // It is durable already; a manifest may have added to it meanwhile.
-                if !self.desks.contains_key(&record.no) {
+                if !self.batches.contains_key(&record.no) {
                     self.take_batch(*record);
                 }
                 Ok(CommandOutcome::default())
@@ -163,8 +163,8 @@ impl Scheduler {
     }
 
     fn change(&mut self, no: BatchNo, change: impl FnOnce(&mut BatchRecord)) -> CommandOutcome {
-        let Some(desk) = self.desks.get_mut(&no) else { return CommandOutcome::default() };
-        change(&mut desk.record);
+        let Some(active) = self.batches.get_mut(&no) else { return CommandOutcome::default() };
+        change(&mut active.record);
         self.pending.changed_batches.insert(no);
         CommandOutcome { in_flight: self.in_flight_of(no), ..CommandOutcome::default() }
     }
@@ -173,14 +173,15 @@ impl Scheduler {
     fn archive(&mut self, no: BatchNo) -> CommandOutcome {
         let is_open = self.jobs.tally().open_of(no) > 0;
         let is_changing = self.pending.changed_batches.contains(&no);
-        match self.desks.get(&no) {
-            Some(desk) if desk.record.is_done() && desk.record.announced && !is_open && !is_changing => {}
+        match self.batches.get(&no) {
+            Some(active)
+                if active.record.is_done() && active.record.announced && !is_open && !is_changing => {}
             _ => return CommandOutcome::default(),
         }
         self.jobs.forget(no);
-        let jobs = self.desks.remove(&no).map_or(0, |desk| {
-            let rows = desk.record.rows;
-            self.pending.archived.push(desk.record);
+        let jobs = self.batches.remove(&no).map_or(0, |active| {
+            let rows = active.record.rows;
+            self.pending.archived.push(active.record);
             rows
         });
         CommandOutcome { jobs, ..CommandOutcome::default() }
@@ -201,19 +202,19 @@ impl Scheduler {
         let kept = u32::try_from(kept.len()).unwrap_or(u32::MAX);
         let queued: Vec<_> = queued.iter().map(|open| (open.record.key, open.record.job.attempt)).collect();
         let open = self.jobs.tally().open_of(no);
-        let Some(desk) = self.desks.get_mut(&no) else { return Ok(CommandOutcome::default()) };
-        let begun = open.saturating_add(desk.record.ended.all());
-        let not_begun = desk.record.rows.saturating_sub(begun);
-        desk.record.canceled = true;
-        desk.record.canceled_below = desk.record.spool_bytes;
+        let Some(active) = self.batches.get_mut(&no) else { return Ok(CommandOutcome::default()) };
+        let begun = open.saturating_add(active.record.ended.all());
+        let not_begun = active.record.rows.saturating_sub(begun);
+        active.record.canceled = true;
+        active.record.canceled_below = active.record.spool_bytes;
         // Rows that came in since the state was rebuilt were not sent by another.
-        let since = desk.record.rows.saturating_sub(desk.record.rebuilt_rows);
-        let may_have_been_sent = kept.saturating_add(match desk.record.rebuilt_rows {
+        let since = active.record.rows.saturating_sub(active.record.rebuilt_rows);
+        let may_have_been_sent = kept.saturating_add(match active.record.rebuilt_rows {
             0 => 0,
             _ => not_begun.saturating_sub(since),
         });
         if may_have_been_sent > 0 {
-            desk.record.paused = Some(Pause::Rebuilt);
+            active.record.paused = Some(Pause::Rebuilt);
         }
         self.pending.changed_batches.insert(no);
         let mut jobs = not_begun.saturating_sub(may_have_been_sent.saturating_sub(kept));
@@ -245,14 +246,14 @@ impl Scheduler {
         }
         let attempt = present.attempt;
         if !self.jobs.contains_key(&key) {
-            let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
-            if desk.record.skipped.len() >= SKIPPED_MAX {
+            let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
+            if active.record.skipped.len() >= SKIPPED_MAX {
                 let refused = format!(
                     "{SKIPPED_MAX} jobs of its batch were canceled before their turn; cancel the batch instead"
                 );
                 return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
             }
-            desk.record.skipped.insert(spec.seq);
+            active.record.skipped.insert(spec.seq);
             self.open_queued(record, spec);
         }
         self.apply(key, attempt, Event::Cancel, now)?;
@@ -264,7 +265,7 @@ impl Scheduler {
         if let Some(open) = self.jobs.get(&found.key) {
             return open.record.job.may_have_been_sent;
         }
-        self.desks.get(&found.key.batch).is_some_and(|desk| desk.record.may_have_been_sent(spec.seq))
+        self.batches.get(&found.key.batch).is_some_and(|active| active.record.may_have_been_sent(spec.seq))
     }
 
     /// What a person found out of a job that may have been sent ends it where it stands in the queue.
@@ -277,12 +278,12 @@ impl Scheduler {
         let key = record.key;
         let attempt = self.jobs.get(&key).map_or(record.job.attempt, |open| open.record.job.attempt);
         if !self.jobs.contains_key(&key) {
-            let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
-            if desk.record.skipped.len() >= SKIPPED_MAX {
+            let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
+            if active.record.skipped.len() >= SKIPPED_MAX {
                 let refused = format!("{SKIPPED_MAX} jobs of its batch have ended before their turn already");
                 return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
             }
-            desk.record.skipped.insert(spec.seq);
+            active.record.skipped.insert(spec.seq);
             let job = Job { may_have_been_sent: true, ..record.job };
             self.open_queued(JobRecord { job, ..record }, spec);
         }
@@ -302,12 +303,12 @@ impl Scheduler {
         }
         let (key, attempt, state) = (record.key, record.job.attempt, record.job.state.clone());
         let is_in_doubt = matches!(state, State::InDoubt { .. }) && !self.jobs.contains_key(&key);
-        let Some(desk) = self.desks.get_mut(&key.batch).filter(|_| is_in_doubt) else {
+        let Some(active) = self.batches.get_mut(&key.batch).filter(|_| is_in_doubt) else {
             let refused = Some(format!("it is not in doubt: it is {}", state.name()));
             return Ok(CommandOutcome { refused, ..CommandOutcome::default() });
         };
-        desk.record.count_reopened(spec.order.kind, &state);
-        desk.record.announced = false;
+        active.record.count_reopened(spec.order.kind, &state);
+        active.record.announced = false;
         self.jobs.insert(key, OpenJob::new(record, spec));
         self.apply(key, attempt, Event::Resolve(charged), now)?;
         Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
@@ -329,7 +330,7 @@ impl Scheduler {
                 outcome.jobs += u32::from(self.allow(record.key, record.job.max_credits));
                 continue;
             }
-            let expires = self.desks.get(&record.key.batch).and_then(|desk| desk.record.expires());
+            let expires = self.batches.get(&record.key.batch).and_then(|active| active.record.expires());
             if record.job.first_sent.is_none() && expires.is_some_and(|at| at <= now.wall) {
                 outcome.expired.push(spec.label.clone());
                 continue;
@@ -339,17 +340,17 @@ impl Scheduler {
                 RetryVerdict::Hopeless => outcome.hopeless.push(spec.label.clone()),
                 RetryVerdict::Paid => outcome.paid.push(spec.label.clone()),
                 RetryVerdict::Yes(mut job) => {
-                    let Some(desk) = self.desks.get_mut(&record.key.batch) else { continue };
+                    let Some(active) = self.batches.get_mut(&record.key.batch) else { continue };
                     // No key would find its task again, had a state that is gone sent it after all.
                     let was_dropped =
                         matches!(record.job.state, State::Canceled { task: None, .. } | State::Expired);
                     job.may_have_been_sent |= was_dropped
                         && !spec.order.kind.is_keyed()
-                        && desk.record.may_have_been_sent(spec.seq);
+                        && active.record.may_have_been_sent(spec.seq);
                     outcome.same_key += u32::from(job.attempt == record.job.attempt);
-                    desk.record.count_reopened(spec.order.kind, &record.job.state);
-                    desk.record.canceled = false;
-                    desk.record.announced = false;
+                    active.record.count_reopened(spec.order.kind, &record.job.state);
+                    active.record.canceled = false;
+                    active.record.announced = false;
                     self.open_queued(JobRecord { job: *job, ..record }, spec);
                     outcome.jobs += 1;
                 }
@@ -364,8 +365,8 @@ impl Scheduler {
         if max_credits.is_none() {
             return false;
         }
-        let is_next = |desk: &BatchDesk| desk.windows.iter().any(|window| window.holds(key.seq));
-        if !self.jobs.contains_key(&key) && self.desks.get(&key.batch).is_some_and(is_next) {
+        let is_next = |active: &ActiveBatch| active.windows.iter().any(|window| window.holds(key.seq));
+        if !self.jobs.contains_key(&key) && self.batches.get(&key.batch).is_some_and(is_next) {
             self.begin_rows_up_to(key);
         }
         let Some(mut open) = self.jobs.get_mut(&key) else { return false };
@@ -392,9 +393,9 @@ impl Scheduler {
             else {
                 continue;
             };
-            let Some(desk) = self.desks.get_mut(&key.batch) else { continue };
-            desk.record.count_reopened(spec.order.kind, &record.job.state);
-            desk.record.announced = false;
+            let Some(active) = self.batches.get_mut(&key.batch) else { continue };
+            active.record.count_reopened(spec.order.kind, &record.job.state);
+            active.record.announced = false;
             self.pending.changed_batches.insert(key.batch);
             self.pending.changed_jobs.insert(key);
             self.take_job(JobRecord { job: transition.job, ..record }, spec, now);

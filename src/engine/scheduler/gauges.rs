@@ -8,7 +8,7 @@ use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::roster::OfBatch;
-use crate::engine::scheduler::{BatchDesk, Scheduler};
+use crate::engine::scheduler::{ActiveBatch, Scheduler};
 use crate::metrics::Overview;
 use crate::store::{Ended, OfKind};
 
@@ -23,8 +23,8 @@ impl Scheduler {
         let tally = self.jobs.tally();
         let open = tally.by_state_and_kind().map(|(state, kind, n)| ((state, Some(kind)), u64::from(n)));
         let mut jobs: Jobs = open.collect();
-        for (no, desk) in self.desks.iter() {
-            add_closed(&mut jobs, desk, tally.of_batch(*no));
+        for (no, active) in self.batches.iter() {
+            add_closed(&mut jobs, active, tally.of_batch(*no));
         }
         let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
         let limits = &self.settings.limits;
@@ -49,20 +49,20 @@ impl Scheduler {
 
     /// How long the oldest queue of jobs that were never sent has waited.
     fn queue_age(&self, now: Now) -> Millis {
-        let never_sent = |desk: &BatchDesk| self.jobs.tally().of_batch(desk.record.no).never_sent > 0;
-        let waiting = self.desks.busy().filter(|desk| desk.has_rows() || never_sent(desk));
-        let ages =
-            waiting.map(|desk| now.wall.since(desk.record.waiting_since.unwrap_or(desk.record.created)));
+        let never_sent = |active: &ActiveBatch| self.jobs.tally().of_batch(active.record.no).never_sent > 0;
+        let waiting = self.batches.unfinished().filter(|active| active.has_rows() || never_sent(active));
+        let ages = waiting
+            .map(|active| now.wall.since(active.record.waiting_since.unwrap_or(active.record.created)));
         ages.max().unwrap_or_default()
     }
 
     fn parked_batches(&self) -> BTreeMap<Parked, u64> {
         let mut parked = BTreeMap::new();
         let key = self.key_is_refused().then_some(Parked::Key);
-        for desk in self.desks.busy() {
-            let has_queue = desk.has_rows() || self.jobs.tally().has_queued(desk.record.no);
-            let paused = desk.record.paused.map(|_| Parked::Paused);
-            if has_queue && let Some(reason) = key.or(desk.parked).or(paused) {
+        for active in self.batches.unfinished() {
+            let has_queue = active.has_rows() || self.jobs.tally().has_queued(active.record.no);
+            let paused = active.record.paused.map(|_| Parked::Paused);
+            if has_queue && let Some(reason) = key.or(active.parked).or(paused) {
                 *parked.entry(reason).or_default() += 1;
             }
         }
@@ -71,19 +71,19 @@ impl Scheduler {
 }
 
 /// Adds the jobs of a batch that have not begun, and those that have ended.
-fn add_closed(jobs: &mut Jobs, desk: &BatchDesk, open: OfBatch) {
-    let record = &desk.record;
+fn add_closed(jobs: &mut Jobs, active: &ActiveBatch, open: OfBatch) {
+    let record = &active.record;
     // What was accepted before kinds were counted.
-    let (mut rest, mut rest_open) = (OfKind { rows: record.rows, ended: record.ended }, 0);
+    let (mut forget_finished, mut rest_open) = (OfKind { rows: record.rows, ended: record.ended }, 0);
     for (kind, open) in Kind::ALL.into_iter().zip(open.kinds) {
         let Some(of_kind) = record.kinds.get(&kind) else {
             rest_open += open;
             continue;
         };
         add(jobs, Some(kind), *of_kind, open);
-        rest = less(rest, *of_kind);
+        forget_finished = less(forget_finished, *of_kind);
     }
-    add(jobs, None, rest, rest_open);
+    add(jobs, None, forget_finished, rest_open);
 }
 
 fn add(jobs: &mut Jobs, kind: Option<Kind>, of_kind: OfKind, open: u32) {

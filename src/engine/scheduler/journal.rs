@@ -11,7 +11,7 @@ use crate::domain::job::{Job, JobSpec, Order, State};
 use crate::domain::lifecycle::IllegalEvent;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
-use crate::engine::scheduler::BatchDesk;
+use crate::engine::scheduler::ActiveBatch;
 use crate::store::BatchRecord;
 
 /// Whom a line is about.
@@ -37,9 +37,9 @@ impl<'a> Who<'a> {
 
 /// One event with everything that says whom it is about.
 macro_rules! say {
-    ($level:ident, $who:expr, $($rest:tt)*) => {{
+    ($level:ident, $who:expr, $($forget_finished:tt)*) => {{
         let who: Who<'_> = $who;
-        tracing::$level!(batch = %who.batch, job = who.job, attempt = who.attempt, task = who.task, $($rest)*);
+        tracing::$level!(batch = %who.batch, job = who.job, attempt = who.attempt, task = who.task, $($forget_finished)*);
     }};
 }
 
@@ -178,13 +178,13 @@ pub(super) fn disk(is_low: bool) {
     }
 }
 
-impl BatchDesk {
+impl ActiveBatch {
     /// Says what keeps the batch from sending, once.
-    pub(super) fn say_parked(&mut self, parked: Parked) {
-        if self.told == Some(parked) {
+    pub(super) fn log_parked(&mut self, parked: Parked) {
+        if self.logged_parked == Some(parked) {
             return;
         }
-        self.told = Some(parked);
+        self.logged_parked = Some(parked);
         if parked == Parked::Credits {
             // Said once, of the whole account.
             return;
@@ -196,8 +196,8 @@ impl BatchDesk {
     }
 
     /// Says that the batch sends again, if it was said that it did not.
-    pub(super) fn say_unparked(&mut self) {
-        if let Some(parked) = self.told.take() {
+    pub(super) fn log_unparked(&mut self) {
+        if let Some(parked) = self.logged_parked.take() {
             tracing::info!(batch = %self.record.name, reason = parked.name(), "unparked");
         }
     }

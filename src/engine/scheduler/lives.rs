@@ -21,14 +21,14 @@ impl Scheduler {
         now: Now,
     ) -> Result<(), SchedulerError> {
         let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
-        let Some(desk) = self.desks.get_mut(&key.batch) else { return Ok(()) };
-        let attempts = desk.record.policy.attempts.unwrap_or(self.settings.attempts);
+        let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(()) };
+        let attempts = active.record.policy.attempts.unwrap_or(self.settings.attempts);
         let terms = Terms { attempts, keyed: open.spec.order.kind.is_keyed() };
         let transition = match lifecycle::apply(&open.record.job, attempt, event, terms, now.wall) {
             Ok(transition) => transition,
             Err(illegal) => {
                 let task = open.record.job.state.task();
-                let who = Who::new(&desk.record.name, &open.spec, attempt, task);
+                let who = Who::new(&active.record.name, &open.spec, attempt, task);
                 journal::dropped(who, &illegal);
                 return Ok(());
             }
@@ -38,13 +38,13 @@ impl Scheduler {
             return Ok(());
         }
         let before = std::mem::replace(&mut open.record.job, transition.job);
-        journal::moved(&desk.record.name, &open.spec, &before, &open.record.job);
+        journal::moved(&active.record.name, &open.spec, &before, &open.record.job);
         let (before, before_books) = (before.attempt, before.books);
         if !matches!(open.record.job.state, State::Queued) {
             self.candidates.remove(&key);
         }
         for movement in transition.movements.iter().copied() {
-            desk.record.totals.apply(movement)?;
+            active.record.totals.apply(movement)?;
             self.total.apply(movement)?;
             self.pending.changed_batches.insert(key.batch);
             if let Some(day) = transition.day {
@@ -53,14 +53,14 @@ impl Scheduler {
             }
         }
         self.pending.changed_jobs.insert(key);
-        let on_drift = desk.record.policy.on_drift;
+        let on_drift = active.record.policy.on_drift;
         let (order, job) = (&open.spec.order, &open.record.job);
         let is_settled = job.books != before_books && job.books.held.is_zero();
         // Comparing options costs more than the rest of the transition: only who asked for it pays for it.
         let pauses = || on_drift.is_some() && drift::pauses(on_drift, &drift::of(order, job));
-        if desk.record.paused.is_none() && (is_settled && drift::is_above_hold(order, job) || pauses()) {
-            desk.record.paused = Some(Pause::Drift);
-            journal::paused(&desk.record, "a charge, a model or options other than planned");
+        if active.record.paused.is_none() && (is_settled && drift::is_above_hold(order, job) || pauses()) {
+            active.record.paused = Some(Pause::Drift);
+            journal::paused(&active.record, "a charge, a model or options other than planned");
             self.pending.changed_batches.insert(key.batch);
         }
         let is_over = open.record.job.is_over();
@@ -86,11 +86,11 @@ impl Scheduler {
         if let Some(at) = open.deadline {
             self.deadlines.remove(&(at, key));
         }
-        if let Some(desk) = self.desks.get_mut(&key.batch) {
-            desk.record.count_ended(open.spec.order.kind, &open.record.job.state);
-            count_rejections(&mut desk.record, &open.record.job.state, self.settings.rejections);
+        if let Some(active) = self.batches.get_mut(&key.batch) {
+            active.record.count_ended(open.spec.order.kind, &open.record.job.state);
+            count_rejections(&mut active.record, &open.record.job.state, self.settings.rejections);
             self.pending.changed_batches.insert(key.batch);
-            journal::batch_done(&desk.record);
+            journal::batch_done(&active.record);
         }
         self.pending.changed_jobs.remove(&key);
         self.pending.ended_jobs.push(open.record.clone());

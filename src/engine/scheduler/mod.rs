@@ -8,9 +8,9 @@
 //! Memory: the jobs that have begun and not ended, and a short window of rows for each batch. What
 //! has not begun stays in the spool.
 
+mod active_batches;
 mod answers;
 mod commands;
-mod desks;
 mod gate;
 mod gauges;
 mod journal;
@@ -48,7 +48,7 @@ use crate::domain::lifecycle::{self, Want};
 use crate::domain::poll_interval::PollInterval;
 use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
-use crate::engine::scheduler::desks::Desks;
+use crate::engine::scheduler::active_batches::ActiveBatches;
 use crate::engine::scheduler::gate::Account;
 use crate::engine::scheduler::late::Late;
 use crate::engine::scheduler::owners::Owners;
@@ -61,18 +61,18 @@ use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Change, JobRecord};
 /// Most jobs let out of the queue in one step.
 const ADMIT_MAX: usize = 64;
 
-/// A batch that is being worked on.
+/// A batch in memory, with the rows of it that wait next.
 #[derive(Debug)]
-struct BatchDesk {
+struct ActiveBatch {
     record: BatchRecord,
     /// The next rows of each class.
     windows: Vec<RowWindow>,
     parked: Option<Parked>,
-    /// What the log was told keeps it from sending.
-    told: Option<Parked>,
+    /// What the log last said keeps it from sending.
+    logged_parked: Option<Parked>,
 }
 
-impl BatchDesk {
+impl ActiveBatch {
     /// When what is not sent yet expires.
     fn expires(&self) -> Option<Timestamp> {
         self.record.expires()
@@ -150,7 +150,7 @@ impl OpenJob {
 #[derive(Debug)]
 pub struct Scheduler {
     settings: Settings,
-    desks: Desks,
+    batches: ActiveBatches,
     jobs: Roster,
     owners: Owners,
     /// Queued jobs whose wait is over, if they had one.
@@ -210,7 +210,7 @@ impl Scheduler {
             refused_bytes: None,
             prices: Prices::new(settings.rules.clone()),
             settings,
-            desks: Desks::default(),
+            batches: ActiveBatches::default(),
             jobs: Roster::default(),
             owners: Owners::default(),
             candidates: QueuedJobs::default(),
@@ -249,29 +249,29 @@ impl Scheduler {
 
     /// Takes up a batch, or what changed of it by another manifest.
     pub fn take_batch(&mut self, record: BatchRecord) {
-        match self.desks.get_mut(&record.no) {
+        match self.batches.get_mut(&record.no) {
             None => {
                 let windows = windows_of(&record.segments);
-                self.desks.insert(BatchDesk { record, windows, parked: None, told: None });
+                self.batches.insert(ActiveBatch { record, windows, parked: None, logged_parked: None });
             }
-            Some(desk) => {
-                let has_more = record.rows > desk.record.rows;
-                let present = std::mem::replace(&mut desk.record, record);
-                desk.record.totals = present.totals;
-                desk.record.ended = present.ended;
-                desk.record.paused = present.paused;
-                desk.record.rejections = present.rejections;
-                desk.record.skipped = present.skipped.clone();
-                desk.record.canceled_below = present.canceled_below;
+            Some(active) => {
+                let has_more = record.rows > active.record.rows;
+                let present = std::mem::replace(&mut active.record, record);
+                active.record.totals = present.totals;
+                active.record.ended = present.ended;
+                active.record.paused = present.paused;
+                active.record.rejections = present.rejections;
+                active.record.skipped = present.skipped.clone();
+                active.record.canceled_below = present.canceled_below;
                 // More of it is wanted anew.
-                desk.record.canceled = present.canceled && !has_more;
-                desk.record.announced = present.announced && !has_more;
-                desk.record.take_cursors(&present);
+                active.record.canceled = present.canceled && !has_more;
+                active.record.announced = present.announced && !has_more;
+                active.record.take_cursors(&present);
                 for (kind, before) in present.kinds {
-                    desk.record.kinds.entry(kind).or_default().ended = before.ended;
+                    active.record.kinds.entry(kind).or_default().ended = before.ended;
                 }
                 // What came in is sorted in among the rest: the windows are read anew.
-                desk.windows = windows_of(&desk.record.segments);
+                active.windows = windows_of(&active.record.segments);
             }
         }
     }
@@ -322,7 +322,7 @@ impl Scheduler {
         self.note_wanted(decision.as_ref());
         self.ask_balance_when_due(now);
         self.load_rows();
-        self.desks.rest();
+        self.batches.forget_finished();
         Ok(self.finish_step(now))
     }
 
@@ -335,8 +335,8 @@ impl Scheduler {
         let open = changed_jobs.iter().filter_map(|key| self.jobs.get(key));
         step.changes.extend(open.map(|open| Change::Open(open.record.clone())));
         step.changes.extend(ended_jobs.into_iter().map(Change::End));
-        let batches = changed_batches.iter().filter_map(|no| self.desks.get(no));
-        step.changes.extend(batches.map(|desk| Change::Batch(Box::new(desk.record.clone()))));
+        let batches = changed_batches.iter().filter_map(|no| self.batches.get(no));
+        step.changes.extend(batches.map(|active| Change::Batch(Box::new(active.record.clone()))));
         step.changes.extend(archived.into_iter().map(|batch| Change::Archive(Box::new(batch), now.wall)));
         if !changed_days.is_empty() {
             step.changes.push(Change::Total(self.total));
@@ -363,13 +363,13 @@ impl Scheduler {
     /// Whether something waits for an instant of the calendar: a deadline, an expiry, or midnight. The
     /// wall clock may step, so it is looked at now and then rather than slept towards.
     pub fn watches_the_calendar(&self) -> bool {
-        let waits = |desk: &BatchDesk| {
-            desk.parked == Some(Parked::DayBudget)
-                || desk.record.policy.expires.is_some() && !desk.record.is_done()
+        let waits = |active: &ActiveBatch| {
+            active.parked == Some(Parked::DayBudget)
+                || active.record.policy.expires.is_some() && !active.record.is_done()
         };
         !self.deadlines.is_empty()
             || !self.late_ends.is_empty()
-            || self.desks.busy().any(waits)
+            || self.batches.unfinished().any(waits)
             || self.waits_for_allowance()
     }
 }

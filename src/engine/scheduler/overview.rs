@@ -8,7 +8,7 @@ use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::job::State;
 use crate::domain::time::Now;
 use crate::engine::scheduler::roster::{Motion, STATES};
-use crate::engine::scheduler::{BatchDesk, BatchOverview, Effect, Scheduler, SpooledRow, Standstill};
+use crate::engine::scheduler::{ActiveBatch, BatchOverview, Effect, Scheduler, SpooledRow, Standstill};
 use crate::store::{BatchRecord, Ended, JobRecord};
 
 impl Scheduler {
@@ -18,11 +18,11 @@ impl Scheduler {
         if tally.busy > 0
             || self.account.is_asking
             || self.prices.are_busy() && !self.stopping
-            || self.desks.busy().any(BatchDesk::is_loading)
+            || self.batches.unfinished().any(ActiveBatch::is_loading)
         {
             return None;
         }
-        if self.desks.busy().all(|desk| desk.record.is_done()) {
+        if self.batches.unfinished().all(|active| active.record.is_done()) {
             return Some(Standstill::Done);
         }
         if self.stopping {
@@ -50,8 +50,11 @@ impl Scheduler {
         if self.waits_for_balance() {
             return None;
         }
-        let with_queue = self.desks.busy().filter(|desk| desk.has_rows() || tally.has_queued(desk.record.no));
-        let parked = with_queue.map(|desk| desk.parked);
+        let with_queue = self
+            .batches
+            .unfinished()
+            .filter(|active| active.has_rows() || tally.has_queued(active.record.no));
+        let parked = with_queue.map(|active| active.parked);
         // A batch whose queue is not parked waits for something that will come.
         let parked: Vec<Parked> = parked.collect::<Option<_>>()?;
         let credits = (!self.account.blocked.is_empty()).then_some(Parked::Credits);
@@ -72,15 +75,15 @@ impl Scheduler {
     /// Every batch in numbers, oldest first.
     pub fn overview(&self) -> Vec<BatchOverview> {
         let blocked = self.blocked_batches();
-        self.desks.iter().map(|(_, desk)| self.overview_of(desk, &blocked)).collect()
+        self.batches.iter().map(|(_, active)| self.overview_of(active, &blocked)).collect()
     }
 
     /// Every batch as it stands and in numbers, oldest first, or the one called so.
     pub fn batches_now(&self, name: Option<&BatchName>) -> Vec<(BatchRecord, BatchOverview)> {
         let blocked = self.blocked_batches();
-        let desks = self.desks.iter().map(|(_, desk)| desk);
-        let named = desks.filter(|desk| name.is_none_or(|name| *name == desk.record.name));
-        named.map(|desk| (desk.record.clone(), self.overview_of(desk, &blocked))).collect()
+        let batches = self.batches.iter().map(|(_, active)| active);
+        let named = batches.filter(|active| name.is_none_or(|name| *name == active.record.name));
+        named.map(|active| (active.record.clone(), self.overview_of(active, &blocked))).collect()
     }
 
     /// Batches with jobs that the balance does not cover.
@@ -88,27 +91,27 @@ impl Scheduler {
         self.account.blocked.iter().map(|key| key.batch).collect()
     }
 
-    fn overview_of(&self, desk: &BatchDesk, blocked: &BTreeSet<BatchNo>) -> BatchOverview {
-        let no = desk.record.no;
-        let overview = overview_of(&desk.record, &self.jobs.tally().of_batch(no).states);
+    fn overview_of(&self, active: &ActiveBatch, blocked: &BTreeSet<BatchNo>) -> BatchOverview {
+        let no = active.record.no;
+        let overview = overview_of(&active.record, &self.jobs.tally().of_batch(no).states);
         let key = self.key_is_refused().then_some(Parked::Key);
         let disk = self.disk_is_low.then_some(Parked::Disk);
         // A pause is named first: no key, credits or room would make a paused batch go on.
         let credits = blocked.contains(&no).then_some(Parked::Credits);
-        let parked = overview.parked.or(key).or(disk).or(desk.parked).or(credits);
+        let parked = overview.parked.or(key).or(disk).or(active.parked).or(credits);
         let is_for_balance = matches!(parked, Some(Parked::Credits | Parked::MinBalance));
         let is_for_credits = is_for_balance || parked == Some(Parked::BatchBudget);
-        let needs = if is_for_credits { self.next_hold(desk) } else { None };
+        let needs = if is_for_credits { self.next_hold(active) } else { None };
         let balance = if is_for_balance { self.last_balance() } else { None };
         BatchOverview { parked, needs, balance, ..overview }
     }
 
     /// The smallest hold among the jobs of a batch that wait next.
-    fn next_hold(&self, desk: &BatchDesk) -> Option<Credits> {
-        let batch = desk.record.no;
+    fn next_hold(&self, active: &ActiveBatch) -> Option<Credits> {
+        let batch = active.record.no;
         let queued = self.candidates.fronts(batch, 1).filter_map(|key| self.jobs.get(&key));
         let queued = queued.map(|open| (open.record.key, &open.spec.order, open.record.job.max_credits));
-        let rows = desk.windows.iter().flat_map(|window| &window.rows);
+        let rows = active.windows.iter().flat_map(|window| &window.rows);
         let rows = rows.map(|row| (JobKey { batch, seq: row.spec.seq }, &row.spec.order, None));
         let holds =
             queued.chain(rows).filter_map(|(key, order, max)| self.prices.decide(key, order, max).ok());
@@ -129,10 +132,10 @@ impl Scheduler {
     /// Finds out which budgets keep batches, where no engine does. Nothing is sent, and nothing durable changes.
     pub fn foresee(&mut self, now: Now) {
         let met = admission::out_of_budget(&self.board(now));
-        self.desks.for_each_busy(|desk| desk.parked = None);
+        self.batches.for_each_unfinished(|active| active.parked = None);
         for (batch, parked) in met {
-            if let Some(desk) = self.desks.get_mut(&batch) {
-                desk.parked = Some(parked);
+            if let Some(active) = self.batches.get_mut(&batch) {
+                active.parked = Some(parked);
             }
         }
     }
@@ -144,12 +147,12 @@ impl Scheduler {
 
     /// A batch's record as it stands.
     pub fn batch(&self, no: BatchNo) -> Option<&BatchRecord> {
-        self.desks.get(&no).map(|desk| &desk.record)
+        self.batches.get(&no).map(|active| &active.record)
     }
 
     /// Every batch's record as it stands.
     pub fn batches(&self) -> impl Iterator<Item = &BatchRecord> {
-        self.desks.iter().map(|(_, desk)| &desk.record)
+        self.batches.iter().map(|(_, active)| &active.record)
     }
 
     /// Every open job as it stands.

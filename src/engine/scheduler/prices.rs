@@ -14,7 +14,7 @@ use crate::domain::quote::{self, Bound, Catalog, Cost, Finding, Rules};
 use crate::domain::release::{self, ABOVE_MAX, Basis, Release, Withheld};
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick};
-use crate::engine::scheduler::{BatchDesk, Effect, Scheduler, SchedulerError, journal};
+use crate::engine::scheduler::{ActiveBatch, Effect, Scheduler, SchedulerError, journal};
 
 /// How old the catalogs may be when a job is let out. The service lets them be cached for an hour, and its prices may
 /// change within it; four small answers every five minutes are little beside the readings of a single task.
@@ -172,10 +172,11 @@ impl Scheduler {
 
     /// Whether anything waits that would be sent.
     pub(super) fn has_waiting(&self) -> bool {
-        let waits = |desk: &BatchDesk| {
-            desk.record.paused.is_none() && (desk.has_rows() || self.jobs.tally().has_queued(desk.record.no))
+        let waits = |active: &ActiveBatch| {
+            active.record.paused.is_none()
+                && (active.has_rows() || self.jobs.tally().has_queued(active.record.no))
         };
-        self.desks.busy().any(waits)
+        self.batches.unfinished().any(waits)
     }
 
     /// The catalogs came, or did not.

@@ -16,7 +16,7 @@ use crate::domain::time::Now;
 use crate::engine::scheduler::prices::above_max;
 use crate::engine::scheduler::windows::{RowWindow, window_rows};
 use crate::engine::scheduler::{
-    ADMIT_MAX, BatchDesk, Effect, OpenJob, Scheduler, SchedulerError, SpooledRow,
+    ADMIT_MAX, ActiveBatch, Effect, OpenJob, Scheduler, SchedulerError, SpooledRow,
 };
 use crate::store::JobRecord;
 
@@ -40,10 +40,10 @@ impl Scheduler {
             return Ok(None);
         }
         let is_low = self.disk_is_low.then_some(Parked::Disk);
-        self.desks.for_each_busy(|desk| {
+        self.batches.for_each_unfinished(|active| {
             // What is left of an expired batch may have been sent: it waits for a person.
-            let is_kept = desk.record.paused.is_some() || desk.has_expired(now);
-            desk.parked = is_low.or(is_kept.then_some(Parked::Paused));
+            let is_kept = active.record.paused.is_some() || active.has_expired(now);
+            active.parked = is_low.or(is_kept.then_some(Parked::Paused));
         });
         // A batch that is kept is said to be, whether or not prices are known: none are asked for on its account.
         if self.disk_is_low || !self.prices_are_known(now) {
@@ -71,9 +71,9 @@ impl Scheduler {
             self.pending.step.wake = Some(now.tick);
         }
         for (batch, parked) in &decision.parked {
-            if let Some(desk) = self.desks.get_mut(batch) {
-                desk.parked = Some(*parked);
-                desk.say_parked(*parked);
+            if let Some(active) = self.batches.get_mut(batch) {
+                active.parked = Some(*parked);
+                active.log_parked(*parked);
             }
         }
         for candidate in &decision.admitted {
@@ -117,11 +117,13 @@ impl Scheduler {
         let in_flight =
             InFlight { all: counted.all, by_kind: counted.by_kind.clone(), by_model: by_model.collect() };
         // Batches after the one served last come first, then the others.
-        let desks = self.desks.busy_after(self.last_served).filter(|desk| desk.record.paused.is_none());
+        let batches =
+            self.batches.unfinished_after(self.last_served).filter(|active| active.record.paused.is_none());
         let free = limits.in_flight.saturating_sub(in_flight.all) as usize;
         let most = free.clamp(FRONT_MIN, ADMIT_MAX);
-        let waiting =
-            desks.filter_map(|desk| self.waiting(desk, &limits, &in_flight, most, now, too_dear)).collect();
+        let waiting = batches
+            .filter_map(|active| self.waiting(active, &limits, &in_flight, most, now, too_dear))
+            .collect();
         let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
         let (balance, balance_age) = self.balance_left(now);
         let out_of_credits = self.account.block.out_of_credits.is_some();
@@ -134,21 +136,21 @@ impl Scheduler {
     /// of their class does.
     fn waiting(
         &self,
-        desk: &BatchDesk,
+        active: &ActiveBatch,
         limits: &Limits,
         in_flight: &InFlight,
         most: usize,
         now: Now,
         too_dear: &mut Vec<(JobKey, Fault)>,
     ) -> Option<Waiting> {
-        let batch = desk.record.no;
+        let batch = active.record.no;
         let has_room = |order: &Order| in_flight.has_room(limits, order.kind, order.model.as_deref());
-        let has_expired = desk.has_expired(now);
+        let has_expired = active.has_expired(now);
         let begun = self.candidates.fronts(batch, most).filter_map(|key| self.jobs.get(&key));
         // One that may have been sent is not dropped; it is not bought after its time either.
         let begun = begun.filter(|open| !has_expired || open.record.job.first_sent.is_some());
         let begun = begun.map(|open| (false, &open.spec));
-        let rows = if has_expired { Vec::new() } else { self.rows_at_the_front(desk, most) };
+        let rows = if has_expired { Vec::new() } else { self.rows_at_the_front(active, most) };
         let rows = rows.into_iter().map(|spec| (true, spec));
         let mut specs: Vec<(bool, &Arc<JobSpec>)> =
             begun.chain(rows).filter(|(_, spec)| has_room(&spec.order)).collect();
@@ -159,14 +161,14 @@ impl Scheduler {
             let key = JobKey { batch, seq: spec.seq };
             match self.candidate(key, spec, limits) {
                 Ok(candidate) => candidates.push(candidate),
-                Err(withheld) => match above_max(&withheld, &desk.record.name, &spec.label) {
+                Err(withheld) => match above_max(&withheld, &active.record.name, &spec.label) {
                     // What may have been sent may have been charged, too.
                     Some(fault) if !self.may_be_charged(key) => too_dear.push((key, fault)),
                     _ => lacks_price = true,
                 },
             }
         }
-        let (budget, totals) = (desk.record.budget(), desk.record.totals);
+        let (budget, totals) = (active.record.budget(), active.record.totals);
         let awaits_charge = self.waits_for_a_charge(batch);
         let waits = !candidates.is_empty() || lacks_price;
         waits.then_some(Waiting { batch, budget, totals, awaits_charge, lacks_price, candidates })
@@ -195,8 +197,8 @@ impl Scheduler {
     }
 
     /// The first rows of each window; of a mixed one all, since any may fit where the first does not.
-    fn rows_at_the_front<'a>(&self, desk: &'a BatchDesk, most: usize) -> Vec<&'a Arc<JobSpec>> {
-        let BatchDesk { record, windows, .. } = desk;
+    fn rows_at_the_front<'a>(&self, active: &'a ActiveBatch, most: usize) -> Vec<&'a Arc<JobSpec>> {
+        let ActiveBatch { record, windows, .. } = active;
         // The order of the manifest is only known once every window shows its first row.
         if windows.iter().any(|window| window.rows.is_empty() && window.unread(&record.segments).is_some()) {
             return Vec::new();
@@ -231,8 +233,8 @@ impl Scheduler {
         self.let_out(key, attempt, now)?;
         let event = Event::Admit { hold: candidate.hold, day: now.wall.utc_day() };
         self.apply(key, attempt, event, now)?;
-        if let Some(desk) = self.desks.get_mut(&key.batch) {
-            desk.say_unparked();
+        if let Some(active) = self.batches.get_mut(&key.batch) {
+            active.log_unparked();
         }
         if let Some(mut open) = self.jobs.get_mut(&key) {
             open.in_flight_since = Some(now.tick);
@@ -252,7 +254,7 @@ impl Scheduler {
     /// Rows leave a window in order. One that is passed over, because it fits no budget, begins as
     /// a queued job, so that the cursor can move on.
     pub(super) fn begin_rows_up_to(&mut self, key: JobKey) {
-        let Some(BatchDesk { record, windows, .. }) = self.desks.get_mut(&key.batch) else { return };
+        let Some(ActiveBatch { record, windows, .. }) = self.batches.get_mut(&key.batch) else { return };
         let Some(window) = windows.iter_mut().find(|window| window.holds(key.seq)) else { return };
         while let Some(row) = window.pop(&mut record.segments) {
             let row_key = JobKey { batch: key.batch, seq: row.spec.seq };
@@ -275,7 +277,7 @@ impl Scheduler {
     /// Rows at the front whose jobs were canceled before their turn.
     pub(super) fn pass_over_skipped(&mut self) {
         let changed = &mut self.pending.changed_batches;
-        self.desks.for_each_busy(|BatchDesk { record, windows, .. }| {
+        self.batches.for_each_unfinished(|ActiveBatch { record, windows, .. }| {
             if record.skipped.is_empty() {
                 return;
             }
@@ -295,7 +297,7 @@ impl Scheduler {
             return;
         }
         let effects = &mut self.pending.step.effects;
-        self.desks.for_each_busy(|BatchDesk { record, windows, .. }| {
+        self.batches.for_each_unfinished(|ActiveBatch { record, windows, .. }| {
             windows.retain_mut(|window| window.advance(&record.segments));
             let most = window_rows(windows.len());
             for window in windows {

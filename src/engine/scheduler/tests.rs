@@ -220,8 +220,8 @@ impl Stage {
     }
 
     fn rows_in_memory(&self) -> usize {
-        let desk = self.scheduler.desks.get(&BatchNo(1)).unwrap();
-        desk.windows.iter().map(|window| window.rows.len()).sum()
+        let active = self.scheduler.batches.get(&BatchNo(1)).unwrap();
+        active.windows.iter().map(|window| window.rows.len()).sum()
     }
 
     fn attempt(&self, seq: u32) -> Attempt {

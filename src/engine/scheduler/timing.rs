@@ -7,7 +7,7 @@ use crate::domain::manifest::row::{Deadline, OnDeadline};
 use crate::domain::poll_interval::Bounds;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
-use crate::engine::scheduler::{BatchDesk, Effect, FetchOrder, Scheduler, SchedulerError};
+use crate::engine::scheduler::{ActiveBatch, Effect, FetchOrder, Scheduler, SchedulerError};
 
 /// How long a deadline that passed unseen waits for its task to be read, before it is looked at again.
 pub(super) const UNREAD_PATIENCE: Millis = Millis::from_secs(5);
@@ -83,10 +83,10 @@ impl Scheduler {
     /// Whether a job gets another attempt when its deadline passes. One with an instant for a deadline does not:
     /// it could only be late.
     fn resubmits(&self, key: JobKey) -> bool {
-        let Some(desk) = self.desks.get(&key.batch) else { return false };
+        let Some(active) = self.batches.get(&key.batch) else { return false };
         let Some(open) = self.jobs.get(&key) else { return false };
-        desk.record.policy.on_deadline == Some(OnDeadline::Resubmit)
-            && !desk.record.canceled
+        active.record.policy.on_deadline == Some(OnDeadline::Resubmit)
+            && !active.record.canceled
             && !matches!(open.spec.order.deadline, Some(Deadline::At(_)))
     }
 
@@ -188,13 +188,13 @@ impl Scheduler {
                 Effect::Read { key, attempt, task: task.clone(), spec: open.spec.clone(), due }
             }
             (Want::Fetch, State::Fetching { urls, .. }) => {
-                let Some(desk) = self.desks.get(&key.batch) else { return };
+                let Some(active) = self.batches.get(&key.batch) else { return };
                 self.fetching += 1;
                 Effect::Fetch(Box::new(FetchOrder {
                     key,
                     attempt,
-                    batch: desk.record.name.clone(),
-                    layout: desk.record.policy.layout.clone(),
+                    batch: active.record.name.clone(),
+                    layout: active.record.policy.layout.clone(),
                     spec: open.spec.clone(),
                     job: open.record.job.clone(),
                     urls: urls.clone(),
@@ -234,21 +234,24 @@ impl Scheduler {
         if self.stopping {
             return Ok(());
         }
-        let is_canceled = |desk: &BatchDesk| {
-            let mut fronts = desk.windows.iter().filter_map(|window| window.rows.front());
-            desk.record.canceled || fronts.any(|row| row.at < desk.record.canceled_below)
+        let is_canceled = |active: &ActiveBatch| {
+            let mut fronts = active.windows.iter().filter_map(|window| window.rows.front());
+            active.record.canceled || fronts.any(|row| row.at < active.record.canceled_below)
         };
-        let reason = |desk: &BatchDesk| match desk {
-            _ if desk.record.is_done() => None,
-            _ if is_canceled(desk) => Some(Event::Cancel),
-            _ if desk.has_expired(now) => Some(Event::Expire),
+        let reason = |active: &ActiveBatch| match active {
+            _ if active.record.is_done() => None,
+            _ if is_canceled(active) => Some(Event::Cancel),
+            _ if active.has_expired(now) => Some(Event::Expire),
             _ => None,
         };
-        let dropped: Vec<(BatchNo, Event)> =
-            self.desks.busy().filter_map(|desk| Some((desk.record.no, reason(desk)?))).collect();
+        let dropped: Vec<(BatchNo, Event)> = self
+            .batches
+            .unfinished()
+            .filter_map(|active| Some((active.record.no, reason(active)?)))
+            .collect();
         for (no, event) in dropped {
             self.drop_rows(no, &event, now)?;
-            if event == Event::Expire || self.desks.get(&no).is_some_and(|desk| desk.record.canceled) {
+            if event == Event::Expire || self.batches.get(&no).is_some_and(|active| active.record.canceled) {
                 self.drop_queued(no, &event, now)?;
             }
         }
@@ -257,15 +260,15 @@ impl Scheduler {
 
     /// Begins rows of a batch that wait in memory, only to end them.
     fn drop_rows(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), SchedulerError> {
-        let Some(desk) = self.desks.get(&no) else { return Ok(()) };
+        let Some(active) = self.batches.get(&no) else { return Ok(()) };
         // Rows that came after its owner canceled it are wanted anew.
-        let below = if *event == Event::Cancel { desk.record.canceled_below } else { u64::MAX };
+        let below = if *event == Event::Cancel { active.record.canceled_below } else { u64::MAX };
         // What may have been sent is not dropped, and keeps its place.
-        let may_be_dropped = |seq| !desk.record.may_have_been_sent(seq);
+        let may_be_dropped = |seq| !active.record.may_have_been_sent(seq);
         let (mut dropped, mut lasts) = (Vec::new(), Vec::new());
-        for window in &desk.windows {
+        for window in &active.windows {
             let rows = window.rows.iter().take_while(|row| row.at < below && may_be_dropped(row.spec.seq));
-            let rows = rows.filter(|row| !desk.record.skipped.contains(&row.spec.seq));
+            let rows = rows.filter(|row| !active.record.skipped.contains(&row.spec.seq));
             let rows = rows.map(|row| JobKey { batch: no, seq: row.spec.seq });
             let before = dropped.len();
             dropped.extend(rows.take(DROPPED_MAX - before));

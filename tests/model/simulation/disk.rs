@@ -12,7 +12,7 @@ use callsheet::domain::job::{Job, JobSpec};
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::queue_class::{Census, QueueClass};
 use callsheet::domain::time::{Now, Timestamp, UtcDay};
-use callsheet::engine::scheduler::{Found, Scheduler, Settings, SpooledRow};
+use callsheet::engine::scheduler::{FoundJob, Scheduler, Settings, SpooledRow};
 use callsheet::store::{BatchRecord, Change, JobRecord, Segment};
 
 /// Everything durable.
@@ -119,7 +119,7 @@ impl Disk {
     }
 
     /// Every accepted job of a batch as it stands here.
-    pub fn jobs(&self, no: BatchNo) -> Vec<Found> {
+    pub fn jobs(&self, no: BatchNo) -> Vec<FoundJob> {
         let Some(batch) = self.batches.get(&no) else { return Vec::new() };
         let rows =
             self.spool.get(&no).into_iter().flatten().take(usize::try_from(batch.spool_bytes).unwrap());

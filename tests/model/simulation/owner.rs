@@ -59,7 +59,7 @@ impl World {
         match errand {
             Errand::Pause => self.execute(Command::Pause(no)),
             Errand::Resume => self.execute(Command::Resume(no)),
-            Errand::MarkAnnounced => self.execute(Command::MarkAnnounced(no)),
+            Errand::Announced => self.execute(Command::MarkAnnounced(no)),
             Errand::Archive => {
                 self.execute(Command::MarkAnnounced(no))?;
                 self.step()?;

@@ -187,12 +187,12 @@ impl World {
                 let standstill = self.process.as_ref().map(|process| process.scheduler.standstill());
                 return Err(format!("it does not come to rest ({standstill:?}): {open:?}"));
             }
-            self.step()?;
+            self.advance()?;
         }
         self.oracle.at_rest(&self.disk, &self.service)
     }
 
-    fn step(&mut self) -> Verdict {
+    fn advance(&mut self) -> Verdict {
         let event = self.queue.first_key_value().map(|((at, _), _)| *at);
         let wake = self.process.as_ref().and_then(|process| {
             let calendar = process.scheduler.watches_the_calendar().then_some(process.looked + CALENDAR);

@@ -14,7 +14,7 @@ fn done() -> Stage {
 }
 
 fn at_hand(stage: &Stage) -> usize {
-    stage.scheduler.desks.busy().count()
+    stage.scheduler.batches.unfinished().count()
 }
 
 #[test]

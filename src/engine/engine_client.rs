@@ -1,7 +1,7 @@
 //! Where an owner's questions and commands are answered, whether an engine runs or not.
 //!
-//! While one runs, commands go to its loop and questions to the state beside it. While none runs the desk
-//! takes the state up itself: the same scheduler decides and the same store commits, and nothing is sent.
+//! While one runs, commands go to its loop and questions to the state beside it. While none runs the
+//! client takes the state up itself: the same scheduler decides and the same store commits, and nothing is sent.
 
 use std::sync::Arc;
 
@@ -32,41 +32,41 @@ const IDENTITY_MIN: usize = 8;
 
 /// See the module's documentation. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Desk {
+pub struct EngineClient {
     store: Arc<Store>,
-    hands: Hands,
+    backend: Backend,
     /// One walk that takes jobs up again at a time: a second could take up what the first has just done.
     reopening: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Who executes commands.
 #[derive(Debug, Clone)]
-enum Hands {
+enum Backend {
     Engine(Handle),
-    Own(Arc<std::sync::Mutex<Scheduler>>, Clock),
+    InProcess(Arc<std::sync::Mutex<Scheduler>>, Clock),
 }
 
 /// What `BATCH|JOB` names.
 #[derive(Debug, Clone)]
-pub enum Named {
+pub enum Target {
     /// A batch.
     Batch(Box<BatchRecord>),
     /// One job of a batch.
     Job(Box<BatchRecord>, Box<JobSpec>, Box<JobRecord>),
 }
 
-impl Named {
+impl Target {
     /// The batch, or the job's.
     pub fn batch(&self) -> &BatchRecord {
         match self {
-            Named::Batch(batch) | Named::Job(batch, ..) => batch,
+            Target::Batch(batch) | Target::Job(batch, ..) => batch,
         }
     }
 
     fn label(&self) -> Option<&str> {
         match self {
-            Named::Batch(_) => None,
-            Named::Job(_, spec, _) => Some(&spec.label),
+            Target::Batch(_) => None,
+            Target::Job(_, spec, _) => Some(&spec.label),
         }
     }
 }
@@ -112,26 +112,30 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-impl Desk {
-    /// A desk beside a running engine.
-    pub fn beside(store: Arc<Store>, engine: Handle) -> Desk {
-        Desk { store, hands: Hands::Engine(engine), reopening: Arc::default() }
+impl EngineClient {
+    /// A client of a running engine.
+    pub fn to_running(store: Arc<Store>, engine: Handle) -> EngineClient {
+        EngineClient { store, backend: Backend::Engine(engine), reopening: Arc::default() }
     }
 
-    /// A desk of a state that no engine works on.
+    /// A client of a state that no engine works on: a scheduler in this process decides.
     ///
     /// # Errors
     /// [`EngineError`] when the state cannot be read.
-    pub fn alone(store: Arc<Store>, settings: Settings, clock: Clock) -> Result<Desk, EngineError> {
+    pub fn in_process(
+        store: Arc<Store>,
+        settings: Settings,
+        clock: Clock,
+    ) -> Result<EngineClient, EngineError> {
         let mut scheduler = engine::take_up(&store, settings, |_| true, clock.now())?;
         scheduler.hold_back();
-        let hands = Hands::Own(Arc::new(std::sync::Mutex::new(scheduler)), clock);
-        Ok(Desk { store, hands, reopening: Arc::default() })
+        let backend = Backend::InProcess(Arc::new(std::sync::Mutex::new(scheduler)), clock);
+        Ok(EngineClient { store, backend, reopening: Arc::default() })
     }
 
     /// Whether an engine works on the state.
-    pub fn is_worked_on(&self) -> bool {
-        matches!(self.hands, Hands::Engine(_))
+    pub fn has_running_engine(&self) -> bool {
+        matches!(self.backend, Backend::Engine(_))
     }
 
     /// The state.
@@ -144,9 +148,9 @@ impl Desk {
     /// # Errors
     /// [`EngineError`] when the state refuses, or the engine has ended.
     pub async fn execute(&self, command: Command) -> Result<CommandOutcome, EngineError> {
-        match &self.hands {
-            Hands::Engine(engine) => Ok(engine.execute(command).await?),
-            Hands::Own(scheduler, clock) => {
+        match &self.backend {
+            Backend::Engine(engine) => Ok(engine.execute(command).await?),
+            Backend::InProcess(scheduler, clock) => {
                 let (scheduler, clock, store) = (scheduler.clone(), *clock, self.store.clone());
                 blocking(move || {
                     // A command that panicked took the process with it, so the lock cannot be poisoned.
@@ -169,9 +173,9 @@ impl Desk {
     /// # Errors
     /// [`EngineError`] when the engine has ended, or the state cannot be read.
     pub async fn overview(&self) -> Result<Vec<BatchOverview>, EngineError> {
-        match &self.hands {
-            Hands::Engine(engine) => Ok(engine.overview().await?),
-            Hands::Own(..) => self.foreseen(|own| own.overview()).await,
+        match &self.backend {
+            Backend::Engine(engine) => Ok(engine.overview().await?),
+            Backend::InProcess(..) => self.with_budgets(|own| own.overview()).await,
         }
     }
 
@@ -191,21 +195,23 @@ impl Desk {
     }
 
     async fn known_now(&self, name: Option<&BatchName>) -> Result<Vec<BatchNow>, EngineError> {
-        match &self.hands {
-            Hands::Engine(engine) => Ok(engine.batches(name).await?),
-            Hands::Own(..) => {
+        match &self.backend {
+            Backend::Engine(engine) => Ok(engine.batches(name).await?),
+            Backend::InProcess(..) => {
                 let name = name.cloned();
-                self.foreseen(move |own| own.batches_now(name.as_ref())).await
+                self.with_budgets(move |own| own.batches_now(name.as_ref())).await
             }
         }
     }
 
-    /// What a scheduler of this desk's own says once it has found out which budgets keep batches.
-    async fn foreseen<T: Send + 'static>(
+    /// What the scheduler in this process says once it has found out which budgets keep batches.
+    async fn with_budgets<T: Send + 'static>(
         &self,
         say: impl FnOnce(&Scheduler) -> T + Send + 'static,
     ) -> Result<T, EngineError> {
-        let Hands::Own(scheduler, clock) = &self.hands else { return Err(engine::EngineGone.into()) };
+        let Backend::InProcess(scheduler, clock) = &self.backend else {
+            return Err(engine::EngineGone.into());
+        };
         let (scheduler, clock, store) = (scheduler.clone(), *clock, self.store.clone());
         blocking(move || {
             let mut own = scheduler.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -260,14 +266,14 @@ impl Desk {
     ///
     /// # Errors
     /// [`FindError`].
-    pub async fn named(&self, text: &str) -> Result<Named, FindError> {
+    pub async fn find(&self, text: &str) -> Result<Target, FindError> {
         // `BATCH` or `BATCH/JOB`
         let first = text.split_once('/').map_or(text, |(batch, _)| batch);
         if let Ok(name) = first.parse()
             && let Some(batch) = self.batch(&name).await?
             && first == text
         {
-            return Ok(Named::Batch(Box::new(batch)));
+            return Ok(Target::Batch(Box::new(batch)));
         }
         let (store, text) = (self.store.clone(), text.to_owned());
         blocking(move || find_job(&store, &text)).await
@@ -277,10 +283,10 @@ impl Desk {
     ///
     /// # Errors
     /// [`EngineError`] when the state refuses.
-    pub async fn cancel(&self, named: Named) -> Result<CommandOutcome, EngineError> {
-        match named {
-            Named::Batch(batch) => self.execute(Command::Cancel(batch.no)).await,
-            Named::Job(_, spec, record) => {
+    pub async fn cancel(&self, target: Target) -> Result<CommandOutcome, EngineError> {
+        match target {
+            Target::Batch(batch) => self.execute(Command::Cancel(batch.no)).await,
+            Target::Job(_, spec, record) => {
                 self.execute(Command::CancelJob(Box::new((Arc::from(spec), *record)))).await
             }
         }
@@ -290,13 +296,13 @@ impl Desk {
     ///
     /// # Errors
     /// [`EngineError`] when the state refuses.
-    pub async fn resolve(&self, named: Named, charged: Credits) -> Result<CommandOutcome, EngineError> {
-        match named {
-            Named::Batch(_) => {
+    pub async fn resolve(&self, target: Target, charged: Credits) -> Result<CommandOutcome, EngineError> {
+        match target {
+            Target::Batch(_) => {
                 let refused = Some("a batch is not in doubt, its jobs are: name one".to_owned());
                 Ok(CommandOutcome { refused, ..CommandOutcome::default() })
             }
-            Named::Job(_, spec, record) => {
+            Target::Job(_, spec, record) => {
                 self.execute(Command::Resolve(Box::new((Arc::from(spec), *record)), charged)).await
             }
         }
@@ -309,7 +315,7 @@ impl Desk {
     /// [`EngineError`] when the state refuses.
     pub async fn retry(
         &self,
-        named: &Named,
+        target: &Target,
         max_credits: Option<Credits>,
     ) -> Result<CommandOutcome, EngineError> {
         let wanted = move |_: &BatchRecord, _: &JobSpec, record: &JobRecord| match record.job.state {
@@ -325,7 +331,7 @@ impl Desk {
             };
             Command::Retry(found.into_iter().map(allow).collect())
         };
-        self.reopen(named, wanted, allowed).await
+        self.reopen(target, wanted, allowed).await
     }
 
     /// Takes up every job of what is named that is paid for and whose outputs are not all on disk as they
@@ -335,7 +341,7 @@ impl Desk {
     /// [`EngineError`] when the state refuses.
     pub async fn fetch_again(
         &self,
-        named: &Named,
+        target: &Target,
         landing: Landing,
         default_layout: Layout,
     ) -> Result<CommandOutcome, EngineError> {
@@ -353,20 +359,20 @@ impl Desk {
             }
             is_missing
         };
-        let mut outcome = self.reopen(named, missing, Command::FetchAgain).await?;
+        let mut outcome = self.reopen(target, missing, Command::FetchAgain).await?;
         outcome.edited.append(&mut edited.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         Ok(outcome)
     }
 
     async fn reopen(
         &self,
-        named: &Named,
+        target: &Target,
         wanted: impl Fn(&BatchRecord, &JobSpec, &JobRecord) -> bool + Send + 'static,
         command: impl Fn(Vec<FoundJob>) -> Command,
     ) -> Result<CommandOutcome, EngineError> {
         let _one_at_a_time = self.reopening.lock().await;
-        let (store, batch) = (self.store.clone(), named.batch().clone());
-        let label = named.label().map(str::to_owned);
+        let (store, batch) = (self.store.clone(), target.batch().clone());
+        let label = target.label().map(str::to_owned);
         let (sender, mut chunks) = mpsc::channel(1);
         let walking = tokio::task::spawn_blocking(move || {
             walk_in_chunks(&store, &batch, label.as_deref(), wanted, &sender)
@@ -428,14 +434,14 @@ fn settle(own: &mut Scheduler, store: &Store, clock: Clock) -> Result<(), Engine
     }
 }
 
-fn find_job(store: &Store, text: &str) -> Result<Named, FindError> {
+fn find_job(store: &Store, text: &str) -> Result<Target, FindError> {
     let batches = store.batches().map_err(EngineError::from)?;
     let mut found = find_jobs(store, &batches, text)?;
     match found.len() {
         0 => Err(FindError::Nothing(text.to_owned())),
         1 => {
             let (batch, spec, record) = found.remove(0);
-            Ok(Named::Job(Box::new(batch), Box::new(spec), Box::new(record)))
+            Ok(Target::Job(Box::new(batch), Box::new(spec), Box::new(record)))
         }
         count => {
             let (batch, spec, _) = &found[0];
