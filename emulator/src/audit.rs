@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::account::Pool;
 use super::clock::{iso, utc_day};
+use super::state::{Held, ServiceState};
 use super::tasks::Task;
-use super::world::{Held, World};
 
 /// Sums over the life of the account. Those of charges, refunds, keys and replays survive a restart; polls,
 /// downloads and refusals count from the start of the process.
@@ -114,7 +114,7 @@ impl Watch {
     }
 }
 
-/// The whole report. It is written straight from the world: with many tasks it is large.
+/// The whole report. It is written straight from the state: with many tasks it is large.
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
     account: Value,
@@ -126,33 +126,33 @@ pub(crate) struct Report<'a> {
 
 /// One entry per task, in the order of creation.
 struct Tasks<'a> {
-    world: &'a World,
+    state: &'a ServiceState,
     now_ms: i64,
 }
 
 impl Serialize for Tasks<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.world.held().map(|held| entry(held, self.now_ms)))
+        serializer.collect_seq(self.state.held().map(|held| entry(held, self.now_ms)))
     }
 }
 
 /// What was seen up to now, with or without an entry per task.
-pub(crate) fn report(world: &World, now_ms: i64, with_tasks: bool) -> Report<'_> {
+pub(crate) fn report(state: &ServiceState, now_ms: i64, with_tasks: bool) -> Report<'_> {
     let day = utc_day(now_ms);
     let allowance =
-        |pool: Pool| json!({"used": world.account.used(pool, day), "daily": pool.daily(world.account.plan)});
-    let mut totals = serde_json::to_value(&world.totals).unwrap_or_default();
-    totals["balance"] = json!(world.account.credits);
-    totals["keys"] = json!(world.key_count());
+        |pool: Pool| json!({"used": state.account.used(pool, day), "daily": pool.daily(state.account.plan)});
+    let mut totals = serde_json::to_value(&state.totals).unwrap_or_default();
+    totals["balance"] = json!(state.account.credits);
+    totals["keys"] = json!(state.key_count());
     Report {
         now: iso(now_ms),
         totals,
         account: json!({
-            "plan": world.account.plan,
-            "key_valid": !world.account.key_revoked,
+            "plan": state.account.plan,
+            "key_valid": !state.account.key_revoked,
             "allowances_today": {"images": allowance(Pool::Images), "house_seconds": allowance(Pool::HouseSeconds)},
         }),
-        tasks: with_tasks.then_some(Tasks { world, now_ms }),
+        tasks: with_tasks.then_some(Tasks { state, now_ms }),
     }
 }
 

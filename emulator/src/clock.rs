@@ -50,7 +50,7 @@ impl Clock {
         if self.manual { base } else { wall_ms().saturating_add(base) }
     }
 
-    /// Step forwards; returns the new base, for the journal.
+    /// Step forwards; returns the new base, for the record log.
     pub(crate) fn advance(&self, by: Duration) -> i64 {
         let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
         let before = self.base_ms.load(Ordering::SeqCst);

@@ -4,8 +4,9 @@
 //! the client, so that it can disagree with it.
 //!
 //! [`start`] opens two origins on loopback: the API of the document, and the media that results come from.
-//! Reading order: `tasks` (a task's life), `fate` (what will become of it), `account`, `validation`, `pricing`,
-//! `world` (the state machine that holds them), `service` (the world behind a lock, with clock and journal), `http`.
+//! Reading order: `tasks` (a task's life), `task_outcome` (what will become of it), `account`, `validation`, `pricing`,
+//! `state` (the state machine that holds them), `persistence` (its log of records), `service` (state, log and clock
+//! behind a lock), `faults` (which faults apply to a call), `http` (routes; `fault_injection` applies the faults).
 //!
 //! # Beside the document
 //!
@@ -45,20 +46,20 @@ mod audit;
 mod catalog;
 mod clock;
 mod errors;
-mod fate;
 mod faults;
 mod http;
-mod journal;
 mod media;
 mod openapi;
 mod options;
+mod persistence;
 mod pricing;
 mod server;
 mod service;
+mod state;
+mod task_outcome;
 mod tasks;
 mod validation;
 mod wire;
-mod world;
 
 pub use account::Plan;
 pub use faults::{Faults, READY_PLANS};

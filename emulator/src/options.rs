@@ -76,7 +76,7 @@ pub enum StartError {
     /// The state directory could not be used.
     #[error("cannot use the emulator's state {path}: {source}")]
     State {
-        /// The journal.
+        /// The record log.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -84,13 +84,13 @@ pub enum StartError {
     /// Another emulator holds the state directory.
     #[error("the emulator's state {path} is in use by another emulator")]
     StateInUse {
-        /// The journal.
+        /// The record log.
         path: PathBuf,
     },
-    /// The journal is damaged, or of another version.
+    /// The record log is damaged, or of another version.
     #[error("cannot read line {line} of the emulator's state {path}: {reason}")]
-    Journal {
-        /// The journal.
+    Damaged {
+        /// The record log.
         path: PathBuf,
         /// The line, from 1.
         line: usize,

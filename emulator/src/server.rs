@@ -11,13 +11,13 @@ use tokio::task::JoinHandle;
 
 use super::catalog::Catalog;
 use super::clock::Clock;
-use super::faults::{Faults, Weather};
+use super::faults::{FaultProfile, Faults};
 use super::http;
-use super::journal::{Journal, VERSION};
 use super::options::{Options, StartError};
+use super::persistence::{RecordLog, VERSION};
 use super::service::{Service, Setup};
+use super::state::{Record, ServiceState};
 use super::wire::{CuttableListener, Line, MOST_CONNECTIONS};
-use super::world::{Record, World};
 
 /// How long calls in flight may go on after [`Emulator::stop`].
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
@@ -58,8 +58,8 @@ pub async fn start(options: Options) -> Result<Emulator, StartError> {
         },
         speed: options.speed,
     };
-    let (world, journal, clock) = open_world(&options)?;
-    let service = Arc::new(Service::new(world, journal, clock, setup));
+    let (state, record_log, clock) = open_state(&options)?;
+    let service = Arc::new(Service::new(state, record_log, clock, setup));
     tracing::info!(base_url = service.base_url, media_url = service.media_url, "emulator started");
 
     let stop = watch::Sender::new(false);
@@ -181,27 +181,27 @@ impl Drop for Leaving {
     }
 }
 
-fn open_world(options: &Options) -> Result<(World, Option<Journal>, Clock), StartError> {
+fn open_state(options: &Options) -> Result<(ServiceState, Option<RecordLog>, Clock), StartError> {
     let faults = options.faults.clone().unwrap_or_default();
     faults.check().map_err(StartError::Faults)?;
-    let weather = Weather::new(faults);
+    let fault_profile = FaultProfile::new(faults);
     let catalog = open_catalog(options)?;
     let start_ms = Clock::new(options.manual_clock, Clock::first_base_ms(options.manual_clock)).now_ms();
     // On a manual clock everything is to be the same each time; else no two accounts share an id.
     let epoch =
         if options.manual_clock { 0 } else { u64::try_from(start_ms).unwrap_or(0) ^ fastrand::u64(..) };
-    let mut world = World::new(catalog, weather, options.speed, options.seed, epoch);
+    let mut state = ServiceState::new(catalog, fault_profile, options.speed, options.seed, epoch);
     let Some(dir) = &options.state_dir else {
-        world.apply(opened(options, epoch));
+        state.apply(opened(options, epoch));
         return Ok((
-            world,
+            state,
             None,
             Clock::new(options.manual_clock, Clock::first_base_ms(options.manual_clock)),
         ));
     };
 
     let mut last = None;
-    let mut journal = Journal::open(dir, |record| {
+    let mut record_log = RecordLog::open(dir, |record| {
         match record {
             Record::Opened { manual_clock, .. } => {
                 last = Some((manual_clock, Clock::first_base_ms(manual_clock)));
@@ -209,27 +209,27 @@ fn open_world(options: &Options) -> Result<(World, Option<Journal>, Clock), Star
             Record::Clock { manual, base_ms } => last = Some((manual, base_ms)),
             _ => {}
         }
-        world.apply(record);
+        state.apply(record);
     })?;
-    let mut write = |record: Record, world: &mut World| {
+    let mut write = |record: Record, state: &mut ServiceState| {
         let failed = |source| StartError::State { path: dir.clone(), source };
-        journal.append(&record).map_err(failed)?;
-        world.apply(record);
+        record_log.append(&record).map_err(failed)?;
+        state.apply(record);
         Ok(())
     };
     let base_ms = match last {
         None => {
-            write(opened(options, epoch), &mut world)?;
+            write(opened(options, epoch), &mut state)?;
             Clock::first_base_ms(options.manual_clock)
         }
         Some((manual, base_ms)) if manual == options.manual_clock => base_ms,
         Some((manual, base_ms)) => {
             let base_ms = Clock::new(manual, base_ms).base_for_the_other_kind();
-            write(Record::Clock { manual: options.manual_clock, base_ms }, &mut world)?;
+            write(Record::Clock { manual: options.manual_clock, base_ms }, &mut state)?;
             base_ms
         }
     };
-    Ok((world, Some(journal), Clock::new(options.manual_clock, base_ms)))
+    Ok((state, Some(record_log), Clock::new(options.manual_clock, base_ms)))
 }
 
 fn opened(options: &Options, epoch: u64) -> Record {

@@ -1,4 +1,4 @@
-//! The world behind one lock, with its clock and its journal: what the HTTP side calls.
+//! The state behind one lock, with its clock and its record log: what the HTTP side calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,12 @@ use uuid::Uuid;
 use super::account::{Plan, Pool};
 use super::clock::Clock;
 use super::errors::ApiError;
-use super::faults::{Call, Effect, Faults, Weather};
-use super::journal::Journal;
+use super::faults::{Call, Effect, FaultProfile, Faults};
 use super::media::{Cache, Subject};
+use super::persistence::RecordLog;
+use super::state::{Record, ServiceState};
 use super::tasks::{Ending, FirstAnswer, Kind, Status, Task};
 use super::validation;
-use super::world::{Record, World};
 use super::{audit, media};
 
 /// A synchronous call that is not done by then answers with the task as it is (at speed 1).
@@ -42,8 +42,8 @@ pub(crate) struct Service {
 
 #[derive(Debug)]
 struct Core {
-    world: World,
-    journal: Option<Journal>,
+    state: ServiceState,
+    record_log: Option<RecordLog>,
     /// After this nothing is created any more.
     closed: bool,
 }
@@ -54,13 +54,13 @@ impl Core {
         if self.closed {
             return Err(ApiError::internal());
         }
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.append(&record)
+        if let Some(record_log) = &mut self.record_log
+            && let Err(error) = record_log.append(&record)
         {
-            tracing::error!(%error, "the emulator could not write its journal");
+            tracing::error!(%error, "failed to write the state of the emulator");
             return Err(ApiError::internal());
         }
-        self.world.apply(record);
+        self.state.apply(record);
         Ok(())
     }
 }
@@ -96,9 +96,14 @@ pub(crate) enum Artifact {
 }
 
 impl Service {
-    pub(crate) fn new(world: World, journal: Option<Journal>, clock: Clock, setup: Setup) -> Self {
+    pub(crate) fn new(
+        state: ServiceState,
+        record_log: Option<RecordLog>,
+        clock: Clock,
+        setup: Setup,
+    ) -> Self {
         Self {
-            core: Mutex::new(Core { world, journal, closed: false }),
+            core: Mutex::new(Core { state, record_log, closed: false }),
             clock,
             api_key: setup.api_key,
             base_url: setup.base_url,
@@ -112,42 +117,42 @@ impl Service {
     fn core(&self) -> MutexGuard<'_, Core> {
         // No panic is possible while it is held; if one were, the state would still be whole.
         let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
-        core.world.advance(self.clock.now_ms());
+        core.state.advance(self.clock.now_ms());
         core
     }
 
-    /// Look at the world, brought up to the present.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut World, i64) -> T) -> T {
+    /// Run something on the state, brought up to the present.
+    pub(crate) fn with_state<T>(&self, run: impl FnOnce(&mut ServiceState, i64) -> T) -> T {
         let now_ms = self.clock.now_ms();
-        look(&mut self.core().world, now_ms)
+        run(&mut self.core().state, now_ms)
     }
 
-    /// Let go of the journal: nothing is created any more, and nobody waits for time to pass.
+    /// Close the record log: nothing is created any more, and nobody waits for time to pass.
     pub(crate) fn close(&self) {
         let mut core = self.core();
         core.closed = true;
-        core.journal = None;
+        core.record_log = None;
         self.clock.close();
     }
 
     /// Whether a key is the account's.
     pub(crate) fn authorize(&self, bearer: Option<&str>) -> Result<(), ApiError> {
         let good = bearer.is_some_and(|key| key == self.api_key);
-        self.look(|world, _| {
-            if good && !world.account.key_revoked {
+        self.with_state(|state, _| {
+            if good && !state.account.key_revoked {
                 return Ok(());
             }
-            world.totals.unauthorized += 1;
+            state.totals.unauthorized += 1;
             Err(ApiError::unauthorized())
         })
     }
 
     /// What goes wrong with the carrying of a call.
     pub(crate) fn wire_effects(&self, call: &Call<'_>) -> Vec<Effect> {
-        self.look(|world, _| {
-            let effects = world.weather.on_the_wire(call);
+        self.with_state(|state, _| {
+            let effects = state.fault_profile.on_the_wire(call);
             if !effects.is_empty() {
-                world.totals.faults_struck += 1;
+                state.totals.faults_struck += 1;
                 tracing::debug!(?effects, identity = call.identity, "fault");
             }
             effects
@@ -182,17 +187,17 @@ impl Service {
     ) -> Result<(Uuid, FirstAnswer), ApiError> {
         let mut core = self.core();
         let now_ms = self.clock.now_ms();
-        if let Some(id) = key.and_then(|key| core.world.task_of_key(key)) {
-            let foreign = core.world.task(id).is_some_and(|task| task.body_digest != digest);
+        if let Some(id) = key.and_then(|key| core.state.task_of_key(key)) {
+            let foreign = core.state.task(id).is_some_and(|task| task.body_digest != digest);
             core.commit(Record::Replay { at_ms: now_ms, id, foreign })?;
             return Ok((id, FirstAnswer::Task));
         }
         let created = match body {
-            Ok(body) => validation::order(&core.world.catalog, kind, body)
-                .and_then(|order| core.world.prepare(&order, key, digest, now_ms)),
+            Ok(body) => validation::order(&core.state.catalog, kind, body)
+                .and_then(|order| core.state.prepare(&order, key, digest, now_ms)),
             Err(error) => Err(error.clone()),
         };
-        let task = created.inspect_err(|error| core.world.totals.refused(error.status))?;
+        let task = created.inspect_err(|error| core.state.totals.refused(error.status))?;
         let created = (task.id, task.first_answer);
         tracing::debug!(id = %task.id, kind = kind.word(), credits = task.charged_credits, key, "task created");
         core.commit(Record::Task { task: Box::new(task) })?;
@@ -201,11 +206,13 @@ impl Service {
 
     /// The part of a creating call that takes time.
     async fn wait_for(&self, id: Uuid, answer: FirstAnswer) {
-        let seen =
-            self.look(|world, _| world.task(id).map(|task| (task.timing.ends_ms(), task.renders_in_call())));
+        let seen = self.with_state(|state, _| {
+            state.task(id).map(|task| (task.timing.ends_ms(), task.renders_in_call()))
+        });
         let Some((ends_ms, in_call)) = seen else { return };
         if in_call && answer != FirstAnswer::Unknown {
-            let never = self.look(|world, _| world.task(id).is_some_and(|task| task.ending == Ending::Never));
+            let never =
+                self.with_state(|state, _| state.task(id).is_some_and(|task| task.ending == Ending::Never));
             let patience_ms = self.clock.now_ms().saturating_add(scaled(PATIENCE_MS, self.speed));
             self.clock.wait_until(if never { patience_ms } else { ends_ms.min(patience_ms) }).await;
         } else if !self.clock.is_manual() {
@@ -215,9 +222,9 @@ impl Service {
     }
 
     fn task_object(&self, id: Uuid) -> Option<Value> {
-        self.look(|world, now_ms| {
-            let user = world.user();
-            world.task(id).map(|task| task.object(now_ms, user, &self.media_url))
+        self.with_state(|state, now_ms| {
+            let user = state.user();
+            state.task(id).map(|task| task.object(now_ms, user, &self.media_url))
         })
     }
 
@@ -225,33 +232,33 @@ impl Service {
     pub(crate) fn poll(&self, id: &str) -> Result<Value, ApiError> {
         let id = Uuid::parse_str(id).ok().filter(|_| id.len() == 36);
         let id = id.ok_or_else(|| ApiError::not_found("task"))?;
-        self.look(|world, now_ms| {
-            world.totals.polls += 1;
-            let user = world.user();
-            let held = world.held_mut(id).ok_or_else(|| ApiError::not_found("task"))?;
+        self.with_state(|state, now_ms| {
+            state.totals.polls += 1;
+            let user = state.user();
+            let held = state.held_mut(id).ok_or_else(|| ApiError::not_found("task"))?;
             let status = held.task.status(now_ms);
             let running = matches!(status, Status::Pending | Status::Processing);
             let hasty = held.watch.polled(now_ms, running, scaled(ADVISED_POLL_MS, self.speed));
             let object = held.task.object(now_ms, user, &self.media_url);
-            world.totals.hasty_polls += u64::from(hasty);
+            state.totals.hasty_polls += u64::from(hasty);
             Ok(object)
         })
     }
 
     /// What is known of a task, for matching fault rules.
     pub(crate) fn glance(&self, id: Uuid) -> Option<Task> {
-        self.look(|world, _| world.task(id).cloned())
+        self.with_state(|state, _| state.task(id).cloned())
     }
 
     /// `data` of `GET /api/v1/credits`.
     pub(crate) fn balance(&self) -> Value {
-        self.look(|world, _| json!({"remainingCredits": world.account.credits}))
+        self.with_state(|state, _| json!({"remainingCredits": state.account.credits}))
     }
 
     /// The result behind a URL.
     pub(crate) fn result(&self, id: Uuid, index: u16, expires_ms: Option<i64>) -> Artifact {
-        self.look(|world, now_ms| {
-            let Some(held) = world.held_mut(id) else { return Artifact::Missing };
+        self.with_state(|state, now_ms| {
+            let Some(held) = state.held_mut(id) else { return Artifact::Missing };
             if held.task.status(now_ms) != Status::Success || index >= held.task.results.count {
                 return Artifact::Missing;
             }
@@ -261,7 +268,7 @@ impl Service {
             }
             held.watch.downloaded();
             let subject = Subject::of(&held.task, index);
-            world.totals.downloads += 1;
+            state.totals.downloads += 1;
             Artifact::Ready(Box::new(subject))
         })
     }
@@ -293,28 +300,28 @@ impl Service {
 
     /// The audit.
     pub(crate) fn audit(&self, with_tasks: bool) -> Value {
-        self.look(|world, now_ms| {
-            serde_json::to_value(audit::report(world, now_ms, with_tasks)).unwrap_or_default()
+        self.with_state(|state, now_ms| {
+            serde_json::to_value(audit::report(state, now_ms, with_tasks)).unwrap_or_default()
         })
     }
 
     /// The audit as JSON text.
     pub(crate) fn audit_text(&self, with_tasks: bool) -> String {
-        self.look(|world, now_ms| {
-            serde_json::to_string(&audit::report(world, now_ms, with_tasks)).unwrap_or_default()
+        self.with_state(|state, now_ms| {
+            serde_json::to_string(&audit::report(state, now_ms, with_tasks)).unwrap_or_default()
         })
     }
 
     /// The Shorts Studio task that a `requestId` names.
     pub(crate) fn task_of_request(&self, request_id: &str) -> Option<Uuid> {
         let request_id = Uuid::parse_str(request_id).ok()?;
-        self.look(|world, _| world.task_of_request(request_id))
+        self.with_state(|state, _| state.task_of_request(request_id))
     }
 
     /// Put what a catalog file holds in place of what is served, from now on.
     pub(crate) fn replace_catalog(&self, text: &str) -> Result<(), ApiError> {
-        self.look(|world, _| {
-            world.catalog = world.catalog.replaced(text).map_err(ApiError::invalid)?;
+        self.with_state(|state, _| {
+            state.catalog = state.catalog.replaced(text).map_err(ApiError::invalid)?;
             Ok(())
         })
     }
@@ -323,7 +330,7 @@ impl Service {
     pub(crate) fn change_account(&self, change: AccountChange) -> Result<(), ApiError> {
         let at_ms = self.clock.now_ms();
         let mut core = self.core();
-        let credits = change.credits.unwrap_or(core.world.account.credits);
+        let credits = change.credits.unwrap_or(core.state.account.credits);
         if change.spend > credits.saturating_add(change.top_up) {
             return Err(ApiError::invalid(format!("spend: the account has {credits} credits")));
         }
@@ -343,20 +350,20 @@ impl Service {
         let mut core = self.core();
         let base_ms = self.clock.advance(by);
         core.commit(Record::Clock { manual: self.clock.is_manual(), base_ms })?;
-        core.world.advance(self.clock.now_ms());
+        core.state.advance(self.clock.now_ms());
         Ok(())
     }
 
-    /// Change the weather.
+    /// Replace the fault plan.
     pub(crate) fn set_faults(&self, faults: Faults) {
-        self.look(|world, _| world.weather = Weather::new(faults));
+        self.with_state(|state, _| state.fault_profile = FaultProfile::new(faults));
     }
 
     /// Decide the end of a running task, now.
     pub(crate) fn end_task(&self, id: Uuid, ending: Ending) -> Result<(), ApiError> {
         let mut core = self.core();
         let at_ms = self.clock.now_ms();
-        let Some(task) = core.world.task(id) else { return Err(ApiError::not_found("task")) };
+        let Some(task) = core.state.task(id) else { return Err(ApiError::not_found("task")) };
         if !matches!(task.status(at_ms), Status::Pending | Status::Processing) {
             return Err(ApiError::invalid("the task is already final"));
         }

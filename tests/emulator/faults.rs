@@ -198,9 +198,9 @@ async fn downloads_can_be_truncated_empty_html_redirected_and_expired() {
     assert_eq!(bench.client.get(renewed).send().await.unwrap().status(), 200);
 }
 
-/// A client that does what the document tells it to, in each weather that ships.
+/// A client that does what the document tells it to, under each fault plan that ships.
 #[tokio::test]
-async fn a_careful_client_pays_once_for_each_success_in_any_weather() {
+async fn a_careful_client_pays_once_for_each_success_under_any_plan() {
     for plan in READY_PLANS {
         pay_once_for_each_success(plan).await;
     }

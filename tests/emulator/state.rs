@@ -38,10 +38,8 @@ async fn a_creation_is_on_disk_before_its_answer() {
     for n in 0..5 {
         let (_, body) =
             json_of(bench.post_with_key("/api/v1/videos", &format!("key-{n}"), &video()).await).await;
-        let journal = std::fs::read_to_string(dir.path().join("emulator.jsonl")).unwrap();
-        assert!(
-            journal.contains(body["data"]["id"].as_str().unwrap()) && journal.contains(&format!("key-{n}"))
-        );
+        let log = std::fs::read_to_string(dir.path().join("emulator.jsonl")).unwrap();
+        assert!(log.contains(body["data"]["id"].as_str().unwrap()) && log.contains(&format!("key-{n}")));
     }
 }
 
@@ -56,10 +54,10 @@ async fn a_second_emulator_on_one_state_directory_is_refused() {
     assert!(Path::new(dir.path()).join("emulator.jsonl").exists());
 }
 
-/// The death of the process at any moment leaves a prefix of the journal: whatever it is, it opens, and every
+/// The death of the process at any moment leaves a prefix of the record log: whatever it is, it opens, and every
 /// key in it is still good.
 #[tokio::test]
-async fn any_prefix_of_the_journal_opens_and_agrees_with_itself() {
+async fn any_prefix_of_the_record_log_opens_and_agrees_with_itself() {
     let dir = tempfile::tempdir().unwrap();
     let plan = "[[rules]]\nevery = 3\neffect = { do = 'task-canceled' }";
     let bench = Bench::new(Options { state_dir: Some(dir.path().to_owned()), ..faulty(plan) }).await;
@@ -67,15 +65,15 @@ async fn any_prefix_of_the_journal_opens_and_agrees_with_itself() {
         bench.post_with_key("/api/v1/videos", &format!("key-{n}"), &video()).await.unwrap();
     }
     bench.emulator.stop().await;
-    let journal = std::fs::read(dir.path().join("emulator.jsonl")).unwrap();
-    for length in (0..journal.len()).step_by(29) {
+    let log = std::fs::read(dir.path().join("emulator.jsonl")).unwrap();
+    for length in (0..log.len()).step_by(29) {
         let cut = tempfile::tempdir().unwrap();
-        std::fs::write(cut.path().join("emulator.jsonl"), &journal[..length]).unwrap();
+        std::fs::write(cut.path().join("emulator.jsonl"), &log[..length]).unwrap();
         let bench = Bench::new(Options { state_dir: Some(cut.path().to_owned()), ..quick() }).await;
         bench.emulator.advance(Duration::from_secs(3_600));
         let audit = bench.emulator.audit();
         let (totals, tasks) = (&audit["totals"], audit["tasks"].as_array().unwrap());
-        let whole = journal[..length].iter().filter(|byte| **byte == b'\n').count();
+        let whole = log[..length].iter().filter(|byte| **byte == b'\n').count();
         assert_eq!(tasks.len(), whole.saturating_sub(1));
         let net = totals["charged_credits"].as_u64().unwrap() - totals["refunded_credits"].as_u64().unwrap();
         assert_eq!(totals["balance"].as_u64().unwrap() + net, 1_000);

@@ -2,11 +2,11 @@
 //!
 //! The format is described where a user finds it, at [`Faults`].
 
-mod weather;
+mod fault_profile;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use weather::{Call, Weather};
+pub(crate) use fault_profile::{Call, FaultProfile};
 
 use super::tasks::{ErrorCode, Kind};
 

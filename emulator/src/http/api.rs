@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{control, reply, trouble};
+use super::{control, fault_injection, reply};
 use crate::errors::ApiError;
 use crate::faults::{Call, Target};
 use crate::openapi;
@@ -139,7 +139,7 @@ async fn create(kind: Kind, service: Arc<Service>, line: Line, request: Request)
     let authorized = service.authorize(bearer(request.headers()));
     let arrival = Arrival::read(kind, request).await;
     let effects = service.wire_effects(&arrival.call(kind));
-    trouble::endure(&line, effects, async move {
+    fault_injection::apply_effects(&line, effects, async move {
         if let Err(error) = authorized {
             return reply::error(&error);
         }
@@ -160,7 +160,7 @@ async fn read(
     work: impl FnOnce(&Service) -> Response + Send + 'static,
 ) -> Response {
     let effects = service.wire_effects(&call);
-    trouble::endure(&line, effects, async move { work(&service) }).await
+    fault_injection::apply_effects(&line, effects, async move { work(&service) }).await
 }
 
 fn call(target: Target) -> Call<'static> {
@@ -170,14 +170,14 @@ fn call(target: Target) -> Call<'static> {
 async fn models(State(service): Shared, ConnectInfo(line): Peer, uri: Uri) -> Response {
     let kind = reply::word(&uri, "type");
     read(service, line, call(Target::Catalog), move |service| {
-        cacheable(reply::ok(200, &service.look(|world, _| world.catalog.models(kind.as_deref()))))
+        cacheable(reply::ok(200, &service.with_state(|state, _| state.catalog.models(kind.as_deref()))))
     })
     .await
 }
 
 async fn voices(State(service): Shared, ConnectInfo(line): Peer) -> Response {
     read(service, line, call(Target::Catalog), |service| {
-        cacheable(reply::ok(200, &service.look(|world, _| world.catalog.voices(&service.media_url))))
+        cacheable(reply::ok(200, &service.with_state(|state, _| state.catalog.voices(&service.media_url))))
     })
     .await
 }
@@ -253,7 +253,7 @@ async fn shorts_create(State(service): Shared, ConnectInfo(line): Peer, request:
     let authorized = service.authorize(bearer(request.headers()));
     let arrival = Arrival::read(kind, request).await;
     let effects = service.wire_effects(&arrival.call(kind));
-    trouble::endure(&line, effects, async move {
+    fault_injection::apply_effects(&line, effects, async move {
         match authorized {
             // Idempotency keys are not for this endpoint.
             Ok(()) => {

@@ -55,7 +55,8 @@ async fn audit(State(service): Shared, uri: Uri) -> Response {
 }
 
 async fn faults(State(service): Shared) -> Response {
-    let plan = service.look(|world, _| serde_json::to_value(world.weather.plan()).unwrap_or_default());
+    let plan =
+        service.with_state(|state, _| serde_json::to_value(state.fault_profile.plan()).unwrap_or_default());
     reply::json(200, &json!({"plan": plan, "ready": READY_PLANS}))
 }
 
@@ -114,7 +115,7 @@ async fn set_account(State(service): Shared, body: Bytes) -> Response {
 }
 
 async fn catalog(State(service): Shared) -> Response {
-    reply::json(200, &service.look(|world, _| world.catalog.parts(&service.media_url)))
+    reply::json(200, &service.with_state(|state, _| state.catalog.parts(&service.media_url)))
 }
 
 async fn replace_catalog(State(service): Shared, body: Bytes) -> Response {

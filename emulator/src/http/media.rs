@@ -12,7 +12,7 @@ use axum::routing::get;
 use rust_decimal::prelude::ToPrimitive;
 use uuid::Uuid;
 
-use super::{reply, trouble};
+use super::{fault_injection, reply};
 use crate::faults::{Call, Effect, Target};
 use crate::media::{Subject, content_type};
 use crate::service::{Artifact, Service};
@@ -37,7 +37,7 @@ fn missing() -> Response {
 
 async fn refuse_keys(State(service): Shared, request: Request, next: Next) -> Response {
     if request.headers().contains_key(header::AUTHORIZATION) {
-        service.look(|world, _| world.totals.media_requests_with_key += 1);
+        service.with_state(|state, _| state.totals.media_requests_with_key += 1);
         return reply::plain(400, "text/plain", "this host must never be shown an API key\n");
     }
     next.run(request).await
@@ -79,9 +79,9 @@ async fn result(
             Artifact::Missing => missing(),
         }
     };
-    let response = trouble::endure(&line, effects, work).await;
+    let response = fault_injection::apply_effects(&line, effects, work).await;
     let expires = expires_ms.map_or(String::new(), |ms: i64| format!("&expires={ms}"));
-    trouble::point_home(response, &format!("{address}?redirected=1{expires}"))
+    fault_injection::redirect_to_itself(response, &format!("{address}?redirected=1{expires}"))
 }
 
 async fn preview(
@@ -91,7 +91,7 @@ async fn preview(
     headers: HeaderMap,
 ) -> Response {
     let id = file.strip_suffix(".wav").unwrap_or("");
-    if !service.look(|world, _| world.catalog.voice(id).is_some()) {
+    if !service.with_state(|state, _| state.catalog.voice(id).is_some()) {
         return missing();
     }
     let subject = Subject {

@@ -2,9 +2,9 @@
 
 mod api;
 mod control;
+mod fault_injection;
 mod media;
 mod reply;
-mod trouble;
 
 pub(crate) use api::router as api_router;
 pub(crate) use media::router as media_router;

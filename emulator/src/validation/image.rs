@@ -174,7 +174,7 @@ fn finish(
         price_credits,
         claim: None,
         shape: Shape { ratio, pixels: chosen.size, length_ms: 0 },
-        doom: None,
+        provider_rejection: None,
     }
 }
 

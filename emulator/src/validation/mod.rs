@@ -30,12 +30,12 @@ pub(crate) struct Order {
     /// The allowance that may cover it, and the units it would use.
     pub(crate) claim: Option<(Pool, u64)>,
     pub(crate) shape: Shape,
-    pub(crate) doom: Option<Doom>,
+    pub(crate) provider_rejection: Option<ProviderRejection>,
 }
 
 /// A request that passes the service's checks and that the provider will not take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Doom {
+pub(crate) enum ProviderRejection {
     /// Refused at submission: 400 with `error.task_id`.
     AtSubmission(String),
     /// Fails while it renders.

@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
-use super::{Body, Doom, Options, Order, json_number, millis, refuse_prohibited};
+use super::{Body, Options, Order, ProviderRejection, json_number, millis, refuse_prohibited};
 use crate::catalog::Catalog;
 use crate::errors::ApiError;
 use crate::pricing;
@@ -72,11 +72,12 @@ pub(super) fn speech(catalog: &Catalog, body: &Body<'_>) -> Result<Order, ApiErr
     let characters = text.chars().count();
     let seconds = spoken_seconds(characters, speed.unwrap_or(Decimal::ONE));
     let unknown = model.filter(|id| !catalog.knows_speech_model(id));
-    let doom = unknown.map(|id| Doom::AtSubmission(format!("unknown model_id: {id}")));
+    let provider_rejection =
+        unknown.map(|id| ProviderRejection::AtSubmission(format!("unknown model_id: {id}")));
     Ok(Order {
         model: model_id.to_owned(),
         price_credits: pricing::speech(catalog.speech_rate(), characters),
-        doom,
+        provider_rejection,
         ..order(Kind::Speech, "text-to-speech", text, seconds, filled)
     })
 }
@@ -140,7 +141,7 @@ fn order(kind: Kind, scene: &str, prompt: &str, seconds: Decimal, mut options: M
         price_credits: 0,
         claim: None,
         shape: Shape { ratio: (1, 1), pixels: None, length_ms: millis(seconds) },
-        doom: None,
+        provider_rejection: None,
     }
 }
 
@@ -200,7 +201,7 @@ mod tests {
             (&order.options["speed"], &order.options["stability"], &order.options["similarity_boost"]),
             (&json!(4), &json!(0), &json!(1))
         );
-        assert!(matches!(order.doom, Some(Doom::AtSubmission(_))));
+        assert!(matches!(order.provider_rejection, Some(ProviderRejection::AtSubmission(_))));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::video_options::{Chosen, Subject, choose};
 use super::{
-    Body, Doom, Options, Order, json_number, millis, ratio_of, refuse_prohibited, require_http_urls,
+    Body, Options, Order, ProviderRejection, json_number, millis, ratio_of, refuse_prohibited,
+    require_http_urls,
 };
 use crate::account::{Pool, may_cover_video};
 use crate::catalog::{Catalog, InputLimits, VideoMode, VideoModel};
@@ -169,19 +170,20 @@ fn finish(subject: &Subject<'_>, ask: &Ask<'_>, chosen: Chosen) -> Order {
         price_credits: chosen.price_credits,
         claim,
         shape,
-        doom: source_too_long(rules_of, ask, chosen.source_seconds),
+        provider_rejection: source_too_long(rules_of, ask, chosen.source_seconds),
     }
 }
 
 /// Notes 2 and 3 of the input limits: the provider, not the service, measures the source video.
-fn source_too_long(model: &str, ask: &Ask<'_>, source_seconds: Option<Decimal>) -> Option<Doom> {
+fn source_too_long(model: &str, ask: &Ask<'_>, source_seconds: Option<Decimal>) -> Option<ProviderRejection> {
     let most = match model {
         "model-g-omni" => 10,
         "model-g-omni-video" => 30,
         _ => return None,
     };
     let too_long = !ask.videos.is_empty() && source_seconds? > Decimal::from(most);
-    too_long.then(|| Doom::WhileRendering(format!("source video must be at most {most} seconds")))
+    too_long
+        .then(|| ProviderRejection::WhileRendering(format!("source video must be at most {most} seconds")))
 }
 
 #[cfg(test)]
@@ -340,9 +342,12 @@ mod tests {
     #[test]
     fn a_source_longer_than_the_provider_takes_fails_there() {
         let with = |model: &str, seconds: u64| json!({"model": model, "prompt": "x", "video_urls": urls(1), "options": {"source_video_duration_seconds": seconds}});
-        assert_eq!(ok(&with("model-g-omni", 10)).doom, None);
-        assert!(matches!(ok(&with("model-g-omni", 11)).doom, Some(Doom::WhileRendering(_))));
-        assert_eq!(ok(&with("model-g-omni-video", 30)).doom, None);
+        assert_eq!(ok(&with("model-g-omni", 10)).provider_rejection, None);
+        assert!(matches!(
+            ok(&with("model-g-omni", 11)).provider_rejection,
+            Some(ProviderRejection::WhileRendering(_))
+        ));
+        assert_eq!(ok(&with("model-g-omni-video", 30)).provider_rejection, None);
     }
 
     #[test]

@@ -125,7 +125,7 @@ fn announce(running: &Emulator, api_key: &str) -> io::Result<()> {
 /// Why it did not start, and what to do about it.
 fn explain(error: &StartError, command: &EmulatorCommand) -> Failure {
     let exit = match error {
-        StartError::State { .. } | StartError::Journal { .. } => Exit::Disk,
+        StartError::State { .. } | StartError::Damaged { .. } => Exit::Disk,
         _ => Exit::Usage,
     };
     let hint = match error {
@@ -143,7 +143,7 @@ fn explain(error: &StartError, command: &EmulatorCommand) -> Failure {
         StartError::StateInUse { .. } => {
             Some(String::from("end that emulator, or name another folder with --emulator-state"))
         }
-        StartError::Journal { .. } => {
+        StartError::Damaged { .. } => {
             Some(String::from("move the folder aside, or name another one with --emulator-state"))
         }
         StartError::Catalog { .. } => Some(String::from(

@@ -1,4 +1,4 @@
-//! The journal: every fact that must outlive the process, one JSON line each.
+//! The record log: every fact that must outlive the process, one JSON line each.
 //!
 //! A line is handed to the operating system before the answer it belongs to is sent, so the death of the process
 //! loses nothing that a client was told. It is not synced: the emulator guards no real money. A last line that
@@ -9,22 +9,22 @@ use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::options::StartError;
-use super::world::Record;
+use super::state::Record;
 
-/// The journal's file name in the state directory.
+/// The record log's file name in the state directory.
 const FILE: &str = "emulator.jsonl";
 /// The format written; an unknown one is refused.
 pub(crate) const VERSION: u32 = 1;
 
-/// An open journal, locked against a second emulator.
+/// An open record log, locked against a second emulator.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) struct RecordLog {
     file: File,
     length: u64,
 }
 
-impl Journal {
-    /// Open the journal of a directory and tell what it holds, oldest first.
+impl RecordLog {
+    /// Open the record log of a directory and read what it holds, oldest first.
     pub(crate) fn open(dir: &Path, mut each: impl FnMut(Record)) -> Result<Self, StartError> {
         let path = dir.join(FILE);
         let failed = |source| StartError::State { path: path.clone(), source };
@@ -42,10 +42,10 @@ impl Journal {
             Err(std::fs::TryLockError::Error(source)) => return Err(failed(source)),
         }
         let length = read_lines(&file, &path, &mut each)?;
-        let mut journal = Self { file, length };
-        journal.file.set_len(length).map_err(failed)?;
-        journal.file.seek(SeekFrom::Start(length)).map_err(failed)?;
-        Ok(journal)
+        let mut record_log = Self { file, length };
+        record_log.file.set_len(length).map_err(failed)?;
+        record_log.file.seek(SeekFrom::Start(length)).map_err(failed)?;
+        Ok(record_log)
     }
 
     /// Write one line, whole or not at all.
@@ -66,7 +66,7 @@ impl Journal {
 /// Read whole lines; returns how many bytes of the file are good.
 fn read_lines(file: &File, path: &Path, each: &mut impl FnMut(Record)) -> Result<u64, StartError> {
     let damaged =
-        |line: usize, reason: String| StartError::Journal { path: PathBuf::from(path), line, reason };
+        |line: usize, reason: String| StartError::Damaged { path: PathBuf::from(path), line, reason };
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
     let mut good = 0_u64;
@@ -88,7 +88,7 @@ fn read_lines(file: &File, path: &Path, each: &mut impl FnMut(Record)) -> Result
         {
             return Err(damaged(
                 number,
-                format!("version {version} of the journal, where {VERSION} is known"),
+                format!("version {version} of the format is not supported, only {VERSION} is"),
             ));
         }
         each(record);
@@ -107,7 +107,7 @@ mod tests {
 
     fn read(dir: &Path) -> Result<Vec<i64>, StartError> {
         let mut seen = Vec::new();
-        Journal::open(dir, |record| {
+        RecordLog::open(dir, |record| {
             if let Record::Clock { base_ms, .. } = record {
                 seen.push(base_ms);
             }
@@ -116,18 +116,18 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_last_line_is_forgotten_and_the_journal_goes_on() {
+    fn a_torn_last_line_is_forgotten_and_the_log_goes_on() {
         let dir = tempfile::tempdir().unwrap();
-        let mut journal = Journal::open(dir.path(), |_| {}).unwrap();
-        journal.append(&clock(1)).unwrap();
-        journal.append(&clock(2)).unwrap();
-        drop(journal);
+        let mut record_log = RecordLog::open(dir.path(), |_| {}).unwrap();
+        record_log.append(&clock(1)).unwrap();
+        record_log.append(&clock(2)).unwrap();
+        drop(record_log);
         let path = dir.path().join(FILE);
         let whole = std::fs::read(&path).unwrap();
         for cut in 1..whole.len() / 2 {
             std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
             assert_eq!(read(dir.path()).unwrap(), [1]);
-            Journal::open(dir.path(), |_| {}).unwrap().append(&clock(3)).unwrap();
+            RecordLog::open(dir.path(), |_| {}).unwrap().append(&clock(3)).unwrap();
             assert_eq!(read(dir.path()).unwrap(), [1, 3]);
         }
     }
@@ -140,13 +140,13 @@ mod tests {
             "nonsense\n{\"record\":\"clock\",\"manual\":true,\"base_ms\":1}\n",
         )
         .unwrap();
-        assert!(matches!(read(dir.path()), Err(StartError::Journal { line: 1, .. })));
+        assert!(matches!(read(dir.path()), Err(StartError::Damaged { line: 1, .. })));
     }
 
     #[test]
     fn a_second_emulator_on_the_same_state_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let _first = Journal::open(dir.path(), |_| {}).unwrap();
+        let _first = RecordLog::open(dir.path(), |_| {}).unwrap();
         assert!(matches!(read(dir.path()), Err(StartError::StateInUse { .. })));
     }
 }

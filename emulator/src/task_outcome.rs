@@ -1,12 +1,12 @@
 //! What will become of a task: settled when it is created, from the order itself and the fault plan.
 
 use super::errors::ApiError;
-use super::faults::{Afterwards, Call, Effect, Target, Weather};
+use super::faults::{Afterwards, Call, Effect, FaultProfile, Target};
 use super::tasks::{Ending, ErrorCode, FirstAnswer, Kind, Results, Shape};
-use super::validation::{Doom, Order};
+use super::validation::{Order, ProviderRejection};
 
 /// What will become of a task.
-pub(crate) struct Fate {
+pub(crate) struct TaskOutcome {
     pub(crate) ending: Ending,
     pub(crate) first_answer: FirstAnswer,
     /// It ends in the moment of its creation.
@@ -24,9 +24,13 @@ pub(crate) struct Fate {
     pub(crate) charge_percent: u64,
 }
 
-impl Fate {
-    /// The fate of an order under the rules that strike it, or the error that comes before a task.
-    pub(crate) fn decide(weather: &mut Weather, order: &Order, key: &str) -> Result<Self, ApiError> {
+impl TaskOutcome {
+    /// The outcome of an order under the rules that strike it, or the error that comes before a task.
+    pub(crate) fn decide(
+        fault_profile: &mut FaultProfile,
+        order: &Order,
+        key: &str,
+    ) -> Result<Self, ApiError> {
         let model = order.model.split('/').next().unwrap_or("");
         let call = Call {
             target: Target::Create,
@@ -35,15 +39,15 @@ impl Fate {
             prompt: &order.prompt,
             identity: key,
         };
-        let effects = weather.on_a_new_task(&call);
-        let mut fate = Self::of_order(order);
+        let effects = fault_profile.on_a_new_task(&call);
+        let mut outcome = Self::of_order(order);
         // The earlier rule wins, so it is written last. Speech has no safety check to be away.
         let documented =
             |effect: &Effect| order.kind != Kind::Speech || !matches!(effect, Effect::SafetyUnavailable {});
         for effect in effects.into_iter().rev().filter(documented) {
-            fate.bend(effect, order)?;
+            outcome.bend(effect, order)?;
         }
-        Ok(fate)
+        Ok(outcome)
     }
 
     fn of_order(order: &Order) -> Self {
@@ -59,12 +63,12 @@ impl Fate {
             charge_percent: 100,
         };
         let invalid = |reason: &str| failed(ErrorCode::InvalidInput, reason);
-        match &order.doom {
+        match &order.provider_rejection {
             None => calm,
-            Some(Doom::AtSubmission(reason)) => {
+            Some(ProviderRejection::AtSubmission(reason)) => {
                 Self { ending: invalid(reason), first_answer: FirstAnswer::Rejected, at_once: true, ..calm }
             }
-            Some(Doom::WhileRendering(reason)) => Self { ending: invalid(reason), ..calm },
+            Some(ProviderRejection::WhileRendering(reason)) => Self { ending: invalid(reason), ..calm },
         }
     }
 
@@ -159,34 +163,34 @@ mod tests {
     use crate::faults::Faults;
     use crate::validation;
 
-    fn fate(effect: &str, kind: Kind, body: &Value) -> Fate {
+    fn outcome(effect: &str, kind: Kind, body: &Value) -> TaskOutcome {
         let plan = Faults::parse(&format!("[[rules]]\neffect = {effect}")).unwrap();
         let order = validation::order(&Catalog::built_in().unwrap(), kind, body).unwrap();
-        Fate::decide(&mut Weather::new(plan), &order, "k").unwrap()
+        TaskOutcome::decide(&mut FaultProfile::new(plan), &order, "k").unwrap()
     }
 
     #[test]
     fn another_model_that_ran_a_video_is_shown_with_the_mode() {
         let effect = "{ do = 'other-model', model = 'understudy' }";
         let video = json!({"model": "house-c1", "prompt": "x"});
-        assert_eq!(fate(effect, Kind::Video, &video).model, "understudy/text-to-video");
+        assert_eq!(outcome(effect, Kind::Video, &video).model, "understudy/text-to-video");
         let image = json!({"model": "gi-2", "prompt": "x"});
-        assert_eq!(fate(effect, Kind::Image, &image).model, "understudy");
+        assert_eq!(outcome(effect, Kind::Image, &image).model, "understudy");
     }
 
     #[test]
     fn shorts_studio_never_renders_in_the_call_and_no_other_kind_has_a_request_id() {
         let image = json!({"model": "gi-2", "prompt": "x"});
-        let studio = |effect| fate(effect, Kind::ShortsStudio, &json!({}));
-        assert!(fate("{ do = 'renders-in-call' }", Kind::Image, &image).in_call);
+        let studio = |effect| outcome(effect, Kind::ShortsStudio, &json!({}));
+        assert!(outcome("{ do = 'renders-in-call' }", Kind::Image, &image).in_call);
         assert!(!studio("{ do = 'renders-in-call' }").in_call);
         assert!(studio("{ do = 'request-id-alone' }").request_id_alone);
-        assert!(!fate("{ do = 'request-id-alone' }", Kind::Image, &image).request_id_alone);
+        assert!(!outcome("{ do = 'request-id-alone' }", Kind::Image, &image).request_id_alone);
     }
 
     #[test]
     fn speech_has_no_safety_check_to_be_away() {
         let body = json!({"text": "x", "voice_id": "aria"});
-        assert_eq!(fate("{ do = 'safety-unavailable' }", Kind::Speech, &body).ending, Ending::Success);
+        assert_eq!(outcome("{ do = 'safety-unavailable' }", Kind::Speech, &body).ending, Ending::Success);
     }
 }

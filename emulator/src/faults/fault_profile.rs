@@ -21,7 +21,7 @@ pub(crate) struct Call<'a> {
 
 /// A plan at work: the plan and its counters.
 #[derive(Debug, Default)]
-pub(crate) struct Weather {
+pub(crate) struct FaultProfile {
     plan: Faults,
     counters: Vec<Counter>,
 }
@@ -38,7 +38,7 @@ struct Tally {
     struck: u64,
 }
 
-impl Weather {
+impl FaultProfile {
     pub(crate) fn new(plan: Faults) -> Self {
         let counters = plan.rules.iter().map(|_| Counter::default()).collect();
         Self { plan, counters }
@@ -118,8 +118,11 @@ mod tests {
     }
 
     fn strikes(text: &str, calls: &[(Target, &str)]) -> Vec<usize> {
-        let mut weather = Weather::new(Faults::parse(text).unwrap());
-        calls.iter().map(|(target, identity)| weather.on_the_wire(&call(*target, identity)).len()).collect()
+        let mut fault_profile = FaultProfile::new(Faults::parse(text).unwrap());
+        calls
+            .iter()
+            .map(|(target, identity)| fault_profile.on_the_wire(&call(*target, identity)).len())
+            .collect()
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The service as a state machine: account, keys, tasks and the tally of who did what.
 //!
 //! Pure: time is an argument, and a creation is split in two so that it can be written down in between.
-//! [`World::prepare`] decides and changes nothing that matters; [`World::apply`] makes a [`Record`] true. A
-//! journal that is applied again from the start gives the same world.
+//! [`ServiceState::prepare`] decides and changes nothing that matters; [`ServiceState::apply`] makes a [`Record`] true.
+//! A record log that is applied again from the start gives the same state.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,8 +14,8 @@ use super::audit::{Totals, Watch};
 use super::catalog::Catalog;
 use super::clock::utc_day;
 use super::errors::ApiError;
-use super::fate::{self, Fate};
-use super::faults::Weather;
+use super::faults::FaultProfile;
+use super::task_outcome::{self, TaskOutcome};
 use super::tasks::{Ending, FirstAnswer, Kind, Shape, Task, Timing};
 use super::validation::Order;
 
@@ -74,10 +74,10 @@ pub(crate) struct Held {
 
 /// The state of the service.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct ServiceState {
     pub(crate) catalog: Catalog,
     pub(crate) account: Account,
-    pub(crate) weather: Weather,
+    pub(crate) fault_profile: FaultProfile,
     pub(crate) totals: Totals,
     tasks: HashMap<Uuid, Held>,
     order: Vec<Uuid>,
@@ -92,12 +92,18 @@ pub(crate) struct World {
     seed: u64,
 }
 
-impl World {
-    pub(crate) fn new(catalog: Catalog, weather: Weather, speed: f64, seed: u64, epoch: u64) -> Self {
+impl ServiceState {
+    pub(crate) fn new(
+        catalog: Catalog,
+        fault_profile: FaultProfile,
+        speed: f64,
+        seed: u64,
+        epoch: u64,
+    ) -> Self {
         Self {
             catalog,
             account: Account::default(),
-            weather,
+            fault_profile,
             totals: Totals::default(),
             tasks: HashMap::new(),
             order: Vec::new(),
@@ -174,39 +180,39 @@ impl World {
         }
         let number = self.order.len();
         let id = self.name("task", number);
-        let mut fate = Fate::decide(&mut self.weather, order, key.unwrap_or(""))?;
-        let price_credits = order.price_credits.saturating_mul(fate.charge_percent).div_ceil(100);
+        let mut outcome = TaskOutcome::decide(&mut self.fault_profile, order, key.unwrap_or(""))?;
+        let price_credits = order.price_credits.saturating_mul(outcome.charge_percent).div_ceil(100);
         let cover = self
             .account
             .cover(price_credits, order.claim, utc_day(now_ms))
             .ok_or_else(ApiError::insufficient_credits)?;
         let mut timing = self.timing(order.kind, order.shape, id, now_ms);
-        if fate.at_once {
+        if outcome.at_once {
             timing = Timing { created_ms: now_ms, pending_ms: 0, render_ms: 0 };
         }
-        timing.render_ms = timing.render_ms.saturating_add(fate.late_ms);
-        if (fate.in_call || order.kind.is_synchronous()) && fate.first_answer == FirstAnswer::Task {
-            fate.first_answer = fate::answer_of_a_synchronous(&fate.ending);
+        timing.render_ms = timing.render_ms.saturating_add(outcome.late_ms);
+        if (outcome.in_call || order.kind.is_synchronous()) && outcome.first_answer == FirstAnswer::Task {
+            outcome.first_answer = task_outcome::answer_of_a_synchronous(&outcome.ending);
         }
         Ok(Task {
             id,
             kind: order.kind,
-            model: fate.model.into(),
+            model: outcome.model.into(),
             scene: order.scene.as_str().into(),
             prompt: order.prompt.as_str().into(),
             options: serde_json::to_string(&order.options).unwrap_or_default().into(),
             timing,
-            ending: fate.ending,
+            ending: outcome.ending,
             shape: order.shape,
-            results: fate.results,
+            results: outcome.results,
             charged_credits: cover.charged_credits,
             waived_credits: cover.waived_credits,
             allowance: cover.allowance,
             key: key.map(Into::into),
             body_digest,
-            first_answer: fate.first_answer,
-            in_call: fate.in_call,
-            request_id_alone: fate.request_id_alone,
+            first_answer: outcome.first_answer,
+            in_call: outcome.in_call,
+            request_id_alone: outcome.request_id_alone,
         })
     }
 
@@ -303,7 +309,7 @@ impl World {
 
     /// Plausible times, divided by the speed. Jitter comes from the task's id.
     fn timing(&self, kind: Kind, shape: Shape, id: Uuid, now_ms: i64) -> Timing {
-        let (pending_ms, render_ms) = fate::natural_timing(kind, shape);
+        let (pending_ms, render_ms) = task_outcome::natural_timing(kind, shape);
         let jitter = fastrand::Rng::with_seed(id.as_u64_pair().0).f64() * 0.6 + 0.7;
         let scaled = |ms: u32| {
             let scaled = f64::from(ms) * jitter / self.speed;
@@ -323,11 +329,11 @@ mod tests {
     use crate::faults::Faults;
     use crate::validation;
 
-    fn world(faults: &str, credits: u64, plan: Plan) -> World {
-        let weather = Weather::new(Faults::parse(faults).unwrap());
-        let mut world = World::new(Catalog::built_in().unwrap(), weather, 1.0, 1, 1);
-        world.apply(account(Some(credits), Some(plan)));
-        world
+    fn state(faults: &str, credits: u64, plan: Plan) -> ServiceState {
+        let fault_profile = FaultProfile::new(Faults::parse(faults).unwrap());
+        let mut state = ServiceState::new(Catalog::built_in().unwrap(), fault_profile, 1.0, 1, 1);
+        state.apply(account(Some(credits), Some(plan)));
+        state
     }
 
     fn account(credits: Option<u64>, plan: Option<Plan>) -> Record {
@@ -342,47 +348,47 @@ mod tests {
         }
     }
 
-    fn create(world: &mut World, key: Option<&str>, now_ms: i64) -> Result<Task, ApiError> {
+    fn create(state: &mut ServiceState, key: Option<&str>, now_ms: i64) -> Result<Task, ApiError> {
         let body = json!({"model": "house-c1", "prompt": "a boat"});
-        let order = validation::order(&world.catalog, Kind::Video, &body).unwrap();
-        let task = world.prepare(&order, key, 0, now_ms)?;
-        world.apply(Record::Task { task: Box::new(task.clone()) });
+        let order = validation::order(&state.catalog, Kind::Video, &body).unwrap();
+        let task = state.prepare(&order, key, 0, now_ms)?;
+        state.apply(Record::Task { task: Box::new(task.clone()) });
         Ok(task)
     }
 
     #[test]
     fn credits_are_deducted_at_creation_and_refunded_at_the_end_of_a_failed_task() {
-        let mut world = world("[[rules]]\neffect = { do = 'task-fails', code = 'busy' }", 100, Plan::None);
-        let task = create(&mut world, Some("k"), 1_000).unwrap();
-        assert_eq!(world.account.credits, 90);
-        world.advance(task.timing.ends_ms() - 1);
-        assert_eq!(world.account.credits, 90);
-        world.advance(task.timing.ends_ms());
-        world.advance(task.timing.ends_ms() + 1);
-        assert_eq!((world.account.credits, world.totals.refunds), (100, 1));
+        let mut state = state("[[rules]]\neffect = { do = 'task-fails', code = 'busy' }", 100, Plan::None);
+        let task = create(&mut state, Some("k"), 1_000).unwrap();
+        assert_eq!(state.account.credits, 90);
+        state.advance(task.timing.ends_ms() - 1);
+        assert_eq!(state.account.credits, 90);
+        state.advance(task.timing.ends_ms());
+        state.advance(task.timing.ends_ms() + 1);
+        assert_eq!((state.account.credits, state.totals.refunds), (100, 1));
     }
 
     #[test]
     fn a_canceled_task_returns_its_allowance_slot() {
-        let mut world = world("[[rules]]\neffect = { do = 'task-canceled' }", 0, Plan::Ultra);
-        let task = create(&mut world, None, 1_000).unwrap();
+        let mut state = state("[[rules]]\neffect = { do = 'task-canceled' }", 0, Plan::Ultra);
+        let task = create(&mut state, None, 1_000).unwrap();
         assert_eq!((task.charged_credits, task.waived_credits), (0, 10));
-        let used = |world: &World| world.account.used(super::super::account::Pool::HouseSeconds, 0);
-        assert_eq!(used(&world), 5);
-        world.advance(task.timing.ends_ms());
-        assert_eq!(used(&world), 0);
+        let used = |state: &ServiceState| state.account.used(super::super::account::Pool::HouseSeconds, 0);
+        assert_eq!(used(&state), 5);
+        state.advance(task.timing.ends_ms());
+        assert_eq!(used(&state), 0);
     }
 
     #[test]
     fn a_balance_lower_than_the_cost_creates_no_task() {
-        let mut world = world("", 9, Plan::None);
-        assert_eq!(create(&mut world, Some("k"), 0).unwrap_err().status, 402);
-        assert_eq!((world.task_of_key("k"), world.totals.tasks), (None, 0));
+        let mut state = state("", 9, Plan::None);
+        assert_eq!(create(&mut state, Some("k"), 0).unwrap_err().status, 402);
+        assert_eq!((state.task_of_key("k"), state.totals.tasks), (None, 0));
     }
 
     #[test]
     fn an_account_is_shared_with_other_clients() {
-        let mut world = world("", 10, Plan::Ultra);
+        let mut state = state("", 10, Plan::Ultra);
         let elsewhere = Record::Account {
             at_ms: 0,
             credits: None,
@@ -393,45 +399,45 @@ mod tests {
             used_elsewhere: vec![(Pool::HouseSeconds, 296)],
         };
         let line = serde_json::to_string(&elsewhere).unwrap();
-        world.apply(serde_json::from_str(&line).unwrap());
-        assert_eq!(world.account.credits, 12);
+        state.apply(serde_json::from_str(&line).unwrap());
+        assert_eq!(state.account.credits, 12);
         // Five seconds do not fit into the four that are left.
-        let task = create(&mut world, None, 0).unwrap();
+        let task = create(&mut state, None, 0).unwrap();
         assert_eq!((task.charged_credits, task.waived_credits), (10, 0));
     }
 
     #[test]
     fn another_charge_than_the_price_is_what_is_taken() {
-        let mut world =
-            world("[[rules]]\neffect = { do = 'charge-percent', percent = 125 }", 100, Plan::None);
-        assert_eq!(create(&mut world, None, 0).unwrap().charged_credits, 13);
-        assert_eq!(world.account.credits, 87);
+        let mut state =
+            state("[[rules]]\neffect = { do = 'charge-percent', percent = 125 }", 100, Plan::None);
+        assert_eq!(create(&mut state, None, 0).unwrap().charged_credits, 13);
+        assert_eq!(state.account.credits, 87);
     }
 
     #[test]
     fn a_submission_that_fails_is_refunded_at_once() {
-        let mut world = world("[[rules]]\neffect = { do = 'fail-at-submission' }", 100, Plan::None);
-        let task = create(&mut world, Some("k"), 50).unwrap();
+        let mut state = state("[[rules]]\neffect = { do = 'fail-at-submission' }", 100, Plan::None);
+        let task = create(&mut state, Some("k"), 50).unwrap();
         assert_eq!(task.first_answer, FirstAnswer::Failed);
-        world.advance(50);
-        assert_eq!((world.account.credits, world.totals.charges, world.totals.refunds), (100, 1, 1));
+        state.advance(50);
+        assert_eq!((state.account.credits, state.totals.charges, state.totals.refunds), (100, 1, 1));
     }
 
     #[test]
-    fn a_journal_applied_again_gives_the_same_world() {
-        let mut first = world("[[rules]]\nevery = 2\neffect = { do = 'task-canceled' }", 1_000, Plan::Pro);
+    fn a_log_applied_again_gives_the_same_state() {
+        let mut first = state("[[rules]]\nevery = 2\neffect = { do = 'task-canceled' }", 1_000, Plan::Pro);
         let mut records = vec![account(Some(1_000), Some(Plan::Pro))];
         for n in 0..10 {
             let task = create(&mut first, Some(&format!("k{n}")), n * 30_000).unwrap();
             records.push(Record::Task { task: Box::new(task) });
         }
-        let mut second = world("", 0, Plan::None);
+        let mut second = state("", 0, Plan::None);
         for record in records {
             let line = serde_json::to_string(&record).unwrap();
             second.apply(serde_json::from_str(&line).unwrap());
         }
-        for world in [&mut first, &mut second] {
-            world.advance(200_000);
+        for state in [&mut first, &mut second] {
+            state.advance(200_000);
         }
         assert_eq!(first.account.credits, second.account.credits);
         assert_eq!(first.totals, second.totals);
@@ -440,11 +446,11 @@ mod tests {
 
     #[test]
     fn ending_a_running_task_by_hand_refunds_it_and_a_final_one_stays() {
-        let mut world = world("", 100, Plan::None);
-        let task = create(&mut world, None, 0).unwrap();
-        world.apply(Record::Ended { at_ms: 10, id: task.id, ending: Ending::Canceled });
-        assert_eq!(world.account.credits, 100);
-        world.apply(Record::Ended { at_ms: 20, id: task.id, ending: Ending::Success });
-        assert_eq!(world.task(task.id).unwrap().ending, Ending::Canceled);
+        let mut state = state("", 100, Plan::None);
+        let task = create(&mut state, None, 0).unwrap();
+        state.apply(Record::Ended { at_ms: 10, id: task.id, ending: Ending::Canceled });
+        assert_eq!(state.account.credits, 100);
+        state.apply(Record::Ended { at_ms: 20, id: task.id, ending: Ending::Success });
+        assert_eq!(state.task(task.id).unwrap().ending, Ending::Canceled);
     }
 }

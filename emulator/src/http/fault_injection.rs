@@ -20,7 +20,7 @@ const HTML: &str =
 const BEFORE_BREAKING: Duration = Duration::from_millis(40);
 
 /// Do the work of a call under these effects. The work is done even when the client has gone away.
-pub(super) async fn endure<W>(line: &Line, effects: Vec<Effect>, work: W) -> Response
+pub(super) async fn apply_effects<W>(line: &Line, effects: Vec<Effect>, work: W) -> Response
 where
     W: Future<Output = Response> + Send + 'static,
 {
@@ -180,7 +180,7 @@ async fn slow(response: Response, bytes_per_second: u64) -> Response {
 }
 
 /// Where a redirect without a location points: the same address, marked so that it is not redirected for ever.
-pub(super) fn point_home(mut response: Response, here: &str) -> Response {
+pub(super) fn redirect_to_itself(mut response: Response, here: &str) -> Response {
     let lost = response.status().is_redirection() && !response.headers().contains_key(header::LOCATION);
     if lost && let Ok(here) = HeaderValue::from_str(here) {
         response.headers_mut().insert(HeaderName::from_static("location"), here);
