@@ -63,6 +63,13 @@ impl RecordLog {
     }
 }
 
+impl Drop for RecordLog {
+    fn drop(&mut self) {
+        // Closing is not enough: a child process that was forked meanwhile holds the lock until it runs another program.
+        let _ = self.file.unlock();
+    }
+}
+
 /// Read whole lines; returns how many bytes of the file are good.
 fn read_lines(file: &File, path: &Path, each: &mut impl FnMut(Record)) -> Result<u64, StartError> {
     let damaged =

@@ -1,4 +1,7 @@
-//! A model checker on the transition function, and whole histories of the scheduler simulated from a seed.
+//! A model checker on the transition function, whole histories of the scheduler simulated from a seed, and random lives of
+//! a ledger. Nothing here starts a process: between fork and exec a child has its parent's files, and a state that was
+//! closed then may still be locked.
 
 mod checker;
+mod ledger_restart;
 mod simulation;

@@ -4,7 +4,6 @@ mod damage;
 mod disk_full;
 mod dump;
 mod frozen;
-mod ledger_restart;
 mod lost;
 mod power_loss;
 #[path = "../support/mod.rs"]
