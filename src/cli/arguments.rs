@@ -451,7 +451,7 @@ pub(super) struct ScheduleNameArgument {
 /// What is done to a whole state.
 #[derive(Debug, Subcommand)]
 pub(super) enum StateCommand {
-    /// Write the whole state as one file of JSON FormatLayer
+    /// Write the whole state as one file of JSON Lines
     ///
     /// Batches, rows, outcomes, open jobs and totals: everything that a state can be made of again. From a running
     /// daemon, too; a `run` has to end first.

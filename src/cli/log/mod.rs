@@ -65,7 +65,7 @@ pub(super) fn follow(global: &Global, config: &LogConfig) {
     }
 }
 
-/// FormatLayer are written beside these bars from now on, or with nothing beside them.
+/// Lines are written beside these bars from now on, or with nothing beside them.
 pub(super) fn beside(bars: Option<ProgressBar>) {
     *BARS.lock().unwrap_or_else(PoisonError::into_inner) = bars;
 }
