@@ -67,7 +67,7 @@ fn main() {
 }
 
 /// Something on its way back, by arrival.
-type Arrival = Reverse<(Micros, u64)>;
+type OutputSpec = Reverse<(Micros, u64)>;
 
 struct World {
     scheduler: Scheduler,
@@ -76,7 +76,7 @@ struct World {
     tasks: u32,
     free_exchanges: u32,
     answer: Micros,
-    arrivals: BinaryHeap<Arrival>,
+    arrivals: BinaryHeap<OutputSpec>,
     inputs: HashMap<u64, Input>,
     next_input: u64,
     waiting: VecDeque<JobKey>,
@@ -177,9 +177,9 @@ impl World {
 
     /// To the next arrival, or to when the scheduler wants to wake.
     fn pass(&mut self) {
-        let arrival = self.arrivals.peek().map(|Reverse((at, _))| *at);
+        let output_spec = self.arrivals.peek().map(|Reverse((at, _))| *at);
         let wake = self.wake.map(|tick| tick.0 * 1_000);
-        if let Some(next) = [arrival, wake].into_iter().flatten().min() {
+        if let Some(next) = [output_spec, wake].into_iter().flatten().min() {
             self.now = self.now.max(next);
         }
     }

@@ -17,7 +17,7 @@ use callsheet::domain::quote::catalog::CatalogPart;
 use callsheet::domain::quote::{Catalog, Rules, quote};
 use callsheet::domain::request::{Kind, Request};
 use callsheet::domain::task::{PostAnswer, ReadAnswer, TaskReading};
-use callsheet::output::{is_cut_off, sniff};
+use callsheet::output::{detect_media_type, is_truncated};
 use serde_json::Value;
 
 /// Read once: they are the same for every text.
@@ -164,7 +164,7 @@ pub fn outputs(data: &[u8]) {
     let kind = Kind::ALL[usize::from(*pick) % Kind::ALL.len()];
     let declared = ["image/png", "video/mp4; a=b", "audio/wav", "", "text/html"][usize::from(*pick) % 5];
     let head = &rest[..rest.len().min(4096)];
-    let found = sniff(kind, head, Some(declared)).map(|media| {
+    let found = detect_media_type(kind, head, Some(declared)).map(|media| {
         assert!(!media.ext.is_empty());
         media.content_type
     });
@@ -173,7 +173,7 @@ pub fn outputs(data: &[u8]) {
     if std::fs::write(&path, rest).is_ok() {
         let types = ["image/png", "audio/wav", "image/webp", "video/mp4"].map(str::to_owned);
         for content_type in types.into_iter().chain(found.ok()) {
-            assert!(is_cut_off(&path, &content_type).is_ok());
+            assert!(is_truncated(&path, &content_type).is_ok());
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::intake::Terms;
 use crate::intake::catalogs::ServiceCatalogs;
 use crate::intake::reception::HouseRules;
 use crate::metrics::Metrics;
-use crate::output::landing::Landing;
+use crate::output::publish::OutputDir;
 
 /// Between two requests for the balance while the key is refused, or while nothing is in flight.
 const BALANCE_INTERVAL: Millis = Millis::from_secs(60);
@@ -83,7 +83,7 @@ pub(super) fn engine_deps(
         downloads: service
             .downloads(Reach::new(&chosen.options.base_url, config.output.allow_hosts.clone()))?,
         service,
-        landing: Landing::new(&chosen.output),
+        output_dir: OutputDir::new(&chosen.output),
         max_file_bytes: config.output.max_file.as_u64(),
         rate_floor: RateFloor {
             bytes_per_second: config.limits.slow_download.as_u64(),

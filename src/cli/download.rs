@@ -78,7 +78,7 @@ async fn fetch(
     let clock = Clock::start();
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, false)?);
     let outside = build::engine_deps(Service::new(chosen.options.clone())?, chosen, config)?;
-    let landing = outside.landing.clone();
+    let output_dir = outside.output_dir.clone();
     let desk = EngineClient::in_process(store.clone(), build::scheduler_settings(config)?, clock)?;
     let named = desk.find(&command.name).await.map_err(HandlerError::from)?;
     let batch = named.batch().clone();
@@ -87,7 +87,7 @@ async fn fetch(
         record.key.batch == batch.no && matches!(record.job.state, State::Fetching { .. })
     };
     let waiting = store.open_jobs()?.iter().filter(|record| is_waiting(record)).count();
-    let granted = desk.fetch_again(&named, landing.clone(), outside.layout.clone()).await?;
+    let granted = desk.fetch_again(&named, output_dir.clone(), outside.layout.clone()).await?;
     let again = granted.jobs;
     let outcome = BatchOutcome { batch: batch.name.clone(), granted };
     say_what_stays(&outcome);
@@ -108,9 +108,9 @@ async fn fetch(
     let waiting =
         waiting.saturating_sub(engine.scheduler().open_jobs().filter(|record| is_waiting(record)).count());
     let batch = engine.scheduler().batch(batch.no).cloned().unwrap_or(batch);
-    engine::write_results(&store, &landing, &batch)?;
+    engine::write_results(&store, &output_dir, &batch)?;
     let open = engine.scheduler().open_jobs().count();
-    let dir = printable_path(&landing.batch_dir(&batch.name));
+    let dir = printable_path(&output_dir.batch_dir(&batch.name));
     match waiting {
         0 => eprintln!("{}: {again} downloaded again into {}", batch.name, dir),
         _ => eprintln!("{}: {again} downloaded again and {waiting} that waited into {}", batch.name, dir),

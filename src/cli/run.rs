@@ -33,7 +33,7 @@ use crate::engine::{self, Engine, Stop, Until};
 use crate::failpoint;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Terms, catalogs, source};
-use crate::output::landing::Landing;
+use crate::output::publish::OutputDir;
 use crate::output::report::Waiting;
 use crate::store::{Change, Store};
 
@@ -86,7 +86,7 @@ async fn run_against(
         }
     }
     let outside = build::engine_deps(service.clone(), chosen, config)?;
-    let landing = outside.landing.clone();
+    let output_dir = outside.output_dir.clone();
     let settings = build::scheduler_settings(config)?;
     let backoff = settings.backoff;
     let mut engine = Engine::new(store.clone(), outside, settings, clock, Some(&only))?;
@@ -96,7 +96,7 @@ async fn run_against(
     let standstill = drive(&mut engine, clock).await?;
     let overview: Vec<BatchStatus> = statuses(&engine);
     let exit = exit_of(standstill, &receipts, &overview);
-    let written = match write_all_results(&engine, &store, landing, &only).await {
+    let written = match write_all_results(&engine, &store, output_dir, &only).await {
         // How the run ended is told all the same; the next one writes them.
         Err(failure) if exit == Exit::Disk => {
             let _ = failure.report();
@@ -230,7 +230,7 @@ async fn numbers(
         }
         Parked::Disk => {
             let free =
-                |path: &Path| Landing::new(path).free_bytes().map(|free| ByteSize::b(free).to_string());
+                |path: &Path| OutputDir::new(path).free_bytes().map(|free| ByteSize::b(free).to_string());
             let not_known = || "not known".to_owned();
             let (output, state) = (free(&chosen.output), free(&chosen.state));
             let (output, state) = (output.unwrap_or_else(not_known), state.unwrap_or_else(not_known));
@@ -248,15 +248,15 @@ async fn numbers(
 async fn write_all_results(
     engine: &Engine,
     store: &Arc<Store>,
-    landing: Landing,
+    output_dir: OutputDir,
     only: &BTreeSet<BatchNo>,
 ) -> Result<Written, Failure> {
     let mut written = Written::default();
     for batch in engine.scheduler().batches().filter(|batch| only.contains(&batch.no)) {
         let (name, dir, succeeded) =
-            (batch.name.clone(), landing.batch_dir(&batch.name), batch.ended.succeeded);
-        let (store, landing, batch) = (store.clone(), landing.clone(), batch.clone());
-        let write = move || engine::write_results(&store, &landing, &batch);
+            (batch.name.clone(), output_dir.batch_dir(&batch.name), batch.ended.succeeded);
+        let (store, output_dir, batch) = (store.clone(), output_dir.clone(), batch.clone());
+        let write = move || engine::write_results(&store, &output_dir, &batch);
         let report = engine::blocking(write).await?;
         for (id, line, reason) in report.troubled().take(TROUBLED_SHOWN) {
             eprintln!("{name}/{} (line {line}): {}", printable(id), printable(reason));

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::control::client::ControlClient;
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
-use crate::output::landing::Landing;
+use crate::output::publish::OutputDir;
 use crate::output::layout::Layout;
 use crate::store::{Store, StoreError, dump, probe, rebuild};
 
@@ -190,10 +190,10 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;
     let (dir, now) = (service_target::state_dir(&config, false), Clock::start().now().wall);
     let output = service_target::output_dir_of_state(&config, &dir);
-    let (landing, default_layout) = (Landing::new(&output), config.layout()?);
+    let (output_dir, default_layout) = (OutputDir::new(&output), config.layout()?);
     let landed = |batch: &BatchName, layout: Option<&str>, spec: &JobSpec| {
         let own = layout.and_then(|text| Layout::parse(text).ok());
-        landing.told_of(batch, own.as_ref().unwrap_or(&default_layout), spec)
+        output_dir.published_record(batch, own.as_ref().unwrap_or(&default_layout), spec)
     };
     let rebuilt = rebuild::rebuild(&dir, command.export.as_deref(), &landed, now)?;
     if global.json {

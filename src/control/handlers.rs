@@ -18,7 +18,7 @@ use crate::engine::EngineError;
 use crate::engine::engine_client::{EngineClient, FindError, Target};
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
 use crate::engine::walk::Walk;
-use crate::output::landing::Landing;
+use crate::output::publish::OutputDir;
 use crate::output::layout::Layout;
 use crate::output::results::ResultLine;
 use crate::store::dump::DumpError;
@@ -472,10 +472,10 @@ pub async fn retry(
 pub async fn download(
     desk: &EngineClient,
     name: &str,
-    landing: Landing,
+    output_dir: OutputDir,
     layout: Layout,
 ) -> Result<BatchOutcomes, HandlerError> {
     let named = desk.find(name).await?;
-    let granted = desk.fetch_again(&named, landing, layout).await?;
+    let granted = desk.fetch_again(&named, output_dir, layout).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
 }

@@ -36,7 +36,7 @@ use crate::intake::IntakeError;
 use crate::intake::catalogs::CatalogError;
 use crate::intake::reception::{self, Manner, Reception, ReceptionError};
 use crate::metrics::{CONTENT_TYPE, Metrics};
-use crate::output::landing::Landing;
+use crate::output::publish::OutputDir;
 use crate::output::layout::Layout;
 
 /// Largest body of a command, in bytes.
@@ -58,7 +58,7 @@ pub struct AppState {
     /// The response of `/v1/health`.
     pub health: Health,
     /// Where outputs lie.
-    pub landing: Landing,
+    pub output_dir: OutputDir,
     /// Layout of batches that have none of their own.
     pub layout: Layout,
     /// Fires a schedule by its name, and says what came of it.
@@ -336,8 +336,8 @@ async fn set_budget(
 }
 
 async fn download(State(app): Shared, JsonBody(body): JsonBody<NameRequest>) -> Result<Response, ApiError> {
-    let (landing, layout) = (app.landing.clone(), app.layout.clone());
-    let work = async move { handlers::download(&app.desk, &body.name, landing, layout).await };
+    let (output_dir, layout) = (app.output_dir.clone(), app.layout.clone());
+    let work = async move { handlers::download(&app.desk, &body.name, output_dir, layout).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 

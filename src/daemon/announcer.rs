@@ -12,7 +12,7 @@ use crate::engine::blocking;
 use crate::engine::scheduler::Command;
 use crate::engine::{self, EngineError, Glance, Handle};
 use crate::hooks::{BatchDone, Hooks, HooksError};
-use crate::output::landing::Landing;
+use crate::output::publish::OutputDir;
 use crate::store::Store;
 
 /// Between two tries to write what cannot be written.
@@ -29,12 +29,12 @@ impl Announcer {
     pub(super) fn begin(
         store: Arc<Store>,
         handle: Handle,
-        landing: Landing,
+        output_dir: OutputDir,
         hooks: Hooks,
         clock: Clock,
     ) -> Announcer {
         let (done, queue) = mpsc::unbounded_channel();
-        let teller = Teller { store, handle, landing, hooks, clock };
+        let teller = Teller { store, handle, output_dir, hooks, clock };
         tokio::spawn(teller.announce_all(queue));
         Announcer { done }
     }
@@ -61,7 +61,7 @@ impl Announcer {
 struct Teller {
     store: Arc<Store>,
     handle: Handle,
-    landing: Landing,
+    output_dir: OutputDir,
     hooks: Hooks,
     clock: Clock,
 }
@@ -100,11 +100,11 @@ impl Teller {
         if batch.announced || !batch.is_done() {
             return Ok(());
         }
-        let (store, landing, hooks) = (self.store.clone(), self.landing.clone(), self.hooks.clone());
+        let (store, output_dir, hooks) = (self.store.clone(), self.output_dir.clone(), self.hooks.clone());
         let (record, now) = (batch.clone(), self.clock.now().wall);
         let tell = move || {
-            engine::write_results(&store, &landing, &record)?;
-            let event = BatchDone::of(&record, &landing.batch_dir(&record.name), now);
+            engine::write_results(&store, &output_dir, &record)?;
+            let event = BatchDone::of(&record, &output_dir.batch_dir(&record.name), now);
             Ok::<(), AnnounceError>(hooks.batch_done(&event)?)
         };
         blocking(tell).await?;

@@ -121,7 +121,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let fixed = Fixed::of(&parts);
     let Parts { outside, settings, house, socket, control, token, .. } = parts;
     let Parts { inboxes, hooks, hooks_secret, schedules: planned, archive_after, .. } = parts;
-    let (landing, layout) = (outside.landing.clone(), outside.layout.clone());
+    let (output_dir, layout) = (outside.output_dir.clone(), outside.layout.clone());
     let (identity, metrics) = (house.identity.clone(), outside.metrics.clone());
     let mut engine = Engine::new(store.clone(), outside, settings, clock, None)?;
     let handle = engine.handle();
@@ -132,7 +132,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         pid: std::process::id(),
         since: clock.now().wall,
         service: identity,
-        output: std::path::absolute(landing.root()).unwrap_or_else(|_| landing.root().to_owned()),
+        output: std::path::absolute(output_dir.root()).unwrap_or_else(|_| output_dir.root().to_owned()),
         state: store.dir().canonicalize().unwrap_or_else(|_| store.dir().to_owned()),
     };
     let desk = EngineClient::to_running(store.clone(), handle.clone());
@@ -142,7 +142,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         desk,
         reception: reception.clone(),
         health,
-        landing: landing.clone(),
+        output_dir: output_dir.clone(),
         layout,
         schedules: fire,
         in_force: scheduled.in_force(),
@@ -151,7 +151,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), Patience::default(), clock)?;
     let socket_name = listen(&socket, &control, token, Arc::new(app)).await?;
 
-    let announcer = Announcer::begin(store.clone(), handle.clone(), landing, hooks.clone(), clock);
+    let announcer = Announcer::begin(store.clone(), handle.clone(), output_dir, hooks.clone(), clock);
     for batch in engine.scheduler().batches().filter(|batch| batch.is_done() && !batch.announced) {
         announcer.announce(batch.no);
     }

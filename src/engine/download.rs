@@ -23,9 +23,9 @@ use crate::engine::perform::whole_ms;
 use crate::engine::scheduler::{FetchFault, FetchOrder};
 use crate::engine::transfers::{Halfway, Halted, Transfers};
 use crate::metrics::{Answer, Endpoint, Metrics};
-use crate::output::landing::{self, Arrival, Part, hex, is_refusal};
+use crate::output::publish::{self, OutputSpec, Part, hex, is_disk_error};
 use crate::output::layout::Layout;
-use crate::output::{is_cut_off, sniff};
+use crate::output::{detect_media_type, is_truncated};
 
 /// How often one link is taken up again where it broke off.
 const RESUMES_MAX: u32 = 4;
@@ -77,10 +77,10 @@ impl<'a> Fetcher<'a> {
             }
         };
         let bytes = parts.iter().map(|part| part.bytes).max().unwrap_or_default();
-        let (landing, of_job) = (self.outside.landing.clone(), order.clone());
+        let (output_dir, of_job) = (self.outside.output_dir.clone(), order.clone());
         let land = move || {
             let FetchOrder { batch, spec, job, .. } = &of_job;
-            landing.land(Arrival { batch, layout: &layout, spec, job }, &parts)
+            output_dir.publish(OutputSpec { batch, layout: &layout, spec, job }, &parts)
         };
         match blocking(land).await {
             Ok(files) => Ok(files),
@@ -120,7 +120,7 @@ impl<'a> Fetcher<'a> {
     /// Removes what came of a download that failed: the next one begins anew, and there may be none.
     async fn sweep(&self, order: &FetchOrder) {
         // The draft of the sidecar has the number 0.
-        let _ = tokio::fs::remove_file(self.outside.landing.part_path(&order.batch, order.spec.id, 0)).await;
+        let _ = tokio::fs::remove_file(self.outside.output_dir.part_path(&order.batch, order.spec.id, 0)).await;
         for index in 0..order.urls.len() {
             // One that never came is not there, and one that stays is swept by the next run.
             let _ = tokio::fs::remove_file(self.part_path(order, index)).await;
@@ -128,15 +128,15 @@ impl<'a> Fetcher<'a> {
     }
 
     fn part_path(&self, order: &FetchOrder, index: usize) -> PathBuf {
-        self.outside.landing.part_path(&order.batch, order.spec.id, index + 1)
+        self.outside.output_dir.part_path(&order.batch, order.spec.id, index + 1)
     }
 
     async fn landed_before(&self, order: &FetchOrder, layout: &Layout) -> Option<Vec<OutputFile>> {
-        let (landing, order, layout) = (self.outside.landing.clone(), order.clone(), layout.clone());
+        let (output_dir, order, layout) = (self.outside.output_dir.clone(), order.clone(), layout.clone());
         let look = move || {
-            let arrival =
-                Arrival { batch: &order.batch, layout: &layout, spec: &order.spec, job: &order.job };
-            landing.landed(arrival)
+            let output_spec =
+                OutputSpec { batch: &order.batch, layout: &layout, spec: &order.spec, job: &order.job };
+            output_dir.published(output_spec)
         };
         blocking(look).await
     }
@@ -281,19 +281,19 @@ impl Transfer {
         outside: &Outside,
         halfway: Halfway,
     ) -> Result<Transfer, FetchFault> {
-        let (landing, batch, place) = (outside.landing.clone(), batch.clone(), path.to_owned());
+        let (output_dir, batch, place) = (outside.output_dir.clone(), batch.clone(), path.to_owned());
         let bytes = halfway.bytes;
-        let create = move || match landing::create(&place) {
+        let create = move || match publish::create(&place) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                landing.make_batch_dir(&batch)?;
-                landing::create(&place)
+                output_dir.make_batch_dir(&batch)?;
+                publish::create(&place)
             }
             other => other,
         };
         let left = path.to_owned();
         let open = move || match bytes {
             0 => create().map(|file| (file, true)),
-            _ => landing::append(&left, bytes)
+            _ => publish::append(&left, bytes)
                 .map_or_else(|_| create().map(|file| (file, false)), |file| Ok((file, true))),
         };
         let (file, is_there) = blocking(open).await.map_err(|error| disk_fault(&error, 0))?;
@@ -407,11 +407,11 @@ impl Transfer {
     async fn finish(mut self, kind: Kind, path: &Path) -> Result<Part, FetchFault> {
         let flushed = self.file.flush().await;
         flushed.map_err(|error| self.refused(&error))?;
-        let media = sniff(kind, &self.halfway.head, self.halfway.content_type.as_deref());
+        let media = detect_media_type(kind, &self.halfway.head, self.halfway.content_type.as_deref());
         // Another reading of the task may bring another link.
         let media = media.map_err(|wrong| FetchFault::Stale(Fault::new("not_media", wrong.to_string())))?;
         let (place, content_type) = (path.to_owned(), media.content_type.clone());
-        let cut_off = blocking(move || is_cut_off(&place, &content_type)).await;
+        let cut_off = blocking(move || is_truncated(&place, &content_type)).await;
         if cut_off.map_err(|error| self.refused(&error))? {
             let text = format!("the result ends too early, after {} bytes", self.halfway.bytes);
             return Err(FetchFault::Stale(Fault::new("cut_off", text)));
@@ -423,7 +423,7 @@ impl Transfer {
 
 fn disk_fault(error: &std::io::Error, wanted_bytes: u64) -> FetchFault {
     let fault = Fault::new("disk", error.to_string());
-    if is_refusal(error) {
+    if is_disk_error(error) {
         FetchFault::DiskRefuses { fault, wanted_bytes }
     } else {
         FetchFault::Passing(fault)

@@ -17,7 +17,7 @@ use crate::engine::scheduler::{
 };
 use crate::engine::walk::Walk;
 use crate::engine::{self, EngineError, blocking, spooled, to_the_end};
-use crate::output::landing::{Arrival, Landing};
+use crate::output::publish::{OutputSpec, OutputDir};
 use crate::output::layout::Layout;
 use crate::store::{BatchRecord, JobRecord, Recalled, Store};
 
@@ -342,7 +342,7 @@ impl EngineClient {
     pub async fn fetch_again(
         &self,
         target: &Target,
-        landing: Landing,
+        output_dir: OutputDir,
         default_layout: Layout,
     ) -> Result<CommandOutcome, EngineError> {
         let edited = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -350,12 +350,12 @@ impl EngineClient {
         let missing = move |batch: &BatchRecord, spec: &JobSpec, record: &JobRecord| {
             let layout = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
             let layout = layout.unwrap_or_else(|| default_layout.clone());
-            let arrival = Arrival { batch: &batch.name, layout: &layout, spec, job: &record.job };
-            let is_missing = record.job.state.is_final() && landing.landed(arrival).is_none();
+            let output_spec = OutputSpec { batch: &batch.name, layout: &layout, spec, job: &record.job };
+            let is_missing = record.job.state.is_final() && output_dir.published(output_spec).is_none();
             if is_missing {
                 let mut edited = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let room = EDITED_LISTED_MAX.saturating_sub(edited.len());
-                edited.extend(landing.edited(arrival).into_iter().take(room));
+                edited.extend(output_dir.edited(output_spec).into_iter().take(room));
             }
             is_missing
         };

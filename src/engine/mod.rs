@@ -42,7 +42,7 @@ use crate::engine::scheduler::{
 use crate::engine::transfers::Transfers;
 use crate::failpoint;
 use crate::metrics::Metrics;
-use crate::output::landing::{Landing, PROBE_BYTES, is_out_of_room, is_refusal};
+use crate::output::publish::{OutputDir, PROBE_BYTES, is_disk_full, is_disk_error};
 use crate::output::layout::Layout;
 use crate::store::{Change, Store, StoreError};
 
@@ -112,7 +112,7 @@ pub struct Outside {
     /// Its results.
     pub downloads: Downloads,
     /// The output folder.
-    pub landing: Landing,
+    pub output_dir: OutputDir,
     /// Largest output that is downloaded, in bytes.
     pub max_file_bytes: u64,
     /// A download that stays below makes room for one that waits.
@@ -338,8 +338,8 @@ impl Engine {
     /// knows. Where it fails the batch's downloads say so and are tried again: nothing that is under way has to end
     /// for it.
     async fn prepare_output(&self, batch: BatchName) {
-        let (landing, name) = (self.outside.landing.clone(), batch.clone());
-        if let Err(error) = blocking(move || landing.prepare(&name)).await {
+        let (output_dir, name) = (self.outside.output_dir.clone(), batch.clone());
+        if let Err(error) = blocking(move || output_dir.prepare(&name)).await {
             tracing::warn!(%batch, %error, "the output folder cannot be made");
         }
     }
@@ -463,13 +463,13 @@ impl Engine {
         let min_free_bytes = self.outside.min_free_bytes.max(PROBE_BYTES);
         let refused_bytes = self.scheduler.refused_bytes();
         if !self.store.has_room()
-            || self.outside.landing.free_bytes().is_some_and(|free| free < min_free_bytes)
+            || self.outside.output_dir.free_bytes().is_some_and(|free| free < min_free_bytes)
         {
             return true;
         }
         let Some(bytes) = refused_bytes else { return false };
-        let landing = self.outside.landing.clone();
-        blocking(move || landing.try_room(bytes)).await.is_err_and(|error| is_refusal(&error))
+        let output_dir = self.outside.output_dir.clone();
+        blocking(move || output_dir.check_space(bytes)).await.is_err_and(|error| is_disk_error(&error))
     }
 
     fn sleep_until(&self, wake: Option<Tick>) -> impl Future<Output = ()> + use<> {
@@ -485,16 +485,16 @@ impl Engine {
     async fn prepare_outputs(&self) -> Result<bool, EngineError> {
         let unfinished = self.scheduler.batches().filter(|batch| !batch.is_done());
         let names: Vec<BatchName> = unfinished.map(|batch| batch.name.clone()).collect();
-        let landing = self.outside.landing.clone();
+        let output_dir = self.outside.output_dir.clone();
         let prepare = move || {
             names.into_iter().try_for_each(|name| {
-                let path = landing.batch_dir(&name);
-                landing.prepare(&name).map_err(|source| EngineError::Output { path, source })
+                let path = output_dir.batch_dir(&name);
+                output_dir.prepare(&name).map_err(|source| EngineError::Output { path, source })
             })
         };
         match blocking(prepare).await {
             Ok(()) => Ok(true),
-            Err(EngineError::Output { path, source }) if is_out_of_room(&source) => {
+            Err(EngineError::Output { path, source }) if is_disk_full(&source) => {
                 tracing::warn!(path = %path.display(), error = %source, "the output folder has no room");
                 Ok(false)
             }

@@ -132,11 +132,11 @@ async fn made_before(
         return None;
     }
     let (store, spec) = (store.clone(), spec.clone());
-    let (landing, default) = (outside.landing.clone(), outside.layout.clone());
+    let (output_dir, default) = (outside.output_dir.clone(), outside.layout.clone());
     let path = blocking(move || {
         let batch = store.batch(no).ok().flatten()?;
         let own = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
-        landing.sidecar_path(&batch.name, &own.unwrap_or(default), &spec)
+        output_dir.sidecar_path(&batch.name, &own.unwrap_or(default), &spec)
     })
     .await?;
     let text = format!(

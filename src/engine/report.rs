@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::engine::EngineError;
 use crate::engine::walk::Walk;
 use crate::failpoint;
-use crate::output::landing::Landing;
+use crate::output::publish::OutputDir;
 use crate::output::report::Report;
 use crate::output::results::{self, ResultLine, ResultsWriter};
 use crate::store::{BatchRecord, Store};
@@ -15,8 +15,8 @@ use crate::store::{BatchRecord, Store};
 ///
 /// # Errors
 /// [`EngineError`] when the state cannot be read or the folder not written to.
-pub fn write_results(store: &Store, landing: &Landing, batch: &BatchRecord) -> Result<Report, EngineError> {
-    let dir = landing.batch_dir(&batch.name);
+pub fn write_results(store: &Store, output_dir: &OutputDir, batch: &BatchRecord) -> Result<Report, EngineError> {
+    let dir = output_dir.batch_dir(&batch.name);
     let written = write_into(&dir, store, batch);
     if written.is_err() {
         results::sweep(&dir);

@@ -9,7 +9,7 @@ use sha2::Sha256;
 use crate::api::Version;
 use crate::domain::ids::JobKey;
 use crate::domain::time::Tick;
-use crate::output::landing::Part;
+use crate::output::publish::Part;
 
 /// See the module's documentation. A restart begins its downloads anew, so nothing of this is durable.
 #[derive(Debug, Default)]

@@ -4,13 +4,13 @@
 //! Architecture invariant: a file under its final name is whole, checked and synced. Anything else
 //! is called `.part` and begins with a dot.
 
-pub mod landing;
+pub mod publish;
 pub mod layout;
 pub mod report;
 pub mod results;
 pub mod sidecar;
-mod sniff;
-mod whole;
+mod media_type;
+mod integrity;
 
-pub use self::sniff::{Media, NotMedia, sniff};
-pub use self::whole::is_cut_off;
+pub use self::media_type::{Media, NotMedia, sniff};
+pub use self::integrity::is_truncated;

@@ -12,7 +12,7 @@ use crate::domain::drift;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::ledger::{Movement, Totals};
-use crate::output::landing::create;
+use crate::output::publish::create;
 use crate::output::results;
 
 /// Jobs that are named one by one; the rest are counted.

@@ -14,7 +14,7 @@ use crate::domain::ids::{BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::task::{Fault, TaskRecord};
 use crate::domain::time::Timestamp;
-use crate::output::landing::create;
+use crate::output::publish::create;
 
 /// A line of `results.jsonl`. Scripts rely on the names: fields may be added, not renamed.
 #[derive(Debug, Serialize)]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchName, IdempotencyKey, JobId, TaskId};
 use crate::domain::job::{Landed, OutputFile};
-use crate::output::landing::Arrival;
+use crate::output::publish::OutputSpec;
 use crate::output::results::TaskShown;
 
 /// What lies beside a job's outputs: enough to tell whose they are and how they came to be.
@@ -39,8 +39,8 @@ pub(super) struct Sidecar {
 
 impl Sidecar {
     /// Of outputs that are about to have their names.
-    pub(super) fn of(arrival: Arrival<'_>, files: Vec<OutputFile>) -> Sidecar {
-        let Arrival { batch, spec, job, .. } = arrival;
+    pub(super) fn of(output_spec: OutputSpec<'_>, files: Vec<OutputFile>) -> Sidecar {
+        let OutputSpec { batch, spec, job, .. } = output_spec;
         Sidecar {
             job: spec.id,
             id: spec.label.clone(),

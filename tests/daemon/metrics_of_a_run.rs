@@ -22,7 +22,7 @@ use callsheet::engine::scheduler::{Settings, Standstill};
 use callsheet::engine::{Engine, Outside, RateLimit, Stop, Until};
 use callsheet::intake::{self, catalogs};
 use callsheet::metrics::Metrics;
-use callsheet::output::landing::Landing;
+use callsheet::output::publish::OutputDir;
 use callsheet::output::layout::{self, Layout};
 use callsheet::store::{Change, Store};
 use callsheet_emulator::{self as emulator, Emulator, Faults};
@@ -132,7 +132,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
         downloads: service.downloads(Reach::new(&emulator.base_url().parse().unwrap(), Vec::new())).unwrap(),
         service,
         catalogs: None,
-        landing: Landing::new(&dir.path().join("output")),
+        output_dir: OutputDir::new(&dir.path().join("output")),
         max_file_bytes: u64::MAX,
         rate_floor: RateFloor { bytes_per_second: 0, window: Millis(1_000) },
         min_free_bytes: 0,

@@ -117,7 +117,7 @@ fn what_a_run_acknowledges_is_on_the_device() {
     let outcome = traced.run(["run", "--json", "batch.jsonl", "more.csv"]);
     assert!(matches!(outcome.code, Some(0 | 7)), "{outcome:?}");
     let scene = traced.keeps_its_promises();
-    assert!(scene.posts() >= 26 && scene.landed() >= 25, "{} POSTs, {} files", scene.posts(), scene.landed());
+    assert!(scene.posts() >= 26 && scene.published() >= 25, "{} POSTs, {} files", scene.posts(), scene.published());
 }
 
 /// What the life before wrote and did not sync is not on the device because a new process reads it.
@@ -133,7 +133,7 @@ fn what_a_killed_run_left_in_the_air_is_on_the_device_before_the_next_relies_on_
         traced.run_to(step);
         traced.run(RUN).exited(0);
         let scene = traced.keeps_its_promises();
-        assert!(scene.posts() >= 5 && scene.landed() >= 5, "{step}");
+        assert!(scene.posts() >= 5 && scene.published() >= 5, "{step}");
     }
 }
 

@@ -12,7 +12,7 @@ use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::config::Config;
-use crate::output::landing::Landing;
+use crate::output::publish::OutputDir;
 use crate::store::StoreError;
 use crate::store::peek::Peek;
 
@@ -109,7 +109,7 @@ fn standing(dir: &Path) -> &Path {
 }
 
 fn room(check: &'static str, what: &str, dir: &Path, least: ByteSize, key: &str) -> Check {
-    let Some(free) = Landing::new(standing(dir)).free_bytes() else {
+    let Some(free) = OutputDir::new(standing(dir)).free_bytes() else {
         return Check::advice(check, format!("{what}: room is not told"), format!("df {}", dir.display()));
     };
     let found = format!("{what}: {} free", ByteSize::b(free));

@@ -42,7 +42,7 @@ pub(super) fn without_mark(head: Vec<u8>) -> Vec<u8> {
 }
 
 /// The format of a file that is called `file_name` and begins with `head`.
-pub(super) fn sniff(file_name: &str, head: &[u8]) -> Result<Format, Problem> {
+pub(super) fn detect_media_type(file_name: &str, head: &[u8]) -> Result<Format, Problem> {
     if head.trim_ascii().is_empty() {
         return Err(Problem::new(
             Position::line(1),
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn names_and_first_bytes_decide() {
         let check = |name: &str, head: &str, expected: Format| {
-            assert_eq!(sniff(name, head.as_bytes()), Ok(expected), "{name}");
+            assert_eq!(detect_media_type(name, head.as_bytes()), Ok(expected), "{name}");
         };
         check("a.csv", "prompt\n", Format::Csv);
         check("a.TSV", "prompt\n", Format::Csv);
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn what_is_not_ours_is_named() {
         let check = |head: &[u8], expected: &str| {
-            let problem = sniff("a.csv", head).unwrap_err().to_string();
+            let problem = detect_media_type("a.csv", head).unwrap_err().to_string();
             assert!(problem.contains(expected), "{problem}");
         };
         check(b"", "the file is empty");
@@ -154,7 +154,7 @@ mod tests {
         check(b"\x1F\x8B\x08", "unpack it first");
         check(b"\x01\x02\x03\x04abc", "binary data");
         check(b"[{\"prompt\":1}]", "begins as JSON");
-        let lines = sniff("a.jsonl", b"[1]").unwrap_err().to_string();
+        let lines = detect_media_type("a.jsonl", b"[1]").unwrap_err().to_string();
         assert!(lines.contains("begins as an array"), "{lines}");
     }
 

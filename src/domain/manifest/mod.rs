@@ -89,7 +89,7 @@ pub fn open<R: Read>(file_name: &str, mut source: R, limits: &Limits) -> Result<
     let head = source::head(&mut source)
         .map_err(|error| vec![source::unreadable(Position::line(1), &error)])
         .map(format::without_mark)?;
-    let format = format::sniff(file_name, &head).map_err(|problem| vec![problem])?;
+    let format = format::detect_media_type(file_name, &head).map_err(|problem| vec![problem])?;
     let source = Cursor::new(head).chain(source);
     let (header, rows) = match format {
         Format::Csv => (Header::default(), Rows::Csv(Box::new(csv::open(source, limits)?))),

@@ -24,7 +24,7 @@ use crate::intake::inbox::drawer::{Drawer, Occupant, draft_of};
 use crate::intake::inbox::names::RECEIPT_ENDING;
 use crate::intake::receipt::Receipt;
 use crate::intake::source::Identity;
-use crate::output::landing::hash;
+use crate::output::publish::hash;
 
 /// Longest receipt that is read again, in bytes: a thousand problems and notes stay far below.
 const RECEIPT_MAX_BYTES: u64 = 64 * 1024 * 1024;

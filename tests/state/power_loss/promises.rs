@@ -90,7 +90,7 @@ impl Scene {
     }
 
     /// How many files got their final names below the output folder.
-    pub fn landed(&self) -> usize {
+    pub fn published(&self) -> usize {
         let is_sidecar = |path: &Path| path.extension().is_some_and(|ext| ext == "json");
         let landed =
             |to: &&PathBuf| to.starts_with(self.root.join("output")) && !is_hidden(to) && !is_sidecar(to);

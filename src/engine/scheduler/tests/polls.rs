@@ -50,8 +50,8 @@ impl Crowd {
         for effect in step.effects {
             self.begin(effect);
         }
-        let arrival = self.arrivals.first_key_value().map(|((at, _), _)| *at);
-        if let Some(next) = [arrival, step.wake].into_iter().flatten().min() {
+        let output_spec = self.arrivals.first_key_value().map(|((at, _), _)| *at);
+        if let Some(next) = [output_spec, step.wake].into_iter().flatten().min() {
             self.now = self.now.max(next);
         }
     }

@@ -41,13 +41,13 @@ pub struct Part {
 
 /// The output folder.
 #[derive(Debug, Clone)]
-pub struct Landing {
+pub struct OutputDir {
     root: PathBuf,
 }
 
 /// A job whose outputs are to land.
 #[derive(Debug, Clone, Copy)]
-pub struct Arrival<'a> {
+pub struct OutputSpec<'a> {
     /// Its batch.
     pub batch: &'a BatchName,
     /// How its files are called.
@@ -65,10 +65,10 @@ enum Owner {
     SomebodyElse,
 }
 
-impl Landing {
+impl OutputDir {
     /// Outputs go below `root`.
-    pub fn new(root: &Path) -> Landing {
-        Landing { root: root.to_owned() }
+    pub fn new(root: &Path) -> OutputDir {
+        OutputDir { root: root.to_owned() }
     }
 
     /// The folder of a batch.
@@ -112,7 +112,7 @@ impl Landing {
     ///
     /// # Errors
     /// What the disk has against it.
-    pub fn try_room(&self, bytes: u64) -> io::Result<()> {
+    pub fn check_space(&self, bytes: u64) -> io::Result<()> {
         let mut file = tempfile::tempfile_in(&self.root)?;
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes.max(PROBE_BYTES)) {
             // A file system that cannot: a piece of a file has to do.
@@ -141,15 +141,15 @@ impl Landing {
 
     /// The outputs of a job that landed before: named by its own sidecar, and unchanged since. Their names are
     /// on the device on return: whoever gave them may have been killed before they were.
-    pub fn landed(&self, arrival: Arrival<'_>) -> Option<Vec<OutputFile>> {
-        let files = self.sidecar_of(arrival.batch, arrival.layout, arrival.spec)?.files;
-        let dir = self.batch_dir(arrival.batch);
+    pub fn published(&self, output_spec: OutputSpec<'_>) -> Option<Vec<OutputFile>> {
+        let files = self.sidecar_of(output_spec.batch, output_spec.layout, output_spec.spec)?.files;
+        let dir = self.batch_dir(output_spec.batch);
         let mut folders = files.iter().filter_map(|file| Some(dir.join(&file.path).parent()?.to_owned()));
         folders.all(|folder| sync_names(&dir, &folder).is_ok()).then_some(files)
     }
 
     /// What the sidecar of a job says whose outputs are on disk, unchanged.
-    pub fn told_of(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<Landed> {
+    pub fn published_record(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<Landed> {
         self.sidecar_of(batch, layout, spec)?.told()
     }
 
@@ -184,51 +184,51 @@ impl Landing {
     ///
     /// # Errors
     /// I/O errors; the parts may then be landed again.
-    pub fn land(&self, arrival: Arrival<'_>, parts: &[Part]) -> io::Result<Vec<OutputFile>> {
+    pub fn publish(&self, output_spec: OutputSpec<'_>, parts: &[Part]) -> io::Result<Vec<OutputFile>> {
         for part in parts {
             File::open(&part.path)?.sync_data()?;
         }
         failpoint::hit("part-written");
-        for (index, name) in layout::job_names(arrival.spec).into_iter().enumerate() {
+        for (index, name) in layout::job_names(output_spec.spec).into_iter().enumerate() {
             // Outputs keep a name that they have.
-            if index == 0 && arrival.spec.apart && self.own_sidecar(&name, arrival).is_none() {
+            if index == 0 && output_spec.spec.apart && self.own_sidecar(&name, output_spec).is_none() {
                 continue;
             }
-            if let Some(files) = self.land_as(&name, arrival, parts)? {
+            if let Some(files) = self.publish_as(&name, output_spec, parts)? {
                 return Ok(files);
             }
         }
-        let reason = format!("every name for job {} belongs to another file", arrival.spec.label);
+        let reason = format!("every name for job {} belongs to another file", output_spec.spec.label);
         Err(io::Error::new(io::ErrorKind::AlreadyExists, reason))
     }
 
     /// The job's own sidecar under one of its names.
-    fn own_sidecar(&self, name: &str, arrival: Arrival<'_>) -> Option<Sidecar> {
-        let Arrival { batch, layout, spec, .. } = arrival;
+    fn own_sidecar(&self, name: &str, output_spec: OutputSpec<'_>) -> Option<Sidecar> {
+        let OutputSpec { batch, layout, spec, .. } = output_spec;
         let path = self.batch_dir(batch).join(layout.sidecar(batch, spec, name));
         Sidecar::read(&path).filter(|sidecar| sidecar.job == spec.id)
     }
 
     /// The outputs of a job that somebody changed after they landed, by their paths relative to the batch's folder:
     /// they stay when the outputs are fetched again.
-    pub fn edited(&self, arrival: Arrival<'_>) -> Vec<String> {
-        let names = layout::job_names(arrival.spec);
-        let Some(own) = names.iter().find_map(|name| self.own_sidecar(name, arrival)) else {
+    pub fn edited(&self, output_spec: OutputSpec<'_>) -> Vec<String> {
+        let names = layout::job_names(output_spec.spec);
+        let Some(own) = names.iter().find_map(|name| self.own_sidecar(name, output_spec)) else {
             return Vec::new();
         };
-        let dir = self.batch_dir(arrival.batch);
+        let dir = self.batch_dir(output_spec.batch);
         let is_edited = |file: &&OutputFile| is_edited(&dir.join(&file.path), &[file]).unwrap_or(false);
         own.files.iter().filter(is_edited).map(|file| file.path.clone()).collect()
     }
 
     /// Tries one name; nothing when it is somebody else's.
-    fn land_as(
+    fn publish_as(
         &self,
         name: &str,
-        arrival: Arrival<'_>,
+        output_spec: OutputSpec<'_>,
         parts: &[Part],
     ) -> io::Result<Option<Vec<OutputFile>>> {
-        let Arrival { batch, layout, spec, .. } = arrival;
+        let OutputSpec { batch, layout, spec, .. } = output_spec;
         let dir = self.batch_dir(batch);
         let mut files: Vec<OutputFile> = parts
             .iter()
@@ -246,15 +246,15 @@ impl Landing {
         if matches!(owner, Owner::SomebodyElse) {
             return Ok(None);
         }
-        if let Some(own) = self.own_sidecar(name, arrival) {
-            beside_edited(&dir, arrival, &own, &mut files)?;
+        if let Some(own) = self.own_sidecar(name, output_spec) {
+            beside_edited(&dir, output_spec, &own, &mut files)?;
         }
         let folder = sidecar_path.parent().unwrap_or(&dir);
         make_folder(&self.root, folder)?;
         // Called a part, so that nothing takes it for a result and a sweep finds it.
         let draft = self.part_path(batch, spec.id, 0);
         let flags = if matches!(owner, Owner::Us) { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        Sidecar::of(arrival, files.clone()).write(create(&draft)?)?;
+        Sidecar::of(output_spec, files.clone()).write(create(&draft)?)?;
         match rename(&draft, &sidecar_path, flags) {
             // Another job of the same name was faster: the sidecar is what takes a name.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -312,11 +312,11 @@ fn is_edited(path: &Path, may_be: &[&OutputFile]) -> io::Result<bool> {
 /// Gives files that are fetched again a name beside those that a person edited meanwhile.
 fn beside_edited(
     dir: &Path,
-    arrival: Arrival<'_>,
+    output_spec: OutputSpec<'_>,
     own: &Sidecar,
     files: &mut [OutputFile],
 ) -> io::Result<()> {
-    let Arrival { batch, layout, spec, .. } = arrival;
+    let OutputSpec { batch, layout, spec, .. } = output_spec;
     let [_, short, long] = layout::job_names(spec);
     for (index, file) in files.iter_mut().enumerate() {
         let fetched = file.clone();
@@ -351,13 +351,13 @@ fn beside_edited(
 }
 
 /// Whether a disk, or a quota on it, is full.
-pub fn is_out_of_room(error: &io::Error) -> bool {
+pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Whether a disk takes nothing more, whatever it is.
-pub fn is_refusal(error: &io::Error) -> bool {
-    is_out_of_room(error) || error.kind() == io::ErrorKind::ReadOnlyFilesystem
+pub fn is_disk_error(error: &io::Error) -> bool {
+    is_disk_full(error) || error.kind() == io::ErrorKind::ReadOnlyFilesystem
 }
 
 /// Makes a folder below the output folder. The output folder itself may be a link, since a person named it; what
@@ -416,7 +416,7 @@ pub fn append(path: &Path, bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether a name was made by [`Landing::part_path`].
+/// Whether a name was made by [`OutputDir::part_path`].
 fn is_part(name: &str) -> bool {
     let Some(middle) = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".part")) else {
         return false;
@@ -479,16 +479,16 @@ mod tests {
 
     struct Bench {
         dir: tempfile::TempDir,
-        landing: Landing,
+        output_dir: OutputDir,
         batch: BatchName,
         layout: Layout,
     }
 
     fn bench() -> Bench {
         let dir = tempfile::tempdir().unwrap();
-        let (landing, batch) = (Landing::new(dir.path()), "b".parse().unwrap());
-        landing.prepare(&batch).unwrap();
-        Bench { dir, landing, batch, layout: Layout::default() }
+        let (output_dir, batch) = (OutputDir::new(dir.path()), "b".parse().unwrap());
+        output_dir.prepare(&batch).unwrap();
+        Bench { dir, output_dir, batch, layout: Layout::default() }
     }
 
     fn spec(id: u8, label: &str) -> JobSpec {
@@ -518,20 +518,20 @@ mod tests {
         }
 
         fn part(&self, job: JobId, n: usize, content: &str) -> Part {
-            let path = self.landing.part_path(&self.batch, job, n);
+            let path = self.output_dir.part_path(&self.batch, job, n);
             fs::write(&path, content).unwrap();
             let sha256 = hash_file(&path).unwrap();
             let media = Media { content_type: "image/png".into(), ext: "png".into() };
             Part { path, bytes: content.len() as u64, sha256, media }
         }
 
-        fn land(&self, spec: &JobSpec, contents: &[&str]) -> Vec<String> {
+        fn publish(&self, spec: &JobSpec, contents: &[&str]) -> Vec<String> {
             let parts: Vec<Part> =
                 contents.iter().enumerate().map(|(n, text)| self.part(spec.id, n + 1, text)).collect();
             let job = self.job();
-            let arrival = Arrival { batch: &self.batch, layout: &self.layout, spec, job: &job };
-            let files = self.landing.land(arrival, &parts).unwrap();
-            assert_eq!(self.landing.landed(arrival), Some(files.clone()));
+            let output_spec = OutputSpec { batch: &self.batch, layout: &self.layout, spec, job: &job };
+            let files = self.output_dir.publish(output_spec, &parts).unwrap();
+            assert_eq!(self.output_dir.published(output_spec), Some(files.clone()));
             files.into_iter().map(|file| file.path).collect()
         }
 
@@ -551,15 +551,15 @@ mod tests {
     #[test]
     fn parts_become_files_with_a_sidecar() {
         let bench = bench();
-        assert_eq!(bench.land(&spec(1, "hero"), &["one", "two"]), ["hero.png", "hero-2.png"]);
+        assert_eq!(bench.publish(&spec(1, "hero"), &["one", "two"]), ["hero.png", "hero-2.png"]);
         assert_eq!(bench.names(), ["hero-2.png", "hero.json", "hero.png"]);
     }
 
     #[test]
     fn two_jobs_with_one_name_both_land() {
         let bench = bench();
-        assert_eq!(bench.land(&spec(1, "hero"), &["one"]), ["hero.png"]);
-        assert_eq!(bench.land(&spec(2, "hero"), &["two"]), ["hero-02020202.png"]);
+        assert_eq!(bench.publish(&spec(1, "hero"), &["one"]), ["hero.png"]);
+        assert_eq!(bench.publish(&spec(2, "hero"), &["two"]), ["hero-02020202.png"]);
         assert_eq!(bench.read("hero.png"), "one");
     }
 
@@ -571,7 +571,7 @@ mod tests {
             std::thread::scope(|scope| {
                 for id in 1..=6 {
                     let bench = &bench;
-                    scope.spawn(move || bench.land(&spec(id, "hero"), &["one", "two"]));
+                    scope.spawn(move || bench.publish(&spec(id, "hero"), &["one", "two"]));
                 }
             });
             assert_eq!(bench.names().len(), 6 * 3, "{:?}", bench.names());
@@ -583,7 +583,7 @@ mod tests {
         let bench = bench();
         fs::write(bench.dir.path().join("b/hero-2.png"), "mine").unwrap();
         assert_eq!(
-            bench.land(&spec(1, "hero"), &["one", "two"]),
+            bench.publish(&spec(1, "hero"), &["one", "two"]),
             ["hero-01010101.png", "hero-01010101-2.png"]
         );
         assert_eq!(bench.read("hero-2.png"), "mine");
@@ -594,16 +594,16 @@ mod tests {
         let bench = bench();
         let outside = bench.dir.path().join("outside");
         std::os::unix::fs::symlink(&outside, bench.dir.path().join("b/hero.png")).unwrap();
-        assert_eq!(bench.land(&spec(1, "hero"), &["one"]), ["hero-01010101.png"]);
+        assert_eq!(bench.publish(&spec(1, "hero"), &["one"]), ["hero-01010101.png"]);
         assert!(!outside.exists());
     }
 
     #[test]
     fn landing_again_after_a_crash_takes_the_same_name() {
         let bench = bench();
-        bench.land(&spec(1, "hero"), &["one"]);
+        bench.publish(&spec(1, "hero"), &["one"]);
         fs::remove_file(bench.dir.path().join("b/hero.png")).unwrap();
-        assert_eq!(bench.land(&spec(1, "hero"), &["one again"]), ["hero.png"]);
+        assert_eq!(bench.publish(&spec(1, "hero"), &["one again"]), ["hero.png"]);
         assert_eq!(bench.names(), ["hero.json", "hero.png"]);
     }
 
@@ -611,26 +611,26 @@ mod tests {
     fn a_changed_file_is_not_taken_for_a_result() {
         let bench = bench();
         let spec = spec(1, "hero");
-        bench.land(&spec, &["one"]);
+        bench.publish(&spec, &["one"]);
         fs::write(bench.dir.path().join("b/hero.png"), "eno").unwrap();
         let job = bench.job();
-        let arrival = Arrival { batch: &bench.batch, layout: &bench.layout, spec: &spec, job: &job };
-        assert_eq!(bench.landing.landed(arrival), None);
+        let output_spec = OutputSpec { batch: &bench.batch, layout: &bench.layout, spec: &spec, job: &job };
+        assert_eq!(bench.output_dir.published(output_spec), None);
     }
 
     #[test]
     fn what_a_person_edited_stays_and_the_output_lands_beside_it() {
         let bench = bench();
         let spec = spec(1, "hero");
-        bench.land(&spec, &["one", "two"]);
+        bench.publish(&spec, &["one", "two"]);
         let edit = |name: &str, text: &str| fs::write(bench.dir.path().join("b").join(name), text).unwrap();
         edit("hero-2.png", "cut");
         let job = bench.job();
-        let arrival = Arrival { batch: &bench.batch, layout: &bench.layout, spec: &spec, job: &job };
-        assert_eq!(bench.landing.edited(arrival), ["hero-2.png"]);
-        assert_eq!(bench.land(&spec, &["one", "two"]), ["hero.png", "hero-01010101-2.png"]);
-        assert_eq!(bench.landing.edited(arrival), [""; 0]);
-        let files = bench.landing.landed(arrival).unwrap();
+        let output_spec = OutputSpec { batch: &bench.batch, layout: &bench.layout, spec: &spec, job: &job };
+        assert_eq!(bench.output_dir.edited(output_spec), ["hero-2.png"]);
+        assert_eq!(bench.publish(&spec, &["one", "two"]), ["hero.png", "hero-01010101-2.png"]);
+        assert_eq!(bench.output_dir.edited(output_spec), [""; 0]);
+        let files = bench.output_dir.published(output_spec).unwrap();
         let edited: Vec<Option<&str>> = files.iter().map(|file| file.edited.as_deref()).collect();
         assert_eq!(edited, [None, Some("hero-2.png")]);
         assert_eq!(
@@ -640,7 +640,7 @@ mod tests {
         // The copy is edited, too.
         edit("hero-01010101-2.png", "cut again");
         let long = format!("hero-{}-2.png", spec.id);
-        assert_eq!(bench.land(&spec, &["one", "two"]), ["hero.png".to_owned(), long]);
+        assert_eq!(bench.publish(&spec, &["one", "two"]), ["hero.png".to_owned(), long]);
         assert_eq!(bench.read("hero-01010101-2.png"), "cut again");
     }
 
@@ -648,22 +648,22 @@ mod tests {
     fn a_folder_or_a_link_in_an_outputs_place_stays() {
         let bench = bench();
         let spec = spec(1, "hero");
-        bench.land(&spec, &["one"]);
+        bench.publish(&spec, &["one"]);
         fs::remove_file(bench.dir.path().join("b/hero.png")).unwrap();
         fs::create_dir(bench.dir.path().join("b/hero.png")).unwrap();
-        assert_eq!(bench.land(&spec, &["one"]), ["hero-01010101.png"]);
+        assert_eq!(bench.publish(&spec, &["one"]), ["hero-01010101.png"]);
     }
 
     #[test]
     fn a_job_that_is_to_be_kept_apart_carries_its_identity_from_the_start() {
         let bench = bench();
-        bench.land(&spec(1, "hero"), &["one"]);
+        bench.publish(&spec(1, "hero"), &["one"]);
         let other = JobSpec { apart: true, ..spec(2, "HERO") };
-        assert_eq!(bench.land(&other, &["two"]), ["HERO-02020202.png"]);
+        assert_eq!(bench.publish(&other, &["two"]), ["HERO-02020202.png"]);
         // One that landed under its plain name keeps it.
-        bench.land(&spec(3, "Owl"), &["three"]);
+        bench.publish(&spec(3, "Owl"), &["three"]);
         fs::remove_file(bench.dir.path().join("b/Owl.png")).unwrap();
-        assert_eq!(bench.land(&JobSpec { apart: true, ..spec(3, "Owl") }, &["three"]), ["Owl.png"]);
+        assert_eq!(bench.publish(&JobSpec { apart: true, ..spec(3, "Owl") }, &["three"]), ["Owl.png"]);
     }
 
     #[test]
@@ -673,7 +673,7 @@ mod tests {
         for name in [".keep.part", "b.part", ".0101-1.part"] {
             fs::write(bench.dir.path().join("b").join(name), "").unwrap();
         }
-        bench.landing.prepare(&bench.batch).unwrap();
+        bench.output_dir.prepare(&bench.batch).unwrap();
         assert_eq!(bench.names(), [".0101-1.part", ".keep.part", "b.part"]);
     }
 }

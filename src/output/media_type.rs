@@ -24,7 +24,7 @@ pub struct NotMedia {
 /// # Errors
 /// [`NotMedia`] when either says that this is not a result of `kind`: a page that says "not found"
 /// is never saved as a video.
-pub fn sniff(kind: Kind, head: &[u8], declared: Option<&str>) -> Result<Media, NotMedia> {
+pub fn detect_media_type(kind: Kind, head: &[u8], declared: Option<&str>) -> Result<Media, NotMedia> {
     let (wanted, families): (&'static str, &[&str]) = match kind {
         Kind::Video | Kind::ShortsStudio => ("a video", &["video/", "image/gif"]),
         Kind::Image => ("an image", &["image/"]),
@@ -64,9 +64,9 @@ mod tests {
     #[test]
     fn content_decides_before_the_header() {
         let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
-        let found = sniff(Kind::Image, png, Some("text/html")).unwrap();
+        let found = detect_media_type(Kind::Image, png, Some("text/html")).unwrap();
         assert_eq!(found, Media { content_type: "image/png".into(), ext: "png".into() });
-        assert!(sniff(Kind::Video, png, Some("video/mp4")).is_err());
+        assert!(detect_media_type(Kind::Video, png, Some("video/mp4")).is_err());
     }
 
     #[test]
@@ -74,20 +74,20 @@ mod tests {
         for head in
             [&b"<!DOCTYPE html><html>"[..], b"<Error><Code>AccessDenied</Code>", b"{\"error\": 1}", b""]
         {
-            assert!(sniff(Kind::Video, head, Some("video/mp4")).is_err(), "{head:?}");
+            assert!(detect_media_type(Kind::Video, head, Some("video/mp4")).is_err(), "{head:?}");
         }
     }
 
     #[test]
     fn an_unknown_format_is_believed_when_the_host_names_it() {
-        let found = sniff(Kind::Music, b"\x00\x01\x02odd", Some("audio/mpeg; x=1")).unwrap();
+        let found = detect_media_type(Kind::Music, b"\x00\x01\x02odd", Some("audio/mpeg; x=1")).unwrap();
         assert_eq!(found.content_type, "audio/mpeg");
-        assert!(sniff(Kind::Music, b"\x00\x01\x02odd", Some("application/octet-stream")).is_err());
+        assert!(detect_media_type(Kind::Music, b"\x00\x01\x02odd", Some("application/octet-stream")).is_err());
     }
 
     #[test]
     fn sound_in_a_video_container_is_sound() {
         let mp4 = b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom";
-        assert_eq!(sniff(Kind::Speech, mp4, None).unwrap().ext, "mp4");
+        assert_eq!(detect_media_type(Kind::Speech, mp4, None).unwrap().ext, "mp4");
     }
 }

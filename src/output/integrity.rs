@@ -14,7 +14,7 @@ const PARTS_MAX: usize = 100_000;
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn is_cut_off(path: &Path, content_type: &str) -> io::Result<bool> {
+pub fn is_truncated(path: &Path, content_type: &str) -> io::Result<bool> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     let found = match content_type {
@@ -106,7 +106,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, bytes).unwrap();
-        is_cut_off(&path, content_type).unwrap()
+        is_truncated(&path, content_type).unwrap()
     }
 
     #[test]
