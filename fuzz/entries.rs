@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use callsheet::api::{RawAnswer, answer, studio};
+use callsheet::api::{RawResponse, response, shorts_studio};
 use callsheet::config::Config;
 use callsheet::control::protocol::{
     BatchRequest, NameRequest, ResolveRequest, Status, Submission, Submitted,
@@ -91,14 +91,14 @@ pub fn answers(data: &[u8]) {
     let status = 100 + u16::from_be_bytes([*high, *low]) % 500;
     let (wait, body) = rest.split_at(usize::from(*wait % 32).min(rest.len()));
     let retry_after = std::str::from_utf8(wait).ok().map(str::to_owned);
-    let raw = RawAnswer {
+    let raw = RawResponse {
         status,
         retry_after,
         date: Some("Sun, 06 Nov 1994 12:00:00 GMT".to_owned()),
         body: body.to_vec(),
     };
     let asked = TaskId("asked".to_owned());
-    for posted in [answer::of_post(&raw), studio::of_post(&raw, Credits(7))] {
+    for posted in [response::classify_post(&raw), shorts_studio::classify_post(&raw, Credits(7))] {
         match posted {
             PostAnswer::Task(reading) => is_possible(&reading),
             PostAnswer::TaskNamed(task, _) => assert!((1..=256).contains(&task.0.len())),
@@ -106,19 +106,19 @@ pub fn answers(data: &[u8]) {
             _ => {}
         }
     }
-    if let ReadAnswer::Task(reading) = answer::of_read(&raw).about(&asked) {
+    if let ReadAnswer::Task(reading) = response::classify_read(&raw).about(&asked) {
         is_possible(&reading);
         assert_eq!(reading.id, asked);
     }
-    if let ReadAnswer::Task(reading) = studio::of_read(&raw, &asked, Credits(7)) {
+    if let ReadAnswer::Task(reading) = shorts_studio::classify_read(&raw, &asked, Credits(7)) {
         is_possible(&reading);
     }
-    match answer::of_balance(&raw) {
+    match response::parse_balance(&raw) {
         Ok(left) => assert!(status == 200, "{left}"),
         Err(fault) => assert!(!fault.to_string().is_empty()),
     }
     for part in [CatalogPart::Video, CatalogPart::Image, CatalogPart::Music, CatalogPart::Voices] {
-        match answer::of_catalog(&raw, part) {
+        match response::parse_catalog(&raw, part) {
             Ok(data) => is_a_catalog(part, &data),
             Err(fault) => assert!(!fault.to_string().is_empty()),
         }

@@ -14,7 +14,7 @@ use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANG
 use reqwest::{Client, Response, StatusCode, redirect};
 use url::Url;
 
-use crate::api::{ServiceOptions, answer, client};
+use crate::api::{ServiceOptions, response, client};
 use crate::domain::reach::{Reach, Refusal};
 
 /// Redirects that a result URL may take.
@@ -52,7 +52,7 @@ impl From<reqwest::Error> for DownloadError {
             }
             source = cause.source();
         }
-        DownloadError::Broken(answer::describe(&error))
+        DownloadError::Broken(response::describe(&error))
     }
 }
 

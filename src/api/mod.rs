@@ -5,12 +5,12 @@
 //! decision. The API key goes to the origin of `base_url` alone (money rule 12): downloads use a
 //! client that has never seen it.
 
-pub mod answer;
+pub mod response;
 mod download;
 mod http_date;
-mod probe;
+mod connectivity;
 mod redact;
-pub mod studio;
+pub mod shorts_studio;
 mod tls;
 pub mod webhook;
 mod wire;
@@ -24,7 +24,7 @@ use serde_json::Value;
 use url::Url;
 
 pub use self::download::{DownloadError, Downloads, Opened, Version};
-pub use self::probe::{End, NotReached, Reached};
+pub use self::probe::{FailurePoint, ConnectivityError, Connectivity};
 use crate::clock::Clock;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{IdempotencyKey, TaskId};
@@ -128,9 +128,9 @@ impl Service {
             request = request.header("Idempotency-Key", key.as_str());
         }
         match self.exchange(request).await {
-            Err(error) => answer::post_not_answered(&error),
-            Ok(raw) if kind == Kind::ShortsStudio => studio::of_post(&raw, order.hold().unwrap_or_default()),
-            Ok(raw) => answer::of_post(&raw),
+            Err(error) => response::classify_post_error(&error),
+            Ok(raw) if kind == Kind::ShortsStudio => shorts_studio::classify_post(&raw, order.hold().unwrap_or_default()),
+            Ok(raw) => response::classify_post(&raw),
         }
     }
 
@@ -138,13 +138,13 @@ impl Service {
     pub async fn read_task(&self, order: &Order, task: &TaskId) -> ReadAnswer {
         let is_studio = order.kind == Kind::ShortsStudio;
         let path = match is_studio {
-            true => studio::poll_path(task),
+            true => shorts_studio::poll_path(task),
             false => format!("/api/v1/tasks/{}", path_segment(&task.0)),
         };
         match self.exchange(self.request(Method::GET, &path)).await {
-            Err(error) => answer::read_not_answered(&error),
-            Ok(raw) if is_studio => studio::of_read(&raw, task, order.hold().unwrap_or_default()),
-            Ok(raw) => answer::of_read(&raw).about(task),
+            Err(error) => response::classify_read_error(&error),
+            Ok(raw) if is_studio => shorts_studio::classify_read(&raw, task, order.hold().unwrap_or_default()),
+            Ok(raw) => response::classify_read(&raw).about(task),
         }
     }
 
@@ -152,12 +152,12 @@ impl Service {
     /// none of that name.
     pub async fn task(&self, task: &TaskId) -> Result<Option<Value>, ServiceError> {
         let path = format!("/api/v1/tasks/{}", path_segment(&task.0));
-        self.ask(&path, |raw| answer::of_task_record(raw, task)).await
+        self.ask(&path, |raw| response::parse_task_record(raw, task)).await
     }
 
     /// The balance (`GET /api/v1/credits`).
     pub async fn credits(&self) -> Result<Credits, ServiceError> {
-        self.ask("/api/v1/credits", answer::of_balance).await
+        self.ask("/api/v1/credits", response::parse_balance).await
     }
 
     /// One of the catalogs; its `data` as it came.
@@ -168,16 +168,16 @@ impl Service {
             CatalogPart::Music => "/api/v1/models?type=music",
             CatalogPart::Voices => "/api/v1/voices",
         };
-        self.ask(path, |raw| answer::of_catalog(raw, part)).await
+        self.ask(path, |raw| response::parse_catalog(raw, part)).await
     }
 
     async fn ask<T>(
         &self,
         path: &str,
-        read: impl Fn(&RawAnswer) -> Result<T, Fault>,
+        read: impl Fn(&RawResponse) -> Result<T, Fault>,
     ) -> Result<T, ServiceError> {
         let raw = self.exchange(self.request(Method::GET, path)).await;
-        let raw = raw.map_err(|error| self.unreachable(path, &answer::describe(&error)))?;
+        let raw = raw.map_err(|error| self.unreachable(path, &response::describe(&error)))?;
         match read(&raw) {
             Ok(data) => Ok(data),
             Err(fault) if raw.status == 401 => Err(ServiceError::Unauthorised(fault.message)),
@@ -186,7 +186,7 @@ impl Service {
     }
 
     /// Sends a request, once, and reads the answer to its end.
-    async fn exchange(&self, request: RequestBuilder) -> reqwest::Result<RawAnswer> {
+    async fn exchange(&self, request: RequestBuilder) -> reqwest::Result<RawResponse> {
         let mut raw = read_answer(request.send().await?, self.clock).await?;
         if let Some(key) = &self.options.api_key {
             // A proxy's error page may show the request that it could not pass on, headers and all. Masked here,
@@ -231,7 +231,7 @@ fn path_segment(text: &str) -> String {
 
 /// An answer, read to its end.
 #[derive(Debug, Clone)]
-pub struct RawAnswer {
+pub struct RawResponse {
     /// HTTP status.
     pub status: u16,
     /// `Retry-After`, where there is one.
@@ -242,13 +242,13 @@ pub struct RawAnswer {
     pub body: Vec<u8>,
 }
 
-async fn read_answer(mut response: Response, clock: Clock) -> reqwest::Result<RawAnswer> {
+async fn read_answer(mut response: Response, clock: Clock) -> reqwest::Result<RawResponse> {
     let status = response.status().as_u16();
     let header = |name| {
         let value = response.headers().get(name).and_then(|value| value.to_str().ok());
         value.map(str::to_owned)
     };
-    let date = answer::date(header(DATE).as_deref(), clock.now().wall);
+    let date = response::date(header(DATE).as_deref(), clock.now().wall);
     let retry_after = header(RETRY_AFTER);
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -257,5 +257,5 @@ async fn read_answer(mut response: Response, clock: Clock) -> reqwest::Result<Ra
             break;
         }
     }
-    Ok(RawAnswer { status, retry_after, date, body })
+    Ok(RawResponse { status, retry_after, date, body })
 }

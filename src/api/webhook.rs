@@ -7,7 +7,7 @@ use reqwest::Client;
 use reqwest::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
 use url::Url;
 
-use crate::api::{ClientError, RawAnswer, ServiceOptions, answer, client};
+use crate::api::{ClientError, RawResponse, ServiceOptions, response, client};
 use crate::clock::Clock;
 use crate::domain::time::Millis;
 
@@ -80,7 +80,7 @@ impl Webhook {
         }
         // What it says beside its status is nobody's business: the body is not read.
         let response = request.body(body.to_owned()).send().await;
-        let response = response.map_err(|error| WebhookError::Unreachable(answer::describe(&error)))?;
+        let response = response.map_err(|error| WebhookError::Unreachable(response::describe(&error)))?;
         if response.status().is_success() {
             return Ok(());
         }
@@ -88,12 +88,12 @@ impl Webhook {
             let value = response.headers().get(name).and_then(|value| value.to_str().ok());
             value.map(str::to_owned)
         };
-        let raw = RawAnswer {
+        let raw = RawResponse {
             status: response.status().as_u16(),
             retry_after: header(RETRY_AFTER),
-            date: answer::date(header(DATE).as_deref(), self.clock.now().wall),
+            date: response::date(header(DATE).as_deref(), self.clock.now().wall),
             body: Vec::new(),
         };
-        Err(WebhookError::Status { status: raw.status, wait: answer::retry_after(&raw) })
+        Err(WebhookError::Status { status: raw.status, wait: response::retry_after(&raw) })
     }
 }

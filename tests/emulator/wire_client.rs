@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use callsheet::api::{RawAnswer, answer};
+use callsheet::api::{RawResponse, response};
 use callsheet::domain::quote::{Catalog, Rules, quote};
 use callsheet::domain::request::{Kind, Request};
 use callsheet::domain::task::{PostAnswer, ReadAnswer};
@@ -162,7 +162,7 @@ fn example(expected: &Value) -> Value {
     }
 }
 
-fn raw(response: &Value) -> RawAnswer {
+fn raw(response: &Value) -> RawResponse {
     let status = u16::try_from(response["status"].as_u64().unwrap()).unwrap();
     let mut body = example(&response["body"]);
     // A fixture says of the envelope what it is about.
@@ -178,7 +178,7 @@ fn raw(response: &Value) -> RawAnswer {
         body["data"] = task;
     }
     let bytes = if response["empty"] == true { Vec::new() } else { body.to_string().into_bytes() };
-    RawAnswer { status, retry_after: None, date: None, body: bytes }
+    RawResponse { status, retry_after: None, date: None, body: bytes }
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn every_answer_to_a_post_is_understood() {
             seen += 1;
             let response = &step["response"];
             let named = response["body"]["error"].get("task_id").is_some_and(|id| id != "<absent>");
-            let understood = answer::of_post(&raw(response));
+            let understood = response::classify_post(&raw(response));
             let fits = match (response["status"].as_u64().unwrap(), &understood) {
                 (200, PostAnswer::Task(task)) => {
                     let data = &response["body"]["data"];
@@ -224,7 +224,7 @@ fn every_answer_to_a_poll_is_understood() {
                 continue;
             }
             seen += 1;
-            let understood = answer::of_read(&raw(&step["response"]));
+            let understood = response::classify_read(&raw(&step["response"]));
             let fits = match (step["response"]["status"].as_u64().unwrap(), &understood) {
                 (200, ReadAnswer::Task(task)) => {
                     let info = step["response"]["body"]["data"]["taskInfo"].as_str().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The service: the way to it, its certificate, its clock, the key as it sees it, its catalogs.
 
-use crate::api::{ClientError, End, NotReached, Reached, Service, ServiceError};
+use crate::api::{ClientError, FailurePoint, ConnectivityError, Connectivity, Service, ServiceError};
 use crate::cli::build;
 use crate::cli::doctor::{Check, Level};
 use crate::cli::exit::Exit;
@@ -30,7 +30,7 @@ pub(super) async fn all(chosen: &ServiceTarget, config: &Config, clock: &Clock) 
         Err(error) => return vec![Check::failed("service", Failure::from(error))],
     };
     let began = clock.now();
-    let outcome = service.probe().await;
+    let outcome = service.check_connectivity().await;
     let ended = clock.now();
     let mut checks = Vec::new();
     match &outcome {
@@ -50,8 +50,8 @@ pub(super) async fn all(chosen: &ServiceTarget, config: &Config, clock: &Clock) 
     checks
 }
 
-fn answered(reached: &Reached, took: Millis) -> Check {
-    let Reached { url, status, version, .. } = reached;
+fn answered(reached: &Connectivity, took: Millis) -> Check {
+    let Connectivity { url, status, version, .. } = reached;
     match version {
         Some(version) => Check::good("service", format!("{url} answers in {} ms; version {version}", took.0)),
         None => Check::advice(
@@ -74,22 +74,22 @@ fn encryption(chosen: &ServiceTarget) -> Check {
     }
 }
 
-fn not_reached(error: &NotReached) -> Check {
+fn not_reached(error: &ConnectivityError) -> Check {
     let (check, advice) = match error.end {
-        End::Name => ("service", "mend service.base_url, or name resolution (getent hosts NAME)"),
-        End::Refused => ("service", "nobody listens there: see the host and port of service.base_url"),
-        End::Silence => {
+        FailurePoint::Name => ("service", "mend service.base_url, or name resolution (getent hosts NAME)"),
+        FailurePoint::Refused => ("service", "nobody listens there: see the host and port of service.base_url"),
+        FailurePoint::Silence => {
             ("service", "see firewalls and proxies (HTTPS_PROXY); longer: service.connect_timeout")
         }
-        End::Certificate => (
+        FailurePoint::Certificate => (
             "tls",
             "it is reached, and its certificate is not trusted: see the name in service.base_url and this \
              machine's clock; the CA of a proxy belongs into the system's store (update-ca-certificates)",
         ),
-        End::Tls => {
+        FailurePoint::Tls => {
             ("tls", "it is reached, and does not speak TLS there: see scheme and port of service.base_url")
         }
-        End::Elsewhere => ("service", "see service.base_url and the network; --emulator works offline"),
+        FailurePoint::Elsewhere => ("service", "see service.base_url and the network; --emulator works offline"),
     };
     Check::wrong(check, Exit::Unreachable, error.to_string(), advice)
 }

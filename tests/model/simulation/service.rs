@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use callsheet::api::RawAnswer;
+use callsheet::api::RawResponse;
 use callsheet::domain::ids::{BatchNo, JobKey};
 use serde_json::json;
 
@@ -181,13 +181,13 @@ impl Service {
     }
 
     /// A creating POST arrives.
-    pub fn post(&mut self, request: &Request, now: u64) -> RawAnswer {
+    pub fn post(&mut self, request: &Request, now: u64) -> RawResponse {
         if self.has(Trouble::Key, now) {
             return error(401, "unauthorized", None);
         }
         if self.has(Trouble::Crowded, now) || self.slips() {
             let wait = self.random.bool().then(|| self.random.u64(0..60).to_string());
-            return RawAnswer { retry_after: wait, ..error(429, "rate_limited", None) };
+            return RawResponse { retry_after: wait, ..error(429, "rate_limited", None) };
         }
         if self.has(Trouble::Away, now) || self.slips() {
             return match self.random.u32(0..4) {
@@ -206,7 +206,7 @@ impl Service {
         self.take(request, now)
     }
 
-    fn take(&mut self, request: &Request, now: u64) -> RawAnswer {
+    fn take(&mut self, request: &Request, now: u64) -> RawResponse {
         if let Some(known) = request.key.as_ref().and_then(|key| self.keys.get(key)) {
             return self.show(*known);
         }
@@ -300,7 +300,7 @@ impl Service {
     }
 
     /// A task is read.
-    pub fn read(&mut self, id: &str, now: u64) -> RawAnswer {
+    pub fn read(&mut self, id: &str, now: u64) -> RawResponse {
         if self.has(Trouble::Key, now) {
             return error(401, "unauthorized", None);
         }
@@ -323,7 +323,7 @@ impl Service {
         (!is_silent).then_some(self.balance)
     }
 
-    fn show(&self, index: usize) -> RawAnswer {
+    fn show(&self, index: usize) -> RawResponse {
         let task = &self.tasks[index];
         let status = task.status();
         let urls: Vec<String> =
@@ -354,11 +354,11 @@ pub fn listed(price: u64, percent: u64) -> u64 {
     (price * percent).div_ceil(100)
 }
 
-fn answer(status: u16, body: &serde_json::Value) -> RawAnswer {
-    RawAnswer { status, retry_after: None, date: None, body: body.to_string().into_bytes() }
+fn answer(status: u16, body: &serde_json::Value) -> RawResponse {
+    RawResponse { status, retry_after: None, date: None, body: body.to_string().into_bytes() }
 }
 
-fn error(status: u16, kind: &str, task: Option<usize>) -> RawAnswer {
+fn error(status: u16, kind: &str, task: Option<usize>) -> RawResponse {
     let mut error = json!({"type": kind, "hint": "", "docs": "https://docs"});
     if let Some(index) = task {
         error["task_id"] = format!("task-{index}").into();
@@ -367,6 +367,6 @@ fn error(status: u16, kind: &str, task: Option<usize>) -> RawAnswer {
 }
 
 /// Something before the service answers in its place.
-fn page(status: u16) -> RawAnswer {
-    RawAnswer { status, retry_after: None, date: None, body: b"<html>".to_vec() }
+fn page(status: u16) -> RawResponse {
+    RawResponse { status, retry_after: None, date: None, body: b"<html>".to_vec() }
 }

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use callsheet::api::studio;
-use callsheet::api::{RawAnswer, answer};
+use callsheet::api::shorts_studio;
+use callsheet::api::{RawResponse, response};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{Attempt, IdempotencyKey, JobKey, TaskId};
 use callsheet::domain::job::{JobSpec, OutputFile, State};
@@ -654,9 +654,9 @@ impl World {
             }
             let set_aside = spec.order.hold().unwrap_or_default();
             let answer = if spec.order.kind.is_keyed() {
-                answer::of_post(&raw)
+                response::classify_post(&raw)
             } else {
-                studio::of_post(&raw, set_aside)
+                shorts_studio::classify_post(&raw, set_aside)
             };
             self.at(at, Event::Hear(number, Input::Posted(key, Attempt(request.attempt), answer)));
         }
@@ -700,11 +700,11 @@ impl World {
     }
 }
 
-fn read_answer(spec: &JobSpec, task: &TaskId, raw: &RawAnswer) -> ReadAnswer {
+fn read_answer(spec: &JobSpec, task: &TaskId, raw: &RawResponse) -> ReadAnswer {
     if spec.order.kind.is_keyed() {
-        answer::of_read(raw)
+        response::classify_read(raw)
     } else {
-        studio::of_read(raw, task, spec.order.hold().unwrap_or_default())
+        shorts_studio::classify_read(raw, task, spec.order.hold().unwrap_or_default())
     }
 }
 

@@ -6,7 +6,7 @@
 use serde_json::Value;
 use url::Url;
 
-use crate::api::{RawAnswer, http_date, tls, wire};
+use crate::api::{RawResponse, http_date, tls, wire};
 use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
 use crate::domain::quote::Catalog;
@@ -15,7 +15,7 @@ use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
 use crate::domain::time::{Millis, Timestamp};
 
 /// A creating POST was answered.
-pub fn of_post(raw: &RawAnswer) -> PostAnswer {
+pub fn classify_post(raw: &RawResponse) -> PostAnswer {
     let body = parse(raw);
     if is_success(raw) {
         return match body.as_ref().and_then(wire::success).map(wire::task) {
@@ -66,7 +66,7 @@ pub fn of_post(raw: &RawAnswer) -> PostAnswer {
 }
 
 /// A creating POST was not answered, or not to the end.
-pub fn post_not_answered(error: &reqwest::Error) -> PostAnswer {
+pub fn classify_post_error(error: &reqwest::Error) -> PostAnswer {
     if error.is_builder() {
         return PostAnswer::Refused(Fault::new("cannot_send", describe(error)));
     }
@@ -76,7 +76,7 @@ pub fn post_not_answered(error: &reqwest::Error) -> PostAnswer {
 
 /// Reading a task was answered. Nothing but a task object or the service's own 404 says anything
 /// about the task.
-pub fn of_read(raw: &RawAnswer) -> ReadAnswer {
+pub fn classify_read(raw: &RawResponse) -> ReadAnswer {
     let body = parse(raw);
     if is_success(raw) {
         return match body.as_ref().and_then(wire::success).map(wire::task) {
@@ -94,20 +94,20 @@ pub fn of_read(raw: &RawAnswer) -> ReadAnswer {
 }
 
 /// Reading a task was not answered.
-pub fn read_not_answered(error: &reqwest::Error) -> ReadAnswer {
+pub fn classify_read_error(error: &reqwest::Error) -> ReadAnswer {
     ReadAnswer::Again { fault: transport_fault(error), wait: None }
 }
 
 /// The balance was asked for. A debt can buy as little as nothing.
-pub fn of_balance(raw: &RawAnswer) -> Result<Credits, Fault> {
-    let remaining = of_question(raw)?.get("remainingCredits").and_then(wire::balance);
+pub fn parse_balance(raw: &RawResponse) -> Result<Credits, Fault> {
+    let remaining = parse_data(raw)?.get("remainingCredits").and_then(wire::balance);
     remaining.ok_or_else(|| Fault::new("broken_answer", "it answers without remainingCredits"))
 }
 
 /// A catalog was asked for: its `data` as it came. One in which nothing can be read would refuse every row, and is no
 /// answer, unless it says itself that it lists nothing.
-pub fn of_catalog(raw: &RawAnswer, part: CatalogPart) -> Result<Value, Fault> {
-    let data = of_question(raw)?;
+pub fn parse_catalog(raw: &RawResponse, part: CatalogPart) -> Result<Value, Fault> {
+    let data = parse_data(raw)?;
     let mut catalog = Catalog::default();
     catalog.read(part, &data);
     if catalog.is_empty(part) && !holds_an_empty_list(&data) {
@@ -117,8 +117,8 @@ pub fn of_catalog(raw: &RawAnswer, part: CatalogPart) -> Result<Value, Fault> {
 }
 
 /// A task was asked for, whoever made it: its record as it came; nothing where the service knows none of that name.
-pub fn of_task_record(raw: &RawAnswer, task: &TaskId) -> Result<Option<Value>, Fault> {
-    match of_question(raw) {
+pub fn parse_task_record(raw: &RawResponse, task: &TaskId) -> Result<Option<Value>, Fault> {
+    match parse_data(raw) {
         Err(fault) if raw.status == 404 && fault.code == "not_found" => Ok(None),
         Err(fault) => Err(fault),
         Ok(record) => {
@@ -138,7 +138,7 @@ fn holds_an_empty_list(data: &Value) -> bool {
 }
 
 /// A catalog or the balance was asked for: its `data`.
-fn of_question(raw: &RawAnswer) -> Result<Value, Fault> {
+fn parse_data(raw: &RawResponse) -> Result<Value, Fault> {
     let body = parse(raw);
     if raw.status == 200 {
         let data = body.as_ref().and_then(wire::success).cloned();
@@ -186,21 +186,21 @@ fn transport_fault(error: &reqwest::Error) -> Fault {
     Fault::new(if error.is_timeout() { "timeout" } else { "connection" }, describe(error))
 }
 
-fn http_fault(raw: &RawAnswer) -> Fault {
+fn http_fault(raw: &RawResponse) -> Fault {
     Fault::new(format!("http_{}", raw.status), excerpt(raw))
 }
 
 /// 200 by the document. A task that came with a 201 is paid for all the same.
-fn is_success(raw: &RawAnswer) -> bool {
+fn is_success(raw: &RawResponse) -> bool {
     (200..300).contains(&raw.status)
 }
 
-fn parse(raw: &RawAnswer) -> Option<Value> {
+fn parse(raw: &RawResponse) -> Option<Value> {
     serde_json::from_slice(&raw.body).ok()
 }
 
 /// The beginning of a body that is no envelope, fit for a message.
-fn excerpt(raw: &RawAnswer) -> String {
+fn excerpt(raw: &RawResponse) -> String {
     let text = String::from_utf8_lossy(&raw.body);
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(120).collect();
     match text.trim() {
@@ -209,17 +209,17 @@ fn excerpt(raw: &RawAnswer) -> String {
     }
 }
 
-fn again(raw: &RawAnswer, fault: Fault, may_have_run: bool) -> PostAnswer {
+fn again(raw: &RawResponse, fault: Fault, may_have_run: bool) -> PostAnswer {
     PostAnswer::Again { fault, wait: retry_after(raw), may_have_run }
 }
 
-fn read_again(raw: &RawAnswer, fault: Fault) -> ReadAnswer {
+fn read_again(raw: &RawResponse, fault: Fault) -> ReadAnswer {
     ReadAnswer::Again { fault, wait: retry_after(raw) }
 }
 
 /// How long an answer asks to be left alone. An instant is measured by the `Date` of the same answer, so that no clock
 /// has to agree with the service's.
-pub(super) fn retry_after(raw: &RawAnswer) -> Option<Millis> {
+pub(super) fn retry_after(raw: &RawResponse) -> Option<Millis> {
     let header = raw.retry_after.as_deref()?.trim();
     if !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_digit()) {
         // More digits than a number has are a long time all the same.
@@ -238,8 +238,8 @@ pub(super) fn date(header: Option<&str>, now: Timestamp) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn raw(status: u16, body: &str) -> RawAnswer {
-        RawAnswer { status, retry_after: None, date: None, body: body.as_bytes().to_vec() }
+    fn raw(status: u16, body: &str) -> RawResponse {
+        RawResponse { status, retry_after: None, date: None, body: body.as_bytes().to_vec() }
     }
 
     fn envelope(kind: &str, task: Option<&str>) -> String {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn outcome(status: u16, body: &str) -> String {
-        match of_post(&raw(status, body)) {
+        match classify_post(&raw(status, body)) {
             PostAnswer::Task(reading) => format!("task {} {:?}", reading.id, reading.status),
             PostAnswer::TaskNamed(task, fault) => format!("read {task} ({})", fault.code),
             PostAnswer::Refused(fault) => format!("refused ({})", fault.code),
@@ -361,11 +361,11 @@ mod tests {
             serde_json::json!({"code": 0, "data": task}).to_string()
         };
         assert_eq!(outcome(200, &task(&long, "m")), "again (broken_answer), may have run");
-        let PostAnswer::Task(reading) = of_post(&raw(200, &task("t1", &long))) else { panic!("no task") };
+        let PostAnswer::Task(reading) = classify_post(&raw(200, &task("t1", &long))) else { panic!("no task") };
         let fault = reading.fault.unwrap();
         assert_eq!((reading.model, reading.options), (None, None));
         assert!(fault.code.len() <= 100 && fault.message.len() <= 2_000);
-        let PostAnswer::Refused(fault) = of_post(&raw(400, &envelope(&long, None))) else {
+        let PostAnswer::Refused(fault) = classify_post(&raw(400, &envelope(&long, None))) else {
             panic!("not refused")
         };
         assert!(fault.code.len() <= 100);
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn only_a_task_object_or_the_services_own_404_speaks_of_a_task() {
-        let missing = of_read(&raw(404, &envelope("not_found", None)));
+        let missing = classify_read(&raw(404, &envelope("not_found", None)));
         assert!(matches!(missing, ReadAnswer::Missing(_)));
         let gateway = r#"{"code":404,"message":"no route matched"}"#;
         let code = r#"{"code":-1,"data":{"id":"t1","status":"failed","costCredits":0}}"#;
@@ -390,9 +390,9 @@ mod tests {
             (200, "{\"data\":{}}"),
             (200, code),
         ] {
-            assert!(matches!(of_read(&raw(status, body)), ReadAnswer::Again { .. }), "{status} {body}");
+            assert!(matches!(classify_read(&raw(status, body)), ReadAnswer::Again { .. }), "{status} {body}");
         }
-        assert!(matches!(of_read(&raw(401, "")), ReadAnswer::Unauthorised(_)));
+        assert!(matches!(classify_read(&raw(401, "")), ReadAnswer::Unauthorised(_)));
     }
 
     #[test]
@@ -412,8 +412,8 @@ mod tests {
             ("null", None),
         ] {
             let body = |code: i32| format!(r#"{{"code":{code},"data":{{"remainingCredits":{said}}}}}"#);
-            assert_eq!(of_balance(&raw(200, &body(0))).ok(), expected.map(Credits), "{said}");
-            assert!(of_balance(&raw(200, &body(-1))).is_err(), "{said}");
+            assert_eq!(parse_balance(&raw(200, &body(0))).ok(), expected.map(Credits), "{said}");
+            assert!(parse_balance(&raw(200, &body(-1))).is_err(), "{said}");
         }
     }
 
@@ -435,7 +435,7 @@ mod tests {
         ] {
             let answer = raw(200, &format!(r#"{{"code":{code},"message":"m","data":{data}}}"#));
             for part in [CatalogPart::Video, CatalogPart::Image, CatalogPart::Music, CatalogPart::Voices] {
-                assert_eq!(of_catalog(&answer, part).is_ok(), is_one, "{part:?} {code} {data}");
+                assert_eq!(parse_catalog(&answer, part).is_ok(), is_one, "{part:?} {code} {data}");
             }
         }
     }
@@ -449,7 +449,7 @@ mod tests {
             let task =
                 serde_json::json!({"id": "t1", "status": "failed", "costCredits": 10, "taskInfo": info});
             let body = serde_json::json!({"code": 0, "message": "ok", "data": task}).to_string();
-            let ReadAnswer::Task(reading) = of_read(&raw(200, &body)) else { panic!("no task") };
+            let ReadAnswer::Task(reading) = classify_read(&raw(200, &body)) else { panic!("no task") };
             assert_eq!(reading.fault, Some(Fault::new("invalid_input", "too dark")));
         }
     }
@@ -474,10 +474,10 @@ mod tests {
             ("", noon, None),
         ] {
             let (retry_after, date) = (Some(header.to_owned()), date.map(str::to_owned));
-            let asked = RawAnswer { retry_after, date, ..raw(429, "") };
-            let PostAnswer::Again { wait, .. } = of_post(&asked) else { panic!("no wait") };
+            let asked = RawResponse { retry_after, date, ..raw(429, "") };
+            let PostAnswer::Again { wait, .. } = classify_post(&asked) else { panic!("no wait") };
             assert_eq!(wait, expected.map(Millis), "{header}");
-            let ReadAnswer::Again { wait, .. } = of_read(&asked) else { panic!("no wait") };
+            let ReadAnswer::Again { wait, .. } = classify_read(&asked) else { panic!("no wait") };
             assert_eq!(wait, expected.map(Millis), "{header}");
         }
     }

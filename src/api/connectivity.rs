@@ -8,7 +8,7 @@ use reqwest::header::DATE;
 use serde_json::Value;
 use tokio::net::lookup_host;
 
-use crate::api::{ClientError, Service, answer, client, http_date, read_answer, tls};
+use crate::api::{ClientError, Service, response, client, http_date, read_answer, tls};
 use crate::domain::time::Timestamp;
 
 /// Where the service describes itself.
@@ -16,7 +16,7 @@ const DESCRIPTION: &str = "/openapi.json";
 
 /// Something answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reached {
+pub struct Connectivity {
     /// What was asked for.
     pub url: String,
     /// HTTP status.
@@ -29,7 +29,7 @@ pub struct Reached {
 
 /// Where the way to the service ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum FailurePoint {
     /// Its name stands for no address.
     Name,
     /// Nobody listens there.
@@ -47,11 +47,11 @@ pub enum End {
 /// Nothing answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{url}: {detail}")]
-pub struct NotReached {
+pub struct ConnectivityError {
     /// What was asked for.
     pub url: String,
     /// Where the way ends.
-    pub end: End,
+    pub end: FailurePoint,
     /// The innermost cause, as the system gives it.
     pub detail: String,
 }
@@ -60,13 +60,13 @@ impl Service {
     /// Finds out whether the service can be reached.
     ///
     /// # Errors
-    /// [`NotReached`], with where the way to it ends.
-    pub async fn probe(&self) -> Result<Reached, NotReached> {
+    /// [`ConnectivityError`], with where the way to it ends.
+    pub async fn check_connectivity(&self) -> Result<Connectivity, ConnectivityError> {
         let url = self.url(DESCRIPTION);
         // A client without the key: whatever answers there is not known yet.
-        let bare = client(&self.options).build().map_err(ClientError::from).map_err(|error| NotReached {
+        let bare = client(&self.options).build().map_err(ClientError::from).map_err(|error| ConnectivityError {
             url: url.clone(),
-            end: End::Elsewhere,
+            end: FailurePoint::Elsewhere,
             detail: error.to_string(),
         })?;
         let response = match bare.get(&url).send().await {
@@ -80,19 +80,19 @@ impl Service {
                 let description: Option<Value> = serde_json::from_slice(&raw.body).ok();
                 let version = description.as_ref().and_then(|it| it.pointer("/info/version"));
                 let version = version.and_then(Value::as_str).map(str::to_owned);
-                Ok(Reached { url, status: raw.status, date, version })
+                Ok(Connectivity { url, status: raw.status, date, version })
             }
             Err(error) => Err(self.not_reached(url, &error).await),
         }
     }
 
-    async fn not_reached(&self, url: String, error: &reqwest::Error) -> NotReached {
-        let detail = answer::describe(error);
-        let end = match end_of(error) {
-            End::Elsewhere if error.is_connect() && !self.has_address().await => End::Name,
+    async fn not_reached(&self, url: String, error: &reqwest::Error) -> ConnectivityError {
+        let detail = response::describe(error);
+        let end = match failure_point(error) {
+            FailurePoint::Elsewhere if error.is_connect() && !self.has_address().await => FailurePoint::Name,
             end => end,
         };
-        NotReached { url, end, detail }
+        ConnectivityError { url, end, detail }
     }
 
     /// Whether the service's name stands for an address.
@@ -106,21 +106,21 @@ impl Service {
 }
 
 /// Where the way ends, by the causes of an error.
-fn end_of(error: &reqwest::Error) -> End {
+fn failure_point(error: &reqwest::Error) -> FailurePoint {
     if error.is_timeout() {
-        return End::Silence;
+        return FailurePoint::Silence;
     }
-    let mut end = End::Elsewhere;
+    let mut end = FailurePoint::Elsewhere;
     let mut cause = error.source();
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<io::Error>()
             && error.kind() == io::ErrorKind::ConnectionRefused
         {
-            return End::Refused;
+            return FailurePoint::Refused;
         }
         match tls::within(error) {
-            Some(rustls::Error::InvalidCertificate(_)) => return End::Certificate,
-            Some(_) => end = End::Tls,
+            Some(rustls::Error::InvalidCertificate(_)) => return FailurePoint::Certificate,
+            Some(_) => end = FailurePoint::Tls,
             None => {}
         }
         cause = error.source();

@@ -11,7 +11,7 @@
 
 use serde_json::Value;
 
-use crate::api::{RawAnswer, answer, path_segment, wire};
+use crate::api::{RawResponse, response, path_segment, wire};
 use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
@@ -29,9 +29,9 @@ pub(super) fn poll_path(task: &TaskId) -> String {
 }
 
 /// The POST was answered. `set_aside` is what counts as charged until an answer says what was.
-pub fn of_post(raw: &RawAnswer, set_aside: Credits) -> PostAnswer {
+pub fn classify_post(raw: &RawResponse, set_aside: Credits) -> PostAnswer {
     if !is_success(raw) {
-        return match answer::of_post(raw) {
+        return match response::classify_post(raw) {
             // Without a key, only a request that was turned away unread may be sent again.
             PostAnswer::Again { fault, wait, .. } => {
                 PostAnswer::Again { fault, wait, may_have_run: !matches!(raw.status, 405 | 429) }
@@ -48,9 +48,9 @@ pub fn of_post(raw: &RawAnswer, set_aside: Credits) -> PostAnswer {
 }
 
 /// Reading the task was answered.
-pub fn of_read(raw: &RawAnswer, task: &TaskId, set_aside: Credits) -> ReadAnswer {
+pub fn classify_read(raw: &RawResponse, task: &TaskId, set_aside: Credits) -> ReadAnswer {
     if !is_success(raw) {
-        return answer::of_read(raw);
+        return response::classify_read(raw);
     }
     match reading(raw, Some(task), set_aside) {
         Ok(reading) => ReadAnswer::Task(reading),
@@ -58,11 +58,11 @@ pub fn of_read(raw: &RawAnswer, task: &TaskId, set_aside: Credits) -> ReadAnswer
     }
 }
 
-fn is_success(raw: &RawAnswer) -> bool {
+fn is_success(raw: &RawResponse) -> bool {
     (200..300).contains(&raw.status)
 }
 
-fn reading(raw: &RawAnswer, known: Option<&TaskId>, set_aside: Credits) -> Result<TaskReading, &'static str> {
+fn reading(raw: &RawResponse, known: Option<&TaskId>, set_aside: Credits) -> Result<TaskReading, &'static str> {
     let body: Value = serde_json::from_slice(&raw.body).map_err(|_| "the answer is not JSON")?;
     if body.get("code").and_then(Value::as_i64).is_some_and(|code| code != 0) {
         return Err("the answer is an error and a success at once");
@@ -119,7 +119,7 @@ fn id_in(object: &Value) -> Option<TaskId> {
 /// By the word that the answer shows; without a known one, 202 is running, and 200 to a poll is
 /// success only where results stand beside it.
 fn status(
-    raw: &RawAnswer,
+    raw: &RawResponse,
     object: &Value,
     urls: &[String],
     is_poll: bool,
@@ -152,8 +152,8 @@ fn urls_in(object: &Value) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn raw(status: u16, body: &str) -> RawAnswer {
-        RawAnswer { status, retry_after: None, date: None, body: body.as_bytes().to_vec() }
+    fn raw(status: u16, body: &str) -> RawResponse {
+        RawResponse { status, retry_after: None, date: None, body: body.as_bytes().to_vec() }
     }
 
     fn said(reading: &TaskReading) -> String {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn post(status: u16, body: &str) -> String {
-        match of_post(&raw(status, body), Credits(40)) {
+        match classify_post(&raw(status, body), Credits(40)) {
             PostAnswer::Task(reading) => said(&reading),
             PostAnswer::Again { may_have_run, .. } => format!("again, may have run: {may_have_run}"),
             other => format!("{other:?}"),
@@ -201,18 +201,18 @@ mod tests {
 
     #[test]
     fn errors_carry_a_code_and_a_message_alone() {
-        let refused = of_post(&raw(400, r#"{"code":-1,"message":"no segments"}"#), Credits(40));
+        let refused = classify_post(&raw(400, r#"{"code":-1,"message":"no segments"}"#), Credits(40));
         assert_eq!(refused, PostAnswer::Refused(Fault::new("code_-1", "no segments")));
-        let poor = of_post(&raw(402, r#"{"code":-1002,"message":"too dear"}"#), Credits(40));
+        let poor = classify_post(&raw(402, r#"{"code":-1002,"message":"too dear"}"#), Credits(40));
         assert!(matches!(poor, PostAnswer::OutOfCredits(_)));
-        let missing = of_read(&raw(404, r#"{"code":-1,"message":"no"}"#), &TaskId("t".into()), Credits(1));
+        let missing = classify_read(&raw(404, r#"{"code":-1,"message":"no"}"#), &TaskId("t".into()), Credits(1));
         assert!(matches!(missing, ReadAnswer::Missing(_)));
     }
 
     #[test]
     fn polling_goes_on_while_the_answer_is_202_and_success_shows_results() {
         let task = TaskId("t".into());
-        let poll = |status, body: &str| match of_read(&raw(status, body), &task, Credits(40)) {
+        let poll = |status, body: &str| match classify_read(&raw(status, body), &task, Credits(40)) {
             ReadAnswer::Task(reading) => said(&reading),
             _ => "again".to_owned(),
         };
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn an_answer_about_another_task_is_not_believed() {
-        let read = |task: &str, body: &str| match of_read(&raw(200, body), &TaskId(task.into()), Credits(40))
+        let read = |task: &str, body: &str| match classify_read(&raw(200, body), &TaskId(task.into()), Credits(40))
         {
             ReadAnswer::Task(reading) => said(&reading),
             ReadAnswer::Again { fault, .. } => fault.message,
