@@ -32,7 +32,7 @@ use crate::domain::time::Millis;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::Settings;
 use crate::engine::{Engine, EngineError, Outside, Stop, Until};
-use crate::hooks::{Hooks, HooksError, Patience};
+use crate::hooks::{Hooks, HooksError, HookTimeouts};
 use crate::intake::reception::{self, HouseRules, Reception};
 use crate::store::{Store, StoreError};
 
@@ -148,7 +148,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         in_force: scheduled.in_force(),
         metrics,
     };
-    let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), Patience::default(), clock)?;
+    let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), HookTimeouts::default(), clock)?;
     let socket_name = listen(&socket, &control, token, Arc::new(app)).await?;
 
     let announcer = Announcer::begin(store.clone(), handle.clone(), output_dir, hooks.clone(), clock);
@@ -196,7 +196,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
 /// # Errors
 /// [`DaemonError::Hooks`].
 pub fn check_hooks(config: &HooksConfig, secret: Option<&SecretString>) -> Result<(), DaemonError> {
-    Ok(Hooks::check(config, secret, Patience::default())?)
+    Ok(Hooks::check(config, secret, HookTimeouts::default())?)
 }
 
 /// Tells hooks what they are to be told, until the daemon stops.

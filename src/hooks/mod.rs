@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 
 pub use self::event::BatchDone;
-use self::outbox::{Due, Leg, Outbox, Way};
+use self::outbox::{DueMessage, DeliveryState, Outbox, Channel};
 pub use self::signature::BadSecret;
 use self::signature::Secret;
 use crate::api::ClientError;
@@ -34,7 +34,7 @@ use crate::domain::time::Millis;
 
 /// How long and how often hooks are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct HookTimeouts {
     /// For a command.
     pub command: Duration,
     /// For an exchange with a webhook's receiver.
@@ -47,9 +47,9 @@ pub struct Patience {
     pub stop: Duration,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+impl Default for HookTimeouts {
+    fn default() -> HookTimeouts {
+        HookTimeouts {
             command: Duration::from_secs(60),
             webhook: Duration::from_secs(20),
             backoff: Backoff { base: Millis::from_secs(5), max: Millis::from_secs(3600) },
@@ -87,23 +87,23 @@ pub enum HooksError {
 /// See the module's documentation. Copies share one outbox.
 #[derive(Debug, Clone)]
 pub struct Hooks {
-    inner: Arc<Inner>,
+    inner: Arc<HooksInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct HooksInner {
     folder: PathBuf,
     outbox: Mutex<Outbox>,
     /// One for each way.
-    rang: [Notify; 2],
+    wake: [Notify; 2],
     command: Vec<String>,
     webhook: Option<(Webhook, Secret)>,
-    patience: Patience,
+    timeouts: HookTimeouts,
     clock: Clock,
 }
 
 /// Why a try failed.
-struct Setback {
+struct DeliveryError {
     reason: String,
     wait: Option<Millis>,
     is_final: bool,
@@ -112,11 +112,11 @@ struct Setback {
 fn webhook(
     config: &HooksConfig,
     secret: Option<&SecretString>,
-    patience: Patience,
+    timeouts: HookTimeouts,
 ) -> Result<Option<(Webhook, Secret)>, HooksError> {
     let Some(url) = &config.webhook else { return Ok(None) };
     let secret = Secret::parse(secret.ok_or(HooksError::NoSecret)?.expose_secret())?;
-    Ok(Some((Webhook::new(url.clone(), patience.webhook)?, secret)))
+    Ok(Some((Webhook::new(url.clone(), timeouts.webhook)?, secret)))
 }
 
 impl Hooks {
@@ -129,16 +129,16 @@ impl Hooks {
         config: &HooksConfig,
         secret: Option<&SecretString>,
         state: &Path,
-        patience: Patience,
+        timeouts: HookTimeouts,
         clock: Clock,
     ) -> Result<Hooks, HooksError> {
-        let webhook = webhook(config, secret, patience)?;
+        let webhook = webhook(config, secret, timeouts)?;
         let folder = state.join("hooks");
         let outbox =
             Outbox::open(&folder).map_err(|source| HooksError::Io { folder: folder.clone(), source })?;
-        let (outbox, rang) = (Mutex::new(outbox), <[Notify; 2]>::default());
+        let (outbox, wake) = (Mutex::new(outbox), <[Notify; 2]>::default());
         let command = config.batch_done.clone();
-        Ok(Hooks { inner: Arc::new(Inner { folder, outbox, rang, command, webhook, patience, clock }) })
+        Ok(Hooks { inner: Arc::new(HooksInner { folder, outbox, wake, command, webhook, timeouts, clock }) })
     }
 
     /// Whether they could be set up so; nothing is made or sent.
@@ -148,9 +148,9 @@ impl Hooks {
     pub fn check(
         config: &HooksConfig,
         secret: Option<&SecretString>,
-        patience: Patience,
+        timeouts: HookTimeouts,
     ) -> Result<(), HooksError> {
-        webhook(config, secret, patience).map(drop)
+        webhook(config, secret, timeouts).map(drop)
     }
 
     /// Whether anybody is told anything.
@@ -169,7 +169,7 @@ impl Hooks {
     /// Whether this end of a batch was delivered, given up, or waits for its delivery.
     #[cfg(test)]
     fn has_delivered_or_pending(&self, event: &BatchDone) -> Result<bool, HooksError> {
-        self.inner.outbox().knows(event).map_err(|source| self.inner.io(source))
+        self.inner.outbox().contains(event).map_err(|source| self.inner.io(source))
     }
 
     /// Takes in that a batch is done. On return it is on the device, and will be told, also after a crash.
@@ -180,16 +180,16 @@ impl Hooks {
     /// When it cannot be kept; nothing is told then.
     pub fn batch_done(&self, event: &BatchDone) -> Result<(), HooksError> {
         if !self.is_any() {
-            return self.pass_over(event);
+            return self.mark_delivered(event);
         }
         let mut outbox = self.inner.outbox();
-        if outbox.knows(event).map_err(|source| self.inner.io(source))? {
+        if outbox.contains(event).map_err(|source| self.inner.io(source))? {
             return Ok(());
         }
         let now = self.inner.clock.now().wall;
         outbox.push(event, now).map_err(|source| self.inner.io(source))?;
         drop(outbox);
-        self.inner.rang.iter().for_each(Notify::notify_one);
+        self.inner.wake.iter().for_each(Notify::notify_one);
         Ok(())
     }
 
@@ -197,11 +197,11 @@ impl Hooks {
     ///
     /// # Errors
     /// When it cannot be noted.
-    pub fn pass_over(&self, event: &BatchDone) -> Result<(), HooksError> {
+    pub fn mark_delivered(&self, event: &BatchDone) -> Result<(), HooksError> {
         let outbox = self.inner.outbox();
-        let known = outbox.knows(event).and_then(|known| match known {
+        let known = outbox.contains(event).and_then(|known| match known {
             true => Ok(()),
-            false => outbox.remember(event.batch.as_str(), &event.id),
+            false => outbox.record_delivered(event.batch.as_str(), &event.id),
         });
         known.map_err(|source| self.inner.io(source))
     }
@@ -218,13 +218,13 @@ impl Hooks {
         let (command, webhook) = (stopped.clone(), stopped);
         tokio::join!(
             tell,
-            Arc::clone(&self.inner).deliver(Way::Command, command),
-            Arc::clone(&self.inner).deliver(Way::Webhook, webhook)
+            Arc::clone(&self.inner).deliver(Channel::Command, command),
+            Arc::clone(&self.inner).deliver(Channel::Webhook, webhook)
         );
     }
 }
 
-impl Inner {
+impl HooksInner {
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
         // Its files are whole at any moment, and what it holds is what they say.
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
@@ -234,31 +234,31 @@ impl Inner {
         HooksError::Io { folder: self.folder.clone(), source }
     }
 
-    async fn deliver(self: Arc<Inner>, way: Way, mut stop: tokio::sync::watch::Receiver<bool>) {
+    async fn deliver(self: Arc<HooksInner>, channel: Channel, mut stop: tokio::sync::watch::Receiver<bool>) {
         loop {
-            let due = self.outbox().next(way);
+            let due = self.outbox().next(channel);
             let wait = due.as_ref().map(|due| self.clock.until(due.at));
             match (due, wait) {
                 (Some(due), Some(Duration::ZERO)) => {
-                    let patience = self.patience.stop;
+                    let timeouts = self.timeouts.stop;
                     let told = tokio::select! {
-                        told = self.tell(way, &due) => Some(told),
+                        told = self.tell(channel, &due) => Some(told),
                         () = async {
                             // An error: whoever would tell to stop is gone.
                             let _ = stop.wait_for(|stop| *stop).await;
-                            tokio::time::sleep(patience).await;
+                            tokio::time::sleep(timeouts).await;
                         } => None,
                     };
                     // What was cut off is told again by the next process.
                     let Some(told) = told else { return };
-                    Arc::clone(&self).note(way, due, told).await;
+                    Arc::clone(&self).note(channel, due, told).await;
                     if *stop.borrow() {
                         return;
                     }
                 }
                 (_, wait) => {
                     tokio::select! {
-                        () = self.rang[way as usize].notified() => {}
+                        () = self.wake[channel as usize].notified() => {}
                         () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
                         () = async {
                             let _ = stop.wait_for(|stop| *stop).await;
@@ -270,19 +270,19 @@ impl Inner {
     }
 
     /// Tells one message, once. A way that is not configured has nobody to tell.
-    async fn tell(&self, way: Way, due: &Due) -> Result<(), Setback> {
-        let setback = |reason| Setback { reason, wait: None, is_final: false };
-        match (way, &self.webhook) {
-            (Way::Command, _) => {
-                command::run(&self.command, &due.entry.body, self.patience.command).await.map_err(setback)
+    async fn tell(&self, channel: Channel, due: &DueMessage) -> Result<(), DeliveryError> {
+        let delivery_error = |reason| DeliveryError { reason, wait: None, is_final: false };
+        match (channel, &self.webhook) {
+            (Channel::Command, _) => {
+                command::run(&self.command, &due.entry.body, self.timeouts.command).await.map_err(delivery_error)
             }
-            (Way::Webhook, None) => Ok(()),
-            (Way::Webhook, Some((webhook, secret))) => {
+            (Channel::Webhook, None) => Ok(()),
+            (Channel::Webhook, Some((webhook, secret))) => {
                 let now = self.clock.now().wall;
                 let headers = secret
                     .headers(&due.entry.id, now, &due.entry.body)
-                    .map_err(|error| setback(error.to_string()))?;
-                webhook.post(&headers, &due.entry.body).await.map_err(|error| Setback {
+                    .map_err(|error| delivery_error(error.to_string()))?;
+                webhook.post(&headers, &due.entry.body).await.map_err(|error| DeliveryError {
                     reason: error.to_string(),
                     wait: error.wait(),
                     is_final: error.is_final(),
@@ -292,22 +292,22 @@ impl Inner {
     }
 
     /// Notes what a try came to.
-    async fn note(self: Arc<Inner>, way: Way, due: Due, told: Result<(), Setback>) {
-        let what = match way {
-            Way::Command => "hooks.batch_done",
-            Way::Webhook => "hooks.webhook",
+    async fn note(self: Arc<HooksInner>, channel: Channel, due: DueMessage, told: Result<(), DeliveryError>) {
+        let what = match channel {
+            Channel::Command => "hooks.batch_done",
+            Channel::Webhook => "hooks.webhook",
         };
-        let Due { number, tries, entry, .. } = due;
-        let leg = match told {
-            Ok(()) => Leg::Delivered,
-            Err(Setback { reason, wait, is_final }) => {
+        let DueMessage { number, tries, entry, .. } = due;
+        let delivery_state = match told {
+            Ok(()) => DeliveryState::Delivered,
+            Err(DeliveryError { reason, wait, is_final }) => {
                 let now = self.clock.now();
-                let is_old = now.wall.since(entry.since) >= self.patience.give_up;
+                let is_old = now.wall.since(entry.since) >= self.timeouts.give_up;
                 if !is_final && !is_old {
-                    let wait = self.patience.backoff.wait(tries, fastrand::f64(), wait);
+                    let wait = self.timeouts.backoff.wait(tries, fastrand::f64(), wait);
                     let secs = wait.0.div_ceil(1000);
                     tracing::warn!(batch = entry.batch, "{what}: {reason}; tried again in {secs} s");
-                    return self.outbox().put_off(number, way, now.tick.after(wait));
+                    return self.outbox().postpone(number, channel, now.tick.after(wait));
                 }
                 let path = self.outbox().path_of_failed(number);
                 tracing::error!(
@@ -315,12 +315,12 @@ impl Inner {
                     "{what}: {reason}; given up, kept in {}",
                     path.display()
                 );
-                Leg::GivenUp { reason }
+                DeliveryState::GivenUp { reason }
             }
         };
         let inner = Arc::clone(&self);
         // Off the runtime: this waits for the device.
-        let noted = spawn_blocking(move || inner.outbox().end(number, way, leg)).await;
+        let noted = spawn_blocking(move || inner.outbox().end(number, channel, delivery_state)).await;
         if let Err(error) = noted.map_err(io::Error::from).and_then(|noted| noted) {
             let folder = self.folder.display();
             tracing::error!(

@@ -21,7 +21,7 @@ const FORMAT: u32 = 1;
 
 /// Whom a message goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Channel {
     Command,
     Webhook,
 }
@@ -29,7 +29,7 @@ pub(super) enum Way {
 /// How far a message has come on one way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Leg {
+pub(super) enum DeliveryState {
     Pending,
     Delivered,
     GivenUp { reason: String },
@@ -37,14 +37,14 @@ pub(super) enum Leg {
 
 /// A message and how far it has come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct OutboxEntry {
     format: u32,
     pub(super) id: String,
     pub(super) batch: String,
     pub(super) since: Timestamp,
     pub(super) body: String,
-    command: Leg,
-    webhook: Leg,
+    command: DeliveryState,
+    webhook: DeliveryState,
     #[serde(skip)]
     tries: [Tries; 2],
 }
@@ -58,15 +58,15 @@ struct Tries {
 
 /// A message that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Due {
+pub(super) struct DueMessage {
     pub(super) number: u64,
     pub(super) at: Tick,
     pub(super) tries: u32,
-    pub(super) entry: Entry,
+    pub(super) entry: OutboxEntry,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Told {
+struct Delivered {
     batch: String,
     id: String,
 }
@@ -75,24 +75,24 @@ struct Told {
 #[derive(Debug)]
 pub(super) struct Outbox {
     dir: PathBuf,
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, OutboxEntry>,
     next: u64,
 }
 
-impl Entry {
-    fn leg(&mut self, way: Way) -> &mut Leg {
-        match way {
-            Way::Command => &mut self.command,
-            Way::Webhook => &mut self.webhook,
+impl OutboxEntry {
+    fn delivery_state(&mut self, channel: Channel) -> &mut DeliveryState {
+        match channel {
+            Channel::Command => &mut self.command,
+            Channel::Webhook => &mut self.webhook,
         }
     }
 
-    fn is_pending(&self, way: Way) -> bool {
-        let leg = match way {
-            Way::Command => &self.command,
-            Way::Webhook => &self.webhook,
+    fn is_pending(&self, channel: Channel) -> bool {
+        let delivery_state = match channel {
+            Channel::Command => &self.command,
+            Channel::Webhook => &self.webhook,
         };
-        *leg == Leg::Pending
+        *delivery_state == DeliveryState::Pending
     }
 }
 
@@ -114,7 +114,7 @@ impl Outbox {
                 if folder != outbox.dir {
                     continue;
                 }
-                match serde_json::from_slice::<Entry>(&fs::read(&path)?) {
+                match serde_json::from_slice::<OutboxEntry>(&fs::read(&path)?) {
                     Ok(entry) if entry.format == FORMAT => {
                         outbox.entries.insert(number, entry);
                     }
@@ -134,12 +134,12 @@ impl Outbox {
     }
 
     /// Whether this end of a batch is told, or about to be.
-    pub(super) fn knows(&self, event: &BatchDone) -> io::Result<bool> {
+    pub(super) fn contains(&self, event: &BatchDone) -> io::Result<bool> {
         if self.entries.values().any(|entry| entry.id == event.id) {
             return Ok(true);
         }
-        let told = match fs::read(self.path_of_told(event.batch.as_str())) {
-            Ok(bytes) => serde_json::from_slice::<Told>(&bytes).ok(),
+        let told = match fs::read(self.path_of_delivered(event.batch.as_str())) {
+            Ok(bytes) => serde_json::from_slice::<Delivered>(&bytes).ok(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
@@ -148,14 +148,14 @@ impl Outbox {
 
     /// Takes a message in; on return it is on the device.
     pub(super) fn push(&mut self, event: &BatchDone, since: Timestamp) -> io::Result<()> {
-        let entry = Entry {
+        let entry = OutboxEntry {
             format: FORMAT,
             id: event.id.clone(),
             batch: event.batch.to_string(),
             since,
             body: event.body().to_owned(),
-            command: Leg::Pending,
-            webhook: Leg::Pending,
+            command: DeliveryState::Pending,
+            webhook: DeliveryState::Pending,
             tries: <[Tries; 2]>::default(),
         };
         write(&self.path_of(self.next), &entry)?;
@@ -165,35 +165,35 @@ impl Outbox {
     }
 
     /// The message that goes next on a way, whether or not its time has come.
-    pub(super) fn next(&self, way: Way) -> Option<Due> {
-        let pending = self.entries.iter().filter(|(_, entry)| entry.is_pending(way));
-        let due = |entry: &Entry| entry.tries[way as usize].due;
+    pub(super) fn next(&self, channel: Channel) -> Option<DueMessage> {
+        let pending = self.entries.iter().filter(|(_, entry)| entry.is_pending(channel));
+        let due = |entry: &OutboxEntry| entry.tries[channel as usize].due;
         let (number, entry) = pending.min_by_key(|(number, entry)| (due(entry), **number))?;
-        let Tries { count, due } = entry.tries[way as usize];
-        Some(Due { number: *number, at: due, tries: count, entry: entry.clone() })
+        let Tries { count, due } = entry.tries[channel as usize];
+        Some(DueMessage { number: *number, at: due, tries: count, entry: entry.clone() })
     }
 
     /// A try failed; the next is due at `due`.
-    pub(super) fn put_off(&mut self, number: u64, way: Way, due: Tick) {
+    pub(super) fn postpone(&mut self, number: u64, channel: Channel, due: Tick) {
         if let Some(entry) = self.entries.get_mut(&number) {
-            let tries = &mut entry.tries[way as usize];
+            let tries = &mut entry.tries[channel as usize];
             *tries = Tries { count: tries.count.saturating_add(1), due };
         }
     }
 
     /// A way is at its end. A message that is delivered on all ways goes, one that was given up on any
     /// is set aside.
-    pub(super) fn end(&mut self, number: u64, way: Way, leg: Leg) -> io::Result<()> {
+    pub(super) fn end(&mut self, number: u64, channel: Channel, delivery_state: DeliveryState) -> io::Result<()> {
         let path = self.path_of(number);
         let Some(entry) = self.entries.get_mut(&number) else { return Ok(()) };
-        *entry.leg(way) = leg;
+        *entry.delivery_state(channel) = delivery_state;
         write(&path, entry)?;
-        if entry.is_pending(Way::Command) || entry.is_pending(Way::Webhook) {
+        if entry.is_pending(Channel::Command) || entry.is_pending(Channel::Webhook) {
             return Ok(());
         }
-        let is_delivered = entry.command == Leg::Delivered && entry.webhook == Leg::Delivered;
+        let is_delivered = entry.command == DeliveryState::Delivered && entry.webhook == DeliveryState::Delivered;
         let (batch, id) = (entry.batch.clone(), entry.id.clone());
-        self.remember(&batch, &id)?;
+        self.record_delivered(&batch, &id)?;
         if is_delivered {
             fs::remove_file(&path)?;
         } else {
@@ -206,13 +206,13 @@ impl Outbox {
     }
 
     /// Notes the last end of a batch that was told.
-    pub(super) fn remember(&self, batch: &str, id: &str) -> io::Result<()> {
-        write(&self.path_of_told(batch), &Told { batch: batch.to_owned(), id: id.to_owned() })
+    pub(super) fn record_delivered(&self, batch: &str, id: &str) -> io::Result<()> {
+        write(&self.path_of_delivered(batch), &Delivered { batch: batch.to_owned(), id: id.to_owned() })
     }
 
     /// Forgets the last end of a batch that was told.
     pub(super) fn forget(&self, batch: &str) -> io::Result<()> {
-        match fs::remove_file(self.path_of_told(batch)) {
+        match fs::remove_file(self.path_of_delivered(batch)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -228,7 +228,7 @@ impl Outbox {
     }
 
     /// By a hash: a batch's name may be longer than a file's.
-    fn path_of_told(&self, batch: &str) -> PathBuf {
+    fn path_of_delivered(&self, batch: &str) -> PathBuf {
         self.dir.join("told").join(format!("{}.json", short_hash(batch)))
     }
 }

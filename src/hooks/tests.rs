@@ -97,13 +97,13 @@ async fn eventually(mut holds: impl FnMut() -> bool) {
 struct House {
     dir: TempDir,
     config: HooksConfig,
-    patience: Patience,
+    timeouts: HookTimeouts,
 }
 
 fn house() -> House {
     let quick = Backoff { base: Millis(20), max: Millis(40) };
-    let patience = Patience { backoff: quick, stop: Duration::from_millis(50), ..Patience::default() };
-    House { dir: tempfile::tempdir().unwrap(), config: HooksConfig::default(), patience }
+    let timeouts = HookTimeouts { backoff: quick, stop: Duration::from_millis(50), ..HookTimeouts::default() };
+    House { dir: tempfile::tempdir().unwrap(), config: HooksConfig::default(), timeouts }
 }
 
 impl House {
@@ -119,7 +119,7 @@ impl House {
 
     fn hooks(&self) -> Hooks {
         let secret = SecretString::from(format!("whsec_{}", STANDARD.encode(SECRET_BYTES)));
-        Hooks::new(&self.config, Some(&secret), self.dir.path(), self.patience, Clock::start()).unwrap()
+        Hooks::new(&self.config, Some(&secret), self.dir.path(), self.timeouts, Clock::start()).unwrap()
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -326,8 +326,8 @@ async fn a_command_that_fails_is_run_again() {
 async fn a_command_that_hangs_is_stopped_with_all_that_it_started_and_holds_up_no_webhook() {
     let (receiver, address) = Receiver::start(&[]).await;
     let mut house = house().posting_to(address);
-    house.patience.command = Duration::from_secs(1);
-    house.patience.give_up = Millis(0);
+    house.timeouts.command = Duration::from_secs(1);
+    house.timeouts.give_up = Millis(0);
     let pids = house.path("pids");
     let script = format!("sleep 1000 & echo $! $$ > {0}.new; mv {0}.new {0}; sleep 1000", pids.display());
     let house = house.running(&script);
@@ -376,7 +376,7 @@ async fn what_is_never_taken_is_set_aside_and_not_told_again() {
     // Too old.
     receiver.statuses.lock().unwrap().push_back(500);
     running.stop().await;
-    house.patience.give_up = Millis(0);
+    house.timeouts.give_up = Millis(0);
     let hooks = house.hooks();
     hooks.batch_done(&done("autumn", 2)).unwrap();
     let running = start(&hooks);
@@ -394,8 +394,8 @@ async fn what_is_never_taken_is_set_aside_and_not_told_again() {
 async fn a_receiver_that_never_answers_is_given_up_on_and_holds_up_no_stop() {
     let (receiver, address) = Receiver::start(&[SILENCE, SILENCE]).await;
     let mut house = house().posting_to(address);
-    // Told again when the exchange has lasted too long.
-    house.patience.webhook = Duration::from_millis(100);
+    // Delivered again when the exchange has lasted too long.
+    house.timeouts.webhook = Duration::from_millis(100);
     let hooks = house.hooks();
     hooks.batch_done(&done("spring", 2)).unwrap();
     let running = start(&hooks);
@@ -404,7 +404,7 @@ async fn a_receiver_that_never_answers_is_given_up_on_and_holds_up_no_stop() {
     running.stop().await;
 
     // Cut off by a stop, and told by the next process.
-    house.patience.webhook = TIMEOUT * 10;
+    house.timeouts.webhook = TIMEOUT * 10;
     receiver.statuses.lock().unwrap().push_back(SILENCE);
     let hooks = house.hooks();
     hooks.batch_done(&done("autumn", 2)).unwrap();
@@ -449,7 +449,7 @@ fn a_webhook_without_a_secret_is_refused() {
     let house = house().posting_to("127.0.0.1:9".parse().unwrap());
     let new = |secret: Option<&str>| {
         let secret = secret.map(SecretString::from);
-        Hooks::new(&house.config, secret.as_ref(), house.dir.path(), house.patience, Clock::start())
+        Hooks::new(&house.config, secret.as_ref(), house.dir.path(), house.timeouts, Clock::start())
             .unwrap_err()
             .to_string()
     };
