@@ -7,7 +7,7 @@
 //! 1. [`domain`]: what a job, a hold and a plan are, and every decision about them. No I/O.
 //! 2. [`store`]: what is durable. The only user of the database.
 //! 3. [`api`]: the service from our side. The only user of the HTTP client.
-//! 4. [`output`]: names, landing, sidecars and results on disk.
+//! 4. [`output`]: names, publishing, sidecars and results on disk.
 //! 5. [`engine`]: decides, commits, does. One loop.
 //! 6. [`intake`]: the one door through which jobs enter.
 //! 7. [`control`], [`hooks`] and [`daemon`]: the service that runs for months, how it is spoken to, and whom

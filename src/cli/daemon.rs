@@ -13,8 +13,8 @@ use crate::cli::failure::Failure;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::{Config, INBOX_SETTLE};
-use crate::daemon::inboxes::InboxTerms;
-use crate::daemon::schedules::Planned;
+use crate::daemon::inboxes::InboxSettings;
+use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{self, DaemonError, Parts};
 use crate::domain::manifest::row::Policy;
 use crate::intake::inbox::filing::Folders;
@@ -68,16 +68,16 @@ fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {
         hooks: config.hooks.clone(),
         hooks_secret: config.hooks.secret(service_target::credentials().as_deref())?,
         archive_after: config.retention.archive_after.map(|span| span.0),
-        schedules: config.schedule.iter().map(Planned::of).collect::<Result<_, _>>()?,
+        schedules: config.schedule.iter().map(ConfiguredSchedule::of).collect::<Result<_, _>>()?,
     })
 }
 
 /// The inbox of the jobs folder, and those that the configuration names beside it.
-pub(super) fn inboxes(config: &Config) -> Vec<InboxTerms> {
+pub(super) fn inboxes(config: &Config) -> Vec<InboxSettings> {
     let jobs = config.paths.jobs.clone().unwrap_or_else(|| PathBuf::from("jobs"));
     let (folders, settle) = (Folders::in_jobs(&jobs), INBOX_SETTLE.0);
-    let first = InboxTerms { folders, name: None, policy: Policy::default(), settle };
-    let named = config.inbox.iter().map(InboxTerms::from);
+    let first = InboxSettings { folders, name: None, policy: Policy::default(), settle };
+    let named = config.inbox.iter().map(InboxSettings::from);
     // One that the configuration names with terms of its own is not watched twice.
     let is_named = config.inbox.iter().any(|inbox| inbox.path == first.folders.inbox);
     std::iter::once(first).filter(|_| !is_named).chain(named).collect()

@@ -32,7 +32,7 @@ const TOLD_MAX: usize = 50_000;
 
 /// An inbox with the terms of what comes in by it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct InboxTerms {
+pub struct InboxSettings {
     /// Where manifests are dropped, and where they go.
     pub folders: Folders,
     /// What its batches are called after; nothing for the inbox of the jobs folder, whose batches are called after
@@ -44,9 +44,9 @@ pub struct InboxTerms {
     pub settle: Millis,
 }
 
-impl From<&InboxConfig> for InboxTerms {
-    fn from(config: &InboxConfig) -> InboxTerms {
-        InboxTerms {
+impl From<&InboxConfig> for InboxSettings {
+    fn from(config: &InboxConfig) -> InboxSettings {
+        InboxSettings {
             folders: Folders::of_inbox(&config.path),
             name: config.name(),
             policy: config.policy.clone(),
@@ -56,8 +56,8 @@ impl From<&InboxConfig> for InboxTerms {
 }
 
 /// Begins to watch an inbox. What it comes to an end by is told to `broken`.
-pub(super) fn keep(terms: InboxTerms, reception: Reception, clock: Clock, broken: mpsc::Sender<String>) {
-    let mut keeper = Keeper {
+pub(super) fn watch(terms: InboxSettings, reception: Reception, clock: Clock, broken: mpsc::Sender<String>) {
+    let mut worker = InboxWorker {
         terms: Arc::new(terms),
         reception,
         clock,
@@ -66,16 +66,16 @@ pub(super) fn keep(terms: InboxTerms, reception: Reception, clock: Clock, broken
         told: HashMap::new(),
     };
     tokio::spawn(async move {
-        let watch = Watch::settling(keeper.terms.settle);
-        let mut inbox = Inbox::open(&keeper.terms.folders.inbox, watch, clock);
+        let watch = Watch::settling(worker.terms.settle);
+        let mut inbox = Inbox::open(&worker.terms.folders.inbox, watch, clock);
         while let Some(manifest) = inbox.next().await {
-            match keeper.take_in(&manifest).await {
+            match worker.take_in(&manifest).await {
                 Ok(()) => {}
                 Err(Setback::Wait(wait)) => inbox.put_back(&manifest, wait),
                 Err(Setback::Stop) => return,
             }
         }
-        let folder = keeper.terms.folders.inbox.display().to_string();
+        let folder = worker.terms.folders.inbox.display().to_string();
         // Whoever is told ends the process, so that a restart watches it again.
         let _ = broken.send(format!("the inbox {folder} is not watched any more")).await;
     });
@@ -94,8 +94,8 @@ fn longer(wait: Option<Millis>) -> Millis {
     wait.map_or(RETRY_INTERVAL_MIN, |wait| Millis(wait.0 * 2)).min(RETRY_INTERVAL_MAX)
 }
 
-struct Keeper {
-    terms: Arc<InboxTerms>,
+struct InboxWorker {
+    terms: Arc<InboxSettings>,
     reception: Reception,
     clock: Clock,
     /// What was taken in and cannot be filed yet.
@@ -123,7 +123,7 @@ struct Unfiled {
     wait: Millis,
 }
 
-impl Keeper {
+impl InboxWorker {
     async fn take_in(&mut self, manifest: &ReadyManifest) -> Result<(), Setback> {
         let receipt = match self.unfiled.get(&manifest.path) {
             // It is taken in already: reading it again would only lose what its receipt says.

@@ -4,9 +4,9 @@
 //! announced, inboxes and schedules are watched, and only then systemd is told that the service is ready.
 //! Order of a stop: nothing new is taken in or sent, what is in the air comes down, the socket goes away.
 
-mod announcer;
+mod completion_notifier;
 pub mod inboxes;
-mod notice;
+mod sd_notify;
 mod retention;
 pub mod schedules;
 mod signals;
@@ -23,10 +23,10 @@ use crate::config::{ControlConfig, HooksConfig};
 use crate::control::listener::{self, SocketGuard};
 use crate::control::protocol::Health;
 use crate::control::server::{self, AppState};
-use crate::daemon::announcer::Announcer;
-use crate::daemon::inboxes::InboxTerms;
-use crate::daemon::notice::Notice;
-use crate::daemon::schedules::{Inputs, Planned, Watch};
+use crate::daemon::completion_notifier::CompletionNotifier;
+use crate::daemon::inboxes::InboxSettings;
+use crate::daemon::sd_notify::SystemdNotifier;
+use crate::daemon::schedules::{Inputs, ConfiguredSchedule, ScheduleRunner};
 use crate::daemon::signals::Signals;
 use crate::domain::time::Millis;
 use crate::engine::engine_client::EngineClient;
@@ -52,7 +52,7 @@ pub struct Parts {
     /// The token that TCP asks for.
     pub token: Option<SecretString>,
     /// Where manifests are dropped.
-    pub inboxes: Vec<InboxTerms>,
+    pub inboxes: Vec<InboxSettings>,
     /// Whom it tells what it did.
     pub hooks: HooksConfig,
     /// What signs webhooks.
@@ -60,7 +60,7 @@ pub struct Parts {
     /// How long a batch that is done stays at hand; nothing for ever.
     pub archive_after: Option<Millis>,
     /// What fires by itself.
-    pub schedules: Vec<Planned>,
+    pub schedules: Vec<ConfiguredSchedule>,
 }
 
 /// Reads the configuration anew.
@@ -114,7 +114,7 @@ pub enum DaemonError {
 pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) -> Result<(), DaemonError> {
     let signals = Signals::listen()
         .map_err(|error| DaemonError::Broken(format!("signals cannot be listened to: {error}")))?;
-    let mut notice = Notice::begin(clock);
+    let mut systemd = SystemdNotifier::begin(clock);
     let incoming = store.dir().to_owned();
     reception::sweep_incoming(&incoming)
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
@@ -136,8 +136,8 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         state: store.dir().canonicalize().unwrap_or_else(|_| store.dir().to_owned()),
     };
     let desk = EngineClient::to_running(store.clone(), handle.clone());
-    let door = schedules::DaemonDoor { reception: reception.clone(), store: store.clone() };
-    let scheduled = Watch::begin(door, store.dir(), planned);
+    let ingest = schedules::DaemonIngest { reception: reception.clone(), store: store.clone() };
+    let scheduled = ScheduleRunner::begin(ingest, store.dir(), planned);
     let app = AppState {
         desk,
         reception: reception.clone(),
@@ -151,17 +151,17 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), HookTimeouts::default(), clock)?;
     let socket_name = listen(&socket, &control, token, Arc::new(app)).await?;
 
-    let announcer = Announcer::begin(store.clone(), handle.clone(), output_dir, hooks.clone(), clock);
+    let completion_notifier = CompletionNotifier::begin(store.clone(), handle.clone(), output_dir, hooks.clone(), clock);
     for batch in engine.scheduler().batches().filter(|batch| batch.is_done() && !batch.announced) {
-        announcer.announce(batch.no);
+        completion_notifier.announce(batch.no);
     }
     let (break_sender, mut broken) = mpsc::channel(1);
     for terms in inboxes {
-        inboxes::keep(terms, reception.clone(), clock, break_sender.clone());
+        inboxes::watch(terms, reception.clone(), clock, break_sender.clone());
     }
     let (stop_sender, stop) = watch::channel(Stop::No);
     let (age, ages) = watch::channel(archive_after);
-    tokio::spawn(retention::keep(store.clone(), reception.clone(), hooks.clone(), clock, ages));
+    tokio::spawn(retention::run(store.clone(), reception.clone(), hooks.clone(), clock, ages));
     let delivering = tokio::spawn(deliver(hooks, stop.clone()));
     let (schedules, reloads) = mpsc::channel(1);
     tokio::spawn(scheduled.run(clock, Inputs { reloads, fires, stop: stop.clone() }));
@@ -171,11 +171,11 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         signals::Reloader { reload, handle, reception, schedules, archive_after: age, fixed },
     ));
     tracing::info!(socket = %socket.display(), "ready");
-    notice.ready();
+    systemd.ready();
     let stopping = stop.clone();
     let working = engine.run(Until::Stopped, stop, |glance| {
-        announcer.observe(glance);
-        notice.observe(glance, *stopping.borrow() == Stop::Soon);
+        completion_notifier.observe(glance);
+        systemd.observe(glance, *stopping.borrow() == Stop::Soon);
     });
     let outcome = tokio::select! {
         outcome = working => outcome.map_err(DaemonError::from),
@@ -185,7 +185,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         // What is under way has a bounded time; what is left is in the outbox. A panic in it ends the process.
         let _ = delivering.await;
     }
-    notice.stopping();
+    systemd.stopping();
     drop(socket_name);
     outcome?;
     Ok(())
@@ -214,7 +214,7 @@ async fn deliver(hooks: Hooks, mut stop: watch::Receiver<Stop>) {
 struct Fixed {
     socket: PathBuf,
     control: ControlConfig,
-    inboxes: Vec<InboxTerms>,
+    inboxes: Vec<InboxSettings>,
     hooks: HooksConfig,
     namespace: String,
 }

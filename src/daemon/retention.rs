@@ -15,12 +15,12 @@ use crate::intake::reception::Reception;
 use crate::store::{BatchRecord, Store};
 
 /// Most time between two looks.
-const LOOK_MAX: Duration = Duration::from_secs(3600);
+const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 /// Least time between two looks.
-const LOOK_MIN: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Archives what is old enough, for as long as the engine runs. `age` may change on the way.
-pub(super) async fn keep(
+pub(super) async fn run(
     store: Arc<Store>,
     reception: Reception,
     hooks: Hooks,
@@ -30,23 +30,23 @@ pub(super) async fn keep(
     loop {
         let after = *age.borrow_and_update();
         if let Some(after) = after
-            && look(&store, &reception, &hooks, clock.now().wall, after).await.is_err()
+            && archive_old(&store, &reception, &hooks, clock.now().wall, after).await.is_err()
         {
             return;
         }
         tokio::select! {
-            () = tokio::time::sleep(pause(after)) => {}
+            () = tokio::time::sleep(check_interval(after)) => {}
             changed = age.changed() => if changed.is_err() { return },
         }
     }
 }
 
 /// A tenth of the age: nothing stays much longer than it says.
-fn pause(after: Option<Millis>) -> Duration {
-    after.map_or(LOOK_MAX, |after| (Duration::from_millis(after.0) / 10).clamp(LOOK_MIN, LOOK_MAX))
+fn check_interval(after: Option<Millis>) -> Duration {
+    after.map_or(CHECK_INTERVAL_MAX, |after| (Duration::from_millis(after.0) / 10).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX))
 }
 
-async fn look(
+async fn archive_old(
     store: &Store,
     reception: &Reception,
     hooks: &Hooks,
@@ -100,9 +100,9 @@ mod tests {
 
     #[test]
     fn a_look_comes_often_enough_and_not_too_often() {
-        assert_eq!(pause(None), LOOK_MAX);
-        assert_eq!(pause(Some(Millis(10_000))), Duration::from_secs(1));
-        assert_eq!(pause(Some(Millis(0))), LOOK_MIN);
-        assert_eq!(pause(Some(Millis::from_secs(30 * 24 * 3600))), LOOK_MAX);
+        assert_eq!(check_interval(None), CHECK_INTERVAL_MAX);
+        assert_eq!(check_interval(Some(Millis(10_000))), Duration::from_secs(1));
+        assert_eq!(check_interval(Some(Millis(0))), CHECK_INTERVAL_MIN);
+        assert_eq!(check_interval(Some(Millis::from_secs(30 * 24 * 3600))), CHECK_INTERVAL_MAX);
     }
 }

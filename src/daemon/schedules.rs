@@ -37,14 +37,14 @@ use crate::store::{Store, StoreError};
 mod tests;
 
 /// Longest time between two looks at the clock.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Between two tries to take a run in that could not be.
 const RETRY_INTERVAL: crate::domain::time::Millis = crate::domain::time::Millis::from_secs(10);
 
 /// A schedule as the daemon carries it out.
 #[derive(Debug, Clone)]
-pub struct Planned {
+pub struct ConfiguredSchedule {
     name: String,
     schedule: Schedule,
     rules: Rules,
@@ -53,14 +53,14 @@ pub struct Planned {
     default_policy: Policy,
 }
 
-impl Planned {
+impl ConfiguredSchedule {
     /// From its section of the configuration. Its budget is the most that a run may spend, though the manifest
     /// may ask for less; its other terms hold where the manifest says nothing.
     ///
     /// # Errors
     /// [`ScheduleError`].
-    pub fn of(config: &ScheduleConfig) -> Result<Planned, ScheduleError> {
-        Ok(Planned {
+    pub fn of(config: &ScheduleConfig) -> Result<ConfiguredSchedule, ScheduleError> {
+        Ok(ConfiguredSchedule {
             name: config.name.clone(),
             schedule: config.schedule()?,
             rules: Rules { missed: config.missed, missed_max: config.missed_max, overlap: config.overlap },
@@ -92,7 +92,7 @@ impl Planned {
 }
 
 /// Where runs go in.
-pub(super) trait Door: Send + Sync {
+pub(super) trait RunIngest: Send + Sync {
     /// Takes a manifest in; durable on return.
     fn take_in(
         &self,
@@ -105,12 +105,12 @@ pub(super) trait Door: Send + Sync {
 
 /// The daemon's own door.
 #[derive(Debug)]
-pub(super) struct DaemonDoor {
+pub(super) struct DaemonIngest {
     pub(super) reception: Reception,
     pub(super) store: Arc<Store>,
 }
 
-impl Door for DaemonDoor {
+impl RunIngest for DaemonIngest {
     async fn take_in(&self, manifest: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
         self.reception.accept_whole(manifest, manner).await
     }
@@ -125,7 +125,7 @@ impl Door for DaemonDoor {
 #[derive(Debug)]
 pub(super) struct Inputs {
     /// The schedules of a new configuration.
-    pub(super) reloads: mpsc::Receiver<Vec<Planned>>,
+    pub(super) reloads: mpsc::Receiver<Vec<ConfiguredSchedule>>,
     /// Runs that somebody starts by hand.
     pub(super) fires: mpsc::Receiver<FireRequest>,
     /// The end.
@@ -133,7 +133,7 @@ pub(super) struct Inputs {
 }
 
 /// The engine has ended, and so does everything that feeds it.
-struct Ended;
+struct EngineEnded;
 
 /// What is known of a schedule while the daemon runs.
 #[derive(Debug, Default)]
@@ -143,16 +143,16 @@ struct Progress {
     /// Runs that are due and not taken in yet, the oldest first.
     waiting: VecDeque<Timestamp>,
     /// Not tried before.
-    again: Tick,
+    retry_at: Tick,
     /// It was said that the clock is behind.
     is_behind: bool,
 }
 
 /// The schedules and how far they are.
-pub(super) struct Watch<D> {
-    door: D,
+pub(super) struct ScheduleRunner<D> {
+    ingest: D,
     dir: PathBuf,
-    planned: Vec<Planned>,
+    configured: Vec<ConfiguredSchedule>,
     in_force: watch::Sender<Schedules>,
     progress: BTreeMap<String, Progress>,
     records: Records,
@@ -160,9 +160,9 @@ pub(super) struct Watch<D> {
     is_unsaved: bool,
 }
 
-impl<D: Door> Watch<D> {
+impl<D: RunIngest> ScheduleRunner<D> {
     /// Takes up what is kept in the state folder `dir`.
-    pub(super) fn begin(door: D, dir: &Path, planned: Vec<Planned>) -> Watch<D> {
+    pub(super) fn begin(ingest: D, dir: &Path, configured: Vec<ConfiguredSchedule>) -> ScheduleRunner<D> {
         let records = schedules::read(dir).unwrap_or_else(|error| {
             tracing::warn!(%error, "every schedule begins anew, and nothing is caught up with");
             Records::new()
@@ -173,10 +173,10 @@ impl<D: Door> Watch<D> {
         let progress = records.iter().map(known).collect();
         let (in_force, _) = watch::channel(Schedules::default());
         let dir = dir.to_owned();
-        let mut watch =
-            Watch { door, dir, planned: Vec::new(), in_force, progress, records, is_unsaved: false };
-        watch.replace(planned);
-        watch
+        let mut runner =
+            ScheduleRunner { ingest, dir, configured: Vec::new(), in_force, progress, records, is_unsaved: false };
+        runner.replace(configured);
+        runner
     }
 
     /// What is carried out, for whoever asks.
@@ -190,12 +190,12 @@ impl<D: Door> Watch<D> {
             let wait = self.wait(clock.now().wall);
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                Some(planned) = inputs.reloads.recv() => {
+                Some(configured) = inputs.reloads.recv() => {
                     // What the old ones owe up to now is not lost with them.
                     if self.look(clock.now()).await.is_err() {
                         return;
                     }
-                    self.replace(planned);
+                    self.replace(configured);
                 }
                 Some(request) = inputs.fires.recv() => self.fire(request, clock.now().wall).await,
                 _ = inputs.stop.changed() => return,
@@ -204,12 +204,12 @@ impl<D: Door> Watch<D> {
     }
 
     /// Other schedules from now on. One that went away is forgotten: if it comes back, it begins anew.
-    fn replace(&mut self, planned: Vec<Planned>) {
-        self.planned = planned;
-        let planned = &self.planned;
-        let schedules = planned.iter().map(Planned::in_force).collect();
+    fn replace(&mut self, configured: Vec<ConfiguredSchedule>) {
+        self.configured = configured;
+        let configured = &self.configured;
+        let schedules = configured.iter().map(ConfiguredSchedule::in_force).collect();
         self.in_force.send_replace(Schedules { schedules });
-        let is_there = |name: &String| planned.iter().any(|planned| planned.name == *name);
+        let is_there = |name: &String| configured.iter().any(|configured| configured.name == *name);
         let before = self.records.len();
         self.records.retain(|name, _| is_there(name));
         self.progress.retain(|name, _| is_there(name));
@@ -217,24 +217,24 @@ impl<D: Door> Watch<D> {
     }
 
     /// Starts what is due.
-    async fn look(&mut self, now: Now) -> Result<(), Ended> {
-        for index in 0..self.planned.len() {
-            let planned = self.planned[index].clone();
-            self.decide(&planned, now.wall);
-            self.take_in(&planned, now.tick).await?;
+    async fn look(&mut self, now: Now) -> Result<(), EngineEnded> {
+        for index in 0..self.configured.len() {
+            let configured = self.configured[index].clone();
+            self.decide(&configured, now.wall);
+            self.take_in(&configured, now.tick).await?;
         }
         self.save();
         Ok(())
     }
 
     /// Moves what is due to what is waiting.
-    fn decide(&mut self, planned: &Planned, now: Timestamp) {
-        let Planned { name, schedule, rules, .. } = planned;
+    fn decide(&mut self, configured: &ConfiguredSchedule, now: Timestamp) {
+        let ConfiguredSchedule { name, schedule, rules, .. } = configured;
         let progress = self.progress.entry(name.clone()).or_default();
         let handled = progress.handled.as_ref();
         let mut due = due::decide(schedule, *rules, handled, now, false);
         if !due.start.is_empty() && rules.overlap == Overlap::Skip {
-            match self.door.unfinished() {
+            match self.ingest.unfinished() {
                 Ok(batches) if batches.iter().any(|batch| name::is_run_of(name, batch)) => {
                     due = due::decide(schedule, *rules, handled, now, true);
                 }
@@ -265,20 +265,20 @@ impl<D: Door> Watch<D> {
     }
 
     /// Takes in what is waiting, and then notes how far the schedule is.
-    async fn take_in(&mut self, planned: &Planned, now: Tick) -> Result<(), Ended> {
-        let name = &planned.name;
+    async fn take_in(&mut self, configured: &ConfiguredSchedule, now: Tick) -> Result<(), EngineEnded> {
+        let name = &configured.name;
         loop {
             let Some(progress) = self.progress.get_mut(name) else { return Ok(()) };
             let Some(&at) = progress.waiting.front() else { break };
-            if now < progress.again {
+            if now < progress.retry_at {
                 return Ok(());
             }
-            match self.start(planned, at).await {
-                Err(ReceptionError::Gone(_)) => return Err(Ended),
+            match self.start(configured, at).await {
+                Err(ReceptionError::Gone(_)) => return Err(EngineEnded),
                 Err(error) if !is_hopeless(&error) => {
                     tracing::warn!(schedule = name, %at, %error, "a run could not be taken in; it is tried again");
                     if let Some(progress) = self.progress.get_mut(name) {
-                        progress.again = now.after(RETRY_INTERVAL);
+                        progress.retry_at = now.after(RETRY_INTERVAL);
                     }
                     return Ok(());
                 }
@@ -296,11 +296,11 @@ impl<D: Door> Watch<D> {
     }
 
     /// One run, taken in and noted.
-    async fn start(&mut self, planned: &Planned, at: Timestamp) -> Result<Receipt, ReceptionError> {
-        let manner = planned.manner(at)?;
+    async fn start(&mut self, configured: &ConfiguredSchedule, at: Timestamp) -> Result<Receipt, ReceptionError> {
+        let manner = configured.manner(at)?;
         let batch = manner.batch.clone();
-        let receipt = self.door.take_in(&planned.manifest, manner).await?;
-        let schedule = &planned.name;
+        let receipt = self.ingest.take_in(&configured.manifest, manner).await?;
+        let schedule = &configured.name;
         let (new, have, invalid) = (receipt.added(), receipt.have, receipt.invalid);
         if let Some(problem) = receipt.problems.first() {
             let problem = problem.to_string();
@@ -309,7 +309,7 @@ impl<D: Door> Watch<D> {
         let is_taken_in = new > 0 || have > 0;
         tracing::info!(schedule, %at, new, have, invalid, "{}", if is_taken_in { "fired" } else { "fired in vain" });
         if let (true, Some(batch)) = (is_taken_in, batch) {
-            let by = planned.schedule.source();
+            let by = configured.schedule.source();
             let record = self
                 .records
                 .entry(schedule.clone())
@@ -323,12 +323,12 @@ impl<D: Door> Watch<D> {
     /// Somebody starts a run by hand: now, and beside whatever runs.
     async fn fire(&mut self, request: FireRequest, now: Timestamp) {
         let FireRequest { name, reply } = request;
-        let planned = self.planned.iter().find(|planned| planned.name == name).cloned();
-        let answer = match planned {
-            Some(planned) => {
+        let configured = self.configured.iter().find(|configured| configured.name == name).cloned();
+        let answer = match configured {
+            Some(configured) => {
                 // Names show seconds.
                 let at = Timestamp(now.0.div_euclid(1000) * 1000);
-                let answer = self.start(&planned, at).await;
+                let answer = self.start(&configured, at).await;
                 let answer = answer.map_err(|error| FireError::Refused(ingest_refusal(&error)));
                 self.save();
                 answer
@@ -340,7 +340,7 @@ impl<D: Door> Watch<D> {
     }
 
     fn no_schedule(&self, name: &str) -> Refusal {
-        let known: Vec<&str> = self.planned.iter().map(|planned| planned.name.as_str()).collect();
+        let known: Vec<&str> = self.configured.iter().map(|configured| configured.name.as_str()).collect();
         let known = if known.is_empty() {
             "there is none".to_owned()
         } else {
@@ -376,12 +376,12 @@ impl<D: Door> Watch<D> {
 
     /// How long nothing needs to be looked at.
     fn wait(&self, now: Timestamp) -> Duration {
-        let next = |planned: &Planned| {
-            let handled = self.progress.get(&planned.name)?.handled.as_ref()?;
-            planned.schedule.next_after(handled.up_to.max(now))
+        let next = |configured: &ConfiguredSchedule| {
+            let handled = self.progress.get(&configured.name)?.handled.as_ref()?;
+            configured.schedule.next_after(handled.up_to.max(now))
         };
-        let until = self.planned.iter().filter_map(next).min().map(|next| next.since(now).0);
-        until.map_or(LOOK_INTERVAL, |until| Duration::from_millis(until).min(LOOK_INTERVAL))
+        let until = self.configured.iter().filter_map(next).min().map(|next| next.since(now).0);
+        until.map_or(CHECK_INTERVAL, |until| Duration::from_millis(until).min(CHECK_INTERVAL))
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use crate::daemon::schedules::Planned;
+use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{Fixed, Reload, notice};
 use crate::domain::time::Millis;
 use crate::engine::{Handle, Stop};
@@ -18,7 +18,7 @@ pub(super) struct Reloader {
     pub(super) reception: Reception,
     /// What stays as it is, whatever the new one says.
     pub(super) fixed: Fixed,
-    pub(super) schedules: mpsc::Sender<Vec<Planned>>,
+    pub(super) schedules: mpsc::Sender<Vec<ConfiguredSchedule>>,
     pub(super) archive_after: watch::Sender<Option<Millis>>,
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn watch(signals: Signals, stop: watch::Sender<Stop>, reloader:
 
 impl Reloader {
     async fn reload(&self) {
-        notice::reloading();
+        sd_notify::reloading();
         match (self.reload)() {
             Ok(parts) => {
                 let waiting = self.fixed.differences(&Fixed::of(&parts));
@@ -85,6 +85,6 @@ impl Reloader {
                 tracing::error!("the new configuration is not used; the old one stays in force: {error}");
             }
         }
-        notice::reloaded();
+        sd_notify::reloaded();
     }
 }

@@ -15,7 +15,7 @@ struct Script {
     unfinished: Mutex<Vec<BatchName>>,
 }
 
-impl Door for &Script {
+impl RunIngest for &Script {
     async fn take_in(&self, manifest: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
         if *self.gone.lock().unwrap() {
             return Err(EngineGone.into());
@@ -41,8 +41,8 @@ fn at(text: &str) -> Now {
     Now { wall: Timestamp(wall), tick: Tick(u64::try_from(wall).unwrap()) }
 }
 
-fn planned(name: &str, cron: &str, missed: Missed) -> Planned {
-    Planned {
+fn configured(name: &str, cron: &str, missed: Missed) -> ConfiguredSchedule {
+    ConfiguredSchedule {
         name: name.to_owned(),
         schedule: Schedule::parse(cron, None).unwrap(),
         rules: Rules { missed, missed_max: 3, overlap: Overlap::Skip },
@@ -52,8 +52,8 @@ fn planned(name: &str, cron: &str, missed: Missed) -> Planned {
     }
 }
 
-fn hourly() -> Vec<Planned> {
-    vec![planned("news", "@hourly", Missed::Latest)]
+fn hourly() -> Vec<ConfiguredSchedule> {
+    vec![configured("news", "@hourly", Missed::Latest)]
 }
 
 struct Stage {
@@ -66,8 +66,8 @@ impl Stage {
         Stage { dir: tempfile::tempdir().unwrap(), script: Script::default() }
     }
 
-    fn begin(&self, planned: Vec<Planned>) -> Watch<&Script> {
-        Watch::begin(&self.script, self.dir.path(), planned)
+    fn begin(&self, configured: Vec<ConfiguredSchedule>) -> ScheduleRunner<&Script> {
+        ScheduleRunner::begin(&self.script, self.dir.path(), configured)
     }
 
     fn taken(&self) -> Vec<String> {
@@ -79,24 +79,24 @@ impl Stage {
     }
 }
 
-async fn look(watch: &mut Watch<&Script>, now: &str) {
-    assert!(watch.look(at(now)).await.is_ok());
+async fn look(runner: &mut ScheduleRunner<&Script>, now: &str) {
+    assert!(runner.look(at(now)).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_run_is_taken_in_once_across_restarts() {
     let stage = Stage::new();
-    let mut watch = stage.begin(hourly());
-    look(&mut watch, "2026-11-21T02:30:00Z").await;
-    look(&mut watch, "2026-11-21T03:00:00Z").await;
-    look(&mut watch, "2026-11-21T03:00:05Z").await;
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T02:30:00Z").await;
+    look(&mut runner, "2026-11-21T03:00:00Z").await;
+    look(&mut runner, "2026-11-21T03:00:05Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T0300Z"]);
-    let mut watch = stage.begin(hourly());
-    look(&mut watch, "2026-11-21T03:00:10Z").await;
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T03:00:10Z").await;
     assert!(stage.taken().is_empty());
     // Down from four to half past six: the latest.
-    let mut watch = stage.begin(hourly());
-    look(&mut watch, "2026-11-21T06:30:00Z").await;
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T06:30:00Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T0600Z"]);
     let kept = &read(stage.dir.path()).unwrap()["news"];
     assert_eq!(kept.last_run.as_ref().unwrap().batch.as_str(), "news-2026-11-21T0600Z");
@@ -105,13 +105,13 @@ async fn a_run_is_taken_in_once_across_restarts() {
 #[tokio::test]
 async fn what_was_taken_in_and_not_noted_is_taken_in_under_the_same_name() {
     let stage = Stage::new();
-    let mut watch = stage.begin(hourly());
-    look(&mut watch, "2026-11-21T02:30:00Z").await;
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T02:30:00Z").await;
     let before = read(stage.dir.path()).unwrap();
-    look(&mut watch, "2026-11-21T03:00:00Z").await;
+    look(&mut runner, "2026-11-21T03:00:00Z").await;
     schedules::keep(stage.dir.path(), &before).unwrap();
-    let mut watch = stage.begin(hourly());
-    look(&mut watch, "2026-11-21T03:10:00Z").await;
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T03:10:00Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T0300Z", "news-2026-11-21T0300Z"]);
 }
 
@@ -131,36 +131,36 @@ async fn a_lost_or_damaged_record_fires_nothing() {
 #[tokio::test]
 async fn what_cannot_be_taken_in_is_tried_again_and_noted_only_then() {
     let stage = Stage::new();
-    let mut watch = stage.begin(hourly());
-    look(&mut watch, "2026-11-21T02:30:00Z").await;
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T02:30:00Z").await;
     *stage.script.refusals.lock().unwrap() = 2;
-    look(&mut watch, "2026-11-21T03:00:00Z").await;
-    look(&mut watch, "2026-11-21T03:00:05Z").await;
+    look(&mut runner, "2026-11-21T03:00:00Z").await;
+    look(&mut runner, "2026-11-21T03:00:05Z").await;
     assert_eq!(*stage.script.refusals.lock().unwrap(), 1, "it is given time");
-    look(&mut watch, "2026-11-21T03:00:10Z").await;
+    look(&mut runner, "2026-11-21T03:00:10Z").await;
     assert_eq!(stage.kept(), at("2026-11-21T02:30:00Z").wall);
     // Long after it was due, but nobody was down.
-    look(&mut watch, "2026-11-21T03:20:00Z").await;
+    look(&mut runner, "2026-11-21T03:20:00Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T0300Z"]);
     assert_eq!(stage.kept(), at("2026-11-21T03:00:00Z").wall);
     // The next takes the place of one that never could be.
     *stage.script.refusals.lock().unwrap() = 1;
-    look(&mut watch, "2026-11-21T04:00:00Z").await;
-    look(&mut watch, "2026-11-21T05:00:00Z").await;
+    look(&mut runner, "2026-11-21T04:00:00Z").await;
+    look(&mut runner, "2026-11-21T05:00:00Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T0500Z"]);
 }
 
 #[tokio::test]
 async fn an_unfinished_run_of_the_same_schedule_keeps_the_next_out() {
     let stage = Stage::new();
-    let mut watch = stage.begin(hourly());
-    look(&mut watch, "2026-11-21T02:30:00Z").await;
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T02:30:00Z").await;
     let batches = ["news-of-today-2026-11-21T0300Z", "news-2026", "other-2026-11-21T0300Z"];
     *stage.script.unfinished.lock().unwrap() = batches.map(|name| name.parse().unwrap()).to_vec();
-    look(&mut watch, "2026-11-21T03:00:00Z").await;
+    look(&mut runner, "2026-11-21T03:00:00Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T0300Z"]);
     *stage.script.unfinished.lock().unwrap() = vec!["news-2026-11-21T0300Z".parse().unwrap()];
-    look(&mut watch, "2026-11-21T04:00:00Z").await;
+    look(&mut runner, "2026-11-21T04:00:00Z").await;
     assert!(stage.taken().is_empty());
     assert_eq!(stage.kept(), at("2026-11-21T04:00:00Z").wall);
 }
@@ -168,54 +168,54 @@ async fn an_unfinished_run_of_the_same_schedule_keeps_the_next_out() {
 #[tokio::test]
 async fn a_schedule_that_went_away_and_came_back_begins_anew() {
     let stage = Stage::new();
-    let mut watch = stage.begin(hourly());
-    look(&mut watch, "2026-11-21T02:30:00Z").await;
-    watch.replace(Vec::new());
-    look(&mut watch, "2026-11-21T05:30:00Z").await;
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T02:30:00Z").await;
+    runner.replace(Vec::new());
+    look(&mut runner, "2026-11-21T05:30:00Z").await;
     assert!(read(stage.dir.path()).unwrap().is_empty());
-    watch.replace(hourly());
-    look(&mut watch, "2026-11-21T08:30:00Z").await;
+    runner.replace(hourly());
+    look(&mut runner, "2026-11-21T08:30:00Z").await;
     assert!(stage.taken().is_empty());
-    look(&mut watch, "2026-11-21T09:00:00Z").await;
+    look(&mut runner, "2026-11-21T09:00:00Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T0900Z"]);
 }
 
 #[tokio::test]
 async fn by_hand_a_run_begins_at_once_and_changes_nothing_else() {
     let stage = Stage::new();
-    let mut watch = stage.begin(hourly());
-    look(&mut watch, "2026-11-21T02:30:00Z").await;
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T02:30:00Z").await;
     let mut fire = async |name: &str| {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        watch.fire(FireRequest { name: name.to_owned(), reply }, at("2026-11-21T02:31:07Z").wall).await;
+        runner.fire(FireRequest { name: name.to_owned(), reply }, at("2026-11-21T02:31:07Z").wall).await;
         answer.await.unwrap()
     };
     assert_eq!(fire("news").await.unwrap().batch.unwrap().as_str(), "news-2026-11-21T023107Z");
     let FireError::Unknown(refusal) = fire("weather").await.unwrap_err() else { panic!("it is unknown") };
     assert_eq!(refusal.message, "no schedule is called weather; there are news");
-    look(&mut watch, "2026-11-21T03:00:00Z").await;
+    look(&mut runner, "2026-11-21T03:00:00Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T023107Z", "news-2026-11-21T0300Z"]);
 }
 
 #[tokio::test]
 async fn the_loop_sleeps_no_longer_than_it_may() {
     let stage = Stage::new();
-    let mut watch = stage.begin(hourly());
-    look(&mut watch, "2026-11-21T02:30:00Z").await;
-    assert_eq!(watch.wait(at("2026-11-21T02:30:00Z").wall), LOOK_INTERVAL);
-    assert_eq!(watch.wait(at("2026-11-21T02:59:58.750Z").wall), Duration::from_millis(1250));
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T02:30:00Z").await;
+    assert_eq!(runner.wait(at("2026-11-21T02:30:00Z").wall), CHECK_INTERVAL);
+    assert_eq!(runner.wait(at("2026-11-21T02:59:58.750Z").wall), Duration::from_millis(1250));
     *stage.script.gone.lock().unwrap() = true;
-    assert!(watch.look(at("2026-11-21T03:00:00Z")).await.is_err(), "the engine has ended");
+    assert!(runner.look(at("2026-11-21T03:00:00Z")).await.is_err(), "the engine has ended");
 }
 
 #[tokio::test]
 async fn what_comes_late_by_less_than_a_minute_runs_as_if_it_had_not() {
     let stage = Stage::new();
-    let mut often = planned("news", "*/5 * * * * *", Missed::Latest);
+    let mut often = configured("news", "*/5 * * * * *", Missed::Latest);
     often.rules.overlap = Overlap::Allow;
-    let mut watch = stage.begin(vec![often]);
-    look(&mut watch, "2026-11-21T02:30:00Z").await;
-    look(&mut watch, "2026-11-21T02:30:16Z").await;
+    let mut runner = stage.begin(vec![often]);
+    look(&mut runner, "2026-11-21T02:30:00Z").await;
+    look(&mut runner, "2026-11-21T02:30:16Z").await;
     let runs = ["news-2026-11-21T023005Z", "news-2026-11-21T023010Z", "news-2026-11-21T023015Z"];
     assert_eq!(stage.taken(), runs);
 }

@@ -20,11 +20,11 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Watches for batches that are done.
 #[derive(Debug)]
-pub(super) struct Announcer {
+pub(super) struct CompletionNotifier {
     done: mpsc::UnboundedSender<BatchNo>,
 }
 
-impl Announcer {
+impl CompletionNotifier {
     /// Begins with nothing to announce.
     pub(super) fn begin(
         store: Arc<Store>,
@@ -32,11 +32,11 @@ impl Announcer {
         output_dir: OutputDir,
         hooks: Hooks,
         clock: Clock,
-    ) -> Announcer {
+    ) -> CompletionNotifier {
         let (done, queue) = mpsc::unbounded_channel();
-        let teller = Teller { store, handle, output_dir, hooks, clock };
-        tokio::spawn(teller.announce_all(queue));
-        Announcer { done }
+        let worker = CompletionWorker { store, handle, output_dir, hooks, clock };
+        tokio::spawn(worker.run(queue));
+        CompletionNotifier { done }
     }
 
     /// Sees a step of the engine.
@@ -58,7 +58,7 @@ impl Announcer {
 }
 
 /// Who tells.
-struct Teller {
+struct CompletionWorker {
     store: Arc<Store>,
     handle: Handle,
     output_dir: OutputDir,
@@ -68,19 +68,19 @@ struct Teller {
 
 /// A batch could not be announced.
 #[derive(Debug, thiserror::Error)]
-enum AnnounceError {
+enum NotifyError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(transparent)]
     Hooks(#[from] HooksError),
 }
 
-impl Teller {
-    async fn announce_all(self, mut queue: mpsc::UnboundedReceiver<BatchNo>) {
+impl CompletionWorker {
+    async fn run(self, mut queue: mpsc::UnboundedReceiver<BatchNo>) {
         while let Some(no) = queue.recv().await {
             let mut told = String::new();
             while let Err(error) = self.announce(no).await {
-                if matches!(error, AnnounceError::Engine(EngineError::Gone(_))) {
+                if matches!(error, NotifyError::Engine(EngineError::Gone(_))) {
                     return;
                 }
                 // Not at every try: a disk may be full for days.
@@ -94,7 +94,7 @@ impl Teller {
         }
     }
 
-    async fn announce(&self, no: BatchNo) -> Result<(), AnnounceError> {
+    async fn announce(&self, no: BatchNo) -> Result<(), NotifyError> {
         let Some(batch) = self.store.batch(no).map_err(EngineError::from)? else { return Ok(()) };
         // It may have been announced meanwhile, or taken up again.
         if batch.announced || !batch.is_done() {
@@ -105,7 +105,7 @@ impl Teller {
         let tell = move || {
             engine::write_results(&store, &output_dir, &record)?;
             let event = BatchDone::of(&record, &output_dir.batch_dir(&record.name), now);
-            Ok::<(), AnnounceError>(hooks.batch_done(&event)?)
+            Ok::<(), NotifyError>(hooks.batch_done(&event)?)
         };
         blocking(tell).await?;
         tracing::info!(batch = %batch.name, "results written");

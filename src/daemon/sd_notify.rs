@@ -17,56 +17,56 @@ const EXTENSION: Duration = Duration::from_secs(20);
 
 /// Speaks to systemd.
 #[derive(Debug)]
-pub(super) struct Notice {
+pub(super) struct SystemdNotifier {
     clock: Clock,
     /// How often it must be heard of.
     watchdog: Option<Millis>,
-    pinged: Tick,
-    said: Tick,
+    last_ping: Tick,
+    last_status: Tick,
     text: String,
     /// Asks for more time, while something takes long.
-    patience: Option<JoinHandle<()>>,
+    timeout_extender: Option<JoinHandle<()>>,
 }
 
-impl Notice {
+impl SystemdNotifier {
     /// The state is being taken up.
-    pub(super) fn begin(clock: Clock) -> Notice {
+    pub(super) fn begin(clock: Clock) -> SystemdNotifier {
         let watchdog = sd_notify::watchdog_enabled();
         // Twice in the time there is.
         let watchdog = watchdog.and_then(|span| u64::try_from(span.as_millis() / 2).ok()).map(Millis);
         let now = clock.now().tick;
-        say(&[NotifyState::Status("taking the state up")]);
-        let patience = Some(tokio::spawn(ask_for_time()));
-        Notice { clock, watchdog, pinged: now, said: now, text: String::new(), patience }
+        notify(&[NotifyState::Status("taking the state up")]);
+        let timeout_extender = Some(tokio::spawn(extend_timeout()));
+        SystemdNotifier { clock, watchdog, last_ping: now, last_status: now, text: String::new(), timeout_extender }
     }
 
     /// Everything is taken up, and it listens.
     pub(super) fn ready(&mut self) {
-        if let Some(patience) = self.patience.take() {
-            patience.abort();
+        if let Some(timeout_extender) = self.timeout_extender.take() {
+            timeout_extender.abort();
         }
-        say(&[NotifyState::Ready, NotifyState::Status("ready")]);
+        notify(&[NotifyState::Ready, NotifyState::Status("ready")]);
     }
 
     /// Sees a step of the engine: whoever sees steps is alive, and only then says so.
     pub(super) fn observe(&mut self, glance: &Glance<'_>, is_stopping: bool) {
         let now = self.clock.now().tick;
-        if self.watchdog.is_some_and(|interval| now.since(self.pinged) >= interval) {
-            self.pinged = now;
-            say(&[NotifyState::Watchdog]);
+        if self.watchdog.is_some_and(|interval| now.since(self.last_ping) >= interval) {
+            self.last_ping = now;
+            notify(&[NotifyState::Watchdog]);
         }
-        if is_stopping && self.patience.is_none() {
-            say(&[
+        if is_stopping && self.timeout_extender.is_none() {
+            notify(&[
                 NotifyState::Stopping,
                 NotifyState::Status("stopping: what is in the air is finished first"),
             ]);
-            self.patience = Some(tokio::spawn(ask_for_time()));
+            self.timeout_extender = Some(tokio::spawn(extend_timeout()));
         }
-        if now.since(self.said) >= STATUS_INTERVAL && !is_stopping {
-            self.said = now;
-            let text = in_words(glance);
+        if now.since(self.last_status) >= STATUS_INTERVAL && !is_stopping {
+            self.last_status = now;
+            let text = status_text(glance);
             if text != self.text {
-                say(&[NotifyState::Status(&text)]);
+                notify(&[NotifyState::Status(&text)]);
                 self.text = text;
             }
         }
@@ -74,39 +74,39 @@ impl Notice {
 
     /// Nothing is in the air any more.
     pub(super) fn stopping(&self) {
-        say(&[NotifyState::Stopping, NotifyState::Status("stopped")]);
+        notify(&[NotifyState::Stopping, NotifyState::Status("stopped")]);
     }
 }
 
 /// The configuration is being read anew.
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => say(&[NotifyState::Reloading, now]),
-        Err(_) => say(&[NotifyState::Reloading]),
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
+        Err(_) => notify(&[NotifyState::Reloading]),
     }
 }
 
 /// It has been.
 pub(super) fn reloaded() {
-    say(&[NotifyState::Ready]);
+    notify(&[NotifyState::Ready]);
 }
 
-async fn ask_for_time() {
+async fn extend_timeout() {
     let span = u32::try_from(EXTENSION.as_micros()).unwrap_or(u32::MAX);
     loop {
-        say(&[NotifyState::ExtendTimeoutUsec(span)]);
+        notify(&[NotifyState::ExtendTimeoutUsec(span)]);
         tokio::time::sleep(EXTENSION / 2).await;
     }
 }
 
-fn say(state: &[NotifyState<'_>]) {
+fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::debug!(%error, "systemd cannot be told");
     }
 }
 
 /// `2 batches at work: 14 in flight, 320 queued; 1 parked (day_budget); 4210 credits spent`
-fn in_words(glance: &Glance<'_>) -> String {
+fn status_text(glance: &Glance<'_>) -> String {
     let batches = glance.scheduler.overview();
     let count = |wanted: &[&str]| -> u32 {
         let states = batches.iter().flat_map(|batch| &batch.states);
