@@ -152,13 +152,13 @@ pub struct LimitsConfig {
     /// Jobs whose outputs are downloaded at once.
     pub downloads: usize,
     /// A download that brings fewer bytes a second makes room for one that waits.
-    pub slow_download: ByteSize,
+    pub min_download_rate: ByteSize,
     /// The span that a download's rate is taken over.
-    pub slow_after: Span,
+    pub slow_window: Span,
     /// Whether the number of jobs in flight follows what the service takes, up to `in_flight`.
     pub adaptive: bool,
     /// Rejected prompts in a row that pause a batch.
-    pub rejections: u32,
+    pub pause_after_rejections: u32,
 }
 
 impl Default for LimitsConfig {
@@ -170,10 +170,10 @@ impl Default for LimitsConfig {
             submits_per_second: None,
             polls_per_second: None,
             downloads: 4,
-            slow_download: ByteSize::kib(1),
-            slow_after: secs(30),
+            min_download_rate: ByteSize::kib(1),
+            slow_window: secs(30),
             adaptive: true,
-            rejections: 5,
+            pause_after_rejections: 5,
         }
     }
 }
@@ -223,9 +223,9 @@ pub struct Deadlines {
     /// Of sound effects.
     pub sound_effect: Span,
     /// How long the task of an overdue job is still watched.
-    pub late_window: Span,
+    pub watch_overdue_for: Span,
     /// How often it is read then.
-    pub late_poll: Span,
+    pub overdue_poll: Span,
 }
 
 impl Default for Deadlines {
@@ -236,8 +236,8 @@ impl Default for Deadlines {
             music: secs(15 * 60),
             speech: secs(10 * 60),
             sound_effect: secs(10 * 60),
-            late_window: secs(24 * 3600),
-            late_poll: secs(5 * 60),
+            watch_overdue_for: secs(24 * 3600),
+            overdue_poll: secs(5 * 60),
         }
     }
 }
@@ -347,7 +347,7 @@ pub enum ConfigError {
     },
 }
 
-/// `rules.models.a.like: ...; rules.models.b.inputs: ...`
+/// `rules.models.a.inherit: ...; rules.models.b.inputs: ...`
 fn listed(findings: &[Finding]) -> String {
     let each = findings.iter().map(|finding| format!("rules.{}: {}", finding.field, finding.message));
     each.collect::<Vec<_>>().join("; ")
@@ -397,7 +397,7 @@ impl Config {
             ("limits.in_flight_per_kind", limits.in_flight_per_kind.values().any(|limit| *limit == 0)),
             ("limits.in_flight_per_model", limits.in_flight_per_model.values().any(|limit| *limit == 0)),
             ("limits.downloads", limits.downloads == 0),
-            ("limits.rejections", limits.rejections == 0),
+            ("limits.pause_after_rejections", limits.pause_after_rejections == 0),
             ("retry.attempts", self.retry.attempts == 0),
         ];
         if let Some((key, _)) = nones.into_iter().find(|(_, is_none)| *is_none) {
@@ -406,7 +406,7 @@ impl Config {
         if self.poll.min.0 > self.poll.max.0 {
             return wrong("poll.min", "is longer than poll.max");
         }
-        let nothings = [("poll.min", self.poll.min), ("limits.slow_after", limits.slow_after)];
+        let nothings = [("poll.min", self.poll.min), ("limits.slow_window", limits.slow_window)];
         if let Some((key, _)) = nothings.into_iter().find(|(_, span)| span.0.0 == 0) {
             return wrong(key, "found 0; more than nothing is accepted");
         }
@@ -418,7 +418,7 @@ impl Config {
     /// The rules of all models: the document's, and those of `[rules]` beside or in place of them.
     ///
     /// # Errors
-    /// A `like` that names no built-in id, and limits that nothing can satisfy.
+    /// A `inherit` that names no built-in id, and limits that nothing can satisfy.
     pub fn rules(&self) -> Result<Rules, ConfigError> {
         Rules::builtin().extended(self.rules.clone()).map_err(ConfigError::Rules)
     }
@@ -479,7 +479,15 @@ fn secret_in(path: PathBuf) -> Result<SecretString, ConfigError> {
 }
 
 /// Keys that had another name in an earlier version, and the present one.
-const RENAMED: &[(&str, &str)] = &[("keep", "min_balance")];
+const RENAMED: &[(&str, &str)] = &[
+    ("keep", "min_balance"),
+    ("late_poll", "overdue_poll"),
+    ("late_window", "watch_overdue_for"),
+    ("like", "inherit"),
+    ("rejections", "pause_after_rejections"),
+    ("slow_after", "slow_window"),
+    ("slow_download", "min_download_rate"),
+];
 
 /// Adds the nearest known word to a message about an unknown one: a key, or a value of which there are a few.
 fn with_suggestion(message: &str) -> String {
@@ -556,6 +564,19 @@ mod tests {
             error("[budget]\nkeep = 3\n"),
             "callsheet.toml:2: unknown key `keep`: it is called `min_balance` now"
         );
+        for (section, old, value, new) in [
+            ("limits", "rejections", "3", "pause_after_rejections"),
+            ("limits", "slow_download", "\"1KiB\"", "min_download_rate"),
+            ("limits", "slow_after", "\"30s\"", "slow_window"),
+            ("deadlines", "late_window", "\"24h\"", "watch_overdue_for"),
+            ("deadlines", "late_poll", "\"5m\"", "overdue_poll"),
+            ("rules.models.a", "like", "\"model-r\"", "inherit"),
+        ] {
+            assert_eq!(
+                error(&format!("[{section}]\n{old} = {value}\n")),
+                format!("callsheet.toml:2: unknown key `{old}`: it is called `{new}` now")
+            );
+        }
         assert_eq!(
             error("[poll]\nmin = \"soon\"\n"),
             "callsheet.toml:2: \"soon\" is no span of time; write it as 10s, 30m or 24h"
@@ -581,7 +602,7 @@ mod tests {
             [rules]
             prohibited = ["lookalike"]
             [rules.models."vendor/real-1"]
-            like = "model-s-2-0"
+            inherit = "model-s-2-0"
             inputs.image-to-video = { images = [1, 4] }
         "#;
         let config = Config::parse(text, Path::new("x")).unwrap();
@@ -597,14 +618,14 @@ mod tests {
     fn rules_that_make_no_sense_are_named() {
         assert_eq!(
             error(
-                "[rules.models.a]\nlike = \"b\"\n[rules.models.c.inputs.image-to-video]\nimages = [2, 1]\n"
+                "[rules.models.a]\ninherit = \"b\"\n[rules.models.c.inputs.image-to-video]\nimages = [2, 1]\n"
             ),
-            "rules.models.a.like: \"b\" is not a model id of the built-in table; \
+            "rules.models.a.inherit: \"b\" is not a model id of the built-in table; \
              rules.models.c.inputs.image-to-video.images: [2, 1] holds no number; the lesser comes first"
         );
         assert_eq!(
-            error("[rules.models.a]\nlkie = \"model-r\"\n"),
-            "callsheet.toml:2: unknown key `lkie`: did you mean `like`?"
+            error("[rules.models.a]\ninhreit = \"model-r\"\n"),
+            "callsheet.toml:2: unknown key `inhreit`: did you mean `inherit`?"
         );
         assert!(error("[service]\nplan = \"gold\"\n").contains("expected one of `none`, `pro`, `ultra`"));
         assert_eq!(

@@ -335,7 +335,7 @@ fn real_model_ids_borrow_rules_through_the_configuration() {
     desk.write("callsheet.toml", "[rules.models.house-c1]\nlike = \"nobody\"\n");
     let said = desk.run("plan m.json --emulator");
     assert_eq!(said.code, 2);
-    assert!(said.err.contains("rules.models.house-c1.like"), "{}", said.err);
+    assert!(said.err.contains("rules.models.house-c1.inherit"), "{}", said.err);
 }
 
 #[test]

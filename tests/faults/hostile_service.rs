@@ -148,7 +148,7 @@ fn a_result_without_an_end_fills_no_disk() {
 #[test]
 fn slow_results_make_room_for_others_and_go_on_where_they_stopped() {
     let env = TestEnv::new();
-    env.configure("[limits]\ndownloads = 1\nslow_download = \"100MiB\"\nslow_after = \"1s\"");
+    env.configure("[limits]\ndownloads = 1\nmin_download_rate = \"100MiB\"\nslow_window = \"1s\"");
     let (there, media) = (Arc::new(OnceLock::<String>::new()), Arc::new(OnceLock::<String>::new()));
     let links = there.clone();
     let hostile = ScriptedProxy::before(&env.base_url(), move |call| match call.route {

@@ -35,7 +35,7 @@ impl Market {
     async fn recorded(plan: Plan) -> Market {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/recorded_catalog.json");
         let recorded: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        let like = |(id, like): (&String, &Value)| (id.clone(), json!({"like": like}));
+        let like = |(id, like): (&String, &Value)| (id.clone(), json!({"inherit": like}));
         let models = recorded["rules"]["inherit"].as_object().unwrap().iter().map(like);
         let extension: RulesExtension =
             serde_json::from_value(json!({"models": models.collect::<Map<_, _>>()})).unwrap();

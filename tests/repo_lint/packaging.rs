@@ -113,10 +113,10 @@ fn what_it_shows_as_a_default_is_the_default() {
     same("service.render_timeout", &service.render_timeout, &default.service.render_timeout);
     same("limits.in_flight", &limits.in_flight, &default.limits.in_flight);
     same("limits.downloads", &limits.downloads, &default.limits.downloads);
-    same("limits.slow_download", &limits.slow_download, &default.limits.slow_download);
-    same("limits.slow_after", &limits.slow_after, &default.limits.slow_after);
+    same("limits.min_download_rate", &limits.min_download_rate, &default.limits.min_download_rate);
+    same("limits.slow_window", &limits.slow_window, &default.limits.slow_window);
     same("limits.adaptive", &limits.adaptive, &default.limits.adaptive);
-    same("limits.rejections", &limits.rejections, &default.limits.rejections);
+    same("limits.pause_after_rejections", &limits.pause_after_rejections, &default.limits.pause_after_rejections);
     same("poll", &shown.poll, &default.poll);
     same("deadlines", &shown.deadlines, &default.deadlines);
     same("retry", &shown.retry, &default.retry);

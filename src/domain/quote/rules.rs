@@ -1,7 +1,7 @@
 //! What the service's document says about a model and its catalog does not.
 //!
 //! One table keyed by model id. The ids of the document are stand-ins, so a deployment adds its
-//! real ids through its configuration ([`Rules::extended`]); `like` lends them a stand-in's rules.
+//! real ids through its configuration ([`Rules::extended`]); `inherit` lends them a stand-in's rules.
 //! An id that the table does not know is left for the service to judge.
 
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub struct RulesExtension {
 #[serde(default, deny_unknown_fields)]
 pub struct ModelRules {
     /// Begins with the built-in rules of this id.
-    pub like: Option<String>,
+    pub inherit: Option<String>,
     /// What the model makes; only needed for ids that no catalog lists.
     pub kind: Option<Kind>,
     /// Withdrawn, and what the service says of it. A catalog that lists the model again wins.
@@ -222,16 +222,16 @@ impl Rules {
     /// These rules, and the configuration's beside or in place of them.
     ///
     /// # Errors
-    /// A `like` that names no built-in id, and limits that nothing can satisfy.
+    /// A `inherit` that names no built-in id, and limits that nothing can satisfy.
     pub fn extended(mut self, extension: RulesExtension) -> Result<Rules, Vec<Finding>> {
         let mut findings = Vec::new();
         let builtin = self.models.clone();
         for (id, given) in extension.models {
             findings.extend(senseless_limits(&id, &given));
-            let base = match &given.like {
+            let base = match &given.inherit {
                 None => self.models.remove(&id).unwrap_or_default(),
-                Some(like) => builtin.get(like).cloned().unwrap_or_else(|| {
-                    findings.push(unknown_like(&id, like));
+                Some(inherit) => builtin.get(inherit).cloned().unwrap_or_else(|| {
+                    findings.push(unknown_inherit(&id, inherit));
                     ModelRules::default()
                 }),
             };
@@ -255,11 +255,11 @@ impl Rules {
     /// are like one of them.
     pub(super) fn billed_source(&self, id: &str) -> BilledSource {
         let rules = self.model(id);
-        let like = rules.and_then(|rules| rules.like.as_deref());
+        let inherit = rules.and_then(|rules| rules.inherit.as_deref());
         match rules.and_then(|rules| rules.billed_source_seconds_max) {
             Some(0) => BilledSource::Nothing,
             Some(most) => BilledSource::UpTo(most),
-            None if table::is_video(like.unwrap_or(id)) => BilledSource::Nothing,
+            None if table::is_video(inherit.unwrap_or(id)) => BilledSource::Nothing,
             None => BilledSource::Unsaid,
         }
     }
@@ -287,7 +287,7 @@ fn merged(mut base: ModelRules, given: ModelRules) -> ModelRules {
     base.inputs.extend(given.inputs);
     base.durations_at.extend(given.durations_at);
     ModelRules {
-        like: given.like,
+        inherit: given.inherit,
         kind: given.kind.or(base.kind),
         withdrawn: given.withdrawn.or(base.withdrawn),
         inputs: base.inputs,
@@ -298,10 +298,10 @@ fn merged(mut base: ModelRules, given: ModelRules) -> ModelRules {
     }
 }
 
-fn unknown_like(id: &str, like: &str) -> Finding {
+fn unknown_inherit(id: &str, inherit: &str) -> Finding {
     Finding {
-        field: format!("models.{id}.like"),
-        message: format!("\"{like}\" is not a model id of the built-in table"),
+        field: format!("models.{id}.inherit"),
+        message: format!("\"{inherit}\" is not a model id of the built-in table"),
         hint: None,
     }
 }

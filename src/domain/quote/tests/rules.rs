@@ -79,7 +79,7 @@ fn extension(value: Value) -> RulesExtension {
 
 #[test]
 fn a_real_id_takes_a_stand_ins_rules() {
-    let more = json!({"models": {"omega-pro": {"like": "model-s-2-0", "inputs": {"image-to-video": {"images": [1, 4]}}}}});
+    let more = json!({"models": {"omega-pro": {"inherit": "model-s-2-0", "inputs": {"image-to-video": {"images": [1, 4]}}}}});
     let rules = Rules::builtin().extended(extension(more)).unwrap();
     let omega = rules.model("omega-pro").unwrap();
     assert_eq!(omega.billed_source_seconds_max, Some(15));
@@ -89,10 +89,10 @@ fn a_real_id_takes_a_stand_ins_rules() {
 
 #[test]
 fn the_extension_is_checked() {
-    let more = json!({"models": {"a": {"like": "model-zz"}, "b": {"inputs": {"text-to-video": {"images": [3, 1]}}}}});
+    let more = json!({"models": {"a": {"inherit": "model-zz"}, "b": {"inputs": {"text-to-video": {"images": [3, 1]}}}}});
     let findings = Rules::builtin().extended(extension(more)).unwrap_err();
     let fields: Vec<&str> = findings.iter().map(|finding| finding.field.as_str()).collect();
-    assert_eq!(fields, ["models.a.like", "models.b.inputs.text-to-video.images"]);
+    assert_eq!(fields, ["models.a.inherit", "models.b.inputs.text-to-video.images"]);
     let typo = serde_json::from_value::<RulesExtension>(json!({"models": {"a": {"lyke": "x"}}}));
     assert!(typo.unwrap_err().to_string().contains("lyke"));
 }

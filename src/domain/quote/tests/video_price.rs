@@ -197,16 +197,16 @@ fn an_unknown_id_has_no_price_with_a_source_video_as_its_seconds_may_be_billed()
     // Said of it, but not this.
     let inputs = json!({"reference-to-video": {"images": [1, 2], "videos": [0, 1]}});
     real_id(json!({"vendor/real-2": {"inputs": inputs}}), with_source(), unpriced);
-    real_id(json!({"vendor/real-2": {"like": "gi-2"}}), with_source(), unpriced);
+    real_id(json!({"vendor/real-2": {"inherit": "gi-2"}}), with_source(), unpriced);
 }
 
 #[test]
 fn an_id_that_is_told_about_is_priced_with_a_source_video() {
     let billed = "104 credits: (4 s + 7.5 s of source) x 9/s = 103.5, rounded up to 104";
-    real_id(json!({"vendor/real-2": {"like": "model-s-2-0"}}), with_source(), billed);
+    real_id(json!({"vendor/real-2": {"inherit": "model-s-2-0"}}), with_source(), billed);
     real_id(json!({"vendor/real-2": {"billed_source_seconds_max": 15}}), with_source(), billed);
     let unbilled = "36 credits: 4 s x 9/s = 36";
-    real_id(json!({"vendor/real-2": {"like": "model-h3"}}), with_source(), unbilled);
+    real_id(json!({"vendor/real-2": {"inherit": "model-h3"}}), with_source(), unbilled);
     real_id(json!({"vendor/real-2": {"billed_source_seconds_max": 0}}), with_source(), unbilled);
 }
 
