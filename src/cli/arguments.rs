@@ -12,7 +12,7 @@ use crate::config::check_log_level;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::ids::BatchName;
 
-/// Turns manifests into finished media files, and pays for each once.
+/// Turns manifests into finished media files and pays for each job only once.
 #[derive(Debug, Parser)]
 #[command(name = "callsheet", version, after_help = exit::HELP, subcommand_required = true)]
 pub(super) struct Arguments {
@@ -24,7 +24,7 @@ pub(super) struct Arguments {
 
 /// What every command takes.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Options of every command")]
+#[command(next_help_heading = "Global options")]
 pub(super) struct Global {
     /// Configuration file [default: ./callsheet.toml, then /etc/callsheet/callsheet.toml]
     #[arg(long, global = true, env = "CALLSHEET_CONFIG", hide_env_values = true, value_name = "FILE")]
@@ -32,22 +32,22 @@ pub(super) struct Global {
     /// Base address of the service
     #[arg(long, global = true, env = "CALLSHEET_BASE_URL", hide_env_values = true, value_name = "URL")]
     pub(super) base_url: Option<Url>,
-    /// Where the state lies [default: state]
+    /// State directory [default: state]
     #[arg(long, global = true, env = "CALLSHEET_STATE", hide_env_values = true, value_name = "DIR")]
     pub(super) state: Option<PathBuf>,
-    /// Where outputs go [default: output]
+    /// Output directory [default: output]
     #[arg(long, global = true, env = "CALLSHEET_OUTPUT", hide_env_values = true, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
-    /// Where manifests lie: inbox, accepted and rejected are in it [default: jobs]
+    /// Manifest directory, with inbox, accepted and rejected in it [default: jobs]
     #[arg(long, global = true, env = "CALLSHEET_JOBS", hide_env_values = true, value_name = "DIR")]
     pub(super) jobs: Option<PathBuf>,
-    /// The daemon's control socket [default: callsheet.sock in the state]
+    /// Control socket of the daemon [default: callsheet.sock in the state directory]
     #[arg(long, global = true, env = "CALLSHEET_SOCKET", hide_env_values = true, value_name = "FILE")]
     pub(super) socket: Option<PathBuf>,
-    /// Data as JSON on stdout
+    /// Print JSON
     #[arg(long, global = true, env = "CALLSHEET_JSON", hide_env_values = true)]
     pub(super) json: bool,
-    /// What is logged to stderr: error, warn, info, debug or trace
+    /// Log level on stderr: error, warn, info, debug or trace
     #[arg(long, global = true, env = "CALLSHEET_LOG_LEVEL", hide_env_values = true, value_name = "LEVEL", value_parser = log_level)]
     pub(super) log_level: Option<String>,
 }
@@ -59,82 +59,82 @@ fn log_level(text: &str) -> Result<String, String> {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Plan manifests, run them to the end with progress, and exit
+    /// Run manifests to the end, with progress
     ///
-    /// Reads the manifests, makes every row's intent durable, submits, polls, downloads, and leaves one
-    /// finished file a row in the output folder. Running the same command again resumes what is not
-    /// finished and pays for nothing twice.
+    /// Validates the manifests, stores every row durably, submits the jobs, polls their tasks and downloads the
+    /// outputs into the output directory. Run the same command again to resume unfinished jobs; no job is paid for
+    /// twice.
     Run(RunCommand),
-    /// Show what manifests would do and cost; send nothing that charges
+    /// Show what manifests would cost, without running them
     ///
-    /// Validates every row as the service would, fills its defaults, and prices it from the catalogs in
-    /// force. Reads the state and does not change it, so it works beside a running process; without the
-    /// service it works from the catalogs kept last.
+    /// Validates every row by the service's rules, fills in defaults and computes the price from the current
+    /// catalogs. Reads the state without changing it, so it works beside a running process. Offline it uses the
+    /// catalogs last stored in the state. Sends no request that charges.
     Plan(PlanCommand),
-    /// Serve: take manifests in from inboxes, schedules and submissions, for as long as it is let
+    /// Run the service: accept manifests from inboxes, schedules and the control socket
     ///
-    /// Works on every batch of the state, and on what its inboxes, schedules and socket bring. SIGTERM ends it
-    /// with exit code 0, SIGHUP makes it read its configuration anew.
+    /// Works on all unfinished batches of the state and on new manifests. SIGTERM stops it with exit code 0; SIGHUP
+    /// reloads the configuration.
     Daemon(DaemonCommand),
-    /// Hand manifests to the running daemon
+    /// Submit manifests to the running daemon
     ///
-    /// On return the good rows are durable, and the daemon works on them. Handing the same manifest in again
-    /// changes nothing.
+    /// When the command returns, the valid rows are stored durably and the daemon works on them. Submitting the same
+    /// manifest again changes nothing.
     Submit(SubmitCommand),
-    /// Show every batch in numbers
+    /// Show the status of batches
     Status(StatusCommand),
     /// List jobs
     ///
-    /// Lists jobs in manifest order. With --json one object a line, as in results.jsonl.
+    /// Lists jobs in manifest order. With --json prints one object per line, as in results.jsonl.
     ///
-    /// `--state failed`, or another state's name, lists only such jobs; the state's folder is then named by
+    /// `--state failed`, or another job state, lists only jobs in that state; the state directory is then taken from
     /// CALLSHEET_STATE or the configuration.
     Jobs(JobsCommand),
-    /// Tell a job's whole story, and what comes next
+    /// Show a job's history and its next step
     Explain(JobArgument),
-    /// Send nothing more of a batch; what is at the service goes on
+    /// Pause a batch: submit no more jobs; jobs in flight finish
     Pause(BatchArgument),
-    /// Lift a pause
+    /// Resume a paused batch
     Resume(BatchArgument),
-    /// Drop what is not sent yet; what is at the service cannot be recalled
+    /// Cancel jobs that are not submitted yet; submitted jobs cannot be canceled
     Cancel(NameArgument),
-    /// Queue failed, canceled and expired jobs again, under new keys
+    /// Retry failed, canceled and expired jobs
     Retry(RetryCommand),
-    /// Tell what a job in doubt was charged, as a person found out
+    /// Record the actual charge of a job in doubt
     ///
-    /// A job is in doubt when it may have been charged and nothing the service offers can tell: its credits stay
-    /// counted until a person looks at the account. Once told that nothing was charged, `callsheet retry` may send it
-    /// again.
+    /// A job is in doubt when it may have been charged and the service offers no way to find out. Its credits count
+    /// as spent until you check the account and record the charge. A job that was not charged can be sent again with
+    /// `callsheet retry`.
     Resolve(ResolveCommand),
-    /// Set the most a batch may spend
+    /// Set the budget of a batch
     ///
-    /// Its manifest is not needed. The limit holds until another is given, here or with a manifest; none goes back to
-    /// the default: budget.per_batch of the configuration, or what the plans come to.
+    /// Sets the most the batch may spend, until another budget is set here or with a manifest. `none` restores the
+    /// default: budget.per_batch of the configuration, or the planned cost of the batch.
     Budget(BudgetCommand),
-    /// Fetch outputs again, free of charge
+    /// Download outputs again, free of charge
     ///
-    /// Reads the tasks of what is paid for and downloads what is not on disk as it was. Sends no creating
-    /// request.
+    /// Reads the tasks of paid jobs and downloads outputs that are missing or changed on disk. Creates no task.
     Download(DownloadCommand),
-    /// List every hold, charge and refund
+    /// List holds, charges and refunds
     ///
-    /// Lists movements job by job, in manifest order. Held, charged and waived add up to the books.
+    /// Lists the ledger entries of every job, in manifest order.
     Ledger(LedgerCommand),
     /// List models with their modes, limits and prices
     ///
-    /// Lists what a manifest may ask for. With --json: the catalogs as the service gave them, which
-    /// `callsheet emulator --catalog FILE` serves again.
+    /// Lists the models and options that a manifest can use. With --json prints the service's catalogs unchanged, which
+    /// `callsheet emulator --catalog FILE` can serve.
     Models(ModelsCommand),
     /// List voices
     Voices(VoicesCommand),
-    /// Show the records of tasks, whoever made them
+    /// Show the service's records of tasks
     ///
-    /// Reads tasks of the account by their ids: those of this program, of its web application and of other clients. With
-    /// --json one record a line, as the service gave it. Costs nothing. Shorts Studio's tasks are not among them.
+    /// Reads tasks of the account by id, including those of the service's web application and of other clients. With
+    /// --json prints one record per line, as the service returned it. Free of charge. Shorts Studio tasks are not
+    /// available.
     Tasks(TasksCommand),
     /// Show the balance of the account
     ///
-    /// Shows the balance, which all keys of the account, its web app and its other clients share.
+    /// Shows the balance, which all API keys, the web application and other clients of the account share.
     Credits(CreditsCommand),
     /// List schedules, show when they fire next, or run one now
     #[command(subcommand)]
@@ -144,20 +144,21 @@ pub(super) enum Command {
     State(StateCommand),
     /// Print the JSON Schema of manifests
     Schema,
-    /// Say what is wrong here, and what to do about it
+    /// Check this installation and suggest fixes
     ///
-    /// Looks at configuration, key, service, certificates, clock, balance, catalogs, state, disks, folders, socket
-    /// and unit, and says of each what was found and what to do. Sends nothing that charges, never shows the key.
+    /// Checks the configuration, API key, service, certificates, clock, balance, catalogs, state, disks, directories,
+    /// control socket and systemd unit, and reports each result with a fix. Sends no request that charges and never
+    /// prints the key.
     Doctor(DoctorCommand),
-    /// The whole service, offline, on a loopback port
+    /// Run an offline emulator of the service on a loopback port
     ///
-    /// Serves the service's API with an imaginary account and real, small media, for newcomers, pipelines and
-    /// tests. `callsheet run --emulator` starts one by itself; this command is for other clients.
+    /// Serves the service's API with an imaginary account and real, small media files, for trying out, pipelines and
+    /// tests. `callsheet run --emulator` starts one by itself; use this command for other clients.
     #[cfg(feature = "emulator")]
     Emulator(EmulatorCommand),
-    /// The manual: the page of all commands, or every page into a folder
+    /// Print the manual page, or write all pages into a directory
     Man(ManCommand),
-    /// Print what a shell needs to complete commands and options
+    /// Print a shell completion script
     Completions(CompletionsCommand),
 }
 
@@ -172,7 +173,7 @@ pub(super) struct RunCommand {
     pub(super) source: EmulatorArguments,
     #[command(flatten)]
     pub(super) terms: ManifestArguments,
-    /// Hand a state over that was begun with another service
+    /// Use a state that was created for another service
     #[arg(long)]
     pub(super) adopt_state: bool,
 }
@@ -187,7 +188,7 @@ pub(super) struct EmulatorArguments {
     /// Work offline against the built-in emulator of the service
     #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url", hide = NO_EMULATOR)]
     pub(super) emulator: bool,
-    /// How much faster than real time the emulator works
+    /// Speed of the emulator, as a multiple of real time
     #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator", value_parser = speed, hide = NO_EMULATOR)]
     pub(super) emulator_speed: f64,
 }
@@ -198,7 +199,7 @@ pub(super) struct EmulatorArguments {
 pub(super) struct DaemonCommand {
     #[command(flatten)]
     pub(super) source: EmulatorArguments,
-    /// Hand a state over that was begun with another service
+    /// Use a state that was created for another service
     #[arg(long)]
     pub(super) adopt_state: bool,
 }
@@ -212,7 +213,7 @@ pub(super) struct SubmitCommand {
     pub(super) manifests: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) terms: ManifestArguments,
-    /// Follow their batches to the end, and exit as `run` does
+    /// Wait until the batches are done, and exit as `run` does
     #[arg(long)]
     pub(super) wait: bool,
 }
@@ -231,7 +232,7 @@ pub(super) struct StatusCommand {
     /// Name of the batch [default: all]
     #[arg(value_name = "BATCH")]
     pub(super) batch: Option<BatchName>,
-    /// Show it again whenever it changes, until the batch is done
+    /// Show the status again whenever it changes, until the batch is done
     #[arg(long)]
     pub(super) watch: bool,
 }
@@ -239,7 +240,7 @@ pub(super) struct StatusCommand {
 /// A job.
 #[derive(Debug, Args)]
 pub(super) struct JobArgument {
-    /// Its label, BATCH/LABEL, or the beginning of its identity
+    /// Label of the job, BATCH/LABEL, or the beginning of its id
     #[arg(value_name = "JOB")]
     pub(super) job: String,
 }
@@ -247,7 +248,7 @@ pub(super) struct JobArgument {
 /// A batch or a job.
 #[derive(Debug, Args)]
 pub(super) struct NameArgument {
-    /// Name of a batch, or of a job: its label, BATCH/LABEL, or the beginning of its identity
+    /// Name of a batch, or a job: its label, BATCH/LABEL, or the beginning of its id
     #[arg(value_name = "BATCH|JOB")]
     pub(super) name: String,
 }
@@ -257,7 +258,7 @@ pub(super) struct NameArgument {
 pub(super) struct RetryCommand {
     #[command(flatten)]
     pub(super) named: NameArgument,
-    /// What each of its jobs may cost from now on, whatever its row says
+    /// New price limit of each job, in place of its row's
     #[arg(long, value_name = "CREDITS")]
     pub(super) max_credits: Option<u64>,
 }
@@ -266,16 +267,16 @@ pub(super) struct RetryCommand {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("found").required(true))]
 pub(super) struct ResolveCommand {
-    /// Its label, BATCH/LABEL, or the beginning of its identity
+    /// Label of the job, BATCH/LABEL, or the beginning of its id
     #[arg(value_name = "JOB")]
     pub(super) job: String,
-    /// It was charged so many credits
+    /// The job was charged this many credits
     #[arg(long, value_name = "CREDITS", group = "found")]
     pub(super) charged: Option<u64>,
-    /// It was charged nothing
+    /// The job was not charged
     #[arg(long, group = "found")]
     pub(super) not_charged: bool,
-    /// It was charged more than was set aside for it, which is refused otherwise
+    /// Accept a charge above the credits held for the job
     #[arg(long, requires = "charged")]
     pub(super) above_hold: bool,
 }
@@ -286,7 +287,7 @@ pub(super) struct BudgetCommand {
     /// Name of the batch
     #[arg(value_name = "BATCH")]
     pub(super) batch: BatchName,
-    /// The most it may spend, in credits, or none for the default
+    /// Budget in credits, or none for the default
     #[arg(value_name = "CREDITS|none")]
     pub(super) budget: BudgetSetting,
 }
@@ -302,7 +303,7 @@ pub(super) struct JobsCommand {
 /// What `download` takes.
 #[derive(Debug, Args)]
 pub(super) struct DownloadCommand {
-    /// Name of a batch, or of a job: its label, BATCH/LABEL, or the beginning of its identity
+    /// Name of a batch, or a job: its label, BATCH/LABEL, or the beginning of its id
     #[arg(value_name = "BATCH|JOB")]
     pub(super) name: String,
     #[command(flatten)]
@@ -315,7 +316,7 @@ pub(super) struct LedgerCommand {
     /// Name of the batch [default: all]
     #[arg(value_name = "BATCH")]
     pub(super) batch: Option<BatchName>,
-    /// As CSV, for a spreadsheet
+    /// Print CSV
     #[arg(long)]
     pub(super) csv: bool,
 }
@@ -323,20 +324,20 @@ pub(super) struct LedgerCommand {
 /// The terms of a batch, over what its manifest and the configuration say.
 #[derive(Debug, Args)]
 pub(super) struct ManifestArguments {
-    /// Name of the batch [default: what the manifest says, or its file name]
+    /// Name of the batch [default: from the manifest, or its file name]
     #[arg(long, env = "CALLSHEET_BATCH", hide_env_values = true, value_name = "NAME")]
     pub(super) batch: Option<BatchName>,
-    /// The most the batch may spend, in credits; none goes back to the default. What was set stays until another is
-    /// given [default: what its plan comes to]
+    /// Budget of the batch in credits, kept until another is set; none restores the default [default: the planned
+    /// cost]
     #[arg(long, env = "CALLSHEET_BUDGET", hide_env_values = true, value_name = "CREDITS|none")]
     pub(super) budget: Option<BudgetSetting>,
-    /// The most one job may cost: a row that costs more, or cannot be priced, is not valid
+    /// Price limit of a job: rows that cost more or cannot be priced are rejected
     #[arg(long, env = "CALLSHEET_MAX_CREDITS", hide_env_values = true, value_name = "CREDITS")]
     pub(super) max_credits: Option<u64>,
-    /// One bad row refuses the whole manifest
+    /// Reject the whole manifest if a row is invalid
     #[arg(long, env = "CALLSHEET_STRICT", hide_env_values = true)]
     pub(super) strict: bool,
-    /// Send options that look like misspelt ones as they are
+    /// Accept unknown options that look misspelt
     #[arg(long, env = "CALLSHEET_ALLOW_UNKNOWN_OPTIONS", hide_env_values = true)]
     pub(super) allow_unknown_options: bool,
 }
@@ -352,7 +353,7 @@ pub(super) struct PlanCommand {
     pub(super) source: SourceArguments,
     #[command(flatten)]
     pub(super) terms: ManifestArguments,
-    /// List every row, however many there are
+    /// List every row
     #[arg(long)]
     pub(super) rows: bool,
 }
@@ -360,7 +361,7 @@ pub(super) struct PlanCommand {
 /// Whom a command asks that sends nothing that charges.
 #[derive(Debug, Args)]
 pub(super) struct SourceArguments {
-    /// Ask the built-in emulator of the service
+    /// Use the built-in emulator of the service
     #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url", hide = NO_EMULATOR)]
     pub(super) emulator: bool,
 }
@@ -368,7 +369,7 @@ pub(super) struct SourceArguments {
 /// What `models` takes.
 #[derive(Debug, Args)]
 pub(super) struct ModelsCommand {
-    /// Only those whose id, label, vendor or mode holds this
+    /// Only models whose id, label, vendor or mode contains this text
     #[arg(value_name = "FILTER")]
     pub(super) filter: Option<String>,
     /// Only models of this type
@@ -381,7 +382,7 @@ pub(super) struct ModelsCommand {
 /// Lists voices for speech.
 #[derive(Debug, Args)]
 pub(super) struct VoicesCommand {
-    /// Only those in whose id, name or description this occurs
+    /// Only voices whose id, name or description contains this text
     #[arg(value_name = "FILTER")]
     pub(super) filter: Option<String>,
     /// Only voices that speak this language
@@ -395,7 +396,7 @@ pub(super) struct VoicesCommand {
 #[derive(Debug, Args)]
 #[command(after_help = examples::and_exit_codes(examples::TASKS))]
 pub(super) struct TasksCommand {
-    /// Ids of tasks, as `task_id` in the results has them
+    /// Task ids, from task_id in results.jsonl
     #[arg(required = true, value_name = "ID", value_parser = task_id)]
     pub(super) tasks: Vec<String>,
     #[command(flatten)]
@@ -407,7 +408,7 @@ fn task_id(text: &str) -> Result<String, String> {
     let is_id = (1..=256).contains(&text.len()) && text != "." && text != "..";
     is_id
         .then(|| text.to_owned())
-        .ok_or_else(|| String::from("an id has 1 to 256 bytes, as in task_id of the results"))
+        .ok_or_else(|| String::from("a task id has 1 to 256 bytes, see task_id in results.jsonl"))
 }
 
 /// What `credits` takes.
@@ -421,26 +422,26 @@ pub(super) struct CreditsCommand {
 /// What fires by itself: `[[schedule]]` in the configuration.
 #[derive(Debug, Subcommand)]
 pub(super) enum ScheduleCommand {
-    /// List every schedule with its next and its last run
+    /// List schedules with their next and last runs
     List,
-    /// Show when one fires next, by its own clock and in UTC
+    /// Show the next runs of a schedule, in its time zone and in UTC
     Next(ScheduleNextCommand),
-    /// Have the running daemon run one now, out of turn
+    /// Run a schedule now
     Run(ScheduleNameArgument),
 }
 
-/// Reads the configuration alone: no daemon is needed.
+/// Works without a running daemon.
 #[derive(Debug, Args)]
 pub(super) struct ScheduleNextCommand {
     /// Name of the schedule
     #[arg(value_name = "NAME")]
     pub(super) name: String,
-    /// How many
+    /// Number of runs
     #[arg(short, long, default_value_t = 10, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(super) number: u16,
 }
 
-/// The run is a batch of its own, named after this second; what is due later stays due.
+/// The running daemon starts a batch of its own, named after the current time; later runs stay scheduled.
 #[derive(Debug, Args)]
 pub(super) struct ScheduleNameArgument {
     /// Name of the schedule
@@ -451,31 +452,31 @@ pub(super) struct ScheduleNameArgument {
 /// What is done to a whole state.
 #[derive(Debug, Subcommand)]
 pub(super) enum StateCommand {
-    /// Write the whole state as one file of JSON Lines
+    /// Export the state as JSON Lines
     ///
-    /// Batches, rows, outcomes, open jobs and totals: everything that a state can be made of again. From a running
-    /// daemon, too; a `run` has to end first.
+    /// Exports batches, rows, outcomes, open jobs and totals, from which `callsheet state import` restores the state.
+    /// Works beside a running daemon; a `run` has to end first.
     Export(StateExport),
-    /// Make a state from an export, in the empty folder that --state names
+    /// Create a state from an export, in the empty directory given by --state
     ///
-    /// What is not finished comes back paused: keys may have been used since the export. After callsheet resume, each
-    /// job goes on under the key that it had.
+    /// Unfinished batches are paused, since their keys may have been used after the export. After callsheet resume
+    /// each job continues under its old key.
     Import(StateImport),
-    /// Read the whole state and tell everything that does not fit
+    /// Check the state for inconsistencies
     Verify,
-    /// Set a damaged database aside and build it anew from what is readable
+    /// Rebuild a damaged database from all readable data
     ///
-    /// Reads the accepted rows and outcomes beside the database, what the database still tells, the sidecars in the
-    /// output folder and, if one is given, an export. The damaged database is moved to `aside` in the state, never
-    /// deleted. What is not finished comes back paused: sending a key that was used gives its task again, but one that
-    /// was never used buys.
+    /// Reads the accepted rows and outcomes beside the database, readable records of the database, the sidecars in the
+    /// output directory and, if given, an export. Moves the damaged database to `aside` in the state directory and
+    /// deletes nothing. Unfinished batches are paused: a key that was used returns its task, but a key that was never
+    /// used buys.
     Rebuild(StateRebuild),
 }
 
 /// What `state export` takes.
 #[derive(Debug, Args)]
 pub(super) struct StateExport {
-    /// Where to; it must not exist [default: standard output]
+    /// File to create; must not exist [default: standard output]
     #[arg(value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
 }
@@ -483,7 +484,7 @@ pub(super) struct StateExport {
 /// What `state import` takes.
 #[derive(Debug, Args)]
 pub(super) struct StateImport {
-    /// The export, or - for standard input
+    /// Export file, or - for standard input
     #[arg(value_name = "FILE")]
     pub(super) file: PathBuf,
 }
@@ -491,7 +492,7 @@ pub(super) struct StateImport {
 /// What `state rebuild` takes.
 #[derive(Debug, Args)]
 pub(super) struct StateRebuild {
-    /// An export of this state, however old
+    /// An export of this state, of any age
     #[arg(long, value_name = "FILE")]
     pub(super) export: Option<PathBuf>,
 }
@@ -502,25 +503,25 @@ pub(super) struct StateRebuild {
 pub(super) struct DoctorCommand {
     #[command(flatten)]
     pub(super) source: SourceArguments,
-    /// Look at the configuration file alone, before a daemon is asked to read it anew
+    /// Check only the configuration file, before reloading a daemon
     #[arg(long)]
     pub(super) config_only: bool,
 }
 
-/// Made from the same texts as --help.
+/// The pages hold the same texts as --help.
 #[derive(Debug, Args)]
 #[command(after_help = examples::MAN)]
 pub(super) struct ManCommand {
-    /// Where all pages go, one file a command [default: the page of all commands goes to stdout]
+    /// Directory for the pages of all commands [default: print the main page to stdout]
     #[arg(value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
 }
 
-/// Commands, options and their values; files where files are meant.
+/// Completes commands, options, their values and file names.
 #[derive(Debug, Args)]
 #[command(after_help = examples::COMPLETIONS)]
 pub(super) struct CompletionsCommand {
-    /// Of which shell
+    /// Shell
     #[arg(value_enum, value_name = "SHELL")]
     pub(super) shell: ShellName,
 }
@@ -544,5 +545,5 @@ pub(super) fn speed(text: &str) -> Result<f64, String> {
     text.parse::<f64>()
         .ok()
         .filter(|factor| *factor > 0.0)
-        .ok_or_else(|| String::from("a factor is a number above 0, such as 20, or inf"))
+        .ok_or_else(|| String::from("must be a number greater than 0, such as 20, or inf"))
 }

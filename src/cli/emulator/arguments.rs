@@ -17,7 +17,7 @@ use crate::cli::arguments::speed;
     after_long_help = EXAMPLES
 )]
 pub(in crate::cli) struct EmulatorCommand {
-    /// Where the API listens; port 0 takes a free one
+    /// Address of the API; port 0 picks a free port
     #[arg(
         long,
         env = "CALLSHEET_EMULATOR_LISTEN",
@@ -26,7 +26,7 @@ pub(in crate::cli) struct EmulatorCommand {
         value_name = "ADDRESS"
     )]
     pub(super) listen: SocketAddr,
-    /// Where results are served: another origin than the API's
+    /// Address of result files, of another origin than the API
     #[arg(
         long,
         env = "CALLSHEET_EMULATOR_MEDIA_LISTEN",
@@ -35,34 +35,34 @@ pub(in crate::cli) struct EmulatorCommand {
         value_name = "ADDRESS"
     )]
     pub(super) media_listen: SocketAddr,
-    /// Address that results are named by, where clients do not reach the one above (a container's, say)
+    /// Base URL of result files, if clients cannot reach --media-listen, such as in a container
     #[arg(long, env = "CALLSHEET_EMULATOR_MEDIA_URL", hide_env_values = true, value_name = "URL")]
     pub(super) media_url: Option<Url>,
-    /// The one API key that is valid. It guards nothing: never use a real one
+    /// The only valid API key. It protects nothing: never use a real key
     #[arg(long, env = "CALLSHEET_EMULATOR_API_KEY", hide_env_values = true, default_value = DEFAULT_API_KEY, value_name = "KEY")]
     pub(super) api_key: String,
-    /// Credits on the account at the beginning
+    /// Initial balance of the account
     #[arg(long, env = "CALLSHEET_EMULATOR_CREDITS", hide_env_values = true, default_value_t = 10_000)]
     pub(super) credits: u64,
-    /// Plan of the account, which decides its daily allowances
+    /// Plan of the account; decides its daily allowances
     #[arg(long, env = "CALLSHEET_EMULATOR_PLAN", hide_env_values = true, value_enum, default_value_t = PlanName::None)]
     pub(super) plan: PlanName,
-    /// How much faster than real time: 1 takes plausible time, 20 a twentieth of it, inf none
+    /// Speed as a multiple of real time: 1 is realistic, 20 is twenty times faster, inf is instant
     #[arg(long, env = "CALLSHEET_EMULATOR_SPEED", hide_env_values = true, default_value_t = 1.0, value_name = "FACTOR", value_parser = speed)]
     pub(super) speed: f64,
-    /// Where account, keys and tasks outlive the process [default: they do not]
+    /// Directory that keeps account, keys and tasks after exit [default: none]
     #[arg(long, env = "CALLSHEET_EMULATOR_STATE", hide_env_values = true, value_name = "DIR")]
     pub(super) emulator_state: Option<PathBuf>,
-    /// What goes wrong: calm, flaky-network, storm, or a TOML or JSON file [default: nothing]
+    /// Fault plan: calm, flaky-network, storm, or a TOML or JSON file [default: none]
     #[arg(long, env = "CALLSHEET_EMULATOR_FAULTS", hide_env_values = true, value_name = "NAME|FILE")]
     pub(super) faults: Option<String>,
-    /// Recorded catalogs to serve and charge by, instead of the built-in ones
+    /// Catalog file for models and prices, in place of the built-in catalogs
     #[arg(long, env = "CALLSHEET_EMULATOR_CATALOG", hide_env_values = true, value_name = "FILE")]
     pub(super) catalog: Option<PathBuf>,
-    /// Decides ids, jitter and the look of results
+    /// Seed of ids, jitter and the look of results
     #[arg(long, env = "CALLSHEET_EMULATOR_SEED", hide_env_values = true, default_value_t = 0)]
     pub(super) seed: u64,
-    /// Time stands still until POST /emulator/clock steps it
+    /// Stop the clock; POST /emulator/clock advances it
     #[arg(long, env = "CALLSHEET_EMULATOR_MANUAL_CLOCK", hide_env_values = true)]
     pub(super) manual_clock: bool,
 }
