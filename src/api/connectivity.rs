@@ -8,7 +8,7 @@ use reqwest::header::DATE;
 use serde_json::Value;
 use tokio::net::lookup_host;
 
-use crate::api::{ClientError, Service, response, client, http_date, read_answer, tls};
+use crate::api::{ClientError, Service, client, http_date, read_answer, response, tls};
 use crate::domain::time::Timestamp;
 
 /// Where the service describes itself.
@@ -64,10 +64,8 @@ impl Service {
     pub async fn check_connectivity(&self) -> Result<Connectivity, ConnectivityError> {
         let url = self.url(DESCRIPTION);
         // A client without the key: whatever answers there is not known yet.
-        let bare = client(&self.options).build().map_err(ClientError::from).map_err(|error| ConnectivityError {
-            url: url.clone(),
-            end: FailurePoint::Elsewhere,
-            detail: error.to_string(),
+        let bare = client(&self.options).build().map_err(ClientError::from).map_err(|error| {
+            ConnectivityError { url: url.clone(), end: FailurePoint::Elsewhere, detail: error.to_string() }
         })?;
         let response = match bare.get(&url).send().await {
             Ok(response) => response,

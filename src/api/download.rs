@@ -14,7 +14,7 @@ use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANG
 use reqwest::{Client, Response, StatusCode, redirect};
 use url::Url;
 
-use crate::api::{ServiceOptions, response, client};
+use crate::api::{ServiceOptions, client, response};
 use crate::domain::reach::{Reach, Refusal};
 
 /// Redirects that a result URL may take.

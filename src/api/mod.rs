@@ -5,11 +5,11 @@
 //! decision. The API key goes to the origin of `base_url` alone (money rule 12): downloads use a
 //! client that has never seen it.
 
-pub mod response;
+mod connectivity;
 mod download;
 mod http_date;
-mod connectivity;
 mod redact;
+pub mod response;
 pub mod shorts_studio;
 mod tls;
 pub mod webhook;
@@ -23,8 +23,8 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use url::Url;
 
+pub use self::connectivity::{Connectivity, ConnectivityError, FailurePoint};
 pub use self::download::{DownloadError, Downloads, Opened, Version};
-pub use self::probe::{FailurePoint, ConnectivityError, Connectivity};
 use crate::clock::Clock;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{IdempotencyKey, TaskId};
@@ -129,7 +129,9 @@ impl Service {
         }
         match self.exchange(request).await {
             Err(error) => response::classify_post_error(&error),
-            Ok(raw) if kind == Kind::ShortsStudio => shorts_studio::classify_post(&raw, order.hold().unwrap_or_default()),
+            Ok(raw) if kind == Kind::ShortsStudio => {
+                shorts_studio::classify_post(&raw, order.hold().unwrap_or_default())
+            }
             Ok(raw) => response::classify_post(&raw),
         }
     }
@@ -143,7 +145,9 @@ impl Service {
         };
         match self.exchange(self.request(Method::GET, &path)).await {
             Err(error) => response::classify_read_error(&error),
-            Ok(raw) if is_studio => shorts_studio::classify_read(&raw, task, order.hold().unwrap_or_default()),
+            Ok(raw) if is_studio => {
+                shorts_studio::classify_read(&raw, task, order.hold().unwrap_or_default())
+            }
             Ok(raw) => response::classify_read(&raw).about(task),
         }
     }

@@ -361,7 +361,9 @@ mod tests {
             serde_json::json!({"code": 0, "data": task}).to_string()
         };
         assert_eq!(outcome(200, &task(&long, "m")), "again (broken_answer), may have run");
-        let PostAnswer::Task(reading) = classify_post(&raw(200, &task("t1", &long))) else { panic!("no task") };
+        let PostAnswer::Task(reading) = classify_post(&raw(200, &task("t1", &long))) else {
+            panic!("no task")
+        };
         let fault = reading.fault.unwrap();
         assert_eq!((reading.model, reading.options), (None, None));
         assert!(fault.code.len() <= 100 && fault.message.len() <= 2_000);

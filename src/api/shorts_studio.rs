@@ -11,7 +11,7 @@
 
 use serde_json::Value;
 
-use crate::api::{RawResponse, response, path_segment, wire};
+use crate::api::{RawResponse, path_segment, response, wire};
 use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
@@ -62,7 +62,11 @@ fn is_success(raw: &RawResponse) -> bool {
     (200..300).contains(&raw.status)
 }
 
-fn reading(raw: &RawResponse, known: Option<&TaskId>, set_aside: Credits) -> Result<TaskReading, &'static str> {
+fn reading(
+    raw: &RawResponse,
+    known: Option<&TaskId>,
+    set_aside: Credits,
+) -> Result<TaskReading, &'static str> {
     let body: Value = serde_json::from_slice(&raw.body).map_err(|_| "the answer is not JSON")?;
     if body.get("code").and_then(Value::as_i64).is_some_and(|code| code != 0) {
         return Err("the answer is an error and a success at once");
@@ -205,7 +209,8 @@ mod tests {
         assert_eq!(refused, PostAnswer::Refused(Fault::new("code_-1", "no segments")));
         let poor = classify_post(&raw(402, r#"{"code":-1002,"message":"too dear"}"#), Credits(40));
         assert!(matches!(poor, PostAnswer::OutOfCredits(_)));
-        let missing = classify_read(&raw(404, r#"{"code":-1,"message":"no"}"#), &TaskId("t".into()), Credits(1));
+        let missing =
+            classify_read(&raw(404, r#"{"code":-1,"message":"no"}"#), &TaskId("t".into()), Credits(1));
         assert!(matches!(missing, ReadAnswer::Missing(_)));
     }
 
@@ -224,8 +229,11 @@ mod tests {
 
     #[test]
     fn an_answer_about_another_task_is_not_believed() {
-        let read = |task: &str, body: &str| match classify_read(&raw(200, body), &TaskId(task.into()), Credits(40))
-        {
+        let read = |task: &str, body: &str| match classify_read(
+            &raw(200, body),
+            &TaskId(task.into()),
+            Credits(40),
+        ) {
             ReadAnswer::Task(reading) => said(&reading),
             ReadAnswer::Again { fault, .. } => fault.message,
             _ => "something else".to_owned(),

@@ -7,7 +7,7 @@ use reqwest::Client;
 use reqwest::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
 use url::Url;
 
-use crate::api::{ClientError, RawResponse, ServiceOptions, response, client};
+use crate::api::{ClientError, RawResponse, ServiceOptions, client, response};
 use crate::clock::Clock;
 use crate::domain::time::Millis;
 

@@ -16,8 +16,8 @@ use crate::clock::Clock;
 use crate::control::client::ControlClient;
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
-use crate::output::publish::OutputDir;
 use crate::output::layout::Layout;
+use crate::output::publish::OutputDir;
 use crate::store::{Store, StoreError, dump, probe, rebuild};
 
 /// Faults are told as they are found; with `--json` so many at most.

@@ -36,8 +36,8 @@ use crate::intake::IntakeError;
 use crate::intake::catalogs::CatalogError;
 use crate::intake::reception::{self, Manner, Reception, ReceptionError};
 use crate::metrics::{CONTENT_TYPE, Metrics};
-use crate::output::publish::OutputDir;
 use crate::output::layout::Layout;
+use crate::output::publish::OutputDir;
 
 /// Largest body of a command, in bytes.
 const BODY_MAX_BYTES: usize = 64 * 1024;

@@ -43,7 +43,9 @@ pub(super) async fn run(
 
 /// A tenth of the age: nothing stays much longer than it says.
 fn check_interval(after: Option<Millis>) -> Duration {
-    after.map_or(CHECK_INTERVAL_MAX, |after| (Duration::from_millis(after.0) / 10).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX))
+    after.map_or(CHECK_INTERVAL_MAX, |after| {
+        (Duration::from_millis(after.0) / 10).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX)
+    })
 }
 
 async fn archive_old(

@@ -173,8 +173,15 @@ impl<D: RunIngest> ScheduleRunner<D> {
         let progress = records.iter().map(known).collect();
         let (in_force, _) = watch::channel(Schedules::default());
         let dir = dir.to_owned();
-        let mut runner =
-            ScheduleRunner { ingest, dir, configured: Vec::new(), in_force, progress, records, is_unsaved: false };
+        let mut runner = ScheduleRunner {
+            ingest,
+            dir,
+            configured: Vec::new(),
+            in_force,
+            progress,
+            records,
+            is_unsaved: false,
+        };
         runner.replace(configured);
         runner
     }
@@ -296,7 +303,11 @@ impl<D: RunIngest> ScheduleRunner<D> {
     }
 
     /// One run, taken in and noted.
-    async fn start(&mut self, configured: &ConfiguredSchedule, at: Timestamp) -> Result<Receipt, ReceptionError> {
+    async fn start(
+        &mut self,
+        configured: &ConfiguredSchedule,
+        at: Timestamp,
+    ) -> Result<Receipt, ReceptionError> {
         let manner = configured.manner(at)?;
         let batch = manner.batch.clone();
         let receipt = self.ingest.take_in(&configured.manifest, manner).await?;

@@ -37,7 +37,14 @@ impl SystemdNotifier {
         let now = clock.now().tick;
         notify(&[NotifyState::Status("taking the state up")]);
         let timeout_extender = Some(tokio::spawn(extend_timeout()));
-        SystemdNotifier { clock, watchdog, last_ping: now, last_status: now, text: String::new(), timeout_extender }
+        SystemdNotifier {
+            clock,
+            watchdog,
+            last_ping: now,
+            last_status: now,
+            text: String::new(),
+            timeout_extender,
+        }
     }
 
     /// Everything is taken up, and it listens.

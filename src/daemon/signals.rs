@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::daemon::schedules::ConfiguredSchedule;
-use crate::daemon::{Fixed, Reload, notice};
+use crate::daemon::{Fixed, Reload, sd_notify};
 use crate::domain::time::Millis;
 use crate::engine::{Handle, Stop};
 use crate::intake::reception::{HouseRules, Reception};

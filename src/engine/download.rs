@@ -23,8 +23,8 @@ use crate::engine::perform::whole_ms;
 use crate::engine::scheduler::{FetchFault, FetchOrder};
 use crate::engine::transfers::{Halfway, Halted, Transfers};
 use crate::metrics::{Answer, Endpoint, Metrics};
-use crate::output::publish::{self, OutputSpec, Part, hex, is_disk_error};
 use crate::output::layout::Layout;
+use crate::output::publish::{self, OutputSpec, Part, hex, is_disk_error};
 use crate::output::{detect_media_type, is_truncated};
 
 /// How often one link is taken up again where it broke off.
@@ -120,7 +120,8 @@ impl<'a> Fetcher<'a> {
     /// Removes what came of a download that failed: the next one begins anew, and there may be none.
     async fn sweep(&self, order: &FetchOrder) {
         // The draft of the sidecar has the number 0.
-        let _ = tokio::fs::remove_file(self.outside.output_dir.part_path(&order.batch, order.spec.id, 0)).await;
+        let _ =
+            tokio::fs::remove_file(self.outside.output_dir.part_path(&order.batch, order.spec.id, 0)).await;
         for index in 0..order.urls.len() {
             // One that never came is not there, and one that stays is swept by the next run.
             let _ = tokio::fs::remove_file(self.part_path(order, index)).await;

@@ -17,8 +17,8 @@ use crate::engine::scheduler::{
 };
 use crate::engine::walk::Walk;
 use crate::engine::{self, EngineError, blocking, spooled, to_the_end};
-use crate::output::publish::{OutputSpec, OutputDir};
 use crate::output::layout::Layout;
+use crate::output::publish::{OutputDir, OutputSpec};
 use crate::store::{BatchRecord, JobRecord, Recalled, Store};
 
 /// Jobs that are taken up again in one commit.

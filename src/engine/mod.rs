@@ -42,8 +42,8 @@ use crate::engine::scheduler::{
 use crate::engine::transfers::Transfers;
 use crate::failpoint;
 use crate::metrics::Metrics;
-use crate::output::publish::{OutputDir, PROBE_BYTES, is_disk_full, is_disk_error};
 use crate::output::layout::Layout;
+use crate::output::publish::{OutputDir, PROBE_BYTES, is_disk_error, is_disk_full};
 use crate::store::{Change, Store, StoreError};
 
 /// Exchanges that are open at once, at least. More were slower and larger (measured)...

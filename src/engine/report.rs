@@ -15,7 +15,11 @@ use crate::store::{BatchRecord, Store};
 ///
 /// # Errors
 /// [`EngineError`] when the state cannot be read or the folder not written to.
-pub fn write_results(store: &Store, output_dir: &OutputDir, batch: &BatchRecord) -> Result<Report, EngineError> {
+pub fn write_results(
+    store: &Store,
+    output_dir: &OutputDir,
+    batch: &BatchRecord,
+) -> Result<Report, EngineError> {
     let dir = output_dir.batch_dir(&batch.name);
     let written = write_into(&dir, store, batch);
     if written.is_err() {

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 
 pub use self::event::BatchDone;
-use self::outbox::{DueMessage, DeliveryState, Outbox, Channel};
+use self::outbox::{Channel, DeliveryState, DueMessage, Outbox};
 pub use self::signature::BadSecret;
 use self::signature::Secret;
 use crate::api::ClientError;
@@ -273,9 +273,9 @@ impl HooksInner {
     async fn tell(&self, channel: Channel, due: &DueMessage) -> Result<(), DeliveryError> {
         let delivery_error = |reason| DeliveryError { reason, wait: None, is_final: false };
         match (channel, &self.webhook) {
-            (Channel::Command, _) => {
-                command::run(&self.command, &due.entry.body, self.timeouts.command).await.map_err(delivery_error)
-            }
+            (Channel::Command, _) => command::run(&self.command, &due.entry.body, self.timeouts.command)
+                .await
+                .map_err(delivery_error),
             (Channel::Webhook, None) => Ok(()),
             (Channel::Webhook, Some((webhook, secret))) => {
                 let now = self.clock.now().wall;

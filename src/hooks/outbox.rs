@@ -183,7 +183,12 @@ impl Outbox {
 
     /// A way is at its end. A message that is delivered on all ways goes, one that was given up on any
     /// is set aside.
-    pub(super) fn end(&mut self, number: u64, channel: Channel, delivery_state: DeliveryState) -> io::Result<()> {
+    pub(super) fn end(
+        &mut self,
+        number: u64,
+        channel: Channel,
+        delivery_state: DeliveryState,
+    ) -> io::Result<()> {
         let path = self.path_of(number);
         let Some(entry) = self.entries.get_mut(&number) else { return Ok(()) };
         *entry.delivery_state(channel) = delivery_state;
@@ -191,7 +196,8 @@ impl Outbox {
         if entry.is_pending(Channel::Command) || entry.is_pending(Channel::Webhook) {
             return Ok(());
         }
-        let is_delivered = entry.command == DeliveryState::Delivered && entry.webhook == DeliveryState::Delivered;
+        let is_delivered =
+            entry.command == DeliveryState::Delivered && entry.webhook == DeliveryState::Delivered;
         let (batch, id) = (entry.batch.clone(), entry.id.clone());
         self.record_delivered(&batch, &id)?;
         if is_delivered {

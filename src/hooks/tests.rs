@@ -102,7 +102,8 @@ struct House {
 
 fn house() -> House {
     let quick = Backoff { base: Millis(20), max: Millis(40) };
-    let timeouts = HookTimeouts { backoff: quick, stop: Duration::from_millis(50), ..HookTimeouts::default() };
+    let timeouts =
+        HookTimeouts { backoff: quick, stop: Duration::from_millis(50), ..HookTimeouts::default() };
     House { dir: tempfile::tempdir().unwrap(), config: HooksConfig::default(), timeouts }
 }
 

@@ -82,7 +82,9 @@ mod tests {
     fn an_unknown_format_is_believed_when_the_host_names_it() {
         let found = detect_media_type(Kind::Music, b"\x00\x01\x02odd", Some("audio/mpeg; x=1")).unwrap();
         assert_eq!(found.content_type, "audio/mpeg");
-        assert!(detect_media_type(Kind::Music, b"\x00\x01\x02odd", Some("application/octet-stream")).is_err());
+        assert!(
+            detect_media_type(Kind::Music, b"\x00\x01\x02odd", Some("application/octet-stream")).is_err()
+        );
     }
 
     #[test]

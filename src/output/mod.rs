@@ -4,13 +4,13 @@
 //! Architecture invariant: a file under its final name is whole, checked and synced. Anything else
 //! is called `.part` and begins with a dot.
 
-pub mod publish;
+mod integrity;
 pub mod layout;
+mod media_type;
+pub mod publish;
 pub mod report;
 pub mod results;
 pub mod sidecar;
-mod media_type;
-mod integrity;
 
-pub use self::media_type::{Media, NotMedia, sniff};
 pub use self::integrity::is_truncated;
+pub use self::media_type::{Media, NotMedia, detect_media_type};

@@ -116,7 +116,11 @@ fn what_it_shows_as_a_default_is_the_default() {
     same("limits.min_download_rate", &limits.min_download_rate, &default.limits.min_download_rate);
     same("limits.slow_window", &limits.slow_window, &default.limits.slow_window);
     same("limits.adaptive", &limits.adaptive, &default.limits.adaptive);
-    same("limits.pause_after_rejections", &limits.pause_after_rejections, &default.limits.pause_after_rejections);
+    same(
+        "limits.pause_after_rejections",
+        &limits.pause_after_rejections,
+        &default.limits.pause_after_rejections,
+    );
     same("poll", &shown.poll, &default.poll);
     same("deadlines", &shown.deadlines, &default.deadlines);
     same("retry", &shown.retry, &default.retry);

@@ -117,7 +117,12 @@ fn what_a_run_acknowledges_is_on_the_device() {
     let outcome = traced.run(["run", "--json", "batch.jsonl", "more.csv"]);
     assert!(matches!(outcome.code, Some(0 | 7)), "{outcome:?}");
     let scene = traced.keeps_its_promises();
-    assert!(scene.posts() >= 26 && scene.published() >= 25, "{} POSTs, {} files", scene.posts(), scene.published());
+    assert!(
+        scene.posts() >= 26 && scene.published() >= 25,
+        "{} POSTs, {} files",
+        scene.posts(),
+        scene.published()
+    );
 }
 
 /// What the life before wrote and did not sync is not on the device because a new process reads it.

@@ -1,6 +1,6 @@
 //! The service: the way to it, its certificate, its clock, the key as it sees it, its catalogs.
 
-use crate::api::{ClientError, FailurePoint, ConnectivityError, Connectivity, Service, ServiceError};
+use crate::api::{ClientError, Connectivity, ConnectivityError, FailurePoint, Service, ServiceError};
 use crate::cli::build;
 use crate::cli::doctor::{Check, Level};
 use crate::cli::exit::Exit;
@@ -77,7 +77,9 @@ fn encryption(chosen: &ServiceTarget) -> Check {
 fn not_reached(error: &ConnectivityError) -> Check {
     let (check, advice) = match error.end {
         FailurePoint::Name => ("service", "mend service.base_url, or name resolution (getent hosts NAME)"),
-        FailurePoint::Refused => ("service", "nobody listens there: see the host and port of service.base_url"),
+        FailurePoint::Refused => {
+            ("service", "nobody listens there: see the host and port of service.base_url")
+        }
         FailurePoint::Silence => {
             ("service", "see firewalls and proxies (HTTPS_PROXY); longer: service.connect_timeout")
         }
@@ -89,7 +91,9 @@ fn not_reached(error: &ConnectivityError) -> Check {
         FailurePoint::Tls => {
             ("tls", "it is reached, and does not speak TLS there: see scheme and port of service.base_url")
         }
-        FailurePoint::Elsewhere => ("service", "see service.base_url and the network; --emulator works offline"),
+        FailurePoint::Elsewhere => {
+            ("service", "see service.base_url and the network; --emulator works offline")
+        }
     };
     Check::wrong(check, Exit::Unreachable, error.to_string(), advice)
 }
