@@ -332,7 +332,7 @@ fn real_model_ids_borrow_rules_through_the_configuration() {
     assert_eq!(desk.run("plan m.json --emulator").code, 2);
     desk.write("callsheet.toml", "[rules.models.house-c1.inputs.image-to-video]\nimages = [1, 2]\n");
     assert_eq!(desk.run("plan m.json --emulator").code, 0);
-    desk.write("callsheet.toml", "[rules.models.house-c1]\nlike = \"nobody\"\n");
+    desk.write("callsheet.toml", "[rules.models.house-c1]\ninherit = \"nobody\"\n");
     let said = desk.run("plan m.json --emulator");
     assert_eq!(said.code, 2);
     assert!(said.err.contains("rules.models.house-c1.inherit"), "{}", said.err);

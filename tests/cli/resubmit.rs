@@ -16,7 +16,7 @@ const SECOND_NEVER: &str = "[[rules]]\non = 'create'\nskip = 1\ntimes = 1\neffec
 /// A batch of one video that is overdue after two seconds.
 fn env(faults: &str, policy: &Value) -> TestEnv {
     let env = TestEnv::with_faults(faults);
-    env.configure("[deadlines]\nlate_poll = \"50ms\"\n");
+    env.configure("[deadlines]\noverdue_poll = \"50ms\"\n");
     let job =
         json!({"id": "boat", "kind": "video", "model": "house-turbo", "prompt": "a boat", "duration": 5});
     env.write("m.json", json!({"policy": policy, "jobs": [job]}).to_string());

@@ -151,7 +151,7 @@ fn added(sums: &[&Sums]) -> Sums {
 fn in_a_storm() -> TestEnv {
     let env = TestEnv::with(Options { speed: SPEED, ..Options::default() });
     env.account(&json!({"plan": "pro"}));
-    env.configure_service("plan = 'pro'\n", "[limits]\nin_flight = 32\nrejections = 1000");
+    env.configure_service("plan = 'pro'\n", "[limits]\nin_flight = 32\npause_after_rejections = 1000");
     let rows: String = rows().iter().map(|row| format!("{row}\n")).collect();
     env.write("batch.jsonl", rows);
     // The catalogs are asked for once, before anything is at stake: they come before the storm.

@@ -45,7 +45,7 @@ fn number(name: &str) -> Option<u64> {
 
 fn configure(env: &TestEnv, more: &str) {
     env.configure(&format!(
-        "[limits]\nin_flight = 8\nrejections = 1000000\n[deadlines]\nlate_poll = \"1s\"\n{more}"
+        "[limits]\nin_flight = 8\npause_after_rejections = 1000000\n[deadlines]\noverdue_poll = \"1s\"\n{more}"
     ));
 }
 

@@ -158,7 +158,7 @@ fn strike(step: Step, fault: &Fault) -> Vec<String> {
     let _here = Here(format!("{} / every kind / {}", fault.name, step.name()));
     let env = TestEnv::with(Options { speed: SPEED, ..Options::default() });
     // Five rejected rows in a row would pause the batch, and the sixth would wait.
-    env.configure_service(fault.service, "[limits]\nrejections = 100");
+    env.configure_service(fault.service, "[limits]\npause_after_rejections = 100");
     env.faults(&fault.plan(step));
     env.write("batch.jsonl", ROWS);
     let outcome = env.run(RUN);
