@@ -6,9 +6,9 @@
 
 mod completion_notifier;
 pub mod inboxes;
-mod sd_notify;
 mod retention;
 pub mod schedules;
+mod sd_notify;
 mod signals;
 
 use std::net::SocketAddr;
@@ -25,14 +25,14 @@ use crate::control::protocol::Health;
 use crate::control::server::{self, AppState};
 use crate::daemon::completion_notifier::CompletionNotifier;
 use crate::daemon::inboxes::InboxSettings;
+use crate::daemon::schedules::{ConfiguredSchedule, Inputs, ScheduleRunner};
 use crate::daemon::sd_notify::SystemdNotifier;
-use crate::daemon::schedules::{Inputs, ConfiguredSchedule, ScheduleRunner};
 use crate::daemon::signals::Signals;
 use crate::domain::time::Millis;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::Settings;
 use crate::engine::{Engine, EngineError, Outside, Stop, Until};
-use crate::hooks::{Hooks, HooksError, HookTimeouts};
+use crate::hooks::{HookTimeouts, Hooks, HooksError};
 use crate::intake::reception::{self, HouseRules, Reception};
 use crate::store::{Store, StoreError};
 
@@ -151,7 +151,8 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), HookTimeouts::default(), clock)?;
     let socket_name = listen(&socket, &control, token, Arc::new(app)).await?;
 
-    let completion_notifier = CompletionNotifier::begin(store.clone(), handle.clone(), output_dir, hooks.clone(), clock);
+    let completion_notifier =
+        CompletionNotifier::begin(store.clone(), handle.clone(), output_dir, hooks.clone(), clock);
     for batch in engine.scheduler().batches().filter(|batch| batch.is_done() && !batch.announced) {
         completion_notifier.announce(batch.no);
     }
