@@ -149,7 +149,7 @@ pub struct Board {
     pub total: Totals,
     /// Totals of the present UTC day.
     pub day: Totals,
-    /// The balance less everything held, where it is known. It must be when `min_balance` is limited.
+    /// The balance less everything held for what was sent, where it is known. It must be when `min_balance` is limited.
     pub balance: Option<Credits>,
     /// How long ago it came in.
     pub balance_age: Millis,
@@ -404,9 +404,9 @@ enum InTheWay {
 impl Room<'_> {
     /// Budgets and what must stay on the account hold in full: what is left of an allowance cannot be asked for.
     fn in_the_way(&self, batch: &Waiting, candidate: &Candidate) -> Option<InTheWay> {
-        let (hold, balance) = (candidate.wanted(), self.balance.unwrap_or_default());
+        let (wanted, hold, balance) = (candidate.wanted(), candidate.hold, self.balance.unwrap_or_default());
         let passes = |totals: Totals, limit: Option<Credits>| {
-            limit.is_some_and(|limit| totals.committed() + hold > limit)
+            limit.is_some_and(|limit| totals.committed() + wanted > limit)
         };
         let parked = |parked: Parked| Some(InTheWay::Parked(parked));
         if passes(batch.totals, Some(batch.budget)) {
@@ -453,7 +453,7 @@ impl Room<'_> {
         for totals in [&mut batch.totals, &mut self.day, &mut self.total] {
             totals.held = totals.held + candidate.wanted();
         }
-        self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.wanted()));
+        self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.hold));
         if let Some(pool) = candidate.allowance.as_ref().and_then(|of| self.pools.get_mut(&of.pool)) {
             pool.is_tried = true;
         }
@@ -693,5 +693,22 @@ mod tests {
         let known = Board { balance: Some(Credits(101)), ..unknown };
         let met = [(BatchNo(1), Parked::BatchBudget), (BatchNo(2), Parked::BatchBudget)];
         assert_eq!(out_of_budget(&known), met, "2 and what must stay are more than the balance");
+    }
+
+    /// A job of a recovered state brings its hold along: in every budget already, and still to be covered by the balance.
+    #[test]
+    fn what_is_held_for_a_waiting_job_must_be_covered_by_the_balance_all_the_same() {
+        let mut waiting = batch(1, 0, 15, &[15]);
+        waiting.candidates[0].held = Credits(15);
+        waiting.totals.held = Credits(15);
+        let mut board = board(9, vec![waiting]);
+        board.total.held = Credits(15);
+        assert_eq!(decide(board.clone()), "1.0", "its budget holds it already");
+        (board.out_of_credits, board.balance) = (true, Some(Credits(14)));
+        assert_eq!(decide(board.clone()), "!1 credits");
+        board.balance = Some(Credits(15));
+        assert_eq!(decide(board.clone()), "1.0");
+        (board.out_of_credits, board.limits.min_balance) = (false, Some(Credits(1)));
+        assert_eq!(decide(board), "!1 min_balance");
     }
 }

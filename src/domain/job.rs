@@ -457,6 +457,12 @@ impl Job {
         self.superseded.iter().fold(self.books, |sum, other| sum.and(other.books))
     }
 
+    /// What each of its attempts holds and was charged, with the day that it counts for.
+    pub fn books_by_day(&self) -> impl Iterator<Item = (Option<UtcDay>, Books)> + '_ {
+        let others = self.superseded.iter().map(|other| (other.day, other.books));
+        std::iter::once((self.day, self.books)).chain(others)
+    }
+
     /// The task of one of its attempts: of the present one, or of one that is watched on beside it. Of those that
     /// are over, only the history's words tell.
     pub fn task_of(&self, attempt: Attempt) -> Option<&TaskId> {

@@ -22,6 +22,7 @@ pub mod problem;
 pub mod queue_class;
 pub mod quote;
 pub mod reach;
+pub mod recovery;
 pub mod release;
 pub mod request;
 pub mod retry;

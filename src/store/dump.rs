@@ -16,10 +16,10 @@ use crate::domain::account::AccountBlock;
 use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
+use crate::domain::recovery;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::archive::{Archived, Kept};
 use crate::store::lock::Lock;
-use crate::store::rebuild::requeue;
 use crate::store::records::Records;
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{
@@ -275,7 +275,7 @@ fn requeue_all(dir: &Path, records: &mut Records, now: Timestamp) -> Result<(), 
     for record in &mut open {
         let path = Spool::new(batch_dir(dir, record.key.batch)).rows_path();
         let spec: JobSpec = Lines::open(&path, record.row_at, u64::MAX)?.line_at(record.row_at)?;
-        requeue(record, &spec, now);
+        record.job = recovery::requeued(record.job.clone(), &spec, now);
     }
     records.open = open;
     Ok(())

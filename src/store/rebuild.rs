@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey, Seq};
-use crate::domain::job::{Books, HistoryLine, Job, JobSpec, Landed, Order, State};
+use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
+use crate::domain::job::{Books, Job, JobSpec, Landed, Order};
 use crate::domain::ledger::{Movement, Totals};
-use crate::domain::lifecycle::{self, Event, Terms};
 use crate::domain::queue_class::{Census, Grain, QueueClass};
-use crate::domain::task::{PostAnswer, TaskReading, TaskStatus};
+use crate::domain::recovery::{self, Remains};
+use crate::domain::request::Kind;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::archive::{self, Archived};
 use crate::store::card::{self, Card};
@@ -34,8 +34,8 @@ use crate::store::probe::{self, Tried};
 use crate::store::records::{Records, Salvage};
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{
-    BatchRecord, CACHE_BYTES, Ended, JobRecord, Pause, Segment, StoreError, aside, batch_dir, batch_dirs,
-    closed, commits_beside, database, marker, reserve, verify,
+    BatchRecord, CACHE_BYTES, Ended, JobRecord, OfKind, Pause, Segment, StoreError, aside, batch_dir,
+    batch_dirs, closed, commits_beside, database, marker, reserve, verify,
 };
 
 /// Looks for the outputs of a job of a batch, whose layout may be its own.
@@ -228,6 +228,7 @@ impl Sources<'_> {
         batch.segments = sheet.segments;
         batch.skipped = sheet.batch.skipped;
         batch.ended = sheet.ended;
+        batch.kinds = sheet.kinds;
         batch.totals = sheet.totals;
         batch.rejections = 0;
         batch.paused = None;
@@ -370,6 +371,7 @@ struct Sheet {
     outcomes: BTreeMap<u32, JobRecord>,
     open: Vec<JobRecord>,
     ended: Ended,
+    kinds: BTreeMap<Kind, OfKind>,
     totals: Totals,
     days: BTreeMap<UtcDay, Totals>,
 }
@@ -395,6 +397,7 @@ impl Sheet {
             outcomes: BTreeMap::new(),
             open: Vec::new(),
             ended: Ended::default(),
+            kinds: BTreeMap::new(),
             totals: Totals::default(),
             days: BTreeMap::new(),
         })
@@ -457,6 +460,7 @@ impl Sheet {
                 row_at: at,
                 job: Job { may_have_been_sent: !from.trusted, ..Job::queued() },
             };
+            self.kinds.entry(spec.order.kind).or_default().rows += 1;
             let outcome = outcomes.remove(&spec.seq.0);
             let Some(found) = self.stands(from, &spec, &record, outcome, rebuilt) else {
                 silent.push(record);
@@ -474,6 +478,7 @@ impl Sheet {
             self.book(&found.job);
             if found.job.state.is_final() {
                 self.ended.count(&found.job.state);
+                self.kinds.entry(spec.order.kind).or_default().ended.count(&found.job.state);
                 ended.push(found);
             } else {
                 self.open.push(found);
@@ -494,55 +499,26 @@ impl Sheet {
         rebuilt: &mut Rebuilt,
     ) -> Option<JobRecord> {
         let fits = |open: &&JobRecord| open.id == row.id && open.row_at == row.row_at;
-        let theirs = from.salvage.open_job(row.key).filter(fits);
-        if from.trusted && theirs.is_none() && outcome.is_none() {
-            return None;
-        }
-        let told = from.export.open_job(row.key).filter(fits);
-        // The later attempt is the later news; among equals the database's.
-        let later = |a: &JobRecord, b: &JobRecord| a.job.attempt > b.job.attempt;
-        let open = match (theirs, told) {
-            (Some(theirs), Some(told)) if later(told, theirs) => Some(told),
-            (theirs, told) => theirs.or(told),
+        let open_in = |records: &Records| records.open_job(row.key).filter(fits).map(|open| open.job.clone());
+        let remains = Remains {
+            outcome: outcome.map(|outcome| outcome.job),
+            open: open_in(&from.salvage),
+            exported: open_in(&from.export),
         };
-        let paid = |outcome: &JobRecord| {
-            matches!(outcome.job.state, State::Succeeded { .. }) || outcome.job.books != Books::default()
-        };
-        // A sidecar tells of the attempt that was paid for, whether or not its outcome was written.
-        if !outcome.as_ref().is_some_and(paid) {
-            let attempts = [open, outcome.as_ref()].into_iter().flatten().map(|known| known.job.attempt);
-            let least = attempts.max().unwrap_or(Attempt::FIRST);
-            let landed = (from.landed)(&self.batch.name, self.batch.policy.layout.as_deref(), spec);
-            if let Some(landed) = landed.filter(|landed| landed.attempt >= least) {
-                rebuilt.from_sidecars += 1;
-                return Some(JobRecord { job: landed_job(landed, spec, from.now)?, ..row.clone() });
-            }
-        }
-        let is_keyed = spec.order.kind.is_keyed();
-        match (outcome, open) {
-            (Some(outcome), Some(open)) if from.trusted || later(open, &outcome) => {
-                Some(from.goes_on(open, spec))
-            }
-            (Some(mut outcome), _) => {
-                // It may have been asked for again since, and sent; no key would find that task.
-                outcome.job.may_have_been_sent = !from.trusted && !is_keyed && !paid(&outcome);
-                Some(outcome)
-            }
-            (None, Some(open)) => Some(from.goes_on(open, spec)),
-            (None, None) if !is_keyed => {
-                Some(JobRecord { job: on_its_way(&row.job, spec, from.now)?, ..row.clone() })
-            }
-            (None, None) => None,
-        }
+        let landed = || (from.landed)(&self.batch.name, self.batch.policy.layout.as_deref(), spec);
+        let found = recovery::recovered(spec, remains, landed, from.trusted, from.now)?;
+        rebuilt.from_sidecars += u64::from(found.is_from_sidecar);
+        Some(JobRecord { job: found.job, ..row.clone() })
     }
 
     fn book(&mut self, job: &Job) {
-        let Books { held, charged, waived } = job.books;
-        let own = Totals { held, spent: charged, waived, refunded: Credits::ZERO };
-        self.totals = self.totals + own;
-        if let Some(day) = job.day {
-            let total = self.days.entry(day).or_default();
-            *total = *total + own;
+        for (day, Books { held, charged, waived }) in job.books_by_day() {
+            let own = Totals { held, spent: charged, waived, refunded: Credits::ZERO };
+            self.totals = self.totals + own;
+            if let Some(day) = day {
+                let total = self.days.entry(day).or_default();
+                *total = *total + own;
+            }
         }
         let mut day = job.day;
         for line in &job.history {
@@ -559,67 +535,4 @@ impl Sheet {
             }
         }
     }
-}
-
-impl Sources<'_> {
-    /// An open job as it goes on: nothing of it is sent by itself.
-    fn goes_on(&self, open: &JobRecord, spec: &JobSpec) -> JobRecord {
-        let mut record = open.clone();
-        let is_queued = matches!(record.job.state, State::Queued);
-        if is_queued && !spec.order.kind.is_keyed() && !self.trusted {
-            if let Some(job) = on_its_way(&record.job, spec, self.now) {
-                record.job = job;
-            }
-        } else if !is_queued || !self.trusted {
-            requeue(&mut record, spec, self.now);
-        }
-        record
-    }
-}
-
-const KEYED: Terms = Terms { attempts: 1, keyed: true };
-
-/// A job whose request was on its way goes back to the queue, under the same key and with its hold. One whose
-/// endpoint honours no key stays as it is. One that is queued may have been sent since.
-pub(super) fn requeue(record: &mut JobRecord, spec: &JobSpec, now: Timestamp) {
-    match record.job.state {
-        State::Queued => record.job.may_have_been_sent = true,
-        State::Submitting { .. } if spec.order.kind.is_keyed() => {
-            let what =
-                "the state was rebuilt; queued again under the same key, which may have been sent".to_owned();
-            let line = HistoryLine { at: now, attempt: record.job.attempt, what, movement: None };
-            record.job.history.push(line);
-            record.job.may_have_been_sent = true;
-            record.job.state = State::Queued;
-        }
-        _ => {}
-    }
-}
-
-/// The job as if its request had just left: what became of it is not known.
-fn on_its_way(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<Job> {
-    let job = &Job { may_have_been_sent: false, ..job.clone() };
-    let event = Event::Admit { hold: spec.order.hold().unwrap_or_default(), day: now.utc_day() };
-    lifecycle::apply(job, job.attempt, event, KEYED, now).ok().map(|step| step.job)
-}
-
-/// The job that its sidecar tells of.
-fn landed_job(landed: Landed, spec: &JobSpec, now: Timestamp) -> Option<Job> {
-    let attempt = landed.attempt;
-    let reading = TaskReading {
-        id: landed.task,
-        status: TaskStatus::Success,
-        model: landed.model,
-        options: None,
-        charged: landed.charged,
-        waived: landed.waived,
-        urls: Vec::new(),
-        fault: None,
-        record: None,
-    };
-    let mut job = on_its_way(&Job { attempt, ..Job::queued() }, spec, now)?;
-    for event in [Event::Posted(PostAnswer::Task(reading)), Event::Fetched(landed.files)] {
-        job = lifecycle::apply(&job, attempt, event, KEYED, now).ok()?.job;
-    }
-    Some(job)
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobId, JobKey};
-use crate::domain::job::{Books, JobSpec, State};
+use crate::domain::job::{Books, Job, JobSpec, State};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
 use crate::store::archive::Kept;
@@ -257,7 +257,7 @@ fn counts(records: &Records, batch: &BatchRecord, say: &mut dyn FnMut(String)) {
         let (ended, open) = (batch.ended.all(), open.len());
         say(format!("{rows} jobs were accepted, {ended} have ended and {open} are open"));
     }
-    let held: Credits = open.iter().map(|open| open.job.books.held).sum();
+    let held: Credits = open.iter().map(|open| open.job.all_books().held).sum();
     if held > batch.totals.held {
         say(format!("its open jobs hold {held}, the batch {}", batch.totals.held));
     }
@@ -502,21 +502,18 @@ impl<'a> Reading<'a> {
     /// Adds up what the jobs hold and were charged.
     fn sums(&mut self, days: &mut BTreeMap<UtcDay, Totals>) -> Result<(), StoreError> {
         let (mut sum, mut ended) = (Totals::default(), Ended::default());
-        let mut add = |books: Books, day: Option<UtcDay>| {
-            let more = Totals {
-                held: books.held,
-                spent: books.charged,
-                waived: books.waived,
-                refunded: Credits::ZERO,
-            };
-            sum = sum + more;
-            if let Some(day) = day {
-                let total = days.entry(day).or_default();
-                *total = *total + more;
+        let mut add = |job: &Job| {
+            for (day, Books { held, charged, waived }) in job.books_by_day() {
+                let more = Totals { held, spent: charged, waived, refunded: Credits::ZERO };
+                sum = sum + more;
+                if let Some(day) = day {
+                    let total = days.entry(day).or_default();
+                    *total = *total + more;
+                }
             }
         };
         for open in self.records.open_of(self.batch.no) {
-            add(open.job.books, open.job.day);
+            add(&open.job);
         }
         let bytes = self.records.outcomes_bytes(self.batch.no);
         let mut lines = Lines::open(&self.spool.outcomes_path(), 0, bytes)?;
@@ -525,7 +522,7 @@ impl<'a> Reading<'a> {
                 Ok(Some((at, record))) => {
                     let counts = self.places.get(record.key.seq.0 as usize).is_some_and(|p| p.outcome == at);
                     if counts && self.records.open_job(record.key).is_none() {
-                        add(record.job.books, record.job.day);
+                        add(&record.job);
                         ended.count(&record.job.state);
                     }
                 }

@@ -48,6 +48,12 @@ fn both_attempts_succeed_and_both_are_in_the_books() {
     assert_eq!(number(&line["charged_credits"]), audit.totals.charged_credits);
     assert_eq!(number(&line["charged_credits"]), 2 * number(&line["price_credits"]));
     assert_eq!(line["late"], true);
+    // Both are in what a state is held against, and in what one is rebuilt to.
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    let ledger = crate::support::fault_matrix::ledger(&env);
+    env.run(["state", "rebuild"]).exited(0);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    assert_eq!(crate::support::fault_matrix::ledger(&env), ledger);
     let report = std::fs::read_to_string(env.path("output/m/report.json")).unwrap();
     let report: Value = serde_json::from_str(&report).unwrap();
     let reason = report["resubmitted"][0]["reason"].as_str().unwrap();

@@ -211,13 +211,16 @@ impl Scheduler {
         self.prices.rules.is_none() || self.prices.catalog.is_some() && self.prices.are_fresh(now.tick)
     }
 
-    /// Whether a job of the batch is out whose charge nothing bounds and nobody knows yet.
+    /// Whether a job of the batch is out whose charge nothing bounds and nobody knows yet. One that waits in the queue
+    /// with its hold, since its state was recovered, is the next to go.
     pub(super) fn waits_for_a_charge(&self, batch: BatchNo) -> bool {
         let range = JobKey { batch, seq: Seq(0) }..=JobKey { batch, seq: Seq(u32::MAX) };
         let is_unsettled = |key: &JobKey| {
             self.jobs
                 .get(key)
-                .is_some_and(|open| is_unbounded(&open.record.job) && is_unsettled(&open.record.job))
+                .map(|open| &open.record.job)
+                .filter(|job| !matches!(job.state, State::Queued))
+                .is_some_and(|job| is_unbounded(job) && is_unsettled(job))
         };
         self.prices.unbounded.range(range).any(is_unsettled)
     }

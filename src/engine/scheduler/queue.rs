@@ -78,7 +78,7 @@ impl Scheduler {
         }
         for candidate in &decision.admitted {
             self.last_served = candidate.key.batch;
-            self.spend(candidate.wanted());
+            self.spend(candidate.hold);
             self.send(candidate, now)?;
             // One that could only be late ended instead: its slot is free for the next, without waiting for news.
             if !self.jobs.contains_key(&candidate.key) {
@@ -244,11 +244,12 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Whether a job that was never sent could only be late.
+    /// Whether a job that was never sent could only be late. One that may have been sent was perhaps sent in time.
     fn deadline_has_passed(&self, key: JobKey, now: Now) -> bool {
-        let Some(open) = self.jobs.get(&key) else { return false };
-        let deadline = open.spec.order.deadline;
-        open.record.job.first_sent.is_none() && matches!(deadline, Some(Deadline::At(at)) if at <= now.wall)
+        let Some(OpenJob { record, spec, .. }) = self.jobs.get(&key) else { return false };
+        let (job, deadline) = (&record.job, spec.order.deadline);
+        let was_never_sent = job.first_sent.is_none() && !job.may_have_been_sent;
+        was_never_sent && matches!(deadline, Some(Deadline::At(at)) if at <= now.wall)
     }
 
     /// Rows leave a window in order. One that is passed over, because it fits no budget, begins as

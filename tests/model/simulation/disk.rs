@@ -8,12 +8,13 @@ use std::sync::Arc;
 use callsheet::domain::account::AccountBlock;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, JobKey};
-use callsheet::domain::job::{Job, JobSpec};
+use callsheet::domain::job::{Books, Job, JobSpec, Landed};
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::queue_class::{Census, QueueClass};
+use callsheet::domain::recovery::{self, Remains};
 use callsheet::domain::time::{Now, Timestamp, UtcDay};
 use callsheet::engine::scheduler::{FoundJob, Scheduler, Settings, SpooledRow};
-use callsheet::store::{BatchRecord, Change, JobRecord, Segment};
+use callsheet::store::{BatchRecord, Change, Ended, JobRecord, Pause, Segment};
 
 /// Everything durable.
 #[derive(Debug, Default)]
@@ -26,6 +27,8 @@ pub struct Disk {
     pub total: Totals,
     pub account: AccountBlock,
     pub days: BTreeMap<UtcDay, Totals>,
+    /// Outputs with their sidecars: whatever becomes of the state, they stay.
+    pub landed: BTreeMap<JobKey, Landed>,
     /// Rows of each batch; a row is one byte long.
     spool: BTreeMap<BatchNo, Vec<Arc<JobSpec>>>,
 }
@@ -92,11 +95,9 @@ impl Disk {
         if batch.segments.iter().all(|segment| segment.cursor >= segment.end) {
             batch.waiting_since = Some(now);
         }
-        let mut census = Census::default();
-        rows.iter().for_each(|row| census.count(&row.order));
-        let class_of = |row: &Arc<JobSpec>| (row.order.priority, census.grain().class_of(&row.order));
+        let class_of = classes(rows);
         let mut parts: Vec<(i8, QueueClass)> = Vec::new();
-        for part in rows.iter().map(class_of) {
+        for part in rows.iter().map(&class_of) {
             if !parts.contains(&part) {
                 parts.push(part);
             }
@@ -116,6 +117,102 @@ impl Disk {
         batch.spool_bytes = lines.len() as u64;
         (batch.canceled, batch.announced) = (false, false);
         batch
+    }
+
+    /// The state is exported, and imported elsewhere.
+    pub fn carry_over(&mut self, now: Timestamp) {
+        for record in std::mem::take(&mut self.open).into_values() {
+            let spec = self.spec(&record);
+            let job = recovery::requeued(record.job.clone(), &spec, now);
+            self.open.insert(record.key, JobRecord { job, ..record });
+        }
+        for batch in self.batches.values_mut().filter(|batch| !batch.is_done()) {
+            batch.paused = Some(Pause::Rebuilt);
+            batch.rebuilt_rows = batch.rows;
+        }
+    }
+
+    /// The database is built anew from rows, outcomes and sidecars, and from what the old one says, if it is whole.
+    pub fn rebuild(&mut self, is_whole: bool, now: Timestamp) {
+        let mut known = std::mem::take(&mut self.open);
+        if !is_whole {
+            known.clear();
+            self.account = AccountBlock::default();
+        }
+        let outcomes = std::mem::take(&mut self.outcomes);
+        (self.total, self.days) = (Totals::default(), BTreeMap::new());
+        self.away.clear();
+        for before in std::mem::take(&mut self.batches).into_values() {
+            let BatchRecord { no, created, rows, spool_bytes, planned, canceled, .. } = before;
+            let mut batch = BatchRecord::new(no, before.name.clone(), created);
+            (batch.rows, batch.spool_bytes, batch.planned, batch.canceled) =
+                (rows, spool_bytes, planned, canceled);
+            batch.policy = before.policy.clone();
+            if is_whole {
+                batch = BatchRecord { segments: Vec::new(), skipped: BTreeSet::new(), ..before.clone() };
+                (batch.ended, batch.totals) = (Ended::default(), Totals::default());
+                (batch.kinds, batch.rejections) = (BTreeMap::new(), 0);
+            } else {
+                batch.rebuilt_rows = rows;
+            }
+            let specs = &self.spool[&no][..usize::try_from(spool_bytes).unwrap()];
+            let class_of = classes(specs);
+            let mut found = Vec::new();
+            for (at, spec) in (0..).zip(specs) {
+                let key = JobKey { batch: no, seq: spec.seq };
+                let remains = Remains {
+                    outcome: outcomes
+                        .get(&key)
+                        .filter(|_| !known.contains_key(&key))
+                        .map(|of| of.job.clone()),
+                    open: known.get(&key).map(|of| of.job.clone()),
+                    exported: None,
+                };
+                let landed = || self.landed.get(&key).cloned();
+                let job = recovery::recovered(spec, remains, landed, is_whole, now).map(|found| found.job);
+                found.push(job);
+                let (priority, class) = class_of(spec);
+                match batch.segments.last_mut() {
+                    Some(last) if (last.priority, last.class) == (priority, class) => last.end = at + 1,
+                    _ => batch.segments.push(Segment { priority, class, cursor: at, end: at + 1 }),
+                }
+                batch.count_accepted(spec.order.kind);
+            }
+            for segment in &mut batch.segments {
+                let taken = |at: &u64| {
+                    let at = usize::try_from(*at).unwrap();
+                    found[at].is_some() && !before.skipped.contains(&specs[at].seq)
+                };
+                segment.cursor =
+                    (segment.cursor..segment.end).rfind(taken).map_or(segment.cursor, |at| at + 1);
+            }
+            for ((at, spec), job) in (0..).zip(specs).zip(found) {
+                let segment = batch.segments.partition_point(|segment| segment.end <= at);
+                let has_begun = at < batch.segments[segment].cursor;
+                let silent = || Job { may_have_been_sent: !is_whole, ..Job::queued() };
+                let Some(job) = job.or_else(|| has_begun.then(silent)) else { continue };
+                if !has_begun {
+                    batch.skipped.insert(spec.seq);
+                }
+                for (day, Books { held, charged, waived }) in job.books_by_day() {
+                    let own = Totals { held, spent: charged, waived, ..Totals::default() };
+                    batch.totals = batch.totals + own;
+                    if let Some(day) = day {
+                        let total = self.days.entry(day).or_default();
+                        *total = *total + own;
+                    }
+                }
+                let key = JobKey { batch: no, seq: spec.seq };
+                batch.count_ended(spec.order.kind, &job.state);
+                let place = if job.state.is_final() { &mut self.outcomes } else { &mut self.open };
+                place.insert(key, JobRecord { key, id: spec.id, row_at: at, job });
+            }
+            if !batch.is_done() {
+                batch.paused = Some(Pause::Rebuilt);
+            }
+            self.total = self.total + batch.totals;
+            self.batches.insert(no, batch);
+        }
     }
 
     /// Every accepted job of a batch as it stands here.
@@ -152,4 +249,11 @@ impl Disk {
             },
         )
     }
+}
+
+/// How rows are put together that need the same.
+fn classes(rows: &[Arc<JobSpec>]) -> impl Fn(&Arc<JobSpec>) -> (i8, QueueClass) + use<> {
+    let mut census = Census::default();
+    rows.iter().for_each(|row| census.count(&row.order));
+    move |row| (row.order.priority, census.grain().class_of(&row.order))
 }

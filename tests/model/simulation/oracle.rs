@@ -32,6 +32,8 @@ pub struct Oracle {
     pub dropped: BTreeSet<JobKey>,
     /// The most attempts that the terms ever allowed.
     pub attempts: u32,
+    /// Batches whose database was lost: what they cost is known again once their jobs were asked for again.
+    pub lost: BTreeSet<BatchNo>,
     /// What was set aside for each attempt, and when.
     pub set_aside: BTreeMap<(JobKey, u32), (u64, u64)>,
 }
@@ -89,7 +91,8 @@ impl Oracle {
         let (ours, theirs) =
             (batch.map(|batch| batch.totals.committed().0), service.net_of(request.job.batch));
         let above = self.above(service, |job| job.batch == request.job.batch);
-        check(ours.map(|ours| ours + above) >= Some(theirs), || {
+        let is_lost = self.lost.contains(&request.job.batch);
+        check(is_lost || ours.map(|ours| ours + above) >= Some(theirs), || {
             format!("batch {} costs {theirs}, and {ours:?} is known of", request.job.batch.0)
         })
     }
@@ -110,22 +113,30 @@ impl Oracle {
                 })?;
             }
             (held, spent) = (held + batch.totals.held, spent + batch.totals.spent);
-            let above = self.above(service, |job| job.batch == no);
+            let above =
+                self.above(service, |job| job.batch == no) + self.doubted(disk, |job| job.batch == no);
             within("the batch's budget", batch.totals.committed(), Some(batch.budget()), above)?;
             let theirs = service.net_of(no);
-            check(batch.totals.committed().0 + above >= theirs, || {
+            check(self.lost.contains(&no) || batch.totals.committed().0 + above >= theirs, || {
                 format!("batch {} costs {theirs}, and {:?} is known of", no.0, batch.totals)
             })?;
         }
         check((held, spent) == (disk.total.held, disk.total.spent), || {
             format!("the total says {:?}, the batches held {held} and spent {spent}", disk.total)
         })?;
-        let above = self.above(service, |_| true);
+        let above = self.above(service, |_| true) + self.doubted(disk, |_| true);
         within("the total budget", disk.total.committed(), settings.limits.total, above)?;
         for totals in disk.days.values() {
             within("a day's budget", totals.committed(), settings.limits.per_day, above)?;
         }
         Ok(())
+    }
+
+    /// What is held for jobs without a key of which a lost database could not say that they had not been sent.
+    fn doubted(&self, disk: &Disk, of: impl Fn(&JobKey) -> bool) -> u64 {
+        let records = disk.begun().filter(|record| of(&record.key) && self.lost.contains(&record.key.batch));
+        let in_doubt = records.filter(|record| matches!(record.job.state, State::InDoubt { .. }));
+        in_doubt.map(|record| record.job.books.held.0).sum()
     }
 
     /// What stands charged above what had been set aside for it.
@@ -224,7 +235,7 @@ impl Oracle {
             let mut ended = Ended::default();
             for (_, record) in disk.jobs(batch.no) {
                 ended.count(&record.job.state);
-                agrees(&record, service)?;
+                self.agrees(&record, disk, service)?;
             }
             check(ended == batch.ended && batch.is_done(), || {
                 format!(
@@ -236,6 +247,31 @@ impl Oracle {
                 format!("batch {} still holds {}", batch.no.0, batch.totals.held)
             })?;
         }
+        Ok(())
+    }
+
+    /// The books of a job, ours and the service's.
+    fn agrees(&self, record: &JobRecord, disk: &Disk, service: &Service) -> Verdict {
+        let job = &record.job;
+        let who = named(record.key, job.attempt.0);
+        let Books { held, charged, .. } = job.all_books();
+        let theirs: u64 = service.tasks_of(record.key).map(|task| task.net()).sum();
+        let is_doubtful = job.superseded.iter().any(|other| other.watch == Watch::InDoubt);
+        check(held.is_zero(), || format!("{who} still holds {held}"))?;
+        // A lost database knew of attempts that nothing else tells of: of those begun beside another that was overdue, and of
+        // those that were asked for after an outcome.
+        let policy = disk.batches.get(&record.key.batch).and_then(|batch| batch.policy.on_deadline);
+        let is_forgotten = self.lost.contains(&record.key.batch)
+            && (policy == Some(OnDeadline::Resubmit) || self.retries.contains_key(&record.key));
+        let is_known = charged.0 == theirs || is_forgotten && charged.0 < theirs;
+        check(is_known || is_doubtful && charged.0 > theirs, || {
+            format!("{who}, {}: it costs {theirs}, the books say {charged}", job.state.name())
+        })?;
+        let succeeded = |task: &super::service::Task| task.attempt == job.attempt.0 && task.has_succeeded();
+        check(
+            !matches!(job.state, State::Succeeded { .. }) || service.tasks_of(record.key).any(succeeded),
+            || format!("{who} is said to have succeeded, and has not"),
+        )?;
         Ok(())
     }
 }
@@ -268,24 +304,6 @@ fn has_expired(batch: &BatchRecord, now: Now) -> bool {
         Deadline::At(at) => at <= now.wall,
         Deadline::After(span) => batch.created.after(span) <= now.wall,
     })
-}
-
-fn agrees(record: &JobRecord, service: &Service) -> Verdict {
-    let job = &record.job;
-    let who = named(record.key, job.attempt.0);
-    let Books { held, charged, .. } = job.all_books();
-    let theirs: u64 = service.tasks_of(record.key).map(|task| task.net()).sum();
-    let is_doubtful = job.superseded.iter().any(|other| other.watch == Watch::InDoubt);
-    check(held.is_zero(), || format!("{who} still holds {held}"))?;
-    check(charged.0 == theirs || is_doubtful && charged.0 > theirs, || {
-        format!("{who}, {}: it costs {theirs}, the books say {charged}", job.state.name())
-    })?;
-    let succeeded = |task: &super::service::Task| task.attempt == job.attempt.0 && task.has_succeeded();
-    check(
-        !matches!(job.state, State::Succeeded { .. }) || service.tasks_of(record.key).any(succeeded),
-        || format!("{who} is said to have succeeded, and has not"),
-    )?;
-    Ok(())
 }
 
 /// The open jobs of a batch in one line, for a history that does not come to rest.

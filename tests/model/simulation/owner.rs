@@ -59,6 +59,7 @@ impl World {
         match errand {
             Errand::Pause => self.execute(Command::Pause(no)),
             Errand::Resume => self.execute(Command::Resume(no)),
+            Errand::ResumeAll => batches.into_iter().try_for_each(|no| self.execute(Command::Resume(no))),
             Errand::Announced => self.execute(Command::MarkAnnounced(no)),
             Errand::Archive => {
                 self.execute(Command::MarkAnnounced(no))?;
@@ -175,6 +176,31 @@ impl World {
         Ok(())
     }
 
+    /// What may have been sent of a batch that has expired is neither dropped nor sent: a person looks it up.
+    fn resolve_what_has_expired(&mut self) -> Verdict {
+        let now = self.wall();
+        let has_expired = |batch: &&BatchRecord| batch.expires().is_some_and(|at| at <= now);
+        let expired: Vec<BatchRecord> = self.disk.batches.values().filter(has_expired).cloned().collect();
+        for batch in expired {
+            for found in self.disk.jobs(batch.no) {
+                let (key, job) = (found.1.key, &found.1.job);
+                let may_have_been_sent = job.may_have_been_sent || batch.may_have_been_sent(key.seq);
+                let is_left = matches!(job.state, State::Queued) && job.first_sent.is_none();
+                let is_settled = self.service.tasks_of(key).all(Task::is_settled);
+                if is_left && may_have_been_sent && is_settled && !self.in_air.contains_key(&key) {
+                    let charged = Credits(self.service.tasks_of(key).map(Task::net).sum());
+                    self.log.say(
+                        self.t,
+                        "owner",
+                        format_args!("finds that job {} cost {charged}", key.seq.0),
+                    );
+                    self.execute(Command::Resolve(Box::new(found), charged))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Lifts whatever an owner can lift.
     pub(super) fn look_after(&mut self) -> Verdict {
         let Some(process) = &self.process else { return Ok(()) };
@@ -189,6 +215,7 @@ impl World {
             all.into_iter().try_for_each(|no| self.raise_budget(no, Some(PLENTY)))?;
         }
         paused.into_iter().try_for_each(|no| self.execute(Command::Resume(no)))?;
+        self.resolve_what_has_expired()?;
         self.resolve_what_is_known()
     }
 }

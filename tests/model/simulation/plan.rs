@@ -38,6 +38,7 @@ pub struct Manifest {
 pub enum Errand {
     Pause,
     Resume,
+    ResumeAll,
     Cancel,
     CancelJob,
     Retry,
@@ -63,6 +64,17 @@ pub enum Death {
     AmongEffects(usize),
 }
 
+/// How a state is begun again that was lost, or taken to another machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recovery {
+    /// The database is whole, and rebuilt all the same.
+    Rebuilt,
+    /// It is lost, and built from what lies beside it.
+    Lost,
+    /// It is exported, and imported elsewhere.
+    CarriedOver,
+}
+
 /// What happens at an instant.
 #[derive(Debug, Clone)]
 pub enum Happening {
@@ -72,6 +84,8 @@ pub enum Happening {
     Death(Death, u64),
     /// It is told to stop, and is down for so long.
     Stop(u64),
+    /// It dies, its state is recovered, and it begins again after so long.
+    Recovery(Recovery, u64),
     /// The calendar is changed by so much.
     ClockStep(i64),
     DiskIsLow(bool),
@@ -85,7 +99,7 @@ impl Happening {
     /// By how much the end of everything may be put off.
     fn delays(&self) -> u64 {
         match self {
-            Happening::Death(_, down) | Happening::Stop(down) => *down,
+            Happening::Death(_, down) | Happening::Stop(down) | Happening::Recovery(_, down) => *down,
             Happening::ClockStep(by) => by.unsigned_abs(),
             _ => 0,
         }
@@ -134,11 +148,13 @@ pub fn of(seed: u64) -> Plan {
     let mut others = Others { random: Rng::with_seed(seed ^ 0x0EA5_E1DE) };
     draw.daily = others.daily();
     draw.is_listed = others.random.bool();
+    let mut losses = Losses { random: Rng::with_seed(seed ^ 0x1057_57A7) };
     let horizon = draw.random.u64(10 * MINUTE..4 * HOUR);
     let settings = draw.settings(seed);
     let mut happenings = draw.manifests(horizon);
     happenings.extend(draw.disturbances(horizon));
     happenings.extend(others.happenings(horizon, draw.is_listed));
+    happenings.extend(losses.happenings(horizon));
     happenings.sort_by_key(|(at, _)| *at);
     let is_calm = draw.random.u32(0..4) == 0;
     let mut rate = |most: u32| if is_calm { 0 } else { draw.random.u32(0..most) };
@@ -229,6 +245,26 @@ impl Others {
             (self.random.u64(0..span), Happening::Elsewhere(what))
         };
         (0..count).map(|_| one()).collect()
+    }
+}
+
+/// What becomes of the state, drawn apart as well.
+struct Losses {
+    random: Rng,
+}
+
+impl Losses {
+    fn happenings(&mut self, horizon: u64) -> Vec<(u64, Happening)> {
+        let count = [0, 0, 1, 3][self.random.usize(0..4)];
+        let mut one = || {
+            let span = if self.random.bool() { 5 * MINUTE } else { horizon };
+            let how = [Recovery::Rebuilt, Recovery::Lost, Recovery::CarriedOver][self.random.usize(0..3)];
+            let (at, down) = (self.random.u64(0..span), self.random.u64(SECOND..10 * MINUTE));
+            // Its owner looks at it, and lets it go on.
+            let resumed = (at + down + SECOND, Happening::Errand(Errand::ResumeAll));
+            [(at, Happening::Recovery(how, down)), resumed]
+        };
+        (0..count).flat_map(|_| one()).collect()
     }
 }
 

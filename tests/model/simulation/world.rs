@@ -9,7 +9,7 @@ use callsheet::api::shorts_studio;
 use callsheet::api::{RawResponse, response};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{Attempt, IdempotencyKey, JobKey, TaskId};
-use callsheet::domain::job::{JobSpec, OutputFile, State};
+use callsheet::domain::job::{JobSpec, Landed, OutputFile, State};
 use callsheet::domain::quote::Catalog;
 use callsheet::domain::request::Kind;
 use callsheet::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
@@ -22,7 +22,7 @@ use fastrand::Rng;
 
 use super::disk::Disk;
 use super::oracle::{self, Memory, Oracle, Verdict};
-use super::plan::{self, BEGINNING, Death, Happening, Plan, Weather};
+use super::plan::{self, BEGINNING, Death, Happening, Plan, Recovery, Weather};
 use super::service::{Request, Service};
 use super::transcript::{Transcript, job as named};
 
@@ -113,6 +113,8 @@ pub struct World {
     /// Turns since time passed last.
     stalls: u32,
     silences: BTreeMap<(JobKey, u32), u32>,
+    /// What will lie in the output folder once a download is through.
+    fetching: BTreeMap<(JobKey, u32), Landed>,
     /// The catalogs by their prices.
     catalogs: BTreeMap<u64, Arc<Catalog>>,
     pub log: Transcript,
@@ -155,6 +157,7 @@ impl World {
             marks: Vec::new(),
             stalls: 0,
             silences: BTreeMap::new(),
+            fetching: BTreeMap::new(),
             catalogs: BTreeMap::new(),
             log: Transcript::new(is_told),
         };
@@ -294,6 +297,7 @@ impl World {
             Happening::Death(Death::AtOnce, down) => self.die(down, "at once"),
             Happening::Death(death, down) => self.armed = Some((death, down)),
             Happening::Stop(down) => self.stop(down),
+            Happening::Recovery(how, down) => self.recover(how, down),
             Happening::ClockStep(by) => {
                 self.offset += by;
                 self.log.say(
@@ -313,6 +317,26 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// The process dies, and begins again with what can be recovered of its state.
+    fn recover(&mut self, how: Recovery, down: u64) {
+        if self.process.is_none() {
+            return;
+        }
+        self.die(down, "its state is recovered");
+        let now = self.wall();
+        self.log.say(self.t, "owner", format_args!("recovers the state: {how:?}"));
+        match how {
+            Recovery::Rebuilt => self.disk.rebuild(true, now),
+            Recovery::CarriedOver => self.disk.carry_over(now),
+            Recovery::Lost => {
+                self.disk.rebuild(false, now);
+                self.oracle.lost.extend(self.disk.batches.keys().copied());
+                // Who was dropped and had not begun is known by the database alone.
+                self.oracle.dropped.retain(|key| self.disk.outcomes.contains_key(key));
+            }
+        }
     }
 
     fn set_disk(&mut self, is_low: bool) {
@@ -377,6 +401,9 @@ impl World {
                 }
             }
             Input::Fetched(key, attempt, outcome) => {
+                if let (Some(landed), Ok(_)) = (self.fetching.remove(&(*key, attempt.0)), outcome) {
+                    self.disk.landed.insert(*key, landed);
+                }
                 let outcome = outcome.as_ref().map(Vec::len);
                 self.log.say(at, named(*key, attempt.0), format_args!("download <- {outcome:?}"));
             }
@@ -679,6 +706,17 @@ impl World {
             let (path, content_type) = (order.spec.label.clone(), "video/mp4".to_owned());
             Ok(vec![OutputFile { path, bytes: 1, sha256: String::new(), content_type, edited: None }])
         };
+        if let (Ok(files), Some(task)) = (&outcome, order.job.task_of(order.attempt)) {
+            let landed = Landed {
+                task: task.clone(),
+                attempt: order.attempt,
+                charged: order.job.books.charged,
+                waived: order.job.books.waived,
+                model: None,
+                files: files.clone(),
+            };
+            self.fetching.insert((order.key, order.attempt.0), landed);
+        }
         self.at(at, Event::Hear(self.number, Input::Fetched(order.key, order.attempt, outcome)));
     }
 

@@ -1,0 +1,257 @@
+//! Where a job stands whose state was lost, damaged or carried elsewhere, from what is left of it.
+//!
+//! A job that may have been sent comes back under a key that it had, marked as such: it is neither dropped as unsent
+//! nor given another key before its task's own record says that it failed or was canceled. One whose endpoint honours
+//! no key is never queued by guessing: it is in doubt, and a person decides.
+
+use crate::domain::ids::Attempt;
+use crate::domain::job::{Books, HistoryLine, Job, JobSpec, Landed, State};
+use crate::domain::lifecycle::{self, Event, Terms};
+use crate::domain::task::{PostAnswer, TaskReading, TaskStatus};
+use crate::domain::time::Timestamp;
+
+/// What is left of a job.
+#[derive(Debug, Default)]
+pub struct Remains {
+    /// Its last outcome.
+    pub outcome: Option<Job>,
+    /// As the database has it, while it was open.
+    pub open: Option<Job>,
+    /// As an export has it, while it was open.
+    pub exported: Option<Job>,
+}
+
+/// Where a job stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recovered {
+    /// The job.
+    pub job: Job,
+    /// Only its sidecar tells.
+    pub is_from_sidecar: bool,
+}
+
+/// Where a job stands, if anything tells that it has begun. `is_trusted`: the database is whole and the latest one, so
+/// a job of which it has nothing and that has no outcome has not begun. `landed` reads what its sidecar says, where its
+/// outputs lie unchanged beside it; it is asked only where that counts.
+pub fn recovered(
+    spec: &JobSpec,
+    remains: Remains,
+    landed: impl FnOnce() -> Option<Landed>,
+    is_trusted: bool,
+    now: Timestamp,
+) -> Option<Recovered> {
+    let Remains { outcome, open, exported } = remains;
+    if is_trusted && open.is_none() && outcome.is_none() {
+        return None;
+    }
+    // The later attempt is the later news; among equals the database's.
+    let open = match (open, exported) {
+        (Some(open), Some(exported)) if exported.attempt > open.attempt => Some(exported),
+        (open, exported) => open.or(exported),
+    };
+    let is_paid = |job: &Job| matches!(job.state, State::Succeeded { .. }) || job.books != Books::default();
+    // A sidecar tells of the attempt that was paid for, whether or not its outcome was written.
+    if !outcome.as_ref().is_some_and(is_paid) {
+        let attempts = [&open, &outcome].into_iter().flatten().map(|job| job.attempt);
+        let least = attempts.max().unwrap_or(Attempt::FIRST);
+        if let Some(landed) = landed().filter(|landed| landed.attempt >= least) {
+            return Some(Recovered { job: landed_job(landed, spec, now)?, is_from_sidecar: true });
+        }
+    }
+    let is_keyed = spec.order.kind.is_keyed();
+    let job = match (outcome, open) {
+        (Some(outcome), Some(open)) if is_trusted || open.attempt > outcome.attempt => {
+            goes_on(open, spec, is_trusted, now)
+        }
+        (Some(mut outcome), _) => {
+            // It may have been asked for again since, and sent; no key would find that task.
+            outcome.may_have_been_sent = !is_trusted && !is_keyed && !is_paid(&outcome);
+            outcome
+        }
+        (None, Some(open)) => goes_on(open, spec, is_trusted, now),
+        (None, None) if !is_keyed => on_its_way(&Job::queued(), spec, now)?,
+        (None, None) => return None,
+    };
+    Some(Recovered { job, is_from_sidecar: false })
+}
+
+/// A job whose request was on its way goes back to the queue, under the same key and with its hold. One whose
+/// endpoint honours no key stays as it is. One that is queued may have been sent since.
+pub fn requeued(mut job: Job, spec: &JobSpec, now: Timestamp) -> Job {
+    match job.state {
+        State::Queued => job.may_have_been_sent = true,
+        State::Submitting { .. } if spec.order.kind.is_keyed() => {
+            let what =
+                "the state was rebuilt; queued again under the same key, which may have been sent".to_owned();
+            let line = HistoryLine { at: now, attempt: job.attempt, what, movement: None };
+            job.history.push(line);
+            job.may_have_been_sent = true;
+            job.state = State::Queued;
+        }
+        _ => {}
+    }
+    job
+}
+
+/// An open job as it goes on: nothing of it is sent by itself.
+fn goes_on(open: Job, spec: &JobSpec, is_trusted: bool, now: Timestamp) -> Job {
+    let is_queued = matches!(open.state, State::Queued);
+    if is_queued && !spec.order.kind.is_keyed() && !is_trusted {
+        on_its_way(&open, spec, now).unwrap_or(open)
+    } else if !is_queued || !is_trusted {
+        requeued(open, spec, now)
+    } else {
+        open
+    }
+}
+
+const KEYED: Terms = Terms { attempts: 1, keyed: true };
+
+/// The job as if its request had just left: what became of it is not known.
+fn on_its_way(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<Job> {
+    let job = &Job { may_have_been_sent: false, ..job.clone() };
+    let event = Event::Admit { hold: spec.order.hold().unwrap_or_default(), day: now.utc_day() };
+    lifecycle::apply(job, job.attempt, event, KEYED, now).ok().map(|step| step.job)
+}
+
+/// The job that its sidecar tells of.
+fn landed_job(landed: Landed, spec: &JobSpec, now: Timestamp) -> Option<Job> {
+    let attempt = landed.attempt;
+    let reading = TaskReading {
+        id: landed.task,
+        status: TaskStatus::Success,
+        model: landed.model,
+        options: None,
+        charged: landed.charged,
+        waived: landed.waived,
+        urls: Vec::new(),
+        fault: None,
+        record: None,
+    };
+    let mut job = on_its_way(&Job { attempt, ..Job::queued() }, spec, now)?;
+    for event in [Event::Posted(PostAnswer::Task(reading)), Event::Fetched(landed.files)] {
+        job = lifecycle::apply(&job, attempt, event, KEYED, now).ok()?.job;
+    }
+    Some(job)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::credits::Credits;
+    use crate::domain::ids::{Fingerprint, JobId, Seq, TaskId};
+    use crate::domain::job::Order;
+    use crate::domain::request::Kind;
+    use crate::domain::task::Fault;
+
+    fn spec(kind: Kind) -> JobSpec {
+        JobSpec {
+            seq: Seq(0),
+            id: JobId([7; 16]),
+            fingerprint: Fingerprint([7; 16]),
+            variation: 1,
+            label: "gull".into(),
+            apart: false,
+            order: Order {
+                line: 2,
+                kind,
+                model: None,
+                body: serde_json::Map::new(),
+                price: Some(Credits(8)),
+                bound: None,
+                formula: String::new(),
+                waivable: Credits::ZERO,
+                allowance: None,
+                max_credits: None,
+                priority: 0,
+                deadline: None,
+                meta: serde_json::Map::new(),
+            },
+        }
+    }
+
+    fn at(attempt: u32, state: State) -> Job {
+        Job { attempt: Attempt(attempt), state, ..Job::queued() }
+    }
+
+    fn failed(attempt: u32) -> Job {
+        at(attempt, State::Failed { fault: Fault::new("resolved", "nothing was charged"), task: None })
+    }
+
+    fn submitting(attempt: u32) -> Job {
+        let state = State::Submitting { may_have_run: false, sends: 0, fault: None };
+        Job { books: Books { held: Credits(8), ..Books::default() }, ..at(attempt, state) }
+    }
+
+    fn landed(attempt: u32) -> Landed {
+        let (charged, waived) = (Credits(8), Credits::ZERO);
+        let task = TaskId("t1".into());
+        Landed { task, attempt: Attempt(attempt), charged, waived, model: None, files: Vec::new() }
+    }
+
+    /// `state#attempt credits`, `?` for one that may have been sent, `*` for one that a sidecar tells of.
+    fn stands(kind: Kind, remains: Remains, sidecar: Option<Landed>, is_trusted: bool) -> String {
+        let found = recovered(&spec(kind), remains, || sidecar, is_trusted, Timestamp(0));
+        let Some(Recovered { job, is_from_sidecar }) = found else { return "not begun".to_owned() };
+        let (sent, star) =
+            (if job.may_have_been_sent { "?" } else { "" }, if is_from_sidecar { "*" } else { "" });
+        let credits = job.books.held + job.books.charged;
+        format!("{}{sent}{star}#{} {}", job.state.name(), job.attempt.0, credits.0)
+    }
+
+    fn left(outcome: Option<Job>, open: Option<Job>) -> Remains {
+        Remains { outcome, open, exported: None }
+    }
+
+    #[test]
+    fn a_whole_database_is_believed() {
+        let [keyed, keyless] =
+            [Kind::Image, Kind::ShortsStudio].map(|kind| move |remains| stands(kind, remains, None, true));
+        assert_eq!(keyed(left(None, None)), "not begun");
+        assert_eq!(keyless(left(None, None)), "not begun");
+        assert_eq!(keyed(left(None, Some(submitting(1)))), "queued?#1 8");
+        assert_eq!(keyless(left(None, Some(submitting(1)))), "submitting#1 8");
+        assert_eq!(keyed(left(None, Some(Job::queued()))), "queued#1 0");
+        assert_eq!(keyed(left(Some(failed(1)), Some(Job::queued()))), "queued#1 0", "it was asked for again");
+        assert_eq!(keyless(left(Some(failed(1)), None)), "failed#1 0");
+    }
+
+    #[test]
+    fn without_its_database_a_job_may_have_been_sent() {
+        let [keyed, keyless] =
+            [Kind::Image, Kind::ShortsStudio].map(|kind| move |remains| stands(kind, remains, None, false));
+        assert_eq!(
+            keyed(left(None, None)),
+            "not begun",
+            "the rows before a later one are marked by their batch"
+        );
+        // The engine takes up one without a key that was on its way as in doubt.
+        assert_eq!(keyless(left(None, None)), "submitting#1 8");
+        assert_eq!(keyed(left(None, Some(Job::queued()))), "queued?#1 0");
+        assert_eq!(keyless(left(None, Some(Job::queued()))), "submitting#1 8");
+        assert_eq!(keyed(left(Some(failed(1)), None)), "failed#1 0", "asked for again, it keeps its key");
+        assert_eq!(keyless(left(Some(failed(1)), None)), "failed?#1 0", "asked for again, it is in doubt");
+        assert_eq!(keyed(left(Some(failed(1)), Some(at(2, State::Queued)))), "queued?#2 0");
+        let exported = Remains { exported: Some(submitting(2)), ..left(None, Some(submitting(1))) };
+        assert_eq!(keyed(exported), "queued?#2 8", "the later attempt is the later news");
+    }
+
+    #[test]
+    fn a_sidecar_tells_of_what_was_paid_for() {
+        for kind in [Kind::Image, Kind::ShortsStudio] {
+            let stands = |remains, attempt| stands(kind, remains, Some(landed(attempt)), false);
+            assert_eq!(stands(left(None, None), 1), "succeeded*#1 8");
+            assert_eq!(
+                stands(left(Some(failed(1)), None), 2),
+                "succeeded*#2 8",
+                "its outcome was not written"
+            );
+            assert_eq!(stands(left(None, Some(submitting(2))), 2), "succeeded*#2 8");
+        }
+        let older = stands(Kind::Image, left(Some(failed(2)), None), Some(landed(1)), false);
+        assert_eq!(older, "failed#2 0", "that was before");
+        let paid = Job { books: Books { charged: Credits(5), ..Books::default() }, ..failed(1) };
+        let told = stands(Kind::Image, left(Some(paid), None), Some(landed(1)), false);
+        assert_eq!(told, "failed#1 5", "a person has said what it cost");
+    }
+}
