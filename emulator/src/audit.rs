@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::account::Pool;
 use super::clock::{iso, utc_day};
-use super::state::{Held, ServiceState};
+use super::state::{ServiceState, TrackedTask};
 use super::tasks::Task;
 
 /// Sums over the life of the account. Those of charges, refunds, keys and replays survive a restart; polls,
@@ -79,7 +79,7 @@ impl Totals {
 
 /// What was seen of one task.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Watch {
+pub(crate) struct TaskUsage {
     replays: u32,
     foreign: u32,
     polls: u32,
@@ -89,7 +89,7 @@ pub(crate) struct Watch {
     downloads: u32,
 }
 
-impl Watch {
+impl TaskUsage {
     pub(crate) fn replayed(&mut self, foreign: bool) {
         self.replays = self.replays.saturating_add(1);
         self.foreign = self.foreign.saturating_add(u32::from(foreign));
@@ -132,7 +132,7 @@ struct Tasks<'a> {
 
 impl Serialize for Tasks<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.state.held().map(|held| entry(held, self.now_ms)))
+        serializer.collect_seq(self.state.tracked_tasks().map(|tracked| entry(tracked, self.now_ms)))
     }
 }
 
@@ -156,8 +156,8 @@ pub(crate) fn report(state: &ServiceState, now_ms: i64, with_tasks: bool) -> Rep
     }
 }
 
-fn entry(held: &Held, now_ms: i64) -> Value {
-    let (task, watch) = (&held.task, &held.watch);
+fn entry(tracked: &TrackedTask, now_ms: i64) -> Value {
+    let (task, usage) = (&tracked.task, &tracked.usage);
     json!({
         "id": task.id,
         "key": task.key,
@@ -168,12 +168,12 @@ fn entry(held: &Held, now_ms: i64) -> Value {
         "charges": u64::from(task.charged_credits > 0),
         "charged_credits": task.charged_credits,
         "waived_credits": task.waived_credits,
-        "refunds": u64::from(held.refunded && task.charged_credits > 0),
-        "posts": u64::from(watch.replays) + 1,
-        "foreign_body_replays": watch.foreign,
-        "polls": watch.polls,
-        "polls_after_end": watch.polls_after_end,
-        "min_poll_interval_ms": watch.min_poll_interval_ms,
-        "downloads": watch.downloads,
+        "refunds": u64::from(tracked.refunded && task.charged_credits > 0),
+        "posts": u64::from(usage.replays) + 1,
+        "foreign_body_replays": usage.foreign,
+        "polls": usage.polls,
+        "polls_after_end": usage.polls_after_end,
+        "min_poll_interval_ms": usage.min_poll_interval_ms,
+        "downloads": usage.downloads,
     })
 }

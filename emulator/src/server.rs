@@ -17,7 +17,7 @@ use super::options::{Options, StartError};
 use super::persistence::{RecordLog, VERSION};
 use super::service::{Service, Setup};
 use super::state::{Record, ServiceState};
-use super::wire::{CuttableListener, Line, MOST_CONNECTIONS};
+use super::wire::{ConnectionHandle, CuttableListener, MOST_CONNECTIONS};
 
 /// How long calls in flight may go on after [`Emulator::stop`].
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
@@ -161,7 +161,7 @@ fn serve(
         // An error means that the emulator was dropped, which is a stop as well.
         let _ = stop.wait_for(|stopped| *stopped).await;
     };
-    let service = router.into_make_service_with_connect_info::<Line>();
+    let service = router.into_make_service_with_connect_info::<ConnectionHandle>();
     tokio::spawn(async move {
         let _leaving = leaving;
         let listener = CuttableListener::new(listener, MOST_CONNECTIONS);

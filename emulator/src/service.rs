@@ -235,11 +235,11 @@ impl Service {
         self.with_state(|state, now_ms| {
             state.totals.polls += 1;
             let user = state.user();
-            let held = state.held_mut(id).ok_or_else(|| ApiError::not_found("task"))?;
-            let status = held.task.status(now_ms);
+            let tracked = state.tracked_task_mut(id).ok_or_else(|| ApiError::not_found("task"))?;
+            let status = tracked.task.status(now_ms);
             let running = matches!(status, Status::Pending | Status::Processing);
-            let hasty = held.watch.polled(now_ms, running, scaled(ADVISED_POLL_MS, self.speed));
-            let object = held.task.object(now_ms, user, &self.media_url);
+            let hasty = tracked.usage.polled(now_ms, running, scaled(ADVISED_POLL_MS, self.speed));
+            let object = tracked.task.object(now_ms, user, &self.media_url);
             state.totals.hasty_polls += u64::from(hasty);
             Ok(object)
         })
@@ -258,16 +258,16 @@ impl Service {
     /// The result behind a URL.
     pub(crate) fn result(&self, id: Uuid, index: u16, expires_ms: Option<i64>) -> Artifact {
         self.with_state(|state, now_ms| {
-            let Some(held) = state.held_mut(id) else { return Artifact::Missing };
-            if held.task.status(now_ms) != Status::Success || index >= held.task.results.count {
+            let Some(tracked) = state.tracked_task_mut(id) else { return Artifact::Missing };
+            if tracked.task.status(now_ms) != Status::Success || index >= tracked.task.results.count {
                 return Artifact::Missing;
             }
-            let must_expire = held.task.results.expire_ms.is_some();
+            let must_expire = tracked.task.results.expire_ms.is_some();
             if must_expire && expires_ms.is_none_or(|expires_ms| now_ms > expires_ms) {
                 return Artifact::Expired;
             }
-            held.watch.downloaded();
-            let subject = Subject::of(&held.task, index);
+            tracked.usage.downloaded();
+            let subject = Subject::of(&tracked.task, index);
             state.totals.downloads += 1;
             Artifact::Ready(Box::new(subject))
         })

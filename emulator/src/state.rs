@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::account::{Account, Plan, Pool};
-use super::audit::{Totals, Watch};
+use super::audit::{TaskUsage, Totals};
 use super::catalog::Catalog;
 use super::clock::utc_day;
 use super::errors::ApiError;
@@ -66,9 +66,9 @@ fn is_zero(credits: &u64) -> bool {
 
 /// A task with what was seen of it.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct TrackedTask {
     pub(crate) task: Task,
-    pub(crate) watch: Watch,
+    pub(crate) usage: TaskUsage,
     pub(crate) refunded: bool,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct ServiceState {
     pub(crate) account: Account,
     pub(crate) fault_profile: FaultProfile,
     pub(crate) totals: Totals,
-    tasks: HashMap<Uuid, Held>,
+    tasks: HashMap<Uuid, TrackedTask>,
     order: Vec<Uuid>,
     keys: HashMap<Box<str>, Uuid>,
     /// Tasks of Shorts Studio by their `requestId`.
@@ -129,12 +129,12 @@ impl ServiceState {
                 return;
             }
             self.due.pop_first();
-            if let Some(held) = self.tasks.get_mut(&id)
-                && !held.refunded
+            if let Some(tracked) = self.tasks.get_mut(&id)
+                && !tracked.refunded
             {
-                held.refunded = true;
-                self.account.give_back(held.task.charged_credits, held.task.allowance);
-                self.totals.refunded(held.task.charged_credits);
+                tracked.refunded = true;
+                self.account.give_back(tracked.task.charged_credits, tracked.task.allowance);
+                self.totals.refunded(tracked.task.charged_credits);
             }
         }
     }
@@ -150,15 +150,15 @@ impl ServiceState {
     }
 
     pub(crate) fn task(&self, id: Uuid) -> Option<&Task> {
-        self.tasks.get(&id).map(|held| &held.task)
+        self.tasks.get(&id).map(|tracked| &tracked.task)
     }
 
-    pub(crate) fn held_mut(&mut self, id: Uuid) -> Option<&mut Held> {
+    pub(crate) fn tracked_task_mut(&mut self, id: Uuid) -> Option<&mut TrackedTask> {
         self.tasks.get_mut(&id)
     }
 
     /// All tasks in the order of their creation.
-    pub(crate) fn held(&self) -> impl Iterator<Item = &Held> {
+    pub(crate) fn tracked_tasks(&self) -> impl Iterator<Item = &TrackedTask> {
         self.order.iter().filter_map(|id| self.tasks.get(id))
     }
 
@@ -246,8 +246,8 @@ impl ServiceState {
             }
             Record::Task { task } => self.insert(*task),
             Record::Replay { id, foreign, .. } => {
-                if let Some(held) = self.tasks.get_mut(&id) {
-                    held.watch.replayed(foreign);
+                if let Some(tracked) = self.tasks.get_mut(&id) {
+                    tracked.usage.replayed(foreign);
                     self.totals.replayed(foreign);
                 }
             }
@@ -276,14 +276,14 @@ impl ServiceState {
             task.prompt.len() + task.options.len() + 2 * task.key.as_deref().map_or(0, str::len) + 512;
         let (id, created_ms) = (task.id, task.timing.created_ms);
         self.order.push(id);
-        self.tasks.insert(id, Held { task, watch: Watch::default(), refunded: false });
+        self.tasks.insert(id, TrackedTask { task, usage: TaskUsage::default(), refunded: false });
         // A task that failed at submission is refunded in the same moment.
         self.advance(created_ms);
     }
 
     fn end(&mut self, id: Uuid, ending: Ending, at_ms: i64) {
-        let Some(held) = self.tasks.get_mut(&id) else { return };
-        let task = &mut held.task;
+        let Some(tracked) = self.tasks.get_mut(&id) else { return };
+        let task = &mut tracked.task;
         let is_final = task.ending != Ending::Never && at_ms >= task.timing.ends_ms();
         if is_final {
             return;

@@ -17,11 +17,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A handle on one connection.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Line {
+pub(crate) struct ConnectionHandle {
     cut: Arc<AtomicBool>,
 }
 
-impl Line {
+impl ConnectionHandle {
     /// Nothing more is written; the connection ends at the next attempt.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::SeqCst);
@@ -57,7 +57,10 @@ impl Listener for CuttableListener {
                 Ok((stream, peer)) => {
                     // Small answers should leave at once; a socket that cannot do that still works.
                     let _ = stream.set_nodelay(true);
-                    return (CuttableStream { stream, line: Line::default(), _permit: permit }, peer);
+                    return (
+                        CuttableStream { stream, connection: ConnectionHandle::default(), _permit: permit },
+                        peer,
+                    );
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not accept a connection");
@@ -72,9 +75,9 @@ impl Listener for CuttableListener {
     }
 }
 
-impl Connected<IncomingStream<'_, CuttableListener>> for Line {
+impl Connected<IncomingStream<'_, CuttableListener>> for ConnectionHandle {
     fn connect_info(stream: IncomingStream<'_, CuttableListener>) -> Self {
-        stream.io().line.clone()
+        stream.io().connection.clone()
     }
 }
 
@@ -82,14 +85,18 @@ impl Connected<IncomingStream<'_, CuttableListener>> for Line {
 #[derive(Debug)]
 pub(crate) struct CuttableStream {
     stream: TcpStream,
-    line: Line,
+    connection: ConnectionHandle,
     /// Counts the connection as long as it lives.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl CuttableStream {
     fn alive(&self) -> io::Result<()> {
-        if self.line.cut.load(Ordering::SeqCst) { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
+        if self.connection.cut.load(Ordering::SeqCst) {
+            Err(io::ErrorKind::ConnectionReset.into())
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::faults::{Call, Target};
 use crate::openapi;
 use crate::service::Service;
 use crate::tasks::Kind;
-use crate::wire::Line;
+use crate::wire::ConnectionHandle;
 
 /// The largest request body, in bytes.
 const BODY_LIMIT: usize = 1 << 20;
@@ -29,7 +29,7 @@ const KEY_HEADER: &str = "idempotency-key";
 const KEY_RULE: &str = "Idempotency-Key must be 1-200 visible ASCII characters without spaces";
 
 type Shared = State<Arc<Service>>;
-type Peer = ConnectInfo<Line>;
+type Peer = ConnectInfo<ConnectionHandle>;
 
 /// The API origin: the documented paths, and the emulator's own under `/emulator`.
 pub(crate) fn router(service: Arc<Service>) -> Router {
@@ -52,8 +52,8 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
 }
 
 fn creating(kind: Kind) -> axum::routing::MethodRouter<Arc<Service>> {
-    post(move |State(service): Shared, ConnectInfo(line): Peer, request: Request| async move {
-        create(kind, service, line, request).await
+    post(move |State(service): Shared, ConnectInfo(connection): Peer, request: Request| async move {
+        create(kind, service, connection, request).await
     })
 }
 
@@ -135,11 +135,16 @@ impl Arrival {
     }
 }
 
-async fn create(kind: Kind, service: Arc<Service>, line: Line, request: Request) -> Response {
+async fn create(
+    kind: Kind,
+    service: Arc<Service>,
+    connection: ConnectionHandle,
+    request: Request,
+) -> Response {
     let authorized = service.authorize(bearer(request.headers()));
     let arrival = Arrival::read(kind, request).await;
     let effects = service.wire_effects(&arrival.call(kind));
-    fault_injection::apply_effects(&line, effects, async move {
+    fault_injection::apply_effects(&connection, effects, async move {
         if let Err(error) = authorized {
             return reply::error(&error);
         }
@@ -155,28 +160,28 @@ async fn create(kind: Kind, service: Arc<Service>, line: Line, request: Request)
 /// A reading call: its faults, then its answer.
 async fn read(
     service: Arc<Service>,
-    line: Line,
+    connection: ConnectionHandle,
     call: Call<'_>,
     work: impl FnOnce(&Service) -> Response + Send + 'static,
 ) -> Response {
     let effects = service.wire_effects(&call);
-    fault_injection::apply_effects(&line, effects, async move { work(&service) }).await
+    fault_injection::apply_effects(&connection, effects, async move { work(&service) }).await
 }
 
 fn call(target: Target) -> Call<'static> {
     Call { target, kind: None, model: "", prompt: "", identity: "" }
 }
 
-async fn models(State(service): Shared, ConnectInfo(line): Peer, uri: Uri) -> Response {
+async fn models(State(service): Shared, ConnectInfo(connection): Peer, uri: Uri) -> Response {
     let kind = reply::word(&uri, "type");
-    read(service, line, call(Target::Catalog), move |service| {
+    read(service, connection, call(Target::Catalog), move |service| {
         cacheable(reply::ok(200, &service.with_state(|state, _| state.catalog.models(kind.as_deref()))))
     })
     .await
 }
 
-async fn voices(State(service): Shared, ConnectInfo(line): Peer) -> Response {
-    read(service, line, call(Target::Catalog), |service| {
+async fn voices(State(service): Shared, ConnectInfo(connection): Peer) -> Response {
+    read(service, connection, call(Target::Catalog), |service| {
         cacheable(reply::ok(200, &service.with_state(|state, _| state.catalog.voices(&service.media_url))))
     })
     .await
@@ -190,7 +195,7 @@ fn cacheable(mut response: Response) -> Response {
 
 async fn task(
     State(service): Shared,
-    ConnectInfo(line): Peer,
+    ConnectInfo(connection): Peer,
     headers: HeaderMap,
     path: Result<Path<String>, axum::extract::rejection::PathRejection>,
 ) -> Response {
@@ -208,15 +213,15 @@ async fn task(
         None => call(Target::Poll),
     };
     let id = id.clone();
-    read(service, line, seen, move |service| {
+    read(service, connection, seen, move |service| {
         reply::answer(service.authorize(bearer.as_deref()).and_then(|()| service.poll(&id)))
     })
     .await
 }
 
-async fn credits(State(service): Shared, ConnectInfo(line): Peer, headers: HeaderMap) -> Response {
+async fn credits(State(service): Shared, ConnectInfo(connection): Peer, headers: HeaderMap) -> Response {
     let bearer = bearer(&headers).map(str::to_owned);
-    read(service, line, call(Target::Credits), move |service| {
+    read(service, connection, call(Target::Credits), move |service| {
         reply::answer(service.authorize(bearer.as_deref()).map(|()| service.balance()))
     })
     .await
@@ -248,12 +253,12 @@ fn shorts_answer(service: &Service, result: Result<Value, ApiError>) -> Response
     }
 }
 
-async fn shorts_create(State(service): Shared, ConnectInfo(line): Peer, request: Request) -> Response {
+async fn shorts_create(State(service): Shared, ConnectInfo(connection): Peer, request: Request) -> Response {
     let kind = Kind::ShortsStudio;
     let authorized = service.authorize(bearer(request.headers()));
     let arrival = Arrival::read(kind, request).await;
     let effects = service.wire_effects(&arrival.call(kind));
-    fault_injection::apply_effects(&line, effects, async move {
+    fault_injection::apply_effects(&connection, effects, async move {
         match authorized {
             // Idempotency keys are not for this endpoint.
             Ok(()) => {
@@ -268,13 +273,13 @@ async fn shorts_create(State(service): Shared, ConnectInfo(line): Peer, request:
 
 async fn shorts_poll(
     State(service): Shared,
-    ConnectInfo(line): Peer,
+    ConnectInfo(connection): Peer,
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
     let (task_id, request_id) = (reply::word(&uri, "taskId"), reply::word(&uri, "requestId"));
     let bearer = bearer(&headers).map(str::to_owned);
-    read(service, line, call(Target::Poll), move |service| {
+    read(service, connection, call(Target::Poll), move |service| {
         if let Err(error) = service.authorize(bearer.as_deref()) {
             return bare(&error);
         }

@@ -12,7 +12,7 @@ use super::reply;
 use crate::clock::{http_date, wall_ms};
 use crate::errors::ApiError;
 use crate::faults::{AnswerBody, Break, Effect, Moment, RetryAfterForm};
-use crate::wire::Line;
+use crate::wire::ConnectionHandle;
 
 const HTML: &str =
     "<!doctype html><html><head><title>Bad gateway</title></head><body><h1>Bad gateway</h1></body></html>";
@@ -20,14 +20,14 @@ const HTML: &str =
 const BEFORE_BREAKING: Duration = Duration::from_millis(40);
 
 /// Do the work of a call under these effects. The work is done even when the client has gone away.
-pub(super) async fn apply_effects<W>(line: &Line, effects: Vec<Effect>, work: W) -> Response
+pub(super) async fn apply_effects<W>(connection: &ConnectionHandle, effects: Vec<Effect>, work: W) -> Response
 where
     W: Future<Output = Response> + Send + 'static,
 {
     let mut after = Vec::new();
     for effect in effects {
         match effect {
-            Effect::Drop { when: Break::Before } => return cut(line),
+            Effect::Drop { when: Break::Before } => return cut(connection),
             Effect::Delay { ms, when: Moment::Before } => pause(ms).await,
             Effect::Answer { when: Moment::Before, .. } => return foreign(&effect),
             other => after.push(other),
@@ -36,7 +36,7 @@ where
     let Ok(mut response) = tokio::spawn(work).await else { return reply::error(&ApiError::internal()) };
     for effect in after {
         match effect {
-            Effect::Drop { when: Break::After } => return cut(line),
+            Effect::Drop { when: Break::After } => return cut(connection),
             Effect::Drop { when: Break::MidBody } => return break_off(response, 50).await,
             Effect::Delay { ms, .. } => pause(ms).await,
             Effect::Answer { .. } => return foreign(&effect),
@@ -58,8 +58,8 @@ async fn pause(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms.min(86_400_000))).await;
 }
 
-fn cut(line: &Line) -> Response {
-    line.cut();
+fn cut(connection: &ConnectionHandle) -> Response {
+    connection.cut();
     Response::new(Body::empty())
 }
 

@@ -17,7 +17,7 @@ use crate::faults::{Call, Effect, Target};
 use crate::media::{Subject, content_type};
 use crate::service::{Artifact, Service};
 use crate::tasks::{Kind, Shape};
-use crate::wire::Line;
+use crate::wire::ConnectionHandle;
 
 type Shared = State<Arc<Service>>;
 
@@ -52,7 +52,7 @@ fn index_of(file: &str, kind: Kind) -> Option<u16> {
 
 async fn result(
     State(service): Shared,
-    ConnectInfo(line): ConnectInfo<Line>,
+    ConnectInfo(connection): ConnectInfo<ConnectionHandle>,
     Path((id, file)): Path<(String, String)>,
     uri: Uri,
     method: Method,
@@ -79,7 +79,7 @@ async fn result(
             Artifact::Missing => missing(),
         }
     };
-    let response = fault_injection::apply_effects(&line, effects, work).await;
+    let response = fault_injection::apply_effects(&connection, effects, work).await;
     let expires = expires_ms.map_or(String::new(), |ms: i64| format!("&expires={ms}"));
     fault_injection::redirect_to_itself(response, &format!("{address}?redirected=1{expires}"))
 }

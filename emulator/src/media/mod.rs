@@ -87,11 +87,11 @@ pub(crate) fn render(subject: &Subject) -> Result<Vec<u8>, RenderError> {
 /// The last results rendered, by task and index, bounded in bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    held: Mutex<Held>,
+    held: Mutex<CacheEntries>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct CacheEntries {
     entries: VecDeque<((Uuid, u16), Bytes)>,
     bytes: usize,
 }
