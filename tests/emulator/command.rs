@@ -91,7 +91,7 @@ fn what_it_cannot_use_is_named_before_it_starts() {
     let plan = folder.path().join("plan.toml");
     std::fs::write(&plan, "[[rules]]\neffect = { do = 'explode' }").unwrap();
     for (arguments, expected) in [
-        (["--speed", "0"], "a factor is a number above 0"),
+        (["--speed", "0"], "must be a number greater than 0, such as 20, or inf"),
         (["--plan", "gold"], "[possible values: none, pro, ultra]"),
         (["--api-key", "two words"], "the API key must be visible ASCII characters"),
         (["--faults", "hurricane"], "hint: --faults takes calm, flaky-network, storm, or a file"),
