@@ -124,7 +124,7 @@ fn a_plan_counts_what_waits_and_tells_what_failed() {
     lock.unlock().unwrap();
     let receipt = desk.run("run promo.csv --emulator --budget 16");
     assert!(receipt.err.contains("3 already there: 1 waiting (8 credits), 2 done"), "{}", receipt.err);
-    // Its owner drops it: nothing is to be paid, unless it is asked for again.
+    // Its operator drops it: nothing is to be paid, unless it is asked for again.
     assert_eq!(desk.run("cancel promo --state state/emulator").code, 0);
     let plan = desk.run("plan promo.csv --emulator --json").json();
     assert_eq!(plan["jobs"], counts(&[("failed", 1), ("done", 2)]));

@@ -1,7 +1,7 @@
 //! `callsheet emulator` as a user and a script meet it: ready, ended, refused.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
-use crate::support::emulator_process::{Running, program};
+use crate::process::{Running, program};
 use reqwest::Client;
 use rustix::process::Signal;
 use serde_json::{Value, json};

@@ -6,8 +6,7 @@ mod contract;
 mod docs;
 mod faults;
 mod kill;
+mod process;
 mod state;
-#[path = "../support/mod.rs"]
-mod support;
 mod wire;
 mod wire_client;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use callsheet_emulator::{Options, Plan};
 use serde_json::json;
 
+use crate::setup::Story;
 use crate::support::TestEnv;
 use crate::support::process::Running;
 
@@ -81,7 +82,7 @@ struct Seen {
 }
 
 /// One service, one state, two clients of it, and many ends.
-pub struct Yard {
+pub struct LimitsRun {
     env: TestEnv,
     random: fastrand::Rng,
     /// The budget of each client's batch.
@@ -89,11 +90,11 @@ pub struct Yard {
     total: Option<u64>,
     seen: BTreeMap<AttemptOf, Seen>,
     tally: Tally,
-    story: Vec<String>,
+    story: Story,
 }
 
-impl Yard {
-    pub fn new(seed: u64) -> Yard {
+impl LimitsRun {
+    pub fn new(seed: u64) -> LimitsRun {
         let mut random = fastrand::Rng::with_seed(seed);
         let plan = [Plan::None, Plan::Pro, Plan::Ultra][random.usize(0..3)];
         let env = TestEnv::with(Options { speed: 300.0, plan, ..Options::default() });
@@ -112,11 +113,12 @@ impl Yard {
             &format!("[limits]\nin_flight = {in_flight}\n{limit}{}", inboxes.collect::<String>()),
         );
         env.faults(&faults(&mut random));
-        let story = vec![format!("{word}, budgets {budgets:?}, total {total:?}, {in_flight} in flight")];
-        let yard =
-            Yard { env, random, budgets, total, seen: BTreeMap::new(), tally: Tally::default(), story };
-        CLIENTS.into_iter().for_each(|client| yard.drop_in(client));
-        yard
+        let mut story = Story::default();
+        story.push(format!("{word}, budgets {budgets:?}, total {total:?}, {in_flight} in flight"));
+        let run =
+            LimitsRun { env, random, budgets, total, seen: BTreeMap::new(), tally: Tally::default(), story };
+        CLIENTS.into_iter().for_each(|client| run.drop_in(client));
+        run
     }
 
     /// Lives and kills, with changes between them.
@@ -297,9 +299,8 @@ impl Yard {
         assert_eq!((audit.totals.without_key, audit.totals.foreign_body_replays), (0, 0));
         let mut jobs: BTreeMap<String, Vec<(u32, String)>> = BTreeMap::new();
         for task in &audit.tasks {
-            let key = task.key.as_deref().unwrap();
-            let (job, attempt) = key.strip_prefix("cs1-").unwrap().split_once('-').unwrap();
-            jobs.entry(job.to_owned()).or_default().push((attempt.parse().unwrap(), task.status.clone()));
+            let (job, attempt) = task.job_and_attempt().unwrap();
+            jobs.entry(job.to_owned()).or_default().push((attempt, task.status.clone()));
         }
         for (job, mut attempts) in jobs {
             attempts.sort();
@@ -309,14 +310,6 @@ impl Yard {
             let canceled = attempts.iter().position(|(_, status)| status == "canceled");
             let is_last = canceled.is_none_or(|at| at + 1 == attempts.len());
             assert!(is_last, "job {job} was bought again after it was canceled: {attempts:?}");
-        }
-    }
-}
-
-impl Drop for Yard {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", self.story.join("\n"));
         }
     }
 }

@@ -15,11 +15,12 @@
 #![allow(clippy::print_stderr, reason = "a seed that is not shown cannot be played again")]
 #![allow(unreachable_pub, reason = "its modules are parts of this file")]
 
-mod gate;
+mod call_gate;
 mod limits;
+mod moments;
 mod plan;
 mod rebuilds;
-mod site;
+mod setup;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -28,10 +29,10 @@ use std::time::Instant;
 
 use callsheet::failpoint;
 
-use self::limits::Yard;
+use self::limits::LimitsRun;
+use self::moments::{MomentsRun, Tally};
 use self::plan::{Manner, Round};
-use self::rebuilds::Owner;
-use self::site::{Site, Tally};
+use self::rebuilds::RebuildsRun;
 use self::support::collect_outputs::Outputs;
 use self::support::process::Running;
 use self::support::{TestEnv, manifests, until};
@@ -42,28 +43,34 @@ const KILLS: usize = 40;
 const KILLS_OF_A_ROUND: usize = 20;
 /// Kills of a plain `cargo test` while limits are looked at, and of one state among them.
 const KILLS_OF_LIMITS: usize = 12;
-const KILLS_OF_A_YARD: usize = 6;
+const KILLS_OF_A_LIMITS_RUN: usize = 6;
 /// Kills of a plain `cargo test` while states are rebuilt, and of one state and what becomes of it among them.
-const KILLS_OF_OWNERS: usize = 6;
-const KILLS_OF_AN_OWNER: usize = 6;
+const KILLS_OF_REBUILDS: usize = 6;
+const KILLS_OF_A_REBUILDS_RUN: usize = 6;
 
 fn asked<T: std::str::FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-#[test]
-fn kills_at_random_moments_lose_nothing_and_pay_nothing_twice() {
-    let kills: usize = asked("CALLSHEET_KILLS").unwrap_or(KILLS);
+/// How many kills are asked for, and what draws them.
+fn asked_for(usual: usize) -> (usize, fastrand::Rng) {
+    let kills = asked("CALLSHEET_KILLS").unwrap_or(usual);
     let seed: u64 = asked("CALLSHEET_SEED").unwrap_or_else(|| fastrand::u64(..));
     eprintln!("CALLSHEET_SEED={seed} CALLSHEET_KILLS={kills}");
-    let (began, mut random, mut tally) = (Instant::now(), fastrand::Rng::with_seed(seed), Tally::default());
+    (kills, fastrand::Rng::with_seed(seed))
+}
+
+#[test]
+fn kills_at_random_moments_lose_nothing_and_pay_nothing_twice() {
+    let (kills, mut random) = asked_for(KILLS);
+    let (began, mut tally) = (Instant::now(), Tally::default());
     let mut rounds = 0;
     while tally.kills < kills {
         rounds += 1;
         let manner = if rounds % 2 == 1 { Manner::Run } else { Manner::Daemon };
         let round = Round::draw(random.u64(..), manner, KILLS_OF_A_ROUND.min(kills - tally.kills));
-        tally.add(&Site::new(&round).play(&round));
+        tally.add(&MomentsRun::new(&round).play(&round));
     }
     eprintln!("{rounds} rounds in {:.1} s: {tally}", began.elapsed().as_secs_f32());
 }
@@ -72,30 +79,24 @@ fn kills_at_random_moments_lose_nothing_and_pay_nothing_twice() {
 /// name; whatever is killed when, no limit is passed.
 #[test]
 fn no_limit_is_passed_however_prices_change_and_whatever_is_killed() {
-    let kills: usize = asked("CALLSHEET_KILLS").unwrap_or(KILLS_OF_LIMITS);
-    let seed: u64 = asked("CALLSHEET_SEED").unwrap_or_else(|| fastrand::u64(..));
-    eprintln!("CALLSHEET_SEED={seed} CALLSHEET_KILLS={kills}");
-    let (began, mut random, mut tally) =
-        (Instant::now(), fastrand::Rng::with_seed(seed), limits::Tally::default());
+    let (kills, mut random) = asked_for(KILLS_OF_LIMITS);
+    let (began, mut tally) = (Instant::now(), limits::Tally::default());
     while tally.kills < kills {
-        let of_round = KILLS_OF_A_YARD.min(kills - tally.kills);
-        tally.add(&Yard::new(random.u64(..)).play(of_round));
+        let of_round = KILLS_OF_A_LIMITS_RUN.min(kills - tally.kills);
+        tally.add(&LimitsRun::new(random.u64(..)).play(of_round));
     }
     eprintln!("{:.1} s: {tally}", began.elapsed().as_secs_f32());
     assert!(tally.holds > 0 && tally.tasks > 0, "nothing was bought");
 }
 
-/// States are rebuilt, carried elsewhere and begun anew, and their owner says this and that.
+/// States are rebuilt, carried elsewhere and begun anew, and their operator says this and that.
 #[test]
 fn nothing_is_bought_twice_whatever_is_rebuilt_between_kills() {
-    let kills: usize = asked("CALLSHEET_KILLS").unwrap_or(KILLS_OF_OWNERS);
-    let seed: u64 = asked("CALLSHEET_SEED").unwrap_or_else(|| fastrand::u64(..));
-    eprintln!("CALLSHEET_SEED={seed} CALLSHEET_KILLS={kills}");
-    let (began, mut random, mut tally) =
-        (Instant::now(), fastrand::Rng::with_seed(seed), rebuilds::Tally::default());
+    let (kills, mut random) = asked_for(KILLS_OF_REBUILDS);
+    let (began, mut tally) = (Instant::now(), rebuilds::Tally::default());
     while tally.kills < kills {
-        let of_round = KILLS_OF_AN_OWNER.min(kills - tally.kills);
-        tally.add(&Owner::new(random.u64(..)).play(of_round));
+        let of_round = KILLS_OF_A_REBUILDS_RUN.min(kills - tally.kills);
+        tally.add(&RebuildsRun::new(random.u64(..)).play(of_round));
     }
     eprintln!("{:.1} s: {tally}", began.elapsed().as_secs_f32());
     assert!(tally.jobs > 0 && tally.tasks >= tally.jobs, "nothing was bought");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::gate::Place;
+use crate::call_gate::CallOutcome;
 
 /// When a client is killed, by how far it got.
 #[derive(Debug, Clone, Copy)]
@@ -11,7 +11,7 @@ pub enum Moment {
     /// So long after its start: while it reads its configuration and opens its state.
     Start(Duration),
     /// At its n-th call to the service, or so long after that call was answered.
-    Call { nth: u32, place: Place, after: Duration },
+    Call { nth: u32, place: CallOutcome, after: Duration },
     /// So long after the n-th change of a file in its state and its outputs.
     Change { nth: u32, after: Duration },
 }
@@ -20,7 +20,7 @@ impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Moment::Start(after) => write!(f, "{after:?} after its start"),
-            Moment::Call { nth, place: Place::Passed, after } => {
+            Moment::Call { nth, place: CallOutcome::Passed, after } => {
                 write!(f, "{after:?} after the answer to call {nth}")
             }
             Moment::Call { nth, place, .. } => write!(f, "at call {nth}, {place:?}"),
@@ -35,8 +35,8 @@ impl Moment {
         let micros = |random: &mut fastrand::Rng, most| Duration::from_micros(random.u64(0..most));
         match random.u32(0..100) {
             0..55 => {
-                let place = Place::ALL[random.usize(0..Place::ALL.len())];
-                let after = if place == Place::Passed { micros(random, 6_000) } else { Duration::ZERO };
+                let place = CallOutcome::ALL[random.usize(0..CallOutcome::ALL.len())];
+                let after = if place == CallOutcome::Passed { micros(random, 6_000) } else { Duration::ZERO };
                 Moment::Call { nth: random.u32(1..=calls), place, after }
             }
             // A call comes to some four changes.

@@ -1,4 +1,4 @@
-//! States that are rebuilt, carried elsewhere or begun anew between kills, and owners who drop, want again and resume
+//! States that are rebuilt, carried elsewhere or begun anew between kills, and operators who drop, want again and resume
 //! in between: what was bought once is found again, and never bought a second time.
 //!
 //! After every life and every change the service's books are read: a job has one charge at most that was not given
@@ -8,21 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use callsheet_emulator::Options;
 use serde_json::Value;
 
-use crate::gate::{Gate, Place};
-use crate::site::has_ended;
-use crate::support::accounting::Task;
+use crate::call_gate::CallOutcome;
+use crate::setup::{GatedEnv, Story, has_ended};
+use crate::support::accounting::{Task, job_and_attempt};
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::{Outcome, Running};
-use crate::support::{TestEnv, fault_matrix, manifests, until};
+use crate::support::{fault_matrix, manifests, until};
 
-/// Between two looks at a client that runs.
-const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Runs in which everything comes to its end: a task may fail twice under one key, and be canceled as often.
 const LAST_RUNS: usize = 30;
 /// The only job whose endpoint honours no key, and its batch.
@@ -70,9 +68,8 @@ impl fmt::Display for Tally {
 }
 
 /// One service, some manifests, and many states.
-pub struct Owner {
-    gate: Gate,
-    env: TestEnv,
+pub struct RebuildsRun {
+    setup: GatedEnv,
     random: fastrand::Rng,
     /// Manifests, and the jobs that each asks for, by batch.
     wanted: BTreeMap<String, (String, Vec<String>)>,
@@ -81,46 +78,35 @@ pub struct Owner {
     dumps: Vec<String>,
     dumps_of_others: usize,
     tally: Tally,
-    /// What happened so far; shown when the test stops here.
-    story: Vec<String>,
+    story: Story,
 }
 
-impl Owner {
-    pub fn new(seed: u64) -> Owner {
+impl RebuildsRun {
+    pub fn new(seed: u64) -> RebuildsRun {
         let mut random = fastrand::Rng::with_seed(seed);
-        let env = TestEnv::new();
-        let gate = Gate::before(&env.base_url());
         let (in_flight, attempts) = ([1, 3, 16][random.usize(0..3)], [3, 20][random.usize(0..2)]);
-        env.write(
-            "callsheet.toml",
-            format!(
-                "[service]\nbase_url = \"{}\"\n[poll]\nmin = \"20ms\"\nmax = \"40ms\"\n\
-                 [retry]\nattempts = {attempts}\nbase = \"10ms\"\nmax = \"100ms\"\n\
-                 [limits]\nin_flight = {in_flight}\n",
-                gate.base_url()
-            ),
-        );
+        let setup = GatedEnv::new(Options::default(), attempts, &format!("in_flight = {in_flight}\n"));
         let faults = faults(&mut random);
-        env.faults(&faults);
+        setup.env.faults(&faults);
         let mut wanted = BTreeMap::new();
         for n in 0..random.usize(1..=2) {
             let (text, ids) = manifests::of_all_kinds(random.usize(1..=2));
             let manifest = format!("m{n}.csv");
-            env.write(&manifest, text);
+            setup.env.write(&manifest, text);
             wanted.insert(format!("m{n}"), (manifest, ids));
         }
         let has_short = random.u32(0..3) == 0;
         if has_short {
             let row = r#"[{"id": "short", "kind": "shorts-studio", "max_credits": 100, "options": {"taskId": "t"}}]"#;
-            env.write("short.json", row);
+            setup.env.write("short.json", row);
             wanted.insert(SHORT.to_owned(), ("short.json".to_owned(), vec![SHORT.to_owned()]));
         }
-        let story = vec![format!("{in_flight} in flight, {attempts} attempts, {wanted:?}\n{faults}")];
-        let (dumps, tally) = (Vec::new(), Tally::default());
-        let mut owner =
-            Owner { gate, env, random, wanted, has_short, dumps, dumps_of_others: 0, tally, story };
-        owner.hand_in_without_a_budget();
-        owner
+        let (dumps, tally, mut story) = (Vec::new(), Tally::default(), Story::default());
+        story.push(format!("{in_flight} in flight, {attempts} attempts, {wanted:?}\n{faults}"));
+        let mut run =
+            RebuildsRun { setup, random, wanted, has_short, dumps, dumps_of_others: 0, tally, story };
+        run.hand_in_without_a_budget();
+        run
     }
 
     /// Lives and kills, with changes between them; then what is left comes to its end.
@@ -151,7 +137,7 @@ impl Owner {
     /// Runs a command to its end, which it comes to by itself and without finding its state damaged.
     #[track_caller]
     fn ask(&mut self, arguments: &[&str]) -> Outcome {
-        let outcome = self.env.run(arguments.iter().copied());
+        let outcome = self.setup.env.run(arguments.iter().copied());
         self.story.push(format!("{}: code {:?}", arguments.join(" "), outcome.code));
         assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
         assert!(
@@ -176,41 +162,30 @@ impl Owner {
     }
 
     fn posts(&self) -> u64 {
-        self.env.audit().posts()
+        self.setup.env.audit().posts()
     }
 
     /// Runs all manifests, and kills the client at one of its calls or some time after its start.
     fn live(&mut self) {
         let (sender, reached) = channel();
         let at_call = self.random.u32(0..5) > 0;
-        let place = Place::ALL[self.random.usize(0..Place::ALL.len())];
+        let place = CallOutcome::ALL[self.random.usize(0..CallOutcome::ALL.len())];
         let (nth, after) = (self.random.u32(1..30), Duration::from_millis(self.random.u64(0..400)));
         if at_call {
-            self.gate.watch(nth, place, sender);
+            self.setup.gate.watch(nth, place, sender);
         }
         let began = Instant::now();
         let arguments = self.arguments(ENOUGH);
-        let client = Running::start(self.env.command(arguments.iter().map(String::as_str)));
-        loop {
-            let is_now = match reached.recv_timeout(POLL_INTERVAL) {
-                Ok(()) => true,
-                Err(RecvTimeoutError::Timeout) => false,
-                Err(RecvTimeoutError::Disconnected) => {
-                    std::thread::sleep(POLL_INTERVAL);
-                    began.elapsed() >= after
-                }
-            };
-            if is_now || has_ended(client.pid()) {
-                break;
-            }
-            assert!(began.elapsed() < crate::support::TIMEOUT, "neither the moment nor the end comes");
+        let client = Running::start(self.setup.env.command(arguments.iter().map(String::as_str)));
+        if at_call {
+            self.setup.is_reached(&reached, || has_ended(client.pid()));
+        } else {
+            until("the moment or the end", || began.elapsed() >= after || has_ended(client.pid()));
         }
-        client.signal(Signal::KILL);
-        let outcome = client.end();
-        self.gate.release();
+        let outcome = self.setup.kill(client);
         // What was on its way gets there, before anybody looks.
-        self.gate.pass();
-        until("the last call to get through", || self.gate.is_empty());
+        self.setup.gate.pass();
+        until("the last call to get through", || self.setup.gate.is_empty());
         let moment = if at_call { format!("call {nth}, {place:?}") } else { format!("{after:?}") };
         self.story.push(format!("run to {moment}: code {:?}, signal {:?}", outcome.code, outcome.signal));
         self.tally.kills += usize::from(outcome.signal.is_some());
@@ -224,7 +199,7 @@ impl Owner {
         match self.random.u32(0..8) {
             0 => self.rebuild(),
             1 => {
-                fs::remove_dir_all(self.env.path("state/db")).unwrap();
+                fs::remove_dir_all(self.setup.env.path("state/db")).unwrap();
                 self.rebuild();
             }
             2 => {
@@ -243,7 +218,7 @@ impl Owner {
             }
             5 | 6 if !self.has_short => {
                 self.story.push("the state is removed".to_owned());
-                fs::remove_dir_all(self.env.path("state")).unwrap();
+                fs::remove_dir_all(self.setup.env.path("state")).unwrap();
                 self.dumps_of_others = self.dumps.len();
                 self.tally.begun_anew += 1;
                 self.hand_in_without_a_budget();
@@ -253,7 +228,7 @@ impl Owner {
     }
 
     fn damage(&mut self) {
-        let entries = fs::read_dir(self.env.path("state/db")).unwrap();
+        let entries = fs::read_dir(self.setup.env.path("state/db")).unwrap();
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         files.retain(|path| path.is_file());
         files.sort();
@@ -276,7 +251,8 @@ impl Owner {
             return false;
         }
         let delay = Duration::from_millis(self.random.u64(0..80));
-        let outcome = Running::start(self.env.command(arguments.iter().copied())).end_or_kill_after(delay);
+        let outcome =
+            Running::start(self.setup.env.command(arguments.iter().copied())).end_or_kill_after(delay);
         self.story.push(format!(
             "{} for {delay:?}: {:?}, signal {:?}",
             arguments.join(" "),
@@ -305,7 +281,7 @@ impl Owner {
     }
 
     fn import(&mut self, at: usize) {
-        let (name, state) = (self.dumps[at].clone(), self.env.path("state"));
+        let (name, state) = (self.dumps[at].clone(), self.setup.env.path("state"));
         fs::remove_dir_all(&state).unwrap();
         let arguments = ["state", "import", &name];
         if self.killed_first(&arguments) {
@@ -329,7 +305,7 @@ impl Owner {
         self.tally.orders += 3;
     }
 
-    /// What an owner says, at any time and to any batch.
+    /// What an operator says, at any time and to any batch.
     fn give_an_order(&mut self) {
         let names: Vec<String> = self.wanted.keys().cloned().collect();
         let batch = names[self.random.usize(0..names.len())].clone();
@@ -351,7 +327,7 @@ impl Owner {
     fn resolve(&mut self, batch: &str, job: &str) {
         let Some(own) = self.identity_of(batch, job) else { return };
         let tasks = || {
-            let audit = self.env.audit();
+            let audit = self.setup.env.audit();
             audit.tasks.into_iter().filter(|task| task_identity(task) == own).collect::<Vec<Task>>()
         };
         until("its tasks to end", || tasks().iter().all(|task| has_task_ended(&task.status)));
@@ -368,9 +344,9 @@ impl Owner {
         if batch == SHORT {
             return Some(SHORT.to_owned());
         }
-        let story = self.env.run(["explain", job, "--json"]);
+        let story = self.setup.env.run(["explain", job, "--json"]);
         (story.code == Some(0))
-            .then(|| identity(story.json()["idempotency_key"].as_str().unwrap()).to_owned())
+            .then(|| job_and_attempt(story.json()["idempotency_key"].as_str().unwrap()).0.to_owned())
     }
 
     /// At any moment, what a job was charged stands once at most.
@@ -382,7 +358,7 @@ impl Owner {
     /// The task of each job that is paid for, by the job's identity.
     #[track_caller]
     fn standing(&self) -> BTreeMap<String, Task> {
-        let audit = self.env.audit();
+        let audit = self.setup.env.audit();
         let totals = &audit.totals;
         assert_eq!((totals.foreign_body_replays, totals.media_requests_with_key), (0, 0));
         let mut standing = BTreeMap::new();
@@ -429,17 +405,17 @@ impl Owner {
     }
 
     fn jobs(&self) -> Vec<Value> {
-        let told = self.env.run(["jobs", "--json"]).exited(0).stdout;
+        let told = self.setup.env.run(["jobs", "--json"]).exited(0).stdout;
         told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// The service's books, ours, and what lies on disk.
     fn judge(&mut self) {
-        let audit = self.env.audit();
+        let audit = self.setup.env.audit();
         let net = audit.totals.charged_credits - audit.totals.refunded_credits;
         let mut standing = self.standing();
         for (batch, (_, ids)) in &self.wanted {
-            let outputs = Outputs::of(&self.env, batch);
+            let outputs = Outputs::of(&self.setup.env, batch);
             assert_eq!(outputs.column("id"), *ids, "every job is listed");
             if outputs.lines.iter().all(|line| line["state"] == "succeeded") {
                 outputs.is_complete(ids);
@@ -463,22 +439,9 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", self.story.join("\n"));
-        }
-    }
-}
-
-/// The job that a key belongs to, whichever attempt it is for.
-fn identity(key: &str) -> &str {
-    key.strip_prefix("cs1-").unwrap().split_once('-').unwrap().0
-}
-
 /// The job that a task was made for: one without a key is the short's.
 fn task_identity(task: &Task) -> &str {
-    task.key.as_deref().map_or(SHORT, identity)
+    task.job_and_attempt().map_or(SHORT, |(job, _)| job)
 }
 
 fn has_task_ended(status: &str) -> bool {

@@ -40,8 +40,8 @@ struct Market {
     repeats: bool,
     /// Whether something on the way may refuse a POST.
     refusals: bool,
-    /// Whether the owner cancels and retries, and the state is rebuilt.
-    owner: bool,
+    /// Whether the operator cancels and retries, and the state is rebuilt.
+    operator: bool,
     rule: Rule,
 }
 
@@ -134,9 +134,9 @@ enum Act {
     Overdue(usize),
     /// The client dies and starts again; what was on its way to it is gone.
     Crash,
-    /// The owner drops a job.
+    /// The operator drops a job.
     Cancel(usize),
-    /// The owner wants it again.
+    /// The operator wants it again.
     Retry(usize),
     /// The client dies, and its state is rebuilt: what was on its way is queued again, and so may be what was not.
     Rebuild,
@@ -303,7 +303,7 @@ impl Model for Market {
             acts.extend([End::Success, End::Busy, End::Rejected].map(|end| Act::EndTask(*key, end)));
         }
         acts.push(Act::Crash);
-        if self.owner {
+        if self.operator {
             acts.push(Act::Rebuild);
             acts.extend((0..self.jobs).flat_map(|job| [Act::Cancel(job), Act::Retry(job)]));
         }
@@ -522,7 +522,7 @@ const MARKET: Market = Market {
     delays: 0,
     repeats: true,
     refusals: false,
-    owner: false,
+    operator: false,
     rule: Rule::Kept,
 };
 
@@ -583,9 +583,9 @@ fn nor_where_something_on_the_way_refuses_what_the_service_took() {
 
 #[test]
 fn nor_where_an_owner_cancels_and_retries_and_the_state_is_rebuilt() {
-    let owned = Market { jobs: 1, owner: true, repeats: false, ..MARKET };
-    let states = explore(Market { delays: 1, ..owned }) + explore(Market { refusals: true, ..owned });
-    println!("{states} states with an owner and rebuilds");
+    let operated = Market { jobs: 1, operator: true, repeats: false, ..MARKET };
+    let states = explore(Market { delays: 1, ..operated }) + explore(Market { refusals: true, ..operated });
+    println!("{states} states with an operator and rebuilds");
     assert!(states > 300, "only {states} states");
 }
 

@@ -1,5 +1,5 @@
 //! Whole histories from a seed: the engine's own scheduler, with a simulated service, network, disk, clock and
-//! owner around it. Everything that can go wrong does: crashes at every point, lost, late and repeated POSTs,
+//! operator around it. Everything that can go wrong does: crashes at every point, lost, late and repeated POSTs,
 //! refused keys, empty accounts, clock steps, full disks, prices that change, others who spend from the account, use its
 //! allowances and cancel tasks, and commands at any moment.
 //!
@@ -14,8 +14,9 @@
 #![allow(unreachable_pub, reason = "its modules are parts of this file")]
 
 mod disk;
+mod operator;
 mod oracle;
-mod owner;
+
 mod plan;
 mod service;
 mod transcript;

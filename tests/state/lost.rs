@@ -1,5 +1,5 @@
 //! A job was bought, its answer was lost, and the state with it: rebuilt, carried elsewhere, or begun anew. Whatever its
-//! owner says then, there is one task and one charge, and the books know it.
+//! operator says then, there is one task and one charge, and the books know it.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -36,7 +36,7 @@ fn states(env: &TestEnv) -> Vec<Value> {
     told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["state"].clone()).collect()
 }
 
-/// Its owner drops it, wants it again, and lets it go on: it is collected, and paid for once.
+/// Its operator drops it, wants it again, and lets it go on: it is collected, and paid for once.
 #[track_caller]
 fn is_paid_once_whatever_its_owner_says(env: &TestEnv) {
     let canceled = env.run(["cancel", "batch"]).exited(0);

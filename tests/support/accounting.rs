@@ -54,10 +54,22 @@ pub struct Task {
 }
 
 impl Task {
+    /// The job and the attempt that its key was derived for; none without a key.
+    pub fn job_and_attempt(&self) -> Option<(&str, u32)> {
+        self.key.as_deref().map(job_and_attempt)
+    }
+
     /// Charged and not given back.
     pub fn net_credits(&self) -> u64 {
         if self.refunds == 0 { self.charged_credits } else { 0 }
     }
+}
+
+/// The job and the attempt that a key was derived for.
+#[track_caller]
+pub fn job_and_attempt(key: &str) -> (&str, u32) {
+    let (job, attempt) = key.strip_prefix("cs1-").unwrap().split_once('-').unwrap();
+    (job, attempt.parse().unwrap())
 }
 
 impl Audit {

@@ -2,9 +2,9 @@
 //! waits, and the service, played by the emulator in the test's own process, so that it outlives every
 //! client that is killed.
 //!
-//! `process` runs the client, `emulator_process` the emulator as a command, `disk` gives a small disk. `accounting` reads
-//! what the service saw, `collect_outputs` what lies on disk. `manifests` has some; `fault_matrix` holds a row of every
-//! kind against one fault. `proxy`, `scripted_proxy` and `tls` stand between the client and the service.
+//! `process` runs the client, `disk` gives it a small disk. `accounting` reads what the service saw, `collect_outputs`
+//! what lies on disk. `manifests` has some; `fault_matrix` holds a row of every kind against one fault. `proxy`,
+//! `scripted_proxy` and `tls` stand between the client and the service.
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses another part of it")]
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,6 @@ pub mod accounting;
 pub mod api_key;
 pub mod collect_outputs;
 pub mod disk;
-pub mod emulator_process;
 pub mod fault_matrix;
 pub mod manifests;
 pub mod process;
@@ -111,7 +110,11 @@ impl TestEnv {
 
     /// The same, with more keys of `[service]`.
     pub fn configure_service(&self, keys: &str, more: &str) {
-        let service = self.emulator.base_url();
+        self.configure_for(&self.emulator.base_url(), keys, more);
+    }
+
+    /// The same, for a client that finds the service elsewhere.
+    pub fn configure_for(&self, service: &str, keys: &str, more: &str) {
         let text = format!(
             "[service]\nbase_url = \"{service}\"\n{keys}\n\
              [poll]\nmin = \"20ms\"\nmax = \"40ms\"\n\

@@ -26,9 +26,9 @@ pub type Verdict = Result<(), String>;
 /// What is remembered beside the books.
 #[derive(Debug, Default)]
 pub struct Oracle {
-    /// Attempts that an owner asked for.
+    /// Attempts that an operator asked for.
     pub retries: BTreeMap<JobKey, u32>,
-    /// Jobs that their owner dropped before they were sent.
+    /// Jobs that their operator dropped before they were sent.
     pub dropped: BTreeSet<JobKey>,
     /// The most attempts that the terms ever allowed.
     pub attempts: u32,

@@ -33,7 +33,7 @@ pub struct Manifest {
     pub policy: Policy,
 }
 
-/// What an owner asks for, of whatever there is then.
+/// What an operator asks for, of whatever there is then.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Errand {
     Pause,
@@ -260,7 +260,7 @@ impl Losses {
             let span = if self.random.bool() { 5 * MINUTE } else { horizon };
             let how = [Recovery::Rebuilt, Recovery::Lost, Recovery::CarriedOver][self.random.usize(0..3)];
             let (at, down) = (self.random.u64(0..span), self.random.u64(SECOND..10 * MINUTE));
-            // Its owner looks at it, and lets it go on.
+            // Its operator looks at it, and lets it go on.
             let resumed = (at + down + SECOND, Happening::Errand(Errand::ResumeAll));
             [(at, Happening::Recovery(how, down)), resumed]
         };

@@ -1,4 +1,4 @@
-//! The world: clocks, network, owner, and the loop of the engine, one event after the other.
+//! The world: clocks, network, operator, and the loop of the engine, one event after the other.
 //!
 //! Time passes only here. Whatever is drawn is drawn from the seed, so that a history is the same each time.
 
@@ -32,7 +32,7 @@ const TIMEOUT: u64 = 60_000;
 const STOP_GRACE: u64 = 30_000;
 /// Between two looks at the calendar. The real loop looks each second; what is right then is right later, too.
 const CALENDAR: u64 = 20_000;
-/// Between two visits of an owner who lifts what can be lifted, once nothing goes wrong any more.
+/// Between two visits of an operator who lifts what can be lifted, once nothing goes wrong any more.
 const VISITS: u64 = 600_000;
 
 /// The rules, or one of them broken on purpose, outside the program.
@@ -61,7 +61,7 @@ pub(super) enum Event {
     /// A process of this number hears something.
     Hear(u32, Input),
     Start,
-    /// The owner looks after everything.
+    /// The operator looks after everything.
     Visit,
 }
 
@@ -313,7 +313,7 @@ impl World {
             }
             Happening::TopUp(credits) => {
                 self.service.balance += credits;
-                self.log.say(self.t, "owner", format_args!("buys {credits} credits"));
+                self.log.say(self.t, "operator", format_args!("buys {credits} credits"));
             }
         }
         Ok(())
@@ -326,7 +326,7 @@ impl World {
         }
         self.die(down, "its state is recovered");
         let now = self.wall();
-        self.log.say(self.t, "owner", format_args!("recovers the state: {how:?}"));
+        self.log.say(self.t, "operator", format_args!("recovers the state: {how:?}"));
         match how {
             Recovery::Rebuilt => self.disk.rebuild(true, now),
             Recovery::CarriedOver => self.disk.carry_over(now),
@@ -357,10 +357,10 @@ impl World {
         process.inputs.push(Input::Stop);
         (process.leaves_at, process.down) = (Some(at + STOP_GRACE), down);
         process.memory.is_stopping = true;
-        self.log.say(at, "owner", format_args!("stops the program"));
+        self.log.say(at, "operator", format_args!("stops the program"));
     }
 
-    /// Everything that goes wrong is over: what an owner can lift is lifted, again and again.
+    /// Everything that goes wrong is over: what an operator can lift is lifted, again and again.
     fn visit(&mut self) -> Verdict {
         if self.t == self.horizon {
             self.armed = None;
@@ -720,7 +720,7 @@ impl World {
         self.at(at, Event::Hear(self.number, Input::Fetched(order.key, order.attempt, outcome)));
     }
 
-    /// The owner asks the running program for something; it is durable with the next step.
+    /// The operator asks the running program for something; it is durable with the next step.
     pub(super) fn execute(&mut self, command: Command) -> Verdict {
         let now = self.now();
         let Some(process) = &mut self.process else { return Ok(()) };

@@ -1,6 +1,6 @@
 //! A gate between client and service that counts the calls, and says when the n-th one is there.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use crate::support::proxy::message;
 
 /// What the client's end finds the counted call doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum CallOutcome {
     /// Sent, and lost with its sender.
     Lost,
     /// Sent, and heard by the service only after its sender has ended.
@@ -21,20 +21,21 @@ pub enum Place {
     Passed,
 }
 
-impl Place {
-    pub const ALL: [Place; 4] = [Place::Lost, Place::Late, Place::Answered, Place::Passed];
+impl CallOutcome {
+    pub const ALL: [CallOutcome; 4] =
+        [CallOutcome::Lost, CallOutcome::Late, CallOutcome::Answered, CallOutcome::Passed];
 }
 
 /// The call that is waited for.
 struct Watch {
     /// Calls that come before it, and itself.
     left: u32,
-    place: Place,
+    place: CallOutcome,
     reached: Sender<()>,
 }
 
 /// A gate on a port of its own. Its threads end with the test's process, or with their connections.
-pub struct Gate {
+pub struct CallGate {
     port: u16,
     shared: Arc<Shared>,
 }
@@ -47,9 +48,9 @@ struct Shared {
     ended: Condvar,
 }
 
-impl Gate {
+impl CallGate {
     /// In front of the service at `base_url` (`http://HOST:PORT`).
-    pub fn before(base_url: &str) -> Gate {
+    pub fn before(base_url: &str) -> CallGate {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let service = base_url.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
@@ -71,7 +72,7 @@ impl Gate {
                 });
             }
         });
-        Gate { port, shared }
+        CallGate { port, shared }
     }
 
     pub fn base_url(&self) -> String {
@@ -79,7 +80,7 @@ impl Gate {
     }
 
     /// Says so when the n-th call from now on is at that place.
-    pub fn watch(&self, nth: u32, place: Place, reached: Sender<()>) {
+    pub fn watch(&self, nth: u32, place: CallOutcome, reached: Sender<()>) {
         *self.shared.is_over.lock().unwrap() = false;
         *self.shared.watch.lock().unwrap() = Some(Watch { left: nth, place, reached });
     }
@@ -106,7 +107,7 @@ impl Gate {
 
 impl Shared {
     /// Counts a call; its place, if it is the one.
-    fn count(&self) -> Option<(Place, Sender<()>)> {
+    fn count(&self) -> Option<(CallOutcome, Sender<()>)> {
         let mut watch = self.watch.lock().unwrap();
         let counted = watch.as_mut()?;
         counted.left -= 1;
@@ -133,10 +134,10 @@ impl Shared {
                 // Whoever waited may have stopped waiting: then nobody needs to hear of it.
                 let _ = reached.send(());
             };
-            if let Some((place @ (Place::Lost | Place::Late), reached)) = &found {
+            if let Some((place @ (CallOutcome::Lost | CallOutcome::Late), reached)) = &found {
                 say(reached);
                 self.wait();
-                if *place == Place::Late {
+                if *place == CallOutcome::Late {
                     service.write_all(&request)?;
                     message(&mut service)?;
                 }
@@ -148,7 +149,7 @@ impl Shared {
                 found.iter().for_each(|(_, reached)| say(reached));
                 return Ok(());
             };
-            if let Some((Place::Answered, reached)) = &found {
+            if let Some((CallOutcome::Answered, reached)) = &found {
                 say(reached);
                 self.wait();
                 return Ok(());
@@ -158,15 +159,4 @@ impl Shared {
         }
         Ok(())
     }
-}
-
-/// One call of the test's own, past the gate; the body of the answer.
-pub fn get(base_url: &str, path: &str) -> Vec<u8> {
-    let mut stream = TcpStream::connect(base_url.strip_prefix("http://").unwrap()).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    let head = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..head]));
-    answer.split_off(head + 4)
 }

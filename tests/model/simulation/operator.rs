@@ -1,4 +1,4 @@
-//! The owner: manifests, and commands at any moment.
+//! The operator: manifests, and commands at any moment.
 
 use callsheet::domain::admission::Limits;
 use callsheet::domain::credits::Credits;
@@ -30,7 +30,7 @@ impl World {
         let budget = record.policy.budget.max(policy.budget);
         record.policy = policy.clone();
         record.policy.budget = if budget == Some(PLENTY) { budget } else { policy.budget.and(budget) };
-        self.log.say(self.t, "owner", format_args!("batch {}: {} more rows", no.0, rows.len()));
+        self.log.say(self.t, "operator", format_args!("batch {}: {} more rows", no.0, rows.len()));
         // Intake has it back in the state before it adds to it.
         self.disk.away.remove(&no);
         let before = self.disk.batches.get(&no).map_or(0, |batch| batch.rows);
@@ -55,7 +55,7 @@ impl World {
         }
         let jobs = self.disk.jobs(no);
         let one = jobs[self.random.usize(0..jobs.len())].clone();
-        self.log.say(self.t, "owner", format_args!("{errand:?}, batch {} or job {}", no.0, one.0.seq.0));
+        self.log.say(self.t, "operator", format_args!("{errand:?}, batch {} or job {}", no.0, one.0.seq.0));
         match errand {
             Errand::Pause => self.execute(Command::Pause(no)),
             Errand::Resume => self.execute(Command::Resume(no)),
@@ -95,7 +95,7 @@ impl World {
         if !self.disk.away.remove(&no) {
             return Ok(());
         }
-        self.log.say(self.t, "owner", format_args!("batch {} is taken back", no.0));
+        self.log.say(self.t, "operator", format_args!("batch {} is taken back", no.0));
         let record = self.disk.batches[&no].clone();
         self.execute(Command::RestoreBatch(Box::new(record)))
     }
@@ -170,7 +170,7 @@ impl World {
             let attempt = found.1.job.attempt.0;
             let of_attempt = self.service.tasks_of(key).filter(|task| task.attempt == attempt);
             let charged = Credits(of_attempt.map(|task| task.net()).sum());
-            self.log.say(self.t, "owner", format_args!("finds that job {} cost {charged}", key.seq.0));
+            self.log.say(self.t, "operator", format_args!("finds that job {} cost {charged}", key.seq.0));
             self.execute(Command::Resolve(Box::new(found), charged))?;
         }
         Ok(())
@@ -191,7 +191,7 @@ impl World {
                     let charged = Credits(self.service.tasks_of(key).map(Task::net).sum());
                     self.log.say(
                         self.t,
-                        "owner",
+                        "operator",
                         format_args!("finds that job {} cost {charged}", key.seq.0),
                     );
                     self.execute(Command::Resolve(Box::new(found), charged))?;
@@ -201,7 +201,7 @@ impl World {
         Ok(())
     }
 
-    /// Lifts whatever an owner can lift.
+    /// Lifts whatever an operator can lift.
     pub(super) fn look_after(&mut self) -> Verdict {
         let Some(process) = &self.process else { return Ok(()) };
         let is_told = process.scheduler.batches().all(|batch| batch.policy.budget == Some(PLENTY));
@@ -209,7 +209,7 @@ impl World {
         let paused: Vec<BatchNo> = paused.map(|batch| batch.no).collect();
         let all: Vec<BatchNo> = self.disk.batches.keys().copied().collect();
         if !is_told {
-            self.log.say(self.t, "owner", format_args!("lifts every budget"));
+            self.log.say(self.t, "operator", format_args!("lifts every budget"));
             let limits = Limits { total: None, per_day: None, ..self.settings.limits.clone() };
             self.reload(Settings { limits, ..self.settings.clone() })?;
             all.into_iter().try_for_each(|no| self.raise_budget(no, Some(PLENTY)))?;

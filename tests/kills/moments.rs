@@ -1,30 +1,24 @@
-//! Where a round is played: the service as a process, a gate before it, a folder, and in the end a judge.
+//! A round is played: with a gate before the service, a kill at each of its moments, and in the end a judge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
 
-use callsheet_emulator::DEFAULT_API_KEY;
+use callsheet_emulator::Options;
 use notify::{RecursiveMode, Watcher};
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::gate::{Gate, get};
 use crate::plan::{Manner, Moment, Round};
-use crate::support::accounting::Audit;
+use crate::setup::{GatedEnv, Story, has_ended};
 use crate::support::collect_outputs::Outputs;
-use crate::support::emulator_process;
 use crate::support::process::{Outcome, Running};
 use crate::support::{fault_matrix, manifests, until};
 
 /// Credits on the account, far more than any round costs.
 const CREDITS: u64 = 100_000;
-/// Between two looks at a client that runs.
-const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What came of some rounds.
 #[derive(Debug, Default)]
@@ -64,49 +58,29 @@ impl fmt::Display for Tally {
     }
 }
 
-pub struct Site {
-    service: emulator_process::Running,
-    gate: Gate,
-    dir: TempDir,
-    /// What happened so far; shown when the test stops here.
-    lives: Vec<String>,
+pub struct MomentsRun {
+    setup: GatedEnv,
+    story: Story,
 }
 
-impl Site {
-    pub fn new(round: &Round) -> Site {
-        let dir = tempfile::tempdir().unwrap();
-        let faults = dir.path().join("faults.toml");
-        std::fs::write(&faults, &round.faults).unwrap();
-        let credits = CREDITS.to_string();
-        let service = emulator_process::Running::start(&[
-            "--speed",
-            "1000",
-            "--credits",
-            &credits,
-            "--faults",
-            faults.to_str().unwrap(),
-        ]);
-        let gate = Gate::before(&service.base_url);
-        let site = Site { service, gate, dir, lives: Vec::new() };
-        let Round { in_flight, downloads, .. } = round;
-        let (base_url, configuration) = (site.gate.base_url(), site.path("callsheet.toml"));
-        let text = format!(
-            "[service]\nbase_url = \"{base_url}\"\n[poll]\nmin = \"20ms\"\nmax = \"40ms\"\n\
-             [retry]\nattempts = 50\nbase = \"10ms\"\nmax = \"100ms\"\n\
-             [limits]\nin_flight = {in_flight}\ndownloads = {downloads}\n"
-        );
-        std::fs::write(configuration, text).unwrap();
-        site
+impl MomentsRun {
+    pub fn new(round: &Round) -> MomentsRun {
+        let Round { in_flight, downloads, faults, .. } = round;
+        let options = Options { credits: CREDITS, ..Options::default() };
+        let limits = format!("in_flight = {in_flight}\ndownloads = {downloads}\n");
+        let setup = GatedEnv::new(options, 50, &limits);
+        setup.env.faults(faults);
+        MomentsRun { setup, story: Story::default() }
     }
 
     /// Plays a round to its end, and judges it.
     pub fn play(mut self, round: &Round) -> Tally {
-        self.lives.push(round.to_string());
+        self.story.push(round.to_string());
         let wanted = self.lay_out(round);
         let mut tally = Tally::default();
         for moment in &round.moments {
             let outcome = self.live(round, moment);
-            self.lives.push(format!("{moment}: code {:?}, signal {:?}", outcome.code, outcome.signal));
+            self.story.push(format!("{moment}: code {:?}, signal {:?}", outcome.code, outcome.signal));
             match outcome.signal {
                 Some(9) => tally.kills += 1,
                 _ => has_ended_well(&outcome, round),
@@ -121,43 +95,32 @@ impl Site {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        self.setup.env.path(name)
     }
 
     /// Puts the manifests where they are read; the jobs that they ask for, by batch.
     fn lay_out(&self, round: &Round) -> BTreeMap<String, Vec<String>> {
         let folder = if round.manner == Manner::Daemon { "jobs/inbox" } else { "." };
-        std::fs::create_dir_all(self.path(folder)).unwrap();
         let lay = |(n, each): (usize, &usize)| {
             let (name, (text, ids)) = (format!("m{n}"), manifests::of_all_kinds(*each));
-            std::fs::write(self.path(&format!("{folder}/.draft.tmp")), text).unwrap();
-            std::fs::rename(
-                self.path(&format!("{folder}/.draft.tmp")),
-                self.path(&format!("{folder}/{name}.csv")),
-            )
-            .unwrap();
+            let draft = self.setup.env.write(&format!("{folder}/.draft.tmp"), text);
+            std::fs::rename(draft, self.path(&format!("{folder}/{name}.csv"))).unwrap();
             (name, ids)
         };
         round.manifests.iter().enumerate().map(lay).collect()
     }
 
-    fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_callsheet"));
-        command.args(arguments).current_dir(&self.dir).env_clear().env("CALLSHEET_API_KEY", DEFAULT_API_KEY);
-        command
-    }
-
     fn ask<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Outcome {
-        Running::start(self.command(arguments)).end().exited(0)
+        self.setup.env.run(arguments).exited(0)
     }
 
     fn start(&self, round: &Round) -> Running {
         if round.manner == Manner::Daemon {
-            return Running::start(self.command(["daemon"]));
+            return self.setup.env.start(["daemon"]);
         }
         let manifests: Vec<String> = (0..round.manifests.len()).map(|n| format!("m{n}.csv")).collect();
         let arguments = ["run", "--json"].into_iter().chain(manifests.iter().map(String::as_str));
-        Running::start(self.command(arguments))
+        self.setup.env.start(arguments)
     }
 
     /// Lets the client live until the moment, or until it has nothing left to do.
@@ -169,7 +132,11 @@ impl Site {
         let after = match *moment {
             Moment::Start(after) => after,
             Moment::Call { after, .. } | Moment::Change { after, .. } => {
-                if !self.waits_for(&reached, round, &client) {
+                let has_nothing_to_do = || match round.manner {
+                    Manner::Run => has_ended(client.pid()),
+                    Manner::Daemon => self.is_done(round),
+                };
+                if !self.setup.is_reached(&reached, has_nothing_to_do) {
                     return stop(client, round);
                 }
                 after
@@ -179,10 +146,7 @@ impl Site {
         while began.elapsed() < after {
             std::hint::spin_loop();
         }
-        client.signal(rustix::process::Signal::KILL);
-        let outcome = client.end();
-        self.gate.release();
-        outcome
+        self.setup.kill(client)
     }
 
     /// Sets somebody to wait for the moment, who says so.
@@ -190,7 +154,7 @@ impl Site {
         match *moment {
             Moment::Start(_) => None,
             Moment::Call { nth, place, .. } => {
-                self.gate.watch(nth, place, reached.clone());
+                self.setup.gate.watch(nth, place, reached.clone());
                 None
             }
             Moment::Change { nth, .. } => {
@@ -205,30 +169,9 @@ impl Site {
                     }
                 })
                 .unwrap();
-                watcher.watch(self.dir.path(), RecursiveMode::Recursive).unwrap();
+                watcher.watch(&self.path(""), RecursiveMode::Recursive).unwrap();
                 Some(watcher)
             }
-        }
-    }
-
-    /// Whether the moment comes before the client has nothing left to do.
-    fn waits_for(&self, reached: &Receiver<()>, round: &Round, client: &Running) -> bool {
-        let began = Instant::now();
-        loop {
-            match reached.recv_timeout(POLL_INTERVAL) {
-                Ok(()) => return true,
-                Err(RecvTimeoutError::Timeout) => {}
-                // The watcher of files that never saw so many changes.
-                Err(RecvTimeoutError::Disconnected) => return false,
-            }
-            let has_nothing_to_do = match round.manner {
-                Manner::Run => has_ended(client.pid()),
-                Manner::Daemon => self.is_done(round),
-            };
-            if has_nothing_to_do {
-                return false;
-            }
-            assert!(began.elapsed() < crate::support::TIMEOUT, "neither the moment nor the end comes");
         }
     }
 
@@ -261,7 +204,7 @@ impl Site {
 
     /// The service's books, ours, and what lies on disk.
     fn judge(&self, wanted: &BTreeMap<String, Vec<String>>, tally: &mut Tally) {
-        let audit: Audit = serde_json::from_slice(&get(&self.service.base_url, "/emulator/audit")).unwrap();
+        let audit = self.setup.env.audit();
         let totals = &audit.totals;
         assert_eq!(
             (totals.without_key, totals.foreign_body_replays, totals.media_requests_with_key),
@@ -275,9 +218,8 @@ impl Site {
         let (mut keys, mut given_back) = (BTreeSet::new(), BTreeMap::<String, usize>::new());
         for task in &audit.tasks {
             assert!(task.charges <= 1 && task.refunds <= task.charges, "{task:#?}");
-            let key = task.key.as_deref().unwrap();
-            assert!(keys.insert(key), "two tasks under one key: {task:#?}");
-            let (job, _attempt) = key.strip_prefix("cs1-").unwrap().split_once('-').unwrap();
+            assert!(keys.insert(&task.key), "two tasks under one key: {task:#?}");
+            let (job, _attempt) = task.job_and_attempt().unwrap();
             if task.refunds == 0 {
                 assert_eq!(task.status, "success", "paid for: {task:#?}");
                 let other = standing.insert(job.to_owned(), (task.id.clone(), task.charged_credits));
@@ -350,14 +292,6 @@ impl Site {
     }
 }
 
-impl Drop for Site {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", self.lives.join("\n"));
-        }
-    }
-}
-
 /// By itself or when it was told to; a run says by its code that a job failed.
 #[track_caller]
 fn has_ended_well(outcome: &Outcome, round: &Round) {
@@ -374,12 +308,6 @@ fn is_described(dir: &Path, line: &Value) {
         assert_eq!(sidecar["task_id"], line["task_id"], "{}", path.display());
         assert_eq!(sidecar["job"], line["job"], "{}", path.display());
     }
-}
-
-/// Whether a child has ended, without taking its last words.
-pub fn has_ended(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_none_or(|rest| rest.starts_with(['Z', 'X']))
 }
 
 fn stop(client: Running, round: &Round) -> Outcome {

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// The program, without the environment's own settings.
-pub fn program(arguments: &[&str]) -> Command {
+pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callsheet"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("CALLSHEET_") {
@@ -25,21 +25,21 @@ pub fn program(arguments: &[&str]) -> Command {
 }
 
 /// A running emulator; killed when it is dropped.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     /// The line that said that it is ready.
-    pub ready: Value,
-    pub base_url: String,
+    pub(crate) ready: Value,
+    pub(crate) base_url: String,
 }
 
 impl Running {
     /// Start one on free ports and wait until it is ready.
-    pub fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::spawn(program(&[&["--listen", "127.0.0.1:0", "--json"], arguments].concat()))
     }
 
     /// Wait until a command that was given `--json` is ready.
-    pub fn spawn(mut command: Command) -> Self {
+    pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -53,7 +53,7 @@ impl Running {
     }
 
     /// Send a signal and wait for the end; what it wrote to stdout after the first line, and to stderr.
-    pub fn end(&mut self, signal: Signal) -> (ExitStatus, String, String) {
+    pub(crate) fn end(&mut self, signal: Signal) -> (ExitStatus, String, String) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
