@@ -50,8 +50,10 @@ pub fn recovered(
         (open, exported) => open.or(exported),
     };
     let is_paid = |job: &Job| matches!(job.state, State::Succeeded { .. }) || job.books != Books::default();
-    // A sidecar tells of the attempt that was paid for, whether or not its outcome was written.
-    if !outcome.as_ref().is_some_and(is_paid) {
+    let is_known = |job: &Job| job.state.task().is_some() || !job.superseded.is_empty();
+    // A sidecar tells of the attempt that was paid for, where its outcome was not written. An open job that knows its
+    // task finds it by itself.
+    if !outcome.as_ref().is_some_and(is_paid) && !open.as_ref().is_some_and(is_known) {
         let attempts = [&open, &outcome].into_iter().flatten().map(|job| job.attempt);
         let least = attempts.max().unwrap_or(Attempt::FIRST);
         if let Some(landed) = landed().filter(|landed| landed.attempt >= least) {

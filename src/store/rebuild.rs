@@ -427,10 +427,7 @@ impl Sheet {
         let place = self.rows.get(record.key.seq.0 as usize).copied();
         let is_ours = record.key.batch == self.batch.no && place == Some(record.row_at);
         let before = self.outcomes.get(&record.key.seq.0).map(|record| record.job.attempt);
-        if is_ours
-            && record.job.state.is_final()
-            && before.is_none_or(|attempt| attempt <= record.job.attempt)
-        {
+        if is_ours && record.job.is_over() && before.is_none_or(|attempt| attempt <= record.job.attempt) {
             self.outcomes.insert(record.key.seq.0, record);
         }
     }
@@ -476,7 +473,7 @@ impl Sheet {
                 self.open.append(&mut silent);
             }
             self.book(&found.job);
-            if found.job.state.is_final() {
+            if found.job.is_over() {
                 self.ended.count(&found.job.state);
                 self.kinds.entry(spec.order.kind).or_default().ended.count(&found.job.state);
                 ended.push(found);

@@ -464,7 +464,7 @@ impl<'a> Reading<'a> {
 
     fn outcome(&mut self, at: u64, record: &JobRecord) {
         let seq = record.key.seq.0;
-        if record.key.batch != self.batch.no || !record.job.state.is_final() {
+        if record.key.batch != self.batch.no || !record.job.is_over() {
             let (batch, state) = (record.key.batch.0, record.job.state.name());
             self.say(format!("the outcome at byte {at} is of job {seq} of batch {batch}, which is {state}"));
             return;
@@ -487,7 +487,7 @@ impl<'a> Reading<'a> {
                 (_, false, Some(_), _) => "is open, but has not begun",
                 (_, false, None, at) if at != NOWHERE => "has ended, but has not begun",
                 (row, _, Some(open), _) if open.row_at != row => "is open, and its row lies elsewhere",
-                (_, _, Some(open), _) if open.job.state.is_final() => "is open, but its state is final",
+                (_, _, Some(open), _) if open.job.is_over() => "is open, but its state is final",
                 _ => continue,
             };
             self.say(format!("job {seq} {problem}"));

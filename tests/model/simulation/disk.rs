@@ -203,8 +203,10 @@ impl Disk {
                     }
                 }
                 let key = JobKey { batch: no, seq: spec.seq };
-                batch.count_ended(spec.order.kind, &job.state);
-                let place = if job.state.is_final() { &mut self.outcomes } else { &mut self.open };
+                if job.is_over() {
+                    batch.count_ended(spec.order.kind, &job.state);
+                }
+                let place = if job.is_over() { &mut self.outcomes } else { &mut self.open };
                 place.insert(key, JobRecord { key, id: spec.id, row_at: at, job });
             }
             if !batch.is_done() {
