@@ -1,0 +1,251 @@
+//! What is let out, in one line for each board.
+
+use super::*;
+use crate::domain::ids::Seq;
+
+fn candidates(batch: u32, priority: i8, holds: &[u64]) -> Vec<Candidate> {
+    let candidate = |(seq, hold): (u32, &u64)| Candidate {
+        held: Credits::ZERO,
+        key: JobKey { batch: BatchNo(batch), seq: Seq(seq) },
+        priority,
+        kind: Kind::Video,
+        model: None,
+        hold: Credits(*hold),
+        allowance: None,
+        is_unbounded: false,
+    };
+    (0..).zip(holds).map(candidate).collect()
+}
+
+fn batch(batch: u32, priority: i8, budget: u64, holds: &[u64]) -> Waiting {
+    let candidates = candidates(batch, priority, holds);
+    Waiting {
+        batch: BatchNo(batch),
+        budget: Credits(budget),
+        totals: Totals::default(),
+        awaits_charge: false,
+        lacks_price: false,
+        candidates,
+    }
+}
+
+fn board(in_flight: u32, waiting: Vec<Waiting>) -> Board {
+    let limits = Limits {
+        in_flight,
+        in_flight_per_kind: BTreeMap::new(),
+        in_flight_per_model: BTreeMap::new(),
+        total: None,
+        per_day: None,
+        min_balance: None,
+    };
+    let (total, day) = (Totals::default(), Totals::default());
+    Board {
+        limits,
+        in_flight: InFlight::default(),
+        total,
+        day,
+        balance: None,
+        balance_age: Millis(0),
+        out_of_credits: false,
+        pools: BTreeMap::new(),
+        waiting,
+    }
+}
+
+/// `1.0 1.1` for the first two jobs of batch 1; `!2 batch_budget` for a parked batch.
+fn decide(board: Board) -> String {
+    let decision = admit(board, 1000);
+    let admitted = decision.admitted.iter().map(|c| format!("{}.{}", c.key.batch.0, c.key.seq.0));
+    let parked = decision.parked.iter().map(|(batch, why)| format!("!{} {}", batch.0, why.name()));
+    admitted.chain(parked).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn slots_bound_what_is_in_flight() {
+    assert_eq!(decide(board(2, vec![batch(1, 0, 100, &[1, 1, 1])])), "1.0 1.1");
+    let mut full = board(2, vec![batch(1, 0, 100, &[1])]);
+    (0..2).for_each(|_| full.in_flight.add(Kind::Music, None));
+    assert_eq!(decide(full), "");
+}
+
+#[test]
+fn a_kind_may_have_a_limit_of_its_own() {
+    let mut one = board(9, vec![batch(1, 0, 100, &[1, 1])]);
+    one.limits.in_flight_per_kind = BTreeMap::from([(Kind::Video, 1)]);
+    assert_eq!(decide(one), "1.0");
+}
+
+#[test]
+fn a_model_may_have_a_limit_of_its_own() {
+    let mut two = board(9, vec![batch(1, 0, 100, &[1, 1, 1, 1])]);
+    two.limits.in_flight_per_model = BTreeMap::from([("slow".to_owned(), 2)]);
+    for (candidate, model) in two.waiting[0].candidates.iter_mut().zip(["slow", "slow", "slow", "fast"]) {
+        candidate.model = two.limits.counted_model(Some(model)).map(str::to_owned);
+    }
+    assert_eq!(decide(two.clone()), "1.0 1.1 1.3", "what has no limit of its own goes by");
+    two.in_flight.add(Kind::Image, Some("slow"));
+    assert_eq!(decide(two.clone()), "1.0 1.3", "of whatever kind");
+    two.in_flight.remove(Kind::Image, Some("slow"));
+    two.limits.in_flight = 1;
+    assert_eq!(decide(two), "1.0", "the limit of all holds as well");
+}
+
+#[test]
+fn batches_take_turns_and_priorities_go_first() {
+    let waiting = vec![batch(1, 0, 9, &[1, 1, 1]), batch(2, 0, 9, &[1]), batch(3, 5, 9, &[1])];
+    assert_eq!(decide(board(4, waiting)), "3.0 1.0 2.0 1.1");
+}
+
+#[test]
+fn what_is_urgent_and_does_not_fit_lends_its_priority_to_nothing_else() {
+    let mut first = batch(1, 5, 10, &[20]);
+    first.candidates.extend(candidates(1, 0, &[1, 1]));
+    let second = batch(2, 3, 10, &[1]);
+    assert_eq!(decide(board(9, vec![first.clone(), second.clone()])), "2.0 1.0 1.1");
+    first.budget = Credits(0);
+    assert_eq!(decide(board(9, vec![first, second])), "2.0 !1 batch_budget");
+}
+
+#[test]
+fn no_budget_is_passed_and_cheap_jobs_use_what_is_left() {
+    assert_eq!(decide(board(9, vec![batch(1, 0, 10, &[6, 6, 4, 1])])), "1.0 1.2");
+    assert_eq!(decide(board(9, vec![batch(1, 0, 5, &[6])])), "!1 batch_budget");
+}
+
+#[test]
+fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_and_hold_back_no_others() {
+    let mut mixed = batch(1, 0, 100, &[5, 5, 2]);
+    mixed.candidates.iter_mut().take(2).for_each(|candidate| candidate.is_unbounded = true);
+    let other = batch(2, 0, 100, &[1]);
+    assert_eq!(decide(board(9, vec![mixed.clone(), other])), "1.0 2.0 1.2");
+    mixed.awaits_charge = true;
+    assert_eq!(decide(board(9, vec![mixed.clone()])), "1.2");
+    mixed.candidates.truncate(2);
+    assert_eq!(decide(board(9, vec![mixed])), "", "it waits for a charge, which is nobody's to lift");
+}
+
+#[test]
+fn a_batch_whose_jobs_all_lack_a_price_is_parked_for_it() {
+    let lacking = Waiting { lacks_price: true, ..batch(1, 0, 100, &[]) };
+    assert_eq!(decide(board(9, vec![lacking.clone()])), "!1 no_price");
+    assert_eq!(out_of_budget(&board(9, vec![lacking])), [(BatchNo(1), Parked::NoPrice)]);
+    let some = Waiting { lacks_price: true, ..batch(1, 0, 100, &[6]) };
+    assert_eq!(decide(board(9, vec![some])), "1.0");
+}
+
+#[test]
+fn day_and_total_budgets_cover_all_batches() {
+    let waiting = || vec![batch(1, 0, 100, &[6]), batch(2, 0, 100, &[6])];
+    let mut day = board(9, waiting());
+    day.limits.per_day = Some(Credits(10));
+    assert_eq!(decide(day), "1.0 !2 day_budget");
+    let mut total = board(9, waiting());
+    total.limits.total = Some(Credits(10));
+    total.total.spent = Credits(5);
+    assert_eq!(decide(total), "!1 total_budget !2 total_budget");
+}
+
+#[test]
+fn what_must_stay_on_the_account_stays() {
+    let mut keep = board(9, vec![batch(1, 0, 100, &[6, 6, 3])]);
+    keep.limits.min_balance = Some(Credits(10));
+    assert_eq!(decide(keep.clone()), "!1 min_balance", "nothing is sent before the balance is known");
+    keep.balance = Some(Credits(20));
+    assert_eq!(decide(keep), "1.0 1.2");
+}
+
+#[test]
+fn what_must_stay_is_held_against_a_balance_that_is_fresh_enough() {
+    let mut old = board(4, Vec::new());
+    old.limits.min_balance = Some(Credits(500));
+    for (balance, age, expected) in [
+        (1_300, 1_000, "1.0"),
+        (1_300, 1_001, "?"),
+        (1_299, 0, "1.0"),
+        (1_299, 1, "?"),
+        (509, 9_000, "!1 min_balance"),
+    ] {
+        let one = vec![batch(1, 0, 1_000, &[10])];
+        (old.balance, old.balance_age, old.waiting) = (Some(Credits(balance)), Millis(age), one);
+        let is_stale = admit(old.clone(), 1000).is_stale;
+        let said = if is_stale { "?".to_owned() } else { decide(old.clone()) };
+        assert_eq!(said, expected, "{balance}, {age} ms ago");
+    }
+}
+
+/// Jobs that need so many units each of the allowance called `images`.
+fn covered(mut batch: Waiting, units: &[u64]) -> Waiting {
+    for (candidate, units) in batch.candidates.iter_mut().zip(units) {
+        candidate.allowance = Some(AllowanceUse { pool: "images".to_owned(), units: *units });
+    }
+    batch
+}
+
+#[test]
+fn after_a_402_the_balance_or_an_allowance_must_cover_what_is_sent() {
+    let mut short =
+        board(9, vec![batch(1, 0, 100, &[6, 3, 3]), covered(batch(2, 0, 100, &[6, 6, 6]), &[1, 15, 1])]);
+    assert_eq!(decide(short.clone()), "1.0 2.0 1.1 2.1 1.2 2.2", "nothing was refused");
+    short.out_of_credits = true;
+    assert_eq!(decide(short.clone()), "2.0 2.1 2.2 !1 credits", "the pool is tried freely");
+    let mut with_pool = |trial, is_tried| {
+        short.pools = BTreeMap::from([("images".to_owned(), Pool { trial, is_tried })]);
+        decide(short.clone())
+    };
+    let [some, none] = [15, 1].map(|units| Trial::OneAtATime { below: Some(units) });
+    assert_eq!(with_pool(some, false), "2.0 !1 credits", "one at a time, and less than was refused");
+    assert_eq!(with_pool(some, true), "!1 credits !2 credits", "its turn comes; what is too much waits");
+    assert_eq!(with_pool(none, false), "!1 credits !2 credits");
+    assert!(admit(short.clone(), 1000).is_short);
+    short.balance = Some(Credits(6));
+    assert_eq!(decide(short.clone()), "1.0 !2 credits", "what the balance covers is bought");
+    short.limits.min_balance = Some(Credits(1));
+    short.pools.clear();
+    assert_eq!(decide(short), "1.1 !2 min_balance", "no allowance is counted upon for what must stay");
+}
+
+#[test]
+fn budgets_hold_whatever_an_allowance_may_cover() {
+    let mut tight = board(9, vec![covered(batch(1, 0, 10, &[30]), &[1])]);
+    assert_eq!(decide(tight.clone()), "!1 batch_budget");
+    tight.out_of_credits = true;
+    assert_eq!(decide(tight), "!1 batch_budget");
+}
+
+#[test]
+fn a_hundred_racing_jobs_never_pass_a_budget() {
+    let mut racing = board(1000, (0..100).map(|n| batch(n, 0, 50, &[7])).collect());
+    racing.limits.per_day = Some(Credits(100));
+    let decision = admit(racing, 1000);
+    assert_eq!(decision.admitted.len(), 14, "14 x 7 = 98");
+    assert_eq!(decision.parked.len(), 86);
+}
+
+#[test]
+fn a_batch_is_out_of_budget_when_no_job_fits_whatever_is_in_flight() {
+    let waiting = vec![batch(1, 0, 3, &[4, 9]), batch(2, 0, 3, &[4, 2]), batch(3, 0, 9, &[])];
+    let mut unknown = board(1, waiting);
+    unknown.limits.min_balance = Some(Credits(100));
+    unknown.in_flight.add(Kind::Video, None);
+    assert_eq!(out_of_budget(&unknown), [(BatchNo(1), Parked::BatchBudget)]);
+    let known = Board { balance: Some(Credits(101)), ..unknown };
+    let met = [(BatchNo(1), Parked::BatchBudget), (BatchNo(2), Parked::BatchBudget)];
+    assert_eq!(out_of_budget(&known), met, "2 and what must stay are more than the balance");
+}
+
+/// A job of a recovered state brings its hold along: in every budget already, and still to be covered by the balance.
+#[test]
+fn what_is_held_for_a_waiting_job_must_be_covered_by_the_balance_all_the_same() {
+    let mut waiting = batch(1, 0, 15, &[15]);
+    waiting.candidates[0].held = Credits(15);
+    waiting.totals.held = Credits(15);
+    let mut board = board(9, vec![waiting]);
+    board.total.held = Credits(15);
+    assert_eq!(decide(board.clone()), "1.0", "its budget holds it already");
+    (board.out_of_credits, board.balance) = (true, Some(Credits(14)));
+    assert_eq!(decide(board.clone()), "!1 credits");
+    board.balance = Some(Credits(15));
+    assert_eq!(decide(board.clone()), "1.0");
+    (board.out_of_credits, board.limits.min_balance) = (false, Some(Credits(1)));
+    assert_eq!(decide(board), "!1 min_balance");
+}
