@@ -171,7 +171,7 @@ impl Scheduler {
 
     /// Lets go of a batch that is done, whose owner was told so, and of which nothing waits to be made durable.
     fn archive(&mut self, no: BatchNo) -> CommandOutcome {
-        let is_open = self.jobs.tally().open_of(no) > 0;
+        let is_open = self.jobs.counts().open_of(no) > 0;
         let is_changing = self.pending.changed_batches.contains(&no);
         match self.batches.get(&no) {
             Some(active)
@@ -188,7 +188,7 @@ impl Scheduler {
     }
 
     fn in_flight_of(&self, no: BatchNo) -> u32 {
-        self.jobs.tally().sent_of(no)
+        self.jobs.counts().sent_of(no)
     }
 
     /// Rows that have not begun are dropped as they come up; what is queued is dropped now, and so is
@@ -201,7 +201,7 @@ impl Scheduler {
             queued.partition(|open| open.record.job.may_have_been_sent);
         let kept = u32::try_from(kept.len()).unwrap_or(u32::MAX);
         let queued: Vec<_> = queued.iter().map(|open| (open.record.key, open.record.job.attempt)).collect();
-        let open = self.jobs.tally().open_of(no);
+        let open = self.jobs.counts().open_of(no);
         let Some(active) = self.batches.get_mut(&no) else { return Ok(CommandOutcome::default()) };
         let begun = open.saturating_add(active.record.ended.all());
         let not_begun = active.record.rows.saturating_sub(begun);

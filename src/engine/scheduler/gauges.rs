@@ -7,7 +7,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now};
-use crate::engine::scheduler::roster::OfBatch;
+use crate::engine::scheduler::job_counts::BatchJobCounts;
 use crate::engine::scheduler::{ActiveBatch, Scheduler};
 use crate::metrics::Overview;
 use crate::store::{Ended, OfKind};
@@ -20,11 +20,11 @@ impl Scheduler {
     ///
     /// Looks at every batch, and at no job.
     pub fn gauges(&self, now: Now) -> Overview {
-        let tally = self.jobs.tally();
-        let open = tally.by_state_and_kind().map(|(state, kind, n)| ((state, Some(kind)), u64::from(n)));
+        let counts = self.jobs.counts();
+        let open = counts.by_state_and_kind().map(|(state, kind, n)| ((state, Some(kind)), u64::from(n)));
         let mut jobs: Jobs = open.collect();
         for (no, active) in self.batches.iter() {
-            add_closed(&mut jobs, active, tally.of_batch(*no));
+            add_closed(&mut jobs, active, counts.of_batch(*no));
         }
         let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
         let limits = &self.settings.limits;
@@ -49,7 +49,7 @@ impl Scheduler {
 
     /// How long the oldest queue of jobs that were never sent has waited.
     fn queue_age(&self, now: Now) -> Millis {
-        let never_sent = |active: &ActiveBatch| self.jobs.tally().of_batch(active.record.no).never_sent > 0;
+        let never_sent = |active: &ActiveBatch| self.jobs.counts().of_batch(active.record.no).never_sent > 0;
         let waiting = self.batches.unfinished().filter(|active| active.has_rows() || never_sent(active));
         let ages = waiting
             .map(|active| now.wall.since(active.record.waiting_since.unwrap_or(active.record.created)));
@@ -60,7 +60,7 @@ impl Scheduler {
         let mut parked = BTreeMap::new();
         let key = self.key_is_refused().then_some(Parked::Key);
         for active in self.batches.unfinished() {
-            let has_queue = active.has_rows() || self.jobs.tally().has_queued(active.record.no);
+            let has_queue = active.has_rows() || self.jobs.counts().has_queued(active.record.no);
             let paused = active.record.paused.map(|_| Parked::Paused);
             if has_queue && let Some(reason) = key.or(active.parked).or(paused) {
                 *parked.entry(reason).or_default() += 1;
@@ -71,7 +71,7 @@ impl Scheduler {
 }
 
 /// Adds the jobs of a batch that have not begun, and those that have ended.
-fn add_closed(jobs: &mut Jobs, active: &ActiveBatch, open: OfBatch) {
+fn add_closed(jobs: &mut Jobs, active: &ActiveBatch, open: BatchJobCounts) {
     let record = &active.record;
     // What was accepted before kinds were counted.
     let (mut forget_finished, mut rest_open) = (OfKind { rows: record.rows, ended: record.ended }, 0);

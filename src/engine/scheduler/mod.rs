@@ -8,38 +8,38 @@
 //! Memory: the jobs that have begun and not ended, and a short window of rows for each batch. What
 //! has not begun stays in the spool.
 
+mod account_block;
 mod active_batches;
-mod answers;
+mod admit;
 mod commands;
-mod gate;
 mod gauges;
-mod journal;
-mod late;
-mod lives;
+mod inputs;
+mod job_counts;
+mod job_log;
+mod messages;
 mod outage;
+mod overdue;
 mod overview;
-mod owners;
 mod prices;
-mod queue;
-mod queued;
-mod roster;
+mod queued_jobs;
+mod row_windows;
+mod task_owners;
 #[cfg(test)]
 mod tests;
-mod timing;
-mod windows;
-mod words;
+mod timers;
+mod transitions;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 pub use self::commands::{Command, CommandOutcome, FoundJob};
-pub use self::outage::Outage;
-use self::outage::Silence;
-pub use self::overview::batch_overview;
-pub use self::words::{
+pub use self::messages::{
     BatchOverview, Effect, FetchFault, FetchOrder, Input, SchedulerError, Settings, SpooledRow, Standstill,
     Step,
 };
+pub use self::outage::Outage;
+use self::outage::Silence;
+pub use self::overview::batch_overview;
 use crate::domain::admission::Parked;
 use crate::domain::ids::{Attempt, BatchNo, JobKey};
 use crate::domain::job::JobSpec;
@@ -48,14 +48,14 @@ use crate::domain::lifecycle::{self, Want};
 use crate::domain::poll_interval::PollInterval;
 use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
+use crate::engine::scheduler::account_block::Account;
 use crate::engine::scheduler::active_batches::ActiveBatches;
-use crate::engine::scheduler::gate::Account;
-use crate::engine::scheduler::late::Late;
-use crate::engine::scheduler::owners::Owners;
+use crate::engine::scheduler::job_counts::{CountedAs, OpenJobs};
+use crate::engine::scheduler::overdue::Late;
 use crate::engine::scheduler::prices::Prices;
-use crate::engine::scheduler::queued::QueuedJobs;
-use crate::engine::scheduler::roster::{Mark, Roster};
-use crate::engine::scheduler::windows::{RowWindow, windows_of};
+use crate::engine::scheduler::queued_jobs::QueuedJobs;
+use crate::engine::scheduler::row_windows::{RowWindow, windows_of};
+use crate::engine::scheduler::task_owners::TaskOwners;
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Change, JobRecord};
 
 /// Most jobs let out of the queue in one step.
@@ -122,7 +122,7 @@ struct OpenJob {
     /// Tasks of other attempts that are watched beside it.
     late: BTreeMap<Attempt, Late>,
     /// What it was last counted as.
-    counted: Option<Mark>,
+    counted: Option<CountedAs>,
 }
 
 impl OpenJob {
@@ -151,8 +151,8 @@ impl OpenJob {
 pub struct Scheduler {
     settings: Settings,
     batches: ActiveBatches,
-    jobs: Roster,
-    owners: Owners,
+    jobs: OpenJobs,
+    task_owners: TaskOwners,
     /// Queued jobs whose wait is over, if they had one.
     candidates: QueuedJobs,
     timers: BTreeSet<(Tick, JobKey)>,
@@ -211,8 +211,8 @@ impl Scheduler {
             prices: Prices::new(settings.rules.clone()),
             settings,
             batches: ActiveBatches::default(),
-            jobs: Roster::default(),
-            owners: Owners::default(),
+            jobs: OpenJobs::default(),
+            task_owners: TaskOwners::default(),
             candidates: QueuedJobs::default(),
             timers: BTreeSet::new(),
             deadlines: BTreeSet::new(),
@@ -282,7 +282,7 @@ impl Scheduler {
         let record = JobRecord { job: lifecycle::taken_up(record.job), ..record };
         let attempt = record.job.attempt;
         let want = lifecycle::wants(&record.job.state);
-        self.owners.take_up(key, &record.job);
+        self.task_owners.add_job(key, &record.job);
         if want == Want::Admission {
             self.candidates.insert(key, &spec.order);
         }

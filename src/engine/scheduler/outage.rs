@@ -4,7 +4,7 @@
 
 use crate::domain::task::Fault;
 use crate::domain::time::{Now, Tick, Timestamp};
-use crate::engine::scheduler::{Scheduler, journal};
+use crate::engine::scheduler::{Scheduler, job_log};
 
 /// Requests in a row without a usable answer that make an outage.
 const FAULTS_MIN: u32 = 3;
@@ -36,7 +36,7 @@ impl Scheduler {
         let Some(fault) = fault else {
             let before = std::mem::take(&mut self.silence);
             if before.is_outage {
-                journal::outage_over(before.faults, now.tick.since(before.since.tick));
+                job_log::outage_over(before.faults, now.tick.since(before.since.tick));
             }
             return;
         };
@@ -49,7 +49,7 @@ impl Scheduler {
         let lasts = now.tick.since(silence.since.tick) >= self.settings.backoff.base;
         if !silence.is_outage && silence.faults >= FAULTS_MIN && lasts {
             silence.is_outage = true;
-            journal::outage(silence.faults, fault);
+            job_log::outage(silence.faults, fault);
         }
     }
 

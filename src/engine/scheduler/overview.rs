@@ -7,15 +7,15 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::job::State;
 use crate::domain::time::Now;
-use crate::engine::scheduler::roster::{Motion, STATES};
+use crate::engine::scheduler::job_counts::{NextAction, STATE_COUNT};
 use crate::engine::scheduler::{ActiveBatch, BatchOverview, Effect, Scheduler, SpooledRow, Standstill};
 use crate::store::{BatchRecord, Ended, JobRecord};
 
 impl Scheduler {
     /// Why nothing will move by itself any more; nothing while something will.
     pub fn standstill(&self) -> Option<Standstill> {
-        let tally = self.jobs.tally();
-        if tally.busy > 0
+        let counts = self.jobs.counts();
+        if counts.busy > 0
             || self.account.is_asking
             || self.prices.are_busy() && !self.stopping
             || self.batches.unfinished().any(ActiveBatch::is_loading)
@@ -29,16 +29,17 @@ impl Scheduler {
             return Some(Standstill::Stopped);
         }
         let sends = !self.held_back && !self.key_is_refused();
-        let moves = |motion| tally.moving(motion) > 0;
+        let moves = |action| counts.with_action(action) > 0;
         let blocked = self.account.blocked.iter().filter_map(|key| self.jobs.get(key));
-        let blocked = blocked.filter(|open| open.motion() == Some(Motion::Post)).count();
-        if sends && (moves(Motion::NextAttempt) || tally.moving(Motion::Post) as usize > blocked)
-            || !self.key_is_refused() && (moves(Motion::Read) || tally.unseen > 0)
-            || !self.disk_is_low && moves(Motion::Fetch)
+        let blocked = blocked.filter(|open| open.action() == Some(NextAction::Post)).count();
+        if sends
+            && (moves(NextAction::NextAttempt) || counts.with_action(NextAction::Post) as usize > blocked)
+            || !self.key_is_refused() && (moves(NextAction::Read) || counts.unread > 0)
+            || !self.disk_is_low && moves(NextAction::Fetch)
         {
             return None;
         }
-        if self.held_back && !(self.disk_is_low && moves(Motion::Fetch)) {
+        if self.held_back && !(self.disk_is_low && moves(NextAction::Fetch)) {
             return Some(Standstill::Done);
         }
         if self.disk_is_low {
@@ -53,7 +54,7 @@ impl Scheduler {
         let with_queue = self
             .batches
             .unfinished()
-            .filter(|active| active.has_rows() || tally.has_queued(active.record.no));
+            .filter(|active| active.has_rows() || counts.has_queued(active.record.no));
         let parked = with_queue.map(|active| active.parked);
         // A batch whose queue is not parked waits for something that will come.
         let parked: Vec<Parked> = parked.collect::<Option<_>>()?;
@@ -93,7 +94,7 @@ impl Scheduler {
 
     fn overview_of(&self, active: &ActiveBatch, blocked: &BTreeSet<BatchNo>) -> BatchOverview {
         let no = active.record.no;
-        let overview = overview_of(&active.record, &self.jobs.tally().of_batch(no).states);
+        let overview = overview_of(&active.record, &self.jobs.counts().of_batch(no).states);
         let key = self.key_is_refused().then_some(Parked::Key);
         let disk = self.disk_is_low.then_some(Parked::Disk);
         // A pause is named first: no key, credits or room would make a paused batch go on.
@@ -173,16 +174,16 @@ impl Scheduler {
 
 /// A batch in numbers, from its record and the states of its open jobs.
 pub fn batch_overview(record: &BatchRecord, states: impl Iterator<Item = &'static str>) -> BatchOverview {
-    let mut open = [0; STATES];
+    let mut open = [0; STATE_COUNT];
     for state in states {
-        if let Some(place) = State::NAMES.iter().position(|name| *name == state) {
-            open[place] += 1;
+        if let Some(state_index) = State::NAMES.iter().position(|name| *name == state) {
+            open[state_index] += 1;
         }
     }
     overview_of(record, &open)
 }
 
-fn overview_of(record: &BatchRecord, open: &[u32; STATES]) -> BatchOverview {
+fn overview_of(record: &BatchRecord, open: &[u32; STATE_COUNT]) -> BatchOverview {
     let begun: u32 = open.iter().sum();
     let parked = record.paused.map(|_| Parked::Paused);
     let not_begun = record.rows.saturating_sub(begun + record.ended.all());

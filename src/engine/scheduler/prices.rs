@@ -14,7 +14,7 @@ use crate::domain::quote::{self, Bound, Catalog, Cost, Finding, Rules};
 use crate::domain::release::{self, ABOVE_MAX, Basis, Release, Withheld};
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick};
-use crate::engine::scheduler::{ActiveBatch, Effect, Scheduler, SchedulerError, journal};
+use crate::engine::scheduler::{ActiveBatch, Effect, Scheduler, SchedulerError, job_log};
 
 /// How old the catalogs may be when a job is let out. The service lets them be cached for an hour, and its prices may
 /// change within it; four small answers every five minutes are little beside the readings of a single task.
@@ -174,7 +174,7 @@ impl Scheduler {
     pub(super) fn has_waiting(&self) -> bool {
         let waits = |active: &ActiveBatch| {
             active.record.paused.is_none()
-                && (active.has_rows() || self.jobs.tally().has_queued(active.record.no))
+                && (active.has_rows() || self.jobs.counts().has_queued(active.record.no))
         };
         self.batches.unfinished().any(waits)
     }
@@ -196,11 +196,11 @@ impl Scheduler {
                 }
             }
             Err(fault) if self.prices.catalog.is_some() => {
-                journal::catalog_not_renewed(&fault);
+                job_log::catalog_not_renewed(&fault);
                 self.prices.due = Some(now.tick.after(RENEW_INTERVAL));
             }
             Err(fault) => {
-                journal::no_catalog(&fault);
+                job_log::no_catalog(&fault);
                 self.prices.due = Some(now.tick.after(RETRY_INTERVAL));
             }
         }
@@ -254,7 +254,7 @@ impl Scheduler {
             && self.prices.learn(order, release, charged)
             && let Some(catalog) = &self.prices.catalog
         {
-            journal::charged_above(order, release.hold, charged);
+            job_log::charged_above(order, release.hold, charged);
             self.prices.keeping += 1;
             self.pending.step.effects.push(Effect::KeepSurcharges(catalog.surcharges.clone()));
         }

@@ -6,9 +6,9 @@ use crate::domain::lifecycle::Event;
 use crate::domain::poll_interval::{Bounds, Observed};
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
-use crate::engine::scheduler::journal::{self, Who};
-use crate::engine::scheduler::timing::interval_name;
-use crate::engine::scheduler::windows::RowWindow;
+use crate::engine::scheduler::job_log::{self, Who};
+use crate::engine::scheduler::row_windows::RowWindow;
+use crate::engine::scheduler::timers::interval_name;
 use crate::engine::scheduler::{ActiveBatch, FetchFault, Input, Scheduler, SchedulerError, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed.
@@ -67,7 +67,7 @@ impl Scheduler {
             PostAnswer::TaskNamed(task, _) => Some(task),
             _ => None,
         };
-        if let Some(task) = named.filter(|task| self.owners.is_anothers(key, task)) {
+        if let Some(task) = named.filter(|task| self.task_owners.belongs_to_another(key, task)) {
             let text = format!("the service answered with task {task}, which it has made for another job");
             let fault = Fault::new("broken_answer", text);
             return PostAnswer::Again { fault, wait: None, may_have_run: true };
@@ -205,7 +205,7 @@ impl Scheduler {
         drop(open);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let who = Who::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
-            journal::download_put_off(who, fault);
+            job_log::download_put_off(who, fault);
         }
         let wait = self.settings.backoff.wait(rounds, self.random.f64(), None);
         self.follow_up(key, Some(wait), now);
@@ -214,7 +214,7 @@ impl Scheduler {
     /// Parks the queue, or lets it go.
     pub(in crate::engine) fn set_disk(&mut self, is_low: bool) {
         if self.disk_is_low != is_low {
-            journal::disk(is_low);
+            job_log::disk(is_low);
         }
         self.disk_is_low = is_low;
         if !is_low {
@@ -230,7 +230,7 @@ impl Scheduler {
             && let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key))
         {
             let who = Who::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
-            journal::download_failed(who, fault);
+            job_log::download_failed(who, fault);
         }
         self.set_disk(true);
         self.refused_bytes = self.refused_bytes.max(Some(wanted_bytes));
@@ -259,7 +259,7 @@ impl Scheduler {
         drop(open);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let who = Who::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
-            journal::download_failed(who, &fault);
+            job_log::download_failed(who, &fault);
         }
         if lasting || faults + 1 >= FETCH_TRIES_MAX {
             let fault = Fault::new(DOWNLOAD_FAILED, fault.to_string());

@@ -15,52 +15,52 @@ use crate::domain::request::Kind;
 use crate::engine::scheduler::OpenJob;
 
 /// How many states there are.
-pub(super) const STATES: usize = State::NAMES.len();
+pub(super) const STATE_COUNT: usize = State::NAMES.len();
 /// The place of those whose outputs are downloaded.
 const FETCHING: usize = 3;
 /// The places of those that are at the service, or on their way to it.
 const SENT: [usize; 2] = [1, 2];
 /// How many kinds there are.
-pub(super) const KINDS: usize = Kind::ALL.len();
+pub(super) const KIND_COUNT: usize = Kind::ALL.len();
 
 /// The open jobs by key.
 #[derive(Debug, Default)]
-pub(super) struct Roster {
+pub(super) struct OpenJobs {
     jobs: HashMap<JobKey, OpenJob>,
-    tally: Tally,
+    counts: JobCounts,
 }
 
 /// What is counted.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct JobCounts {
     /// Jobs that take up a slot.
     pub(super) in_flight: InFlight,
     /// Jobs with an effect under way.
     pub(super) busy: u32,
     /// Jobs of which a watched task was not read since the start.
-    pub(super) unseen: u32,
-    motions: [u32; 5],
-    states: [u32; STATES],
-    by_kind: [[u32; STATES]; KINDS],
-    by_batch: BTreeMap<BatchNo, OfBatch>,
+    pub(super) unread: u32,
+    actions: [u32; 5],
+    states: [u32; STATE_COUNT],
+    by_kind: [[u32; STATE_COUNT]; KIND_COUNT],
+    by_batch: BTreeMap<BatchNo, BatchJobCounts>,
 }
 
 /// What is counted of one batch's open jobs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct OfBatch {
+pub(super) struct BatchJobCounts {
     /// By state, in the order of [`State::NAMES`].
-    pub(super) states: [u32; STATES],
+    pub(super) states: [u32; STATE_COUNT],
     /// By kind, in the order of [`Kind::ALL`].
-    pub(super) kinds: [u32; KINDS],
+    pub(super) kinds: [u32; KIND_COUNT],
     /// In the queue, and never sent.
     pub(super) never_sent: u32,
 }
 
 /// What a job will do by itself, if nothing stands in the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Motion {
+pub(super) enum NextAction {
     /// Nothing: it waits for admission, or is overdue and was tried since the start.
-    Rest,
+    Nothing,
     /// It waits out the time before its next attempt.
     NextAttempt,
     /// Its POST is sent (again).
@@ -73,43 +73,50 @@ pub(super) enum Motion {
 
 /// What a job is counted as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct CountedAs {
     state: usize,
     holds_slot: bool,
     busy: bool,
     never_sent: bool,
     /// A watched task of it was not read since the start.
-    unseen: bool,
-    motion: Motion,
+    unread: bool,
+    action: NextAction,
 }
 
-impl Mark {
-    fn of(open: &OpenJob) -> Mark {
+impl CountedAs {
+    fn of(open: &OpenJob) -> CountedAs {
         let job = &open.record.job;
-        let motion = match lifecycle::wants(&job.state) {
-            Want::Admission if open.due.is_some() => Motion::NextAttempt,
+        let action = match lifecycle::wants(&job.state) {
+            Want::Admission if open.due.is_some() => NextAction::NextAttempt,
             // An overdue one is waited for until it was tried once since the start.
-            Want::Post if !job.overdue || open.faults == 0 => Motion::Post,
-            Want::Read if !job.overdue || open.task_since.is_none() => Motion::Read,
-            Want::Fetch => Motion::Fetch,
-            Want::Admission | Want::Post | Want::Read | Want::Nothing => Motion::Rest,
+            Want::Post if !job.overdue || open.faults == 0 => NextAction::Post,
+            Want::Read if !job.overdue || open.task_since.is_none() => NextAction::Read,
+            Want::Fetch => NextAction::Fetch,
+            Want::Admission | Want::Post | Want::Read | Want::Nothing => NextAction::Nothing,
         };
         let busy = open.busy || open.late.values().any(|late| late.busy);
-        let unseen = open.late.values().any(|late| !late.seen);
+        let unread = open.late.values().any(|late| !late.seen);
         let never_sent = matches!(job.state, State::Queued) && job.first_sent.is_none();
-        Mark { state: place(&job.state), holds_slot: job.holds_slot(), busy, never_sent, unseen, motion }
+        CountedAs {
+            state: state_index(&job.state),
+            holds_slot: job.holds_slot(),
+            busy,
+            never_sent,
+            unread,
+            action,
+        }
     }
 }
 
 impl OpenJob {
     /// What it will do by itself, as it was counted last.
-    pub(super) fn motion(&self) -> Option<Motion> {
-        self.counted.map(|mark| mark.motion)
+    pub(super) fn action(&self) -> Option<NextAction> {
+        self.counted.map(|counted_as| counted_as.action)
     }
 }
 
-/// A state's place in [`State::NAMES`].
-fn place(state: &State) -> usize {
+/// A state's index in [`State::NAMES`].
+fn state_index(state: &State) -> usize {
     match state {
         State::Queued => 0,
         State::Submitting { .. } => 1,
@@ -123,19 +130,19 @@ fn place(state: &State) -> usize {
     }
 }
 
-/// A kind's place in [`Kind::ALL`].
-pub(super) fn kind_place(kind: Kind) -> usize {
+/// A kind's index in [`Kind::ALL`].
+pub(super) fn kind_index(kind: Kind) -> usize {
     Kind::ALL.iter().position(|other| *other == kind).unwrap_or_default()
 }
 
-impl Tally {
+impl JobCounts {
     /// Jobs that would move like this.
-    pub(super) fn moving(&self, motion: Motion) -> u32 {
-        self.motions[motion as usize]
+    pub(super) fn with_action(&self, action: NextAction) -> u32 {
+        self.actions[action as usize]
     }
 
     /// What is counted of a batch's open jobs.
-    pub(super) fn of_batch(&self, batch: BatchNo) -> OfBatch {
+    pub(super) fn of_batch(&self, batch: BatchNo) -> BatchJobCounts {
         self.by_batch.get(&batch).copied().unwrap_or_default()
     }
 
@@ -147,12 +154,12 @@ impl Tally {
     /// Jobs of a batch that are at the service, or on their way to it.
     pub(super) fn sent_of(&self, batch: BatchNo) -> u32 {
         let states = self.of_batch(batch).states;
-        SENT.iter().map(|place| states[*place]).sum()
+        SENT.iter().map(|state_index| states[*state_index]).sum()
     }
 
     /// Open jobs of a batch that are in the queue.
     pub(super) fn queued_of(&self, batch: BatchNo) -> u32 {
-        self.of_batch(batch).states[place(&State::Queued)]
+        self.of_batch(batch).states[state_index(&State::Queued)]
     }
 
     /// Whether a batch has open jobs in its queue.
@@ -162,7 +169,7 @@ impl Tally {
 
     /// All open jobs, by the name of their state and by kind.
     pub(super) fn by_state_and_kind(&self) -> impl Iterator<Item = (&'static str, Kind, u32)> {
-        let of_kind = |(kind, states): (Kind, [u32; STATES])| {
+        let of_kind = |(kind, states): (Kind, [u32; STATE_COUNT])| {
             State::NAMES.into_iter().zip(states).map(move |(name, n)| (name, kind, n))
         };
         Kind::ALL.into_iter().zip(self.by_kind).flat_map(of_kind).filter(|(.., n)| *n > 0)
@@ -173,54 +180,54 @@ impl Tally {
         self.states[FETCHING]
     }
 
-    fn count(&mut self, open: &OpenJob, mark: Mark) {
+    fn count(&mut self, open: &OpenJob, counted_as: CountedAs) {
         let add = |count: &mut u32| *count += 1;
-        self.change(open, mark, add);
-        if mark.holds_slot {
+        self.change(open, counted_as, add);
+        if counted_as.holds_slot {
             self.in_flight.add(open.spec.order.kind, open.spec.order.model.as_deref());
         }
     }
 
-    fn uncount(&mut self, open: &OpenJob, mark: Mark) {
+    fn uncount(&mut self, open: &OpenJob, counted_as: CountedAs) {
         let subtract = |count: &mut u32| *count = count.saturating_sub(1);
-        self.change(open, mark, subtract);
-        if mark.holds_slot {
+        self.change(open, counted_as, subtract);
+        if counted_as.holds_slot {
             self.in_flight.remove(open.spec.order.kind, open.spec.order.model.as_deref());
         }
     }
 
-    fn change(&mut self, open: &OpenJob, mark: Mark, by_one: impl Fn(&mut u32)) {
-        by_one(&mut self.motions[mark.motion as usize]);
-        by_one(&mut self.states[mark.state]);
-        let kind = kind_place(open.spec.order.kind);
-        by_one(&mut self.by_kind[kind][mark.state]);
+    fn change(&mut self, open: &OpenJob, counted_as: CountedAs, by_one: impl Fn(&mut u32)) {
+        by_one(&mut self.actions[counted_as.action as usize]);
+        by_one(&mut self.states[counted_as.state]);
+        let kind = kind_index(open.spec.order.kind);
+        by_one(&mut self.by_kind[kind][counted_as.state]);
         let of_batch = self.by_batch.entry(open.record.key.batch).or_default();
-        by_one(&mut of_batch.states[mark.state]);
+        by_one(&mut of_batch.states[counted_as.state]);
         by_one(&mut of_batch.kinds[kind]);
-        if mark.never_sent {
+        if counted_as.never_sent {
             by_one(&mut of_batch.never_sent);
         }
-        if mark.busy {
+        if counted_as.busy {
             by_one(&mut self.busy);
         }
-        if mark.unseen {
-            by_one(&mut self.unseen);
+        if counted_as.unread {
+            by_one(&mut self.unread);
         }
     }
 
     fn recount(&mut self, open: &mut OpenJob) {
-        let mark = Mark::of(open);
-        if open.counted == Some(mark) {
+        let counted_as = CountedAs::of(open);
+        if open.counted == Some(counted_as) {
             return;
         }
-        if let Some(before) = open.counted.replace(mark) {
+        if let Some(before) = open.counted.replace(counted_as) {
             self.uncount(open, before);
         }
-        self.count(open, mark);
+        self.count(open, counted_as);
     }
 }
 
-impl Roster {
+impl OpenJobs {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.jobs.len()
@@ -237,57 +244,58 @@ impl Roster {
     /// A job to be changed; it is counted anew when it is let go.
     pub(super) fn get_mut(&mut self, key: &JobKey) -> Option<OpenJobMut<'_>> {
         let open = self.jobs.get_mut(key)?;
-        Some(OpenJobMut { open, tally: &mut self.tally })
+        Some(OpenJobMut { open, counts: &mut self.counts })
     }
 
     pub(super) fn insert(&mut self, key: JobKey, mut open: OpenJob) {
         self.remove(&key);
-        self.tally.recount(&mut open);
+        self.counts.recount(&mut open);
         self.jobs.insert(key, open);
     }
 
     pub(super) fn remove(&mut self, key: &JobKey) -> Option<OpenJob> {
         let mut open = self.jobs.remove(key)?;
-        if let Some(mark) = open.counted.take() {
-            self.tally.uncount(&open, mark);
+        if let Some(counted_as) = open.counted.take() {
+            self.counts.uncount(&open, counted_as);
         }
         Some(open)
     }
 
     /// Keeps no numbers of a batch that has left.
     pub(super) fn forget(&mut self, batch: BatchNo) {
-        self.tally.by_batch.remove(&batch);
+        self.counts.by_batch.remove(&batch);
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &OpenJob> {
         self.jobs.values()
     }
 
-    pub(super) fn tally(&self) -> &Tally {
-        &self.tally
+    pub(super) fn counts(&self) -> &JobCounts {
+        &self.counts
     }
 
     /// Whether everything counted agrees with the jobs as they stand.
     #[cfg(test)]
     pub(super) fn counts_right(&self) -> bool {
-        let mut anew = Tally::default();
-        self.jobs.values().for_each(|open| anew.count(open, Mark::of(open)));
+        let mut anew = JobCounts::default();
+        self.jobs.values().for_each(|open| anew.count(open, CountedAs::of(open)));
         // What was counted once and is not there any more stays as a zero.
         let kinds = crate::domain::request::Kind::ALL.iter();
-        let of_kind = |tally: &Tally, kind| tally.in_flight.by_kind.get(kind).copied().unwrap_or_default();
-        let models = self.tally.in_flight.by_model.iter();
-        (anew.in_flight.all, anew.busy, anew.unseen, anew.motions, anew.states)
+        let of_kind =
+            |counts: &JobCounts, kind| counts.in_flight.by_kind.get(kind).copied().unwrap_or_default();
+        let models = self.counts.in_flight.by_model.iter();
+        (anew.in_flight.all, anew.busy, anew.unread, anew.actions, anew.states)
             == (
-                self.tally.in_flight.all,
-                self.tally.busy,
-                self.tally.unseen,
-                self.tally.motions,
-                self.tally.states,
+                self.counts.in_flight.all,
+                self.counts.busy,
+                self.counts.unread,
+                self.counts.actions,
+                self.counts.states,
             )
-            && kinds.clone().all(|kind| of_kind(&anew, kind) == of_kind(&self.tally, kind))
+            && kinds.clone().all(|kind| of_kind(&anew, kind) == of_kind(&self.counts, kind))
             && models.clone().all(|(m, n)| anew.in_flight.by_model.get(m).copied().unwrap_or_default() == *n)
-            && anew.by_kind == self.tally.by_kind
-            && self.tally.by_batch.keys().all(|no| anew.of_batch(*no) == self.tally.of_batch(*no))
+            && anew.by_kind == self.counts.by_kind
+            && self.counts.by_batch.keys().all(|no| anew.of_batch(*no) == self.counts.of_batch(*no))
     }
 }
 
@@ -295,7 +303,7 @@ impl Roster {
 #[derive(Debug)]
 pub(super) struct OpenJobMut<'a> {
     open: &'a mut OpenJob,
-    tally: &'a mut Tally,
+    counts: &'a mut JobCounts,
 }
 
 impl Deref for OpenJobMut<'_> {
@@ -313,6 +321,6 @@ impl DerefMut for OpenJobMut<'_> {
 
 impl Drop for OpenJobMut<'_> {
     fn drop(&mut self) {
-        self.tally.recount(self.open);
+        self.counts.recount(self.open);
     }
 }

@@ -5,8 +5,8 @@ use crate::domain::job::Watch;
 use crate::domain::lifecycle::Event;
 use crate::domain::task::ReadAnswer;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
-use crate::engine::scheduler::answers::MISSING_MAX;
-use crate::engine::scheduler::timing::{GATE_RECHECK, UNREAD_PATIENCE, watch_over};
+use crate::engine::scheduler::inputs::MISSING_MAX;
+use crate::engine::scheduler::timers::{GATE_RECHECK, UNREAD_PATIENCE, watch_over};
 use crate::engine::scheduler::{Effect, Scheduler, SchedulerError};
 
 /// What this process knows of a watched task.

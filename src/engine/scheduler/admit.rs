@@ -14,7 +14,7 @@ use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
 use crate::engine::scheduler::prices::above_max;
-use crate::engine::scheduler::windows::{RowWindow, window_rows};
+use crate::engine::scheduler::row_windows::{RowWindow, window_rows};
 use crate::engine::scheduler::{
     ADMIT_MAX, ActiveBatch, Effect, OpenJob, Scheduler, SchedulerError, SpooledRow,
 };
@@ -51,10 +51,10 @@ impl Scheduler {
         }
         // Outputs that pile up because the disk or the result host is slow hold back new work. What is
         // overdue does not: its slot is free.
-        let tally = self.jobs.tally();
-        let open = (tally.in_flight.all + tally.fetching()) as usize;
+        let counts = self.jobs.counts();
+        let open = (counts.in_flight.all + counts.fetching()) as usize;
         let backlog = self.settings.limits.in_flight as usize * 2 + self.settings.downloads;
-        if open >= backlog || tally.in_flight.all >= self.throttle.slots(now.tick) {
+        if open >= backlog || counts.in_flight.all >= self.throttle.slots(now.tick) {
             return Ok(None);
         }
         let mut too_dear = Vec::new();
@@ -111,7 +111,7 @@ impl Scheduler {
     fn board_with(&self, now: Now, too_dear: &mut Vec<(JobKey, Fault)>) -> Board {
         let mut limits = self.settings.limits.clone();
         limits.in_flight = self.throttle.slots(now.tick);
-        let counted = &self.jobs.tally().in_flight;
+        let counted = &self.jobs.counts().in_flight;
         let limited = limits.in_flight_per_model.keys();
         let by_model = limited.filter_map(|model| Some((model.clone(), *counted.by_model.get(model)?)));
         let in_flight =
@@ -203,7 +203,7 @@ impl Scheduler {
         if windows.iter().any(|window| window.rows.is_empty() && window.unread(&record.segments).is_some()) {
             return Vec::new();
         }
-        let is_crowded = self.jobs.tally().queued_of(record.no) >= PASSED_OVER_MAX;
+        let is_crowded = self.jobs.counts().queued_of(record.no) >= PASSED_OVER_MAX;
         // Canceled rows leave the window in order: whatever is behind one waits for that.
         let is_canceled =
             |row: &SpooledRow| row.at < record.canceled_below && !record.may_have_been_sent(row.spec.seq);

@@ -6,7 +6,7 @@ use crate::domain::job::State;
 use crate::domain::lifecycle::{self, Event, Terms, Want};
 use crate::domain::retry;
 use crate::domain::time::{Millis, Now};
-use crate::engine::scheduler::journal::{self, Who};
+use crate::engine::scheduler::job_log::{self, Who};
 use crate::engine::scheduler::{Scheduler, SchedulerError};
 use crate::store::{BatchRecord, Pause};
 
@@ -29,7 +29,7 @@ impl Scheduler {
             Err(illegal) => {
                 let task = open.record.job.state.task();
                 let who = Who::new(&active.record.name, &open.spec, attempt, task);
-                journal::dropped(who, &illegal);
+                job_log::dropped(who, &illegal);
                 return Ok(());
             }
         };
@@ -38,7 +38,7 @@ impl Scheduler {
             return Ok(());
         }
         let before = std::mem::replace(&mut open.record.job, transition.job);
-        journal::moved(&active.record.name, &open.spec, &before, &open.record.job);
+        job_log::moved(&active.record.name, &open.spec, &before, &open.record.job);
         let (before, before_books) = (before.attempt, before.books);
         if !matches!(open.record.job.state, State::Queued) {
             self.candidates.remove(&key);
@@ -60,7 +60,7 @@ impl Scheduler {
         let pauses = || on_drift.is_some() && drift::pauses(on_drift, &drift::of(order, job));
         if active.record.paused.is_none() && (is_settled && drift::is_above_hold(order, job) || pauses()) {
             active.record.paused = Some(Pause::Drift);
-            journal::paused(&active.record, "a charge, a model or options other than planned");
+            job_log::paused(&active.record, "a charge, a model or options other than planned");
             self.pending.changed_batches.insert(key.batch);
         }
         let is_over = open.record.job.is_over();
@@ -90,7 +90,7 @@ impl Scheduler {
             active.record.count_ended(open.spec.order.kind, &open.record.job.state);
             count_rejections(&mut active.record, &open.record.job.state, self.settings.rejections);
             self.pending.changed_batches.insert(key.batch);
-            journal::batch_done(&active.record);
+            job_log::batch_done(&active.record);
         }
         self.pending.changed_jobs.remove(&key);
         self.pending.ended_jobs.push(open.record.clone());
@@ -143,6 +143,6 @@ fn count_rejections(batch: &mut BatchRecord, ended: &State, most: u32) {
     }
     if batch.rejections >= most && batch.paused.is_none() {
         batch.paused = Some(Pause::Rejections);
-        journal::paused(batch, "prompts were rejected one after the other");
+        job_log::paused(batch, "prompts were rejected one after the other");
     }
 }

@@ -14,7 +14,7 @@ use crate::domain::job::{Order, State};
 use crate::domain::ledger::Movement;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick};
-use crate::engine::scheduler::{Effect, Scheduler, journal};
+use crate::engine::scheduler::{Effect, Scheduler, job_log};
 
 /// Between two questions for the balance while it keeps something: sooner at first.
 const WAITS_SECS: [u64; 6] = [0, 5, 10, 20, 40, 60];
@@ -91,7 +91,7 @@ impl Scheduler {
 
     pub(super) fn shut_for_key(&mut self, now: Now) {
         if self.account.key_refused.is_none() {
-            journal::queue_parked(Parked::Key);
+            job_log::queue_parked(Parked::Key);
             self.account.key_refused = Some(now.tick.after(self.settings.balance_interval));
         }
     }
@@ -110,7 +110,7 @@ impl Scheduler {
     pub(super) fn out_of_credits(&mut self, need: Credits, allowance: Option<&AllowanceUse>, now: Now) {
         let account = &mut self.account;
         if account.block.out_of_credits.is_none() {
-            journal::queue_parked(Parked::Credits);
+            job_log::queue_parked(Parked::Credits);
             (account.known, account.asked, account.tries) = (None, None, 0);
         } else if account.known.is_some_and(|known| known.balance >= need) {
             account.known = None;
@@ -193,7 +193,7 @@ impl Scheduler {
         account.unanswered = 0;
         account.tries = account.tries.max(1);
         if account.key_refused.take().is_some() {
-            journal::queue_unparked(Parked::Key);
+            job_log::queue_unparked(Parked::Key);
             self.prices.renew();
         }
         let known = Known { balance: *balance, at: now.tick, unsure, sent, may_be_more: false };
@@ -202,7 +202,7 @@ impl Scheduler {
             account.block.hear_balance(known.left(), slots);
             if account.block.out_of_credits.is_none() {
                 account.has_changed = true;
-                journal::queue_unparked(Parked::Credits);
+                job_log::queue_unparked(Parked::Credits);
             }
         }
         // What waited for credits may cost another price by now.

@@ -12,14 +12,14 @@ const REMEMBERED: u32 = 65_536;
 
 /// The latest tasks, by a hash of their ids: 64 bits of it are enough to tell them apart.
 #[derive(Debug, Default)]
-pub(super) struct Owners {
+pub(super) struct TaskOwners {
     owners: HashMap<u64, JobKey>,
     order: VecDeque<u64>,
 }
 
-impl Owners {
+impl TaskOwners {
     /// Whether `task` is known to belong to another job than `key`; else it is `key`'s from now on.
-    pub(super) fn is_anothers(&mut self, key: JobKey, task: &TaskId) -> bool {
+    pub(super) fn belongs_to_another(&mut self, key: JobKey, task: &TaskId) -> bool {
         let hash = hash(task);
         if let Some(owner) = self.owners.get(&hash) {
             return *owner != key;
@@ -35,10 +35,10 @@ impl Owners {
     }
 
     /// Takes up the tasks of a job that had begun before.
-    pub(super) fn take_up(&mut self, key: JobKey, job: &Job) {
+    pub(super) fn add_job(&mut self, key: JobKey, job: &Job) {
         let superseded = job.superseded.iter().map(|other| &other.task);
         for task in job.state.task().into_iter().chain(superseded) {
-            self.is_anothers(key, task);
+            self.belongs_to_another(key, task);
         }
     }
 }
@@ -61,21 +61,23 @@ mod tests {
 
     #[test]
     fn a_task_is_the_first_jobs_that_it_was_told_to() {
-        let mut owners = Owners::default();
-        let mut is_anothers = |seq, task: &str| owners.is_anothers(key(seq), &TaskId(task.to_owned()));
-        assert!(!is_anothers(1, "a"));
-        assert!(!is_anothers(1, "A"), "the same task again, as a repeated key has it");
-        assert!(is_anothers(2, "a"));
-        assert!(!is_anothers(2, "b"));
+        let mut owners = TaskOwners::default();
+        let mut belongs_to_another =
+            |seq, task: &str| owners.belongs_to_another(key(seq), &TaskId(task.to_owned()));
+        assert!(!belongs_to_another(1, "a"));
+        assert!(!belongs_to_another(1, "A"), "the same task again, as a repeated key has it");
+        assert!(belongs_to_another(2, "a"));
+        assert!(!belongs_to_another(2, "b"));
     }
 
     #[test]
     fn no_more_is_remembered_than_the_latest() {
-        let mut owners = Owners::default();
-        let mut is_anothers = |seq, task: u32| owners.is_anothers(key(seq), &TaskId(task.to_string()));
-        assert!((0..=REMEMBERED).all(|n| !is_anothers(n, n)));
-        assert!(is_anothers(7, 1));
-        assert!(!is_anothers(7, 0), "the oldest is forgotten");
+        let mut owners = TaskOwners::default();
+        let mut belongs_to_another =
+            |seq, task: u32| owners.belongs_to_another(key(seq), &TaskId(task.to_string()));
+        assert!((0..=REMEMBERED).all(|n| !belongs_to_another(n, n)));
+        assert!(belongs_to_another(7, 1));
+        assert!(!belongs_to_another(7, 0), "the oldest is forgotten");
         assert_eq!(owners.owners.len(), REMEMBERED as usize);
     }
 }
