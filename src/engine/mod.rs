@@ -266,14 +266,14 @@ impl Engine {
                 return Ok(standstill);
             }
             let timer = self.sleep_until(wake);
-            let patience = sleep(grace.map(|end| self.clock.until(end)));
+            let grace_over = sleep(grace.map(|end| self.clock.until(end)));
             tokio::select! {
                 _ = self.events.recv_many(&mut inputs, Scheduler::INPUTS_MAX) => {}
                 Some(message) = next(&mut waiting, &mut self.messages) => {
-                    outcome.extend(self.hear(message, &mut taken)?);
+                    outcome.extend(self.handle_message(message, &mut taken)?);
                     // What else came in meanwhile shares the commit.
                     while outcome.len() < MESSAGES_MAX && let Ok(message) = self.messages.try_recv() {
-                        outcome.extend(self.hear(message, &mut taken)?);
+                        outcome.extend(self.handle_message(message, &mut taken)?);
                     }
                 }
                 Some(question) = self.questions.recv() => {
@@ -291,7 +291,7 @@ impl Engine {
                     }
                 }
                 // Keys are durable: what is still in the air is taken up by the next start.
-                () = patience => return Ok(Standstill::Stopped),
+                () = grace_over => return Ok(Standstill::Stopped),
                 changed = stop.changed(), if grace.is_none() => {
                     if changed.is_err() || *stop.borrow() == Stop::Soon {
                         grace = Some(self.clock.now().tick.after(STOP_GRACE));
@@ -303,7 +303,7 @@ impl Engine {
     }
 
     /// Takes in what somebody asks of the running engine.
-    fn hear(
+    fn handle_message(
         &mut self,
         message: Message,
         taken: &mut Vec<BatchName>,

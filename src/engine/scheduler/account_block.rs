@@ -17,22 +17,22 @@ use crate::domain::time::{Millis, Now, Tick};
 use crate::engine::scheduler::{Effect, Scheduler, job_log};
 
 /// Between two questions for the balance while it keeps something: sooner at first.
-const WAITS_SECS: [u64; 6] = [0, 5, 10, 20, 40, 60];
+const BALANCE_WAITS_SECS: [u64; 6] = [0, 5, 10, 20, 40, 60];
 /// Between two questions while what is in the air settles.
-const SETTLING: Millis = Millis::from_secs(1);
+const SETTLING_WAIT: Millis = Millis::from_secs(1);
 /// Questions in a row without an answer after which nothing is expected any more.
 const UNANSWERED_MAX: u32 = 3;
 
 /// The account, as far as it is known.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(super) struct AccountState {
     /// What is durable of it.
     pub(super) block: AccountBlock,
     /// It changed in this step.
     pub(super) has_changed: bool,
     /// The key was refused; the balance is asked for at this time, to find out whether it works again.
     key_refused: Option<Tick>,
-    known: Option<Known>,
+    known: Option<KnownBalance>,
     /// A question for the balance is under way.
     pub(super) is_asking: bool,
     /// What had been charged in all when it left.
@@ -43,7 +43,7 @@ pub(super) struct Account {
     tries: usize,
     /// Questions in a row that were not answered.
     unanswered: u32,
-    wanted: Option<Wanted>,
+    wanted: Option<BalanceNeed>,
     /// POSTs under way of jobs that an allowance may cover, by pool.
     covered: BTreeMap<String, BTreeSet<JobKey>>,
     /// Jobs whose POST is not sent again for want of credits.
@@ -52,7 +52,7 @@ pub(super) struct Account {
 
 /// An answer for the balance.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct KnownBalance {
     balance: Credits,
     at: Tick,
     /// What was held when it came, and may be in it already or not: taken off twice at worst, never forgotten.
@@ -63,7 +63,7 @@ struct Known {
     may_be_more: bool,
 }
 
-impl Known {
+impl KnownBalance {
     /// What may still be sent.
     fn left(self) -> Credits {
         self.balance.saturating_sub(self.unsure + self.sent)
@@ -72,7 +72,7 @@ impl Known {
 
 /// Why the balance is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum BalanceNeed {
     /// What is known is too old.
     Fresh,
     /// There may be more by now than what is known.
@@ -89,7 +89,7 @@ impl Scheduler {
         self.account.block = block;
     }
 
-    pub(super) fn shut_for_key(&mut self, now: Now) {
+    pub(super) fn block_for_key(&mut self, now: Now) {
         if self.account.key_refused.is_none() {
             job_log::queue_parked(Parked::Key);
             self.account.key_refused = Some(now.tick.after(self.settings.balance_interval));
@@ -98,9 +98,9 @@ impl Scheduler {
 
     /// A task failed for want of a key that works: what a 401 would say of the account. The balance is asked for at
     /// once, since the fault may be the task's alone: then nothing waits for long.
-    pub(super) fn doubt_key(&mut self, now: Now) {
+    pub(super) fn suspect_key(&mut self, now: Now) {
         if self.account.key_refused.is_none() {
-            self.shut_for_key(now);
+            self.block_for_key(now);
             self.account.key_refused = Some(now.tick);
         }
     }
@@ -118,7 +118,7 @@ impl Scheduler {
         account.block.refuse(need, allowance, now.wall);
         account.has_changed = true;
         if account.wanted.is_none() {
-            account.wanted = Some(Wanted::Any);
+            account.wanted = Some(BalanceNeed::Any);
         }
     }
 
@@ -196,8 +196,8 @@ impl Scheduler {
             job_log::queue_unparked(Parked::Key);
             self.prices.renew();
         }
-        let known = Known { balance: *balance, at: now.tick, unsure, sent, may_be_more: false };
-        let before = account.known.replace(known).map(Known::left);
+        let known = KnownBalance { balance: *balance, at: now.tick, unsure, sent, may_be_more: false };
+        let before = account.known.replace(known).map(KnownBalance::left);
         if account.block.out_of_credits.is_some() {
             account.block.hear_balance(known.left(), slots);
             if account.block.out_of_credits.is_none() {
@@ -215,25 +215,25 @@ impl Scheduler {
     }
 
     /// An owner wants to go on: what keeps the queue is looked at anew, now.
-    pub(super) fn ask_soon(&mut self) {
+    pub(super) fn ask_balance_soon(&mut self) {
         let account = &mut self.account;
         (account.asked, account.tries, account.unanswered) = (None, 0, 0);
         if account.wanted.is_some() {
-            account.wanted = Some(Wanted::Any);
+            account.wanted = Some(BalanceNeed::Any);
         }
         account.key_refused = account.key_refused.map(|_| Tick(0));
     }
 
     /// What admission says of the balance, or nothing where it decided nothing.
-    pub(super) fn note_wanted(&mut self, decision: Option<&Admission>) {
+    pub(super) fn note_balance_need(&mut self, decision: Option<&Admission>) {
         let account = &mut self.account;
         let is_stale = decision.is_some_and(|decision| decision.is_stale);
         let is_short = decision.is_some_and(|decision| decision.is_short) || !account.blocked.is_empty();
         account.wanted = match account.known {
-            None if is_stale || is_short => Some(Wanted::Any),
-            Some(_) if is_stale => Some(Wanted::Fresh),
-            Some(known) if is_short && known.may_be_more => Some(Wanted::Settled),
-            Some(_) if is_short => Some(Wanted::More),
+            None if is_stale || is_short => Some(BalanceNeed::Any),
+            Some(_) if is_stale => Some(BalanceNeed::Fresh),
+            Some(known) if is_short && known.may_be_more => Some(BalanceNeed::Settled),
+            Some(_) if is_short => Some(BalanceNeed::More),
             _ => None,
         };
     }
@@ -259,10 +259,14 @@ impl Scheduler {
         }
         let after = |wait: Millis| account.asked.map_or(Tick(0), |asked| asked.after(wait));
         let wanted = account.wanted.map(|wanted| match wanted {
-            Wanted::Fresh => Tick(0),
-            Wanted::Settled => after(SETTLING),
-            Wanted::Any | Wanted::More => {
-                let wait = WAITS_SECS.get(account.tries).or(WAITS_SECS.last()).copied().unwrap_or_default();
+            BalanceNeed::Fresh => Tick(0),
+            BalanceNeed::Settled => after(SETTLING_WAIT),
+            BalanceNeed::Any | BalanceNeed::More => {
+                let wait = BALANCE_WAITS_SECS
+                    .get(account.tries)
+                    .or(BALANCE_WAITS_SECS.last())
+                    .copied()
+                    .unwrap_or_default();
                 after(Millis::from_secs(wait))
             }
         });
@@ -280,9 +284,9 @@ impl Scheduler {
     /// Whether the next answer for the balance may let something out.
     pub(super) fn waits_for_balance(&self) -> bool {
         match self.account.wanted {
-            Some(Wanted::Fresh | Wanted::Settled) => true,
-            Some(Wanted::Any) => self.account.unanswered < UNANSWERED_MAX,
-            Some(Wanted::More) | None => false,
+            Some(BalanceNeed::Fresh | BalanceNeed::Settled) => true,
+            Some(BalanceNeed::Any) => self.account.unanswered < UNANSWERED_MAX,
+            Some(BalanceNeed::More) | None => false,
         }
     }
 
@@ -299,7 +303,7 @@ impl Scheduler {
     /// What is known of the balance, less everything that may have been sent against it; and how long ago it came.
     pub(super) fn balance_left(&self, now: Now) -> (Option<Credits>, Millis) {
         let known = self.account.known;
-        (known.map(Known::left), known.map_or(Millis(0), |known| now.tick.since(known.at)))
+        (known.map(KnownBalance::left), known.map_or(Millis(0), |known| now.tick.since(known.at)))
     }
 
     /// The allowances that refused something, as admission sees them.

@@ -130,7 +130,7 @@ impl Scheduler {
             }
             Command::Pause(no) => Ok(self.change(no, |batch| batch.paused = Some(Pause::Owner))),
             Command::Resume(no) => {
-                self.ask_soon();
+                self.ask_balance_soon();
                 self.prices.renew();
                 Ok(self.change(no, |batch| {
                     batch.paused = None;
@@ -407,7 +407,7 @@ impl Scheduler {
     fn reload(&mut self, settings: Settings) {
         self.throttle.reconfigure(settings.limits.in_flight, settings.adaptive);
         // Another key, another plan: what was refused may not be any more.
-        self.ask_soon();
+        self.ask_balance_soon();
         self.prices.set_rules(settings.rules.clone());
         self.settings = settings;
         let keys: Vec<_> = self.jobs.values().map(|open| open.record.key).collect();

@@ -22,12 +22,12 @@ impl Scheduler {
             Input::Posted(key, attempt, answer) => {
                 let answer = self.believed(key, answer);
                 let fault = if let PostAnswer::Again { fault, .. } = &answer { Some(fault) } else { None };
-                self.hear(fault, now);
+                self.note_answer(fault, now);
                 self.posted(key, attempt, answer, now)
             }
             Input::Read(key, attempt, answer) => {
                 let fault = if let ReadAnswer::Again { fault, .. } = &answer { Some(fault) } else { None };
-                self.hear(fault, now);
+                self.note_answer(fault, now);
                 self.read(key, attempt, answer, now)
             }
             Input::Fetched(key, attempt, outcome) => self.fetched(key, attempt, outcome, now),
@@ -105,7 +105,7 @@ impl Scheduler {
                 Millis(0)
             }
             PostAnswer::Unauthorised(_) => {
-                self.shut_for_key(now);
+                self.block_for_key(now);
                 Millis(0)
             }
             PostAnswer::Task(_) | PostAnswer::TaskNamed(..) | PostAnswer::Refused(_) => {
@@ -162,7 +162,7 @@ impl Scheduler {
                 None
             }
             ReadAnswer::Unauthorised(_) => {
-                self.shut_for_key(now);
+                self.block_for_key(now);
                 // It is put off for as long as the key is refused, and no longer.
                 Some(self.settings.poll_min)
             }
@@ -299,7 +299,7 @@ impl Scheduler {
             drop(open);
             match code {
                 Some("insufficient_credits") => self.out_of_credits(need, None, now),
-                Some("auth_required") => self.doubt_key(now),
+                Some("auth_required") => self.suspect_key(now),
                 _ => {}
             }
         }

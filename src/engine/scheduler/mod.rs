@@ -38,7 +38,7 @@ pub use self::messages::{
     Step,
 };
 pub use self::outage::Outage;
-use self::outage::Silence;
+use self::outage::OutageDetector;
 pub use self::overview::batch_overview;
 use crate::domain::admission::Parked;
 use crate::domain::ids::{Attempt, BatchNo, JobKey};
@@ -48,7 +48,7 @@ use crate::domain::lifecycle::{self, Want};
 use crate::domain::poll_interval::PollInterval;
 use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
-use crate::engine::scheduler::account_block::Account;
+use crate::engine::scheduler::account_block::AccountState;
 use crate::engine::scheduler::active_batches::ActiveBatches;
 use crate::engine::scheduler::job_counts::{CountedAs, OpenJobs};
 use crate::engine::scheduler::overdue::Late;
@@ -166,12 +166,12 @@ pub struct Scheduler {
     fetching: usize,
     total: Totals,
     days: BTreeMap<UtcDay, Totals>,
-    account: Account,
+    account: AccountState,
     throttle: Throttle,
     /// When a wait that the service asked for is over.
     crowded_until: Option<Tick>,
     poll_interval: PollInterval,
-    silence: Silence,
+    outage_detector: OutageDetector,
     disk_is_low: bool,
     /// The largest file that the output disk refused since it was last found to have room, in bytes.
     refused_bytes: Option<u64>,
@@ -205,7 +205,7 @@ impl Scheduler {
             throttle: Throttle::new(settings.limits.in_flight, settings.adaptive),
             crowded_until: None,
             poll_interval: PollInterval::default(),
-            silence: Silence::default(),
+            outage_detector: OutageDetector::default(),
             disk_is_low: false,
             refused_bytes: None,
             prices: Prices::new(settings.rules.clone()),
@@ -223,7 +223,7 @@ impl Scheduler {
             fetching: 0,
             total,
             days: BTreeMap::new(),
-            account: Account::default(),
+            account: AccountState::default(),
             stopping: false,
             held_back: false,
             last_served: BatchNo(0),
@@ -319,7 +319,7 @@ impl Scheduler {
         self.drop_unsent(now)?;
         self.renew_when_due(now);
         let decision = self.admit(now)?;
-        self.note_wanted(decision.as_ref());
+        self.note_balance_need(decision.as_ref());
         self.ask_balance_when_due(now);
         self.load_rows();
         self.batches.forget_finished();

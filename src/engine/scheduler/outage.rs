@@ -22,7 +22,7 @@ pub struct Outage {
 
 /// Faults in a row, of whatever request.
 #[derive(Debug, Default)]
-pub(super) struct Silence {
+pub(super) struct OutageDetector {
     faults: u32,
     since: Now,
     last: Option<Fault>,
@@ -32,32 +32,32 @@ pub(super) struct Silence {
 
 impl Scheduler {
     /// A request came back with this fault, or with an answer that says something.
-    pub(super) fn hear(&mut self, fault: Option<&Fault>, now: Now) {
+    pub(super) fn note_answer(&mut self, fault: Option<&Fault>, now: Now) {
         let Some(fault) = fault else {
-            let before = std::mem::take(&mut self.silence);
+            let before = std::mem::take(&mut self.outage_detector);
             if before.is_outage {
                 job_log::outage_over(before.faults, now.tick.since(before.since.tick));
             }
             return;
         };
-        let silence = &mut self.silence;
-        if silence.faults == 0 {
-            silence.since = now;
+        let detector = &mut self.outage_detector;
+        if detector.faults == 0 {
+            detector.since = now;
         }
-        silence.faults = silence.faults.saturating_add(1);
-        silence.last = Some(fault.clone());
-        let lasts = now.tick.since(silence.since.tick) >= self.settings.backoff.base;
-        if !silence.is_outage && silence.faults >= FAULTS_MIN && lasts {
-            silence.is_outage = true;
-            job_log::outage(silence.faults, fault);
+        detector.faults = detector.faults.saturating_add(1);
+        detector.last = Some(fault.clone());
+        let lasts = now.tick.since(detector.since.tick) >= self.settings.backoff.base;
+        if !detector.is_outage && detector.faults >= FAULTS_MIN && lasts {
+            detector.is_outage = true;
+            job_log::outage(detector.faults, fault);
         }
     }
 
     /// The outage that is being waited out; nothing while the service answers.
     pub fn outage(&self) -> Option<Outage> {
-        let fault = self.silence.last.clone().filter(|_| self.silence.is_outage)?;
+        let fault = self.outage_detector.last.clone().filter(|_| self.outage_detector.is_outage)?;
         let timer = self.timers.first().map(|(at, _)| *at);
         let next_try = [timer, self.crowded_until].into_iter().flatten().min();
-        Some(Outage { fault, since: self.silence.since.wall, next_try })
+        Some(Outage { fault, since: self.outage_detector.since.wall, next_try })
     }
 }

@@ -6,7 +6,7 @@ use crate::domain::lifecycle::Event;
 use crate::domain::task::ReadAnswer;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::scheduler::inputs::MISSING_MAX;
-use crate::engine::scheduler::timers::{GATE_RECHECK, UNREAD_PATIENCE, watch_over};
+use crate::engine::scheduler::timers::{ACCOUNT_RECHECK, UNREAD_PATIENCE, watch_over};
 use crate::engine::scheduler::{Effect, Scheduler, SchedulerError};
 
 /// What this process knows of a watched task.
@@ -75,7 +75,7 @@ impl Scheduler {
         while let Some(&(at, key, attempt)) = self.late_timers.first().filter(|(at, ..)| *at <= now.tick) {
             self.late_timers.remove(&(at, key, attempt));
             if self.key_is_refused() {
-                self.schedule_late(key, attempt, now.tick.after(GATE_RECHECK));
+                self.schedule_late(key, attempt, now.tick.after(ACCOUNT_RECHECK));
             } else {
                 self.read_late(key, attempt, at);
             }
@@ -144,7 +144,7 @@ impl Scheduler {
                 self.apply(key, attempt, Event::TaskMissing(fault), now)?;
             }
             ReadAnswer::Missing(_) | ReadAnswer::Again { .. } => {}
-            ReadAnswer::Unauthorised(_) => self.shut_for_key(now),
+            ReadAnswer::Unauthorised(_) => self.block_for_key(now),
         }
         if self.jobs.get(&key).is_some_and(|open| open.record.job.attempt != before) {
             // It succeeded first: its outputs are wanted now.

@@ -12,7 +12,7 @@ use crate::engine::scheduler::{ActiveBatch, Effect, FetchOrder, Scheduler, Sched
 /// How long a deadline that passed unseen waits for its task to be read, before it is looked at again.
 pub(super) const UNREAD_PATIENCE: Millis = Millis::from_secs(5);
 /// How long what the account refuses waits before it looks again.
-pub(super) const GATE_RECHECK: Millis = Millis(1_000);
+pub(super) const ACCOUNT_RECHECK: Millis = Millis(1_000);
 /// Rows of a batch that a step ends at most, so that its commit stays small.
 const DROPPED_MAX: usize = 64;
 
@@ -175,7 +175,7 @@ impl Scheduler {
 
     /// Nothing that nobody pays for leaves, and nothing at all under a refused key.
     pub(super) fn postpone(&mut self, key: JobKey, now: Now) {
-        self.schedule(key, now.tick.after(GATE_RECHECK));
+        self.schedule(key, now.tick.after(ACCOUNT_RECHECK));
     }
 
     /// Begins an effect that was due at `due`.
