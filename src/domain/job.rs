@@ -327,13 +327,13 @@ pub struct Superseded {
     /// Since when it is watched beside the present attempt.
     pub since: Timestamp,
     /// What became of it.
-    pub watch: Watch,
+    pub watch: WatchState,
 }
 
 /// What became of a superseded task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Watch {
+pub enum WatchState {
     /// It has not ended, and is read slowly.
     Open,
     /// It succeeded, and stays paid for.
@@ -485,7 +485,7 @@ impl Job {
     /// Whether the program has nothing more to do for it: it has ended, and so have the tasks that it was
     /// resubmitted over.
     pub fn is_over(&self) -> bool {
-        self.state.is_final() && self.superseded.iter().all(|other| other.watch != Watch::Open)
+        self.state.is_final() && self.superseded.iter().all(|other| other.watch != WatchState::Open)
     }
 
     /// Whether its outputs came after its deadline.

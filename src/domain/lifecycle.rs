@@ -62,7 +62,7 @@ pub enum Event {
     /// overdue.
     Resubmit,
     /// Its task was watched for as long as the policy asks, and never ended.
-    WatchOver(Fault),
+    WatchExpired(Fault),
     /// All outputs are on disk.
     Fetched(Vec<OutputFile>),
     /// Downloading its outputs was given up.
@@ -90,7 +90,7 @@ impl Event {
             Event::TaskMissing(_) => "task missing",
             Event::Overdue => "overdue",
             Event::Resubmit => "resubmit",
-            Event::WatchOver(_) => "watch over",
+            Event::WatchExpired(_) => "watch over",
             Event::Fetched(_) => "fetched",
             Event::FetchAbandoned(_) => "fetch abandoned",
             Event::Cancel => "cancel",
@@ -249,7 +249,7 @@ impl Change {
             (State::Running { task } | State::Fetching { task, .. }, Event::TaskMissing(fault)) => {
                 change.doubt(fault, Some(task.clone()));
             }
-            (State::Running { task }, Event::WatchOver(fault)) => change.doubt(fault, Some(task.clone())),
+            (State::Running { task }, Event::WatchExpired(fault)) => change.doubt(fault, Some(task.clone())),
 
             (State::Running { task }, Event::Resubmit) if superseded::may_resubmit(job, terms) => {
                 change.supersede(task.clone());

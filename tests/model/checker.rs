@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{Attempt, TaskId};
-use callsheet::domain::job::{Job, OutputFile, State, Watch};
+use callsheet::domain::job::{Job, OutputFile, State, WatchState};
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::lifecycle::{self, Event, Terms, Want, taken_up, wants};
 use callsheet::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
@@ -126,7 +126,7 @@ enum Act {
     /// A task that its job was resubmitted over is read.
     ReadLate(usize, u32),
     /// It is watched no longer.
-    WatchOver(usize, u32),
+    WatchExpired(usize, u32),
     /// An answer arrives; it may arrive again later.
     Deliver(usize, u32, Answer, bool),
     EndTask((usize, u32, u32), End),
@@ -281,9 +281,9 @@ impl Model for Market {
             if may_be_delayed && !waits {
                 acts.push(Act::PostDelayed(job));
             }
-            for other in life.superseded.iter().filter(|other| other.watch == Watch::Open) {
+            for other in life.superseded.iter().filter(|other| other.watch == WatchState::Open) {
                 let attempt = other.attempt.0;
-                acts.push(Act::WatchOver(job, attempt));
+                acts.push(Act::WatchExpired(job, attempt));
                 if !world.wire.iter().any(|(j, a, _)| (*j, *a) == (job, attempt)) {
                     acts.push(Act::ReadLate(job, attempt));
                 }
@@ -352,8 +352,8 @@ impl Model for Market {
                 let task = world.tasks.iter().find(|((j, a, _), _)| (*j, *a) == (job, attempt));
                 next.wire.insert((job, attempt, Answer::Reading(*task?.1)));
             }
-            Act::WatchOver(job, attempt) => {
-                self.apply(&mut next, job, attempt, Event::WatchOver(Fault::new("deadline", "")));
+            Act::WatchExpired(job, attempt) => {
+                self.apply(&mut next, job, attempt, Event::WatchExpired(Fault::new("deadline", "")));
             }
             Act::Deliver(job, attempt, answer, again) => {
                 if !again {
@@ -462,7 +462,7 @@ impl Model for Market {
                 (held.0, charged.0) == (world.held, world.spent)
             }),
             Property::<Self>::always("a job that has not ended wants something", |_, world| {
-                let watches = |job: &Job| job.superseded.iter().any(|other| other.watch == Watch::Open);
+                let watches = |job: &Job| job.superseded.iter().any(|other| other.watch == WatchState::Open);
                 world
                     .jobs
                     .iter()
@@ -509,7 +509,7 @@ impl World {
 /// Whether a person must decide about the job, or about a task that it was resubmitted over.
 fn is_in_doubt(job: &Job) -> bool {
     matches!(job.state, State::InDoubt { .. })
-        || job.superseded.iter().any(|other| other.watch == Watch::InDoubt)
+        || job.superseded.iter().any(|other| other.watch == WatchState::InDoubt)
 }
 
 const MARKET: Market = Market {

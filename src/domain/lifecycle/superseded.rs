@@ -5,7 +5,7 @@
 //! everything that is true of a job's present task stays true.
 
 use crate::domain::ids::{Attempt, TaskId};
-use crate::domain::job::{Books, Job, State, Superseded, Watch};
+use crate::domain::job::{Books, Job, State, Superseded, WatchState};
 use crate::domain::ledger::Movement;
 use crate::domain::lifecycle::{Change, Event, Terms};
 use crate::domain::retry::{self, Prospect};
@@ -23,7 +23,7 @@ pub(super) fn may_resubmit(job: &Job, terms: Terms) -> bool {
 
 /// The superseded task that an event for `attempt` is about, if one is still watched.
 pub(super) fn watched(job: &Job, attempt: Attempt) -> Option<usize> {
-    job.superseded.iter().position(|other| other.attempt == attempt && other.watch == Watch::Open)
+    job.superseded.iter().position(|other| other.attempt == attempt && other.watch == WatchState::Open)
 }
 
 impl Change {
@@ -36,7 +36,7 @@ impl Change {
         let Job { attempt, day, .. } = self.job;
         let books = std::mem::take(&mut self.job.books);
         let since = self.at;
-        self.job.superseded.push(Superseded { attempt, task, books, day, since, watch: Watch::Open });
+        self.job.superseded.push(Superseded { attempt, task, books, day, since, watch: WatchState::Open });
         self.next_attempt(&why);
         self.job.deadline_from = None;
     }
@@ -46,7 +46,7 @@ impl Change {
         self.day = self.job.superseded[index].day;
         match event {
             Event::Read(reading) => self.read_superseded(index, &reading),
-            Event::TaskMissing(fault) | Event::WatchOver(fault) => self.doubt_superseded(index, &fault),
+            Event::TaskMissing(fault) | Event::WatchExpired(fault) => self.doubt_superseded(index, &fault),
             _ => return false,
         }
         true
@@ -60,7 +60,7 @@ impl Change {
                 let Books { charged: spent, waived, .. } = books;
                 let movement = Movement::Refund { spent, waived };
                 self.job.superseded[index].books = Books::default();
-                self.job.superseded[index].watch = Watch::Over;
+                self.job.superseded[index].watch = WatchState::Over;
                 let word = if reading.status == TaskStatus::Failed {
                     "failed"
                 } else {
@@ -72,7 +72,7 @@ impl Change {
             status => {
                 self.correct_superseded(index, reading);
                 if *status == TaskStatus::Success {
-                    self.job.superseded[index].watch = Watch::Succeeded;
+                    self.job.superseded[index].watch = WatchState::Succeeded;
                     self.note_for(attempt, &format!("task {task} finished late; it is paid for"), None);
                 }
             }
@@ -93,7 +93,7 @@ impl Change {
 
     fn doubt_superseded(&mut self, index: usize, fault: &Fault) {
         let Superseded { attempt, ref task, ref mut watch, .. } = self.job.superseded[index];
-        *watch = Watch::InDoubt;
+        *watch = WatchState::InDoubt;
         let what = format!("task {task} is in doubt, its charge stays counted: {fault}");
         self.note_for(attempt, &what, None);
     }
@@ -101,16 +101,16 @@ impl Change {
     /// Keeps the outputs of a superseded task that succeeded, unless the present attempt came first. One whose
     /// charge is not known yet is waited for: it cannot be left out of the books.
     pub(super) fn collect_superseded(&mut self) {
-        let found = self.job.superseded.iter().position(|other| other.watch == Watch::Succeeded);
+        let found = self.job.superseded.iter().position(|other| other.watch == WatchState::Succeeded);
         let Some(index) = found else { return };
         let displaced = match &self.job.state {
             State::Submitting { .. } | State::Fetching { .. } | State::Succeeded { .. } => return,
             State::Running { .. } if !self.job.books.held.is_zero() => return,
             State::InDoubt { task: None, .. } => return,
-            State::Running { task } => Some((task.clone(), Watch::Open)),
-            State::InDoubt { task: Some(task), .. } => Some((task.clone(), Watch::InDoubt)),
+            State::Running { task } => Some((task.clone(), WatchState::Open)),
+            State::InDoubt { task: Some(task), .. } => Some((task.clone(), WatchState::InDoubt)),
             State::Failed { task: Some(task), .. } | State::Canceled { task: Some(task), .. } => {
-                Some((task.clone(), Watch::Over))
+                Some((task.clone(), WatchState::Over))
             }
             State::Queued
             | State::Failed { task: None, .. }
@@ -120,7 +120,7 @@ impl Change {
         let kept = self.job.superseded.remove(index);
         let (attempt, since) = (self.job.attempt, self.at);
         let other = match &displaced {
-            Some((task, Watch::Open)) => {
+            Some((task, WatchState::Open)) => {
                 format!("task {task} of attempt {} is watched to its end", attempt.0)
             }
             Some((task, _)) => format!("nothing is kept of task {task} of attempt {}", attempt.0),

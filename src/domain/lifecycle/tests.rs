@@ -417,7 +417,7 @@ fn both_attempts_may_succeed_and_both_are_paid_for() {
     let then = |event| made().into_iter().chain([(1, event)]).collect();
     assert_eq!(resubmitted(then(read("success", 10))), "succeeded#2 0/10, t1#1 10 Succeeded");
     assert_eq!(resubmitted(then(Event::Read(failed("busy")))), "succeeded#2 0/10, t1#1 0 Over");
-    assert_eq!(resubmitted(then(Event::WatchOver(fault()))), "succeeded#2 0/10, t1#1 10 InDoubt");
+    assert_eq!(resubmitted(then(Event::WatchExpired(fault()))), "succeeded#2 0/10, t1#1 10 InDoubt");
 }
 
 #[test]
@@ -555,7 +555,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::TaskMissing(fault())),
         1 => Just(Event::Overdue),
         2 => Just(Event::Resubmit),
-        1 => Just(Event::WatchOver(fault())),
+        1 => Just(Event::WatchExpired(fault())),
         2 => Just(Event::Fetched(vec![file()])),
         1 => Just(Event::FetchAbandoned(fault())),
         1 => Just(Event::Cancel),

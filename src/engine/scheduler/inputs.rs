@@ -139,8 +139,8 @@ impl Scheduler {
         answer: ReadAnswer,
         now: Now,
     ) -> Result<(), SchedulerError> {
-        if self.is_late(key, attempt) {
-            return self.late_read(key, attempt, answer, now);
+        if self.is_watched(key, attempt) {
+            return self.watched_task_read(key, attempt, answer, now);
         }
         let Some(faults) = self.effect_ended(key) else { return Ok(()) };
         let wait = match answer {

@@ -94,8 +94,8 @@ impl CountedAs {
             Want::Fetch => NextAction::Fetch,
             Want::Admission | Want::Post | Want::Read | Want::Nothing => NextAction::Nothing,
         };
-        let busy = open.busy || open.late.values().any(|late| late.busy);
-        let unread = open.late.values().any(|late| !late.seen);
+        let busy = open.busy || open.watches.values().any(|watch| watch.busy);
+        let unread = open.watches.values().any(|watch| !watch.seen);
         let never_sent = matches!(job.state, State::Queued) && job.first_sent.is_none();
         CountedAs {
             state: state_index(&job.state),

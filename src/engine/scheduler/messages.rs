@@ -33,9 +33,9 @@ pub struct Settings {
     /// How long a job of a kind may be in flight before it is overdue.
     pub deadlines: BTreeMap<Kind, Millis>,
     /// Between two readings of an overdue task.
-    pub late_poll: Millis,
+    pub overdue_poll: Millis,
     /// How long an overdue task is watched.
-    pub late_window: Millis,
+    pub watch_overdue_for: Millis,
     /// Attempts of a job whose policy gives no number.
     pub attempts: u32,
     /// Waits after faults.

@@ -51,7 +51,7 @@ use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
 use crate::engine::scheduler::account_block::AccountState;
 use crate::engine::scheduler::active_batches::ActiveBatches;
 use crate::engine::scheduler::job_counts::{CountedAs, OpenJobs};
-use crate::engine::scheduler::overdue::Late;
+use crate::engine::scheduler::overdue::TaskWatch;
 use crate::engine::scheduler::prices::Prices;
 use crate::engine::scheduler::queued_jobs::QueuedJobs;
 use crate::engine::scheduler::row_windows::{RowWindow, windows_of};
@@ -120,7 +120,7 @@ struct OpenJob {
     /// When its task was last seen running.
     last_running: Option<Tick>,
     /// Tasks of other attempts that are watched beside it.
-    late: BTreeMap<Attempt, Late>,
+    watches: BTreeMap<Attempt, TaskWatch>,
     /// What it was last counted as.
     counted: Option<CountedAs>,
 }
@@ -140,7 +140,7 @@ impl OpenJob {
             task_since: None,
             task_created: None,
             last_running: None,
-            late: BTreeMap::new(),
+            watches: BTreeMap::new(),
             counted: None,
         }
     }
@@ -157,8 +157,8 @@ pub struct Scheduler {
     candidates: QueuedJobs,
     timers: BTreeSet<(Tick, JobKey)>,
     deadlines: BTreeSet<(Timestamp, JobKey)>,
-    late_timers: BTreeSet<(Tick, JobKey, Attempt)>,
-    late_ends: BTreeSet<(Timestamp, JobKey, Attempt)>,
+    watch_timers: BTreeSet<(Tick, JobKey, Attempt)>,
+    watch_ends: BTreeSet<(Timestamp, JobKey, Attempt)>,
     /// Jobs whose outputs wait for a free download.
     fetch_queue: VecDeque<JobKey>,
     /// Those that came too slowly before: they wait until nobody else does.
@@ -216,8 +216,8 @@ impl Scheduler {
             candidates: QueuedJobs::default(),
             timers: BTreeSet::new(),
             deadlines: BTreeSet::new(),
-            late_timers: BTreeSet::new(),
-            late_ends: BTreeSet::new(),
+            watch_timers: BTreeSet::new(),
+            watch_ends: BTreeSet::new(),
             fetch_queue: VecDeque::new(),
             slow_queue: VecDeque::new(),
             fetching: 0,
@@ -311,10 +311,10 @@ impl Scheduler {
         for input in inputs {
             self.take_in(input, now)?;
         }
-        self.pass_deadlines(now)?;
+        self.apply_deadlines(now)?;
         self.pass_over_skipped();
-        self.watch_late(now)?;
-        self.begin_what_is_due(now)?;
+        self.check_watched_tasks(now)?;
+        self.start_due_effects(now)?;
         // Last before admission: a wait that is over now queues a job whose batch may be canceled.
         self.drop_unsent(now)?;
         self.renew_when_due(now);
@@ -356,8 +356,8 @@ impl Scheduler {
             return None;
         }
         let timer = self.timers.first().map(|(at, _)| *at);
-        let late = self.late_timers.first().map(|(at, ..)| *at);
-        [timer, late, self.crowded_until, self.balance_due(), self.renewal()].into_iter().flatten().min()
+        let watch = self.watch_timers.first().map(|(at, ..)| *at);
+        [timer, watch, self.crowded_until, self.balance_due(), self.renewal()].into_iter().flatten().min()
     }
 
     /// Whether something waits for an instant of the calendar: a deadline, an expiry, or midnight. The
@@ -368,7 +368,7 @@ impl Scheduler {
                 || active.record.policy.expires.is_some() && !active.record.is_done()
         };
         !self.deadlines.is_empty()
-            || !self.late_ends.is_empty()
+            || !self.watch_ends.is_empty()
             || self.batches.unfinished().any(waits)
             || self.waits_for_allowance()
     }

@@ -1,17 +1,17 @@
 //! The slow watch over tasks that a resubmission left behind.
 
 use crate::domain::ids::{Attempt, JobKey};
-use crate::domain::job::Watch;
+use crate::domain::job::WatchState;
 use crate::domain::lifecycle::Event;
 use crate::domain::task::ReadAnswer;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::scheduler::inputs::MISSING_MAX;
-use crate::engine::scheduler::timers::{ACCOUNT_RECHECK, UNREAD_PATIENCE, watch_over};
+use crate::engine::scheduler::timers::{ACCOUNT_RECHECK, UNREAD_GRACE, watch_expired};
 use crate::engine::scheduler::{Effect, Scheduler, SchedulerError};
 
 /// What this process knows of a watched task.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Late {
+pub(super) struct TaskWatch {
     /// It is being read.
     pub(super) busy: bool,
     /// It was read since the start.
@@ -27,19 +27,21 @@ impl Scheduler {
     pub(super) fn watch_superseded(&mut self, key: JobKey, before: Attempt, first_wait: Millis, now: Now) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
         let present = open.record.job.attempt;
-        if present == before && open.late.is_empty() && open.record.job.superseded.is_empty() {
+        if present == before && open.watches.is_empty() && open.record.job.superseded.is_empty() {
             return;
         }
-        let superseded = open.record.job.superseded.iter().filter(|other| other.watch == Watch::Open);
-        let watched: Vec<(Attempt, Timestamp)> =
-            superseded.map(|other| (other.attempt, other.since.after(self.settings.late_window))).collect();
-        let known: Vec<(Attempt, Late)> = open.late.iter().map(|(attempt, late)| (*attempt, *late)).collect();
-        for (attempt, late) in known {
+        let superseded = open.record.job.superseded.iter().filter(|other| other.watch == WatchState::Open);
+        let watched: Vec<(Attempt, Timestamp)> = superseded
+            .map(|other| (other.attempt, other.since.after(self.settings.watch_overdue_for)))
+            .collect();
+        let known: Vec<(Attempt, TaskWatch)> =
+            open.watches.iter().map(|(attempt, watch)| (*attempt, *watch)).collect();
+        for (attempt, watch) in known {
             if !watched.iter().any(|(watched, _)| *watched == attempt) {
-                open.late.remove(&attempt);
-                self.late_ends.remove(&(late.until, key, attempt));
-                if let Some(due) = late.due {
-                    self.late_timers.remove(&(due, key, attempt));
+                open.watches.remove(&attempt);
+                self.watch_ends.remove(&(watch.until, key, attempt));
+                if let Some(due) = watch.due {
+                    self.watch_timers.remove(&(due, key, attempt));
                 }
             }
         }
@@ -48,36 +50,36 @@ impl Scheduler {
             (open.busy, open.faults, open.fetch_faults, open.task_since) = (false, 0, 0, None);
         }
         for (attempt, until) in watched {
-            if open.late.contains_key(&attempt) {
+            if open.watches.contains_key(&attempt) {
                 continue;
             }
             let (busy, due) = (was_busy && attempt == before, now.tick.after(first_wait));
-            let late = Late { busy, seen: present != before, due: Some(due), until, faults: 0 };
-            open.late.insert(attempt, late);
-            self.late_timers.insert((due, key, attempt));
-            self.late_ends.insert((until, key, attempt));
+            let watch = TaskWatch { busy, seen: present != before, due: Some(due), until, faults: 0 };
+            open.watches.insert(attempt, watch);
+            self.watch_timers.insert((due, key, attempt));
+            self.watch_ends.insert((until, key, attempt));
         }
     }
 
     /// Reads the watched tasks that are due, and leaves those to a person that were watched long enough.
-    pub(super) fn watch_late(&mut self, now: Now) -> Result<(), SchedulerError> {
-        while let Some(&(at, key, attempt)) = self.late_ends.first().filter(|(at, ..)| *at <= now.wall) {
-            self.late_ends.remove(&(at, key, attempt));
-            if self.look_at_late_first(key, attempt, now) {
+    pub(super) fn check_watched_tasks(&mut self, now: Now) -> Result<(), SchedulerError> {
+        while let Some(&(at, key, attempt)) = self.watch_ends.first().filter(|(at, ..)| *at <= now.wall) {
+            self.watch_ends.remove(&(at, key, attempt));
+            if self.read_before_watch_expires(key, attempt, now) {
                 continue;
             }
-            self.apply(key, attempt, watch_over(), now)?;
+            self.apply(key, attempt, watch_expired(), now)?;
         }
         if self.stopping {
-            self.late_timers.clear();
+            self.watch_timers.clear();
             return Ok(());
         }
-        while let Some(&(at, key, attempt)) = self.late_timers.first().filter(|(at, ..)| *at <= now.tick) {
-            self.late_timers.remove(&(at, key, attempt));
+        while let Some(&(at, key, attempt)) = self.watch_timers.first().filter(|(at, ..)| *at <= now.tick) {
+            self.watch_timers.remove(&(at, key, attempt));
             if self.key_is_refused() {
-                self.schedule_late(key, attempt, now.tick.after(ACCOUNT_RECHECK));
+                self.schedule_watch(key, attempt, now.tick.after(ACCOUNT_RECHECK));
             } else {
-                self.read_late(key, attempt, at);
+                self.read_watched_task(key, attempt, at);
             }
         }
         Ok(())
@@ -85,45 +87,45 @@ impl Scheduler {
 
     /// Puts the end of a watch off until its task was read once since the start: it may have ended during a
     /// downtime. Returns whether it was put off.
-    fn look_at_late_first(&mut self, key: JobKey, attempt: Attempt, now: Now) -> bool {
+    fn read_before_watch_expires(&mut self, key: JobKey, attempt: Attempt, now: Now) -> bool {
         let Some(mut open) = self.jobs.get_mut(&key) else { return false };
-        let Some(late) = open.late.get_mut(&attempt).filter(|late| !late.seen) else { return false };
-        late.until = now.wall.after(UNREAD_PATIENCE);
-        let until = late.until;
+        let Some(watch) = open.watches.get_mut(&attempt).filter(|watch| !watch.seen) else { return false };
+        watch.until = now.wall.after(UNREAD_GRACE);
+        let until = watch.until;
         drop(open);
-        self.late_ends.insert((until, key, attempt));
+        self.watch_ends.insert((until, key, attempt));
         true
     }
 
-    fn read_late(&mut self, key: JobKey, attempt: Attempt, due: Tick) {
+    fn read_watched_task(&mut self, key: JobKey, attempt: Attempt, due: Tick) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
         let task = open.record.job.superseded.iter().find(|other| other.attempt == attempt);
         let Some(task) = task.map(|other| other.task.clone()) else { return };
         let spec = open.spec.clone();
-        let Some(late) = open.late.get_mut(&attempt) else { return };
-        late.due = None;
-        if !late.busy {
-            late.busy = true;
+        let Some(watch) = open.watches.get_mut(&attempt) else { return };
+        watch.due = None;
+        if !watch.busy {
+            watch.busy = true;
             self.pending.step.effects.push(Effect::Read { key, attempt, task, spec, due });
         }
     }
 
-    fn schedule_late(&mut self, key: JobKey, attempt: Attempt, at: Tick) {
+    fn schedule_watch(&mut self, key: JobKey, attempt: Attempt, at: Tick) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let Some(late) = open.late.get_mut(&attempt) else { return };
-        if let Some(due) = late.due.replace(at) {
-            self.late_timers.remove(&(due, key, attempt));
+        let Some(watch) = open.watches.get_mut(&attempt) else { return };
+        if let Some(due) = watch.due.replace(at) {
+            self.watch_timers.remove(&(due, key, attempt));
         }
-        self.late_timers.insert((at, key, attempt));
+        self.watch_timers.insert((at, key, attempt));
     }
 
     /// Whether an answer is about a watched task rather than the present attempt's.
-    pub(super) fn is_late(&self, key: JobKey, attempt: Attempt) -> bool {
-        self.jobs.get(&key).is_some_and(|open| open.late.contains_key(&attempt))
+    pub(super) fn is_watched(&self, key: JobKey, attempt: Attempt) -> bool {
+        self.jobs.get(&key).is_some_and(|open| open.watches.contains_key(&attempt))
     }
 
     /// Reading a watched task came to this.
-    pub(super) fn late_read(
+    pub(super) fn watched_task_read(
         &mut self,
         key: JobKey,
         attempt: Attempt,
@@ -132,12 +134,12 @@ impl Scheduler {
     ) -> Result<(), SchedulerError> {
         let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
         let before = open.record.job.attempt;
-        let Some(late) = open.late.get_mut(&attempt) else { return Ok(()) };
-        (late.busy, late.seen) = (false, true);
-        late.faults = if matches!(answer, ReadAnswer::Missing(_)) { late.faults + 1 } else { 0 };
-        let faults = late.faults;
+        let Some(watch) = open.watches.get_mut(&attempt) else { return Ok(()) };
+        (watch.busy, watch.seen) = (false, true);
+        watch.faults = if matches!(answer, ReadAnswer::Missing(_)) { watch.faults + 1 } else { 0 };
+        let faults = watch.faults;
         drop(open);
-        self.schedule_late(key, attempt, now.tick.after(self.settings.late_poll));
+        self.schedule_watch(key, attempt, now.tick.after(self.settings.overdue_poll));
         match answer {
             ReadAnswer::Task(reading) => self.apply(key, attempt, Event::Read(reading), now)?,
             ReadAnswer::Missing(fault) if faults >= MISSING_MAX => {

@@ -10,7 +10,7 @@ use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::scheduler::{ActiveBatch, Effect, FetchOrder, Scheduler, SchedulerError};
 
 /// How long a deadline that passed unseen waits for its task to be read, before it is looked at again.
-pub(super) const UNREAD_PATIENCE: Millis = Millis::from_secs(5);
+pub(super) const UNREAD_GRACE: Millis = Millis::from_secs(5);
 /// How long what the account refuses waits before it looks again.
 pub(super) const ACCOUNT_RECHECK: Millis = Millis(1_000);
 /// Rows of a batch that a step ends at most, so that its commit stays small.
@@ -18,7 +18,7 @@ const DROPPED_MAX: usize = 64;
 
 impl Scheduler {
     /// An overdue job gives its slot back; one that was watched long enough is left to a person.
-    pub(super) fn pass_deadlines(&mut self, now: Now) -> Result<(), SchedulerError> {
+    pub(super) fn apply_deadlines(&mut self, now: Now) -> Result<(), SchedulerError> {
         while let Some(&(at, key)) = self.deadlines.first().filter(|(at, _)| *at <= now.wall) {
             self.deadlines.remove(&(at, key));
             let Some(mut open) = self.jobs.get_mut(&key) else { continue };
@@ -28,15 +28,15 @@ impl Scheduler {
                 open.task_since.is_none() && matches!(open.record.job.state, State::Running { .. });
             drop(open);
             if is_unread && (overdue || self.resubmits(key)) {
-                self.look_again(key, UNREAD_PATIENCE, now);
+                self.postpone_deadline(key, UNREAD_GRACE, now);
                 continue;
             }
             if !overdue && let Some(left) = self.resubmission_wait(key, now) {
-                self.look_again(key, left, now);
+                self.postpone_deadline(key, left, now);
                 continue;
             }
             let event = if overdue {
-                watch_over()
+                watch_expired()
             } else if self.resubmits(key) {
                 Event::Resubmit
             } else {
@@ -72,7 +72,7 @@ impl Scheduler {
 
     /// Puts a deadline off. After a downtime it may long have passed while the task has long succeeded: that is read
     /// before anything is given up or bought for it.
-    fn look_again(&mut self, key: JobKey, wait: Millis, now: Now) {
+    fn postpone_deadline(&mut self, key: JobKey, wait: Millis, now: Now) {
         let later = now.wall.after(wait);
         if let Some(mut open) = self.jobs.get_mut(&key) {
             open.deadline = Some(later);
@@ -120,12 +120,12 @@ impl Scheduler {
         match (job.overdue, &job.state) {
             (false, _) => Some(deadline),
             // Only a task can be watched to the end of the window.
-            (true, State::Running { .. }) => Some(deadline.after(self.settings.late_window)),
+            (true, State::Running { .. }) => Some(deadline.after(self.settings.watch_overdue_for)),
             (true, _) => None,
         }
     }
 
-    pub(super) fn begin_what_is_due(&mut self, now: Now) -> Result<(), SchedulerError> {
+    pub(super) fn start_due_effects(&mut self, now: Now) -> Result<(), SchedulerError> {
         // What is in the air finishes after a stop; nothing new begins.
         if self.stopping {
             self.timers.clear();
@@ -149,7 +149,7 @@ impl Scheduler {
                 Want::Fetch if is_slow => self.slow_queue.push_back(key),
                 Want::Fetch => self.fetch_queue.push_back(key),
                 Want::Post if self.held_back => {}
-                Want::Post if !is_keyed => self.lose_track(key, now)?,
+                Want::Post if !is_keyed => self.mark_outcome_unknown(key, now)?,
                 Want::Post if !self.may_post_again(key, now) => self.postpone(key, now),
                 Want::Read if self.key_is_refused() => self.postpone(key, now),
                 want @ (Want::Post | Want::Read) => self.begin(key, want, at),
@@ -166,7 +166,7 @@ impl Scheduler {
 
     /// A POST without a key leaves straight from admission. One that is still to be sent was on its way
     /// when an earlier process ended: it may have made a task, and sending it again may make another.
-    fn lose_track(&mut self, key: JobKey, now: Now) -> Result<(), SchedulerError> {
+    fn mark_outcome_unknown(&mut self, key: JobKey, now: Now) -> Result<(), SchedulerError> {
         let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt) else { return Ok(()) };
         let fault = Fault::new("interrupted", "the program ended while the request was on its way");
         let unknown = PostAnswer::Again { fault, wait: None, may_have_run: true };
@@ -220,7 +220,7 @@ impl Scheduler {
         let Some(open) = self.jobs.get(&key) else { return self.settings.poll_max };
         // After a restart even an overdue task is looked at once, soon.
         if open.record.job.overdue && open.task_since.is_some() {
-            return self.settings.late_poll;
+            return self.settings.overdue_poll;
         }
         let elapsed = open.task_since.map(|since| now.tick.since(since));
         let first = elapsed == Some(Millis(0));
@@ -302,8 +302,8 @@ impl Scheduler {
 }
 
 /// A task was watched to the end of the late window, and is left to a person.
-pub(super) fn watch_over() -> Event {
-    Event::WatchOver(Fault::new("deadline", "its task never ended within the late window"))
+pub(super) fn watch_expired() -> Event {
+    Event::WatchExpired(Fault::new("deadline", "its task never ended within the late window"))
 }
 
 /// The name under which it is learned how long a job's task takes.

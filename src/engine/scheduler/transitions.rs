@@ -70,7 +70,7 @@ impl Scheduler {
         if let Some((spec, job)) = settled {
             self.learn_charge(key, &spec.order, &job);
         }
-        self.watch_superseded(key, before, self.settings.late_poll, now);
+        self.watch_superseded(key, before, self.settings.overdue_poll, now);
         if is_over {
             self.prices.forget(&key);
             self.end(key);

@@ -144,7 +144,7 @@ impl World {
         let more = Credits(self.random.u64(1..200));
         settings.limits.total = settings.limits.total.map(|total| total + more);
         settings.limits.per_day = settings.limits.per_day.map(|day| day + more);
-        settings.late_window = self.span(settings.late_window.0);
+        settings.watch_overdue_for = self.span(settings.watch_overdue_for.0);
         settings
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{Attempt, BatchNo, JobKey};
-use callsheet::domain::job::{Books, JobSpec, State, Watch};
+use callsheet::domain::job::{Books, JobSpec, State, WatchState};
 use callsheet::domain::manifest::row::{Deadline, OnDeadline};
 use callsheet::domain::time::Now;
 use callsheet::engine::scheduler::{Scheduler, Settings};

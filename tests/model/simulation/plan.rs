@@ -170,7 +170,7 @@ pub fn of(seed: u64) -> Plan {
     let troubles = draw.troubles(horizon);
     let steps: u64 = happenings.iter().map(|(_, what)| what.delays()).sum();
     let longest = settings.deadlines.values().map(|span| span.0).max().unwrap_or_default().max(HOUR);
-    let patience = steps + 6 * longest + 3 * settings.late_window.0 + 24 * HOUR;
+    let patience = steps + 6 * longest + 3 * settings.watch_overdue_for.0 + 24 * HOUR;
     Plan {
         happenings,
         troubles,
@@ -298,8 +298,8 @@ impl Draw {
             downloads: self.one_of(&[1, 4]),
             poll_min: Millis(5_000),
             poll_max: Millis(10_000),
-            late_poll: Millis(self.one_of(&[MINUTE, 5 * MINUTE])),
-            late_window: Millis(self.one_of(&[10 * MINUTE, HOUR, 3 * HOUR])),
+            overdue_poll: Millis(self.one_of(&[MINUTE, 5 * MINUTE])),
+            watch_overdue_for: Millis(self.one_of(&[10 * MINUTE, HOUR, 3 * HOUR])),
             attempts: self.random.u32(1..4),
             backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
             balance_interval: Millis(MINUTE),
@@ -312,7 +312,7 @@ impl Draw {
     fn policy(&mut self, horizon: u64) -> Policy {
         Policy {
             budget: self.sometimes(2, |draw| Credits(draw.random.u64(10..300))),
-            on_deadline: Some(self.one_of(&[OnDeadline::Watch, OnDeadline::Resubmit])),
+            on_deadline: Some(self.one_of(&[OnDeadline::WatchState, OnDeadline::Resubmit])),
             expires: self.sometimes(6, |draw| Deadline::After(Millis(draw.random.u64(MINUTE..horizon)))),
             attempts: self.sometimes(2, |draw| draw.random.u32(1..5)),
             on_drift: self.sometimes(4, |_| OnDrift::Pause),
