@@ -16,10 +16,10 @@ use crate::domain::origin::Place;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::reach::Reach;
 use crate::domain::retry::Backoff;
+use crate::domain::slow_download::MinRate;
 use crate::domain::time::Millis;
-use crate::domain::trickle::RateFloor;
 use crate::engine::scheduler::Settings;
-use crate::engine::{Outside, RateLimit};
+use crate::engine::{EngineDeps, RateLimit};
 use crate::intake::Terms;
 use crate::intake::catalogs::ServiceCatalogs;
 use crate::intake::reception::HouseRules;
@@ -68,7 +68,7 @@ pub(super) fn engine_deps(
     service: Service,
     chosen: &ServiceTarget,
     config: &Config,
-) -> Result<Outside, Failure> {
+) -> Result<EngineDeps, Failure> {
     if let Some(hasty) = poll_interval_warning(chosen, config) {
         tracing::warn!("{hasty}: it may slow down or refuse such a client");
     }
@@ -78,14 +78,14 @@ pub(super) fn engine_deps(
         state: chosen.state.clone(),
         clock: Clock::start(),
     };
-    Ok(Outside {
+    Ok(EngineDeps {
         catalogs: Some(Arc::new(catalogs)),
         downloads: service
             .downloads(Reach::new(&chosen.options.base_url, config.output.allow_hosts.clone()))?,
         service,
         output_dir: OutputDir::new(&chosen.output),
         max_file_bytes: config.output.max_file.as_u64(),
-        rate_floor: RateFloor {
+        min_rate: MinRate {
             bytes_per_second: config.limits.min_download_rate.as_u64(),
             window: config.limits.slow_window.0,
         },

@@ -58,7 +58,7 @@ fn reread(global: &Global, present: &ServiceTarget, is_emulated: bool) -> Result
 fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {
     let service = Service::new(chosen.options.clone())?;
     Ok(Parts {
-        outside: build::engine_deps(service.clone(), chosen, config)?,
+        deps: build::engine_deps(service.clone(), chosen, config)?,
         settings: build::scheduler_settings(config)?,
         house: build::ingest_defaults(service, chosen, config)?,
         socket: client::socket(config, &chosen.state),

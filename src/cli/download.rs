@@ -77,8 +77,8 @@ async fn fetch(
 ) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, false)?);
-    let outside = build::engine_deps(Service::new(chosen.options.clone())?, chosen, config)?;
-    let output_dir = outside.output_dir.clone();
+    let deps = build::engine_deps(Service::new(chosen.options.clone())?, chosen, config)?;
+    let output_dir = deps.output_dir.clone();
     let desk = EngineClient::in_process(store.clone(), build::scheduler_settings(config)?, clock)?;
     let named = desk.find(&command.name).await.map_err(HandlerError::from)?;
     let batch = named.batch().clone();
@@ -87,7 +87,7 @@ async fn fetch(
         record.key.batch == batch.no && matches!(record.job.state, State::Fetching { .. })
     };
     let waiting = store.open_jobs()?.iter().filter(|record| is_waiting(record)).count();
-    let granted = desk.fetch_again(&named, output_dir.clone(), outside.layout.clone()).await?;
+    let granted = desk.fetch_again(&named, output_dir.clone(), deps.layout.clone()).await?;
     let again = granted.jobs;
     let outcome = BatchOutcome { batch: batch.name.clone(), granted };
     say_what_stays(&outcome);
@@ -98,7 +98,7 @@ async fn fetch(
     }
     let only = BTreeSet::from([batch.no]);
     let mut engine =
-        Engine::new(store.clone(), outside, build::scheduler_settings(config)?, clock, Some(&only))?;
+        Engine::new(store.clone(), deps, build::scheduler_settings(config)?, clock, Some(&only))?;
     engine.hold_back();
     let (_keep, stop) = watch::channel(Stop::No);
     if let Standstill::Parked(parked) = engine.run(Until::Standstill, stop, |_| {}).await? {

@@ -10,7 +10,7 @@ use crate::cli::printable;
 use crate::clock::Clock;
 use crate::domain::credits::Credits;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
-use crate::engine::Glance;
+use crate::engine::StepView;
 use crate::engine::scheduler::{BatchOverview, Outage};
 
 /// Between two lines where there is no terminal.
@@ -56,14 +56,14 @@ impl Progress {
     }
 
     /// Sees a step of the engine.
-    pub(super) fn observe(&mut self, glance: &Glance<'_>) {
+    pub(super) fn observe(&mut self, view: &StepView<'_>) {
         let Now { wall, tick: now } = self.clock.now();
-        self.tell_of_outage(glance.scheduler.outage(), Now { wall, tick: now });
+        self.tell_of_outage(view.scheduler.outage(), Now { wall, tick: now });
         let interval = if self.bar.is_some() { BAR_INTERVAL } else { LINE_INTERVAL };
         if self.ended_before.is_some() && now.since(self.shown) < interval {
             return;
         }
-        let sum = Sum::of(&glance.scheduler.overview());
+        let sum = Sum::of(&view.scheduler.overview());
         let before = *self.ended_before.get_or_insert(sum.ended);
         if sum.ended != self.last_end.0 {
             self.last_end = (sum.ended, now);
@@ -73,7 +73,7 @@ impl Progress {
         }
         self.shown = now;
         let mut text = sum.text(before, now.since(self.began), now.since(self.last_end.1));
-        let (present, configured) = (glance.scheduler.present_limit(), glance.scheduler.configured_limit());
+        let (present, configured) = (view.scheduler.present_limit(), view.scheduler.configured_limit());
         text.extend(fewer(present, configured).map(|fewer| format!(" · {fewer}")));
         match &self.bar {
             Some(bar) => {

@@ -85,11 +85,11 @@ async fn run_against(
             only.insert(batch.no);
         }
     }
-    let outside = build::engine_deps(service.clone(), chosen, config)?;
-    let output_dir = outside.output_dir.clone();
+    let deps = build::engine_deps(service.clone(), chosen, config)?;
+    let output_dir = deps.output_dir.clone();
     let settings = build::scheduler_settings(config)?;
     let backoff = settings.backoff;
-    let mut engine = Engine::new(store.clone(), outside, settings, clock, Some(&only))?;
+    let mut engine = Engine::new(store.clone(), deps, settings, clock, Some(&only))?;
     if engine.scheduler().batches().any(|batch| !batch.is_done()) {
         reach(&service, backoff).await?;
     }
@@ -160,8 +160,8 @@ async fn drive(engine: &mut Engine, clock: Clock) -> Result<Standstill, Failure>
     let mut said = false;
     let asked = stop.clone();
     let outcome = engine
-        .run(Until::Standstill, stop, |glance| {
-            progress.observe(glance);
+        .run(Until::Standstill, stop, |view| {
+            progress.observe(view);
             if !said && *asked.borrow() == Stop::Soon {
                 said = true;
                 progress.say(

@@ -16,8 +16,9 @@ use crate::domain::release::ABOVE_MAX;
 use crate::domain::retry::{self, Prospect};
 use crate::engine::EngineError;
 use crate::engine::engine_client::{EngineClient, FindError, Target};
+use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
-use crate::engine::walk::Walk;
+use crate::engine::job_iter::JobIter;
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
 use crate::output::results::ResultLine;
@@ -99,8 +100,8 @@ pub fn jobs(
 ) -> Result<(), HandlerError> {
     let mut line = Vec::new();
     for batch in batches {
-        let mut walk = Walk::begin(store, batch)?;
-        while let Some((spec, record)) = walk.next_job()? {
+        let mut jobs = JobIter::open(store, batch)?;
+        while let Some((spec, record)) = jobs.next_job()? {
             if state.is_some_and(|state| state != record.job.state.name()) {
                 continue;
             }
@@ -138,8 +139,8 @@ pub fn ledger(
 ) -> Result<(), HandlerError> {
     let mut text = Vec::new();
     for batch in batches {
-        let mut walk = Walk::begin(store, batch)?;
-        while let Some((spec, record)) = walk.next_job()? {
+        let mut jobs = JobIter::open(store, batch)?;
+        while let Some((spec, record)) = jobs.next_job()? {
             for line in &record.job.history {
                 let Some(movement) = line.movement else { continue };
                 let task = record.job.task_of(line.attempt);

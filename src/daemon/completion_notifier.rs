@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::domain::ids::BatchNo;
 use crate::engine::blocking;
 use crate::engine::scheduler::Command;
-use crate::engine::{self, EngineError, Glance, Handle};
+use crate::engine::{self, EngineError, Handle, StepView};
 use crate::hooks::{BatchDone, Hooks, HooksError};
 use crate::output::publish::OutputDir;
 use crate::store::Store;
@@ -40,11 +40,11 @@ impl CompletionNotifier {
     }
 
     /// Sees a step of the engine.
-    pub(super) fn observe(&self, glance: &Glance<'_>) {
-        let mut seen: Vec<BatchNo> = glance.step.ended.iter().map(|(_, record)| record.key.batch).collect();
+    pub(super) fn observe(&self, view: &StepView<'_>) {
+        let mut seen: Vec<BatchNo> = view.step.ended.iter().map(|(_, record)| record.key.batch).collect();
         seen.dedup();
         for no in seen {
-            if glance.scheduler.batch(no).is_some_and(|batch| batch.is_done() && !batch.announced) {
+            if view.scheduler.batch(no).is_some_and(|batch| batch.is_done() && !batch.announced) {
                 self.announce(no);
             }
         }

@@ -31,7 +31,7 @@ use crate::daemon::signals::Signals;
 use crate::domain::time::Millis;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::Settings;
-use crate::engine::{Engine, EngineError, Outside, Stop, Until};
+use crate::engine::{Engine, EngineError, EngineDeps, Stop, Until};
 use crate::hooks::{HookTimeouts, Hooks, HooksError};
 use crate::intake::reception::{self, HouseRules, Reception};
 use crate::store::{Store, StoreError};
@@ -40,7 +40,7 @@ use crate::store::{Store, StoreError};
 #[derive(Debug)]
 pub struct Parts {
     /// The service, the output folder and rates.
-    pub outside: Outside,
+    pub deps: EngineDeps,
     /// Limits, budgets, waits and deadlines.
     pub settings: Settings,
     /// What holds for every manifest.
@@ -119,11 +119,11 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     reception::sweep_incoming(&incoming)
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
     let fixed = Fixed::of(&parts);
-    let Parts { outside, settings, house, socket, control, token, .. } = parts;
+    let Parts { deps, settings, house, socket, control, token, .. } = parts;
     let Parts { inboxes, hooks, hooks_secret, schedules: planned, archive_after, .. } = parts;
-    let (output_dir, layout) = (outside.output_dir.clone(), outside.layout.clone());
-    let (identity, metrics) = (house.identity.clone(), outside.metrics.clone());
-    let mut engine = Engine::new(store.clone(), outside, settings, clock, None)?;
+    let (output_dir, layout) = (deps.output_dir.clone(), deps.layout.clone());
+    let (identity, metrics) = (house.identity.clone(), deps.metrics.clone());
+    let mut engine = Engine::new(store.clone(), deps, settings, clock, None)?;
     let handle = engine.handle();
     let reception = Reception::new(store.clone(), handle.clone(), clock, house);
     let (fire, fires) = mpsc::channel(8);
@@ -174,9 +174,9 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     tracing::info!(socket = %socket.display(), "ready");
     systemd.ready();
     let stopping = stop.clone();
-    let working = engine.run(Until::Stopped, stop, |glance| {
-        completion_notifier.observe(glance);
-        systemd.observe(glance, *stopping.borrow() == Stop::Soon);
+    let working = engine.run(Until::Stopped, stop, |view| {
+        completion_notifier.observe(view);
+        systemd.observe(view, *stopping.borrow() == Stop::Soon);
     });
     let outcome = tokio::select! {
         outcome = working => outcome.map_err(DaemonError::from),

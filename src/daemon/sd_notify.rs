@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::domain::time::{Millis, Tick};
-use crate::engine::Glance;
+use crate::engine::StepView;
 
 /// Between two lines about how it goes.
 const STATUS_INTERVAL: Millis = Millis::from_secs(2);
@@ -56,7 +56,7 @@ impl SystemdNotifier {
     }
 
     /// Sees a step of the engine: whoever sees steps is alive, and only then says so.
-    pub(super) fn observe(&mut self, glance: &Glance<'_>, is_stopping: bool) {
+    pub(super) fn observe(&mut self, view: &StepView<'_>, is_stopping: bool) {
         let now = self.clock.now().tick;
         if self.watchdog.is_some_and(|interval| now.since(self.last_ping) >= interval) {
             self.last_ping = now;
@@ -71,7 +71,7 @@ impl SystemdNotifier {
         }
         if now.since(self.last_status) >= STATUS_INTERVAL && !is_stopping {
             self.last_status = now;
-            let text = status_text(glance);
+            let text = status_text(view);
             if text != self.text {
                 notify(&[NotifyState::Status(&text)]);
                 self.text = text;
@@ -113,8 +113,8 @@ fn notify(state: &[NotifyState<'_>]) {
 }
 
 /// `2 batches at work: 14 in flight, 320 queued; 1 parked (day_budget); 4210 credits spent`
-fn status_text(glance: &Glance<'_>) -> String {
-    let batches = glance.scheduler.overview();
+fn status_text(view: &StepView<'_>) -> String {
+    let batches = view.scheduler.overview();
     let count = |wanted: &[&str]| -> u32 {
         let states = batches.iter().flat_map(|batch| &batch.states);
         states.filter(|(state, _)| wanted.contains(state)).map(|(_, n)| n).sum()

@@ -76,7 +76,7 @@ impl Reloader {
                 // Nobody watches schedules any more once the daemon stops.
                 let _ = self.schedules.send(parts.schedules).await;
                 self.archive_after.send_replace(parts.archive_after);
-                match self.handle.reload(parts.settings, parts.outside).await {
+                match self.handle.reload(parts.settings, parts.deps).await {
                     Ok(()) => tracing::info!("the configuration was read anew"),
                     Err(error) => tracing::warn!(%error, "the configuration was not taken over"),
                 }

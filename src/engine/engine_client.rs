@@ -12,11 +12,12 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, State};
 use crate::engine::handle::{BatchNow, Handle};
+use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{
     BatchOverview, Command, CommandOutcome, Effect, FoundJob, Input, Scheduler, Settings,
 };
-use crate::engine::walk::Walk;
-use crate::engine::{self, EngineError, blocking, spooled, to_the_end};
+use crate::engine::job_iter::JobIter;
+use crate::engine::{self, EngineError, blocking, row_reader, to_the_end};
 use crate::output::layout::Layout;
 use crate::output::publish::{OutputDir, OutputSpec};
 use crate::store::{BatchRecord, JobRecord, Recalled, Store};
@@ -219,7 +220,7 @@ impl EngineClient {
             engine::know_days(&mut own, &store, &[now.wall.utc_day()])?;
             for effect in own.rows_wanted() {
                 if let Effect::LoadRows { batch, from, end, most } = effect {
-                    let rows = spooled::load_rows(&store, batch, from, end, most)?;
+                    let rows = row_reader::load_rows(&store, batch, from, end, most)?;
                     own.know_rows(batch, from, rows);
                 }
             }
@@ -375,7 +376,7 @@ impl EngineClient {
         let label = target.label().map(str::to_owned);
         let (sender, mut chunks) = mpsc::channel(1);
         let walking = tokio::task::spawn_blocking(move || {
-            walk_in_chunks(&store, &batch, label.as_deref(), wanted, &sender)
+            send_in_chunks(&store, &batch, label.as_deref(), wanted, &sender)
         });
         let mut outcome = CommandOutcome::default();
         while let Some(chunk) = chunks.recv().await {
@@ -387,7 +388,7 @@ impl EngineClient {
 }
 
 /// Hands over the wanted jobs of a batch, a chunk at a time.
-fn walk_in_chunks(
+fn send_in_chunks(
     store: &Store,
     batch: &BatchRecord,
     label: Option<&str>,
@@ -395,8 +396,8 @@ fn walk_in_chunks(
     chunks: &mpsc::Sender<Vec<FoundJob>>,
 ) -> Result<(), EngineError> {
     let mut chunk: Vec<FoundJob> = Vec::new();
-    let mut walk = Walk::begin(store, batch)?;
-    while let Some((spec, record)) = walk.next_job()? {
+    let mut jobs = JobIter::open(store, batch)?;
+    while let Some((spec, record)) = jobs.next_job()? {
         if label.is_none_or(|label| spec.label == label) && wanted(batch, &spec, &record) {
             chunk.push((Arc::new(spec), record));
         }
@@ -423,7 +424,7 @@ fn settle(own: &mut Scheduler, store: &Store, clock: Clock) -> Result<(), Engine
         }
         for effect in step.effects {
             if let Effect::LoadRows { batch, from, end, most } = effect {
-                let rows = spooled::load_rows(store, batch, from, end, most)?;
+                let rows = row_reader::load_rows(store, batch, from, end, most)?;
                 inputs.push(Input::Rows { batch, from, rows });
             }
         }
@@ -464,8 +465,8 @@ fn find_jobs(
         // `BATCH/JOB` names the batch, where two batches have a job of one name.
         let within = text.strip_prefix(batch.name.as_str()).and_then(|rest| rest.strip_prefix('/'));
         let names: Vec<&str> = [Some(text), within].into_iter().flatten().collect();
-        let mut walk = Walk::begin(store, batch)?;
-        while let Some((spec, record)) = walk.next_job()? {
+        let mut jobs = JobIter::open(store, batch)?;
+        while let Some((spec, record)) = jobs.next_job()? {
             if names.iter().any(|name| is_called(&spec, name)) {
                 found.push((batch.clone(), spec, record));
             }

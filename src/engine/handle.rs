@@ -3,7 +3,7 @@
 use tokio::sync::{mpsc, oneshot};
 
 use crate::domain::ids::BatchName;
-use crate::engine::Outside;
+use crate::engine::EngineDeps;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome, Scheduler, Settings};
 use crate::store::BatchRecord;
 
@@ -17,7 +17,7 @@ pub(super) type Reply = oneshot::Sender<CommandOutcome>;
 #[derive(Debug)]
 pub(super) enum Message {
     Command(Command, Reply),
-    Outside(Box<Outside>),
+    EngineDeps(Box<EngineDeps>),
 }
 
 /// What is answered from memory at any time.
@@ -95,8 +95,8 @@ impl Handle {
     ///
     /// # Errors
     /// [`EngineGone`].
-    pub async fn reload(&self, settings: Settings, outside: Outside) -> Result<(), EngineGone> {
-        self.sender.send(Message::Outside(Box::new(outside))).await.map_err(|_| EngineGone)?;
+    pub async fn reload(&self, settings: Settings, deps: EngineDeps) -> Result<(), EngineGone> {
+        self.sender.send(Message::EngineDeps(Box::new(deps))).await.map_err(|_| EngineGone)?;
         self.execute(Command::Reload(Box::new(settings))).await.map(drop)
     }
 }

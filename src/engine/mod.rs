@@ -3,18 +3,18 @@
 //! [`scheduler`] decides; this file is the loop that commits what was decided and only then begins
 //! it. There is one loop and one writer; effects run beside it and report back.
 
+mod batch_results;
 mod blocking;
-mod catalogs;
+mod catalog_source;
 mod download;
+mod effects;
 pub mod engine_client;
 mod handle;
-mod perform;
+pub mod job_iter;
 mod rate;
-mod report;
+mod row_reader;
 pub mod scheduler;
-mod spooled;
-mod transfers;
-pub mod walk;
+mod suspended_downloads;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -24,22 +24,22 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::Instrument;
 
+pub use self::batch_results::write_results;
 pub use self::blocking::{blocking, to_the_end};
-pub use self::catalogs::{CatalogSource, Renewing};
+pub use self::catalog_source::{CatalogSource, Renewing};
 pub use self::handle::{BatchNow, EngineGone, Handle};
 use self::handle::{Message, Question};
 pub use self::rate::RateLimit;
-pub use self::report::write_results;
 use crate::api::{Downloads, Service};
 use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::slow_download::MinRate;
 use crate::domain::time::{Millis, Now, Tick, UtcDay};
-use crate::domain::trickle::RateFloor;
-use crate::engine::perform::{perform, span_of};
+use crate::engine::effects::{effect_span, run_effect};
 use crate::engine::scheduler::{
     Command, CommandOutcome, Effect, Input, Scheduler, SchedulerError, Settings, Standstill, Step,
 };
-use crate::engine::transfers::Transfers;
+use crate::engine::suspended_downloads::SuspendedDownloads;
 use crate::failpoint;
 use crate::metrics::Metrics;
 use crate::output::layout::Layout;
@@ -106,7 +106,7 @@ pub enum Until {
 
 /// Everything that happens outside.
 #[derive(Debug, Clone)]
-pub struct Outside {
+pub struct EngineDeps {
     /// The service.
     pub service: Service,
     /// Its results.
@@ -116,7 +116,7 @@ pub struct Outside {
     /// Largest output that is downloaded, in bytes.
     pub max_file_bytes: u64,
     /// A download that stays below makes room for one that waits.
-    pub rate_floor: RateFloor,
+    pub min_rate: MinRate,
     /// Room that must stay free on the output disk, in bytes.
     pub min_free_bytes: u64,
     /// How fast creating POSTs may leave.
@@ -139,7 +139,7 @@ type Commit = fn(&Store, &[Change]) -> Result<(), StoreError>;
 pub struct Engine {
     store: Arc<Store>,
     /// Shared with every effect under way.
-    outside: Arc<Outside>,
+    deps: Arc<EngineDeps>,
     clock: Clock,
     scheduler: Scheduler,
     events: mpsc::Receiver<Input>,
@@ -148,14 +148,14 @@ pub struct Engine {
     questions: mpsc::Receiver<Question>,
     handle: Handle,
     exchanges: Arc<Semaphore>,
-    transfers: Arc<Transfers>,
+    suspended_downloads: Arc<SuspendedDownloads>,
     /// When the metrics are shown the whole next.
     overview_due: Tick,
 }
 
 /// What an observer is shown after a step.
 #[derive(Debug)]
-pub struct Glance<'a> {
+pub struct StepView<'a> {
     /// Every batch and job as it stands.
     pub scheduler: &'a Scheduler,
     /// The step that just ended.
@@ -169,7 +169,7 @@ impl Engine {
     /// [`StoreError`] when the state cannot be read.
     pub fn new(
         store: Arc<Store>,
-        outside: Outside,
+        deps: EngineDeps,
         settings: Settings,
         clock: Clock,
         only: Option<&BTreeSet<BatchNo>>,
@@ -184,7 +184,7 @@ impl Engine {
         let overview_due = Tick(0);
         Ok(Engine {
             store,
-            outside: Arc::new(outside),
+            deps: Arc::new(deps),
             clock,
             scheduler,
             events,
@@ -193,7 +193,7 @@ impl Engine {
             questions,
             handle,
             exchanges,
-            transfers: Arc::default(),
+            suspended_downloads: Arc::default(),
             overview_due,
         })
     }
@@ -221,7 +221,7 @@ impl Engine {
         &mut self,
         until: Until,
         mut stop: watch::Receiver<Stop>,
-        mut observe: impl FnMut(&Glance<'_>),
+        mut observe: impl FnMut(&StepView<'_>),
     ) -> Result<Standstill, EngineError> {
         let mut inputs = Vec::new();
         let mut disk_checks = tokio::time::interval(DISK_INTERVAL);
@@ -252,7 +252,7 @@ impl Engine {
             outcome.drain(..).for_each(|(reply, outcome): (handle::Reply, CommandOutcome)| {
                 let _ = reply.send(outcome);
             });
-            observe(&Glance { scheduler: &self.scheduler, step: &step });
+            observe(&StepView { scheduler: &self.scheduler, step: &step });
             let wake = step.wake;
             self.begin(step.effects).await;
             if !self.scheduler.disk_is_low() && !self.store.has_room() {
@@ -325,10 +325,10 @@ impl Engine {
                 }
                 Ok(Some((reply, outcome)))
             }
-            Message::Outside(outside) => {
+            Message::EngineDeps(deps) => {
                 // Counters go on.
-                let metrics = self.outside.metrics.clone();
-                self.outside = Arc::new(Outside { metrics, ..*outside });
+                let metrics = self.deps.metrics.clone();
+                self.deps = Arc::new(EngineDeps { metrics, ..*deps });
                 Ok(None)
             }
         }
@@ -338,7 +338,7 @@ impl Engine {
     /// knows. Where it fails the batch's downloads say so and are tried again: nothing that is under way has to end
     /// for it.
     async fn prepare_output(&self, batch: BatchName) {
-        let (output_dir, name) = (self.outside.output_dir.clone(), batch.clone());
+        let (output_dir, name) = (self.deps.output_dir.clone(), batch.clone());
         if let Err(error) = blocking(move || output_dir.prepare(&name)).await {
             tracing::warn!(%batch, %error, "the output folder cannot be made");
         }
@@ -365,7 +365,7 @@ impl Engine {
             return Ok(());
         }
         let changes = std::mem::take(&mut step.changes);
-        let (store, metrics, clock) = (self.store.clone(), self.outside.metrics.clone(), self.clock);
+        let (store, metrics, clock) = (self.store.clone(), self.deps.metrics.clone(), self.clock);
         let commit = move || {
             let begun = clock.elapsed();
             let committed = how(&store, &changes);
@@ -385,7 +385,7 @@ impl Engine {
         mut refused: StoreError,
         step: &mut Step,
         stop: &mut watch::Receiver<Stop>,
-        observe: &mut impl FnMut(&Glance<'_>),
+        observe: &mut impl FnMut(&StepView<'_>),
     ) -> Result<Vec<Message>, EngineError> {
         tracing::warn!(error = %refused, "the state cannot be written: everything waits until there is room");
         self.scheduler.set_disk(true);
@@ -395,7 +395,7 @@ impl Engine {
         let mut waiting = Vec::new();
         loop {
             // It is alive.
-            observe(&Glance { scheduler: &self.scheduler, step: &nothing });
+            observe(&StepView { scheduler: &self.scheduler, step: &nothing });
             if *stop.borrow() == Stop::Soon {
                 return Err(refused.into());
             }
@@ -419,11 +419,11 @@ impl Engine {
 
     /// What follows a step that is durable.
     fn is_committed(&mut self, step: &Step) {
-        self.transfers.set_waiting(self.scheduler.download_waits());
+        self.suspended_downloads.set_waiting(self.scheduler.download_waits());
         let now = self.clock.now();
         if now.tick >= self.overview_due {
             self.overview_due = now.tick.after(OVERVIEW_INTERVAL);
-            self.outside.metrics.set_overview(&self.scheduler.gauges(now));
+            self.deps.metrics.set_overview(&self.scheduler.gauges(now));
         }
         if !step.ended.is_empty() {
             failpoint::hit("ended");
@@ -443,11 +443,12 @@ impl Engine {
 
     async fn begin(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            let (sender, outside, store) = (self.sender.clone(), self.outside.clone(), self.store.clone());
-            let (exchanges, transfers, clock) = (self.exchanges.clone(), self.transfers.clone(), self.clock);
-            let span = span_of(&effect, &self.scheduler);
+            let (sender, deps, store) = (self.sender.clone(), self.deps.clone(), self.store.clone());
+            let (exchanges, suspended_downloads, clock) =
+                (self.exchanges.clone(), self.suspended_downloads.clone(), self.clock);
+            let span = effect_span(&effect, &self.scheduler);
             let done = async move {
-                let input = perform(effect, &outside, &store, &exchanges, &transfers, clock).await;
+                let input = run_effect(effect, &deps, &store, &exchanges, &suspended_downloads, clock).await;
                 // The loop may have ended meanwhile; what came back is asked for again by the next.
                 let _ = sender.send(input).await;
             };
@@ -460,15 +461,15 @@ impl Engine {
     /// free bytes are not all that a file needs: there are quotas, and file systems run out of inodes.
     async fn disk_is_low(&self) -> bool {
         // With no room at all nothing is begun, whatever may be used up.
-        let min_free_bytes = self.outside.min_free_bytes.max(PROBE_BYTES);
+        let min_free_bytes = self.deps.min_free_bytes.max(PROBE_BYTES);
         let refused_bytes = self.scheduler.refused_bytes();
         if !self.store.has_room()
-            || self.outside.output_dir.free_bytes().is_some_and(|free| free < min_free_bytes)
+            || self.deps.output_dir.free_bytes().is_some_and(|free| free < min_free_bytes)
         {
             return true;
         }
         let Some(bytes) = refused_bytes else { return false };
-        let output_dir = self.outside.output_dir.clone();
+        let output_dir = self.deps.output_dir.clone();
         blocking(move || output_dir.check_space(bytes)).await.is_err_and(|error| is_disk_error(&error))
     }
 
@@ -485,7 +486,7 @@ impl Engine {
     async fn prepare_outputs(&self) -> Result<bool, EngineError> {
         let unfinished = self.scheduler.batches().filter(|batch| !batch.is_done());
         let names: Vec<BatchName> = unfinished.map(|batch| batch.name.clone()).collect();
-        let output_dir = self.outside.output_dir.clone();
+        let output_dir = self.deps.output_dir.clone();
         let prepare = move || {
             names.into_iter().try_for_each(|name| {
                 let path = output_dir.batch_dir(&name);
@@ -529,7 +530,7 @@ fn take_up(
     for batch in store.batches()?.into_iter().filter(|batch| ours(batch.no)) {
         scheduler.take_batch(batch);
     }
-    let mut specs = spooled::Specs::new(store);
+    let mut specs = row_reader::RowReader::new(store);
     for record in store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch)) {
         for day in record.job.days() {
             if !scheduler.knows_day(day) {

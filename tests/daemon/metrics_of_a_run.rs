@@ -16,10 +16,10 @@ use callsheet::domain::origin::Place;
 use callsheet::domain::quote::{AccountPlan, Rules};
 use callsheet::domain::reach::Reach;
 use callsheet::domain::retry::Backoff;
+use callsheet::domain::slow_download::MinRate;
 use callsheet::domain::time::Millis;
-use callsheet::domain::trickle::RateFloor;
 use callsheet::engine::scheduler::{Settings, Standstill};
-use callsheet::engine::{Engine, Outside, RateLimit, Stop, Until};
+use callsheet::engine::{Engine, EngineDeps, RateLimit, Stop, Until};
 use callsheet::intake::{self, catalogs};
 use callsheet::metrics::Metrics;
 use callsheet::output::layout::{self, Layout};
@@ -128,20 +128,20 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
     };
     let accepted = intake::accept(&store, &manifest, &terms, clock.now().wall).unwrap();
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
-    let outside = Outside {
+    let deps = EngineDeps {
         downloads: service.downloads(Reach::new(&emulator.base_url().parse().unwrap(), Vec::new())).unwrap(),
         service,
         catalogs: None,
         output_dir: OutputDir::new(&dir.path().join("output")),
         max_file_bytes: u64::MAX,
-        rate_floor: RateFloor { bytes_per_second: 0, window: Millis(1_000) },
+        min_rate: MinRate { bytes_per_second: 0, window: Millis(1_000) },
         min_free_bytes: 0,
         submits: RateLimit::default(),
         polls: RateLimit::default(),
         layout: Layout::parse(layout::DEFAULT).unwrap(),
         metrics: metrics.clone(),
     };
-    let mut engine = Engine::new(store, outside, settings(), clock, None).unwrap();
+    let mut engine = Engine::new(store, deps, settings(), clock, None).unwrap();
     let (_keep, stop) = watch::channel(Stop::No);
     let standstill = engine.run(Until::Standstill, stop, |_| {}).await.unwrap();
     metrics.set_overview(&engine.scheduler().gauges(clock.now()));

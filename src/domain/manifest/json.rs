@@ -8,7 +8,7 @@ use std::io::Read;
 use crate::domain::problem::{Position, Problem};
 
 use super::Limits;
-use super::placed::{Placed, Shape, Walk, next_element, offset_within};
+use super::placed::{JobIter, Placed, Shape, next_element, offset_within};
 use super::row::{Header, ReadRow, Row};
 use super::source::{not_utf8, unreadable};
 use super::wording::{bytes, shortened};
@@ -30,7 +30,7 @@ pub(super) fn open(source: impl Read, limits: &Limits) -> Result<(Header, Jobs),
     let document = whole(source, limits.max_json_bytes).map_err(|problem| vec![problem])?;
     let start = Placed::new(&document, Position::at(1, 1));
     start.check_syntax().map_err(|problem| vec![about_lines(start, problem)])?;
-    let mut walk = Walk::new(start);
+    let mut jobs = JobIter::new(start);
     let value = document.trim();
     let manifest = Placed::new(value, walk.to(offset_within(&document, value)));
     let (header, defaults, jobs) = match manifest.shape() {
@@ -57,7 +57,7 @@ impl Iterator for Jobs {
             }
         };
         let begins = offset_within(&self.document, element);
-        let mut walk = Walk::resume(&self.document, self.offset, self.at);
+        let mut jobs = JobIter::resume(&self.document, self.offset, self.at);
         let placed = Placed::new(element, walk.to(begins));
         let row = job::read(placed, self.defaults.as_deref(), &self.limits);
         self.offset = begins + element.len();

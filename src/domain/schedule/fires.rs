@@ -21,14 +21,14 @@ const CALENDAR_CHANGE: i64 = 3 * 3600;
 
 /// An expression as the `cron` crate walks it: by day-of-month, by day-of-week, or by both at once.
 #[derive(Debug, Clone)]
-pub(super) struct Walk {
+pub(super) struct JobIter {
     by: Vec<cron::Schedule>,
 }
 
-impl Walk {
+impl JobIter {
     /// # Errors
     /// When there is no day at all on which it fires.
-    pub(super) fn of(expression: &Expression) -> Result<Walk, ScheduleError> {
+    pub(super) fn of(expression: &Expression) -> Result<JobIter, ScheduleError> {
         let Expression { days, weekdays, .. } = expression;
         let day_list = list(&days.values, 31);
         let named: Vec<&str> =
@@ -49,7 +49,7 @@ impl Walk {
             }
         }
         match by.is_empty() {
-            false => Ok(Walk { by }),
+            false => Ok(JobIter { by }),
             true => Err(ScheduleError::cron(format!(
                 "{:?} never fires: no year from 1970 to 2100 has such a day; days that the months have are \
                  accepted",

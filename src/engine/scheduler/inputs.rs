@@ -190,7 +190,7 @@ impl Scheduler {
         match outcome {
             Ok(files) => self.apply(key, attempt, Event::Fetched(files), now),
             Err(FetchFault::Slow(fault)) => {
-                self.put_off(key, attempt, &fault, now);
+                self.download_yielded(key, attempt, &fault, now);
                 Ok(())
             }
             Err(fault) => self.fetch_failed(key, attempt, fault, now),
@@ -198,14 +198,14 @@ impl Scheduler {
     }
 
     /// A download that gave its slot up has not failed: it takes its turn again, behind all that are not slow.
-    fn put_off(&mut self, key: JobKey, attempt: Attempt, fault: &Fault, now: Now) {
+    fn download_yielded(&mut self, key: JobKey, attempt: Attempt, fault: &Fault, now: Now) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
         let rounds = open.slow_rounds;
         open.slow_rounds = rounds.saturating_add(1);
         drop(open);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let who = Who::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
-            job_log::download_put_off(who, fault);
+            job_log::download_yielded(who, fault);
         }
         let wait = self.settings.backoff.wait(rounds, self.random.f64(), None);
         self.follow_up(key, Some(wait), now);

@@ -109,7 +109,7 @@ pub(super) fn download_failed(who: Who<'_>, fault: &Fault) {
     say!(warn, who, %fault, "download failed");
 }
 
-pub(super) fn download_put_off(who: Who<'_>, fault: &Fault) {
+pub(super) fn download_yielded(who: Who<'_>, fault: &Fault) {
     say!(info, who, %fault, "a slow download made room for another");
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::engine::EngineError;
-use crate::engine::walk::Walk;
+use crate::engine::job_iter::JobIter;
 use crate::failpoint;
 use crate::output::publish::OutputDir;
 use crate::output::report::Report;
@@ -30,11 +30,11 @@ pub fn write_results(
 
 fn write_into(dir: &Path, store: &Store, batch: &BatchRecord) -> Result<Report, EngineError> {
     let output = |source| EngineError::Output { path: dir.to_owned(), source };
-    let mut walk = Walk::begin(store, batch)?;
+    let mut jobs = JobIter::open(store, batch)?;
     std::fs::create_dir_all(dir).map_err(output)?;
-    let mut writer = ResultsWriter::begin(dir, std::mem::take(&mut walk.meta_columns)).map_err(output)?;
+    let mut writer = ResultsWriter::begin(dir, std::mem::take(&mut jobs.meta_columns)).map_err(output)?;
     let mut report = Report::new(&batch.name, batch.refused_rows);
-    while let Some((spec, record)) = walk.next_job()? {
+    while let Some((spec, record)) = jobs.next_job()? {
         writer.push(&ResultLine::new(&batch.name, &spec, &record.job)).map_err(output)?;
         report.add(dir, &spec, &record.job);
     }

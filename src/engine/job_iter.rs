@@ -8,11 +8,11 @@ use crate::store::spool::Lines;
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
 /// A job without an outcome, or a place without a row.
-const NOWHERE: u64 = u64::MAX;
+const NO_OFFSET: u64 = u64::MAX;
 
 /// Where a job's row and outcome begin in their files.
 #[derive(Debug, Clone, Copy)]
-struct Places {
+struct RowOffsets {
     row: u64,
     outcome: u64,
 }
@@ -21,36 +21,36 @@ struct Places {
 ///
 /// Memory: 16 bytes a job, and the jobs that are open.
 #[derive(Debug)]
-pub struct Walk {
+pub struct JobIter {
     rows: Lines,
     outcomes: Lines,
-    places: std::vec::IntoIter<Places>,
+    offsets: std::vec::IntoIter<RowOffsets>,
     open: HashMap<Seq, JobRecord>,
     batch: BatchRecord,
     /// The names of all meta columns.
     pub meta_columns: BTreeSet<String>,
 }
 
-impl Walk {
+impl JobIter {
     /// Begins at the first job of `batch`.
     ///
     /// # Errors
     /// [`StoreError`] when the state cannot be read.
-    pub fn begin(store: &Store, batch: &BatchRecord) -> Result<Walk, StoreError> {
+    pub fn open(store: &Store, batch: &BatchRecord) -> Result<JobIter, StoreError> {
         // Open jobs first: one that ends meanwhile is then seen as it was, and not as one that never began.
         let open = store.open_jobs()?.into_iter().filter(|record| record.key.batch == batch.no);
         let open = open.map(|record| (record.key.seq, record)).collect();
         let spool = store.spool(batch.no);
-        let (mut places, meta_columns) = places_of_rows(store, batch)?;
+        let (mut offsets, meta_columns) = row_offsets(store, batch)?;
         let mut outcomes = Lines::open(&spool.outcomes_path(), 0, store.outcomes_bytes(batch.no)?)?;
         while let Some((at, record)) = outcomes.next_line::<JobRecord>()? {
             // The last outcome of a job counts: it may have been retried.
-            if let Some(places) = places.get_mut(record.key.seq.0 as usize) {
-                places.outcome = at;
+            if let Some(offsets) = offsets.get_mut(record.key.seq.0 as usize) {
+                offsets.outcome = at;
             }
         }
         let rows = Lines::open_scattered(&spool.rows_path(), 0, batch.spool_bytes)?;
-        Ok(Walk { rows, outcomes, places: places.into_iter(), open, batch: batch.clone(), meta_columns })
+        Ok(JobIter { rows, outcomes, offsets: offsets.into_iter(), open, batch: batch.clone(), meta_columns })
     }
 
     /// The next job; nothing at the end. One that has not begun is queued.
@@ -58,13 +58,13 @@ impl Walk {
     /// # Errors
     /// [`StoreError`] when the state cannot be read.
     pub fn next_job(&mut self) -> Result<Option<(JobSpec, JobRecord)>, StoreError> {
-        let Some(Places { row, outcome }) = self.places.find(|places| places.row != NOWHERE) else {
+        let Some(RowOffsets { row, outcome }) = self.offsets.find(|offsets| offsets.row != NO_OFFSET) else {
             return Ok(None);
         };
         let spec: JobSpec = self.rows.line_at(row)?;
         let record = match self.open.remove(&spec.seq) {
             Some(open) => open,
-            None if outcome == NOWHERE => {
+            None if outcome == NO_OFFSET => {
                 let key = JobKey { batch: self.batch.no, seq: spec.seq };
                 JobRecord { key, id: spec.id, row_at: row, job: Job::queued() }
             }
@@ -75,13 +75,16 @@ impl Walk {
 }
 
 /// Finds every row, and the names of all meta columns.
-fn places_of_rows(store: &Store, batch: &BatchRecord) -> Result<(Vec<Places>, BTreeSet<String>), StoreError> {
-    let mut places = vec![Places { row: NOWHERE, outcome: NOWHERE }; batch.rows as usize];
+fn row_offsets(
+    store: &Store,
+    batch: &BatchRecord,
+) -> Result<(Vec<RowOffsets>, BTreeSet<String>), StoreError> {
+    let mut offsets = vec![RowOffsets { row: NO_OFFSET, outcome: NO_OFFSET }; batch.rows as usize];
     let mut meta_columns = BTreeSet::new();
     let mut rows = Lines::open(&store.spool(batch.no).rows_path(), 0, batch.spool_bytes)?;
     while let Some((at, spec)) = rows.next_line::<JobSpec>()? {
-        if let Some(places) = places.get_mut(spec.seq.0 as usize) {
-            places.row = at;
+        if let Some(offsets) = offsets.get_mut(spec.seq.0 as usize) {
+            offsets.row = at;
         }
         for name in spec.order.meta.keys() {
             if !meta_columns.contains(name) {
@@ -89,5 +92,5 @@ fn places_of_rows(store: &Store, batch: &BatchRecord) -> Result<(Vec<Places>, BT
             }
         }
     }
-    Ok((places, meta_columns))
+    Ok((offsets, meta_columns))
 }

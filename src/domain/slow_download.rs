@@ -4,14 +4,14 @@ use crate::domain::time::{Millis, Tick};
 
 /// The least that keeps a download its slot while others wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RateFloor {
+pub struct MinRate {
     /// Bytes a second. At 0 nothing is slow.
     pub bytes_per_second: u64,
     /// The span that the rate is taken over.
     pub window: Millis,
 }
 
-impl RateFloor {
+impl MinRate {
     /// The fewest bytes of a window that is not slow.
     fn bytes_per_window(self) -> u64 {
         // At least one, so that silence is slow over the shortest of windows.
@@ -22,17 +22,17 @@ impl RateFloor {
 
 /// Bytes as they come, one window after the other.
 #[derive(Debug, Clone, Copy)]
-pub struct Trickle {
-    floor: RateFloor,
+pub struct SlowDownload {
+    min_rate: MinRate,
     began: Tick,
     bytes: u64,
     is_slow: bool,
 }
 
-impl Trickle {
+impl SlowDownload {
     /// Begins to look at `now`. Nothing is slow before its first window is over.
-    pub fn new(floor: RateFloor, now: Tick) -> Trickle {
-        Trickle { floor, began: now, bytes: 0, is_slow: false }
+    pub fn new(min_rate: MinRate, now: Tick) -> SlowDownload {
+        SlowDownload { min_rate, began: now, bytes: 0, is_slow: false }
     }
 
     /// So many bytes came.
@@ -42,8 +42,8 @@ impl Trickle {
 
     /// Whether the last whole window was slow.
     pub fn is_slow(&mut self, now: Tick) -> bool {
-        if now.since(self.began) >= self.floor.window {
-            self.is_slow = self.bytes < self.floor.bytes_per_window();
+        if now.since(self.began) >= self.min_rate.window {
+            self.is_slow = self.bytes < self.min_rate.bytes_per_window();
             (self.began, self.bytes) = (now, 0);
         }
         self.is_slow
@@ -54,27 +54,27 @@ impl Trickle {
 mod tests {
     use super::*;
 
-    const FLOOR: RateFloor = RateFloor { bytes_per_second: 1_000, window: Millis(10_000) };
+    const FLOOR: MinRate = MinRate { bytes_per_second: 1_000, window: Millis(10_000) };
 
     #[test]
     fn a_window_is_slow_by_what_came_in_it() {
-        let mut trickle = Trickle::new(FLOOR, Tick(0));
-        assert!(!trickle.is_slow(Tick(9_999)), "its first window is not over");
-        trickle.took(9_999);
-        assert!(trickle.is_slow(Tick(10_000)));
-        trickle.took(10_000);
-        assert!(trickle.is_slow(Tick(19_999)), "until the next one is over");
-        assert!(!trickle.is_slow(Tick(20_000)));
-        assert!(trickle.is_slow(Tick(30_000)), "silence");
+        let mut slow_download = SlowDownload::new(FLOOR, Tick(0));
+        assert!(!slow_download.is_slow(Tick(9_999)), "its first window is not over");
+        slow_download.took(9_999);
+        assert!(slow_download.is_slow(Tick(10_000)));
+        slow_download.took(10_000);
+        assert!(slow_download.is_slow(Tick(19_999)), "until the next one is over");
+        assert!(!slow_download.is_slow(Tick(20_000)));
+        assert!(slow_download.is_slow(Tick(30_000)), "silence");
     }
 
     #[test]
     fn without_a_floor_nothing_is_slow_and_no_floor_runs_over() {
-        let none = RateFloor { bytes_per_second: 0, window: Millis(1) };
-        assert!(!Trickle::new(none, Tick(0)).is_slow(Tick(60_000)));
-        let most = RateFloor { bytes_per_second: u64::MAX, window: Millis(u64::MAX / 2) };
-        assert!(Trickle::new(most, Tick(0)).is_slow(Tick(u64::MAX)));
-        let least = RateFloor { bytes_per_second: 1, window: Millis(1) };
-        assert!(Trickle::new(least, Tick(0)).is_slow(Tick(1)));
+        let none = MinRate { bytes_per_second: 0, window: Millis(1) };
+        assert!(!SlowDownload::new(none, Tick(0)).is_slow(Tick(60_000)));
+        let most = MinRate { bytes_per_second: u64::MAX, window: Millis(u64::MAX / 2) };
+        assert!(SlowDownload::new(most, Tick(0)).is_slow(Tick(u64::MAX)));
+        let least = MinRate { bytes_per_second: 1, window: Millis(1) };
+        assert!(SlowDownload::new(least, Tick(0)).is_slow(Tick(1)));
     }
 }

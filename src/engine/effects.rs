@@ -13,14 +13,14 @@ use crate::domain::job::JobSpec;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::engine::download::Fetcher;
 use crate::engine::scheduler::{Effect, Input, Scheduler};
-use crate::engine::transfers::Transfers;
-use crate::engine::{Outside, blocking, spooled};
+use crate::engine::suspended_downloads::SuspendedDownloads;
+use crate::engine::{EngineDeps, blocking, row_reader};
 use crate::metrics::{Answer, Endpoint};
 use crate::output::layout::Layout;
 use crate::store::Store;
 
 /// Says whom everything is about that is logged while an effect lasts, by whatever library.
-pub(super) fn span_of(effect: &Effect, scheduler: &Scheduler) -> Span {
+pub(super) fn effect_span(effect: &Effect, scheduler: &Scheduler) -> Span {
     let name = |no: BatchNo| scheduler.batch(no).map_or("", |batch| BatchName::as_str(&batch.name));
     match effect {
         Effect::Post { key, attempt, spec } => {
@@ -42,25 +42,25 @@ pub(super) fn span_of(effect: &Effect, scheduler: &Scheduler) -> Span {
 }
 
 /// Does one effect and says what it came to.
-pub(super) async fn perform(
+pub(super) async fn run_effect(
     effect: Effect,
-    outside: &Outside,
+    deps: &EngineDeps,
     store: &Arc<Store>,
     exchanges: &Semaphore,
-    transfers: &Transfers,
+    suspended_downloads: &SuspendedDownloads,
     clock: Clock,
 ) -> Input {
-    let metrics = &outside.metrics;
+    let metrics = &deps.metrics;
     match effect {
         Effect::Post { key, attempt, spec } => {
-            if let Some(fault) = made_before(outside, store, key.batch, &spec).await {
+            if let Some(fault) = paid_by_lost_state(deps, store, key.batch, &spec).await {
                 return Input::Posted(key, attempt, PostAnswer::Refused(fault));
             }
-            outside.submits.wait().await;
+            deps.submits.wait().await;
             let idempotency_key = IdempotencyKey::derive(spec.id, attempt);
             let header = spec.order.kind.is_keyed().then_some(&idempotency_key);
             let begun = clock.elapsed();
-            let answer = outside.service.post(&spec.order, header).await;
+            let answer = deps.service.post(&spec.order, header).await;
             let (class, took) = (Answer::of_post(&answer), clock.elapsed().saturating_sub(begun));
             metrics.request(Endpoint::Create(spec.order.kind), class, took);
             tracing::debug!(key = %idempotency_key, answer = class.name(), took_ms = whole_ms(took), "posted");
@@ -69,10 +69,10 @@ pub(super) async fn perform(
         Effect::Read { key, attempt, task, spec, due } => {
             // Closed only when the program ends.
             let _permit = exchanges.acquire().await;
-            outside.polls.wait().await;
+            deps.polls.wait().await;
             metrics.poll_late(clock.now().tick.since(due));
             let begun = clock.elapsed();
-            let answer = outside.service.read_task(&spec.order, &task).await;
+            let answer = deps.service.read_task(&spec.order, &task).await;
             let (class, took) = (Answer::of_read(&answer), clock.elapsed().saturating_sub(begun));
             metrics.request(Endpoint::Task, class, took);
             tracing::debug!(answer = class.name(), took_ms = whole_ms(took), "read");
@@ -80,25 +80,25 @@ pub(super) async fn perform(
         }
         Effect::Fetch(order) => {
             let (key, attempt) = (order.key, order.attempt);
-            Input::Fetched(key, attempt, Fetcher::new(outside, transfers, clock).fetch(&order).await)
+            Input::Fetched(key, attempt, Fetcher::new(deps, suspended_downloads, clock).fetch(&order).await)
         }
         Effect::LoadRows { batch, from, end, most } => {
             let store = store.clone();
-            let load = move || spooled::load_rows(&store, batch, from, end, most);
+            let load = move || row_reader::load_rows(&store, batch, from, end, most);
             match blocking(load).await {
                 Ok(rows) => Input::Rows { batch, from, rows },
                 Err(damage) => Input::Unreadable(damage.to_string()),
             }
         }
         Effect::RenewCatalog => {
-            let renewed = match &outside.catalogs {
+            let renewed = match &deps.catalogs {
                 Some(source) => source.renew().await,
                 None => Err("none can be asked for".to_owned()),
             };
             Input::Catalog(renewed.map_err(|why| Fault::new("catalog", why)))
         }
         Effect::KeepSurcharges(surcharges) => {
-            if let Some(source) = outside.catalogs.clone() {
+            if let Some(source) = deps.catalogs.clone() {
                 let keep = move || source.keep(&surcharges);
                 if let Err(error) = blocking(keep).await {
                     tracing::warn!(%error, "failed to keep what was charged above the catalog for later plans");
@@ -108,7 +108,7 @@ pub(super) async fn perform(
         }
         Effect::AskBalance => {
             let begun = clock.elapsed();
-            let answer = outside.service.credits().await;
+            let answer = deps.service.credits().await;
             let class = match &answer {
                 Ok(_) => Answer::Ok,
                 Err(ServiceError::Unauthorised(_)) => Answer::Unauthorised,
@@ -122,8 +122,8 @@ pub(super) async fn perform(
 }
 
 /// Why a job is not sent whose kind has no key: its sidecar says that a state that is gone has paid for it.
-async fn made_before(
-    outside: &Outside,
+async fn paid_by_lost_state(
+    deps: &EngineDeps,
     store: &Arc<Store>,
     no: BatchNo,
     spec: &Arc<JobSpec>,
@@ -132,7 +132,7 @@ async fn made_before(
         return None;
     }
     let (store, spec) = (store.clone(), spec.clone());
-    let (output_dir, default) = (outside.output_dir.clone(), outside.layout.clone());
+    let (output_dir, default) = (deps.output_dir.clone(), deps.layout.clone());
     let path = blocking(move || {
         let batch = store.batch(no).ok().flatten()?;
         let own = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());

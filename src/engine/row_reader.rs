@@ -10,7 +10,7 @@ use crate::store::spool::Lines;
 use crate::store::{Store, StoreError};
 
 /// So few rows are mostly less than a large buffer.
-const FEW: usize = 16;
+const FEW_ROWS: usize = 16;
 
 /// Reads up to `most` rows from byte `from`, none beyond `end`.
 pub(super) fn load_rows(
@@ -21,8 +21,11 @@ pub(super) fn load_rows(
     most: usize,
 ) -> Result<Vec<SpooledRow>, StoreError> {
     let path = store.spool(batch).rows_path();
-    let mut lines =
-        if most < FEW { Lines::open_scattered(&path, from, end)? } else { Lines::open(&path, from, end)? };
+    let mut lines = if most < FEW_ROWS {
+        Lines::open_scattered(&path, from, end)?
+    } else {
+        Lines::open(&path, from, end)?
+    };
     let mut rows = Vec::with_capacity(most);
     while rows.len() < most
         && let Some((at, spec)) = lines.next_line::<JobSpec>()?
@@ -34,14 +37,14 @@ pub(super) fn load_rows(
 
 /// Looks up single rows, keeping one file open for each batch.
 #[derive(Debug)]
-pub(super) struct Specs<'a> {
+pub(super) struct RowReader<'a> {
     store: &'a Store,
     files: HashMap<BatchNo, Lines>,
 }
 
-impl<'a> Specs<'a> {
-    pub(super) fn new(store: &'a Store) -> Specs<'a> {
-        Specs { store, files: HashMap::new() }
+impl<'a> RowReader<'a> {
+    pub(super) fn new(store: &'a Store) -> RowReader<'a> {
+        RowReader { store, files: HashMap::new() }
     }
 
     /// The row that begins at byte `at` of a batch's spool.
