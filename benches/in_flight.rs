@@ -104,7 +104,7 @@ impl World {
         batch.rows = rows;
         batch.planned = Credits(10 * u64::from(rows));
         batch.segments.push(Segment::mixed(0, 0, u64::from(rows)));
-        scheduler.take_batch(batch);
+        scheduler.add_batch(batch);
         World {
             scheduler,
             now: 0,

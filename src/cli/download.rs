@@ -99,7 +99,7 @@ async fn fetch(
     let only = BTreeSet::from([batch.no]);
     let mut engine =
         Engine::new(store.clone(), deps, build::scheduler_settings(config)?, clock, Some(&only))?;
-    engine.hold_back();
+    engine.disable_sending();
     let (_keep, stop) = watch::channel(Stop::No);
     if let Standstill::Parked(parked) = engine.run(Until::Standstill, stop, |_| {}).await? {
         eprintln!("parked: {}", parked.explain());

@@ -78,7 +78,7 @@ impl HandlerError {
 /// # Errors
 /// [`AnswerError`].
 pub async fn status(desk: &EngineClient, batch: Option<&BatchName>) -> Result<Status, HandlerError> {
-    let found = desk.batches_now(batch).await?;
+    let found = desk.batch_snapshots(batch).await?;
     let of = |(record, overview): &(BatchRecord, BatchOverview)| {
         BatchStatus::new(record, overview).with_process(desk.has_running_engine())
     };

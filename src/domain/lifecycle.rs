@@ -177,7 +177,7 @@ pub fn wants(state: &State) -> Want {
 }
 
 /// A job as a new process finds it: a POST that was on its way when the last one ended may have made a task.
-pub fn taken_up(mut job: Job) -> Job {
+pub fn resumed(mut job: Job) -> Job {
     if let State::Submitting { may_have_run, .. } = &mut job.state {
         *may_have_run = true;
     }

@@ -8,13 +8,13 @@ use crate::domain::quote::{Catalog, Surcharges};
 use crate::store::StoreError;
 
 /// The catalogs that are on their way, or why there are none.
-pub type Renewing<'a> = Pin<Box<dyn Future<Output = Result<Arc<Catalog>, String>> + Send + 'a>>;
+pub type CatalogRefresh<'a> = Pin<Box<dyn Future<Output = Result<Arc<Catalog>, String>> + Send + 'a>>;
 
 /// Where the engine gets the catalogs in force.
 pub trait CatalogSource: Debug + Send + Sync {
     /// Asks the service, however young the kept catalogs are. Where it does not answer, the kept ones go on; why there
     /// are none is the error.
-    fn renew(&self) -> Renewing<'_>;
+    fn renew(&self) -> CatalogRefresh<'_>;
 
     /// Keeps what was charged above the catalogs' prices for later plans.
     ///

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, State};
-use crate::engine::handle::{BatchNow, Handle};
+use crate::engine::handle::{BatchSnapshot, Handle};
 use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{
     BatchOverview, Command, CommandOutcome, Effect, FoundJob, Input, Scheduler, Settings,
@@ -128,8 +128,8 @@ impl EngineClient {
         settings: Settings,
         clock: Clock,
     ) -> Result<EngineClient, EngineError> {
-        let mut scheduler = engine::take_up(&store, settings, |_| true, clock.now())?;
-        scheduler.hold_back();
+        let mut scheduler = engine::resume_scheduler(&store, settings, |_| true, clock.now())?;
+        scheduler.disable_sending();
         let backend = Backend::InProcess(Arc::new(std::sync::Mutex::new(scheduler)), clock);
         Ok(EngineClient { store, backend, reopening: Arc::default() })
     }
@@ -157,8 +157,8 @@ impl EngineClient {
                     // A command that panicked took the process with it, so the lock cannot be poisoned.
                     let mut own = scheduler.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     let now = clock.now();
-                    engine::know_days(&mut own, &store, &[now.wall.utc_day()])?;
-                    engine::know_days(&mut own, &store, &command.days())?;
+                    engine::load_days(&mut own, &store, &[now.wall.utc_day()])?;
+                    engine::load_days(&mut own, &store, &command.days())?;
                     let outcome = own.execute(command, now)?;
                     settle(&mut own, &store, clock)?;
                     Ok(outcome)
@@ -185,22 +185,22 @@ impl EngineClient {
     ///
     /// # Errors
     /// [`FindError::NoBatch`], or the state refuses.
-    pub async fn batches_now(&self, name: Option<&BatchName>) -> Result<Vec<BatchNow>, FindError> {
-        let found = self.known_now(name).await?;
+    pub async fn batch_snapshots(&self, name: Option<&BatchName>) -> Result<Vec<BatchSnapshot>, FindError> {
+        let found = self.snapshots_in_memory(name).await?;
         if name.is_none() || !found.is_empty() {
             return Ok(found);
         }
         // It may be archived, and is back then; or nothing is called so.
         self.batches(name).await?;
-        Ok(self.known_now(name).await?)
+        Ok(self.snapshots_in_memory(name).await?)
     }
 
-    async fn known_now(&self, name: Option<&BatchName>) -> Result<Vec<BatchNow>, EngineError> {
+    async fn snapshots_in_memory(&self, name: Option<&BatchName>) -> Result<Vec<BatchSnapshot>, EngineError> {
         match &self.backend {
             Backend::Engine(engine) => Ok(engine.batches(name).await?),
             Backend::InProcess(..) => {
                 let name = name.cloned();
-                self.with_budgets(move |own| own.batches_now(name.as_ref())).await
+                self.with_budgets(move |own| own.batch_snapshots(name.as_ref())).await
             }
         }
     }
@@ -217,11 +217,11 @@ impl EngineClient {
         blocking(move || {
             let mut own = scheduler.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let now = clock.now();
-            engine::know_days(&mut own, &store, &[now.wall.utc_day()])?;
+            engine::load_days(&mut own, &store, &[now.wall.utc_day()])?;
             for effect in own.rows_wanted() {
                 if let Effect::LoadRows { batch, from, end, most } = effect {
                     let rows = row_reader::load_rows(&store, batch, from, end, most)?;
-                    own.know_rows(batch, from, rows);
+                    own.add_rows(batch, from, rows);
                 }
             }
             own.foresee(now);
@@ -417,7 +417,7 @@ fn settle(own: &mut Scheduler, store: &Store, clock: Clock) -> Result<(), Engine
     let mut inputs = Vec::new();
     loop {
         let now = clock.now();
-        engine::know_days(own, store, &[now.wall.utc_day()])?;
+        engine::load_days(own, store, &[now.wall.utc_day()])?;
         let step = own.step(std::mem::take(&mut inputs), now)?;
         if !step.changes.is_empty() {
             store.commit(&step.changes)?;

@@ -24,18 +24,18 @@ pub(super) enum Message {
 #[derive(Debug)]
 pub(super) enum Question {
     Overview(oneshot::Sender<Vec<BatchOverview>>),
-    Batches(Option<BatchName>, oneshot::Sender<Vec<BatchNow>>),
+    Batches(Option<BatchName>, oneshot::Sender<Vec<BatchSnapshot>>),
 }
 
 /// A batch as the engine has it, and in numbers.
-pub type BatchNow = (BatchRecord, BatchOverview);
+pub type BatchSnapshot = (BatchRecord, BatchOverview);
 
 impl Question {
     /// Answers it. Whoever asked may have gone away meanwhile.
     pub(super) fn answer(self, scheduler: &Scheduler) {
         match self {
             Question::Overview(reply) => drop(reply.send(scheduler.overview())),
-            Question::Batches(name, reply) => drop(reply.send(scheduler.batches_now(name.as_ref()))),
+            Question::Batches(name, reply) => drop(reply.send(scheduler.batch_snapshots(name.as_ref()))),
         }
     }
 }
@@ -83,7 +83,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`EngineGone`].
-    pub async fn batches(&self, name: Option<&BatchName>) -> Result<Vec<BatchNow>, EngineGone> {
+    pub async fn batches(&self, name: Option<&BatchName>) -> Result<Vec<BatchSnapshot>, EngineGone> {
         let (reply, answer) = oneshot::channel();
         let question = Question::Batches(name.cloned(), reply);
         self.questions.send(question).await.map_err(|_| EngineGone)?;

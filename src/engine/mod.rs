@@ -26,8 +26,8 @@ use tracing::Instrument;
 
 pub use self::batch_results::write_results;
 pub use self::blocking::{blocking, to_the_end};
-pub use self::catalog_source::{CatalogSource, Renewing};
-pub use self::handle::{BatchNow, EngineGone, Handle};
+pub use self::catalog_source::{CatalogRefresh, CatalogSource};
+pub use self::handle::{BatchSnapshot, EngineGone, Handle};
 use self::handle::{Message, Question};
 pub use self::rate::RateLimit;
 use crate::api::{Downloads, Service};
@@ -176,7 +176,7 @@ impl Engine {
     ) -> Result<Engine, StoreError> {
         let settings_in_flight = settings.limits.in_flight as usize;
         let is_ours = |no: BatchNo| only.is_none_or(|only| only.contains(&no));
-        let scheduler = take_up(&store, settings, is_ours, clock.now())?;
+        let scheduler = resume_scheduler(&store, settings, is_ours, clock.now())?;
         let (sender, events) = mpsc::channel(INBOX_EVENTS);
         let (handle, messages, questions) = Handle::new();
         let in_flight = settings_in_flight / TASKS_PER_EXCHANGE;
@@ -209,8 +209,8 @@ impl Engine {
     }
 
     /// Sends no creating POST, whatever is wanted.
-    pub fn hold_back(&mut self) {
-        self.scheduler.hold_back();
+    pub fn disable_sending(&mut self) {
+        self.scheduler.disable_sending();
     }
 
     /// Works `until` then, or until told to stop and nothing is in the air. `observe` sees every step.
@@ -317,8 +317,8 @@ impl Engine {
                     taken.push(batch.name.clone());
                 }
                 let now = self.clock.now();
-                know_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
-                know_days(&mut self.scheduler, &self.store, &command.days())?;
+                load_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
+                load_days(&mut self.scheduler, &self.store, &command.days())?;
                 let outcome = self.scheduler.execute(command, now)?;
                 if is_taken {
                     failpoint::hit("taken");
@@ -348,7 +348,7 @@ impl Engine {
     fn decide(&mut self, inputs: Vec<Input>) -> Result<Step, EngineError> {
         let now = self.clock.now();
         let today = now.wall.utc_day();
-        know_days(&mut self.scheduler, &self.store, &[today])?;
+        load_days(&mut self.scheduler, &self.store, &[today])?;
         for input in &inputs {
             match input {
                 Input::Posted(..) => failpoint::hit("posted"),
@@ -388,7 +388,7 @@ impl Engine {
         observe: &mut impl FnMut(&StepView<'_>),
     ) -> Result<Vec<Message>, EngineError> {
         tracing::warn!(error = %refused, "the state cannot be written: everything waits until there is room");
-        self.scheduler.set_disk(true);
+        self.scheduler.set_disk_low(true);
         let nothing = Step::default();
         let mut looks = tokio::time::interval(DISK_INTERVAL);
         looks.tick().await;
@@ -519,35 +519,35 @@ async fn next(waiting: &mut VecDeque<Message>, messages: &mut mpsc::Receiver<Mes
 
 /// A scheduler that knows what the state knows of the batches that are `ours`: a restart is not a
 /// special path.
-fn take_up(
+fn resume_scheduler(
     store: &Store,
     settings: Settings,
     ours: impl Fn(BatchNo) -> bool,
     now: Now,
 ) -> Result<Scheduler, StoreError> {
     let mut scheduler = Scheduler::new(settings, store.total()?);
-    scheduler.know_account(store.account()?);
+    scheduler.set_account_block(store.account()?);
     for batch in store.batches()?.into_iter().filter(|batch| ours(batch.no)) {
-        scheduler.take_batch(batch);
+        scheduler.add_batch(batch);
     }
     let mut specs = row_reader::RowReader::new(store);
     for record in store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch)) {
         for day in record.job.days() {
-            if !scheduler.knows_day(day) {
-                scheduler.know_day(day, store.day(day)?);
+            if !scheduler.has_day(day) {
+                scheduler.set_day(day, store.day(day)?);
             }
         }
         let spec = specs.spec_at(record.key.batch, record.row_at)?;
-        scheduler.take_job(record, spec, now);
+        scheduler.resume_job(record, spec, now);
     }
     Ok(scheduler)
 }
 
 /// Tells the scheduler the totals of days that it does not know yet.
-fn know_days(scheduler: &mut Scheduler, store: &Store, days: &[UtcDay]) -> Result<(), StoreError> {
+fn load_days(scheduler: &mut Scheduler, store: &Store, days: &[UtcDay]) -> Result<(), StoreError> {
     for day in days {
-        if !scheduler.knows_day(*day) {
-            scheduler.know_day(*day, store.day(*day)?);
+        if !scheduler.has_day(*day) {
+            scheduler.set_day(*day, store.day(*day)?);
         }
     }
     Ok(())

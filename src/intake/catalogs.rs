@@ -13,7 +13,7 @@ use crate::domain::quote::catalog::CatalogPart;
 use crate::domain::quote::{Catalog, Surcharges};
 use crate::domain::retry::Backoff;
 use crate::domain::time::{Millis, Timestamp};
-use crate::engine::{CatalogSource, Renewing};
+use crate::engine::{CatalogRefresh, CatalogSource};
 use crate::store::catalogs::{self, Kept};
 use crate::store::{StoreError, surcharges};
 
@@ -175,7 +175,7 @@ pub struct ServiceCatalogs {
 }
 
 impl CatalogSource for ServiceCatalogs {
-    fn renew(&self) -> Renewing<'_> {
+    fn renew(&self) -> CatalogRefresh<'_> {
         Box::pin(async {
             let renewed = renew(&self.service, &self.identity, &self.state, &self.clock).await;
             let renewed = renewed.map_err(|error| error.to_string())?;

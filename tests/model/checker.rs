@@ -14,7 +14,7 @@ use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{Attempt, TaskId};
 use callsheet::domain::job::{Job, OutputFile, State, WatchState};
 use callsheet::domain::ledger::Totals;
-use callsheet::domain::lifecycle::{self, Event, Terms, Want, taken_up, wants};
+use callsheet::domain::lifecycle::{self, Event, Terms, Want, resumed, wants};
 use callsheet::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Timestamp, UtcDay};
 use stateright::{Checker, Model, Property};
@@ -405,7 +405,7 @@ impl Model for Market {
                 for job in 0..self.jobs {
                     // Without a key, a request that was on its way is not sent again (money rule 11).
                     if self.rule != Rule::ForgetsWhatWasOnItsWay {
-                        next.jobs[job] = Life(taken_up(world.jobs[job].0.clone()));
+                        next.jobs[job] = Life(resumed(world.jobs[job].0.clone()));
                     }
                     if !self.keyed && matches!(world.jobs[job].0.state, State::Submitting { .. }) {
                         self.silence(&mut next, job, true);

@@ -85,7 +85,7 @@ enum BalanceNeed {
 
 impl Scheduler {
     /// Takes up what was refused before: a restart is not a special path.
-    pub fn know_account(&mut self, block: AccountBlock) {
+    pub fn set_account_block(&mut self, block: AccountBlock) {
         self.account.block = block;
     }
 

@@ -36,7 +36,7 @@ impl Scheduler {
     pub(super) fn admit(&mut self, now: Now) -> Result<Option<Admission>, SchedulerError> {
         // Whatever else keeps the queue: a wait that is over is no reason to wake up.
         self.crowded_until = self.throttle.wait_until().filter(|until| now.tick < *until);
-        if self.stopping || self.held_back || self.key_is_refused() {
+        if self.stopping || self.sending_disabled || self.key_is_refused() {
             return Ok(None);
         }
         let is_low = self.disk_is_low.then_some(Parked::Disk);

@@ -124,7 +124,7 @@ impl Scheduler {
         match command {
             Command::AddBatch(record) => {
                 let no = record.no;
-                self.take_batch(*record);
+                self.add_batch(*record);
                 self.pending.changed_batches.insert(no);
                 Ok(CommandOutcome::default())
             }
@@ -146,7 +146,7 @@ impl Scheduler {
             Command::RestoreBatch(record) => {
                 // It is durable already; a manifest may have added to it meanwhile.
                 if !self.batches.contains_key(&record.no) {
-                    self.take_batch(*record);
+                    self.add_batch(*record);
                 }
                 Ok(CommandOutcome::default())
             }
@@ -398,7 +398,7 @@ impl Scheduler {
             active.record.announced = false;
             self.pending.changed_batches.insert(key.batch);
             self.pending.changed_jobs.insert(key);
-            self.take_job(JobRecord { job: transition.job, ..record }, spec, now);
+            self.resume_job(JobRecord { job: transition.job, ..record }, spec, now);
             outcome.jobs += 1;
         }
         outcome

@@ -142,7 +142,7 @@ mod tests {
     fn take(scheduler: &mut Scheduler, seq: u32, kind: Kind, state: State) {
         let (key, spec) = (JobKey { batch: BatchNo(1), seq: Seq(seq) }, spec(seq, kind));
         let record = JobRecord { key, id: spec.id, row_at: 0, job: Job { state, ..Job::queued() } };
-        scheduler.take_job(record, spec, NOW);
+        scheduler.resume_job(record, spec, NOW);
     }
 
     fn shown(overview: &Overview) -> String {
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn every_job_is_counted_once_wherever_it_lies() {
         let mut scheduler = Scheduler::new(settings(), Totals::default());
-        scheduler.take_batch(batch());
+        scheduler.add_batch(batch());
         take(&mut scheduler, 0, Kind::Video, State::Running { task: TaskId("t".into()) });
         take(&mut scheduler, 1, Kind::Video, State::Queued);
         let overview = scheduler.gauges(NOW);
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn batches_from_before_kinds_were_counted_are_counted_too() {
         let mut scheduler = Scheduler::new(settings(), Totals::default());
-        scheduler.take_batch(BatchRecord { kinds: BTreeMap::new(), ..batch() });
+        scheduler.add_batch(BatchRecord { kinds: BTreeMap::new(), ..batch() });
         take(&mut scheduler, 0, Kind::Video, State::Queued);
         assert_eq!(shown(&scheduler.gauges(NOW)), "3 queued ?, 1 queued video, 1 succeeded ?");
     }
@@ -173,12 +173,12 @@ mod tests {
     #[test]
     fn another_manifest_leaves_what_has_ended_counted() {
         let mut scheduler = Scheduler::new(settings(), Totals::default());
-        scheduler.take_batch(batch());
+        scheduler.add_batch(batch());
         let mut more = BatchRecord { ended: Ended::default(), ..batch() };
         more.kinds.values_mut().for_each(|of_kind| of_kind.ended = Ended::default());
         more.count_accepted(Kind::Music);
         more.rows += 1;
-        scheduler.take_batch(more);
+        scheduler.add_batch(more);
         assert_eq!(
             shown(&scheduler.gauges(NOW)),
             "2 queued video, 2 queued image, 1 queued music, 1 succeeded image"
@@ -193,8 +193,8 @@ mod tests {
         let total =
             Totals { held: Credits(5), spent: Credits(40), refunded: Credits(8), ..Totals::default() };
         let mut scheduler = Scheduler::new(settings, total);
-        scheduler.know_day(NOW.wall.utc_day(), Totals { spent: Credits(12), ..Totals::default() });
-        scheduler.take_batch(BatchRecord { paused: Some(Pause::Owner), ..batch() });
+        scheduler.set_day(NOW.wall.utc_day(), Totals { spent: Credits(12), ..Totals::default() });
+        scheduler.add_batch(BatchRecord { paused: Some(Pause::Owner), ..batch() });
         let overview = scheduler.gauges(NOW);
         assert_eq!(
             (overview.room_total, overview.room_day, overview.room_min_balance),

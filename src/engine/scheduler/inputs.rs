@@ -6,7 +6,7 @@ use crate::domain::lifecycle::Event;
 use crate::domain::poll_interval::{Bounds, Observed};
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
-use crate::engine::scheduler::job_log::{self, Who};
+use crate::engine::scheduler::job_log::{self, LogContext};
 use crate::engine::scheduler::row_windows::RowWindow;
 use crate::engine::scheduler::timers::interval_name;
 use crate::engine::scheduler::{ActiveBatch, FetchFault, Input, Scheduler, SchedulerError, SpooledRow};
@@ -17,10 +17,10 @@ pub(super) const MISSING_MAX: u32 = 5;
 const FETCH_TRIES_MAX: u32 = 8;
 
 impl Scheduler {
-    pub(super) fn take_in(&mut self, input: Input, now: Now) -> Result<(), SchedulerError> {
+    pub(super) fn handle_input(&mut self, input: Input, now: Now) -> Result<(), SchedulerError> {
         match input {
             Input::Posted(key, attempt, answer) => {
-                let answer = self.believed(key, answer);
+                let answer = self.checked_answer(key, answer);
                 let fault = if let PostAnswer::Again { fault, .. } = &answer { Some(fault) } else { None };
                 self.note_answer(fault, now);
                 self.posted(key, attempt, answer, now)
@@ -49,7 +49,7 @@ impl Scheduler {
                 Ok(())
             }
             Input::DiskIsLow(is_low) => {
-                self.set_disk(is_low);
+                self.set_disk_low(is_low);
                 Ok(())
             }
             Input::Stop => {
@@ -61,7 +61,7 @@ impl Scheduler {
     }
 
     /// What an answer to a job's POST comes to by what is known besides.
-    fn believed(&mut self, key: JobKey, answer: PostAnswer) -> PostAnswer {
+    fn checked_answer(&mut self, key: JobKey, answer: PostAnswer) -> PostAnswer {
         let named = match &answer {
             PostAnswer::Task(reading) => Some(&reading.id),
             PostAnswer::TaskNamed(task, _) => Some(task),
@@ -120,7 +120,7 @@ impl Scheduler {
         // One that named a task is read at once; one that nobody paid for waits for the account alone.
         let is_next = matches!(answer, PostAnswer::TaskNamed(..) | PostAnswer::OutOfCredits(_));
         if let PostAnswer::Task(reading) = &answer {
-            self.learn(key, reading, now);
+            self.learn_from_task(key, reading, now);
             if let Some(mut open) = self.jobs.get_mut(&key) {
                 // A task that was asked for twice may have run since the first time.
                 open.task_created = (faults == 0).then_some(now.tick);
@@ -146,7 +146,7 @@ impl Scheduler {
         let wait = match answer {
             ReadAnswer::Task(reading) => {
                 self.reset_faults(key);
-                self.learn(key, &reading, now);
+                self.learn_from_task(key, &reading, now);
                 self.apply(key, attempt, Event::Read(reading), now)?;
                 if self.has_no_results(key) {
                     let fault = Fault::new("no_results", "the task succeeded and lists no result");
@@ -204,15 +204,16 @@ impl Scheduler {
         open.slow_rounds = rounds.saturating_add(1);
         drop(open);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
-            let who = Who::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
-            job_log::download_yielded(who, fault);
+            let context =
+                LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
+            job_log::download_yielded(context, fault);
         }
         let wait = self.settings.backoff.wait(rounds, self.random.f64(), None);
         self.follow_up(key, Some(wait), now);
     }
 
     /// Parks the queue, or lets it go.
-    pub(in crate::engine) fn set_disk(&mut self, is_low: bool) {
+    pub(in crate::engine) fn set_disk_low(&mut self, is_low: bool) {
         if self.disk_is_low != is_low {
             job_log::disk(is_low);
         }
@@ -229,10 +230,11 @@ impl Scheduler {
         if !self.disk_is_low
             && let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key))
         {
-            let who = Who::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
-            job_log::download_failed(who, fault);
+            let context =
+                LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
+            job_log::download_failed(context, fault);
         }
-        self.set_disk(true);
+        self.set_disk_low(true);
         self.refused_bytes = self.refused_bytes.max(Some(wanted_bytes));
         self.follow_up(key, None, now);
     }
@@ -258,8 +260,9 @@ impl Scheduler {
         open.fetch_faults = faults.saturating_add(1);
         drop(open);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
-            let who = Who::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
-            job_log::download_failed(who, &fault);
+            let context =
+                LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
+            job_log::download_failed(context, &fault);
         }
         if lasting || faults + 1 >= FETCH_TRIES_MAX {
             let fault = Fault::new(DOWNLOAD_FAILED, fault.to_string());
@@ -275,7 +278,7 @@ impl Scheduler {
     }
 
     /// Takes from a task's record what it says about how long tasks of the model take, and about crowding.
-    fn learn(&mut self, key: JobKey, reading: &TaskReading, now: Now) {
+    fn learn_from_task(&mut self, key: JobKey, reading: &TaskReading, now: Now) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
         open.task_since.get_or_insert(now.tick);
         let has_ended =
@@ -287,7 +290,7 @@ impl Scheduler {
         {
             let observed = Observed { created, last_running, ended: now.tick };
             let bounds = Bounds { min: self.settings.poll_min, max: self.settings.poll_max };
-            self.poll_interval.learn(interval_name(&open.spec), observed, bounds);
+            self.poll_interval.learn_from_task(interval_name(&open.spec), observed, bounds);
         }
         let code = reading.fault.as_ref().map(|fault| fault.code.as_str());
         if matches!(code, Some("rate_limited" | "busy")) {

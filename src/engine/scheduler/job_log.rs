@@ -16,101 +16,101 @@ use crate::store::BatchRecord;
 
 /// Whom a line is about.
 #[derive(Clone, Copy)]
-pub(super) struct Who<'a> {
+pub(super) struct LogContext<'a> {
     batch: &'a BatchName,
     job: &'a str,
     attempt: u32,
     task: Option<&'a str>,
 }
 
-impl<'a> Who<'a> {
+impl<'a> LogContext<'a> {
     pub(super) fn new(
         batch: &'a BatchName,
         spec: &'a JobSpec,
         attempt: Attempt,
         task: Option<&'a TaskId>,
-    ) -> Who<'a> {
+    ) -> LogContext<'a> {
         let task = task.map(|task| task.0.as_str());
-        Who { batch, job: &spec.label, attempt: attempt.0, task }
+        LogContext { batch, job: &spec.label, attempt: attempt.0, task }
     }
 }
 
 /// One event with everything that says whom it is about.
-macro_rules! say {
-    ($level:ident, $who:expr, $($forget_finished:tt)*) => {{
-        let who: Who<'_> = $who;
-        tracing::$level!(batch = %who.batch, job = who.job, attempt = who.attempt, task = who.task, $($forget_finished)*);
+macro_rules! log_event {
+    ($level:ident, $context:expr, $($forget_finished:tt)*) => {{
+        let context: LogContext<'_> = $context;
+        tracing::$level!(batch = %context.batch, job = context.job, attempt = context.attempt, task = context.task, $($forget_finished)*);
     }};
 }
 
 /// Says what an event made of a job.
 pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job) {
-    let who = Who::new(batch, spec, before.attempt, after.state.task().or(before.state.task()));
+    let context = LogContext::new(batch, spec, before.attempt, after.state.task().or(before.state.task()));
     let was_submitting = matches!(before.state, State::Submitting { .. });
     if was_submitting && after.state.task().is_some() {
         let (charged, waived) = (after.books.charged.0, after.books.waived.0);
-        say!(info, who, kind = spec.order.kind.name(), charged, waived, "submitted");
+        log_event!(info, context, kind = spec.order.kind.name(), charged, waived, "submitted");
     }
     if after.overdue && !before.overdue {
-        say!(info, who, "late: its deadline has passed; its task is watched all the same");
+        log_event!(info, context, "late: its deadline has passed; its task is watched all the same");
     }
     match &after.state {
         State::Queued if after.attempt != before.attempt => {
             let reason = after.history.last().map_or("", |line| line.what.as_str());
-            say!(info, who, reason, "attempt over, another follows");
+            log_event!(info, context, reason, "attempt over, another follows");
         }
-        State::Queued if was_submitting => say!(debug, who, "not taken, queued again"),
+        State::Queued if was_submitting => log_event!(debug, context, "not taken, queued again"),
         State::Queued if after.released != before.released && after.history.len() > before.history.len() => {
             let reason = after.history.last().map_or("", |line| line.what.as_str());
-            say!(info, who, reason, "another price than before");
+            log_event!(info, context, reason, "another price than before");
         }
         State::Submitting { .. } if matches!(before.state, State::Queued) => {
-            say!(debug, who, held = after.books.held.0, "admitted");
+            log_event!(debug, context, held = after.books.held.0, "admitted");
         }
         State::Submitting { sends, fault: Some(fault), .. } if was_submitting => {
-            say!(debug, who, sends, %fault, "not answered, the same key goes again");
+            log_event!(debug, context, sends, %fault, "not answered, the same key goes again");
         }
         State::Fetching { urls, .. } if !matches!(before.state, State::Fetching { .. }) => {
-            say!(debug, who, outputs = urls.len(), "the task has succeeded");
+            log_event!(debug, context, outputs = urls.len(), "the task has succeeded");
         }
         State::Succeeded { files, .. } => {
             let bytes: u64 = files.iter().map(|file| file.bytes).sum();
             let (outputs, late, charged) = (files.len(), after.overdue, after.books.charged.0);
-            say!(info, who, outputs, bytes, charged, late, "finished");
+            log_event!(info, context, outputs, bytes, charged, late, "finished");
         }
         State::Failed { fault, .. } => {
-            say!(info, who, code = fault.code.as_str(), reason = fault.message.as_str(), "failed");
+            log_event!(info, context, code = fault.code.as_str(), reason = fault.message.as_str(), "failed");
         }
         State::InDoubt { fault, .. } => {
-            say!(
+            log_event!(
                 warn,
-                who,
+                context,
                 code = fault.code.as_str(),
                 reason = fault.message.as_str(),
                 "in doubt: a person must decide"
             );
         }
         State::Canceled { fault: Some(fault), .. } => {
-            say!(warn, who, code = fault.code.as_str(), "canceled at the service by somebody");
+            log_event!(warn, context, code = fault.code.as_str(), "canceled at the service by somebody");
         }
-        State::Canceled { .. } => say!(info, who, "canceled before it was sent"),
-        State::Expired => say!(info, who, "expired before it was sent"),
+        State::Canceled { .. } => log_event!(info, context, "canceled before it was sent"),
+        State::Expired => log_event!(info, context, "expired before it was sent"),
         _ => {}
     }
 }
 
 /// An event that has no place: a late answer for an older attempt, for one.
-pub(super) fn dropped(who: Who<'_>, illegal: &IllegalEvent) {
-    say!(debug, who, %illegal, "event dropped");
+pub(super) fn dropped(context: LogContext<'_>, illegal: &IllegalEvent) {
+    log_event!(debug, context, %illegal, "event dropped");
 }
 
 /// One try at downloading a job's outputs came to nothing.
-pub(super) fn download_failed(who: Who<'_>, fault: &Fault) {
-    say!(warn, who, %fault, "download failed");
+pub(super) fn download_failed(context: LogContext<'_>, fault: &Fault) {
+    log_event!(warn, context, %fault, "download failed");
 }
 
-pub(super) fn download_yielded(who: Who<'_>, fault: &Fault) {
-    say!(info, who, %fault, "a slow download made room for another");
+pub(super) fn download_yielded(context: LogContext<'_>, fault: &Fault) {
+    log_event!(info, context, %fault, "a slow download made room for another");
 }
 
 /// The batch was paused by the program itself.

@@ -177,7 +177,7 @@ pub struct Scheduler {
     refused_bytes: Option<u64>,
     stopping: bool,
     /// No creating POST is sent, whatever is wanted.
-    held_back: bool,
+    sending_disabled: bool,
     prices: Prices,
     /// Which batch was served last, so that equals take turns across steps.
     last_served: BatchNo,
@@ -225,7 +225,7 @@ impl Scheduler {
             days: BTreeMap::new(),
             account: AccountState::default(),
             stopping: false,
-            held_back: false,
+            sending_disabled: false,
             last_served: BatchNo(0),
             random,
             pending: Pending::default(),
@@ -233,22 +233,22 @@ impl Scheduler {
     }
 
     /// Takes up a day's totals as they were stored. Days that are not told are empty.
-    pub fn know_day(&mut self, day: UtcDay, totals: Totals) {
+    pub fn set_day(&mut self, day: UtcDay, totals: Totals) {
         self.days.insert(day, totals);
     }
 
     /// Whether a day's totals are known.
-    pub fn knows_day(&self, day: UtcDay) -> bool {
+    pub fn has_day(&self, day: UtcDay) -> bool {
         self.days.contains_key(&day)
     }
 
     /// Sends no creating POST from now on, whatever is wanted.
-    pub fn hold_back(&mut self) {
-        self.held_back = true;
+    pub fn disable_sending(&mut self) {
+        self.sending_disabled = true;
     }
 
     /// Takes up a batch, or what changed of it by another manifest.
-    pub fn take_batch(&mut self, record: BatchRecord) {
+    pub fn add_batch(&mut self, record: BatchRecord) {
         match self.batches.get_mut(&record.no) {
             None => {
                 let windows = windows_of(&record.segments);
@@ -277,9 +277,9 @@ impl Scheduler {
     }
 
     /// Takes up a job that had begun before: a restart is not a special path.
-    pub fn take_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
+    pub fn resume_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
         let key = record.key;
-        let record = JobRecord { job: lifecycle::taken_up(record.job), ..record };
+        let record = JobRecord { job: lifecycle::resumed(record.job), ..record };
         let attempt = record.job.attempt;
         let want = lifecycle::wants(&record.job.state);
         self.task_owners.add_job(key, &record.job);
@@ -298,7 +298,7 @@ impl Scheduler {
             self.schedule(key, now.tick.after(wait));
         }
         self.watch_deadline(key);
-        self.know_release(key);
+        self.note_release(key);
         // Each is looked at once, soon.
         self.watch_superseded(key, attempt, self.settings.poll_max, now);
     }
@@ -309,7 +309,7 @@ impl Scheduler {
     /// [`SchedulerError`] when the books do not balance; nothing of the step may then be used.
     pub fn step(&mut self, inputs: Vec<Input>, now: Now) -> Result<Step, SchedulerError> {
         for input in inputs {
-            self.take_in(input, now)?;
+            self.handle_input(input, now)?;
         }
         self.apply_deadlines(now)?;
         self.pass_over_skipped();

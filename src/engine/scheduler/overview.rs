@@ -28,7 +28,7 @@ impl Scheduler {
         if self.stopping {
             return Some(Standstill::Stopped);
         }
-        let sends = !self.held_back && !self.key_is_refused();
+        let sends = !self.sending_disabled && !self.key_is_refused();
         let moves = |action| counts.with_action(action) > 0;
         let blocked = self.account.blocked.iter().filter_map(|key| self.jobs.get(key));
         let blocked = blocked.filter(|open| open.action() == Some(NextAction::Post)).count();
@@ -39,7 +39,7 @@ impl Scheduler {
         {
             return None;
         }
-        if self.held_back && !(self.disk_is_low && moves(NextAction::Fetch)) {
+        if self.sending_disabled && !(self.disk_is_low && moves(NextAction::Fetch)) {
             return Some(Standstill::Done);
         }
         if self.disk_is_low {
@@ -80,7 +80,7 @@ impl Scheduler {
     }
 
     /// Every batch as it stands and in numbers, oldest first, or the one called so.
-    pub fn batches_now(&self, name: Option<&BatchName>) -> Vec<(BatchRecord, BatchOverview)> {
+    pub fn batch_snapshots(&self, name: Option<&BatchName>) -> Vec<(BatchRecord, BatchOverview)> {
         let blocked = self.blocked_batches();
         let batches = self.batches.iter().map(|(_, active)| active);
         let named = batches.filter(|active| name.is_none_or(|name| *name == active.record.name));
@@ -126,7 +126,7 @@ impl Scheduler {
     }
 
     /// Takes in what was read.
-    pub fn know_rows(&mut self, batch: BatchNo, from: u64, rows: Vec<SpooledRow>) {
+    pub fn add_rows(&mut self, batch: BatchNo, from: u64, rows: Vec<SpooledRow>) {
         self.rows(batch, from, rows);
     }
 

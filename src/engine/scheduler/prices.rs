@@ -154,7 +154,7 @@ pub(super) fn above_max(withheld: &Withheld, batch: &BatchName, label: &str) -> 
 impl Scheduler {
     /// Asks for the catalogs, where jobs wait and what is known is too old to send them by.
     pub(super) fn renew_when_due(&mut self, now: Now) {
-        if self.stopping || self.held_back || self.prices.asking || self.prices.are_fresh(now.tick) {
+        if self.stopping || self.sending_disabled || self.prices.asking || self.prices.are_fresh(now.tick) {
             return;
         }
         if !self.key_is_refused() && self.has_waiting() {
@@ -166,7 +166,7 @@ impl Scheduler {
     /// When the catalogs are asked for again.
     pub(super) fn renewal(&self) -> Option<Tick> {
         let Prices { rules, due, asking, .. } = &self.prices;
-        let is_wanted = rules.is_some() && !*asking && !self.held_back && !self.key_is_refused();
+        let is_wanted = rules.is_some() && !*asking && !self.sending_disabled && !self.key_is_refused();
         due.filter(|_| is_wanted && self.has_waiting())
     }
 
@@ -236,7 +236,7 @@ impl Scheduler {
     }
 
     /// Takes up a job that was let out before.
-    pub(super) fn know_release(&mut self, key: JobKey) {
+    pub(super) fn note_release(&mut self, key: JobKey) {
         if self.jobs.get(&key).is_some_and(|open| is_unbounded(&open.record.job)) {
             self.prices.unbounded.insert(key);
         }

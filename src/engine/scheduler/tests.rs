@@ -124,7 +124,7 @@ impl Stage {
         batch.segments.push(Segment::mixed(0, 0, u64::from(rows)));
         let specs = (0..rows).map(|seq| spec(seq, Kind::Video)).collect();
         let mut scheduler = Scheduler::new(settings, Totals::default());
-        scheduler.take_batch(batch.clone());
+        scheduler.add_batch(batch.clone());
         let now = Now { wall: Timestamp(1_000_000), tick: Tick(0) };
         let (account, durable) = (AccountBlock::default(), BTreeMap::new());
         Stage { scheduler, now, specs, durable, batch, account, ended: Vec::new(), commits: 0 }
@@ -231,12 +231,12 @@ impl Stage {
     /// The process dies and starts again with what is durable.
     fn restart(&mut self) {
         let mut scheduler = Scheduler::new(self.scheduler.settings.clone(), self.batch.totals);
-        scheduler.know_account(self.account.clone());
-        scheduler.know_day(self.now.wall.utc_day(), self.batch.totals);
-        scheduler.take_batch(self.batch.clone());
+        scheduler.set_account_block(self.account.clone());
+        scheduler.set_day(self.now.wall.utc_day(), self.batch.totals);
+        scheduler.add_batch(self.batch.clone());
         for record in self.durable.values() {
             let spec = self.specs[record.key.seq.0 as usize].clone();
-            scheduler.take_job(record.clone(), spec, self.now);
+            scheduler.resume_job(record.clone(), spec, self.now);
         }
         self.scheduler = scheduler;
     }
@@ -607,7 +607,7 @@ fn a_charge_that_differs_pauses_the_batch_when_its_policy_says_so() {
         Stage::with(3, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
     stage.batch.policy.on_drift = Some(crate::domain::manifest::row::OnDrift::Pause);
     stage.batch.policy.budget = Some(Credits(100));
-    stage.scheduler.take_batch(stage.batch.clone());
+    stage.scheduler.add_batch(stage.batch.clone());
     assert_eq!(stage.step(vec![]), "post 0#1");
     let dear = TaskReading { charged: Credits(PRICE * 2), ..reading("success") };
     assert_eq!(stage.posted(0, PostAnswer::Task(dear)), "fetch 0#1", "what is paid for is collected");

@@ -148,7 +148,7 @@ impl Scheduler {
                 Want::Nothing => {}
                 Want::Fetch if is_slow => self.slow_queue.push_back(key),
                 Want::Fetch => self.fetch_queue.push_back(key),
-                Want::Post if self.held_back => {}
+                Want::Post if self.sending_disabled => {}
                 Want::Post if !is_keyed => self.mark_outcome_unknown(key, now)?,
                 Want::Post if !self.may_post_again(key, now) => self.postpone(key, now),
                 Want::Read if self.key_is_refused() => self.postpone(key, now),

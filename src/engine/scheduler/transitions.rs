@@ -6,7 +6,7 @@ use crate::domain::job::State;
 use crate::domain::lifecycle::{self, Event, Terms, Want};
 use crate::domain::retry;
 use crate::domain::time::{Millis, Now};
-use crate::engine::scheduler::job_log::{self, Who};
+use crate::engine::scheduler::job_log::{self, LogContext};
 use crate::engine::scheduler::{Scheduler, SchedulerError};
 use crate::store::{BatchRecord, Pause};
 
@@ -28,8 +28,8 @@ impl Scheduler {
             Ok(transition) => transition,
             Err(illegal) => {
                 let task = open.record.job.state.task();
-                let who = Who::new(&active.record.name, &open.spec, attempt, task);
-                job_log::dropped(who, &illegal);
+                let context = LogContext::new(&active.record.name, &open.spec, attempt, task);
+                job_log::dropped(context, &illegal);
                 return Ok(());
             }
         };

@@ -57,22 +57,22 @@ impl Disk {
     /// A process that begins with what is here, as `engine::take_up` makes it.
     pub fn take_up(&self, settings: Settings, now: Now) -> Scheduler {
         let mut scheduler = Scheduler::new(settings, self.total);
-        scheduler.know_account(self.account.clone());
+        scheduler.set_account_block(self.account.clone());
         for batch in self.batches.values().filter(|batch| !self.away.contains(&batch.no)) {
-            scheduler.take_batch(batch.clone());
+            scheduler.add_batch(batch.clone());
         }
         for record in self.open.values() {
             for day in record.job.days() {
-                self.know_day(&mut scheduler, day);
+                self.set_day(&mut scheduler, day);
             }
-            scheduler.take_job(record.clone(), self.spec(record), now);
+            scheduler.resume_job(record.clone(), self.spec(record), now);
         }
         scheduler
     }
 
-    pub fn know_day(&self, scheduler: &mut Scheduler, day: UtcDay) {
-        if !scheduler.knows_day(day) {
-            scheduler.know_day(day, self.days.get(&day).copied().unwrap_or_default());
+    pub fn set_day(&self, scheduler: &mut Scheduler, day: UtcDay) {
+        if !scheduler.has_day(day) {
+            scheduler.set_day(day, self.days.get(&day).copied().unwrap_or_default());
         }
     }
 

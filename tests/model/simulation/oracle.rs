@@ -47,7 +47,7 @@ pub struct Memory {
     pub short: Option<Option<u64>>,
     pub is_stopping: bool,
     /// POSTs that were on their way when the process began.
-    pub taken_up: BTreeSet<JobKey>,
+    pub resumed: BTreeSet<JobKey>,
     /// When each task was last read, or shown by its POST.
     pub read_at: BTreeMap<(JobKey, u32), u64>,
     /// Tasks that were seen to have ended, and whether they succeeded.
@@ -174,7 +174,7 @@ impl Oracle {
         check(is_covered, || {
             format!("{who} is sent after a 402, and neither the balance nor an allowance covers it")
         })?;
-        let is_fresh = *sends == 0 && !may_have_run && !memory.taken_up.contains(&key);
+        let is_fresh = *sends == 0 && !may_have_run && !memory.resumed.contains(&key);
         if !is_fresh {
             return check(spec.order.kind.is_keyed(), || format!("{who} has no key and is sent again"));
         }

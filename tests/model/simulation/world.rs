@@ -263,7 +263,7 @@ impl World {
         let now = Now { wall: self.wall(), tick: Tick(0) };
         let scheduler = self.disk.take_up(self.settings.clone(), now);
         let submitting = |record: &&JobRecord| matches!(record.job.state, State::Submitting { .. });
-        let taken_up: BTreeSet<JobKey> =
+        let resumed: BTreeSet<JobKey> =
             self.disk.open.values().filter(submitting).map(|record| record.key).collect();
         let short = self.disk.account.out_of_credits.map(|_| None);
         let inputs = if self.disk_is_low { vec![Input::DiskIsLow(true)] } else { Vec::new() };
@@ -273,7 +273,7 @@ impl World {
             began: self.t,
             inputs,
             wake: Some(self.t),
-            memory: Memory { taken_up, short, ..Memory::default() },
+            memory: Memory { resumed, short, ..Memory::default() },
             pending: 0,
             leaves_at: None,
             looked: self.t,
@@ -384,7 +384,7 @@ impl World {
         match &input {
             Input::Posted(key, attempt, answer) => {
                 self.log.say(at, named(*key, attempt.0), format_args!("POST <- {answer:?}"));
-                memory.taken_up.remove(key);
+                memory.resumed.remove(key);
                 match answer {
                     PostAnswer::Task(reading) => note_reading(memory, *key, *attempt, reading, at),
                     PostAnswer::Unauthorised(_) => memory.key_refused = true,
@@ -423,7 +423,7 @@ impl World {
     pub(super) fn step(&mut self) -> Verdict {
         let now = self.now();
         let Some(process) = &mut self.process else { return Ok(()) };
-        self.disk.know_day(&mut process.scheduler, now.wall.utc_day());
+        self.disk.set_day(&mut process.scheduler, now.wall.utc_day());
         process.looked = self.t;
         let inputs = std::mem::take(&mut process.inputs);
         let step = process.scheduler.step(inputs, now).map_err(|error| error.to_string())?;
@@ -475,7 +475,7 @@ impl World {
                 if let Some(process) = &mut self.process
                     && !matches!(record.job.state, State::Submitting { .. })
                 {
-                    process.memory.taken_up.remove(&record.key);
+                    process.memory.resumed.remove(&record.key);
                 }
             }
             if let Change::Open(record) = change
@@ -725,7 +725,7 @@ impl World {
         let now = self.now();
         let Some(process) = &mut self.process else { return Ok(()) };
         for day in command.days() {
-            self.disk.know_day(&mut process.scheduler, day);
+            self.disk.set_day(&mut process.scheduler, day);
         }
         let outcome = process.scheduler.execute(command, now).map_err(|error| error.to_string())?;
         process.wake = Some(self.t);

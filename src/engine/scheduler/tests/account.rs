@@ -122,7 +122,7 @@ fn a_job_that_the_balance_covers_goes_before_a_dearer_one_that_it_does_not() {
     let mut stage = Stage::with(3, slots(1));
     Arc::make_mut(&mut stage.specs[0]).order.price = Some(Credits(50));
     stage.batch.policy.budget = Some(Credits(1_000));
-    stage.scheduler.take_batch(stage.batch.clone());
+    stage.scheduler.add_batch(stage.batch.clone());
     assert_eq!(stage.step(vec![]), "post 0#1");
     assert_eq!(stage.posted(0, refused()), "balance?");
     assert_eq!(stage.step(balance(20)), "post 1#1");

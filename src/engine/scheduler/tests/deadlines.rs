@@ -71,7 +71,7 @@ fn what_is_not_sent_in_time_expires() {
     let mut stage =
         Stage::with(200, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });
     stage.batch.policy.expires = Some(crate::domain::manifest::row::Deadline::At(Timestamp(2_000_000)));
-    stage.scheduler.take_batch(stage.batch.clone());
+    stage.scheduler.add_batch(stage.batch.clone());
     assert_eq!(stage.step(vec![]), "post 0#1");
     stage.posted(0, task("pending"));
     stage.pass(Millis(1_000_000)).step(vec![]);

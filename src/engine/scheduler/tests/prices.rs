@@ -91,7 +91,7 @@ fn a_price_that_did_not_change_is_not_spoken_of() {
 fn what_waited_for_credits_is_priced_again_before_it_goes() {
     let mut stage = images(1, None);
     stage.batch.policy.budget = Some(Credits(100));
-    stage.scheduler.take_batch(stage.batch.clone());
+    stage.scheduler.add_batch(stage.batch.clone());
     stage.step(vec![]);
     assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     assert_eq!(stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "balance?");
@@ -116,7 +116,7 @@ fn a_job_that_costs_more_than_it_may_ends_free_of_charge_and_a_person_may_let_it
     let record = JobRecord { key: Stage::key(0), id: stage.specs[0].id, row_at: 0, job };
     let found = vec![(stage.specs[0].clone(), record)];
     stage.batch.policy.budget = Some(Credits(100));
-    stage.scheduler.take_batch(stage.batch.clone());
+    stage.scheduler.add_batch(stage.batch.clone());
     let outcome = stage.scheduler.execute(Command::Retry(found), stage.now).unwrap();
     assert_eq!(outcome.jobs, 1);
     assert_eq!(stage.step(vec![]), "catalog?", "a retry asks anew");
@@ -156,7 +156,7 @@ fn an_unanswered_renewal_goes_on_with_what_is_known_and_without_any_nothing_is_s
 fn a_further_attempt_is_priced_anew() {
     let mut stage = images(1, None);
     stage.batch.policy.budget = Some(Credits(100));
-    stage.scheduler.take_batch(stage.batch.clone());
+    stage.scheduler.add_batch(stage.batch.clone());
     stage.step(vec![]);
     stage.step(vec![catalog(10)]);
     let failed = TaskReading { fault: Some(fault("generic")), ..reading("failed") };
@@ -172,7 +172,7 @@ fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_also_after_a_restart() {
     let mut stage = Stage::with(3, priced());
     stage.specs = (0..3).map(|seq| short(seq, 7)).collect();
     stage.batch.policy.budget = Some(Credits(100));
-    stage.scheduler.take_batch(stage.batch.clone());
+    stage.scheduler.add_batch(stage.batch.clone());
     stage.step(vec![]);
     assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(7));
@@ -189,7 +189,7 @@ fn a_charge_above_the_price_is_the_price_of_the_next() {
     let mut stage = images(2, None);
     stage.scheduler.throttle = Throttle::new(1, false);
     stage.batch.policy.budget = Some(Credits(100));
-    stage.scheduler.take_batch(stage.batch.clone());
+    stage.scheduler.add_batch(stage.batch.clone());
     stage.step(vec![]);
     assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     let answer = TaskReading { charged: Credits(13), ..reading("success") };

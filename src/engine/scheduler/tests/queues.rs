@@ -37,14 +37,14 @@ impl Stage {
             batch.segments.push(Segment::mixed(0, 0, u64::from(count)));
         }
         let mut scheduler = Scheduler::new(settings.clone(), Totals::default());
-        scheduler.take_batch(batch.clone());
+        scheduler.add_batch(batch.clone());
         Stage { scheduler, specs, batch, ..Stage::with(0, settings) }
     }
 
     /// Sets the batch's budget.
     fn allow(&mut self, credits: u64) {
         self.batch.policy.budget = Some(Credits(credits));
-        self.scheduler.take_batch(self.batch.clone());
+        self.scheduler.add_batch(self.batch.clone());
     }
 
     /// How many candidates a step looks at.
@@ -187,7 +187,7 @@ fn what_comes_in_later_joins_the_queue_of_its_class() {
         spec.order.price = Some(Credits(PRICE));
         stage.specs.push(Arc::new(spec));
     }
-    stage.scheduler.take_batch(batch);
+    stage.scheduler.add_batch(batch);
     stage.step(vec![]);
     let mut rounds = 0;
     while stage.ended.len() < 50 {

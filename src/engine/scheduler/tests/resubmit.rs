@@ -9,7 +9,7 @@ fn resubmitting(slots: u32) -> Stage {
     let mut stage = Stage::with(1, Settings { limits, ..settings() });
     stage.batch.policy.on_deadline = Some(OnDeadline::Resubmit);
     stage.batch.policy.budget = Some(Credits(100));
-    stage.scheduler.take_batch(stage.batch.clone());
+    stage.scheduler.add_batch(stage.batch.clone());
     assert_eq!(stage.step(vec![]), "post 0#1");
     stage.posted(0, task("pending"));
     stage
@@ -91,7 +91,7 @@ fn the_watch_outlasts_a_restart_and_ends_with_the_window() {
 fn a_budget_that_has_no_room_sends_no_second_attempt() {
     let mut stage = resubmitting(1);
     stage.batch.policy.budget = None;
-    stage.scheduler.take_batch(stage.batch.clone());
+    stage.scheduler.add_batch(stage.batch.clone());
     assert_eq!(deadline_passes(&mut stage), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::BatchBudget)));
     assert_eq!(stage.pass(Millis(300_000)).step(vec![]), "read 0#1");
@@ -115,7 +115,7 @@ fn what_could_only_be_late_and_what_has_no_key_is_not_resubmitted() {
         stage.specs[0] = Arc::new(JobSpec { order, ..(*stage.specs[0]).clone() });
         stage.batch.policy.on_deadline = Some(OnDeadline::Resubmit);
         stage.batch.policy.budget = Some(Credits(100));
-        stage.scheduler.take_batch(stage.batch.clone());
+        stage.scheduler.add_batch(stage.batch.clone());
         stage.step(vec![]);
         stage.posted(0, task("pending"));
         assert_eq!(deadline_passes(&mut stage), "read 0#1");

@@ -52,7 +52,7 @@ fn retry_after_is_kept_by_posts_and_by_readings() {
 fn attempts_are_keys_and_however_many_resends_make_one() {
     let mut stage = Stage::of(1);
     stage.batch.policy.attempts = Some(2);
-    stage.scheduler.take_batch(stage.batch.clone());
+    stage.scheduler.add_batch(stage.batch.clone());
     let mut posts = vec![stage.step(vec![])];
     for _ in 0..2 {
         for _ in 0..4 {
