@@ -199,7 +199,7 @@ fn rows_that_need_the_same_lie_together_whatever_their_number() {
     assert_ne!(batch.segments[0].class, batch.segments[1].class);
     assert_eq!((batch.rows, batch.planned), (400, Credits(200 * 3 + 200 * 7)));
     assert_eq!(batch.segments[1].end, batch.spool_bytes);
-    let mut walk = crate::engine::job_iter::JobIter::open(&door.store, batch).unwrap();
+    let mut jobs = crate::engine::job_iter::JobIter::open(&door.store, batch).unwrap();
     for seq in 0..400 {
         assert_eq!(jobs.next_job().unwrap().unwrap().0.seq, Seq(seq), "results follow the manifest");
     }

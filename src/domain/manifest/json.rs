@@ -8,7 +8,7 @@ use std::io::Read;
 use crate::domain::problem::{Position, Problem};
 
 use super::Limits;
-use super::placed::{JobIter, Placed, Shape, next_element, offset_within};
+use super::placed::{Placed, PositionTracker, Shape, next_element, offset_within};
 use super::row::{Header, ReadRow, Row};
 use super::source::{not_utf8, unreadable};
 use super::wording::{bytes, shortened};
@@ -30,9 +30,9 @@ pub(super) fn open(source: impl Read, limits: &Limits) -> Result<(Header, Jobs),
     let document = whole(source, limits.max_json_bytes).map_err(|problem| vec![problem])?;
     let start = Placed::new(&document, Position::at(1, 1));
     start.check_syntax().map_err(|problem| vec![about_lines(start, problem)])?;
-    let mut jobs = JobIter::new(start);
+    let mut tracker = PositionTracker::new(start);
     let value = document.trim();
-    let manifest = Placed::new(value, walk.to(offset_within(&document, value)));
+    let manifest = Placed::new(value, tracker.to(offset_within(&document, value)));
     let (header, defaults, jobs) = match manifest.shape() {
         Shape::Array => (Header::default(), None, manifest),
         Shape::Object => {
@@ -57,11 +57,11 @@ impl Iterator for Jobs {
             }
         };
         let begins = offset_within(&self.document, element);
-        let mut jobs = JobIter::resume(&self.document, self.offset, self.at);
-        let placed = Placed::new(element, walk.to(begins));
+        let mut tracker = PositionTracker::resume(&self.document, self.offset, self.at);
+        let placed = Placed::new(element, tracker.to(begins));
         let row = job::read(placed, self.defaults.as_deref(), &self.limits);
         self.offset = begins + element.len();
-        self.at = walk.to(self.offset);
+        self.at = tracker.to(self.offset);
         Some(row.map_or_else(ReadRow::Bad, ReadRow::Good))
     }
 }

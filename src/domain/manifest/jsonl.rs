@@ -6,7 +6,7 @@ use crate::domain::problem::{Position, Problem};
 
 use super::Limits;
 use super::job;
-use super::placed::{JobIter, Placed, offset_within};
+use super::placed::{Placed, PositionTracker, offset_within};
 use super::row::ReadRow;
 use super::source::{fill, not_utf8, unreadable};
 use super::wording::bytes;
@@ -79,7 +79,8 @@ impl<R: Read> Lines<R> {
         if text.is_empty() {
             return None;
         }
-        let placed = Placed::new(text, JobIter::new(Placed::new(line, start)).to(offset_within(line, text)));
+        let placed =
+            Placed::new(text, PositionTracker::new(Placed::new(line, start)).to(offset_within(line, text)));
         let row = placed
             .check_syntax()
             .map_err(|problem| vec![problem.hint("each line is one whole job object")])

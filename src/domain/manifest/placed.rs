@@ -58,7 +58,7 @@ impl<'a> Placed<'a> {
     /// Shows `visit` each entry of the object, in the order of the text.
     pub(super) fn entries(self, visit: &mut dyn FnMut(Key, Placed<'a>)) -> Result<(), Problem> {
         let mut reader = serde_json::Deserializer::from_str(self.text);
-        let visitor = Entries { walk: JobIter::new(self), visit };
+        let visitor = Entries { tracker: PositionTracker::new(self), visit };
         reader.deserialize_map(visitor).and_then(|()| reader.end()).map_err(|error| self.broken(&error))
     }
 
@@ -70,7 +70,7 @@ impl<'a> Placed<'a> {
 
     /// The parser's error as a problem at its own place.
     fn broken(self, error: &serde_json::Error) -> Problem {
-        let at = JobIter::new(self).to(offset_of(self.text, error.line(), error.column()));
+        let at = PositionTracker::new(self).to(offset_of(self.text, error.line(), error.column()));
         Problem::new(at, reason(error))
     }
 }
@@ -102,21 +102,21 @@ pub(super) fn offset_within(whole: &str, part: &str) -> usize {
 
 /// Follows a text forwards and knows line and column on the way.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct JobIter<'a> {
+pub(super) struct PositionTracker<'a> {
     text: &'a str,
     offset: usize,
     line: u64,
     column: u64,
 }
 
-impl<'a> JobIter<'a> {
-    pub(super) fn new(start: Placed<'a>) -> JobIter<'a> {
-        JobIter::resume(start.text, 0, start.at)
+impl<'a> PositionTracker<'a> {
+    pub(super) fn new(start: Placed<'a>) -> PositionTracker<'a> {
+        PositionTracker::resume(start.text, 0, start.at)
     }
 
     /// Goes on from `offset` in `text`, which stands at `at`.
-    pub(super) fn resume(text: &'a str, offset: usize, at: Position) -> JobIter<'a> {
-        JobIter { text, offset, line: at.line, column: at.column.unwrap_or(1) }
+    pub(super) fn resume(text: &'a str, offset: usize, at: Position) -> PositionTracker<'a> {
+        PositionTracker { text, offset, line: at.line, column: at.column.unwrap_or(1) }
     }
 
     /// The place of the character at `offset`; never goes back.
@@ -178,7 +178,7 @@ fn too_many_digits(text: &str) -> Complaint {
 
 /// Hands the entries of an object on, one by one.
 struct Entries<'a, 'v> {
-    walk: JobIter<'a>,
+    tracker: PositionTracker<'a>,
     visit: &'v mut dyn FnMut(Key, Placed<'a>),
 }
 
@@ -192,9 +192,9 @@ impl<'a> Visitor<'a> for Entries<'a, '_> {
     fn visit_map<A: MapAccess<'a>>(mut self, mut map: A) -> Result<(), A::Error> {
         while let Some((key, value)) = map.next_entry::<&'a RawValue, &'a RawValue>()? {
             let name: String = serde_json::from_str(key.get()).map_err(de::Error::custom)?;
-            let text = self.walk.text;
-            let key = Key { name, at: self.walk.to(offset_within(text, key.get())) };
-            let at = self.walk.to(offset_within(text, value.get()));
+            let text = self.tracker.text;
+            let key = Key { name, at: self.tracker.to(offset_within(text, key.get())) };
+            let at = self.tracker.to(offset_within(text, value.get()));
             (self.visit)(key, Placed::new(value.get(), at));
         }
         Ok(())

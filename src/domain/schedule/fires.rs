@@ -21,14 +21,14 @@ const CALENDAR_CHANGE: i64 = 3 * 3600;
 
 /// An expression as the `cron` crate walks it: by day-of-month, by day-of-week, or by both at once.
 #[derive(Debug, Clone)]
-pub(super) struct JobIter {
+pub(super) struct FireIter {
     by: Vec<cron::Schedule>,
 }
 
-impl JobIter {
+impl FireIter {
     /// # Errors
     /// When there is no day at all on which it fires.
-    pub(super) fn of(expression: &Expression) -> Result<JobIter, ScheduleError> {
+    pub(super) fn of(expression: &Expression) -> Result<FireIter, ScheduleError> {
         let Expression { days, weekdays, .. } = expression;
         let day_list = list(&days.values, 31);
         let named: Vec<&str> =
@@ -49,7 +49,7 @@ impl JobIter {
             }
         }
         match by.is_empty() {
-            false => Ok(JobIter { by }),
+            false => Ok(FireIter { by }),
             true => Err(ScheduleError::cron(format!(
                 "{:?} never fires: no year from 1970 to 2100 has such a day; days that the months have are \
                  accepted",
@@ -103,9 +103,9 @@ impl<'a> Fires<'a> {
 
     /// The next fire after the second `told`, or how far there is none.
     fn step(&self, told: i64) -> Option<Step> {
-        let Schedule { zone, walk, expression } = self.schedule;
+        let Schedule { zone, fire_iter, expression } = self.schedule;
         let offset = zone.offset(told);
-        let local = walk.next(told + offset)?;
+        let local = fire_iter.next(told + offset)?;
         let candidate = local - offset;
         match zone.first_change(told, candidate) {
             Some(change) => Some(self.at_change(change)),
@@ -118,13 +118,13 @@ impl<'a> Fires<'a> {
 
     /// What happens at the second at which clocks are changed. Nothing fires before it.
     fn at_change(&self, change: Change) -> Step {
-        let Schedule { walk, expression, .. } = self.schedule;
+        let Schedule { fire_iter, expression, .. } = self.schedule;
         let shows = change.at + change.new;
         let skipped = change.new - change.old;
         let makes_up = expression.is_fixed && (1..CALENDAR_CHANGE).contains(&skipped);
         // What the clock left out is due as soon as it goes on.
         let from = if makes_up { change.at + change.old } else { shows };
-        match walk.next(from - 1) {
+        match fire_iter.next(from - 1) {
             Some(local) if local <= shows && !(expression.is_fixed && self.is_repeated(local, change.at)) => {
                 Step::Fire(change.at)
             }

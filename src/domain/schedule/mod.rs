@@ -28,7 +28,7 @@ mod tests;
 mod zone;
 
 use crate::domain::schedule::expression::Expression;
-use crate::domain::schedule::fires::JobIter;
+use crate::domain::schedule::fires::FireIter;
 use crate::domain::schedule::zone::Zone;
 use crate::domain::time::Timestamp;
 
@@ -55,7 +55,7 @@ impl ScheduleError {
 pub struct Schedule {
     expression: Expression,
     zone: Zone,
-    walk: JobIter,
+    fire_iter: FireIter,
 }
 
 impl Schedule {
@@ -66,8 +66,8 @@ impl Schedule {
     pub fn parse(cron: &str, timezone: Option<&str>) -> Result<Schedule, ScheduleError> {
         let zone = Zone::parse(timezone.unwrap_or("UTC"))?;
         let expression = Expression::parse(cron)?;
-        let walk = JobIter::of(&expression)?;
-        Ok(Schedule { expression, zone, walk })
+        let fire_iter = FireIter::of(&expression)?;
+        Ok(Schedule { expression, zone, fire_iter })
     }
 
     /// Expression and zone as one text: two schedules with the same are the same.

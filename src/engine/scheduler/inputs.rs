@@ -290,7 +290,7 @@ impl Scheduler {
         {
             let observed = Observed { created, last_running, ended: now.tick };
             let bounds = Bounds { min: self.settings.poll_min, max: self.settings.poll_max };
-            self.poll_interval.learn_from_task(interval_name(&open.spec), observed, bounds);
+            self.poll_interval.learn(interval_name(&open.spec), observed, bounds);
         }
         let code = reading.fault.as_ref().map(|fault| fault.code.as_str());
         if matches!(code, Some("rate_limited" | "busy")) {
