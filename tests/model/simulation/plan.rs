@@ -312,7 +312,7 @@ impl Draw {
     fn policy(&mut self, horizon: u64) -> Policy {
         Policy {
             budget: self.sometimes(2, |draw| Credits(draw.random.u64(10..300))),
-            on_deadline: Some(self.one_of(&[OnDeadline::WatchState, OnDeadline::Resubmit])),
+            on_deadline: Some(self.one_of(&[OnDeadline::Watch, OnDeadline::Resubmit])),
             expires: self.sometimes(6, |draw| Deadline::After(Millis(draw.random.u64(MINUTE..horizon)))),
             attempts: self.sometimes(2, |draw| draw.random.u32(1..5)),
             on_drift: self.sometimes(4, |_| OnDrift::Pause),
