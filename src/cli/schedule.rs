@@ -17,7 +17,7 @@ use crate::control::protocol::{ActiveSchedule, Schedules, Submitted};
 use crate::domain::ids::{BadBatchName, BatchName};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::Timestamp;
-use crate::store::schedules::{self, LastRun, Records};
+use crate::store::schedule_progress::{self, LastRun, Records};
 
 /// A schedule in the list.
 #[derive(Serialize)]
@@ -120,7 +120,7 @@ fn list(in_force: &InForce, global: &Global) -> Result<Exit, Failure> {
 
 /// What is kept in the state. That it cannot be read is worth a word, and no reason not to list.
 fn records(state: &Path) -> Records {
-    schedules::read(state).unwrap_or_else(|error| {
+    schedule_progress::read(state).unwrap_or_else(|error| {
         anstream::eprintln!("warning: last runs are not shown: {}", printable(&error.to_string()));
         Records::new()
     })

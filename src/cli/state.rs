@@ -18,7 +18,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
-use crate::store::{Store, StoreError, dump, probe, rebuild};
+use crate::store::{Store, StoreError, dump, open_check, rebuild};
 
 /// Faults are told as they are found; with `--json` so many at most.
 const FAULTS_MAX: usize = 1000;
@@ -35,13 +35,13 @@ pub(super) async fn run(command: &StateCommand, global: &Global) -> Result<Exit,
 /// The child's part of trying a database out, when this process is the child.
 pub(super) fn try_database() -> Option<Exit> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_none_or(|first| first != probe::ARGUMENT) {
+    if arguments.next().is_none_or(|first| first != open_check::ARGUMENT) {
         if let Ok(program) = std::env::current_exe() {
-            probe::use_program(program);
+            open_check::use_program(program);
         }
         return None;
     }
-    let code = probe::child(&arguments.next()?);
+    let code = open_check::child(&arguments.next()?);
     std::process::exit(i32::from(code));
 }
 

@@ -30,7 +30,7 @@ use crate::engine::Stop;
 use crate::intake::IntakeError;
 use crate::intake::receipt::Receipt;
 use crate::intake::reception::{Manner, Reception, ReceptionError};
-use crate::store::schedules::{self, LastRun, Records, ScheduleRecord};
+use crate::store::schedule_progress::{self, LastRun, Records, ScheduleRecord};
 use crate::store::{Store, StoreError};
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ pub(super) struct ScheduleRunner<D> {
 impl<D: RunIngest> ScheduleRunner<D> {
     /// Takes up what is kept in the state folder `dir`.
     pub(super) fn begin(ingest: D, dir: &Path, configured: Vec<ConfiguredSchedule>) -> ScheduleRunner<D> {
-        let records = schedules::read(dir).unwrap_or_else(|error| {
+        let records = schedule_progress::read(dir).unwrap_or_else(|error| {
             tracing::warn!(%error, "every schedule begins anew, and nothing is caught up with");
             Records::new()
         });
@@ -379,7 +379,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
         if !self.is_unsaved {
             return;
         }
-        match schedules::keep(&self.dir, &self.records) {
+        match schedule_progress::keep(&self.dir, &self.records) {
             Ok(()) => self.is_unsaved = false,
             Err(error) => tracing::warn!(%error, "how far schedules were handled could not be kept"),
         }

@@ -14,8 +14,8 @@ use crate::domain::quote::{Catalog, Surcharges};
 use crate::domain::retry::Backoff;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::{CatalogRefresh, CatalogSource};
-use crate::store::catalogs::{self, Kept};
-use crate::store::{StoreError, surcharges};
+use crate::store::catalog_cache::{self, Kept};
+use crate::store::{StoreError, surcharge_file};
 
 /// How long a catalog may be used without asking again (Catalog caching).
 const FRESH_FOR: Millis = Millis::from_secs(3600);
@@ -70,7 +70,7 @@ impl Catalogs {
 
     /// With what was charged above their prices.
     fn with_surcharges(mut self, state: &Path, service: &str) -> Catalogs {
-        match surcharges::read(state, service) {
+        match surcharge_file::read(state, service) {
             Ok(known) => self.catalog.surcharges = known,
             Err(error) => {
                 tracing::warn!(%error, "what was charged above the catalog's prices cannot be read");
@@ -105,7 +105,7 @@ pub async fn load(
     state: &Path,
     clock: &Clock,
 ) -> Result<Catalogs, CatalogError> {
-    let kept = catalogs::read(state)?;
+    let kept = catalog_cache::read(state)?;
     let kept = kept.filter(|kept| service.is_none_or(|(_, identity)| kept.service == identity));
     let Some((service, identity)) = service else {
         let kept = kept.ok_or(CatalogError::NoService)?;
@@ -132,7 +132,7 @@ pub async fn renew(
     state: &Path,
     clock: &Clock,
 ) -> Result<Catalogs, CatalogError> {
-    let kept = catalogs::read(state)?.filter(|kept| kept.service == identity);
+    let kept = catalog_cache::read(state)?.filter(|kept| kept.service == identity);
     let kept = kept.unwrap_or_else(|| Kept::none(identity));
     renewed(service, kept, CatalogPart::ALL.to_vec(), state, clock).await
 }
@@ -148,7 +148,7 @@ async fn renewed(
     let asked = wanted.len();
     let failed = if wanted.is_empty() { Vec::new() } else { ask(service, &mut kept, wanted, clock).await };
     if failed.len() < asked
-        && let Err(error) = catalogs::keep(state, &kept)
+        && let Err(error) = catalog_cache::keep(state, &kept)
     {
         // Good enough for this time; the next one asks again.
         tracing::warn!("failed to keep the catalogs: {error}");
@@ -187,7 +187,7 @@ impl CatalogSource for ServiceCatalogs {
     }
 
     fn keep(&self, cells: &Surcharges) -> Result<(), StoreError> {
-        surcharges::keep(&self.state, &self.identity, cells)
+        surcharge_file::keep(&self.state, &self.identity, cells)
     }
 }
 

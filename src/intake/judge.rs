@@ -26,7 +26,7 @@ use crate::intake::source::Identity;
 use crate::intake::{IntakeError, Terms, source};
 use crate::output::layout::Layout;
 use crate::store::StoreError;
-use crate::store::draft::{Draft, DraftRow, Draw, FoundRow, Judged, JudgedRows, Known, Verdict, Wanted};
+use crate::store::staging::{Draft, DraftRow, Draw, FoundRow, Judged, JudgedRows, Known, Verdict, Wanted};
 
 /// A manifest that was read and judged. Nothing of it counts yet, and its rows lie in a file that goes
 /// with it.

@@ -33,9 +33,9 @@ use crate::domain::time::Timestamp;
 pub use crate::intake::judge::{Batches, JudgedRow, Judgement, Present, Rows, judge};
 pub use crate::intake::planned::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::receipt::Receipt;
-use crate::store::draft::{Draft, DraftRow, FoundRow, Judged, Verdict, Wanted};
-use crate::store::peek::Peek;
+use crate::store::read_only::Peek;
 use crate::store::spool::Appender;
+use crate::store::staging::{Draft, DraftRow, FoundRow, Judged, Verdict, Wanted};
 use crate::store::{BatchRecord, Recalled, Segment, Store, StoreError};
 
 /// What decides about a manifest beside itself.

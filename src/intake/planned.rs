@@ -8,7 +8,7 @@ use crate::domain::problem::Problem;
 use crate::domain::revision::Difference;
 use crate::domain::standing::{Standing, Verdict};
 use crate::store::StoreError;
-use crate::store::draft::{Draft, Draw, Existing, Known};
+use crate::store::staging::{Draft, Draw, Existing, Known};
 
 /// What becomes of a row.
 #[derive(Debug)]

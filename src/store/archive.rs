@@ -24,8 +24,10 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::ledger::Totals;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
-use crate::store::records::Records;
-use crate::store::{BatchRecord, Store, StoreError, Writer, batch_dir, batch_dirs, keys, record, successor};
+use crate::store::snapshot::Records;
+use crate::store::{
+    BatchRecord, Store, StoreError, Writer, batch_dir, batch_dirs, codec, db_keys, write_atomic,
+};
 
 /// What the database keeps of an archived batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,16 +141,16 @@ pub(super) fn empty_out(dir: &Path) -> Result<(), StoreError> {
 
 /// What a commit says about a batch that leaves the database.
 pub(super) fn leave(batch: &mut sled::Batch, archived: &Archived) {
-    batch.remove(&keys::batch(archived.no)[..]);
-    batch.remove(&keys::outcomes_bytes(archived.no)[..]);
-    batch.insert(&keys::archived(&archived.name)[..], record::encode(archived));
+    batch.remove(&db_keys::batch(archived.no)[..]);
+    batch.remove(&db_keys::outcomes_bytes(archived.no)[..]);
+    batch.insert(&db_keys::archived(&archived.name)[..], codec::encode(archived));
 }
 
 impl Store {
     /// Before a commit by which a batch leaves: its record lies in its folder.
     pub(super) fn keep_record(&self, batch: &BatchRecord) -> Result<(), StoreError> {
         let kept = Kept { outcomes_bytes: self.outcomes_bytes(batch.no)?, record: batch.clone() };
-        successor::put(&record_path(&batch_dir(&self.dir, batch.no)), successor::RECORD, &kept)
+        write_atomic::put(&record_path(&batch_dir(&self.dir, batch.no)), write_atomic::RECORD, &kept)
     }
 
     /// After it: the folder leaves, too. What cannot be moved now is at the next opening.
@@ -176,7 +178,7 @@ impl Store {
             return Ok(Some(Recalled::There(there)));
         }
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(archived) = self.get::<Archived>(&keys::archived(name))? else {
+        let Some(archived) = self.get::<Archived>(&db_keys::archived(name))? else {
             // Somebody else may have brought it back by now: a second batch of one name would buy everything twice.
             return Ok(self.batch_named(name)?.map(Recalled::There));
         };
@@ -190,10 +192,10 @@ impl Store {
         failpoint::hit("taken-back");
         let kept = read(&belongs)?;
         let mut batch = sled::Batch::default();
-        batch.remove(&keys::archived(name)[..]);
-        batch.insert(&keys::batch(archived.no)[..], record::encode(&kept.record));
+        batch.remove(&db_keys::archived(name)[..]);
+        batch.insert(&db_keys::batch(archived.no)[..], codec::encode(&kept.record));
         if kept.outcomes_bytes > 0 {
-            batch.insert(&keys::outcomes_bytes(archived.no)[..], record::encode(&kept.outcomes_bytes));
+            batch.insert(&db_keys::outcomes_bytes(archived.no)[..], codec::encode(&kept.outcomes_bytes));
         }
         if let Err(error) = self.commit_batch(&mut writer, batch) {
             // The next opening puts the folder back where the database says that it belongs.

@@ -14,7 +14,7 @@ use crate::domain::policy::Standing;
 use crate::domain::queue_class::QueueClass;
 use crate::domain::request::Kind;
 use crate::domain::time::Timestamp;
-use crate::store::tally::OfKind;
+use crate::store::counters::OfKind;
 
 /// A part of a spool whose rows are still to begin, with its cursor. Rows of equal priority and class that
 /// came in one manifest make one segment.

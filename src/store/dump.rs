@@ -20,10 +20,10 @@ use crate::domain::recovery;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::archive::{Archived, Kept};
 use crate::store::lock::Lock;
-use crate::store::records::Records;
+use crate::store::snapshot::Records;
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{
-    BatchRecord, JobRecord, Pause, Store, StoreError, archive, batch_dir, card, marker, verify,
+    BatchRecord, JobRecord, Pause, Store, StoreError, archive, batch_backup, batch_dir, marker, verify,
 };
 
 /// Version of the dump's format.
@@ -246,7 +246,7 @@ fn fill(dump: impl io::Read, dir: &Path, now: Timestamp) -> Result<Imported, Dum
     verify::quick(dir, &records)?;
     records.write_database(dir, &dir.join("db"))?;
     for batch in &records.batches {
-        card::write(&batch_dir(dir, batch.no), &card::Card::of(batch), records.commits)?;
+        batch_backup::write(&batch_dir(dir, batch.no), &batch_backup::Card::of(batch), records.commits)?;
     }
     let path = dir.join("commits");
     fs::write(&path, records.commits.to_be_bytes()).map_err(StoreError::io(&path))?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::{StoreError, catalogs, successor};
+use crate::store::{StoreError, catalog_cache, write_atomic};
 
 pub(super) const FILE_NAME: &str = "callsheet-state.json";
 /// Format of the whole directory.
@@ -34,7 +34,7 @@ pub(super) fn check_folder(dir: &Path) -> Result<(), StoreError> {
         // `lock`: a first start that was cut short. `catalogs.json`: a plan was here before any run.
         // `emulator` and `emulator-service`: the emulator's own states, which lie inside the default
         // state folder.
-        let ours = ["lock", catalogs::FILE_NAME, "emulator", "emulator-service"];
+        let ours = ["lock", catalog_cache::FILE_NAME, "emulator", "emulator-service"];
         if !name.starts_with('.') && !ours.contains(&&*name) {
             return Err(StoreError::Foreign { dir: dir.to_owned(), found: name.into_owned() });
         }
@@ -82,5 +82,5 @@ fn read(dir: &Path) -> Result<Option<Marker>, StoreError> {
 
 fn write(dir: &Path, service: &str) -> Result<(), StoreError> {
     let marker = Marker { format: FORMAT, service: service.to_owned() };
-    successor::put(&dir.join(FILE_NAME), successor::MARKER, &marker)
+    write_atomic::put(&dir.join(FILE_NAME), write_atomic::MARKER, &marker)
 }

@@ -24,36 +24,36 @@
 //! it is on the device; no effect may begin before that. No sled type leaves this room.
 
 mod archive;
-mod aside;
 mod batch;
-mod blobs;
-mod card;
-pub mod catalogs;
-mod closed;
-pub mod draft;
+mod batch_backup;
+mod batch_index;
+pub mod catalog_cache;
+mod clean_shutdown;
+mod codec;
+mod counters;
+mod db_keys;
+mod disk_reserve;
 pub mod dump;
 mod error;
-mod keys;
+mod job_statuses;
 mod lock;
 mod marker;
-mod names;
-mod opening;
-pub mod parts;
-pub mod peek;
-pub mod probe;
+mod open;
+pub mod open_check;
+mod quarantine;
+pub mod read_only;
 pub mod rebuild;
-mod record;
-mod records;
-mod reserve;
-pub mod schedules;
+pub mod row_partitions;
+pub mod schedule_progress;
+mod sled_files;
+mod snapshot;
 pub mod spool;
-mod standings;
-mod successor;
-pub mod surcharges;
-mod tally;
+pub mod staging;
+pub mod surcharge_file;
 #[cfg(test)]
 mod tests;
 pub mod verify;
+mod write_atomic;
 
 use std::fs::File;
 use std::io;
@@ -73,18 +73,18 @@ use crate::failpoint;
 use crate::store::archive::Archived;
 pub use crate::store::archive::Recalled;
 pub use crate::store::batch::{BatchRecord, Ended, Pause, Segment};
-use crate::store::blobs::Blobs;
-use crate::store::card::Card;
-use crate::store::draft::Draft;
+use crate::store::batch_backup::Card;
+use crate::store::batch_index::Names;
+use crate::store::codec::Damaged;
+pub use crate::store::counters::OfKind;
 pub use crate::store::error::StoreError;
 use crate::store::error::database;
+pub use crate::store::job_statuses::OpenJob;
 use crate::store::lock::Lock;
-use crate::store::names::Names;
-use crate::store::record::Damaged;
-use crate::store::records::Records;
+use crate::store::sled_files::Blobs;
+use crate::store::snapshot::Records;
 use crate::store::spool::{Appender, Spool};
-pub use crate::store::standings::OpenJob;
-pub use crate::store::tally::OfKind;
+use crate::store::staging::Draft;
 
 /// Most job changes that one commit should carry: past this nothing is gained (measured), and a
 /// power cut inside a larger one was seen to leave a database that does not open cleanly.
@@ -188,17 +188,17 @@ impl Store {
         std::fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
         let lock = Lock::take(dir)?;
         marker::claim(dir, service, adopt)?;
-        reserve::take(dir)?;
+        disk_reserve::take(dir)?;
         sweep_drafts(&dir.join("spool"))?;
-        successor::sweep(dir)?;
-        let database = Database::new(dir, opening::open(dir)?)?;
+        write_atomic::sweep(dir)?;
+        let database = Database::new(dir, open::open(dir)?)?;
         sync_found(dir)?;
         let records = Records::read(dir, &database.db)?;
         let commits_file = check_commit_count(dir, records.commits)?;
         archive::settle(dir, &records)?;
         verify::quick(dir, &records)?;
         let names = Names::of(&records);
-        let cards = card::reconcile(&dir.join("spool"), &records)?;
+        let cards = batch_backup::reconcile(&dir.join("spool"), &records)?;
         let mut blobs = Blobs::of(dir);
         blobs.sync()?;
         let outcomes = Default::default();
@@ -233,12 +233,12 @@ impl Store {
 
     /// Every batch that is not archived, oldest first.
     pub fn batches(&self) -> Result<Vec<BatchRecord>, StoreError> {
-        self.scan(keys::BATCH)
+        self.scan(db_keys::BATCH)
     }
 
     /// The batch of that number, unless it is archived.
     pub fn batch(&self, no: BatchNo) -> Result<Option<BatchRecord>, StoreError> {
-        self.get(&keys::batch(no))
+        self.get(&db_keys::batch(no))
     }
 
     /// The batch of that name, unless it is archived.
@@ -253,22 +253,22 @@ impl Store {
 
     /// Every job that has begun and not ended, in order of batch and manifest.
     pub fn open_jobs(&self) -> Result<Vec<JobRecord>, StoreError> {
-        self.scan(keys::JOB)
+        self.scan(db_keys::JOB)
     }
 
     /// Totals of the whole state.
     pub fn total(&self) -> Result<Totals, StoreError> {
-        Ok(self.get(&keys::total())?.unwrap_or_default())
+        Ok(self.get(&db_keys::total())?.unwrap_or_default())
     }
 
     /// Totals of a UTC day.
     pub fn day(&self, day: UtcDay) -> Result<Totals, StoreError> {
-        Ok(self.get(&keys::day(day))?.unwrap_or_default())
+        Ok(self.get(&db_keys::day(day))?.unwrap_or_default())
     }
 
     /// What the account refused to pay for, and nothing has lifted since.
     pub fn account(&self) -> Result<AccountBlock, StoreError> {
-        Ok(self.get(&keys::account())?.unwrap_or_default())
+        Ok(self.get(&db_keys::account())?.unwrap_or_default())
     }
 
     /// Begins taking a manifest in.
@@ -288,7 +288,7 @@ impl Store {
     /// Length of a batch's outcomes, in bytes, as committed: what lies beyond was never
     /// acknowledged.
     pub fn outcomes_bytes(&self, batch: BatchNo) -> Result<u64, StoreError> {
-        Ok(self.get(&keys::outcomes_bytes(batch))?.unwrap_or_default())
+        Ok(self.get(&db_keys::outcomes_bytes(batch))?.unwrap_or_default())
     }
 
     /// Makes `changes` durable, all of them or none: on return they are on the device.
@@ -300,7 +300,7 @@ impl Store {
         // A writer that panicked took the process with it, so the lock cannot be poisoned.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let committed = match self.try_commit(&mut writer, changes) {
-            Err(error) if error.is_full() && reserve::give_up(&self.dir) => {
+            Err(error) if error.is_full() && disk_reserve::give_up(&self.dir) => {
                 self.is_short.store(true, Ordering::Relaxed);
                 tracing::warn!(%error, "the disk is full: the state uses up its reserve");
                 self.reopen(&mut writer).and_then(|()| self.try_commit(&mut writer, changes))
@@ -320,7 +320,7 @@ impl Store {
     /// [`StoreError::NoRoom`] while there is none; nothing was touched then. Otherwise as [`Store::commit`].
     pub fn commit_again(&self, changes: &[Change]) -> Result<(), StoreError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        reserve::take(&self.dir)?;
+        disk_reserve::take(&self.dir)?;
         self.reopen(&mut writer).and_then(|()| self.try_commit(&mut writer, changes))?;
         self.is_short.store(false, Ordering::Relaxed);
         self.is_broken.store(false, Ordering::Relaxed);
@@ -336,7 +336,7 @@ impl Store {
     /// Sets the reserve aside again where it was given up.
     fn recover_room(&self) -> Result<(), StoreError> {
         if self.is_short.load(Ordering::Relaxed) {
-            reserve::take(&self.dir)?;
+            disk_reserve::take(&self.dir)?;
             self.is_short.store(false, Ordering::Relaxed);
         }
         Ok(())
@@ -346,25 +346,25 @@ impl Store {
         let mut batch = sled::Batch::default();
         for change in changes {
             match change {
-                Change::Open(job) => batch.insert(&keys::job(job.key)[..], record::encode(job)),
-                Change::End(job) => batch.remove(&keys::job(job.key)[..]),
+                Change::Open(job) => batch.insert(&db_keys::job(job.key)[..], codec::encode(job)),
+                Change::End(job) => batch.remove(&db_keys::job(job.key)[..]),
                 Change::Batch(b) => {
                     self.write_card(writer, b)?;
-                    batch.insert(&keys::batch(b.no)[..], record::encode(b));
+                    batch.insert(&db_keys::batch(b.no)[..], codec::encode(b));
                 }
                 Change::Archive(b, at) => {
                     self.keep_record(b)?;
                     archive::leave(&mut batch, &Archived::of(b, *at));
                 }
-                Change::Total(totals) => batch.insert(&keys::total()[..], record::encode(totals)),
-                Change::Day(day, totals) => batch.insert(&keys::day(*day)[..], record::encode(totals)),
-                Change::Account(block) if block.is_empty() => batch.remove(&keys::account()[..]),
-                Change::Account(block) => batch.insert(&keys::account()[..], record::encode(block)),
+                Change::Total(totals) => batch.insert(&db_keys::total()[..], codec::encode(totals)),
+                Change::Day(day, totals) => batch.insert(&db_keys::day(*day)[..], codec::encode(totals)),
+                Change::Account(block) if block.is_empty() => batch.remove(&db_keys::account()[..]),
+                Change::Account(block) => batch.insert(&db_keys::account()[..], codec::encode(block)),
             }
         }
         // Outcomes first: until the database says so, they do not count and their jobs are open.
         for (no, bytes) in self.append_outcomes(writer, changes)? {
-            batch.insert(&keys::outcomes_bytes(no)[..], record::encode(&bytes));
+            batch.insert(&db_keys::outcomes_bytes(no)[..], codec::encode(&bytes));
         }
         self.commit_batch(writer, batch)?;
         for change in changes {
@@ -390,7 +390,7 @@ impl Store {
     /// Makes a batch of the database durable, with the number of its commit.
     fn commit_batch(&self, writer: &mut Writer, mut batch: sled::Batch) -> Result<(), StoreError> {
         let commits = writer.commits + 1;
-        batch.insert(&keys::commits()[..], record::encode(&commits));
+        batch.insert(&db_keys::commits()[..], codec::encode(&commits));
         self.write(writer, batch)?;
         writer.commits = commits;
         // Not synced: it need only outlive the process, to notice a database that fell behind it.
@@ -403,7 +403,7 @@ impl Store {
     fn write_card(&self, writer: &mut Writer, batch: &BatchRecord) -> Result<(), StoreError> {
         let card = Card::of(batch);
         if writer.cards.get(&batch.no) != Some(&card) {
-            card::write(&batch_dir(&self.dir, batch.no), &card, writer.commits + 1)?;
+            batch_backup::write(&batch_dir(&self.dir, batch.no), &card, writer.commits + 1)?;
             writer.cards.insert(batch.no, card);
         }
         Ok(())
@@ -429,11 +429,11 @@ impl Store {
         // Dropped first: only one may have the file.
         *database = None;
         // Others may have taken the room that was just given up: it is opened when there is some.
-        reserve::must_have_room_to_open(&self.dir)?;
-        for moved in aside::set_torn(&self.dir)? {
+        disk_reserve::must_have_room_to_open(&self.dir)?;
+        for moved in quarantine::set_torn(&self.dir)? {
             tracing::warn!(to = %moved.to().display(), "set a torn snapshot of the database aside");
         }
-        let opened = Database::new(&self.dir, opening::open_here(&self.dir)?)?;
+        let opened = Database::new(&self.dir, open::open_here(&self.dir)?)?;
         let found = Records::read(&self.dir, &opened.db)?.commits;
         must_be_latest(&self.dir, found, writer.commits)?;
         // One more than was acknowledged, where only the acknowledgement failed.
@@ -481,14 +481,14 @@ impl Store {
 
     fn get<T: for<'de> Deserialize<'de>>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
         let found = self.database()?.db.get(key).map_err(|source| database(&self.dir, source))?;
-        found.map(|bytes| record::decode(&bytes).map_err(|damage| self.damaged(key, &damage))).transpose()
+        found.map(|bytes| codec::decode(&bytes).map_err(|damage| self.damaged(key, &damage))).transpose()
     }
 
     fn scan<T: for<'de> Deserialize<'de>>(&self, prefix: u8) -> Result<Vec<T>, StoreError> {
         let entries = self.database()?.db.scan_prefix([prefix]);
         let read = entries.map(|entry| {
             let (key, bytes) = entry.map_err(|source| database(&self.dir, source))?;
-            record::decode(&bytes).map_err(|damage| self.damaged(&key, &damage))
+            codec::decode(&bytes).map_err(|damage| self.damaged(&key, &damage))
         });
         read.collect()
     }
@@ -505,7 +505,7 @@ impl Store {
     }
 
     fn damaged(&self, key: &[u8], damage: &Damaged) -> StoreError {
-        let what = format!("the record {}", keys::describe(key));
+        let what = format!("the record {}", db_keys::describe(key));
         StoreError::Damaged { dir: self.dir.clone(), what, detail: damage.to_string() }
     }
 }
@@ -515,7 +515,7 @@ impl Drop for Store {
         let database = self.database.get_mut().unwrap_or_else(PoisonError::into_inner);
         let was_open = database.take().is_some();
         if was_open && !self.is_broken.load(Ordering::Relaxed) {
-            closed::mark(&self.dir);
+            clean_shutdown::mark(&self.dir);
         }
     }
 }
@@ -577,7 +577,7 @@ fn sweep_drafts(spool: &Path) -> Result<(), StoreError> {
     };
     for entry in entries {
         let entry = entry.map_err(StoreError::io(spool))?;
-        if entry.file_name().to_string_lossy().starts_with(draft::PREFIX) {
+        if entry.file_name().to_string_lossy().starts_with(staging::PREFIX) {
             std::fs::remove_dir_all(entry.path()).map_err(StoreError::io(&entry.path()))?;
         }
     }

@@ -26,16 +26,16 @@ use crate::domain::recovery::{self, Remains};
 use crate::domain::request::Kind;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::archive::{self, Archived};
-use crate::store::card::{self, Card};
+use crate::store::batch_backup::{self, Card};
 use crate::store::dump::{self, DumpError};
 use crate::store::lock::Lock;
-use crate::store::opening::{REBUILD, copy_database};
-use crate::store::probe::{self, Tried};
-use crate::store::records::{Records, Salvage};
+use crate::store::open::{REBUILD, copy_database};
+use crate::store::open_check::{self, Tried};
+use crate::store::snapshot::{Records, Salvage};
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{
-    BatchRecord, CACHE_BYTES, Ended, JobRecord, OfKind, Pause, Segment, StoreError, aside, batch_dir,
-    batch_dirs, closed, commits_beside, database, marker, reserve, verify,
+    BatchRecord, CACHE_BYTES, Ended, JobRecord, OfKind, Pause, Segment, StoreError, quarantine, batch_dir,
+    batch_dirs, clean_shutdown, commits_beside, database, marker, disk_reserve, verify,
 };
 
 /// Looks for the outputs of a job of a batch, whose layout may be its own.
@@ -90,7 +90,7 @@ pub fn rebuild(
         return Err(StoreError::Missing { dir: dir.to_owned() }.into());
     }
     let _lock = Lock::take(dir)?;
-    reserve::take(dir)?;
+    disk_reserve::take(dir)?;
     let work = tempfile::Builder::new().prefix(REBUILD).tempdir_in(dir).map_err(StoreError::io(dir))?;
     let mut rebuilt = Rebuilt::default();
     let Salvage { records: salvage, unreadable } = salvage(dir, work.path(), &mut rebuilt.notes)?;
@@ -139,7 +139,7 @@ fn salvage(dir: &Path, work: &Path, notes: &mut Vec<String>) -> Result<Salvage, 
         if !copy_database(&dir.join("db"), &copy, with_snapshots)? {
             break;
         }
-        match probe::try_out(&copy) {
+        match open_check::try_out(&copy) {
             Tried::Opens(salvage) => return Ok(*salvage),
             Tried::Damaged(detail) => notes.push(format!("the damaged database tells nothing: {detail}")),
             Tried::No => {
@@ -161,11 +161,11 @@ fn install(dir: &Path, work: &Path, records: &Records, rebuilt: &mut Rebuilt) ->
     let fresh = work.join("fresh");
     records.write_database(dir, &fresh)?;
     for batch in &records.batches {
-        card::write(&batch_dir(dir, batch.no), &Card::of(batch), records.commits)?;
+        batch_backup::write(&batch_dir(dir, batch.no), &Card::of(batch), records.commits)?;
     }
     let commits = dir.join("commits");
-    closed::take_mark(dir);
-    rebuilt.aside = aside::set(dir, &dir.join("db"), "db")?.map(|moved| moved.to().to_owned());
+    clean_shutdown::take_mark(dir);
+    rebuilt.aside = quarantine::set(dir, &dir.join("db"), "db")?.map(|moved| moved.to().to_owned());
     fs::rename(&fresh, dir.join("db")).map_err(StoreError::io(&fresh))?;
     fs::write(&commits, records.commits.to_be_bytes()).map_err(StoreError::io(&commits))?;
     fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(StoreError::io(dir))
@@ -174,7 +174,7 @@ fn install(dir: &Path, work: &Path, records: &Records, rebuilt: &mut Rebuilt) ->
 impl Sources<'_> {
     /// The highest number of a commit that anything shows.
     fn last_commit(&self) -> Result<u64, StoreError> {
-        let cards = card::all(&self.dir.join("spool")).into_iter().map(|written| written.commit);
+        let cards = batch_backup::all(&self.dir.join("spool")).into_iter().map(|written| written.commit);
         let known = [self.salvage.commits, self.export.commits, commits_beside(self.dir)?];
         Ok(cards.chain(known).max().unwrap_or_default())
     }
@@ -202,7 +202,7 @@ impl Sources<'_> {
         let of = |records: &Records| records.batches.iter().find(|batch| batch.no == no).cloned();
         let folder = batch_dir(self.dir, no);
         let archived = archive::read(&folder).ok().map(|kept| kept.record);
-        let card = card::read(&folder).map(|written| written.card.batch());
+        let card = batch_backup::read(&folder).map(|written| written.card.batch());
         let known: Vec<BatchRecord> =
             [of(&self.salvage), archived, card, of(&self.export)].into_iter().flatten().collect();
         let most = known.iter().map(|batch| batch.spool_bytes).max()?;
@@ -273,7 +273,7 @@ impl Sources<'_> {
             fs::remove_file(&draft).map_err(StoreError::io(&draft))?;
             return Err(error);
         }
-        aside::set(self.dir, &path, &format!("rows-{:06}", batch.no.0))?;
+        quarantine::set(self.dir, &path, &format!("rows-{:06}", batch.no.0))?;
         fs::rename(&draft, &path).map_err(StoreError::io(&draft))?;
         rebuilt.notes.push(format!("rows of batch {} were taken from the export", batch.name));
         Ok(())
@@ -306,7 +306,7 @@ fn write_outcomes(dir: &Path, spool: &Spool, no: BatchNo, outcomes: &[JobRecord]
     }
     if path.exists() {
         // The old ones keep their place until the new ones take it.
-        let kept = aside::place(dir, &format!("outcomes-{:06}", no.0))?;
+        let kept = quarantine::place(dir, &format!("outcomes-{:06}", no.0))?;
         fs::hard_link(&path, &kept)
             .or_else(|_| fs::copy(&path, &kept).map(drop))
             .map_err(StoreError::io(&kept))?;

@@ -12,8 +12,8 @@ use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, State};
 use crate::domain::request::Kind;
 use crate::domain::standing::Standing;
-use crate::store::draft::{DraftRow, Existing, FoundRow, Verdict, Wanted};
 use crate::store::spool::{Appender, Lines};
+use crate::store::staging::{DraftRow, Existing, FoundRow, Verdict, Wanted};
 
 const SERVICE: &str = "https://media.example";
 
@@ -464,8 +464,8 @@ fn a_row_reads_back_as_it_was_spooled() {
 fn whoever_may_read_new_files_here_may_read_what_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(&dir));
-    let kept = catalogs::Kept::none("x");
-    catalogs::keep(dir.path(), &kept).unwrap();
+    let kept = catalog_cache::Kept::none("x");
+    catalog_cache::keep(dir.path(), &kept).unwrap();
     fs::write(dir.path().join("new"), "").unwrap();
     let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
     for name in ["callsheet-state.json", "catalogs.json"] {
@@ -538,7 +538,7 @@ fn an_archived_batch_that_the_database_forgot_is_noticed() {
     let store = open(&dir);
     let first = archive(&store, 1, "first");
     let mut forget = sled::Batch::default();
-    forget.remove(&keys::archived(&first.name)[..]);
+    forget.remove(&db_keys::archived(&first.name)[..]);
     store.database().unwrap().db.apply_batch(forget).unwrap();
     drop(store);
     assert_eq!(
@@ -567,7 +567,7 @@ fn one_number_or_one_name_for_two_batches_is_noticed() {
     );
     let archived = Archived::of(&batch(1, 0), Timestamp(9));
     let mut twice = sled::Batch::default();
-    twice.insert(&keys::archived(&archived.name)[..], record::encode(&archived));
+    twice.insert(&db_keys::archived(&archived.name)[..], codec::encode(&archived));
     store.database().unwrap().db.apply_batch(twice).unwrap();
     let error = store.verify(drop).unwrap_err().to_string();
     assert!(error.contains("of the archived batch first: batch batch-1 has the same number"), "{error}");

@@ -17,9 +17,11 @@ use crate::domain::job::{Books, Job, JobSpec, State};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
 use crate::store::archive::Kept;
-use crate::store::records::Records;
+use crate::store::snapshot::Records;
 use crate::store::spool::{Lines, Spool};
-use crate::store::{BatchRecord, Ended, JobRecord, Store, StoreError, archive, batch_dir, batch_dirs, card};
+use crate::store::{
+    BatchRecord, Ended, JobRecord, Store, StoreError, archive, batch_backup, batch_dir, batch_dirs,
+};
 
 /// Faults of one sort that are told of one batch; the rest are counted.
 const TOLD_MAX: u64 = 20;
@@ -295,7 +297,7 @@ fn tail(
 
 /// A card is written before the commit that it is for.
 fn cards(dir: &Path, records: &Records, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Fault)) {
-    for written in card::all(&dir.join("spool")) {
+    for written in batch_backup::all(&dir.join("spool")) {
         let card = &written.card;
         // One that is archived is about to be moved out.
         if records.archived.contains_key(&card.no) {

@@ -14,7 +14,7 @@ use crate::cli::service_target::{self, ServiceTarget};
 use crate::config::Config;
 use crate::output::publish::OutputDir;
 use crate::store::StoreError;
-use crate::store::peek::Peek;
+use crate::store::read_only::Peek;
 
 /// The state's files grow by far less than this in a day; with less room, a commit may fail.
 const STATE_ROOM: ByteSize = ByteSize::mib(256);

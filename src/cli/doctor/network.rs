@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::domain::quote::{Catalog, CatalogPart};
 use crate::domain::time::{Millis, Timestamp};
 use crate::intake::catalogs;
-use crate::store::catalogs as kept;
+use crate::store::catalog_cache as kept;
 
 /// A clock that differs by more is worth a word. The service tells the time to the second.
 const SKEW_NOTED: Millis = Millis::from_secs(5);
@@ -144,7 +144,7 @@ async fn balance(service: &Service, config: &Config) -> Check {
 /// As the service gives them now, or as they were kept.
 async fn catalog(service: Option<&Service>, chosen: &ServiceTarget, now: Timestamp) -> Check {
     let fetched = match service {
-        Some(service) => catalogs::fetch(service, &CatalogPart::ALL).await,
+        Some(service) => catalog_cache::fetch(service, &CatalogPart::ALL).await,
         None => Vec::new(),
     };
     let mut catalog = Catalog::default();

@@ -10,7 +10,7 @@ use crate::domain::problem::Problem;
 use crate::domain::revision::Difference;
 use crate::domain::standing::Verdict;
 use crate::intake::{self, JudgedRow, Outcome};
-use crate::store::draft::{Draw, Known};
+use crate::store::staging::{Draw, Known};
 
 /// A line of the plan. A row with a `count` has a line for each of its jobs.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use crate::domain::ids::JobId;
 use crate::domain::problem::Problem;
 use crate::domain::revision::Difference;
 use crate::domain::standing::Verdict;
-use crate::store::peek::Seen;
+use crate::store::read_only::Seen;
 
 #[derive(Debug, Serialize)]
 struct Row<'a> {

@@ -31,8 +31,8 @@ use crate::domain::time::Timestamp;
 use crate::intake::catalogs::Catalogs;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Batches, IntakeError, Judgement, Present, Terms, source};
-use crate::store::draft::Draft;
-use crate::store::peek::{Peek, Seen};
+use crate::store::read_only::{Peek, Seen};
+use crate::store::staging::Draft;
 use crate::store::{OpenJob, StoreError};
 
 pub(super) async fn run(command: &PlanCommand, global: &Global) -> Result<Exit, Failure> {

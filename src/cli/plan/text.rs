@@ -11,7 +11,7 @@ use crate::cli::{printable, table};
 use crate::domain::credits::Credits;
 use crate::domain::quote::AccountPlan;
 use crate::domain::standing::Verdict;
-use crate::store::peek::Seen;
+use crate::store::read_only::Seen;
 
 /// Up to so many rows are all listed.
 const LISTED_MAX: usize = 40;

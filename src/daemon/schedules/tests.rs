@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::engine::EngineGone;
-use crate::store::schedules::read;
+use crate::store::schedule_progress::read;
 
 /// Notes what comes in, and refuses as often as it is told to.
 #[derive(Default)]
@@ -109,7 +109,7 @@ async fn what_was_taken_in_and_not_noted_is_taken_in_under_the_same_name() {
     look(&mut runner, "2026-11-21T02:30:00Z").await;
     let before = read(stage.dir.path()).unwrap();
     look(&mut runner, "2026-11-21T03:00:00Z").await;
-    schedules::keep(stage.dir.path(), &before).unwrap();
+    schedule_progress::keep(stage.dir.path(), &before).unwrap();
     let mut runner = stage.begin(hourly());
     look(&mut runner, "2026-11-21T03:10:00Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T0300Z", "news-2026-11-21T0300Z"]);

@@ -9,8 +9,8 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, Fingerprint, JobId, Seq};
 use crate::domain::job::Books;
 use crate::domain::standing::Standing;
-use crate::store::draft::{Draft, Existing};
 use crate::store::spool::Lines;
+use crate::store::staging::{Draft, Existing};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
 /// A job that has begun and not ended, as far as a plan needs it.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::store::CACHE_BYTES;
 use crate::store::error::{in_words, is_damage};
-use crate::store::records::Salvage;
+use crate::store::snapshot::Salvage;
 
 /// First argument of the child. The second is the folder of the database.
 pub const ARGUMENT: &str = "__try-database";

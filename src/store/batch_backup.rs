@@ -15,8 +15,8 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::manifest::row::Policy;
 use crate::domain::origin::Origin;
 use crate::domain::time::Timestamp;
-use crate::store::records::Records;
-use crate::store::{BatchRecord, StoreError, successor};
+use crate::store::snapshot::Records;
+use crate::store::{BatchRecord, StoreError, write_atomic};
 
 /// What a card says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ pub(super) fn read(dir: &Path) -> Option<Written> {
 /// Writes a card; it is on the device on return.
 pub(super) fn write(dir: &Path, card: &Card, commit: u64) -> Result<(), StoreError> {
     fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
-    successor::put(&path(dir), successor::CARD, &Written { commit, card: card.clone() })?;
+    write_atomic::put(&path(dir), write_atomic::CARD, &Written { commit, card: card.clone() })?;
     let Some(parent) = dir.parent() else { return Ok(()) };
     File::open(parent).and_then(|parent| parent.sync_all()).map_err(StoreError::io(parent))
 }

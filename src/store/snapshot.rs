@@ -14,9 +14,9 @@ use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
 use crate::store::archive::Archived;
+use crate::store::db_keys::{self, Meaning};
 use crate::store::error::in_words;
-use crate::store::keys::{self, Meaning};
-use crate::store::{BatchRecord, COMMIT_MAX_JOBS, JobRecord, StoreError, database, record};
+use crate::store::{BatchRecord, COMMIT_MAX_JOBS, JobRecord, StoreError, codec, database};
 
 /// The records of a state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -90,35 +90,35 @@ impl Records {
 
     /// Takes a record in; the reason when it is not what was written.
     fn take(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), String> {
-        let Some(meaning) = keys::meaning(key) else {
-            return Err(format!("the record {} is none of ours", keys::describe(key)));
+        let Some(meaning) = db_keys::meaning(key) else {
+            return Err(format!("the record {} is none of ours", db_keys::describe(key)));
         };
         let mut twin = None;
-        let mut put = || -> Result<(), record::Damaged> {
+        let mut put = || -> Result<(), codec::Damaged> {
             match meaning {
-                Meaning::Batch => self.batches.push(record::decode(bytes)?),
-                Meaning::Job => self.open.push(record::decode(bytes)?),
+                Meaning::Batch => self.batches.push(codec::decode(bytes)?),
+                Meaning::Job => self.open.push(codec::decode(bytes)?),
                 Meaning::OutcomesBytes(no) => {
-                    self.outcomes_bytes.insert(no, record::decode(bytes)?);
+                    self.outcomes_bytes.insert(no, codec::decode(bytes)?);
                 }
                 Meaning::Day(day) => {
-                    self.days.insert(day, record::decode(bytes)?);
+                    self.days.insert(day, codec::decode(bytes)?);
                 }
                 Meaning::Archived => {
-                    let archived: Archived = record::decode(bytes)?;
+                    let archived: Archived = codec::decode(bytes)?;
                     twin = self.archived.insert(archived.no, archived);
                 }
-                Meaning::Account => self.account = record::decode(bytes)?,
-                Meaning::Total => self.total = record::decode(bytes)?,
-                Meaning::Commits => self.commits = record::decode(bytes)?,
+                Meaning::Account => self.account = codec::decode(bytes)?,
+                Meaning::Total => self.total = codec::decode(bytes)?,
+                Meaning::Commits => self.commits = codec::decode(bytes)?,
             }
             Ok(())
         };
-        put().map_err(|damage| format!("the record {}: {damage}", keys::describe(key)))?;
+        put().map_err(|damage| format!("the record {}: {damage}", db_keys::describe(key)))?;
         match twin {
             None => Ok(()),
             Some(Archived { name, .. }) => {
-                Err(format!("the record {}: batch {name} has the same number", keys::describe(key)))
+                Err(format!("the record {}: batch {name} has the same number", db_keys::describe(key)))
             }
         }
     }
@@ -146,21 +146,22 @@ impl Records {
     fn entries(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let batches =
-            self.batches.iter().map(|batch| (keys::batch(batch.no).to_vec(), record::encode(batch)));
+            self.batches.iter().map(|batch| (db_keys::batch(batch.no).to_vec(), codec::encode(batch)));
         entries.extend(batches);
-        entries.extend(self.open.iter().map(|open| (keys::job(open.key).to_vec(), record::encode(open))));
+        entries.extend(self.open.iter().map(|open| (db_keys::job(open.key).to_vec(), codec::encode(open))));
         let lengths = self.outcomes_bytes.iter();
         entries
-            .extend(lengths.map(|(no, bytes)| (keys::outcomes_bytes(*no).to_vec(), record::encode(bytes))));
+            .extend(lengths.map(|(no, bytes)| (db_keys::outcomes_bytes(*no).to_vec(), codec::encode(bytes))));
         let archived = self.archived.values();
-        entries.extend(archived.map(|archived| (keys::archived(&archived.name), record::encode(archived))));
-        entries
-            .extend(self.days.iter().map(|(day, totals)| (keys::day(*day).to_vec(), record::encode(totals))));
+        entries.extend(archived.map(|archived| (db_keys::archived(&archived.name), codec::encode(archived))));
+        entries.extend(
+            self.days.iter().map(|(day, totals)| (db_keys::day(*day).to_vec(), codec::encode(totals))),
+        );
         if !self.account.is_empty() {
-            entries.push((keys::account().to_vec(), record::encode(&self.account)));
+            entries.push((db_keys::account().to_vec(), codec::encode(&self.account)));
         }
-        entries.push((keys::total().to_vec(), record::encode(&self.total)));
-        entries.push((keys::commits().to_vec(), record::encode(&self.commits)));
+        entries.push((db_keys::total().to_vec(), codec::encode(&self.total)));
+        entries.push((db_keys::commits().to_vec(), codec::encode(&self.commits)));
         entries
     }
 

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::thread::park_timeout;
 use std::time::Duration;
 
-use crate::store::probe::{self, Tried};
+use crate::store::open_check::{self, Tried};
 use crate::store::{
-    CACHE_BYTES, JobRecord, StoreError, aside, card, closed, commits_beside, database, must_be_latest, verify,
+    CACHE_BYTES, JobRecord, StoreError, batch_backup, clean_shutdown, commits_beside, database,
+    must_be_latest, quarantine, verify,
 };
 
 /// Opens the database of the state in `dir`, which this process has locked.
@@ -23,15 +24,15 @@ pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
     sweep_copies(dir)?;
     if !dir.join("db").join("db").exists() {
         // A card is written when there is a database already.
-        return match card::all(&dir.join("spool")).first() {
+        return match batch_backup::all(&dir.join("spool")).first() {
             Some(_) => Err(damaged(dir, "it is gone, and there are batches".to_owned())),
             None => open_here(dir),
         };
     }
-    for moved in aside::set_torn(dir)? {
+    for moved in quarantine::set_torn(dir)? {
         tracing::warn!(to = %moved.to().display(), "set a torn snapshot of the database aside");
     }
-    if closed::take_mark(dir) {
+    if clean_shutdown::take_mark(dir) {
         return open_here(dir);
     }
     let first = match check(dir, dir, true) {
@@ -45,7 +46,7 @@ pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
     if matches!(check(dir, dir, false), Err(StoreError::Damaged { .. })) {
         return Err(first);
     }
-    let moved = aside::set_dispensable(dir)?;
+    let moved = quarantine::set_dispensable(dir)?;
     if moved.is_empty() {
         return Err(first);
     }
@@ -57,7 +58,7 @@ pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
 /// nothing is certain while another process has it open.
 pub(super) fn foresee(dir: &Path) -> Result<(), StoreError> {
     if !dir.join("db").join("db").exists() {
-        return match card::all(&dir.join("spool")).first() {
+        return match batch_backup::all(&dir.join("spool")).first() {
             Some(_) => Err(damaged(dir, "it is gone, and there are batches".to_owned())),
             None => Ok(()),
         };
@@ -73,12 +74,12 @@ pub(super) fn foresee(dir: &Path) -> Result<(), StoreError> {
 /// Tries a copy of the database out and checks what it holds, with its snapshots and settings or without. The copy is
 /// made in `work` and gone on return.
 fn check(dir: &Path, work: &Path, with_snapshots: bool) -> Result<(), StoreError> {
-    if !probe::is_possible() {
+    if !open_check::is_possible() {
         return Ok(());
     }
     let copy = tempfile::Builder::new().prefix(COPY).tempdir_in(work).map_err(StoreError::io(work))?;
     copy_database(&dir.join("db"), copy.path(), with_snapshots)?;
-    let salvage = match probe::try_out(copy.path()) {
+    let salvage = match open_check::try_out(copy.path()) {
         Tried::Opens(salvage) => salvage,
         Tried::No => return Ok(()),
         Tried::Damaged(detail) => return Err(damaged(dir, detail)),
@@ -98,7 +99,7 @@ pub(super) fn open_jobs_beside(dir: &Path) -> Option<Vec<JobRecord>> {
     }
     let copy = tempfile::Builder::new().prefix(COPY).tempdir().ok()?;
     copy_database(&dir.join("db"), copy.path(), true).ok()?;
-    match probe::try_out(copy.path()) {
+    match open_check::try_out(copy.path()) {
         Tried::Opens(salvage) if salvage.unreadable.is_empty() => Some(salvage.records.open),
         Tried::Opens(_) | Tried::No | Tried::Damaged(_) => None,
     }
@@ -146,7 +147,7 @@ pub(super) fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Res
         let name = path.file_name().unwrap_or_default().to_os_string();
         if path.is_dir() {
             copy_database(&path, &to.join(name), true)?;
-        } else if with_snapshots || !aside::is_dispensable(&name.to_string_lossy()) {
+        } else if with_snapshots || !quarantine::is_dispensable(&name.to_string_lossy()) {
             fs::copy(&path, to.join(name)).map_err(StoreError::io(&path))?;
             any = true;
         }

@@ -20,10 +20,10 @@ use crate::domain::ids::{BatchName, Fingerprint, JobId};
 use crate::domain::origin::Origin;
 use crate::domain::policy::Standing;
 use crate::domain::time::Timestamp;
-use crate::store::draft::Draft;
+use crate::store::job_statuses::{Standings, note};
 use crate::store::spool::{Lines, Spool};
-use crate::store::standings::{Standings, note};
-use crate::store::{OpenJob, StoreError, archive, batch_dirs, card, lock, marker, opening};
+use crate::store::staging::Draft;
+use crate::store::{OpenJob, StoreError, archive, batch_backup, batch_dirs, lock, marker, open};
 
 /// A state that is looked at and not opened.
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ impl Peek {
     /// # Errors
     /// [`StoreError::Damaged`]; while another process has the state open, that may be of no account.
     pub fn could_be_opened(&self) -> Result<(), StoreError> {
-        opening::foresee(&self.dir)
+        open::foresee(&self.dir)
     }
 
     /// Refuses a state that belongs to another service, as opening it would.
@@ -124,7 +124,7 @@ impl Peek {
         let mut known_open: Option<HashMap<JobId, OpenJob>> =
             open.map(|open| open.iter().map(|job| (job.job, *job)).collect());
         for dir in self.batch_dirs()? {
-            let card = card::read(&dir).map(|written| written.card);
+            let card = batch_backup::read(&dir).map(|written| written.card);
             if card.as_ref().is_some_and(|card| card.name != *batch) {
                 continue;
             }
@@ -135,8 +135,7 @@ impl Peek {
             let has_unfinished = card.as_ref().is_none_or(|card| standings.has_unfinished(card.rows));
             let mut is_guess = false;
             if has_unfinished && known_open.is_none() {
-                let found =
-                    if self.holder()?.is_some() { None } else { opening::open_jobs_beside(&self.dir) };
+                let found = if self.holder()?.is_some() { None } else { open::open_jobs_beside(&self.dir) };
                 is_guess = found.is_none();
                 known_open = found.map(|open| open.iter().map(|job| (job.id, OpenJob::of(job))).collect());
             }
@@ -167,7 +166,7 @@ impl Peek {
     /// When the folder of the batches cannot be read.
     pub fn batch(&self, name: &BatchName) -> Result<Option<PeekedBatch>, StoreError> {
         let of = |dir: PathBuf| {
-            let card = card::read(&dir)?.card;
+            let card = batch_backup::read(&dir)?.card;
             let terms = Standing { policy: card.policy, said: card.said };
             let (origin, created) = (card.origin, card.created);
             (card.name == *name).then_some(PeekedBatch { origin, terms, created, dir })

@@ -21,7 +21,7 @@ use crate::domain::problem::Problem;
 use crate::domain::queue_class::Census;
 use crate::domain::standing::Standing;
 use crate::store::StoreError;
-use crate::store::parts::Parts;
+use crate::store::row_partitions::Parts;
 use crate::store::spool::{Appender, Lines};
 
 /// How drafts are called in the spool folder; leftovers of a killed process are swept by it.

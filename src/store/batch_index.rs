@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::ids::{BatchName, BatchNo};
-use crate::store::records::Records;
+use crate::store::snapshot::Records;
 
 /// The names of a state's batches. Archived ones are only counted: the database knows their names.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::ids::BatchName;
 use crate::domain::schedule::due::Handled;
 use crate::domain::time::Timestamp;
-use crate::store::{StoreError, successor};
+use crate::store::{StoreError, write_atomic};
 
 const FILE_NAME: &str = "schedules.json";
 
@@ -63,7 +63,7 @@ pub fn read(dir: &Path) -> Result<Records, StoreError> {
 /// # Errors
 /// When the folder cannot be written to; the records before are there then.
 pub fn keep(dir: &Path, records: &Records) -> Result<(), StoreError> {
-    successor::put(&dir.join(FILE_NAME), successor::SCHEDULES, records)
+    write_atomic::put(&dir.join(FILE_NAME), write_atomic::SCHEDULES, records)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::quote::CatalogPart;
 use crate::domain::time::Timestamp;
-use crate::store::{StoreError, successor};
+use crate::store::{StoreError, write_atomic};
 
 pub(super) const FILE_NAME: &str = "catalogs.json";
 
@@ -84,7 +84,7 @@ pub fn keep(dir: &Path, kept: &Kept) -> Result<(), StoreError> {
     let save = || -> io::Result<()> {
         fs::create_dir_all(dir)?;
         // A dot before the name: a plan that is cut short leaves nothing that looks like a state.
-        let file = successor::begin(dir, successor::CATALOGS)?;
+        let file = write_atomic::begin(dir, write_atomic::CATALOGS)?;
         serde_json::to_writer(io::BufWriter::new(&file), kept)?;
         file.persist(&path).map(drop).map_err(|error| error.error)
     };

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::quote::Surcharges;
-use crate::store::{StoreError, successor};
+use crate::store::{StoreError, write_atomic};
 
 const FILE_NAME: &str = "surcharges.json";
 
@@ -43,7 +43,7 @@ pub fn read(dir: &Path, service: &str) -> Result<Surcharges, StoreError> {
 /// When the folder cannot be written to.
 pub fn keep(dir: &Path, service: &str, cells: &Surcharges) -> Result<(), StoreError> {
     let kept = Kept { service: service.to_owned(), cells: cells.clone() };
-    successor::put(&dir.join(FILE_NAME), successor::SURCHARGES, &kept)
+    write_atomic::put(&dir.join(FILE_NAME), write_atomic::SURCHARGES, &kept)
 }
 
 #[cfg(test)]
