@@ -17,7 +17,7 @@ use crate::control::protocol::{ActiveSchedule, Schedules, Submitted};
 use crate::domain::ids::{BadBatchName, BatchName};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::Timestamp;
-use crate::store::schedule_progress::{self, LastRun, Records};
+use crate::store::schedule_progress::{self, LastRun, ScheduleRecords};
 
 /// A schedule in the list.
 #[derive(Serialize)]
@@ -119,14 +119,19 @@ fn list(in_force: &InForce, global: &Global) -> Result<Exit, Failure> {
 }
 
 /// What is kept in the state. That it cannot be read is worth a word, and no reason not to list.
-fn records(state: &Path) -> Records {
+fn records(state: &Path) -> ScheduleRecords {
     schedule_progress::read(state).unwrap_or_else(|error| {
         anstream::eprintln!("warning: last runs are not shown: {}", printable(&error.to_string()));
-        Records::new()
+        ScheduleRecords::new()
     })
 }
 
-fn listed<'a>(name: &'a str, schedule: &'a Schedule, records: &'a Records, now: Timestamp) -> Listed<'a> {
+fn listed<'a>(
+    name: &'a str,
+    schedule: &'a Schedule,
+    records: &'a ScheduleRecords,
+    now: Timestamp,
+) -> Listed<'a> {
     let record = records.get(name);
     // What was handled does not fire again when the clock is set back.
     let known = record.map(|record| &record.handled).filter(|handled| handled.by == schedule.source());

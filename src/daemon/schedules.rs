@@ -30,7 +30,7 @@ use crate::engine::Stop;
 use crate::intake::IntakeError;
 use crate::intake::receipt::Receipt;
 use crate::intake::reception::{Manner, Reception, ReceptionError};
-use crate::store::schedule_progress::{self, LastRun, Records, ScheduleRecord};
+use crate::store::schedule_progress::{self, LastRun, ScheduleRecord, ScheduleRecords};
 use crate::store::{Store, StoreError};
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ pub(super) struct ScheduleRunner<D> {
     configured: Vec<ConfiguredSchedule>,
     in_force: watch::Sender<Schedules>,
     progress: BTreeMap<String, Progress>,
-    records: Records,
+    records: ScheduleRecords,
     /// The records differ from what is on disk.
     is_unsaved: bool,
 }
@@ -165,7 +165,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
     pub(super) fn begin(ingest: D, dir: &Path, configured: Vec<ConfiguredSchedule>) -> ScheduleRunner<D> {
         let records = schedule_progress::read(dir).unwrap_or_else(|error| {
             tracing::warn!(%error, "every schedule begins anew, and nothing is caught up with");
-            Records::new()
+            ScheduleRecords::new()
         });
         let known = |(name, record): (&String, &ScheduleRecord)| {
             (name.clone(), Progress { handled: Some(record.handled.clone()), ..Progress::default() })

@@ -20,7 +20,7 @@ use crate::engine::job_iter::JobIter;
 use crate::engine::{self, EngineError, blocking, row_reader, to_the_end};
 use crate::output::layout::Layout;
 use crate::output::publish::{OutputDir, OutputSpec};
-use crate::store::{BatchRecord, JobRecord, Recalled, Store};
+use crate::store::{BatchRecord, JobRecord, Restored, Store};
 
 /// Jobs that are taken up again in one commit.
 const REOPEN_CHUNK: usize = 100;
@@ -251,9 +251,9 @@ impl EngineClient {
         let (own, name) = (self.clone(), name.clone());
         to_the_end(async move {
             let store = own.store.clone();
-            Ok(match blocking(move || store.recall(&name)).await? {
-                Some(Recalled::There(batch)) => Some(batch),
-                Some(Recalled::Back(batch)) => {
+            Ok(match blocking(move || store.restore(&name)).await? {
+                Some(Restored::Present(batch)) => Some(batch),
+                Some(Restored::FromArchive(batch)) => {
                     own.execute(Command::RestoreBatch(Box::new(batch.clone()))).await?;
                     Some(batch)
                 }

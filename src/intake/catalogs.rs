@@ -14,7 +14,7 @@ use crate::domain::quote::{Catalog, Surcharges};
 use crate::domain::retry::Backoff;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::{CatalogRefresh, CatalogSource};
-use crate::store::catalog_cache::{self, Kept};
+use crate::store::catalog_cache::{self, CachedCatalogs};
 use crate::store::{StoreError, surcharge_file};
 
 /// How long a catalog may be used without asking again (Catalog caching).
@@ -41,7 +41,7 @@ pub struct Catalogs {
 
 impl Catalogs {
     /// Those that are kept, of which `failed` could not be had now.
-    fn of(kept: Kept, failed: &[(CatalogPart, ServiceError)]) -> Catalogs {
+    fn of(kept: CachedCatalogs, failed: &[(CatalogPart, ServiceError)]) -> Catalogs {
         let mut catalog = Catalog::default();
         let mut stale = Vec::new();
         let mut fetched = kept.fetched;
@@ -114,7 +114,7 @@ pub async fn load(
         let catalogs = Catalogs { stale_because: Some(reason), ..Catalogs::of(kept, &[]) };
         return Ok(catalogs.with_surcharges(state, &from));
     };
-    let kept = kept.unwrap_or_else(|| Kept::none(identity));
+    let kept = kept.unwrap_or_else(|| CachedCatalogs::none(identity));
     let now = clock.now().wall;
     let is_fresh = |given: Timestamp| now.since(given) < FRESH_FOR && given <= now;
     let mut wanted = CatalogPart::ALL.to_vec();
@@ -133,14 +133,14 @@ pub async fn renew(
     clock: &Clock,
 ) -> Result<Catalogs, CatalogError> {
     let kept = catalog_cache::read(state)?.filter(|kept| kept.service == identity);
-    let kept = kept.unwrap_or_else(|| Kept::none(identity));
+    let kept = kept.unwrap_or_else(|| CachedCatalogs::none(identity));
     renewed(service, kept, CatalogPart::ALL.to_vec(), state, clock).await
 }
 
 /// The kept catalogs, with those of the `wanted` parts that the service gives in their place.
 async fn renewed(
     service: &Service,
-    mut kept: Kept,
+    mut kept: CachedCatalogs,
     wanted: Vec<CatalogPart>,
     state: &Path,
     clock: &Clock,
@@ -196,7 +196,7 @@ impl CatalogSource for ServiceCatalogs {
 /// go by, nobody waits.
 async fn ask(
     service: &Service,
-    kept: &mut Kept,
+    kept: &mut CachedCatalogs,
     mut wanted: Vec<CatalogPart>,
     clock: &Clock,
 ) -> Vec<(CatalogPart, ServiceError)> {

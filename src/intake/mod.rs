@@ -33,10 +33,10 @@ use crate::domain::time::Timestamp;
 pub use crate::intake::judge::{Batches, JudgedRow, Judgement, Present, Rows, judge};
 pub use crate::intake::planned::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::receipt::Receipt;
-use crate::store::read_only::Peek;
+use crate::store::read_only::ReadOnlyState;
 use crate::store::spool::Appender;
 use crate::store::staging::{Draft, DraftRow, FoundRow, Judged, Verdict, Wanted};
-use crate::store::{BatchRecord, Recalled, Segment, Store, StoreError};
+use crate::store::{BatchRecord, Restored, Segment, Store, StoreError};
 
 /// What decides about a manifest beside itself.
 #[derive(Debug, Clone)]
@@ -158,9 +158,9 @@ struct Stored<'a> {
 
 impl Batches for Stored<'_> {
     fn take_up(&mut self, name: &BatchName, draft: &mut Draft) -> Result<Option<Present>, IntakeError> {
-        let batch = match self.store.recall(name)? {
-            Some(Recalled::There(known)) => known,
-            Some(Recalled::Back(archived)) => {
+        let batch = match self.store.restore(name)? {
+            Some(Restored::Present(known)) => known,
+            Some(Restored::FromArchive(archived)) => {
                 self.is_back = true;
                 archived
             }
@@ -180,7 +180,7 @@ impl Batches for Stored<'_> {
         name: &BatchName,
         tell: &mut dyn FnMut(Fingerprint),
     ) -> Result<Option<Present>, IntakeError> {
-        let peek = Peek::at(self.store.dir())?;
+        let peek = ReadOnlyState::at(self.store.dir())?;
         let Some(batch) = peek.batch(name)? else { return Ok(None) };
         peek.rows_of(&batch, |fingerprint, _| {
             tell(fingerprint);

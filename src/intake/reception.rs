@@ -76,7 +76,7 @@ pub enum ReceptionError {
     /// See [`IntakeError`].
     #[error(transparent)]
     Intake(#[from] IntakeError),
-    /// There are no catalogs to judge it by.
+    /// Present are no catalogs to judge it by.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     /// Its good rows were taken in, and others could not be judged, because a catalog was not to be had: the manifest

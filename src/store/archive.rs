@@ -24,14 +24,14 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::ledger::Totals;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
-use crate::store::snapshot::Records;
+use crate::store::snapshot::Snapshot;
 use crate::store::{
     BatchRecord, Store, StoreError, Writer, batch_dir, batch_dirs, codec, db_keys, write_atomic,
 };
 
 /// What the database keeps of an archived batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Archived {
+pub(super) struct ArchiveEntry {
     /// Its number.
     pub(super) no: BatchNo,
     /// Its name.
@@ -44,15 +44,15 @@ pub(super) struct Archived {
     pub(super) totals: Totals,
 }
 
-impl Archived {
-    pub(super) fn of(batch: &BatchRecord, at: Timestamp) -> Archived {
-        Archived { no: batch.no, name: batch.name.clone(), at, rows: batch.rows, totals: batch.totals }
+impl ArchiveEntry {
+    pub(super) fn of(batch: &BatchRecord, at: Timestamp) -> ArchiveEntry {
+        ArchiveEntry { no: batch.no, name: batch.name.clone(), at, rows: batch.rows, totals: batch.totals }
     }
 }
 
 /// A batch as it left the database.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct ArchivedBatch {
     /// Length of its outcomes, in bytes.
     pub(super) outcomes_bytes: u64,
     /// Its record.
@@ -61,11 +61,11 @@ pub(super) struct Kept {
 
 /// A batch that was asked for by its name.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Recalled {
+pub enum Restored {
     /// It was in the database.
-    There(BatchRecord),
+    Present(BatchRecord),
     /// It is back from the archive: the engine does not know it yet.
-    Back(BatchRecord),
+    FromArchive(BatchRecord),
 }
 
 /// Where archived batches lie.
@@ -88,7 +88,7 @@ fn record_path(batch: &Path) -> PathBuf {
 }
 
 /// The record in a batch's folder.
-pub(super) fn read(batch: &Path) -> Result<Kept, StoreError> {
+pub(super) fn read(batch: &Path) -> Result<ArchivedBatch, StoreError> {
     let path = record_path(batch);
     let bytes = fs::read(&path).map_err(StoreError::io(&path))?;
     serde_json::from_slice(&bytes).map_err(|error| StoreError::Damaged {
@@ -116,7 +116,7 @@ fn relocate(from: &Path, to: &Path) -> Result<(), StoreError> {
 
 /// Puts the folders of a state where its database says that they belong: a process may have been killed between
 /// a commit and the move.
-pub(super) fn settle(dir: &Path, records: &Records) -> Result<(), StoreError> {
+pub(super) fn settle(dir: &Path, records: &Snapshot) -> Result<(), StoreError> {
     if records.archived.is_empty() {
         return Ok(());
     }
@@ -140,7 +140,7 @@ pub(super) fn empty_out(dir: &Path) -> Result<(), StoreError> {
 }
 
 /// What a commit says about a batch that leaves the database.
-pub(super) fn leave(batch: &mut sled::Batch, archived: &Archived) {
+pub(super) fn leave(batch: &mut sled::Batch, archived: &ArchiveEntry) {
     batch.remove(&db_keys::batch(archived.no)[..]);
     batch.remove(&db_keys::outcomes_bytes(archived.no)[..]);
     batch.insert(&db_keys::archived(&archived.name)[..], codec::encode(archived));
@@ -149,7 +149,7 @@ pub(super) fn leave(batch: &mut sled::Batch, archived: &Archived) {
 impl Store {
     /// Before a commit by which a batch leaves: its record lies in its folder.
     pub(super) fn keep_record(&self, batch: &BatchRecord) -> Result<(), StoreError> {
-        let kept = Kept { outcomes_bytes: self.outcomes_bytes(batch.no)?, record: batch.clone() };
+        let kept = ArchivedBatch { outcomes_bytes: self.outcomes_bytes(batch.no)?, record: batch.clone() };
         write_atomic::put(&record_path(&batch_dir(&self.dir, batch.no)), write_atomic::RECORD, &kept)
     }
 
@@ -157,7 +157,7 @@ impl Store {
     pub(super) fn move_out(&self, writer: &mut Writer, batch: &BatchRecord) {
         failpoint::hit("archived");
         writer.forget(batch.no);
-        self.names.archived(&batch.name);
+        self.batch_index.archived(&batch.name);
         if let Err(error) = relocate(&batch_dir(&self.dir, batch.no), &archived_dir(&self.dir, batch.no)) {
             tracing::warn!(batch = %batch.name, %error, "its folder stays where it is until the next start");
         }
@@ -165,7 +165,7 @@ impl Store {
 
     /// How many batches are archived.
     pub fn archived_count(&self) -> u64 {
-        self.names.archived_count()
+        self.batch_index.archived_count()
     }
 
     /// The batch of that name, brought back where it is archived; nothing where none is called so. On return it is
@@ -173,14 +173,14 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::ArchiveGone`] when its folder was moved away, or what the state says.
-    pub fn recall(&self, name: &BatchName) -> Result<Option<Recalled>, StoreError> {
+    pub fn restore(&self, name: &BatchName) -> Result<Option<Restored>, StoreError> {
         if let Some(there) = self.batch_named(name)? {
-            return Ok(Some(Recalled::There(there)));
+            return Ok(Some(Restored::Present(there)));
         }
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(archived) = self.get::<Archived>(&db_keys::archived(name))? else {
+        let Some(archived) = self.get::<ArchiveEntry>(&db_keys::archived(name))? else {
             // Somebody else may have brought it back by now: a second batch of one name would buy everything twice.
-            return Ok(self.batch_named(name)?.map(Recalled::There));
+            return Ok(self.batch_named(name)?.map(Restored::Present));
         };
         let (lies, belongs) = (archived_dir(&self.dir, archived.no), batch_dir(&self.dir, archived.no));
         if !belongs.exists() {
@@ -202,10 +202,10 @@ impl Store {
             self.is_broken.store(true, Ordering::Relaxed);
             return Err(error);
         }
-        self.names.taken_back(name, archived.no);
+        self.batch_index.taken_back(name, archived.no);
         // The database has it now; what is left of it says the same.
         let _ = fs::remove_file(record_path(&belongs));
         tracing::info!(batch = %name, archived = %archived.at, "taken back from the archive");
-        Ok(Some(Recalled::Back(kept.record)))
+        Ok(Some(Restored::FromArchive(kept.record)))
     }
 }

@@ -14,7 +14,7 @@ use crate::domain::policy::Standing;
 use crate::domain::queue_class::QueueClass;
 use crate::domain::request::Kind;
 use crate::domain::time::Timestamp;
-use crate::store::counters::OfKind;
+use crate::store::counters::KindCounts;
 
 /// A part of a spool whose rows are still to begin, with its cursor. Rows of equal priority and class that
 /// came in one manifest make one segment.
@@ -150,7 +150,7 @@ pub struct BatchRecord {
     pub rejections: u32,
     /// Jobs by kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub kinds: BTreeMap<Kind, OfKind>,
+    pub kinds: BTreeMap<Kind, KindCounts>,
     /// Rows of the last manifest that were refused; its receipt says why.
     #[serde(default, skip_serializing_if = "is_default")]
     pub refused_rows: u32,

@@ -1,7 +1,7 @@
-//! A batch's card: what a rebuilt database must know of a batch and can learn nowhere else.
+//! A batch's backup: what a rebuilt database must know of a batch and can learn nowhere else.
 //!
 //! It lies beside the batch's rows as `batch.json`, for people to read, and is written before the commit
-//! that it belongs to. So what was acknowledged is always on the card; what is on the card beyond that
+//! that it belongs to. So what was acknowledged is always on the backup; what is on the backup beyond that
 //! was about to be.
 
 use std::collections::HashMap;
@@ -15,12 +15,12 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::manifest::row::Policy;
 use crate::domain::origin::Origin;
 use crate::domain::time::Timestamp;
-use crate::store::snapshot::Records;
+use crate::store::snapshot::Snapshot;
 use crate::store::{BatchRecord, StoreError, write_atomic};
 
-/// What a card says.
+/// What a backup says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Card {
+pub(super) struct BatchBackup {
     /// The batch's number.
     pub(super) no: BatchNo,
     /// Its name.
@@ -46,18 +46,18 @@ pub(super) struct Card {
     pub(super) canceled: bool,
 }
 
-/// A card as it lies on the disk.
+/// A backup as it lies on the disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Written {
+pub(super) struct StoredBackup {
     /// The commit that it was written for.
     pub(super) commit: u64,
     #[serde(flatten)]
-    pub(super) card: Card,
+    pub(super) backup: BatchBackup,
 }
 
-impl Card {
-    pub(super) fn of(batch: &BatchRecord) -> Card {
-        Card {
+impl BatchBackup {
+    pub(super) fn of(batch: &BatchRecord) -> BatchBackup {
+        BatchBackup {
             no: batch.no,
             name: batch.name.clone(),
             created: batch.created,
@@ -90,43 +90,46 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("batch.json")
 }
 
-/// The card in a batch's folder; nothing when there is none, or none that can be read.
-pub(super) fn read(dir: &Path) -> Option<Written> {
+/// The backup in a batch's folder; nothing when there is none, or none that can be read.
+pub(super) fn read(dir: &Path) -> Option<StoredBackup> {
     serde_json::from_slice(&fs::read(path(dir)).ok()?).ok()
 }
 
-/// Writes a card; it is on the device on return.
-pub(super) fn write(dir: &Path, card: &Card, commit: u64) -> Result<(), StoreError> {
+/// Writes a backup; it is on the device on return.
+pub(super) fn write(dir: &Path, backup: &BatchBackup, commit: u64) -> Result<(), StoreError> {
     fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
-    write_atomic::put(&path(dir), write_atomic::CARD, &Written { commit, card: card.clone() })?;
+    write_atomic::put(&path(dir), write_atomic::CARD, &StoredBackup { commit, backup: backup.clone() })?;
     let Some(parent) = dir.parent() else { return Ok(()) };
     File::open(parent).and_then(|parent| parent.sync_all()).map_err(StoreError::io(parent))
 }
 
-/// The cards of all batches in a state's spool, in order.
-pub(super) fn all(spool: &Path) -> Vec<Written> {
-    let mut cards: Vec<Written> =
+/// The backups of all batches in a state's spool, in order.
+pub(super) fn all(spool: &Path) -> Vec<StoredBackup> {
+    let mut backups: Vec<StoredBackup> =
         super::batch_dirs(spool).unwrap_or_default().iter().filter_map(|(_, dir)| read(dir)).collect();
-    cards.sort_by_key(|written| written.card.no);
-    cards
+    backups.sort_by_key(|written| written.backup.no);
+    backups
 }
 
-/// Brings cards in line that were written for a commit that never was, and returns all that hold.
-pub(super) fn reconcile(spool: &Path, records: &Records) -> Result<HashMap<BatchNo, Card>, StoreError> {
-    let mut cards = HashMap::new();
+/// Brings backups in line that were written for a commit that never was, and returns all that hold.
+pub(super) fn reconcile(
+    spool: &Path,
+    records: &Snapshot,
+) -> Result<HashMap<BatchNo, BatchBackup>, StoreError> {
+    let mut backups = HashMap::new();
     for (no, dir) in super::batch_dirs(spool)? {
         let Some(written) = read(&dir) else { continue };
         match records.batch(no) {
             _ if written.commit <= records.commits => {
-                cards.insert(no, written.card);
+                backups.insert(no, written.backup);
             }
             Some(record) => {
-                let card = Card::of(record);
-                write(&dir, &card, records.commits)?;
-                cards.insert(no, card);
+                let backup = BatchBackup::of(record);
+                write(&dir, &backup, records.commits)?;
+                backups.insert(no, backup);
             }
             None => fs::remove_file(path(&dir)).map_err(StoreError::io(&dir))?,
         }
     }
-    Ok(cards)
+    Ok(backups)
 }

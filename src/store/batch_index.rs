@@ -6,30 +6,30 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::ids::{BatchName, BatchNo};
-use crate::store::snapshot::Records;
+use crate::store::snapshot::Snapshot;
 
-/// The names of a state's batches. Archived ones are only counted: the database knows their names.
+/// The names of a state's batches. ArchiveEntry ones are only counted: the database knows their names.
 #[derive(Debug)]
-pub(super) struct Names(Mutex<Known>);
+pub(super) struct BatchIndex(Mutex<IndexEntries>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct IndexEntries {
     live: HashMap<BatchName, BatchNo>,
     archived: u64,
     /// The highest number that was ever given, 0 when none was.
     highest: u32,
 }
 
-impl Names {
+impl BatchIndex {
     /// The names in the records.
-    pub(super) fn of(records: &Records) -> Names {
+    pub(super) fn of(records: &Snapshot) -> BatchIndex {
         let live = records.batches.iter().map(|batch| (batch.name.clone(), batch.no)).collect();
         let numbers = records.batches.iter().map(|batch| batch.no).chain(records.archived.keys().copied());
         let highest = numbers.map(|no| no.0).max().unwrap_or_default();
-        Names(Mutex::new(Known { live, archived: records.archived.len() as u64, highest }))
+        BatchIndex(Mutex::new(IndexEntries { live, archived: records.archived.len() as u64, highest }))
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, IndexEntries> {
         // Nothing panics while it is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -19,7 +19,7 @@ pub(super) const FILE_NAME: &str = "catalogs.json";
 
 /// Catalogs of one service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct CachedCatalogs {
     /// The service that gave them.
     pub service: String,
     /// When it gave the newest of them.
@@ -31,11 +31,11 @@ pub struct Kept {
     pub older: BTreeMap<String, Timestamp>,
 }
 
-impl Kept {
+impl CachedCatalogs {
     /// None yet, of a service.
-    pub fn none(service: &str) -> Kept {
+    pub fn none(service: &str) -> CachedCatalogs {
         let data = Value::Object(Map::new());
-        Kept { service: service.to_owned(), fetched: Timestamp(0), data, older: BTreeMap::new() }
+        CachedCatalogs { service: service.to_owned(), fetched: Timestamp(0), data, older: BTreeMap::new() }
     }
 
     /// A part, and when it was given.
@@ -66,7 +66,7 @@ impl Kept {
 ///
 /// # Errors
 /// When the file cannot be opened.
-pub fn read(dir: &Path) -> Result<Option<Kept>, StoreError> {
+pub fn read(dir: &Path) -> Result<Option<CachedCatalogs>, StoreError> {
     let path = dir.join(FILE_NAME);
     match fs::read(&path) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
@@ -79,7 +79,7 @@ pub fn read(dir: &Path) -> Result<Option<Kept>, StoreError> {
 ///
 /// # Errors
 /// When the folder cannot be written to.
-pub fn keep(dir: &Path, kept: &Kept) -> Result<(), StoreError> {
+pub fn keep(dir: &Path, kept: &CachedCatalogs) -> Result<(), StoreError> {
     let path = dir.join(FILE_NAME);
     let save = || -> io::Result<()> {
         fs::create_dir_all(dir)?;

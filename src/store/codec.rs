@@ -1,4 +1,4 @@
-//! Records as bytes: a format version, a checksum, JSON.
+//! Snapshot as bytes: a format version, a checksum, JSON.
 //!
 //! The checksum is ours because the database's own did not notice every flipped bit (measured).
 
@@ -11,7 +11,7 @@ const HEADER_BYTES: usize = 5;
 
 /// The bytes are not a record that was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Damaged {
+pub(super) enum DecodeError {
     #[error("it is only {0} bytes long")]
     Short(usize),
     #[error("it has record version {0}, this version reads {VERSION}")]
@@ -25,7 +25,7 @@ pub(super) enum Damaged {
 /// The bytes of a record.
 pub(super) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
     let mut bytes = vec![VERSION, 0, 0, 0, 0];
-    // Records are plain structs with string keys: they always print. Should one not, decoding
+    // Snapshot are plain structs with string keys: they always print. Should one not, decoding
     // refuses the empty content instead of taking it for data.
     if serde_json::to_writer(&mut bytes, record).is_err() {
         bytes.truncate(HEADER_BYTES);
@@ -36,17 +36,17 @@ pub(super) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
 }
 
 /// The record in the bytes.
-pub(super) fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Damaged> {
+pub(super) fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, DecodeError> {
     let Some((header, json)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-        return Err(Damaged::Short(bytes.len()));
+        return Err(DecodeError::Short(bytes.len()));
     };
     if header[0] != VERSION {
-        return Err(Damaged::Version(header[0]));
+        return Err(DecodeError::Version(header[0]));
     }
     if header[1..] != crc32fast::hash(json).to_be_bytes() {
-        return Err(Damaged::Checksum);
+        return Err(DecodeError::Checksum);
     }
-    serde_json::from_slice(json).map_err(|error| Damaged::Content(error.to_string()))
+    serde_json::from_slice(json).map_err(|error| DecodeError::Content(error.to_string()))
 }
 
 #[cfg(test)]
@@ -66,6 +66,6 @@ mod tests {
             flipped[at / 8] ^= 1 << (at % 8);
             assert!(decode::<String>(&flipped).is_err(), "bit {at}");
         }
-        assert_eq!(decode::<String>(&bytes[..3]), Err(Damaged::Short(3)));
+        assert_eq!(decode::<String>(&bytes[..3]), Err(DecodeError::Short(3)));
     }
 }

@@ -12,7 +12,7 @@ use crate::store::{BatchRecord, Ended};
 /// The jobs of one kind in a batch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct OfKind {
+pub struct KindCounts {
     /// Accepted so far.
     pub rows: u32,
     /// Ended so far.

@@ -18,9 +18,9 @@ use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::recovery;
 use crate::domain::time::{Timestamp, UtcDay};
-use crate::store::archive::{Archived, Kept};
+use crate::store::archive::{ArchiveEntry, Kept};
 use crate::store::lock::Lock;
-use crate::store::snapshot::Records;
+use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{
     BatchRecord, JobRecord, Pause, Store, StoreError, archive, batch_backup, batch_dir, marker, verify,
@@ -108,7 +108,7 @@ enum Line {
     Outcome(Box<RawValue>),
     Open(Box<JobRecord>),
     /// An archived batch whose folder was moved away.
-    Archived(Archived),
+    ArchiveEntry(ArchiveEntry),
     Total(Totals),
     /// What the account refused, where it refused something.
     Account(AccountBlock),
@@ -174,7 +174,7 @@ impl Store {
                     let Kept { outcomes_bytes, record } = archive::read(&place)?;
                     sheet.batch(&Spool::new(place), &record, outcomes_bytes)?;
                 }
-                None => sheet.line(&Line::Archived(archived.clone()))?,
+                None => sheet.line(&Line::ArchiveEntry(archived.clone()))?,
             }
         }
         for open in &records.open {
@@ -246,7 +246,11 @@ fn fill(dump: impl io::Read, dir: &Path, now: Timestamp) -> Result<Imported, Dum
     verify::quick(dir, &records)?;
     records.write_database(dir, &dir.join("db"))?;
     for batch in &records.batches {
-        batch_backup::write(&batch_dir(dir, batch.no), &batch_backup::Card::of(batch), records.commits)?;
+        batch_backup::write(
+            &batch_dir(dir, batch.no),
+            &batch_backup::BatchBackup::of(batch),
+            records.commits,
+        )?;
     }
     let path = dir.join("commits");
     fs::write(&path, records.commits.to_be_bytes()).map_err(StoreError::io(&path))?;
@@ -270,7 +274,7 @@ fn must_be_empty(dir: &Path) -> Result<(), DumpError> {
     Ok(())
 }
 
-fn requeue_all(dir: &Path, records: &mut Records, now: Timestamp) -> Result<(), StoreError> {
+fn requeue_all(dir: &Path, records: &mut Snapshot, now: Timestamp) -> Result<(), StoreError> {
     let mut open = std::mem::take(&mut records.open);
     for record in &mut open {
         let path = Spool::new(batch_dir(dir, record.key.batch)).rows_path();
@@ -282,11 +286,11 @@ fn requeue_all(dir: &Path, records: &mut Records, now: Timestamp) -> Result<(), 
 }
 
 /// Reads a dump: its rows and outcomes go into the spool of `dir`, its records are returned.
-pub(super) fn read_into_records(dump: impl io::Read, dir: &Path) -> Result<Records, DumpError> {
+pub(super) fn read_into_records(dump: impl io::Read, dir: &Path) -> Result<Snapshot, DumpError> {
     read_into(dump, dir).map(|(_, records)| records)
 }
 
-fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Records), DumpError> {
+fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Snapshot), DumpError> {
     let mut reader =
         Reader { dump: BufReader::new(dump), line: 0, text: Vec::new(), checksum: crc32fast::Hasher::new() };
     let head: Head = reader.next()?;
@@ -294,7 +298,7 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Records), DumpErr
         let found = format!("it has dump version {}; this version reads {VERSION}", head.callsheet_dump);
         return Err(reader.wrong(found));
     }
-    let mut records = Records { commits: head.commit, ..Records::default() };
+    let mut records = Snapshot { commits: head.commit, ..Snapshot::default() };
     let mut spool: Option<(BatchNo, Appender, Appender)> = None;
     loop {
         let end = End { lines: reader.line, crc32: format!("{:08x}", reader.checksum.clone().finalize()) };
@@ -328,7 +332,7 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Records), DumpErr
                 outcomes.push(&text)?;
             }
             Line::Open(open) => records.open.push(*open),
-            Line::Archived(archived) => {
+            Line::ArchiveEntry(archived) => {
                 records.archived.insert(archived.no, archived);
             }
             Line::Total(total) => records.total = total,
@@ -341,7 +345,7 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Records), DumpErr
         }
     }
     finish(spool.take())?;
-    // Archived ones come after the others.
+    // ArchiveEntry ones come after the others.
     records.batches.sort_by_key(|batch| batch.no);
     Ok((head, records))
 }

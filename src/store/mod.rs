@@ -70,19 +70,19 @@ use crate::domain::job::Job;
 use crate::domain::ledger::Totals;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::failpoint;
-use crate::store::archive::Archived;
+use crate::store::archive::ArchiveEntry;
 pub use crate::store::archive::Recalled;
 pub use crate::store::batch::{BatchRecord, Ended, Pause, Segment};
-use crate::store::batch_backup::Card;
-use crate::store::batch_index::Names;
-use crate::store::codec::Damaged;
-pub use crate::store::counters::OfKind;
+use crate::store::batch_backup::BatchBackup;
+use crate::store::batch_index::BatchIndex;
+use crate::store::codec::DecodeError;
+pub use crate::store::counters::KindCounts;
 pub use crate::store::error::StoreError;
 use crate::store::error::database;
 pub use crate::store::job_statuses::OpenJob;
 use crate::store::lock::Lock;
-use crate::store::sled_files::Blobs;
-use crate::store::snapshot::Records;
+use crate::store::sled_files::SledFiles;
+use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Appender, Spool};
 use crate::store::staging::Draft;
 
@@ -134,7 +134,7 @@ pub struct Store {
     /// Nothing while it is opened anew.
     database: RwLock<Option<Database>>,
     writer: Mutex<Writer>,
-    names: Names,
+    batch_index: BatchIndex,
     /// The disk was full, and the reserve is given up.
     is_short: AtomicBool,
     /// A commit failed: the database is not as it should be left.
@@ -165,15 +165,15 @@ struct Writer {
     commits_file: File,
     outcomes: std::collections::HashMap<BatchNo, Appender>,
     /// Cards as they lie on the disk.
-    cards: std::collections::HashMap<BatchNo, Card>,
-    blobs: Blobs,
+    backups: std::collections::HashMap<BatchNo, BatchBackup>,
+    sled_files: SledFiles,
 }
 
 impl Writer {
     /// A batch is no longer written to.
     fn forget(&mut self, no: BatchNo) {
         self.outcomes.remove(&no);
-        self.cards.remove(&no);
+        self.backups.remove(&no);
     }
 }
 
@@ -193,21 +193,21 @@ impl Store {
         write_atomic::sweep(dir)?;
         let database = Database::new(dir, open::open(dir)?)?;
         sync_found(dir)?;
-        let records = Records::read(dir, &database.db)?;
+        let records = Snapshot::read(dir, &database.db)?;
         let commits_file = check_commit_count(dir, records.commits)?;
         archive::settle(dir, &records)?;
         verify::quick(dir, &records)?;
-        let names = Names::of(&records);
-        let cards = batch_backup::reconcile(&dir.join("spool"), &records)?;
-        let mut blobs = Blobs::of(dir);
-        blobs.sync()?;
+        let batch_index = BatchIndex::of(&records);
+        let backups = batch_backup::reconcile(&dir.join("spool"), &records)?;
+        let mut sled_files = SledFiles::of(dir);
+        sled_files.sync()?;
         let outcomes = Default::default();
-        let writer = Writer { commits: records.commits, commits_file, outcomes, cards, blobs };
+        let writer = Writer { commits: records.commits, commits_file, outcomes, backups, sled_files };
         Ok(Store {
             dir: dir.to_owned(),
             database: RwLock::new(Some(database)),
             writer: Mutex::new(writer),
-            names,
+            batch_index,
             is_short: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
             _lock: lock,
@@ -243,12 +243,12 @@ impl Store {
 
     /// The batch of that name, unless it is archived.
     fn batch_named(&self, name: &BatchName) -> Result<Option<BatchRecord>, StoreError> {
-        self.names.number(name).map_or(Ok(None), |no| self.batch(no))
+        self.batch_index.number(name).map_or(Ok(None), |no| self.batch(no))
     }
 
     /// A number that no batch ever had.
     pub fn next_batch_no(&self) -> BatchNo {
-        self.names.next()
+        self.batch_index.next()
     }
 
     /// Every job that has begun and not ended, in order of batch and manifest.
@@ -349,12 +349,12 @@ impl Store {
                 Change::Open(job) => batch.insert(&db_keys::job(job.key)[..], codec::encode(job)),
                 Change::End(job) => batch.remove(&db_keys::job(job.key)[..]),
                 Change::Batch(b) => {
-                    self.write_card(writer, b)?;
+                    self.write_backup(writer, b)?;
                     batch.insert(&db_keys::batch(b.no)[..], codec::encode(b));
                 }
                 Change::Archive(b, at) => {
                     self.keep_record(b)?;
-                    archive::leave(&mut batch, &Archived::of(b, *at));
+                    archive::leave(&mut batch, &ArchiveEntry::of(b, *at));
                 }
                 Change::Total(totals) => batch.insert(&db_keys::total()[..], codec::encode(totals)),
                 Change::Day(day, totals) => batch.insert(&db_keys::day(*day)[..], codec::encode(totals)),
@@ -370,7 +370,7 @@ impl Store {
         for change in changes {
             match change {
                 Change::Batch(b) => {
-                    self.names.add(&b.name, b.no);
+                    self.batch_index.add(&b.name, b.no);
                     if b.is_done() {
                         // Its file would stay open for as long as the process lives.
                         writer.outcomes.remove(&b.no);
@@ -398,13 +398,13 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a batch's card where it says something new: before the commit, so that what is
+    /// Writes a batch's backup where it says something new: before the commit, so that what is
     /// acknowledged can be rebuilt.
-    fn write_card(&self, writer: &mut Writer, batch: &BatchRecord) -> Result<(), StoreError> {
-        let card = Card::of(batch);
-        if writer.cards.get(&batch.no) != Some(&card) {
-            batch_backup::write(&batch_dir(&self.dir, batch.no), &card, writer.commits + 1)?;
-            writer.cards.insert(batch.no, card);
+    fn write_backup(&self, writer: &mut Writer, batch: &BatchRecord) -> Result<(), StoreError> {
+        let backup = BatchBackup::of(batch);
+        if writer.backups.get(&batch.no) != Some(&backup) {
+            batch_backup::write(&batch_dir(&self.dir, batch.no), &backup, writer.commits + 1)?;
+            writer.backups.insert(batch.no, backup);
         }
         Ok(())
     }
@@ -416,10 +416,10 @@ impl Store {
         let Database { db, file } = self.database()?;
         db.apply_batch(batch).map_err(refused)?;
         // Before the log tells of them, and those that came with the flush.
-        writer.blobs.sync()?;
+        writer.sled_files.sync()?;
         db.flush().map_err(refused)?;
         failpoint::hit("flushed");
-        writer.blobs.sync()?;
+        writer.sled_files.sync()?;
         file.sync_data().map_err(StoreError::io(&self.dir))
     }
 
@@ -434,7 +434,7 @@ impl Store {
             tracing::warn!(to = %moved.to().display(), "set a torn snapshot of the database aside");
         }
         let opened = Database::new(&self.dir, open::open_here(&self.dir)?)?;
-        let found = Records::read(&self.dir, &opened.db)?.commits;
+        let found = Snapshot::read(&self.dir, &opened.db)?.commits;
         must_be_latest(&self.dir, found, writer.commits)?;
         // One more than was acknowledged, where only the acknowledgement failed.
         writer.commits = found;
@@ -500,11 +500,11 @@ impl Store {
     }
 
     /// All records at once.
-    fn records(&self) -> Result<Records, StoreError> {
-        Records::read(&self.dir, &self.database()?.db)
+    fn records(&self) -> Result<Snapshot, StoreError> {
+        Snapshot::read(&self.dir, &self.database()?.db)
     }
 
-    fn damaged(&self, key: &[u8], damage: &Damaged) -> StoreError {
+    fn damaged(&self, key: &[u8], damage: &DecodeError) -> StoreError {
         let what = format!("the record {}", db_keys::describe(key));
         StoreError::Damaged { dir: self.dir.clone(), what, detail: damage.to_string() }
     }

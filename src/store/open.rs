@@ -23,7 +23,7 @@ use crate::store::{
 pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
     sweep_copies(dir)?;
     if !dir.join("db").join("db").exists() {
-        // A card is written when there is a database already.
+        // A backup is written when there is a database already.
         return match batch_backup::all(&dir.join("spool")).first() {
             Some(_) => Err(damaged(dir, "it is gone, and there are batches".to_owned())),
             None => open_here(dir),

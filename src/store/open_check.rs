@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::store::CACHE_BYTES;
 use crate::store::error::{in_words, is_damage};
-use crate::store::snapshot::Salvage;
+use crate::store::snapshot::Salvaged;
 
 /// First argument of the child. The second is the folder of the database.
 pub const ARGUMENT: &str = "__try-database";
@@ -48,7 +48,7 @@ pub fn child(path: &OsString) -> u8 {
     let opened =
         sled::Config::new().path(Path::new(path)).cache_capacity(CACHE_BYTES).flush_every_ms(None).open();
     let (code, text) = match opened {
-        Ok(db) => (0, serde_json::to_string(&Salvage::of(&db)).unwrap_or_default()),
+        Ok(db) => (0, serde_json::to_string(&Salvaged::of(&db)).unwrap_or_default()),
         Err(error) if is_damage(&error) => (DAMAGED, in_words(&error)),
         Err(error) => (NOT_TRIED, error.to_string()),
     };
@@ -61,7 +61,7 @@ pub fn child(path: &OsString) -> u8 {
 #[derive(Debug)]
 pub(super) enum Tried {
     /// It opens, and this is what it holds.
-    Opens(Box<Salvage>),
+    Opens(Box<Salvaged>),
     /// It is damaged: why.
     Damaged(String),
     /// It was not tried: opening it tells.

@@ -27,14 +27,14 @@ use crate::store::{OpenJob, StoreError, archive, batch_backup, batch_dirs, lock,
 
 /// A state that is looked at and not opened.
 #[derive(Debug, Clone)]
-pub struct Peek {
+pub struct ReadOnlyState {
     dir: PathBuf,
     service: Option<String>,
 }
 
-/// A batch that is looked at from outside, as its card tells.
+/// A batch that is looked at from outside, as its backup tells.
 #[derive(Debug, Clone)]
-pub struct PeekedBatch {
+pub struct ReadOnlyBatch {
     /// Where it was begun from, where that is known.
     pub origin: Option<Origin>,
     /// Its terms.
@@ -53,22 +53,22 @@ struct Accepted {
 
 /// How much could be seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum Visibility {
     /// Where every job stands.
     All,
     /// Another process works on the state, or its database cannot be looked at: some of the jobs that are told of as
     /// waiting may have been sent.
-    AllButWhatIsSent,
+    SentUnknown,
 }
 
-impl Peek {
+impl ReadOnlyState {
     /// Looks at the state in `dir`. A folder that is missing or empty is a state without jobs.
     ///
     /// # Errors
     /// [`StoreError`] when the folder holds something else, or another version's state.
-    pub fn at(dir: &Path) -> Result<Peek, StoreError> {
+    pub fn at(dir: &Path) -> Result<ReadOnlyState, StoreError> {
         marker::check_folder(dir)?;
-        Ok(Peek { dir: dir.to_owned(), service: marker::service(dir)? })
+        Ok(ReadOnlyState { dir: dir.to_owned(), service: marker::service(dir)? })
     }
 
     /// The service that the state was begun with; nothing where nothing was begun.
@@ -118,21 +118,21 @@ impl Peek {
         batch: &BatchName,
         open: Option<&[OpenJob]>,
         draft: &mut Draft,
-    ) -> Result<Seen, StoreError> {
-        let mut seen = Seen::All;
+    ) -> Result<Visibility, StoreError> {
+        let mut seen = Visibility::All;
         // Asked for once it matters.
         let mut known_open: Option<HashMap<JobId, OpenJob>> =
             open.map(|open| open.iter().map(|job| (job.job, *job)).collect());
         for dir in self.batch_dirs()? {
-            let card = batch_backup::read(&dir).map(|written| written.card);
-            if card.as_ref().is_some_and(|card| card.name != *batch) {
+            let backup = batch_backup::read(&dir).map(|written| written.backup);
+            if backup.as_ref().is_some_and(|backup| backup.name != *batch) {
                 continue;
             }
             let spool = Spool::new(dir);
             let (rows, outcomes) = (spool.rows_path(), spool.outcomes_path());
             let bytes = length(&rows)?;
             let standings = Standings::read(&outcomes, length(&outcomes)?, true)?;
-            let has_unfinished = card.as_ref().is_none_or(|card| standings.has_unfinished(card.rows));
+            let has_unfinished = backup.as_ref().is_none_or(|backup| standings.has_unfinished(backup.rows));
             let mut is_guess = false;
             if has_unfinished && known_open.is_none() {
                 let found = if self.holder()?.is_some() { None } else { open::open_jobs_beside(&self.dir) };
@@ -141,9 +141,9 @@ impl Peek {
             }
             let nothing = HashMap::new();
             let open = known_open.as_ref().unwrap_or(&nothing);
-            let is_unclear = note(draft, (&rows, bytes), &standings, open, card.is_some(), true)?;
+            let is_unclear = note(draft, (&rows, bytes), &standings, open, backup.is_some(), true)?;
             if is_guess && is_unclear {
-                seen = Seen::AllButWhatIsSent;
+                seen = Visibility::SentUnknown;
             }
         }
         Ok(seen)
@@ -160,16 +160,16 @@ impl Peek {
         self.batch_dirs()?.into_iter().try_for_each(|dir| rows_in(dir, &mut tell))
     }
 
-    /// The batch of that name, archived or not; nothing where no card tells of one.
+    /// The batch of that name, archived or not; nothing where no backup tells of one.
     ///
     /// # Errors
     /// When the folder of the batches cannot be read.
-    pub fn batch(&self, name: &BatchName) -> Result<Option<PeekedBatch>, StoreError> {
+    pub fn batch(&self, name: &BatchName) -> Result<Option<ReadOnlyBatch>, StoreError> {
         let of = |dir: PathBuf| {
-            let card = batch_backup::read(&dir)?.card;
-            let terms = Standing { policy: card.policy, said: card.said };
-            let (origin, created) = (card.origin, card.created);
-            (card.name == *name).then_some(PeekedBatch { origin, terms, created, dir })
+            let backup = batch_backup::read(&dir)?.backup;
+            let terms = Standing { policy: backup.policy, said: backup.said };
+            let (origin, created) = (backup.origin, backup.created);
+            (backup.name == *name).then_some(ReadOnlyBatch { origin, terms, created, dir })
         };
         Ok(self.batch_dirs()?.into_iter().find_map(of))
     }
@@ -177,10 +177,10 @@ impl Peek {
     /// Tells of every variation of every row of a batch.
     ///
     /// # Errors
-    /// As [`Peek::accepted`].
+    /// As [`ReadOnlyState::accepted`].
     pub fn rows_of(
         &self,
-        batch: &PeekedBatch,
+        batch: &ReadOnlyBatch,
         mut tell: impl FnMut(Fingerprint, u32) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         rows_in(batch.dir.clone(), &mut tell)

@@ -25,13 +25,13 @@ use crate::domain::queue_class::{Census, Grain, QueueClass};
 use crate::domain::recovery::{self, Remains};
 use crate::domain::request::Kind;
 use crate::domain::time::{Timestamp, UtcDay};
-use crate::store::archive::{self, Archived};
-use crate::store::batch_backup::{self, Card};
+use crate::store::archive::{self, ArchiveEntry};
+use crate::store::batch_backup::{self, BatchBackup};
 use crate::store::dump::{self, DumpError};
 use crate::store::lock::Lock;
 use crate::store::open::{REBUILD, copy_database};
 use crate::store::open_check::{self, Tried};
-use crate::store::snapshot::{Records, Salvage};
+use crate::store::snapshot::{Salvaged, Snapshot};
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{
     BatchRecord, CACHE_BYTES, Ended, JobRecord, OfKind, Pause, Segment, StoreError, quarantine, batch_dir,
@@ -65,10 +65,10 @@ pub struct Rebuilt {
 /// Where a rebuild takes what it knows from.
 struct Sources<'a> {
     dir: &'a Path,
-    salvage: Records,
+    salvage: Snapshot,
     /// The damaged database is the latest one, whole and in agreement with the spool.
     trusted: bool,
-    export: Records,
+    export: Snapshot,
     /// The spool of the export.
     export_dir: PathBuf,
     landed: &'a FindLanded<'a>,
@@ -93,7 +93,7 @@ pub fn rebuild(
     disk_reserve::take(dir)?;
     let work = tempfile::Builder::new().prefix(REBUILD).tempdir_in(dir).map_err(StoreError::io(dir))?;
     let mut rebuilt = Rebuilt::default();
-    let Salvage { records: salvage, unreadable } = salvage(dir, work.path(), &mut rebuilt.notes)?;
+    let Salvaged { records: salvage, unreadable } = salvage(dir, work.path(), &mut rebuilt.notes)?;
     let trusted = unreadable.is_empty()
         && salvage.commits > 0
         && salvage.commits >= commits_beside(dir)?
@@ -102,10 +102,10 @@ pub fn rebuild(
     let export_dir = work.path().join("export");
     let export = match export {
         Some(path) => dump::read_into_records(fs::File::open(path)?, &export_dir)?,
-        None => Records::default(),
+        None => Snapshot::default(),
     };
     let sources = Sources { dir, salvage, trusted, export, export_dir, landed, now };
-    let mut records = Records { commits: sources.last_commit()? + 1, ..Records::default() };
+    let mut records = Snapshot { commits: sources.last_commit()? + 1, ..Snapshot::default() };
     archive::empty_out(dir)?;
     for (no, _) in batch_dirs(&dir.join("spool"))? {
         sources.batch(no, &mut records, &mut rebuilt)?;
@@ -128,12 +128,12 @@ fn damaged(dir: &Path, what: &str, detail: &str) -> StoreError {
 }
 
 /// Whether the records and the spool agree in everything.
-fn agrees(dir: &Path, records: &Records) -> Result<bool, StoreError> {
+fn agrees(dir: &Path, records: &Snapshot) -> Result<bool, StoreError> {
     Ok(verify::full(dir, records, &mut |_| {})?.faults == 0)
 }
 
 /// Reads what a copy of the damaged database still tells: reading writes to it.
-fn salvage(dir: &Path, work: &Path, notes: &mut Vec<String>) -> Result<Salvage, StoreError> {
+fn salvage(dir: &Path, work: &Path, notes: &mut Vec<String>) -> Result<Salvaged, StoreError> {
     for with_snapshots in [true, false] {
         let copy = work.join(if with_snapshots { "db" } else { "db-log" });
         if !copy_database(&dir.join("db"), &copy, with_snapshots)? {
@@ -146,22 +146,22 @@ fn salvage(dir: &Path, work: &Path, notes: &mut Vec<String>) -> Result<Salvage, 
                 let opened =
                     sled::Config::new().path(&copy).cache_capacity(CACHE_BYTES).flush_every_ms(None).open();
                 match opened.map_err(|source| database(dir, source)) {
-                    Ok(db) => return Ok(Salvage::of(&db)),
+                    Ok(db) => return Ok(Salvaged::of(&db)),
                     Err(StoreError::Damaged { detail, .. }) => notes.push(detail),
                     Err(error) => return Err(error),
                 }
             }
         }
     }
-    Ok(Salvage::default())
+    Ok(Salvaged::default())
 }
 
 /// Puts the new database in the place of the old one.
-fn install(dir: &Path, work: &Path, records: &Records, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
+fn install(dir: &Path, work: &Path, records: &Snapshot, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
     let fresh = work.join("fresh");
     records.write_database(dir, &fresh)?;
     for batch in &records.batches {
-        batch_backup::write(&batch_dir(dir, batch.no), &Card::of(batch), records.commits)?;
+        batch_backup::write(&batch_dir(dir, batch.no), &BatchBackup::of(batch), records.commits)?;
     }
     let commits = dir.join("commits");
     clean_shutdown::take_mark(dir);
@@ -174,20 +174,20 @@ fn install(dir: &Path, work: &Path, records: &Records, rebuilt: &mut Rebuilt) ->
 impl Sources<'_> {
     /// The highest number of a commit that anything shows.
     fn last_commit(&self) -> Result<u64, StoreError> {
-        let cards = batch_backup::all(&self.dir.join("spool")).into_iter().map(|written| written.commit);
+        let backups = batch_backup::all(&self.dir.join("spool")).into_iter().map(|written| written.commit);
         let known = [self.salvage.commits, self.export.commits, commits_beside(self.dir)?];
-        Ok(cards.chain(known).max().unwrap_or_default())
+        Ok(backups.chain(known).max().unwrap_or_default())
     }
 
-    /// Archived batches whose folders somebody moved away: their names and numbers stay taken.
-    fn archived_elsewhere(&self, records: &Records) -> BTreeMap<BatchNo, Archived> {
+    /// ArchiveEntry batches whose folders somebody moved away: their names and numbers stay taken.
+    fn archived_elsewhere(&self, records: &Snapshot) -> BTreeMap<BatchNo, ArchiveEntry> {
         let known = self.export.archived.iter().chain(&self.salvage.archived);
         let known = known.filter(|(no, _)| records.batch(**no).is_none());
         known.map(|(no, archived)| (*no, archived.clone())).collect()
     }
 
     /// A batch that something knows of, and that has no folder.
-    fn lost(&self, records: &Records) -> Option<BatchName> {
+    fn lost(&self, records: &Snapshot) -> Option<BatchName> {
         let live = records.batches.iter().map(|batch| batch.no);
         let found: BTreeSet<BatchNo> = live.chain(records.archived.keys().copied()).collect();
         let known = self.salvage.batches.iter().chain(&self.export.batches);
@@ -199,18 +199,18 @@ impl Sources<'_> {
 
     /// What is known of a batch itself, the most recent source first.
     fn known(&self, no: BatchNo) -> Option<BatchRecord> {
-        let of = |records: &Records| records.batches.iter().find(|batch| batch.no == no).cloned();
+        let of = |records: &Snapshot| records.batches.iter().find(|batch| batch.no == no).cloned();
         let folder = batch_dir(self.dir, no);
         let archived = archive::read(&folder).ok().map(|kept| kept.record);
-        let card = batch_backup::read(&folder).map(|written| written.card.batch());
+        let backup = batch_backup::read(&folder).map(|written| written.backup.batch());
         let known: Vec<BatchRecord> =
-            [of(&self.salvage), archived, card, of(&self.export)].into_iter().flatten().collect();
+            [of(&self.salvage), archived, backup, of(&self.export)].into_iter().flatten().collect();
         let most = known.iter().map(|batch| batch.spool_bytes).max()?;
         // The one that knows the most rows; among equals the first.
         known.into_iter().find(|batch| batch.spool_bytes == most)
     }
 
-    fn batch(&self, no: BatchNo, records: &mut Records, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
+    fn batch(&self, no: BatchNo, records: &mut Snapshot, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
         let spool = Spool::new(batch_dir(self.dir, no));
         let rows_bytes = fs::metadata(spool.rows_path()).map_or(0, |meta| meta.len());
         let Some(mut batch) = self.known(no) else {

@@ -19,7 +19,7 @@ use crate::store::{StoreError, write_atomic};
 const FILE_NAME: &str = "schedules.json";
 
 /// What is known of schedules, by their names.
-pub type Records = BTreeMap<String, ScheduleRecord>;
+pub type ScheduleRecords = BTreeMap<String, ScheduleRecord>;
 
 /// What is known of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct LastRun {
 /// # Errors
 /// [`StoreError::Io`] when the file cannot be opened, [`StoreError::Damaged`] when it is not what was
 /// written.
-pub fn read(dir: &Path) -> Result<Records, StoreError> {
+pub fn read(dir: &Path) -> Result<ScheduleRecords, StoreError> {
     let path = dir.join(FILE_NAME);
     match fs::read(&path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| StoreError::Damaged {
@@ -53,7 +53,7 @@ pub fn read(dir: &Path) -> Result<Records, StoreError> {
             what: FILE_NAME.to_owned(),
             detail: error.to_string(),
         }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Records::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ScheduleRecords::new()),
         Err(error) => Err(StoreError::io(&path)(error)),
     }
 }
@@ -62,7 +62,7 @@ pub fn read(dir: &Path) -> Result<Records, StoreError> {
 ///
 /// # Errors
 /// When the folder cannot be written to; the records before are there then.
-pub fn keep(dir: &Path, records: &Records) -> Result<(), StoreError> {
+pub fn keep(dir: &Path, records: &ScheduleRecords) -> Result<(), StoreError> {
     write_atomic::put(&dir.join(FILE_NAME), write_atomic::SCHEDULES, records)
 }
 
@@ -73,10 +73,10 @@ mod tests {
     #[test]
     fn records_are_read_as_they_were_kept() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(read(dir.path()).unwrap(), Records::new());
+        assert_eq!(read(dir.path()).unwrap(), ScheduleRecords::new());
         let handled = Handled { up_to: Timestamp(5), by: "@daily UTC".to_owned() };
         let run = LastRun { at: Timestamp(5), batch: "nightly-1970-01-01T0000Z".parse().unwrap() };
-        let mut records = Records::new();
+        let mut records = ScheduleRecords::new();
         records
             .insert("nightly".to_owned(), ScheduleRecord { handled: handled.clone(), last_run: Some(run) });
         records.insert("new".to_owned(), ScheduleRecord { handled, last_run: None });

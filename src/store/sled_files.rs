@@ -11,15 +11,15 @@ use crate::store::StoreError;
 
 /// The files beside the log, and which of them are on the device.
 #[derive(Debug)]
-pub(super) struct Blobs {
+pub(super) struct SledFiles {
     folder: PathBuf,
     synced: BTreeSet<OsString>,
 }
 
-impl Blobs {
+impl SledFiles {
     /// Those of the state in `dir`, none of which counts as synced.
-    pub(super) fn of(dir: &Path) -> Blobs {
-        Blobs { folder: dir.join("db").join("blobs"), synced: BTreeSet::new() }
+    pub(super) fn of(dir: &Path) -> SledFiles {
+        SledFiles { folder: dir.join("db").join("blobs"), synced: BTreeSet::new() }
     }
 
     /// Waits until all of them are on the device. They are written once and never changed.

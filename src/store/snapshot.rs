@@ -13,14 +13,14 @@ use crate::domain::account::AccountBlock;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
-use crate::store::archive::Archived;
+use crate::store::archive::ArchiveEntry;
 use crate::store::db_keys::{self, Meaning};
 use crate::store::error::in_words;
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, JobRecord, StoreError, codec, database};
 
 /// The records of a state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Records {
+pub(super) struct Snapshot {
     /// Number of the last commit.
     pub(super) commits: u64,
     /// Every batch, oldest first.
@@ -29,7 +29,7 @@ pub(super) struct Records {
     pub(super) open: Vec<JobRecord>,
     /// Batches that left the database.
     #[serde(default)]
-    pub(super) archived: BTreeMap<BatchNo, Archived>,
+    pub(super) archived: BTreeMap<BatchNo, ArchiveEntry>,
     /// Totals of the whole state.
     pub(super) total: Totals,
     /// Totals of every day that has some.
@@ -43,16 +43,16 @@ pub(super) struct Records {
 
 /// What could be read of a database, and what could not.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Salvage {
-    pub(super) records: Records,
+pub(super) struct Salvaged {
+    pub(super) records: Snapshot,
     /// What is damaged, in words.
     pub(super) unreadable: Vec<String>,
 }
 
-impl Salvage {
+impl Salvaged {
     /// Reads all that can be read.
-    pub(super) fn of(db: &sled::Db) -> Salvage {
-        let mut salvage = Salvage::default();
+    pub(super) fn of(db: &sled::Db) -> Salvaged {
+        let mut salvage = Salvaged::default();
         for entry in db.iter() {
             let taken = match entry {
                 Ok((key, bytes)) => salvage.records.take(&key, &bytes),
@@ -70,13 +70,13 @@ impl Salvage {
     }
 }
 
-impl Records {
+impl Snapshot {
     /// Reads all records.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] for the first one that is not what was written.
-    pub(super) fn read(dir: &Path, db: &sled::Db) -> Result<Records, StoreError> {
-        let mut records = Records::default();
+    pub(super) fn read(dir: &Path, db: &sled::Db) -> Result<Snapshot, StoreError> {
+        let mut records = Snapshot::default();
         for entry in db.iter() {
             let (key, bytes) = entry.map_err(|source| database(dir, source))?;
             records.take(&key, &bytes).map_err(|detail| StoreError::Damaged {
@@ -94,7 +94,7 @@ impl Records {
             return Err(format!("the record {} is none of ours", db_keys::describe(key)));
         };
         let mut twin = None;
-        let mut put = || -> Result<(), codec::Damaged> {
+        let mut put = || -> Result<(), codec::DecodeError> {
             match meaning {
                 Meaning::Batch => self.batches.push(codec::decode(bytes)?),
                 Meaning::Job => self.open.push(codec::decode(bytes)?),
@@ -104,8 +104,8 @@ impl Records {
                 Meaning::Day(day) => {
                     self.days.insert(day, codec::decode(bytes)?);
                 }
-                Meaning::Archived => {
-                    let archived: Archived = codec::decode(bytes)?;
+                Meaning::ArchiveEntry => {
+                    let archived: ArchiveEntry = codec::decode(bytes)?;
                     twin = self.archived.insert(archived.no, archived);
                 }
                 Meaning::Account => self.account = codec::decode(bytes)?,
@@ -117,7 +117,7 @@ impl Records {
         put().map_err(|damage| format!("the record {}: {damage}", db_keys::describe(key)))?;
         match twin {
             None => Ok(()),
-            Some(Archived { name, .. }) => {
+            Some(ArchiveEntry { name, .. }) => {
                 Err(format!("the record {}: batch {name} has the same number", db_keys::describe(key)))
             }
         }

@@ -558,7 +558,7 @@ fn judge_partition(path: &Path, findings: &mut Findings) -> io::Result<()> {
                 accepted.insert(entry.place, (entry.fingerprint, place));
             }
             Tag::Label => {
-                // Written by `push` for this very draft, so the ordinal has a verdict.
+                // StoredBackup by `push` for this very draft, so the ordinal has a verdict.
                 let Some(verdict) = findings.verdicts.get_mut(entry.ordinal as usize) else { continue };
                 if let Some(&first_line) = labels.get(&entry.place) {
                     *verdict = Packed { have: REPEATED, ..Packed::default() };

@@ -16,7 +16,7 @@ const FILE_NAME: &str = "surcharges.json";
 
 /// What one service charged above its catalog.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct SurchargeFile {
     service: String,
     cells: Surcharges,
 }
@@ -29,7 +29,7 @@ pub fn read(dir: &Path, service: &str) -> Result<Surcharges, StoreError> {
     let path = dir.join(FILE_NAME);
     match fs::read(&path) {
         Ok(bytes) => {
-            let kept: Option<Kept> = serde_json::from_slice(&bytes).ok();
+            let kept: Option<SurchargeFile> = serde_json::from_slice(&bytes).ok();
             Ok(kept.filter(|kept| kept.service == service).map(|kept| kept.cells).unwrap_or_default())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Surcharges::default()),
@@ -42,7 +42,7 @@ pub fn read(dir: &Path, service: &str) -> Result<Surcharges, StoreError> {
 /// # Errors
 /// When the folder cannot be written to.
 pub fn keep(dir: &Path, service: &str, cells: &Surcharges) -> Result<(), StoreError> {
-    let kept = Kept { service: service.to_owned(), cells: cells.clone() };
+    let kept = SurchargeFile { service: service.to_owned(), cells: cells.clone() };
     write_atomic::put(&dir.join(FILE_NAME), write_atomic::SURCHARGES, &kept)
 }
 

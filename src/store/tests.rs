@@ -215,8 +215,8 @@ fn a_card_of_a_commit_that_never_was_does_not_count() {
     store.commit(&[Change::Batch(Box::new(batch(1, 1))), Change::Open(job(1, 0, State::Queued))]).unwrap();
     drop(store);
     fs::create_dir_all(dir.path().join("spool/000002")).unwrap();
-    let card = card_for_commit(&dir, 2).replace("\"no\": 1", "\"no\": 2");
-    fs::write(dir.path().join("spool/000002/batch.json"), card).unwrap();
+    let backup = card_for_commit(&dir, 2).replace("\"no\": 1", "\"no\": 2");
+    fs::write(dir.path().join("spool/000002/batch.json"), backup).unwrap();
     drop(open(&dir));
     assert!(!dir.path().join("spool/000002/batch.json").exists());
 }
@@ -565,7 +565,7 @@ fn one_number_or_one_name_for_two_batches_is_noticed() {
             "batch first: another one that is not archived has its number, 1"
         ]
     );
-    let archived = Archived::of(&batch(1, 0), Timestamp(9));
+    let archived = ArchiveEntry::of(&batch(1, 0), Timestamp(9));
     let mut twice = sled::Batch::default();
     twice.insert(&db_keys::archived(&archived.name)[..], codec::encode(&archived));
     store.database().unwrap().db.apply_batch(twice).unwrap();

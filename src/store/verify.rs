@@ -17,7 +17,7 @@ use crate::domain::job::{Books, Job, JobSpec, State};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
 use crate::store::archive::Kept;
-use crate::store::snapshot::Records;
+use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Lines, Spool};
 use crate::store::{
     BatchRecord, Ended, JobRecord, Store, StoreError, archive, batch_backup, batch_dir, batch_dirs,
@@ -75,7 +75,7 @@ impl Store {
 }
 
 /// Refuses a state whose parts contradict each other, as far as lengths and counts tell.
-pub(super) fn quick(dir: &Path, records: &Records) -> Result<(), StoreError> {
+pub(super) fn quick(dir: &Path, records: &Snapshot) -> Result<(), StoreError> {
     let mut first = None;
     look(dir, records, &mut |fault| {
         first.get_or_insert(fault);
@@ -91,7 +91,7 @@ pub(super) fn quick(dir: &Path, records: &Records) -> Result<(), StoreError> {
 /// Reads everything.
 pub(super) fn full(
     dir: &Path,
-    records: &Records,
+    records: &Snapshot,
     tell: &mut dyn FnMut(Fault),
 ) -> Result<Checked, StoreError> {
     let mut faults = 0;
@@ -139,7 +139,7 @@ pub(super) fn full(
         }
         compare(&place, record.totals, archived.totals, &mut count);
         let lengths = BTreeMap::from([(record.no, outcomes_bytes)]);
-        let records = Records { outcomes_bytes: lengths, ..Records::default() };
+        let records = Snapshot { outcomes_bytes: lengths, ..Snapshot::default() };
         Reading::new(Spool::new(folder), &records, &record, &mut count).all(&mut days, &mut checked)?;
     }
     let all_days = days.keys().chain(records.days.keys()).collect::<BTreeSet<_>>();
@@ -153,7 +153,7 @@ pub(super) fn full(
 
 /// Lengths, counts and sums of the records: nothing of the spool is read but what lies beyond its
 /// committed length.
-fn look(dir: &Path, records: &Records, tell: &mut dyn FnMut(Fault)) -> Result<(), StoreError> {
+fn look(dir: &Path, records: &Snapshot, tell: &mut dyn FnMut(Fault)) -> Result<(), StoreError> {
     let known: BTreeSet<BatchNo> = records.batches.iter().map(|batch| batch.no).collect();
     for open in &records.open {
         if !known.contains(&open.key.batch) {
@@ -169,7 +169,7 @@ fn look(dir: &Path, records: &Records, tell: &mut dyn FnMut(Fault)) -> Result<()
         counts(records, batch, &mut say);
         tail(dir, records, batch, &mut say)?;
     }
-    cards(dir, records, &known, tell);
+    backups(dir, records, &known, tell);
     identities(records, &known, tell);
     archive_folders(dir, records, &known, tell)?;
     let live = records.batches.iter().map(|batch| batch.totals);
@@ -183,7 +183,7 @@ fn look(dir: &Path, records: &Records, tell: &mut dyn FnMut(Fault)) -> Result<()
 }
 
 /// A name and a number mean one batch: what is wanted twice under one name would be bought twice.
-fn identities(records: &Records, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Fault)) {
+fn identities(records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Fault)) {
     let live = records.batches.iter().map(|batch| &batch.name);
     let mut names = BTreeSet::new();
     for name in live.chain(records.archived.values().map(|archived| &archived.name)) {
@@ -201,7 +201,7 @@ fn identities(records: &Records, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut
 /// copy of what was taken back, put there by somebody, is no harm.
 fn archive_folders(
     dir: &Path,
-    records: &Records,
+    records: &Snapshot,
     known: &BTreeSet<BatchNo>,
     tell: &mut dyn FnMut(Fault),
 ) -> Result<(), StoreError> {
@@ -216,7 +216,7 @@ fn archive_folders(
 
 fn lengths(
     dir: &Path,
-    records: &Records,
+    records: &Snapshot,
     batch: &BatchRecord,
     say: &mut dyn FnMut(String),
 ) -> Result<(), StoreError> {
@@ -250,7 +250,7 @@ fn segments(batch: &BatchRecord, say: &mut dyn FnMut(String)) {
     }
 }
 
-fn counts(records: &Records, batch: &BatchRecord, say: &mut dyn FnMut(String)) {
+fn counts(records: &Snapshot, batch: &BatchRecord, say: &mut dyn FnMut(String)) {
     let open: Vec<&JobRecord> = records.open_of(batch.no).collect();
     let begun = u64::from(batch.ended.all()) + open.len() as u64;
     let rows = u64::from(batch.rows);
@@ -272,7 +272,7 @@ fn counts(records: &Records, batch: &BatchRecord, say: &mut dyn FnMut(String)) {
 /// unless it is an older one.
 fn tail(
     dir: &Path,
-    records: &Records,
+    records: &Snapshot,
     batch: &BatchRecord,
     say: &mut dyn FnMut(String),
 ) -> Result<(), StoreError> {
@@ -295,29 +295,30 @@ fn tail(
     Ok(())
 }
 
-/// A card is written before the commit that it is for.
-fn cards(dir: &Path, records: &Records, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Fault)) {
+/// A backup is written before the commit that it is for.
+fn backups(dir: &Path, records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Fault)) {
     for written in batch_backup::all(&dir.join("spool")) {
-        let card = &written.card;
+        let backup = &written.backup;
         // One that is archived is about to be moved out.
-        if records.archived.contains_key(&card.no) {
+        if records.archived.contains_key(&backup.no) {
             continue;
         }
-        let place = format!("batch {}", card.name);
+        let place = format!("batch {}", backup.name);
         if written.commit > records.commits + 1 {
-            let (card, db) = (written.commit, records.commits);
-            let found = format!("its card was written for commit {card}, but the database is at commit {db}");
+            let (backup, db) = (written.commit, records.commits);
+            let found =
+                format!("its card was written for commit {backup}, but the database is at commit {db}");
             tell(Fault { place, found });
-        } else if !known.contains(&card.no) && has_outcomes(dir, card.no) {
+        } else if !known.contains(&backup.no) && has_outcomes(dir, backup.no) {
             tell(Fault {
                 place,
                 found: "jobs of it have ended, and the database does not know it".to_owned(),
             });
         } else if written.commit <= records.commits {
-            let bytes = records.batch(card.no).map_or(0, |batch| batch.spool_bytes);
-            if !known.contains(&card.no) || bytes < card.spool_bytes {
+            let bytes = records.batch(backup.no).map_or(0, |batch| batch.spool_bytes);
+            if !known.contains(&backup.no) || bytes < backup.spool_bytes {
                 let found =
-                    format!("{} bytes of rows were accepted, the database knows {bytes}", card.spool_bytes);
+                    format!("{} bytes of rows were accepted, the database knows {bytes}", backup.spool_bytes);
                 tell(Fault { place, found });
             }
         }
@@ -351,7 +352,7 @@ struct Place {
 
 /// A batch being read.
 struct Reading<'a> {
-    records: &'a Records,
+    records: &'a Snapshot,
     batch: &'a BatchRecord,
     spool: Spool,
     places: Vec<Place>,
@@ -365,7 +366,7 @@ struct Reading<'a> {
 impl<'a> Reading<'a> {
     fn new(
         spool: Spool,
-        records: &'a Records,
+        records: &'a Snapshot,
         batch: &'a BatchRecord,
         tell: &'a mut dyn FnMut(Fault),
     ) -> Reading<'a> {

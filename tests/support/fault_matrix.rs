@@ -162,7 +162,7 @@ fn strike(step: Step, fault: &Fault) -> Vec<String> {
     env.faults(&fault.plan(step));
     env.write("batch.jsonl", ROWS);
     let outcome = env.run(RUN);
-    let seen = Seen { audit: env.audit(), outputs: Outputs::of(&env, "batch") };
+    let seen = Visibility { audit: env.audit(), outputs: Outputs::of(&env, "batch") };
     let mut complaints = Complaints { fault: fault.name, step, list: Vec::new() };
     for kind in KINDS {
         complaints.of_row(kind, fault, &seen);
@@ -173,12 +173,12 @@ fn strike(step: Step, fault: &Fault) -> Vec<String> {
     complaints.list
 }
 
-struct Seen {
+struct Visibility {
     audit: Audit,
     outputs: Outputs,
 }
 
-impl Seen {
+impl Visibility {
     fn tasks(&self, kind: &str) -> Vec<&Task> {
         self.audit.tasks.iter().filter(|task| task.kind == kind).collect()
     }
@@ -202,7 +202,7 @@ impl Complaints {
         }
     }
 
-    fn of_row(&mut self, kind: &str, fault: &Fault, seen: &Seen) {
+    fn of_row(&mut self, kind: &str, fault: &Fault, seen: &Visibility) {
         let (fate, tasks, row) = (fault.fate(kind), seen.tasks(kind), seen.row(kind));
         self.expect(kind, "state", &row["state"].as_str(), &Some(fate.state()));
         self.expect(kind, "tasks", &tasks.len(), &fate.tasks());
@@ -237,7 +237,7 @@ impl Complaints {
         self.expect(kind, "polled after its end too often", &(worst > rereads), &false);
     }
 
-    fn of_run(&mut self, outcome: &Outcome, fault: &Fault, seen: &Seen) {
+    fn of_run(&mut self, outcome: &Outcome, fault: &Fault, seen: &Visibility) {
         let fates = KINDS.map(|kind| fault.fate(kind).state());
         let code = if fates.contains(&"failed") || fates.contains(&"canceled") {
             1
@@ -253,7 +253,7 @@ impl Complaints {
         self.expect("every kind", "keys shown to the host of results", &totals.media_requests_with_key, &0);
     }
 
-    fn of_books(&mut self, books: &Books, fault: &Fault, seen: &Seen) {
+    fn of_books(&mut self, books: &Books, fault: &Fault, seen: &Visibility) {
         let in_doubt = KINDS.into_iter().filter(|kind| fault.fate(kind).state() == "in_doubt");
         let (mut held, mut unknown) = (0, 0);
         for kind in in_doubt {
@@ -280,7 +280,7 @@ pub struct Books {
 }
 
 impl Books {
-    fn read(env: &TestEnv, seen: &Seen, run: &Outcome) -> Books {
+    fn read(env: &TestEnv, seen: &Visibility, run: &Outcome) -> Books {
         let totals = &seen.audit.totals;
         let service = totals.charged_credits - totals.refunded_credits;
         assert_eq!(service, Options::default().credits - totals.balance, "the service's own books");

@@ -14,7 +14,7 @@ use crate::cli::service_target::{self, ServiceTarget};
 use crate::config::Config;
 use crate::output::publish::OutputDir;
 use crate::store::StoreError;
-use crate::store::read_only::Peek;
+use crate::store::read_only::ReadOnlyState;
 
 /// The state's files grow by far less than this in a day; with less room, a commit may fail.
 const STATE_ROOM: ByteSize = ByteSize::mib(256);
@@ -49,7 +49,7 @@ fn the_state(dir: &Path, chosen: Option<&ServiceTarget>, is_served: bool) -> Che
 }
 
 fn look(dir: &Path, chosen: Option<&ServiceTarget>, is_served: bool) -> Result<Check, StoreError> {
-    let peek = Peek::at(dir)?;
+    let peek = ReadOnlyState::at(dir)?;
     let at = dir.display();
     if let Some(chosen) = chosen {
         peek.belongs_to(&chosen.identity)?;

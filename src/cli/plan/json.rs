@@ -13,7 +13,7 @@ use crate::domain::ids::JobId;
 use crate::domain::problem::Problem;
 use crate::domain::revision::Difference;
 use crate::domain::standing::Verdict;
-use crate::store::read_only::Seen;
+use crate::store::read_only::Visibility;
 
 #[derive(Debug, Serialize)]
 struct Row<'a> {
@@ -203,7 +203,7 @@ fn tail<'a>(sheet: &'a Sheet, totals: &'a Totals) -> Tail<'a> {
         held_credits: totals.running + totals.in_doubt,
         retry_credits: totals.retry,
         jobs: totals.counts,
-        sent_is_known: sheet.seen == Seen::All,
+        sent_is_known: sheet.seen == Visibility::All,
         unpriced: Unpriced { jobs: totals.unpriced.0, max_credits: totals.unpriced.1 },
         batches: batches.collect(),
         groups: groups.collect(),

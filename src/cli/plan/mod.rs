@@ -31,7 +31,7 @@ use crate::domain::time::Timestamp;
 use crate::intake::catalogs::Catalogs;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Batches, IntakeError, Judgement, Present, Terms, source};
-use crate::store::read_only::{Peek, Seen};
+use crate::store::read_only::{ReadOnlyState, Visibility};
 use crate::store::staging::Draft;
 use crate::store::{OpenJob, StoreError};
 
@@ -51,7 +51,7 @@ async fn plan(
     config: &Config,
     clock: Clock,
 ) -> Result<Exit, Failure> {
-    let peek = Peek::at(&asked.state)?;
+    let peek = ReadOnlyState::at(&asked.state)?;
     if let Some((_, identity)) = asked.service() {
         peek.belongs_to(identity)?;
     }
@@ -102,7 +102,7 @@ async fn balance(asked: &CatalogSource) -> Option<Credits> {
 /// What the daemon that works on the state says of jobs that have begun; nothing where none does, or where it does not
 /// say.
 async fn open_jobs(
-    peek: &Peek,
+    peek: &ReadOnlyState,
     global: &Global,
     config: &Config,
     is_emulated: bool,
@@ -125,23 +125,23 @@ async fn open_jobs(
 
 /// Judges the manifests one after the other: what one of them would add, the next finds there.
 fn judge_all(
-    peek: &Peek,
+    peek: &ReadOnlyState,
     open: Option<&[OpenJob]>,
     command: &PlanCommand,
     config: &Config,
     catalog: &Catalog,
     now: Timestamp,
-) -> Result<(Vec<Judgement>, Seen), Failure> {
+) -> Result<(Vec<Judgement>, Visibility), Failure> {
     let rules = config.rules()?;
     let terms = build::ingest_options(&command.terms, config, catalog, &rules);
     let mut judgements: Vec<Judgement> = Vec::with_capacity(command.manifests.len());
-    let mut seen = Seen::All;
+    let mut seen = Visibility::All;
     for path in &command.manifests {
         let terms = Terms { place: source::place_of(path)?, ..terms.clone() };
-        let mut batches = Foreseen { peek, open, judgements: &judgements, now, seen: Seen::All };
+        let mut batches = Foreseen { peek, open, judgements: &judgements, now, seen: Visibility::All };
         let judgement = intake::judge(Draft::apart()?, path, &terms, now, &mut batches)?;
-        if batches.seen == Seen::AllButWhatIsSent {
-            seen = Seen::AllButWhatIsSent;
+        if batches.seen == Visibility::SentUnknown {
+            seen = Visibility::SentUnknown;
         }
         judgements.push(judgement);
     }
@@ -150,12 +150,12 @@ fn judge_all(
 
 /// The batches of a state that is looked at from outside, as they would be with the manifests judged so far.
 struct Foreseen<'a> {
-    peek: &'a Peek,
+    peek: &'a ReadOnlyState,
     /// What the process that holds the state says of jobs that have begun.
     open: Option<&'a [OpenJob]>,
     judgements: &'a [Judgement],
     now: Timestamp,
-    seen: Seen,
+    seen: Visibility,
 }
 
 impl Foreseen<'_> {
@@ -199,7 +199,7 @@ struct Sheet {
     balance: Option<Credits>,
     catalogs: Catalogs,
     plan: AccountPlan,
-    seen: Seen,
+    seen: Visibility,
 }
 
 impl Sheet {

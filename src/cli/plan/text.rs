@@ -11,7 +11,7 @@ use crate::cli::{printable, table};
 use crate::domain::credits::Credits;
 use crate::domain::quote::AccountPlan;
 use crate::domain::standing::Verdict;
-use crate::store::read_only::Seen;
+use crate::store::read_only::Visibility;
 
 /// Up to so many rows are all listed.
 const LISTED_MAX: usize = 40;
@@ -135,7 +135,7 @@ pub(super) fn totals(out: &mut impl Write, sheet: &Sheet, totals: &Totals) -> io
         writeln!(out)?;
     }
     sums(out, totals)?;
-    if sheet.seen == Seen::AllButWhatIsSent && totals.counts.waiting > 0 {
+    if sheet.seen == Visibility::SentUnknown && totals.counts.waiting > 0 {
         let waiting = jobs(totals.counts.waiting);
         writeln!(
             out,

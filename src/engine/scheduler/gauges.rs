@@ -10,7 +10,7 @@ use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_counts::BatchJobCounts;
 use crate::engine::scheduler::{ActiveBatch, Scheduler};
 use crate::metrics::Overview;
-use crate::store::{Ended, OfKind};
+use crate::store::{Ended, KindCounts};
 
 /// Jobs by the name of their state and by kind.
 type Jobs = BTreeMap<(&'static str, Option<Kind>), u64>;
@@ -74,7 +74,7 @@ impl Scheduler {
 fn add_closed(jobs: &mut Jobs, active: &ActiveBatch, open: BatchJobCounts) {
     let record = &active.record;
     // What was accepted before kinds were counted.
-    let (mut forget_finished, mut rest_open) = (OfKind { rows: record.rows, ended: record.ended }, 0);
+    let (mut forget_finished, mut rest_open) = (KindCounts { rows: record.rows, ended: record.ended }, 0);
     for (kind, open) in Kind::ALL.into_iter().zip(open.kinds) {
         let Some(of_kind) = record.kinds.get(&kind) else {
             rest_open += open;
@@ -86,8 +86,8 @@ fn add_closed(jobs: &mut Jobs, active: &ActiveBatch, open: BatchJobCounts) {
     add(jobs, None, forget_finished, rest_open);
 }
 
-fn add(jobs: &mut Jobs, kind: Option<Kind>, of_kind: OfKind, open: u32) {
-    let OfKind { rows, ended } = of_kind;
+fn add(jobs: &mut Jobs, kind: Option<Kind>, of_kind: KindCounts, open: u32) {
+    let KindCounts { rows, ended } = of_kind;
     let not_begun = rows.saturating_sub(ended.all() + open);
     let numbers = [
         ("queued", not_begun),
@@ -102,7 +102,7 @@ fn add(jobs: &mut Jobs, kind: Option<Kind>, of_kind: OfKind, open: u32) {
     }
 }
 
-fn less(all: OfKind, some: OfKind) -> OfKind {
+fn less(all: KindCounts, some: KindCounts) -> KindCounts {
     let ended = Ended {
         succeeded: all.ended.succeeded.saturating_sub(some.ended.succeeded),
         failed: all.ended.failed.saturating_sub(some.ended.failed),
@@ -110,7 +110,7 @@ fn less(all: OfKind, some: OfKind) -> OfKind {
         expired: all.ended.expired.saturating_sub(some.ended.expired),
         in_doubt: all.ended.in_doubt.saturating_sub(some.ended.in_doubt),
     };
-    OfKind { rows: all.rows.saturating_sub(some.rows), ended }
+    KindCounts { rows: all.rows.saturating_sub(some.rows), ended }
 }
 
 #[cfg(test)]
