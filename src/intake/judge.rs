@@ -26,7 +26,10 @@ use crate::intake::source::Identity;
 use crate::intake::{IntakeError, Terms, source};
 use crate::output::layout::Layout;
 use crate::store::StoreError;
-use crate::store::staging::{Draft, DraftRow, Draw, FoundRow, Judged, JudgedRows, Known, Verdict, Wanted};
+use crate::store::staging::{
+    AllowanceDraw, KnownJob, RowRequest, RowWithVerdict, StagedManifest, StagedRow, StagedRows, Staging,
+    Verdict,
+};
 
 /// A manifest that was read and judged. Nothing of it counts yet, and its rows lie in a file that goes
 /// with it.
@@ -42,7 +45,7 @@ pub struct Judgement {
     refusal: Option<Problem>,
     /// Why no job of it that is new is taken in.
     expired: Option<Problem>,
-    pub(super) judged: Judged,
+    pub(super) judged: StagedManifest,
 }
 
 /// A batch that is there already, as far as a judge has to know it.
@@ -62,7 +65,7 @@ pub trait Batches {
     ///
     /// # Errors
     /// When its rows cannot be read, or the draft not be written.
-    fn take_up(&mut self, name: &BatchName, draft: &mut Draft) -> Result<Option<Present>, IntakeError>;
+    fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, IntakeError>;
 
     /// The same batch, looked at from outside: it stays in the archive if it lies there. `tell` hears of every row.
     ///
@@ -102,7 +105,7 @@ impl Judgement {
 /// The rows of a judgement, one after the other.
 #[derive(Debug)]
 pub struct Rows<'a> {
-    rows: JudgedRows<'a>,
+    rows: StagedRows<'a>,
     /// Of the whole file: told in place of its rows, once.
     refusal: Option<&'a Problem>,
     expired: Option<&'a Problem>,
@@ -136,9 +139,9 @@ impl Rows<'_> {
     }
 }
 
-fn outcome(found: FoundRow) -> Outcome {
-    let FoundRow { row, verdict, known, replaces } = found;
-    let DraftRow { fingerprint, label: id, count, line, draws, wanted, .. } = row;
+fn outcome(found: RowWithVerdict) -> Outcome {
+    let RowWithVerdict { row, verdict, known, replaces } = found;
+    let StagedRow { fingerprint, label: id, count, line, draws, wanted, .. } = row;
     let first = match verdict {
         Verdict::Wanted { first, .. } => first,
         Verdict::RepeatedId { first_line } => {
@@ -149,7 +152,7 @@ fn outcome(found: FoundRow) -> Outcome {
         Verdict::Unread => 1,
     };
     match wanted {
-        Wanted::Order(order) => {
+        RowRequest::Order(order) => {
             let changed = replaces.map(|before| revision::differences(&before.order, &order));
             let changed = changed.unwrap_or_default();
             Outcome::Jobs(Box::new(Jobs {
@@ -163,8 +166,8 @@ fn outcome(found: FoundRow) -> Outcome {
                 changed,
             }))
         }
-        Wanted::Invalid(_) if known.len() == count as usize => Outcome::Kept { id, known },
-        Wanted::Invalid(problems) => Outcome::Invalid { id, known, problems },
+        RowRequest::Invalid(_) if known.len() == count as usize => Outcome::Kept { id, known },
+        RowRequest::Invalid(problems) => Outcome::Invalid { id, known, problems },
     }
 }
 
@@ -174,7 +177,7 @@ fn outcome(found: FoundRow) -> Outcome {
 /// # Errors
 /// [`IntakeError`]. Problems of rows are no error: they stand in the receipt, and good rows go on.
 pub fn judge(
-    draft: Draft,
+    draft: Staging,
     path: &Path,
     terms: &Terms<'_>,
     now: Timestamp,
@@ -185,7 +188,7 @@ pub fn judge(
 
 /// The same for a manifest that is open, and was as `identity` says when it was opened.
 pub(super) fn judge_opened(
-    mut draft: Draft,
+    mut draft: Staging,
     path: &Path,
     (file, identity): (File, Identity),
     terms: &Terms<'_>,
@@ -319,7 +322,7 @@ fn expired(terms: &mut Standing, batch: Option<&Present>, now: Timestamp) -> Opt
 }
 
 /// A problem of the whole file takes a place among its rows, too, so that whoever walks them sees it.
-fn refuse_file(problems: Vec<Problem>, receipt: &mut Receipt, draft: &mut Draft) -> Result<(), StoreError> {
+fn refuse_file(problems: Vec<Problem>, receipt: &mut Receipt, draft: &mut Staging) -> Result<(), StoreError> {
     let line = problems.first().map_or(1, |problem| problem.position.line);
     draft.push_unread(line, problems.clone())?;
     receipt.refuse_file(problems);
@@ -404,7 +407,7 @@ fn layout_problem(policy: &Policy) -> Option<Problem> {
 
 /// What a row comes to by itself.
 enum Judge {
-    Row(DraftRow),
+    Row(StagedRow),
     /// It has no identity.
     Unread(u64, Vec<Problem>),
 }
@@ -455,9 +458,9 @@ impl Desk<'_> {
         }
         if let Some(why) = CatalogPart::needed_by(kind).and_then(|part| unavailable(catalog, part)) {
             let field = if kind == Kind::Speech { "voice_id" } else { "model" };
-            let wanted = Wanted::Invalid(vec![place(row, not_now(field, why))]);
+            let wanted = RowRequest::Invalid(vec![place(row, not_now(field, why))]);
             let (label, count, line) = (row.id.clone(), row.count, row.position.line);
-            return Judge::Row(DraftRow {
+            return Judge::Row(StagedRow {
                 fingerprint,
                 label,
                 count,
@@ -480,7 +483,7 @@ impl Desk<'_> {
         };
         let wanted = match quoted {
             Err(findings) => {
-                Wanted::Invalid(findings.into_iter().map(|finding| place(row, finding)).collect())
+                RowRequest::Invalid(findings.into_iter().map(|finding| place(row, finding)).collect())
             }
             Ok(quote) => {
                 for note in &quote.notes {
@@ -492,7 +495,7 @@ impl Desk<'_> {
         };
         let label = row.id.clone();
         let (count, line) = (row.count, row.position.line);
-        Judge::Row(DraftRow { fingerprint, label, count, line, draws, apart: false, wanted })
+        Judge::Row(StagedRow { fingerprint, label, count, line, draws, apart: false, wanted })
     }
 
     /// What makes a row the same row.
@@ -516,12 +519,12 @@ impl Desk<'_> {
         Ok((kind, Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body)))
     }
 
-    fn order(&self, row: &Row, quote: Quote, draws: Option<&Draw>) -> Wanted {
+    fn order(&self, row: &Row, quote: Quote, draws: Option<&AllowanceDraw>) -> RowRequest {
         if let Some(problem) = self.too_dear(row, &quote) {
-            return Wanted::Invalid(vec![problem]);
+            return RowRequest::Invalid(vec![problem]);
         }
         let price = quote.price;
-        Wanted::Order(Box::new(Order {
+        RowRequest::Order(Box::new(Order {
             line: row.position.line,
             kind: quote.kind,
             model: quote.model,
@@ -603,10 +606,14 @@ fn place(row: &Row, finding: quote::Finding) -> Problem {
 
 /// What a job may draw from the account's allowance; nothing where the plan has none, or where one
 /// day's allowance is less than the job needs: it covers all of a job or nothing.
-fn draw(plan: AccountPlan, allowance: &Allowance) -> Option<Draw> {
+fn draw(plan: AccountPlan, allowance: &Allowance) -> Option<AllowanceDraw> {
     let per_day = allowance.rule.per_day(plan);
     let pool = allowance.rule.pool.clone();
-    (allowance.units <= per_day && per_day > 0).then_some(Draw { pool, units: allowance.units, per_day })
+    (allowance.units <= per_day && per_day > 0).then_some(AllowanceDraw {
+        pool,
+        units: allowance.units,
+        per_day,
+    })
 }
 
 /// Counts jobs by what becomes of them, and adds up their prices.
@@ -634,6 +641,6 @@ fn count(judgement: &mut Judgement) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn count_kept(receipt: &mut Receipt, known: &[Known]) {
+fn count_kept(receipt: &mut Receipt, known: &[KnownJob]) {
     kept(known).for_each(|(verdict, credits, _)| receipt.count(verdict, credits));
 }

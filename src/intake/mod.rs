@@ -35,7 +35,7 @@ pub use crate::intake::planned::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::receipt::Receipt;
 use crate::store::read_only::ReadOnlyState;
 use crate::store::spool::Appender;
-use crate::store::staging::{Draft, DraftRow, FoundRow, Judged, Verdict, Wanted};
+use crate::store::staging::{RowRequest, RowWithVerdict, StagedManifest, StagedRow, Staging, Verdict};
 use crate::store::{BatchRecord, Restored, Segment, Store, StoreError};
 
 /// What decides about a manifest beside itself.
@@ -120,7 +120,7 @@ pub fn accept(
     now: Timestamp,
 ) -> Result<Accepted, IntakeError> {
     let mut batches = Stored { store, now, found: None, is_back: false };
-    let mut judgement = judge(store.begin_draft()?, path, terms, now, &mut batches)?;
+    let mut judgement = judge(store.begin_staging()?, path, terms, now, &mut batches)?;
     let is_refused = judgement.is_refused();
     let Stored { found, is_back, .. } = batches;
     judgement.receipt.refused = is_refused;
@@ -157,7 +157,7 @@ struct Stored<'a> {
 }
 
 impl Batches for Stored<'_> {
-    fn take_up(&mut self, name: &BatchName, draft: &mut Draft) -> Result<Option<Present>, IntakeError> {
+    fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, IntakeError> {
         let batch = match self.store.restore(name)? {
             Some(Restored::Present(known)) => known,
             Some(Restored::FromArchive(archived)) => {
@@ -203,7 +203,7 @@ impl Judgement {
     ///
     /// # Errors
     /// When the rows cannot be read, or the draft not be written.
-    pub fn note_in(&self, draft: &mut Draft) -> Result<(), StoreError> {
+    pub fn note_in(&self, draft: &mut Staging) -> Result<(), StoreError> {
         if self.is_refused() {
             return Ok(());
         }
@@ -222,7 +222,7 @@ impl Judgement {
 fn spool(
     store: &Store,
     mut batch: BatchRecord,
-    judged: &Judged,
+    judged: &StagedManifest,
     now: Timestamp,
 ) -> Result<BatchRecord, StoreError> {
     let mut rows_file = Appender::open(&store.spool(batch.no).rows_path(), batch.spool_bytes)?;
@@ -237,8 +237,8 @@ fn spool(
     let mut parts = judged.parts();
     let mut found: BTreeMap<(i8, QueueClass), usize> = BTreeMap::new();
     let mut rows = judged.rows()?;
-    while let Some(FoundRow { row, verdict, .. }) = rows.next_row()? {
-        let (Verdict::Wanted { first, have }, Wanted::Order(order)) = (verdict, &row.wanted) else {
+    while let Some(RowWithVerdict { row, verdict, .. }) = rows.next_row()? {
+        let (Verdict::Wanted { first, have }, RowRequest::Order(order)) = (verdict, &row.wanted) else {
             continue;
         };
         let next = found.len();
@@ -274,7 +274,7 @@ fn spool(
     Ok(batch)
 }
 
-fn spec(seq: Seq, row: &DraftRow, variation: u32, order: &Order) -> JobSpec {
+fn spec(seq: Seq, row: &StagedRow, variation: u32, order: &Order) -> JobSpec {
     let (fingerprint, apart) = (row.fingerprint, row.apart);
     let id = JobId::derive(fingerprint, variation);
     let label = label(row.label.as_deref(), variation, order.text(), id);

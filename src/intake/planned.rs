@@ -8,7 +8,7 @@ use crate::domain::problem::Problem;
 use crate::domain::revision::Difference;
 use crate::domain::standing::{Standing, Verdict};
 use crate::store::StoreError;
-use crate::store::staging::{Draft, Draw, Existing, Known};
+use crate::store::staging::{AllowanceDraw, ExistingJob, KnownJob, Staging};
 
 /// What becomes of a row.
 #[derive(Debug)]
@@ -20,14 +20,14 @@ pub enum Outcome {
         /// Its `id`.
         id: Option<String>,
         /// Where its jobs stand.
-        known: Vec<Known>,
+        known: Vec<KnownJob>,
     },
     /// It wants nothing that can be sent.
     Invalid {
         /// Its `id`, where it could be read.
         id: Option<String>,
         /// Where those of its jobs stand that the batch has all the same.
-        known: Vec<Known>,
+        known: Vec<KnownJob>,
         /// Everything that is wrong with it.
         problems: Vec<Problem>,
     },
@@ -39,12 +39,12 @@ pub struct Jobs {
     /// What each of them is.
     pub order: Order,
     /// The plan allowance that each would draw from.
-    pub draws: Option<Draw>,
+    pub draws: Option<AllowanceDraw>,
     pub(super) id: Option<String>,
     pub(super) fingerprint: Fingerprint,
     pub(super) first: u32,
     pub(super) count: u32,
-    pub(super) known: Vec<Known>,
+    pub(super) known: Vec<KnownJob>,
     pub(super) changed: Vec<Difference>,
 }
 
@@ -102,10 +102,10 @@ impl Jobs {
     }
 
     /// Tells a draft of them as they would be once they were taken in: they are counted here.
-    pub(super) fn note_in(&self, draft: &mut Draft) -> Result<(), StoreError> {
+    pub(super) fn note_in(&self, draft: &mut Staging) -> Result<(), StoreError> {
         for index in 0..self.count {
             let known = self.known.get(index as usize);
-            draft.note_existing(&Existing {
+            draft.note_existing(&ExistingJob {
                 fingerprint: self.fingerprint,
                 variation: self.first + index,
                 standing: known.map_or(Standing::Waiting, |known| known.standing),
@@ -120,7 +120,7 @@ impl Jobs {
 
 /// What becomes of a job that the batch has, and the credits that belong to that. `price` is today's, for one whose row
 /// can be sent.
-fn priced(known: &Known, price: Credits) -> (Verdict, Credits) {
+fn priced(known: &KnownJob, price: Credits) -> (Verdict, Credits) {
     let credits = match known.standing {
         Standing::Done | Standing::FailedForGood => Credits::ZERO,
         Standing::Waiting | Standing::Running | Standing::InDoubt | Standing::Failed => {
@@ -131,7 +131,7 @@ fn priced(known: &Known, price: Credits) -> (Verdict, Credits) {
 }
 
 /// The jobs of a row that cannot be sent today and that the batch has, as a plan shows them.
-pub fn kept(known: &[Known]) -> impl Iterator<Item = (Verdict, Credits, bool)> + '_ {
+pub fn kept(known: &[KnownJob]) -> impl Iterator<Item = (Verdict, Credits, bool)> + '_ {
     known.iter().map(|known| {
         let (verdict, credits) = priced(known, Credits::ZERO);
         (verdict, credits, known.is_counted)

@@ -270,7 +270,7 @@ fn the_most_that_a_command_allows_a_row_is_kept_with_its_jobs() {
     fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
     let terms = Terms { max_credits: Some(Credits(5)), ..door.terms() };
     let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None, is_back: false };
-    let draft = door.store.begin_draft().unwrap();
+    let draft = door.store.begin_staging().unwrap();
     let judged = judge(draft, &path, &terms, Timestamp(0), &mut batches).unwrap();
     let row = judged.rows().unwrap().next_row().unwrap().unwrap();
     let Outcome::Jobs(jobs) = row.outcome else { panic!("{:?}", row.outcome) };
@@ -309,7 +309,7 @@ fn written_to_meanwhile(text: &str, more: &str) -> Result<Judgement, IntakeError
         std::io::Write::write_all(&mut writer, more.as_bytes()).unwrap();
     }
     let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None, is_back: false };
-    let draft = door.store.begin_draft().unwrap();
+    let draft = door.store.begin_staging().unwrap();
     judge::judge_opened(draft, &path, opened, &door.terms(), Timestamp(0), &mut batches)
 }
 

@@ -10,7 +10,7 @@ use crate::domain::ids::{BatchNo, Fingerprint, JobId, Seq};
 use crate::domain::job::Books;
 use crate::domain::standing::Standing;
 use crate::store::spool::Lines;
-use crate::store::staging::{Draft, Existing};
+use crate::store::staging::{ExistingJob, Staging};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
 /// A job that has begun and not ended, as far as a plan needs it.
@@ -119,7 +119,7 @@ impl Standings {
 /// Tells a draft of the rows of one batch, up to so many bytes, and where their jobs stand. Whether there are some of
 /// which only a look into the database could tell whether they were sent.
 pub(super) fn note(
-    draft: &mut Draft,
+    draft: &mut Staging,
     rows: (&Path, u64),
     standings: &Standings,
     open: &HashMap<JobId, OpenJob>,
@@ -149,7 +149,7 @@ pub(super) fn note(
             (None, None) => (Standing::Waiting, price),
         };
         is_unclear |= standing == Standing::Waiting;
-        draft.note_existing(&Existing {
+        draft.note_existing(&ExistingJob {
             fingerprint: row.fingerprint,
             variation: row.variation,
             standing,
@@ -173,7 +173,7 @@ impl Store {
     ///
     /// # Errors
     /// What the state says.
-    pub fn note_jobs_of(&self, batch: &BatchRecord, draft: &mut Draft) -> Result<(), StoreError> {
+    pub fn note_jobs_of(&self, batch: &BatchRecord, draft: &mut Staging) -> Result<(), StoreError> {
         // Open jobs first: one that ends meanwhile is then seen as it was.
         let open = self.open_of(batch.no)?;
         let spool = self.spool(batch.no);

@@ -84,7 +84,7 @@ use crate::store::lock::Lock;
 use crate::store::sled_files::SledFiles;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Appender, Spool};
-use crate::store::staging::Draft;
+use crate::store::staging::Staging;
 
 /// Most job changes that one commit should carry: past this nothing is gained (measured), and a
 /// power cut inside a larger one was seen to leave a database that does not open cleanly.
@@ -275,9 +275,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoRoom`] when the disk is full: what room there is belongs to what is under way.
-    pub fn begin_draft(&self) -> Result<Draft, StoreError> {
+    pub fn begin_staging(&self) -> Result<Staging, StoreError> {
         self.recover_room()?;
-        Draft::begin(&self.dir.join("spool"))
+        Staging::begin(&self.dir.join("spool"))
     }
 
     /// The rows and outcomes of a batch.

@@ -22,7 +22,7 @@ use crate::domain::policy::Standing;
 use crate::domain::time::Timestamp;
 use crate::store::job_statuses::{Standings, note};
 use crate::store::spool::{Lines, Spool};
-use crate::store::staging::Draft;
+use crate::store::staging::Staging;
 use crate::store::{OpenJob, StoreError, archive, batch_backup, batch_dirs, lock, marker, open};
 
 /// A state that is looked at and not opened.
@@ -117,7 +117,7 @@ impl ReadOnlyState {
         &self,
         batch: &BatchName,
         open: Option<&[OpenJob]>,
-        draft: &mut Draft,
+        draft: &mut Staging,
     ) -> Result<Visibility, StoreError> {
         let mut seen = Visibility::All;
         // Asked for once it matters.

@@ -33,7 +33,7 @@ const PARTITION_BUFFER_BYTES: usize = 4096;
 
 /// A row of the manifest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DraftRow {
+pub struct StagedRow {
     /// What it wants, whichever variation; nothing that counts for a row that could not be read.
     pub fingerprint: Fingerprint,
     /// Its `id`.
@@ -45,17 +45,17 @@ pub struct DraftRow {
     pub line: u64,
     /// The plan allowance that each variation would draw from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub draws: Option<Draw>,
+    pub draws: Option<AllowanceDraw>,
     /// Its `id` differs from another's only by case or by Unicode normal form; known once all rows are judged.
     #[serde(skip)]
     pub apart: bool,
     /// What is wanted.
-    pub wanted: Wanted,
+    pub wanted: RowRequest,
 }
 
 /// A part of a daily plan allowance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Draw {
+pub struct AllowanceDraw {
     /// Which allowance: models with the same pool draw from the same one.
     pub pool: String,
     /// How much of it one variation needs.
@@ -67,7 +67,7 @@ pub struct Draw {
 /// What a row wants, if it is valid.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wanted {
+pub enum RowRequest {
     /// An order.
     Order(Box<Order>),
     /// Nothing that can be sent today. The batch may have it from a day when it was valid.
@@ -104,7 +104,7 @@ pub struct RepeatedId {
 
 /// A job that the batch has already, as it is told to a draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Existing<'a> {
+pub struct ExistingJob<'a> {
     /// What its row wants.
     pub fingerprint: Fingerprint,
     /// Which variation of the row.
@@ -115,14 +115,14 @@ pub struct Existing<'a> {
     pub credits: Credits,
     /// An earlier manifest of the same plan has it, too: what it costs is counted there.
     pub is_counted: bool,
-    /// What it is called, and the byte where its row begins in the file of the last [`Draft::note_rows_of`]. Nothing
+    /// What it is called, and the byte where its row begins in the file of the last [`Staging::note_rows_of`]. Nothing
     /// where that is not to be compared.
     pub row: Option<(&'a str, u64)>,
 }
 
 /// Where a job that the batch has already stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownJob {
     /// Where it stands.
     pub standing: Standing,
     /// What an earlier manifest of the same plan wants, too.
@@ -134,7 +134,7 @@ pub struct Known {
 
 /// Where an accepted row lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct RowLocation {
     /// Which file, in the order in which they were told of.
     file: u32,
     /// Its first byte.
@@ -143,20 +143,20 @@ struct Place {
 
 /// A row with all that was found out about it.
 #[derive(Debug)]
-pub struct FoundRow {
+pub struct RowWithVerdict {
     /// The row.
-    pub row: DraftRow,
+    pub row: StagedRow,
     /// What is to become of it.
     pub verdict: Verdict,
     /// The jobs of it that the batch has already, from its first variation on.
-    pub known: Vec<Known>,
+    pub known: Vec<KnownJob>,
     /// The row of the same `id` that the batch has, and that asks for something else.
     pub replaces: Option<Box<JobSpec>>,
 }
 
 /// Rows being collected.
 #[derive(Debug)]
-pub struct Draft {
+pub struct Staging {
     dir: TempDir,
     /// Files of accepted rows.
     accepted: Vec<PathBuf>,
@@ -166,20 +166,20 @@ pub struct Draft {
     census: Census,
 }
 
-impl Draft {
+impl Staging {
     /// Begins a draft apart from any state: for a plan, of which nothing is kept.
-    pub fn apart() -> Result<Draft, StoreError> {
-        Draft::begin(&std::env::temp_dir())
+    pub fn apart() -> Result<Staging, StoreError> {
+        Staging::begin(&std::env::temp_dir())
     }
 
     /// Begins a draft in the spool folder.
-    pub(super) fn begin(spool: &Path) -> Result<Draft, StoreError> {
+    pub(super) fn begin(spool: &Path) -> Result<Staging, StoreError> {
         std::fs::create_dir_all(spool).map_err(StoreError::io(spool))?;
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(spool).map_err(StoreError::io(spool))?;
         let rows = Appender::open(&dir.path().join("rows"), 0)?;
         let partitions = (0..PARTITIONS).map(|_| None).collect();
         let accepted = Vec::new();
-        Ok(Draft { dir, accepted, rows, row_count: 0, partitions, census: Census::default() })
+        Ok(Staging { dir, accepted, rows, row_count: 0, partitions, census: Census::default() })
     }
 
     /// Names the file that holds the rows of the jobs that are told of next.
@@ -188,10 +188,10 @@ impl Draft {
     }
 
     /// Tells of a job that the batch has already. All of them are told of before the first row is added.
-    pub fn note_existing(&mut self, job: &Existing<'_>) -> Result<(), StoreError> {
-        let Existing { fingerprint, variation, credits, .. } = *job;
+    pub fn note_existing(&mut self, job: &ExistingJob<'_>) -> Result<(), StoreError> {
+        let ExistingJob { fingerprint, variation, credits, .. } = *job;
         let standing = pack(job.standing, job.is_counted);
-        let known = Entry {
+        let known = PartitionEntry {
             tag: Tag::Known,
             standing,
             place: fingerprint.0,
@@ -207,19 +207,25 @@ impl Draft {
         // The label of a first variation is its row's `id`.
         if variation == 1 {
             let place = label_place(label);
-            self.partition(&Entry { tag: Tag::KnownLabel, place, ordinal: file, number: at, ..known })?;
+            self.partition(&PartitionEntry {
+                tag: Tag::KnownLabel,
+                place,
+                ordinal: file,
+                number: at,
+                ..known
+            })?;
         }
         Ok(())
     }
 
     /// Adds a row.
-    pub fn push(&mut self, row: &DraftRow) -> Result<(), StoreError> {
+    pub fn push(&mut self, row: &StagedRow) -> Result<(), StoreError> {
         self.rows.push(row)?;
-        if let Wanted::Order(order) = &row.wanted {
+        if let RowRequest::Order(order) = &row.wanted {
             self.census.count(order);
         }
-        let entry = Entry {
-            tag: if matches!(row.wanted, Wanted::Order(_)) { Tag::Row } else { Tag::InvalidRow },
+        let entry = PartitionEntry {
+            tag: if matches!(row.wanted, RowRequest::Order(_)) { Tag::Row } else { Tag::InvalidRow },
             standing: 0,
             place: row.fingerprint.0,
             fingerprint: row.fingerprint,
@@ -229,7 +235,7 @@ impl Draft {
         };
         self.partition(&entry)?;
         if let Some(label) = &row.label {
-            self.partition(&Entry { tag: Tag::Label, place: label_place(label), ..entry })?;
+            self.partition(&PartitionEntry { tag: Tag::Label, place: label_place(label), ..entry })?;
             self.partition(&name_entry(label, Tag::Name, self.row_count))?;
         }
         self.row_count += 1;
@@ -238,9 +244,9 @@ impl Draft {
 
     /// Adds a row that could not be read far enough to tell what it wants, in its place.
     pub fn push_unread(&mut self, line: u64, problems: Vec<Problem>) -> Result<(), StoreError> {
-        let wanted = Wanted::Invalid(problems);
+        let wanted = RowRequest::Invalid(problems);
         let fingerprint = Fingerprint([0; 16]);
-        self.rows.push(&DraftRow {
+        self.rows.push(&StagedRow {
             fingerprint,
             label: None,
             count: 1,
@@ -253,7 +259,7 @@ impl Draft {
         Ok(())
     }
 
-    fn partition(&mut self, entry: &Entry) -> Result<(), StoreError> {
+    fn partition(&mut self, entry: &PartitionEntry) -> Result<(), StoreError> {
         let index = usize::from(entry.place[0]);
         let path = partition_path(self.dir.path(), index);
         let slot = &mut self.partitions[index];
@@ -268,28 +274,30 @@ impl Draft {
     }
 
     /// Compares all rows with each other and with what the batch has.
-    pub fn judge(mut self) -> Result<Judged, StoreError> {
+    pub fn classify(mut self) -> Result<StagedManifest, StoreError> {
         let rows_bytes = self.rows.sync()?;
-        let mut findings =
-            Findings { verdicts: vec![Packed::default(); self.row_count as usize], ..Findings::default() };
+        let mut findings = VerdictTable {
+            verdicts: vec![PackedVerdict::default(); self.row_count as usize],
+            ..VerdictTable::default()
+        };
         for index in 0..PARTITIONS {
             if let Some(mut file) = self.partitions[index].take() {
                 let path = partition_path(self.dir.path(), index);
                 file.flush().map_err(StoreError::io(&path))?;
                 drop(file);
-                judge_partition(&path, &mut findings).map_err(StoreError::io(&path))?;
+                classify_partition(&path, &mut findings).map_err(StoreError::io(&path))?;
             }
         }
         findings.repeated.sort_by_key(|repeat: &RepeatedId| repeat.line);
         findings.changed.sort_unstable();
         let (dir, accepted, census) = (self.dir, self.accepted, self.census);
-        Ok(Judged { dir, accepted, rows_bytes, findings, census })
+        Ok(StagedManifest { dir, accepted, rows_bytes, findings, census })
     }
 }
 
 /// What is to become of a row, in 12 bytes. All zero for one that could not be read.
 #[derive(Debug, Default, Clone, Copy)]
-struct Packed {
+struct PackedVerdict {
     /// Its first variation.
     first: u32,
     /// The last variation that the batch has; `REPEATED` beside a `first` of 0.
@@ -303,9 +311,9 @@ const REPEATED: u32 = u32::MAX;
 
 /// What judging the partitions found.
 #[derive(Debug, Default)]
-struct Findings {
+struct VerdictTable {
     /// By row.
-    verdicts: Vec<Packed>,
+    verdicts: Vec<PackedVerdict>,
     /// Where jobs stand that the batch has, row by row.
     standings: Vec<u8>,
     /// Credits of some of them, by their index.
@@ -313,32 +321,32 @@ struct Findings {
     /// Rows whose `id` an earlier row has, in order of lines.
     repeated: Vec<RepeatedId>,
     /// Rows whose `id` the batch has with another request, and where that row lies; in order of rows.
-    changed: Vec<(u32, Place)>,
+    changed: Vec<(u32, RowLocation)>,
     /// Rows, by their place among all, whose `id` differs from another's only by case or by Unicode normal form.
     apart: HashSet<u32>,
 }
 
 /// Rows with their verdicts.
 #[derive(Debug)]
-pub struct Judged {
+pub struct StagedManifest {
     dir: TempDir,
     accepted: Vec<PathBuf>,
     rows_bytes: u64,
-    findings: Findings,
+    findings: VerdictTable,
     /// The classes of all rows that could be sent.
     pub census: Census,
 }
 
-impl Judged {
+impl StagedManifest {
     /// Where its rows can be sorted into parts, for as long as it is kept.
     pub fn parts(&self) -> Parts {
         Parts::begin(self.dir.path())
     }
 
     /// The rows, in manifest order.
-    pub fn rows(&self) -> Result<JudgedRows<'_>, StoreError> {
+    pub fn rows(&self) -> Result<StagedRows<'_>, StoreError> {
         let lines = Lines::open(&self.dir.path().join("rows"), 0, self.rows_bytes)?;
-        Ok(JudgedRows { judged: self, lines, ordinal: 0, accepted: BTreeMap::new() })
+        Ok(StagedRows { judged: self, lines, ordinal: 0, accepted: BTreeMap::new() })
     }
 
     /// Rows whose `id` an earlier row has, in order of lines.
@@ -349,28 +357,28 @@ impl Judged {
 
 /// The rows of a judged draft, one after the other.
 #[derive(Debug)]
-pub struct JudgedRows<'a> {
-    judged: &'a Judged,
+pub struct StagedRows<'a> {
+    judged: &'a StagedManifest,
     lines: Lines,
     ordinal: u32,
     /// Files of accepted rows that are open, by their number.
     accepted: BTreeMap<u32, Lines>,
 }
 
-impl JudgedRows<'_> {
+impl StagedRows<'_> {
     /// The next row; nothing at the end.
-    pub fn next_row(&mut self) -> Result<Option<FoundRow>, StoreError> {
-        let Some((_, mut row)) = self.lines.next_line::<DraftRow>()? else { return Ok(None) };
+    pub fn next_row(&mut self) -> Result<Option<RowWithVerdict>, StoreError> {
+        let Some((_, mut row)) = self.lines.next_line::<StagedRow>()? else { return Ok(None) };
         let ordinal = self.ordinal;
         row.apart = self.judged.findings.apart.contains(&ordinal);
         self.ordinal += 1;
         let packed = self.judged.findings.verdicts.get(ordinal as usize).copied().unwrap_or_default();
         let (verdict, known) = match packed {
-            Packed { first: 0, have: REPEATED, .. } => {
+            PackedVerdict { first: 0, have: REPEATED, .. } => {
                 (Verdict::RepeatedId { first_line: self.first_line(row.line) }, Vec::new())
             }
-            Packed { first: 0, .. } => (Verdict::Unread, Vec::new()),
-            Packed { first, have, at } => {
+            PackedVerdict { first: 0, .. } => (Verdict::Unread, Vec::new()),
+            PackedVerdict { first, have, at } => {
                 let known = have.saturating_sub(first - 1).min(row.count);
                 let known = (at..at + known).map(|index| self.known(index)).collect();
                 (Verdict::Wanted { first, have }, known)
@@ -378,13 +386,13 @@ impl JudgedRows<'_> {
         };
         let is_new = matches!(verdict, Verdict::Wanted { have: 0, .. });
         let replaces = if is_new { self.replaced_by(ordinal) } else { None };
-        Ok(Some(FoundRow { row, verdict, known, replaces }))
+        Ok(Some(RowWithVerdict { row, verdict, known, replaces }))
     }
 
-    fn known(&self, index: u32) -> Known {
-        let Findings { standings, credits, .. } = &self.judged.findings;
+    fn known(&self, index: u32) -> KnownJob {
+        let VerdictTable { standings, credits, .. } = &self.judged.findings;
         let (standing, is_counted) = unpack(standings.get(index as usize).copied().unwrap_or_default());
-        Known { standing, is_counted, credits: credits.get(&index).copied() }
+        KnownJob { standing, is_counted, credits: credits.get(&index).copied() }
     }
 
     /// The accepted row of the same `id`. One that cannot be read any more is left out: it decides nothing.
@@ -392,7 +400,7 @@ impl JudgedRows<'_> {
         let changed = &self.judged.findings.changed;
         let index = changed.binary_search_by_key(&ordinal, |(row, _)| *row).ok()?;
         let (_, place) = *changed.get(index)?;
-        if let std::collections::btree_map::Entry::Vacant(free) = self.accepted.entry(place.file) {
+        if let std::collections::btree_map::PartitionEntry::Vacant(free) = self.accepted.entry(place.file) {
             let path = self.judged.accepted.get(place.file as usize)?;
             free.insert(Lines::open(path, 0, u64::MAX).ok()?);
         }
@@ -456,7 +464,7 @@ fn unpack(byte: u8) -> (Standing, bool) {
 }
 
 /// What a partition file holds.
-struct Entry {
+struct PartitionEntry {
     tag: Tag,
     /// Of a job that the batch has.
     standing: u8,
@@ -469,11 +477,11 @@ struct Entry {
     number: u64,
 }
 
-impl Entry {
+impl PartitionEntry {
     const BYTES: usize = 50;
 
-    fn to_bytes(&self) -> [u8; Entry::BYTES] {
-        let mut bytes = [0; Entry::BYTES];
+    fn to_bytes(&self) -> [u8; PartitionEntry::BYTES] {
+        let mut bytes = [0; PartitionEntry::BYTES];
         let tag = Tag::ALL.iter().position(|tag| *tag == self.tag).unwrap_or_default();
         bytes[..16].copy_from_slice(&self.place);
         bytes[16..32].copy_from_slice(&self.fingerprint.0);
@@ -485,7 +493,7 @@ impl Entry {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8; Entry::BYTES]) -> Entry {
+    fn from_bytes(bytes: &[u8; PartitionEntry::BYTES]) -> PartitionEntry {
         let (mut place, mut fingerprint) = ([0; 16], [0; 16]);
         let (mut ordinal, mut count, mut number) = ([0; 4], [0; 4], [0; 8]);
         place.copy_from_slice(&bytes[..16]);
@@ -493,7 +501,7 @@ impl Entry {
         ordinal.copy_from_slice(&bytes[32..36]);
         count.copy_from_slice(&bytes[36..40]);
         number.copy_from_slice(&bytes[40..48]);
-        Entry {
+        PartitionEntry {
             tag: Tag::ALL.get(usize::from(bytes[48])).copied().unwrap_or(Tag::Row),
             standing: bytes[49],
             place,
@@ -505,10 +513,10 @@ impl Entry {
     }
 }
 
-fn name_entry(label: &str, tag: Tag, ordinal: u32) -> Entry {
+fn name_entry(label: &str, tag: Tag, ordinal: u32) -> PartitionEntry {
     let stem = name_stem(label);
     let (place, exact) = (label_place(&folded(stem)), label_place(stem));
-    Entry { tag, standing: 0, place, fingerprint: Fingerprint(exact), ordinal, count: 0, number: 0 }
+    PartitionEntry { tag, standing: 0, place, fingerprint: Fingerprint(exact), ordinal, count: 0, number: 0 }
 }
 
 fn label_place(label: &str) -> [u8; 16] {
@@ -523,7 +531,7 @@ fn partition_path(dir: &Path, index: usize) -> std::path::PathBuf {
 }
 
 /// Judges the entries of one partition. Entries of accepted jobs were written before the rows.
-fn judge_partition(path: &Path, findings: &mut Findings) -> io::Result<()> {
+fn classify_partition(path: &Path, findings: &mut VerdictTable) -> io::Result<()> {
     #[derive(Default)]
     struct Seen {
         /// What the batch has, by variation.
@@ -533,13 +541,13 @@ fn judge_partition(path: &Path, findings: &mut Findings) -> io::Result<()> {
     }
     let mut seen: HashMap<Fingerprint, Seen> = HashMap::new();
     let mut labels: HashMap<[u8; 16], u64> = HashMap::new();
-    let mut accepted: HashMap<[u8; 16], (Fingerprint, Place)> = HashMap::new();
+    let mut accepted: HashMap<[u8; 16], (Fingerprint, RowLocation)> = HashMap::new();
     // The first of several has the plain name.
     let mut names: HashMap<[u8; 16], Fingerprint> = HashMap::new();
     let mut file = BufReader::new(File::open(path)?);
-    let mut bytes = [0; Entry::BYTES];
+    let mut bytes = [0; PartitionEntry::BYTES];
     while read_entry(&mut file, &mut bytes)? {
-        let entry = Entry::from_bytes(&bytes);
+        let entry = PartitionEntry::from_bytes(&bytes);
         match entry.tag {
             Tag::Known => {
                 let row = seen.entry(entry.fingerprint).or_default();
@@ -554,14 +562,14 @@ fn judge_partition(path: &Path, findings: &mut Findings) -> io::Result<()> {
             }
             // The newest of several rows with one `id` counts.
             Tag::KnownLabel => {
-                let place = Place { file: entry.ordinal, at: entry.number };
+                let place = RowLocation { file: entry.ordinal, at: entry.number };
                 accepted.insert(entry.place, (entry.fingerprint, place));
             }
             Tag::Label => {
                 // StoredBackup by `push` for this very draft, so the ordinal has a verdict.
                 let Some(verdict) = findings.verdicts.get_mut(entry.ordinal as usize) else { continue };
                 if let Some(&first_line) = labels.get(&entry.place) {
-                    *verdict = Packed { have: REPEATED, ..Packed::default() };
+                    *verdict = PackedVerdict { have: REPEATED, ..PackedVerdict::default() };
                     findings.repeated.push(RepeatedId { line: entry.number, first_line });
                     continue;
                 }
@@ -574,7 +582,7 @@ fn judge_partition(path: &Path, findings: &mut Findings) -> io::Result<()> {
                 }
             }
             Tag::Row | Tag::InvalidRow => {
-                let Findings { verdicts, standings, credits, .. } = &mut *findings;
+                let VerdictTable { verdicts, standings, credits, .. } = &mut *findings;
                 let Some(verdict) = verdicts.get_mut(entry.ordinal as usize) else { continue };
                 if verdict.have == REPEATED {
                     continue;
@@ -584,7 +592,7 @@ fn judge_partition(path: &Path, findings: &mut Findings) -> io::Result<()> {
                 row.asked = row.asked.saturating_add(entry.count);
                 let have = row.known.last_key_value().map_or(0, |(variation, _)| *variation);
                 let at = u32::try_from(standings.len()).unwrap_or(u32::MAX);
-                *verdict = Packed { first, have, at };
+                *verdict = PackedVerdict { first, have, at };
                 for variation in first..=have.min(row.asked) {
                     let absent = (pack(Standing::Waiting, false), Credits::ZERO);
                     let (standing, price) = row.known.get(&variation).copied().unwrap_or(absent);
@@ -601,7 +609,7 @@ fn judge_partition(path: &Path, findings: &mut Findings) -> io::Result<()> {
 }
 
 /// Reads one entry; false at the end.
-fn read_entry(file: &mut impl Read, bytes: &mut [u8; Entry::BYTES]) -> io::Result<bool> {
+fn read_entry(file: &mut impl Read, bytes: &mut [u8; PartitionEntry::BYTES]) -> io::Result<bool> {
     match file.read_exact(bytes) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),

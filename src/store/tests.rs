@@ -13,7 +13,7 @@ use crate::domain::job::{JobSpec, Order, State};
 use crate::domain::request::Kind;
 use crate::domain::standing::Standing;
 use crate::store::spool::{Appender, Lines};
-use crate::store::staging::{DraftRow, Existing, FoundRow, Verdict, Wanted};
+use crate::store::staging::{ExistingJob, RowRequest, RowWithVerdict, StagedRow, Verdict};
 
 const SERVICE: &str = "https://media.example";
 
@@ -322,9 +322,9 @@ fn a_file_shorter_than_what_was_acknowledged_is_damage() {
 fn judge(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<String>, Vec<(u64, u64)>) {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);
-    let mut draft = store.begin_draft().unwrap();
+    let mut draft = store.begin_staging().unwrap();
     for (fingerprint, variation) in existing {
-        let existing = Existing {
+        let existing = ExistingJob {
             fingerprint: Fingerprint([*fingerprint; 16]),
             variation: *variation,
             standing: Standing::Done,
@@ -336,10 +336,10 @@ fn judge(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<Strin
     }
     for (index, (fingerprint, label, count)) in rows.iter().enumerate() {
         let line = index as u64 + 2;
-        let wanted = Wanted::Order(order(line, 0));
+        let wanted = RowRequest::Order(order(line, 0));
         let label = label.map(str::to_owned);
         draft
-            .push(&DraftRow {
+            .push(&StagedRow {
                 fingerprint: Fingerprint([*fingerprint; 16]),
                 label,
                 count: *count,
@@ -353,7 +353,7 @@ fn judge(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<Strin
     let judged = draft.judge().unwrap();
     let mut said = Vec::new();
     let mut walk = judged.rows().unwrap();
-    while let Some(FoundRow { row, verdict, .. }) = walk.next_row().unwrap() {
+    while let Some(RowWithVerdict { row, verdict, .. }) = walk.next_row().unwrap() {
         said.push(match verdict {
             Verdict::Wanted { first, have } => format!("{first}..={} have {have}", first + row.count - 1),
             Verdict::RepeatedId { first_line } => format!("as line {first_line}"),
@@ -376,7 +376,7 @@ fn a_row_replaces_the_newest_one_of_its_id() {
     let store = open(&dir);
     let path = dir.path().join("accepted");
     let mut accepted = Appender::open(&path, 0).unwrap();
-    let mut draft = store.begin_draft().unwrap();
+    let mut draft = store.begin_staging().unwrap();
     draft.note_rows_of(&path);
     for fingerprint in [1, 2] {
         let spec = JobSpec {
@@ -389,7 +389,7 @@ fn a_row_replaces_the_newest_one_of_its_id() {
             order: *order(2, 0),
         };
         let at = accepted.push(&spec).unwrap();
-        let existing = Existing {
+        let existing = ExistingJob {
             fingerprint: spec.fingerprint,
             variation: 1,
             standing: Standing::Running,
@@ -402,9 +402,9 @@ fn a_row_replaces_the_newest_one_of_its_id() {
     accepted.sync().unwrap();
     for (line, fingerprint, label) in [(2, 3, Some("hero")), (3, 4, Some("other")), (4, 2, None)] {
         let (fingerprint, label) = (Fingerprint([fingerprint; 16]), label.map(str::to_owned));
-        let wanted = Wanted::Order(order(line, 0));
+        let wanted = RowRequest::Order(order(line, 0));
         draft
-            .push(&DraftRow { fingerprint, label, count: 1, line, draws: None, apart: false, wanted })
+            .push(&StagedRow { fingerprint, label, count: 1, line, draws: None, apart: false, wanted })
             .unwrap();
     }
     let judged = draft.judge().unwrap();

@@ -10,7 +10,7 @@ use crate::domain::problem::Problem;
 use crate::domain::revision::Difference;
 use crate::domain::standing::Verdict;
 use crate::intake::{self, JudgedRow, Outcome};
-use crate::store::staging::{Draw, Known};
+use crate::store::staging::{AllowanceDraw, KnownJob};
 
 /// A line of the plan. A row with a `count` has a line for each of its jobs.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Entry<'a> {
     pub(super) verdict: Verdict,
     /// What it is, where that could be told.
     pub(super) order: Option<&'a Order>,
-    pub(super) draws: Option<&'a Draw>,
+    pub(super) draws: Option<&'a AllowanceDraw>,
     /// What is still to be spent for it, what is set aside or charged for it, or what `retry` would cost.
     pub(super) credits: Credits,
     /// An earlier manifest of the plan wants it, too, and it is counted there.
@@ -72,7 +72,7 @@ pub(super) fn each(
         problems: &[],
     };
     let see_kept =
-        |id: &Option<String>, known: &[Known], see: &mut dyn FnMut(&Entry<'_>) -> io::Result<()>| {
+        |id: &Option<String>, known: &[KnownJob], see: &mut dyn FnMut(&Entry<'_>) -> io::Result<()>| {
             intake::kept(known).try_for_each(|(verdict, credits, is_counted)| {
                 see(&Entry { id: id.as_deref(), verdict, credits, is_counted, ..blank })
             })

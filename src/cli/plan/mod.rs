@@ -32,7 +32,7 @@ use crate::intake::catalogs::Catalogs;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Batches, IntakeError, Judgement, Present, Terms, source};
 use crate::store::read_only::{ReadOnlyState, Visibility};
-use crate::store::staging::Draft;
+use crate::store::staging::Staging;
 use crate::store::{OpenJob, StoreError};
 
 pub(super) async fn run(command: &PlanCommand, global: &Global) -> Result<Exit, Failure> {
@@ -139,7 +139,7 @@ fn judge_all(
     for path in &command.manifests {
         let terms = Terms { place: source::place_of(path)?, ..terms.clone() };
         let mut batches = Foreseen { peek, open, judgements: &judgements, now, seen: Visibility::All };
-        let judgement = intake::judge(Draft::apart()?, path, &terms, now, &mut batches)?;
+        let judgement = intake::judge(Staging::apart()?, path, &terms, now, &mut batches)?;
         if batches.seen == Visibility::SentUnknown {
             seen = Visibility::SentUnknown;
         }
@@ -174,7 +174,7 @@ impl Foreseen<'_> {
 }
 
 impl Batches for Foreseen<'_> {
-    fn take_up(&mut self, name: &BatchName, draft: &mut Draft) -> Result<Option<Present>, IntakeError> {
+    fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, IntakeError> {
         self.seen = self.peek.note_jobs_of(name, self.open, draft)?;
         self.judgements.iter().try_for_each(|earlier| earlier.note_in(draft))?;
         Ok(self.batch(name)?)
