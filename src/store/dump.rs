@@ -41,7 +41,7 @@ pub enum DumpError {
     Io(#[from] io::Error),
     /// A line of it is not what was written.
     #[error("line {line} of the dump: {found}")]
-    Line {
+    DumpLine {
         /// Its number, from 1.
         line: u64,
         /// What is wrong with it.
@@ -73,14 +73,14 @@ pub struct Imported {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Head {
+struct DumpHeader {
     callsheet_dump: u32,
     service: String,
     commit: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Day {
+struct DumpDay {
     /// As people write it; the number counts.
     date: String,
     number: UtcDay,
@@ -94,7 +94,7 @@ struct BatchLine {
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct End {
+struct DumpEnd {
     lines: u64,
     crc32: String,
 }
@@ -102,7 +102,7 @@ struct End {
 /// One line between head and end.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+enum DumpLine {
     Batch(Box<BatchLine>),
     Row(Box<RawValue>),
     Outcome(Box<RawValue>),
@@ -112,18 +112,18 @@ enum Line {
     Total(Totals),
     /// What the account refused, where it refused something.
     Account(AccountBlock),
-    Day(Day),
-    End(End),
+    DumpDay(DumpDay),
+    DumpEnd(DumpEnd),
 }
 
 /// Writes lines and counts them.
-struct Sheet<W> {
+struct DumpWriter<W> {
     out: W,
     lines: u64,
     checksum: crc32fast::Hasher,
 }
 
-impl<W: Write> Sheet<W> {
+impl<W: Write> DumpWriter<W> {
     fn line<T: Serialize>(&mut self, value: &T) -> io::Result<()> {
         let mut text = serde_json::to_vec(value)?;
         text.push(b'\n');
@@ -133,16 +133,16 @@ impl<W: Write> Sheet<W> {
     }
 
     fn batch(&mut self, spool: &Spool, record: &BatchRecord, outcomes_bytes: u64) -> Result<(), DumpError> {
-        self.line(&Line::Batch(Box::new(BatchLine { outcomes_bytes, record: record.clone() })))?;
-        self.spooled(&spool.rows_path(), record.spool_bytes, Line::Row)?;
-        self.spooled(&spool.outcomes_path(), outcomes_bytes, Line::Outcome)
+        self.line(&DumpLine::Batch(Box::new(BatchLine { outcomes_bytes, record: record.clone() })))?;
+        self.spooled(&spool.rows_path(), record.spool_bytes, DumpLine::Row)?;
+        self.spooled(&spool.outcomes_path(), outcomes_bytes, DumpLine::Outcome)
     }
 
     fn spooled(
         &mut self,
         path: &Path,
         bytes: u64,
-        line: impl Fn(Box<RawValue>) -> Line,
+        line: impl Fn(Box<RawValue>) -> DumpLine,
     ) -> Result<(), DumpError> {
         let mut lines = Lines::open(path, 0, bytes)?;
         while let Some((_, text)) = lines.next_line::<Box<RawValue>>()? {
@@ -161,8 +161,8 @@ impl Store {
         // No commit in between: what is read of the database is of one moment. The files beside it only grow.
         let records = self.at_rest(Store::records)?;
         let service = marker::service(&self.dir)?.unwrap_or_default();
-        let mut sheet = Sheet { out, lines: 0, checksum: crc32fast::Hasher::new() };
-        sheet.line(&Head { callsheet_dump: VERSION, service, commit: records.commits })?;
+        let mut sheet = DumpWriter { out, lines: 0, checksum: crc32fast::Hasher::new() };
+        sheet.line(&DumpHeader { callsheet_dump: VERSION, service, commit: records.commits })?;
         for batch in &records.batches {
             // It may be archived while this is written.
             let spool = Spool::new(archive::place(&self.dir, batch.no).unwrap_or_default());
@@ -174,23 +174,23 @@ impl Store {
                     let Kept { outcomes_bytes, record } = archive::read(&place)?;
                     sheet.batch(&Spool::new(place), &record, outcomes_bytes)?;
                 }
-                None => sheet.line(&Line::ArchiveEntry(archived.clone()))?,
+                None => sheet.line(&DumpLine::ArchiveEntry(archived.clone()))?,
             }
         }
         for open in &records.open {
-            sheet.line(&Line::Open(Box::new(open.clone())))?;
+            sheet.line(&DumpLine::Open(Box::new(open.clone())))?;
         }
-        sheet.line(&Line::Total(records.total))?;
+        sheet.line(&DumpLine::Total(records.total))?;
         if !records.account.is_empty() {
-            sheet.line(&Line::Account(records.account))?;
+            sheet.line(&DumpLine::Account(records.account))?;
         }
         for (number, totals) in records.days {
             let mut date = Timestamp(i64::from(number.0) * DAY_MS).to_string();
             date.truncate("2026-11-21".len());
-            sheet.line(&Line::Day(Day { date, number, totals }))?;
+            sheet.line(&DumpLine::DumpDay(DumpDay { date, number, totals }))?;
         }
         let crc32 = format!("{:08x}", sheet.checksum.clone().finalize());
-        let end = Line::End(End { lines: sheet.lines, crc32 });
+        let end = DumpLine::DumpEnd(DumpEnd { lines: sheet.lines, crc32 });
         sheet.line(&end)?;
         Ok(sheet.out.flush()?)
     }
@@ -290,10 +290,14 @@ pub(super) fn read_into_records(dump: impl io::Read, dir: &Path) -> Result<Snaps
     read_into(dump, dir).map(|(_, records)| records)
 }
 
-fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Snapshot), DumpError> {
-    let mut reader =
-        Reader { dump: BufReader::new(dump), line: 0, text: Vec::new(), checksum: crc32fast::Hasher::new() };
-    let head: Head = reader.next()?;
+fn read_into(dump: impl io::Read, dir: &Path) -> Result<(DumpHeader, Snapshot), DumpError> {
+    let mut reader = DumpReader {
+        dump: BufReader::new(dump),
+        line: 0,
+        text: Vec::new(),
+        checksum: crc32fast::Hasher::new(),
+    };
+    let head: DumpHeader = reader.next()?;
     if head.callsheet_dump != VERSION {
         let found = format!("it has dump version {}; this version reads {VERSION}", head.callsheet_dump);
         return Err(reader.wrong(found));
@@ -301,9 +305,10 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Snapshot), DumpEr
     let mut records = Snapshot { commits: head.commit, ..Snapshot::default() };
     let mut spool: Option<(BatchNo, Appender, Appender)> = None;
     loop {
-        let end = End { lines: reader.line, crc32: format!("{:08x}", reader.checksum.clone().finalize()) };
-        match reader.next::<Line>()? {
-            Line::Batch(batch) => {
+        let end =
+            DumpEnd { lines: reader.line, crc32: format!("{:08x}", reader.checksum.clone().finalize()) };
+        match reader.next::<DumpLine>()? {
+            DumpLine::Batch(batch) => {
                 finish(spool.take())?;
                 let at = Spool::new(batch_dir(dir, batch.record.no));
                 let rows = Appender::open(&at.rows_path(), 0)?;
@@ -313,7 +318,7 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Snapshot), DumpEr
                 }
                 records.batches.push(batch.record);
             }
-            Line::Row(text) => {
+            DumpLine::Row(text) => {
                 let Some((_, rows, _)) = &mut spool else {
                     return Err(reader.wrong("a row before any batch"));
                 };
@@ -322,7 +327,7 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Snapshot), DumpEr
                 }
                 rows.push(&text)?;
             }
-            Line::Outcome(text) => {
+            DumpLine::Outcome(text) => {
                 let Some((_, _, outcomes)) = &mut spool else {
                     return Err(reader.wrong("an outcome before any batch"));
                 };
@@ -331,17 +336,17 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(Head, Snapshot), DumpEr
                 }
                 outcomes.push(&text)?;
             }
-            Line::Open(open) => records.open.push(*open),
-            Line::ArchiveEntry(archived) => {
+            DumpLine::Open(open) => records.open.push(*open),
+            DumpLine::ArchiveEntry(archived) => {
                 records.archived.insert(archived.no, archived);
             }
-            Line::Total(total) => records.total = total,
-            Line::Account(account) => records.account = account,
-            Line::Day(day) => {
+            DumpLine::Total(total) => records.total = total,
+            DumpLine::Account(account) => records.account = account,
+            DumpLine::DumpDay(day) => {
                 records.days.insert(day.number, day.totals);
             }
-            Line::End(found) if found == end => break,
-            Line::End(_) => return Err(reader.wrong("lines before it are missing or were changed")),
+            DumpLine::DumpEnd(found) if found == end => break,
+            DumpLine::DumpEnd(_) => return Err(reader.wrong("lines before it are missing or were changed")),
         }
     }
     finish(spool.take())?;
@@ -358,14 +363,14 @@ fn finish(spool: Option<(BatchNo, Appender, Appender)>) -> Result<(), StoreError
     Ok(())
 }
 
-struct Reader<R> {
+struct DumpReader<R> {
     dump: BufReader<R>,
     line: u64,
     text: Vec<u8>,
     checksum: crc32fast::Hasher,
 }
 
-impl<R: io::Read> Reader<R> {
+impl<R: io::Read> DumpReader<R> {
     fn next<T: for<'de> Deserialize<'de>>(&mut self) -> Result<T, DumpError> {
         self.text.clear();
         let read = self.dump.read_until(b'\n', &mut self.text)?;
@@ -378,6 +383,6 @@ impl<R: io::Read> Reader<R> {
     }
 
     fn wrong(&self, found: impl Into<String>) -> DumpError {
-        DumpError::Line { line: self.line, found: found.into() }
+        DumpError::DumpLine { line: self.line, found: found.into() }
     }
 }

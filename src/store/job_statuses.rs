@@ -15,7 +15,7 @@ use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
 /// A job that has begun and not ended, as far as a plan needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenJob {
+pub struct OpenJobStatus {
     /// Which job.
     pub job: JobId,
     /// Where it stands.
@@ -24,28 +24,28 @@ pub struct OpenJob {
     pub credits: Credits,
 }
 
-impl OpenJob {
+impl OpenJobStatus {
     /// From its record.
-    pub(super) fn of(record: &JobRecord) -> OpenJob {
+    pub(super) fn of(record: &JobRecord) -> OpenJobStatus {
         let books = record.job.all_books();
         let credits = books.held + books.charged;
-        OpenJob { job: record.id, standing: Standing::of_job(&record.job), credits }
+        OpenJobStatus { job: record.id, standing: Standing::of_job(&record.job), credits }
     }
 }
 
 /// The part of an accepted row that tells which job it is.
 #[derive(Deserialize)]
-struct Accepted {
+struct AcceptedRow {
     seq: Seq,
     id: JobId,
     fingerprint: Fingerprint,
     variation: u32,
     label: String,
-    order: Price,
+    order: AcceptedPrice,
 }
 
 #[derive(Deserialize)]
-struct Price {
+struct AcceptedPrice {
     #[serde(default)]
     price: Option<Credits>,
     #[serde(default)]
@@ -62,49 +62,51 @@ struct Outcome {
     #[serde(default)]
     books: Books,
     #[serde(default)]
-    fault: Option<Code>,
+    fault: Option<FaultCode>,
 }
 
 #[derive(Deserialize)]
-struct Code {
+struct FaultCode {
     code: String,
 }
 
 /// Where the jobs of one batch stand. Memory: a byte a job, and what is open or in doubt.
 #[derive(Debug, Default)]
-pub(super) struct Standings {
+pub(super) struct JobStatuses {
     /// By the number of the job.
     ended: Vec<Option<Standing>>,
     /// What counts for jobs in doubt.
     in_doubt: HashMap<Seq, Credits>,
 }
 
-impl Standings {
+impl JobStatuses {
     /// Reads the outcomes of a batch, up to so many bytes. Seen from outside, the last line may be one that is being
     /// written at this moment.
-    pub(super) fn read(path: &Path, bytes: u64, is_outside: bool) -> Result<Standings, StoreError> {
-        let mut standings = Standings::default();
+    pub(super) fn read(path: &Path, bytes: u64, is_outside: bool) -> Result<JobStatuses, StoreError> {
+        let mut job_statuses = JobStatuses::default();
         let mut lines = Lines::open(path, 0, bytes)?;
         loop {
             let outcome = match lines.next_line::<Outcome>() {
                 Ok(Some((_, outcome))) => outcome,
-                Ok(None) => return Ok(standings),
-                Err(StoreError::Damaged { .. }) if is_outside && lines.at() >= bytes => return Ok(standings),
+                Ok(None) => return Ok(job_statuses),
+                Err(StoreError::Damaged { .. }) if is_outside && lines.at() >= bytes => {
+                    return Ok(job_statuses);
+                }
                 Err(error) => return Err(error),
             };
             let code = outcome.fault.as_ref().map(|fault| fault.code.as_str());
             let standing = Standing::of(&outcome.state, outcome.books.charged, code);
             let index = outcome.seq.0 as usize;
-            if standings.ended.len() <= index {
-                standings.ended.resize(index + 1, None);
+            if job_statuses.ended.len() <= index {
+                job_statuses.ended.resize(index + 1, None);
             }
-            standings.ended[index] = Some(standing);
+            job_statuses.ended[index] = Some(standing);
             match standing {
                 Standing::InDoubt => {
                     let credits = outcome.books.held + outcome.books.charged;
-                    standings.in_doubt.insert(outcome.seq, credits);
+                    job_statuses.in_doubt.insert(outcome.seq, credits);
                 }
-                _ => drop(standings.in_doubt.remove(&outcome.seq)),
+                _ => drop(job_statuses.in_doubt.remove(&outcome.seq)),
             }
         }
     }
@@ -121,8 +123,8 @@ impl Standings {
 pub(super) fn note(
     draft: &mut Staging,
     rows: (&Path, u64),
-    standings: &Standings,
-    open: &HashMap<JobId, OpenJob>,
+    job_statuses: &JobStatuses,
+    open: &HashMap<JobId, OpenJobStatus>,
     is_comparable: bool,
     is_outside: bool,
 ) -> Result<bool, StoreError> {
@@ -131,19 +133,19 @@ pub(super) fn note(
     let mut lines = Lines::open(path, 0, bytes)?;
     let mut is_unclear = false;
     loop {
-        let (at, row) = match lines.next_line::<Accepted>() {
+        let (at, row) = match lines.next_line::<AcceptedRow>() {
             Ok(Some(read)) => read,
             Ok(None) => return Ok(is_unclear),
             Err(StoreError::Damaged { .. }) if is_outside && lines.at() >= bytes => return Ok(is_unclear),
             Err(error) => return Err(error),
         };
-        let ended = standings.ended.get(row.seq.0 as usize).copied().flatten();
+        let ended = job_statuses.ended.get(row.seq.0 as usize).copied().flatten();
         let price = row.order.price.or(row.order.bound).or(row.order.max_credits).unwrap_or_default();
         let (standing, credits) = match (open.get(&row.id), ended) {
-            (Some(OpenJob { standing: Standing::Waiting, .. }), _) => (Standing::Waiting, price),
+            (Some(OpenJobStatus { standing: Standing::Waiting, .. }), _) => (Standing::Waiting, price),
             (Some(open), _) => (open.standing, open.credits),
             (None, Some(Standing::InDoubt)) => {
-                (Standing::InDoubt, standings.in_doubt.get(&row.seq).copied().unwrap_or_default())
+                (Standing::InDoubt, job_statuses.in_doubt.get(&row.seq).copied().unwrap_or_default())
             }
             (None, Some(ended)) => (ended, price),
             (None, None) => (Standing::Waiting, price),
@@ -165,8 +167,8 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
-    pub fn open_now(&self) -> Result<Vec<OpenJob>, StoreError> {
-        Ok(self.open_jobs()?.iter().map(OpenJob::of).collect())
+    pub fn open_now(&self) -> Result<Vec<OpenJobStatus>, StoreError> {
+        Ok(self.open_jobs()?.iter().map(OpenJobStatus::of).collect())
     }
 
     /// Tells a draft which jobs a batch has, and where they stand.
@@ -177,14 +179,14 @@ impl Store {
         // Open jobs first: one that ends meanwhile is then seen as it was.
         let open = self.open_of(batch.no)?;
         let spool = self.spool(batch.no);
-        let standings = Standings::read(&spool.outcomes_path(), self.outcomes_bytes(batch.no)?, false)?;
+        let job_statuses = JobStatuses::read(&spool.outcomes_path(), self.outcomes_bytes(batch.no)?, false)?;
         let rows = spool.rows_path();
-        note(draft, (&rows, batch.spool_bytes), &standings, &open, true, false).map(drop)
+        note(draft, (&rows, batch.spool_bytes), &job_statuses, &open, true, false).map(drop)
     }
 
-    fn open_of(&self, no: BatchNo) -> Result<HashMap<JobId, OpenJob>, StoreError> {
+    fn open_of(&self, no: BatchNo) -> Result<HashMap<JobId, OpenJobStatus>, StoreError> {
         let open = self.open_jobs()?;
         let of_batch = open.iter().filter(|record| record.key.batch == no);
-        Ok(of_batch.map(|record| (record.id, OpenJob::of(record))).collect())
+        Ok(of_batch.map(|record| (record.id, OpenJobStatus::of(record))).collect())
     }
 }

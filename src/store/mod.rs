@@ -79,7 +79,7 @@ use crate::store::codec::DecodeError;
 pub use crate::store::counters::KindCounts;
 pub use crate::store::error::StoreError;
 use crate::store::error::database;
-pub use crate::store::job_statuses::OpenJob;
+pub use crate::store::job_statuses::OpenJobStatus;
 use crate::store::lock::Lock;
 use crate::store::sled_files::SledFiles;
 use crate::store::snapshot::Snapshot;

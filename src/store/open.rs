@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread::park_timeout;
 use std::time::Duration;
 
-use crate::store::open_check::{self, Tried};
+use crate::store::open_check::{self, CheckResult};
 use crate::store::{
     CACHE_BYTES, JobRecord, StoreError, batch_backup, clean_shutdown, commits_beside, database,
     must_be_latest, quarantine, verify,
@@ -79,10 +79,10 @@ fn check(dir: &Path, work: &Path, with_snapshots: bool) -> Result<(), StoreError
     }
     let copy = tempfile::Builder::new().prefix(COPY).tempdir_in(work).map_err(StoreError::io(work))?;
     copy_database(&dir.join("db"), copy.path(), with_snapshots)?;
-    let salvage = match open_check::try_out(copy.path()) {
-        Tried::Opens(salvage) => salvage,
-        Tried::No => return Ok(()),
-        Tried::Damaged(detail) => return Err(damaged(dir, detail)),
+    let salvage = match open_check::check_in_child(copy.path()) {
+        CheckResult::Opens(salvage) => salvage,
+        CheckResult::No => return Ok(()),
+        CheckResult::Damaged(detail) => return Err(damaged(dir, detail)),
     };
     if let Some(first) = salvage.unreadable.into_iter().next() {
         return Err(damaged(dir, first));
@@ -99,9 +99,9 @@ pub(super) fn open_jobs_beside(dir: &Path) -> Option<Vec<JobRecord>> {
     }
     let copy = tempfile::Builder::new().prefix(COPY).tempdir().ok()?;
     copy_database(&dir.join("db"), copy.path(), true).ok()?;
-    match open_check::try_out(copy.path()) {
-        Tried::Opens(salvage) if salvage.unreadable.is_empty() => Some(salvage.records.open),
-        Tried::Opens(_) | Tried::No | Tried::Damaged(_) => None,
+    match open_check::check_in_child(copy.path()) {
+        CheckResult::Opens(salvage) if salvage.unreadable.is_empty() => Some(salvage.records.open),
+        CheckResult::Opens(_) | CheckResult::No | CheckResult::Damaged(_) => None,
     }
 }
 

@@ -20,9 +20,9 @@ use crate::store::snapshot::Salvaged;
 pub const ARGUMENT: &str = "__try-database";
 
 /// How long a child may take: a scan of a million records takes some seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 /// The child's exit code for a database that could not be opened for reasons of the file system.
-const NOT_TRIED: u8 = 3;
+const NOT_CHECKED: u8 = 3;
 /// The child's exit code for a damaged database.
 const DAMAGED: u8 = 4;
 
@@ -50,7 +50,7 @@ pub fn child(path: &OsString) -> u8 {
     let (code, text) = match opened {
         Ok(db) => (0, serde_json::to_string(&Salvaged::of(&db)).unwrap_or_default()),
         Err(error) if is_damage(&error) => (DAMAGED, in_words(&error)),
-        Err(error) => (NOT_TRIED, error.to_string()),
+        Err(error) => (NOT_CHECKED, error.to_string()),
     };
     // A parent that went away needs no answer.
     let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
@@ -59,7 +59,7 @@ pub fn child(path: &OsString) -> u8 {
 
 /// What trying a database out came to.
 #[derive(Debug)]
-pub(super) enum Tried {
+pub(super) enum CheckResult {
     /// It opens, and this is what it holds.
     Opens(Box<Salvaged>),
     /// It is damaged: why.
@@ -69,8 +69,8 @@ pub(super) enum Tried {
 }
 
 /// Tries the database in `path` out.
-pub(super) fn try_out(path: &Path) -> Tried {
-    let Some(program) = PROGRAM.get() else { return Tried::No };
+pub(super) fn check_in_child(path: &Path) -> CheckResult {
+    let Some(program) = PROGRAM.get() else { return CheckResult::No };
     let child = Command::new(program)
         .arg(ARGUMENT)
         .arg(path)
@@ -82,12 +82,12 @@ pub(super) fn try_out(path: &Path) -> Tried {
         Ok(child) => wait(child),
         Err(error) => {
             tracing::warn!(%error, "the database is opened without being tried out first");
-            Tried::No
+            CheckResult::No
         }
     }
 }
 
-fn wait(mut child: Child) -> Tried {
+fn wait(mut child: Child) -> CheckResult {
     let (sender, text) = mpsc::channel();
     let pipes: [Option<Box<dyn Read + Send>>; 2] = [
         child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
@@ -106,20 +106,21 @@ fn wait(mut child: Child) -> Tried {
     }
     let mut said = [Vec::new(), Vec::new()];
     for _ in 0..said.len() {
-        let Ok((index, bytes)) = text.recv_timeout(PATIENCE) else {
+        let Ok((index, bytes)) = text.recv_timeout(CHECK_TIMEOUT) else {
             let _ = child.kill();
             let _ = child.wait();
-            return Tried::Damaged("reading it does not come to an end".to_owned());
+            return CheckResult::Damaged("reading it does not come to an end".to_owned());
         };
         said[index] = bytes;
     }
     let code = child.wait().ok().and_then(|status| status.code());
     let [out, err] = said.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     match code {
-        Some(0) => serde_json::from_str(&out).map_or(Tried::No, |salvage| Tried::Opens(Box::new(salvage))),
-        Some(code) if code == i32::from(NOT_TRIED) => Tried::No,
-        Some(code) if code == i32::from(DAMAGED) => Tried::Damaged(out),
-        _ => Tried::Damaged(panic_in_words(&err)),
+        Some(0) => serde_json::from_str(&out)
+            .map_or(CheckResult::No, |salvage| CheckResult::Opens(Box::new(salvage))),
+        Some(code) if code == i32::from(NOT_CHECKED) => CheckResult::No,
+        Some(code) if code == i32::from(DAMAGED) => CheckResult::Damaged(out),
+        _ => CheckResult::Damaged(panic_in_words(&err)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A state seen from outside: what a plan may know without opening it.
 //!
-//! Accepted rows and outcomes lie in append-only files of checksummed lines. So what a state has, and what became
+//! AcceptedRow rows and outcomes lie in append-only files of checksummed lines. So what a state has, and what became
 //! of it, can be read beside the process that holds it, and nothing is locked, recovered or changed by looking. Which
 //! jobs are at the service just now only the database tells: a copy of it where no process has it open, and a daemon
 //! that is asked. Beside a `run` it is not known.
@@ -20,10 +20,10 @@ use crate::domain::ids::{BatchName, Fingerprint, JobId};
 use crate::domain::origin::Origin;
 use crate::domain::policy::Standing;
 use crate::domain::time::Timestamp;
-use crate::store::job_statuses::{Standings, note};
+use crate::store::job_statuses::{JobStatuses, note};
 use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
-use crate::store::{OpenJob, StoreError, archive, batch_backup, batch_dirs, lock, marker, open};
+use crate::store::{OpenJobStatus, StoreError, archive, batch_backup, batch_dirs, lock, marker, open};
 
 /// A state that is looked at and not opened.
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ pub struct ReadOnlyBatch {
 
 /// The part of an accepted row that tells which job it is.
 #[derive(Deserialize)]
-struct Accepted {
+struct AcceptedRow {
     fingerprint: Fingerprint,
     variation: u32,
 }
@@ -116,12 +116,12 @@ impl ReadOnlyState {
     pub fn note_jobs_of(
         &self,
         batch: &BatchName,
-        open: Option<&[OpenJob]>,
+        open: Option<&[OpenJobStatus]>,
         draft: &mut Staging,
     ) -> Result<Visibility, StoreError> {
         let mut seen = Visibility::All;
         // Asked for once it matters.
-        let mut known_open: Option<HashMap<JobId, OpenJob>> =
+        let mut known_open: Option<HashMap<JobId, OpenJobStatus>> =
             open.map(|open| open.iter().map(|job| (job.job, *job)).collect());
         for dir in self.batch_dirs()? {
             let backup = batch_backup::read(&dir).map(|written| written.backup);
@@ -131,13 +131,14 @@ impl ReadOnlyState {
             let spool = Spool::new(dir);
             let (rows, outcomes) = (spool.rows_path(), spool.outcomes_path());
             let bytes = length(&rows)?;
-            let standings = Standings::read(&outcomes, length(&outcomes)?, true)?;
+            let standings = JobStatuses::read(&outcomes, length(&outcomes)?, true)?;
             let has_unfinished = backup.as_ref().is_none_or(|backup| standings.has_unfinished(backup.rows));
             let mut is_guess = false;
             if has_unfinished && known_open.is_none() {
                 let found = if self.holder()?.is_some() { None } else { open::open_jobs_beside(&self.dir) };
                 is_guess = found.is_none();
-                known_open = found.map(|open| open.iter().map(|job| (job.id, OpenJob::of(job))).collect());
+                known_open =
+                    found.map(|open| open.iter().map(|job| (job.id, OpenJobStatus::of(job))).collect());
             }
             let nothing = HashMap::new();
             let open = known_open.as_ref().unwrap_or(&nothing);
@@ -206,7 +207,7 @@ fn rows_in(
     };
     let mut rows = Lines::open(&path, 0, bytes)?;
     loop {
-        match rows.next_line::<Accepted>() {
+        match rows.next_line::<AcceptedRow>() {
             Ok(Some((_, row))) => tell(row.fingerprint, row.variation)?,
             Ok(None) => return Ok(()),
             Err(StoreError::Damaged { .. }) if rows.at() >= bytes => return Ok(()),

@@ -30,7 +30,7 @@ use crate::store::batch_backup::{self, BatchBackup};
 use crate::store::dump::{self, DumpError};
 use crate::store::lock::Lock;
 use crate::store::open::{REBUILD, copy_database};
-use crate::store::open_check::{self, Tried};
+use crate::store::open_check::{self, CheckResult};
 use crate::store::snapshot::{Salvaged, Snapshot};
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{
@@ -139,10 +139,12 @@ fn salvage(dir: &Path, work: &Path, notes: &mut Vec<String>) -> Result<Salvaged,
         if !copy_database(&dir.join("db"), &copy, with_snapshots)? {
             break;
         }
-        match open_check::try_out(&copy) {
-            Tried::Opens(salvage) => return Ok(*salvage),
-            Tried::Damaged(detail) => notes.push(format!("the damaged database tells nothing: {detail}")),
-            Tried::No => {
+        match open_check::check_in_child(&copy) {
+            CheckResult::Opens(salvage) => return Ok(*salvage),
+            CheckResult::Damaged(detail) => {
+                notes.push(format!("the damaged database tells nothing: {detail}"))
+            }
+            CheckResult::No => {
                 let opened =
                     sled::Config::new().path(&copy).cache_capacity(CACHE_BYTES).flush_every_ms(None).open();
                 match opened.map_err(|source| database(dir, source)) {
@@ -222,7 +224,7 @@ impl Sources<'_> {
             return Ok(());
         };
         self.mend_rows(&batch, rebuilt)?;
-        let mut sheet = Sheet::read_rows(self, &batch)?;
+        let mut sheet = BatchRebuild::read_rows(self, &batch)?;
         sheet.read_outcomes(self, rebuilt)?;
         let outcomes = sheet.decide(self, rebuilt)?;
         batch.segments = sheet.segments;
@@ -317,7 +319,7 @@ fn write_outcomes(dir: &Path, spool: &Spool, no: BatchNo, outcomes: &[JobRecord]
 
 /// Neighbouring rows that are alike: what intake made a segment of, or a part of one.
 #[derive(Default)]
-struct Runs {
+struct SegmentBuilder {
     /// By priority alone.
     mixed: Vec<Segment>,
     /// By class, with the names of the class at each grain; nothing once there are too many.
@@ -329,7 +331,7 @@ struct Runs {
 /// Most runs that are told apart. Versions that did not sort rows by class left as many as there are rows.
 const RUNS_MAX: usize = 512;
 
-impl Runs {
+impl SegmentBuilder {
     fn add(&mut self, order: &Order, at: u64, end: u64) {
         let priority = order.priority;
         match self.mixed.last_mut() {
@@ -363,7 +365,7 @@ impl Runs {
 }
 
 /// A batch being put together.
-struct Sheet {
+struct BatchRebuild {
     batch: BatchRecord,
     /// Byte of each job's row, by its place.
     rows: Vec<u64>,
@@ -376,11 +378,11 @@ struct Sheet {
     days: BTreeMap<UtcDay, Totals>,
 }
 
-impl Sheet {
+impl BatchRebuild {
     /// Finds every row, and the segments that they make.
-    fn read_rows(from: &Sources<'_>, batch: &BatchRecord) -> Result<Sheet, StoreError> {
+    fn read_rows(from: &Sources<'_>, batch: &BatchRecord) -> Result<BatchRebuild, StoreError> {
         let mut rows = vec![0; batch.rows as usize];
-        let mut runs = Runs::default();
+        let mut runs = SegmentBuilder::default();
         let path = Spool::new(batch_dir(from.dir, batch.no)).rows_path();
         let mut lines = Lines::open(&path, 0, batch.spool_bytes)?;
         while let Some((at, spec)) = lines.next_line::<JobSpec>()? {
@@ -390,7 +392,7 @@ impl Sheet {
             runs.add(&spec.order, at, lines.at());
         }
         let segments = runs.segments();
-        Ok(Sheet {
+        Ok(BatchRebuild {
             batch: batch.clone(),
             rows,
             segments,

@@ -12,14 +12,14 @@ use crate::store::spool::{Appender, encode_line};
 /// Lines of several parts that come mixed and are to lie together: each part is gathered in a file of its own until
 /// all have come.
 #[derive(Debug)]
-pub struct Parts {
+pub struct RowPartitions {
     dir: PathBuf,
-    parts: Vec<Part>,
+    parts: Vec<Partition>,
     line: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
-struct Part {
+struct Partition {
     buffer: Vec<u8>,
     /// Whether it has a file, which the buffer continues.
     has_file: bool,
@@ -28,20 +28,20 @@ struct Part {
 /// What a part keeps in memory, in bytes, before it goes to its file.
 const PART_BUFFER_BYTES: usize = 32 * 1024;
 
-impl Parts {
+impl RowPartitions {
     /// No part yet; those that grow large get files in `dir`, which is the caller's to remove.
-    pub(super) fn begin(dir: &Path) -> Parts {
-        Parts { dir: dir.to_owned(), parts: Vec::new(), line: Vec::new() }
+    pub(super) fn begin(dir: &Path) -> RowPartitions {
+        RowPartitions { dir: dir.to_owned(), parts: Vec::new(), line: Vec::new() }
     }
 
     /// Adds a line to a part: one that is there, or the next new one.
     pub fn push<T: Serialize>(&mut self, part: usize, value: &T) -> Result<(), StoreError> {
         if part >= self.parts.len() {
-            self.parts.resize_with(part + 1, Part::default);
+            self.parts.resize_with(part + 1, Partition::default);
         }
         let path = self.path(part);
         encode_line(value, &mut self.line).map_err(StoreError::io(&path))?;
-        let Part { buffer, has_file } = &mut self.parts[part];
+        let Partition { buffer, has_file } = &mut self.parts[part];
         buffer.extend_from_slice(&self.line);
         if buffer.len() >= PART_BUFFER_BYTES {
             // One file is open at a time, however many there are.
@@ -56,7 +56,7 @@ impl Parts {
 
     /// Appends a part to a file of lines.
     pub fn append_to(&self, part: usize, lines: &mut Appender) -> Result<(), StoreError> {
-        let Some(Part { buffer, has_file }) = self.parts.get(part) else { return Ok(()) };
+        let Some(Partition { buffer, has_file }) = self.parts.get(part) else { return Ok(()) };
         if *has_file {
             lines.push_file(&self.path(part))?;
         }

@@ -21,7 +21,7 @@ use crate::domain::problem::Problem;
 use crate::domain::queue_class::Census;
 use crate::domain::standing::Standing;
 use crate::store::StoreError;
-use crate::store::row_partitions::Parts;
+use crate::store::row_partitions::RowPartitions;
 use crate::store::spool::{Appender, Lines};
 
 /// How drafts are called in the spool folder; leftovers of a killed process are swept by it.
@@ -339,8 +339,8 @@ pub struct StagedManifest {
 
 impl StagedManifest {
     /// Where its rows can be sorted into parts, for as long as it is kept.
-    pub fn parts(&self) -> Parts {
-        Parts::begin(self.dir.path())
+    pub fn parts(&self) -> RowPartitions {
+        RowPartitions::begin(self.dir.path())
     }
 
     /// The rows, in manifest order.

@@ -24,20 +24,20 @@ use crate::store::{
 };
 
 /// Faults of one sort that are told of one batch; the rest are counted.
-const TOLD_MAX: u64 = 20;
+const REPORTED_MAX: u64 = 20;
 /// A job without a row or an outcome.
-const NOWHERE: u64 = u64::MAX;
+const NO_OFFSET: u64 = u64::MAX;
 
 /// Something that does not fit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Fault {
+pub struct Inconsistency {
     /// Where.
     pub place: String,
     /// What was found there.
     pub found: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for Inconsistency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.found)
     }
@@ -45,7 +45,7 @@ impl fmt::Display for Fault {
 
 /// What was looked at.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Checked {
+pub struct VerifyReport {
     /// Batches.
     pub batches: u64,
     /// Of these, archived.
@@ -69,7 +69,7 @@ impl Store {
     ///
     /// # Errors
     /// When something cannot be read at all.
-    pub fn verify(&self, mut tell: impl FnMut(Fault)) -> Result<Checked, StoreError> {
+    pub fn verify(&self, mut tell: impl FnMut(Inconsistency)) -> Result<VerifyReport, StoreError> {
         full(self.dir(), &self.records()?, &mut tell)
     }
 }
@@ -77,12 +77,12 @@ impl Store {
 /// Refuses a state whose parts contradict each other, as far as lengths and counts tell.
 pub(super) fn quick(dir: &Path, records: &Snapshot) -> Result<(), StoreError> {
     let mut first = None;
-    look(dir, records, &mut |fault| {
+    compare_all(dir, records, &mut |fault| {
         first.get_or_insert(fault);
     })?;
     match first {
         None => Ok(()),
-        Some(Fault { place, found }) => {
+        Some(Inconsistency { place, found }) => {
             Err(StoreError::Damaged { dir: dir.to_owned(), what: place, detail: found })
         }
     }
@@ -92,25 +92,25 @@ pub(super) fn quick(dir: &Path, records: &Snapshot) -> Result<(), StoreError> {
 pub(super) fn full(
     dir: &Path,
     records: &Snapshot,
-    tell: &mut dyn FnMut(Fault),
-) -> Result<Checked, StoreError> {
+    tell: &mut dyn FnMut(Inconsistency),
+) -> Result<VerifyReport, StoreError> {
     let mut faults = 0;
     let mut count = |fault| {
         faults += 1;
         tell(fault);
     };
-    look(dir, records, &mut count)?;
-    let mut checked = Checked {
+    compare_all(dir, records, &mut count)?;
+    let mut checked = VerifyReport {
         batches: records.batches.len() as u64,
         open: records.open.len() as u64,
         days: records.days.len() as u64,
         commit: records.commits,
-        ..Checked::default()
+        ..VerifyReport::default()
     };
     let mut days = BTreeMap::new();
     for batch in &records.batches {
         let spool = Spool::new(batch_dir(dir, batch.no));
-        Reading::new(spool, records, batch, &mut count).all(&mut days, &mut checked)?;
+        BatchCheck::new(spool, records, batch, &mut count).all(&mut days, &mut checked)?;
     }
     let mut is_complete = true;
     for archived in records.archived.values() {
@@ -124,7 +124,7 @@ pub(super) fn full(
         let Kept { outcomes_bytes, record } = match archive::read(&folder) {
             Err(StoreError::Damaged { what, detail, .. }) => {
                 is_complete = false;
-                count(Fault {
+                count(Inconsistency {
                     place: format!("batch {}", archived.name),
                     found: format!("{what}: {detail}"),
                 });
@@ -135,12 +135,12 @@ pub(super) fn full(
         let place = format!("batch {}", archived.name);
         if record.name != archived.name {
             let found = format!("{} holds batch {}", folder.display(), record.name);
-            count(Fault { place: place.clone(), found });
+            count(Inconsistency { place: place.clone(), found });
         }
         compare(&place, record.totals, archived.totals, &mut count);
         let lengths = BTreeMap::from([(record.no, outcomes_bytes)]);
         let records = Snapshot { outcomes_bytes: lengths, ..Snapshot::default() };
-        Reading::new(Spool::new(folder), &records, &record, &mut count).all(&mut days, &mut checked)?;
+        BatchCheck::new(Spool::new(folder), &records, &record, &mut count).all(&mut days, &mut checked)?;
     }
     let all_days = days.keys().chain(records.days.keys()).collect::<BTreeSet<_>>();
     for day in all_days.into_iter().filter(|_| is_complete) {
@@ -153,17 +153,21 @@ pub(super) fn full(
 
 /// Lengths, counts and sums of the records: nothing of the spool is read but what lies beyond its
 /// committed length.
-fn look(dir: &Path, records: &Snapshot, tell: &mut dyn FnMut(Fault)) -> Result<(), StoreError> {
+fn compare_all(
+    dir: &Path,
+    records: &Snapshot,
+    tell: &mut dyn FnMut(Inconsistency),
+) -> Result<(), StoreError> {
     let known: BTreeSet<BatchNo> = records.batches.iter().map(|batch| batch.no).collect();
     for open in &records.open {
         if !known.contains(&open.key.batch) {
             let found = format!("no batch {} is known, but a job of it is open", open.key.batch.0);
-            tell(Fault { place: "the database".to_owned(), found });
+            tell(Inconsistency { place: "the database".to_owned(), found });
         }
     }
     for batch in &records.batches {
         let place = format!("batch {}", batch.name);
-        let mut say = |found: String| tell(Fault { place: place.clone(), found });
+        let mut say = |found: String| tell(Inconsistency { place: place.clone(), found });
         lengths(dir, records, batch, &mut say)?;
         segments(batch, &mut say);
         counts(records, batch, &mut say);
@@ -177,23 +181,26 @@ fn look(dir: &Path, records: &Snapshot, tell: &mut dyn FnMut(Fault)) -> Result<(
     let sum = live.chain(archived).fold(Totals::default(), Add::add);
     if sum != records.total {
         let found = format!("the batches come to {sum:?}, the state to {:?}", records.total);
-        tell(Fault { place: "the totals".to_owned(), found });
+        tell(Inconsistency { place: "the totals".to_owned(), found });
     }
     Ok(())
 }
 
 /// A name and a number mean one batch: what is wanted twice under one name would be bought twice.
-fn identities(records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Fault)) {
+fn identities(records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Inconsistency)) {
     let live = records.batches.iter().map(|batch| &batch.name);
     let mut names = BTreeSet::new();
     for name in live.chain(records.archived.values().map(|archived| &archived.name)) {
         if !names.insert(name) {
-            tell(Fault { place: format!("batch {name}"), found: "there are two of that name".to_owned() });
+            tell(Inconsistency {
+                place: format!("batch {name}"),
+                found: "there are two of that name".to_owned(),
+            });
         }
     }
     for archived in records.archived.values().filter(|archived| known.contains(&archived.no)) {
         let found = format!("another one that is not archived has its number, {}", archived.no.0);
-        tell(Fault { place: format!("batch {}", archived.name), found });
+        tell(Inconsistency { place: format!("batch {}", archived.name), found });
     }
 }
 
@@ -203,12 +210,12 @@ fn archive_folders(
     dir: &Path,
     records: &Snapshot,
     known: &BTreeSet<BatchNo>,
-    tell: &mut dyn FnMut(Fault),
+    tell: &mut dyn FnMut(Inconsistency),
 ) -> Result<(), StoreError> {
     for (no, _) in batch_dirs(&archive::folder(dir))? {
         if !records.archived.contains_key(&no) && !known.contains(&no) {
             let found = "a batch was archived there, and the database does not know it".to_owned();
-            tell(Fault { place: format!("archive/{}", super::folder_name(no)), found });
+            tell(Inconsistency { place: format!("archive/{}", super::folder_name(no)), found });
         }
     }
     Ok(())
@@ -296,7 +303,7 @@ fn tail(
 }
 
 /// A backup is written before the commit that it is for.
-fn backups(dir: &Path, records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Fault)) {
+fn backups(dir: &Path, records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Inconsistency)) {
     for written in batch_backup::all(&dir.join("spool")) {
         let backup = &written.backup;
         // One that is archived is about to be moved out.
@@ -308,9 +315,9 @@ fn backups(dir: &Path, records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut
             let (backup, db) = (written.commit, records.commits);
             let found =
                 format!("its card was written for commit {backup}, but the database is at commit {db}");
-            tell(Fault { place, found });
+            tell(Inconsistency { place, found });
         } else if !known.contains(&backup.no) && has_outcomes(dir, backup.no) {
-            tell(Fault {
+            tell(Inconsistency {
                 place,
                 found: "jobs of it have ended, and the database does not know it".to_owned(),
             });
@@ -319,7 +326,7 @@ fn backups(dir: &Path, records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut
             if !known.contains(&backup.no) || bytes < backup.spool_bytes {
                 let found =
                     format!("{} bytes of rows were accepted, the database knows {bytes}", backup.spool_bytes);
-                tell(Fault { place, found });
+                tell(Inconsistency { place, found });
             }
         }
     }
@@ -330,7 +337,7 @@ fn has_outcomes(dir: &Path, no: BatchNo) -> bool {
 }
 
 /// Tells when sums of jobs are not what is stored. What was refunded cannot be added up from them.
-fn compare(place: &str, found: Totals, stored: Totals, tell: &mut dyn FnMut(Fault)) {
+fn compare(place: &str, found: Totals, stored: Totals, tell: &mut dyn FnMut(Inconsistency)) {
     let pairs = [
         ("held", found.held, stored.held),
         ("charged", found.spent, stored.spent),
@@ -338,40 +345,40 @@ fn compare(place: &str, found: Totals, stored: Totals, tell: &mut dyn FnMut(Faul
     ];
     for (what, found, stored) in pairs.into_iter().filter(|(_, found, stored)| found != stored) {
         let found = format!("{} {what} according to the jobs, {} as stored", found.0, stored.0);
-        tell(Fault { place: place.to_owned(), found });
+        tell(Inconsistency { place: place.to_owned(), found });
     }
 }
 
 /// What is known of a job while its batch is read.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct JobOffsets {
     row: u64,
     outcome: u64,
     begun: bool,
 }
 
 /// A batch being read.
-struct Reading<'a> {
+struct BatchCheck<'a> {
     records: &'a Snapshot,
     batch: &'a BatchRecord,
     spool: Spool,
-    places: Vec<Place>,
+    places: Vec<JobOffsets>,
     planned: Credits,
     rows_read: u64,
     outcomes_read: u64,
     told: u64,
-    tell: &'a mut dyn FnMut(Fault),
+    tell: &'a mut dyn FnMut(Inconsistency),
 }
 
-impl<'a> Reading<'a> {
+impl<'a> BatchCheck<'a> {
     fn new(
         spool: Spool,
         records: &'a Snapshot,
         batch: &'a BatchRecord,
-        tell: &'a mut dyn FnMut(Fault),
-    ) -> Reading<'a> {
-        let nothing = Place { row: NOWHERE, outcome: NOWHERE, begun: false };
-        Reading {
+        tell: &'a mut dyn FnMut(Inconsistency),
+    ) -> BatchCheck<'a> {
+        let nothing = JobOffsets { row: NO_OFFSET, outcome: NO_OFFSET, begun: false };
+        BatchCheck {
             records,
             batch,
             spool,
@@ -385,7 +392,11 @@ impl<'a> Reading<'a> {
     }
 
     /// Reads all of it, and adds to what is known of days and of the whole state.
-    fn all(mut self, days: &mut BTreeMap<UtcDay, Totals>, checked: &mut Checked) -> Result<(), StoreError> {
+    fn all(
+        mut self,
+        days: &mut BTreeMap<UtcDay, Totals>,
+        checked: &mut VerifyReport,
+    ) -> Result<(), StoreError> {
         self.rows()?;
         self.outcomes()?;
         self.jobs();
@@ -397,8 +408,8 @@ impl<'a> Reading<'a> {
 
     fn say(&mut self, found: String) {
         self.told += 1;
-        if self.told <= TOLD_MAX {
-            (self.tell)(Fault { place: format!("batch {}", self.batch.name), found });
+        if self.told <= REPORTED_MAX {
+            (self.tell)(Inconsistency { place: format!("batch {}", self.batch.name), found });
         }
     }
 
@@ -438,7 +449,7 @@ impl<'a> Reading<'a> {
         }
         let begun = self.batch.has_begun(at, spec.seq);
         match self.places.get_mut(spec.seq.0 as usize) {
-            Some(place) if place.row == NOWHERE => (place.row, place.begun) = (at, begun),
+            Some(place) if place.row == NO_OFFSET => (place.row, place.begun) = (at, begun),
             Some(_) => self.say(format!("job {} has two rows", spec.seq.0)),
             None => {
                 self.say(format!("job {} has a row, but only {} were accepted", spec.seq.0, self.batch.rows));
@@ -482,13 +493,13 @@ impl<'a> Reading<'a> {
     fn jobs(&mut self) {
         for seq in 0..self.batch.rows {
             let key = JobKey { batch: self.batch.no, seq: crate::domain::ids::Seq(seq) };
-            let Place { row, outcome, begun } = self.places[seq as usize];
+            let JobOffsets { row, outcome, begun } = self.places[seq as usize];
             let open = self.records.open_job(key);
             let problem = match (row, begun, open, outcome) {
-                (NOWHERE, ..) => "has no row",
-                (_, true, None, NOWHERE) => "has begun, and is neither open nor ended",
+                (NO_OFFSET, ..) => "has no row",
+                (_, true, None, NO_OFFSET) => "has begun, and is neither open nor ended",
                 (_, false, Some(_), _) => "is open, but has not begun",
-                (_, false, None, at) if at != NOWHERE => "has ended, but has not begun",
+                (_, false, None, at) if at != NO_OFFSET => "has ended, but has not begun",
                 (row, _, Some(open), _) if open.row_at != row => "is open, and its row lies elsewhere",
                 (_, _, Some(open), _) if open.job.is_over() => "is open, but its state is final",
                 _ => continue,

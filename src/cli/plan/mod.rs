@@ -33,7 +33,7 @@ use crate::intake::receipt::Receipt;
 use crate::intake::{self, Batches, IntakeError, Judgement, Present, Terms, source};
 use crate::store::read_only::{ReadOnlyState, Visibility};
 use crate::store::staging::Staging;
-use crate::store::{OpenJob, StoreError};
+use crate::store::{OpenJobStatus, StoreError};
 
 pub(super) async fn run(command: &PlanCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
@@ -106,7 +106,7 @@ async fn open_jobs(
     global: &Global,
     config: &Config,
     is_emulated: bool,
-) -> Result<Option<Vec<OpenJob>>, Failure> {
+) -> Result<Option<Vec<OpenJobStatus>>, Failure> {
     if peek.holder()?.is_none() {
         return Ok(None);
     }
@@ -126,7 +126,7 @@ async fn open_jobs(
 /// Judges the manifests one after the other: what one of them would add, the next finds there.
 fn judge_all(
     peek: &ReadOnlyState,
-    open: Option<&[OpenJob]>,
+    open: Option<&[OpenJobStatus]>,
     command: &PlanCommand,
     config: &Config,
     catalog: &Catalog,
@@ -152,7 +152,7 @@ fn judge_all(
 struct Foreseen<'a> {
     peek: &'a ReadOnlyState,
     /// What the process that holds the state says of jobs that have begun.
-    open: Option<&'a [OpenJob]>,
+    open: Option<&'a [OpenJobStatus]>,
     judgements: &'a [Judgement],
     now: Timestamp,
     seen: Visibility,
