@@ -18,7 +18,6 @@ use crate::engine::EngineError;
 use crate::engine::engine_client::{EngineClient, FindError, Target};
 use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
-use crate::engine::job_iter::JobIter;
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
 use crate::output::results::ResultLine;

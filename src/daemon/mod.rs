@@ -31,7 +31,7 @@ use crate::daemon::signals::Signals;
 use crate::domain::time::Millis;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::Settings;
-use crate::engine::{Engine, EngineError, EngineDeps, Stop, Until};
+use crate::engine::{Engine, EngineDeps, EngineError, Stop, Until};
 use crate::hooks::{HookTimeouts, Hooks, HooksError};
 use crate::intake::reception::{self, HouseRules, Reception};
 use crate::store::{Store, StoreError};

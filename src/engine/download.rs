@@ -126,8 +126,7 @@ impl<'a> Fetcher<'a> {
     /// Removes what came of a download that failed: the next one begins anew, and there may be none.
     async fn sweep(&self, order: &FetchOrder) {
         // The draft of the sidecar has the number 0.
-        let _ =
-            tokio::fs::remove_file(self.deps.output_dir.part_path(&order.batch, order.spec.id, 0)).await;
+        let _ = tokio::fs::remove_file(self.deps.output_dir.part_path(&order.batch, order.spec.id, 0)).await;
         for index in 0..order.urls.len() {
             // One that never came is not there, and one that stays is swept by the next run.
             let _ = tokio::fs::remove_file(self.part_path(order, index)).await;

@@ -16,7 +16,6 @@ use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{
     BatchOverview, Command, CommandOutcome, Effect, FoundJob, Input, Scheduler, Settings,
 };
-use crate::engine::job_iter::JobIter;
 use crate::engine::{self, EngineError, blocking, row_reader, to_the_end};
 use crate::output::layout::Layout;
 use crate::output::publish::{OutputDir, OutputSpec};

@@ -204,7 +204,7 @@ pub(super) fn judge_opened(
             identity.check(path)?;
             refuse_file(problems, &mut receipt, &mut draft)?;
             let terms = resolve(terms, &Header::default(), None);
-            let judged = draft.judge()?;
+            let judged = draft.classify()?;
             return Ok(Judgement { receipt, terms, origin: None, refusal: None, expired: None, judged });
         }
     };
@@ -234,7 +234,7 @@ pub(super) fn judge_opened(
     failpoint::hit("accepting");
     let origin = Some(origin);
     let mut judgement =
-        Judgement { receipt, terms: standing, origin, refusal: None, expired, judged: draft.judge()? };
+        Judgement { receipt, terms: standing, origin, refusal: None, expired, judged: draft.classify()? };
     count(&mut judgement)?;
     if let Some(present) = &present {
         let own = judgement.origin.as_ref().filter(|_| terms.batch.is_none());

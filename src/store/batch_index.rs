@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::store::snapshot::Snapshot;
 
-/// The names of a state's batches. ArchiveEntry ones are only counted: the database knows their names.
+/// The names of a state's batches. Archived ones are only counted: the database knows their names.
 #[derive(Debug)]
 pub(super) struct BatchIndex(Mutex<IndexEntries>);
 

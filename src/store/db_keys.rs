@@ -55,7 +55,7 @@ pub(super) enum Meaning {
     Batch,
     Job,
     OutcomesBytes(BatchNo),
-    ArchiveEntry,
+    Archived,
     Day(UtcDay),
     Total,
     Account,
@@ -75,7 +75,7 @@ pub(super) fn meaning(key: &[u8]) -> Option<Meaning> {
             let [a, b, c] = rest;
             Some(Meaning::Day(UtcDay(i32::from_be_bytes([first ^ 0x80, a, b, c]))))
         }
-        (b'a', 1..) => Some(Meaning::ArchiveEntry),
+        (b'a', 1..) => Some(Meaning::Archived),
         (b't', 0) => Some(Meaning::Total),
         (b'g', 0) => Some(Meaning::Account),
         (b'c', 0) => Some(Meaning::Commits),

@@ -18,7 +18,7 @@ use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::recovery;
 use crate::domain::time::{Timestamp, UtcDay};
-use crate::store::archive::{ArchiveEntry, Kept};
+use crate::store::archive::{ArchiveEntry, ArchivedBatch};
 use crate::store::lock::Lock;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Appender, Lines, Spool};
@@ -41,7 +41,7 @@ pub enum DumpError {
     Io(#[from] io::Error),
     /// A line of it is not what was written.
     #[error("line {line} of the dump: {found}")]
-    DumpLine {
+    Line {
         /// Its number, from 1.
         line: u64,
         /// What is wrong with it.
@@ -108,12 +108,12 @@ enum DumpLine {
     Outcome(Box<RawValue>),
     Open(Box<JobRecord>),
     /// An archived batch whose folder was moved away.
-    ArchiveEntry(ArchiveEntry),
+    Archived(ArchiveEntry),
     Total(Totals),
     /// What the account refused, where it refused something.
     Account(AccountBlock),
-    DumpDay(DumpDay),
-    DumpEnd(DumpEnd),
+    Day(DumpDay),
+    End(DumpEnd),
 }
 
 /// Writes lines and counts them.
@@ -171,10 +171,10 @@ impl Store {
         for archived in records.archived.values() {
             match archive::place(&self.dir, archived.no) {
                 Some(place) => {
-                    let Kept { outcomes_bytes, record } = archive::read(&place)?;
+                    let ArchivedBatch { outcomes_bytes, record } = archive::read(&place)?;
                     sheet.batch(&Spool::new(place), &record, outcomes_bytes)?;
                 }
-                None => sheet.line(&DumpLine::ArchiveEntry(archived.clone()))?,
+                None => sheet.line(&DumpLine::Archived(archived.clone()))?,
             }
         }
         for open in &records.open {
@@ -187,10 +187,10 @@ impl Store {
         for (number, totals) in records.days {
             let mut date = Timestamp(i64::from(number.0) * DAY_MS).to_string();
             date.truncate("2026-11-21".len());
-            sheet.line(&DumpLine::DumpDay(DumpDay { date, number, totals }))?;
+            sheet.line(&DumpLine::Day(DumpDay { date, number, totals }))?;
         }
         let crc32 = format!("{:08x}", sheet.checksum.clone().finalize());
-        let end = DumpLine::DumpEnd(DumpEnd { lines: sheet.lines, crc32 });
+        let end = DumpLine::End(DumpEnd { lines: sheet.lines, crc32 });
         sheet.line(&end)?;
         Ok(sheet.out.flush()?)
     }
@@ -337,20 +337,20 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(DumpHeader, Snapshot), 
                 outcomes.push(&text)?;
             }
             DumpLine::Open(open) => records.open.push(*open),
-            DumpLine::ArchiveEntry(archived) => {
+            DumpLine::Archived(archived) => {
                 records.archived.insert(archived.no, archived);
             }
             DumpLine::Total(total) => records.total = total,
             DumpLine::Account(account) => records.account = account,
-            DumpLine::DumpDay(day) => {
+            DumpLine::Day(day) => {
                 records.days.insert(day.number, day.totals);
             }
-            DumpLine::DumpEnd(found) if found == end => break,
-            DumpLine::DumpEnd(_) => return Err(reader.wrong("lines before it are missing or were changed")),
+            DumpLine::End(found) if found == end => break,
+            DumpLine::End(_) => return Err(reader.wrong("lines before it are missing or were changed")),
         }
     }
     finish(spool.take())?;
-    // ArchiveEntry ones come after the others.
+    // Archived ones come after the others.
     records.batches.sort_by_key(|batch| batch.no);
     Ok((head, records))
 }
@@ -383,6 +383,6 @@ impl<R: io::Read> DumpReader<R> {
     }
 
     fn wrong(&self, found: impl Into<String>) -> DumpError {
-        DumpError::DumpLine { line: self.line, found: found.into() }
+        DumpError::Line { line: self.line, found: found.into() }
     }
 }

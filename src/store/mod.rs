@@ -71,7 +71,7 @@ use crate::domain::ledger::Totals;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::failpoint;
 use crate::store::archive::ArchiveEntry;
-pub use crate::store::archive::Recalled;
+pub use crate::store::archive::Restored;
 pub use crate::store::batch::{BatchRecord, Ended, Pause, Segment};
 use crate::store::batch_backup::BatchBackup;
 use crate::store::batch_index::BatchIndex;

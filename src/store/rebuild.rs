@@ -181,7 +181,7 @@ impl Sources<'_> {
         Ok(backups.chain(known).max().unwrap_or_default())
     }
 
-    /// ArchiveEntry batches whose folders somebody moved away: their names and numbers stay taken.
+    /// Archived batches whose folders somebody moved away: their names and numbers stay taken.
     fn archived_elsewhere(&self, records: &Snapshot) -> BTreeMap<BatchNo, ArchiveEntry> {
         let known = self.export.archived.iter().chain(&self.salvage.archived);
         let known = known.filter(|(no, _)| records.batch(**no).is_none());

@@ -104,7 +104,7 @@ impl Snapshot {
                 Meaning::Day(day) => {
                     self.days.insert(day, codec::decode(bytes)?);
                 }
-                Meaning::ArchiveEntry => {
+                Meaning::Archived => {
                     let archived: ArchiveEntry = codec::decode(bytes)?;
                     twin = self.archived.insert(archived.no, archived);
                 }

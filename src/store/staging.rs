@@ -400,7 +400,7 @@ impl StagedRows<'_> {
         let changed = &self.judged.findings.changed;
         let index = changed.binary_search_by_key(&ordinal, |(row, _)| *row).ok()?;
         let (_, place) = *changed.get(index)?;
-        if let std::collections::btree_map::PartitionEntry::Vacant(free) = self.accepted.entry(place.file) {
+        if let std::collections::btree_map::Entry::Vacant(free) = self.accepted.entry(place.file) {
             let path = self.judged.accepted.get(place.file as usize)?;
             free.insert(Lines::open(path, 0, u64::MAX).ok()?);
         }

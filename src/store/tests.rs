@@ -319,7 +319,7 @@ fn a_file_shorter_than_what_was_acknowledged_is_damage() {
 }
 
 /// Rows as `fingerprint:label:count`, with what was decided as `first..=last have N`.
-fn judge(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<String>, Vec<(u64, u64)>) {
+fn classify(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<String>, Vec<(u64, u64)>) {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);
     let mut draft = store.begin_staging().unwrap();
@@ -350,9 +350,9 @@ fn judge(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<Strin
             })
             .unwrap();
     }
-    let judged = draft.judge().unwrap();
+    let staged = draft.classify().unwrap();
     let mut said = Vec::new();
-    let mut walk = judged.rows().unwrap();
+    let mut walk = staged.rows().unwrap();
     while let Some(RowWithVerdict { row, verdict, .. }) = walk.next_row().unwrap() {
         said.push(match verdict {
             Verdict::Wanted { first, have } => format!("{first}..={} have {have}", first + row.count - 1),
@@ -360,12 +360,12 @@ fn judge(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<Strin
             Verdict::Unread => "unread".to_owned(),
         });
     }
-    (said, judged.repeated().iter().map(|repeat| (repeat.line, repeat.first_line)).collect())
+    (said, staged.repeated().iter().map(|repeat| (repeat.line, repeat.first_line)).collect())
 }
 
 #[test]
 fn rows_that_want_the_same_are_variations() {
-    let (said, _) = judge(&[], &[(1, None, 1), (2, None, 3), (1, None, 2)]);
+    let (said, _) = classify(&[], &[(1, None, 1), (2, None, 3), (1, None, 2)]);
     assert_eq!(said, ["1..=1 have 0", "1..=3 have 0", "2..=3 have 0"]);
 }
 
@@ -407,8 +407,8 @@ fn a_row_replaces_the_newest_one_of_its_id() {
             .push(&StagedRow { fingerprint, label, count: 1, line, draws: None, apart: false, wanted })
             .unwrap();
     }
-    let judged = draft.judge().unwrap();
-    let mut rows = judged.rows().unwrap();
+    let staged = draft.classify().unwrap();
+    let mut rows = staged.rows().unwrap();
     let mut next = || rows.next_row().unwrap().unwrap();
     assert_eq!(next().replaces.map(|spec| spec.seq), Some(Seq(2)));
     assert!(next().replaces.is_none());
@@ -418,14 +418,14 @@ fn a_row_replaces_the_newest_one_of_its_id() {
 
 #[test]
 fn what_the_batch_has_is_known_whatever_the_order() {
-    let (said, _) = judge(&[(1, 1), (1, 2), (2, 1)], &[(2, None, 1), (1, None, 1), (1, None, 2)]);
+    let (said, _) = classify(&[(1, 1), (1, 2), (2, 1)], &[(2, None, 1), (1, None, 1), (1, None, 2)]);
     assert_eq!(said, ["1..=1 have 1", "1..=1 have 2", "2..=3 have 2"]);
 }
 
 #[test]
 fn an_id_names_one_row() {
     let rows = [(1, Some("hero"), 1), (2, Some("fox"), 1), (3, Some("hero"), 1), (1, Some("hero"), 1)];
-    let (said, repeated) = judge(&[], &rows);
+    let (said, repeated) = classify(&[], &rows);
     assert_eq!(said, ["1..=1 have 0", "1..=1 have 0", "as line 2", "as line 2"]);
     assert_eq!(repeated, [(4, 2), (5, 2)]);
 }
@@ -464,7 +464,7 @@ fn a_row_reads_back_as_it_was_spooled() {
 fn whoever_may_read_new_files_here_may_read_what_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(&dir));
-    let kept = catalog_cache::Kept::none("x");
+    let kept = catalog_cache::CachedCatalogs::none("x");
     catalog_cache::keep(dir.path(), &kept).unwrap();
     fs::write(dir.path().join("new"), "").unwrap();
     let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
@@ -490,11 +490,11 @@ fn an_archived_batch_leaves_a_line_and_comes_back_as_it_was() {
     let store = open(&dir);
     assert_eq!((store.batches().unwrap(), store.archived_count()), (vec![], 1));
     assert_eq!(store.next_batch_no(), BatchNo(2), "no number is given twice");
-    assert_eq!(store.recall(&"batch-2".parse().unwrap()).unwrap(), None);
-    assert_eq!(store.recall(&first.name).unwrap(), Some(Recalled::Back(first.clone())));
+    assert_eq!(store.restore(&"batch-2".parse().unwrap()).unwrap(), None);
+    assert_eq!(store.restore(&first.name).unwrap(), Some(Restored::FromArchive(first.clone())));
     assert_eq!(
-        store.recall(&first.name).unwrap(),
-        Some(Recalled::There(first.clone())),
+        store.restore(&first.name).unwrap(),
+        Some(Restored::Present(first.clone())),
         "it is back already"
     );
     assert_eq!(store.outcomes_bytes(BatchNo(1)).unwrap(), length);
@@ -521,12 +521,12 @@ fn whoever_else_asks_for_an_archived_batch_at_this_moment_gets_the_same_one() {
         let asked = || {
             std::thread::scope(|scope| {
                 let askers: Vec<_> =
-                    (0..4).map(|_| scope.spawn(|| store.recall(&first.name).unwrap())).collect();
+                    (0..4).map(|_| scope.spawn(|| store.restore(&first.name).unwrap())).collect();
                 askers.into_iter().map(|asker| asker.join().unwrap()).collect::<Vec<_>>()
             })
         };
         let answers = asked();
-        let back = |answer: &&Option<Recalled>| **answer == Some(Recalled::Back(first.clone()));
+        let back = |answer: &&Option<Restored>| **answer == Some(Restored::FromArchive(first.clone()));
         assert_eq!(answers.iter().filter(back).count(), 1, "{answers:?}");
         assert!(answers.iter().all(Option::is_some), "{answers:?}");
     }

@@ -16,7 +16,7 @@ use crate::domain::ids::{BatchNo, JobId, JobKey};
 use crate::domain::job::{Books, Job, JobSpec, State};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
-use crate::store::archive::Kept;
+use crate::store::archive::ArchivedBatch;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Lines, Spool};
 use crate::store::{
@@ -121,7 +121,7 @@ pub(super) fn full(
             is_complete = false;
             continue;
         };
-        let Kept { outcomes_bytes, record } = match archive::read(&folder) {
+        let ArchivedBatch { outcomes_bytes, record } = match archive::read(&folder) {
             Err(StoreError::Damaged { what, detail, .. }) => {
                 is_complete = false;
                 count(Inconsistency {

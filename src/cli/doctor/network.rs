@@ -144,7 +144,7 @@ async fn balance(service: &Service, config: &Config) -> Check {
 /// As the service gives them now, or as they were kept.
 async fn catalog(service: Option<&Service>, chosen: &ServiceTarget, now: Timestamp) -> Check {
     let fetched = match service {
-        Some(service) => catalog_cache::fetch(service, &CatalogPart::ALL).await,
+        Some(service) => catalogs::fetch(service, &CatalogPart::ALL).await,
         None => Vec::new(),
     };
     let mut catalog = Catalog::default();

@@ -92,7 +92,7 @@ pub(super) fn each(
                 ..blank
             })
         }),
-        Outcome::CachedCatalogs { id, known } => see_kept(id, known, &mut see),
+        Outcome::Kept { id, known } => see_kept(id, known, &mut see),
         Outcome::Invalid { id, known, problems } => {
             see_kept(id, known, &mut see)?;
             see(&Entry { id: id.as_deref(), problems, ..blank })
