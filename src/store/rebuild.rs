@@ -34,8 +34,8 @@ use crate::store::open_check::{self, CheckResult};
 use crate::store::snapshot::{Salvaged, Snapshot};
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{
-    BatchRecord, CACHE_BYTES, Ended, JobRecord, OfKind, Pause, Segment, StoreError, quarantine, batch_dir,
-    batch_dirs, clean_shutdown, commits_beside, database, marker, disk_reserve, verify,
+    BatchRecord, CACHE_BYTES, Ended, JobRecord, KindCounts, Pause, Segment, StoreError, batch_dir,
+    batch_dirs, clean_shutdown, commits_beside, database, disk_reserve, marker, quarantine, verify,
 };
 
 /// Looks for the outputs of a job of a batch, whose layout may be its own.
@@ -373,7 +373,7 @@ struct BatchRebuild {
     outcomes: BTreeMap<u32, JobRecord>,
     open: Vec<JobRecord>,
     ended: Ended,
-    kinds: BTreeMap<Kind, OfKind>,
+    kinds: BTreeMap<Kind, KindCounts>,
     totals: Totals,
     days: BTreeMap<UtcDay, Totals>,
 }
@@ -498,7 +498,8 @@ impl BatchRebuild {
         rebuilt: &mut Rebuilt,
     ) -> Option<JobRecord> {
         let fits = |open: &&JobRecord| open.id == row.id && open.row_at == row.row_at;
-        let open_in = |records: &Records| records.open_job(row.key).filter(fits).map(|open| open.job.clone());
+        let open_in =
+            |records: &Snapshot| records.open_job(row.key).filter(fits).map(|open| open.job.clone());
         let remains = Remains {
             outcome: outcome.map(|outcome| outcome.job),
             open: open_in(&from.salvage),

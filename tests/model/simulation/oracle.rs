@@ -256,7 +256,7 @@ impl Oracle {
         let who = named(record.key, job.attempt.0);
         let Books { held, charged, .. } = job.all_books();
         let theirs: u64 = service.tasks_of(record.key).map(|task| task.net()).sum();
-        let is_doubtful = job.superseded.iter().any(|other| other.watch == Watch::InDoubt);
+        let is_doubtful = job.superseded.iter().any(|other| other.watch == WatchState::InDoubt);
         check(held.is_zero(), || format!("{who} still holds {held}"))?;
         // A lost database knew of attempts that nothing else tells of: of those begun beside another that was overdue, and of
         // those that were asked for after an outcome.
