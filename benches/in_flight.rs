@@ -83,11 +83,11 @@ struct World {
     /// When a task ends, and when it was last heard of; nothing before it was read once.
     lives: BTreeMap<JobKey, (Micros, Option<Micros>)>,
     random: fastrand::Rng,
-    seen: Visibility,
+    seen: Seen,
 }
 
 #[derive(Default)]
-struct Visibility {
+struct Seen {
     since: Micros,
     steps: Vec<Micros>,
     processor: Micros,
@@ -118,7 +118,7 @@ impl World {
             waiting: VecDeque::new(),
             lives: BTreeMap::new(),
             random: fastrand::Rng::with_seed(1),
-            seen: Visibility::default(),
+            seen: Seen::default(),
         }
     }
 
@@ -134,7 +134,7 @@ impl World {
     }
 
     fn measure(&mut self) {
-        self.seen = Visibility { since: self.now, ..Visibility::default() };
+        self.seen = Seen { since: self.now, ..Seen::default() };
         while self.now < self.seen.since + MEASURED {
             self.step();
         }
@@ -224,7 +224,7 @@ impl World {
     }
 
     fn report(&mut self, exchanges: u32, answer_ms: Micros) {
-        let Visibility { since, steps, processor, polls, intervals } = &mut self.seen;
+        let Seen { since, steps, processor, polls, intervals } = &mut self.seen;
         let seconds = (self.now - *since) as f64 / 1e6;
         let ms = |micros: Micros| micros as f64 / 1e3;
         println!("{} tasks, {exchanges} exchanges of {answer_ms} ms at once:", self.tasks);

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::support::api_key::{KEY, key_is_nowhere};
 
 /// A folder with a cleared environment around it.
-struct Desk {
+struct Folder {
     dir: TempDir,
 }
 
@@ -31,9 +31,9 @@ impl Said {
     }
 }
 
-impl Desk {
-    fn new() -> Desk {
-        Desk { dir: tempfile::tempdir().unwrap() }
+impl Folder {
+    fn new() -> Folder {
+        Folder { dir: tempfile::tempdir().unwrap() }
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -101,66 +101,66 @@ fn verdicts(plan: &Value) -> Vec<&str> {
 /// What a budget parked is not paid yet: the plan says what it will cost, and so does the receipt.
 #[test]
 fn a_plan_counts_what_waits_and_tells_what_failed() {
-    let desk = Desk::new();
+    let folder = Folder::new();
     let rows = "a,image,gi-2,A compass,,,\nb,image,gi-2,A map,,,\nc,image,gi-2,A key,,,\n";
-    desk.write("promo.csv", &format!("{HEADER}{rows}"));
-    let ran = desk.run("run promo.csv --emulator --emulator-speed 200 --budget 16");
+    folder.write("promo.csv", &format!("{HEADER}{rows}"));
+    let ran = folder.run("run promo.csv --emulator --emulator-speed 200 --budget 16");
     assert_eq!(ran.code, 4, "{}", ran.err);
-    let before = desk.files();
-    let plan = desk.run("plan promo.csv --emulator --json").json();
+    let before = folder.files();
+    let plan = folder.run("plan promo.csv --emulator --json").json();
     assert_eq!(plan["jobs"], counts(&[("waiting", 1), ("done", 2)]), "{plan:#}");
     assert_eq!((&plan["total_credits"], &plan["sent_is_known"]), (&json!(8), &json!(true)));
-    assert_eq!(desk.files(), before, "looking changes nothing");
-    let said = desk.run("plan promo.csv --emulator");
+    assert_eq!(folder.files(), before, "looking changes nothing");
+    let said = folder.run("plan promo.csv --emulator");
     assert!(said.out.contains("total: 8 credits for 0 new jobs, 1 waiting\n"), "{}", said.out);
     assert!(said.out.contains("done: 2 jobs, nothing more is spent"), "{}", said.out);
     // Another process holds the state: what it has sent is not known, and the plan says so.
-    let lock = File::options().write(true).open(desk.dir.path().join("state/emulator/lock")).unwrap();
+    let lock = File::options().write(true).open(folder.dir.path().join("state/emulator/lock")).unwrap();
     lock.try_lock().unwrap();
-    let beside = desk.run("plan promo.csv --emulator");
+    let beside = folder.run("plan promo.csv --emulator");
     assert!(beside.out.contains("not known: which of the 1 job waiting have been sent"), "{}", beside.out);
-    assert_eq!(desk.run("plan promo.csv --emulator --json").json()["sent_is_known"], false);
+    assert_eq!(folder.run("plan promo.csv --emulator --json").json()["sent_is_known"], false);
     // Not by closing it: a process that another test starts at this moment has the file, too.
     lock.unlock().unwrap();
-    let receipt = desk.run("run promo.csv --emulator --budget 16");
+    let receipt = folder.run("run promo.csv --emulator --budget 16");
     assert!(receipt.err.contains("3 already there: 1 waiting (8 credits), 2 done"), "{}", receipt.err);
     // Its operator drops it: nothing is to be paid, unless it is asked for again.
-    assert_eq!(desk.run("cancel promo --state state/emulator").code, 0);
-    let plan = desk.run("plan promo.csv --emulator --json").json();
+    assert_eq!(folder.run("cancel promo --state state/emulator").code, 0);
+    let plan = folder.run("plan promo.csv --emulator --json").json();
     assert_eq!(plan["jobs"], counts(&[("failed", 1), ("done", 2)]));
     assert_eq!((&plan["total_credits"], &plan["retry_credits"]), (&json!(0), &json!(8)));
     // Queued again, it waits, although its outcome stands in the spool.
-    assert_eq!(desk.run("retry promo --state state/emulator").code, 0);
-    let plan = desk.run("plan promo.csv --emulator --json").json();
+    assert_eq!(folder.run("retry promo --state state/emulator").code, 0);
+    let plan = folder.run("plan promo.csv --emulator --json").json();
     assert_eq!((&plan["jobs"], &plan["total_credits"]), (&counts(&[("waiting", 1), ("done", 2)]), &json!(8)));
 }
 
 /// A row that keeps its `id` and asks for something else is bought, and said to be.
 #[test]
 fn a_changed_row_is_told_apart_from_a_new_one() {
-    let desk = Desk::new();
-    desk.write("promo.csv", &format!("{HEADER}a,video,house-c1,A red fox,,,\nb,image,gi-2,A map,,,\n"));
-    assert_eq!(desk.run("run promo.csv --emulator --emulator-speed 200").code, 0);
+    let folder = Folder::new();
+    folder.write("promo.csv", &format!("{HEADER}a,video,house-c1,A red fox,,,\nb,image,gi-2,A map,,,\n"));
+    assert_eq!(folder.run("run promo.csv --emulator --emulator-speed 200").code, 0);
     let edited = "a,video,house-c1,A red fox,5s,,\nb,image,gi-2,A  MAP,,,\nc,image,gi-2,A key,,,\n";
-    desk.write("promo.csv", &format!("{HEADER}{edited}"));
-    let plan = desk.run("plan promo.csv --emulator --json").json();
+    folder.write("promo.csv", &format!("{HEADER}{edited}"));
+    let plan = folder.run("plan promo.csv --emulator --json").json();
     assert_eq!(verdicts(&plan), ["changed", "changed", "new"]);
     assert_eq!(plan["total_credits"], 10 + 8 + 8);
     let fields = |row: usize| plan["rows"][row]["changed"][0]["field"].as_str().unwrap();
     assert_eq!((fields(0), fields(1)), ("options", "prompt"), "{plan:#}");
-    let said = desk.run("plan promo.csv --emulator").out;
+    let said = folder.run("plan promo.csv --emulator").out;
     assert!(said.contains("total: 26 credits for 1 new job, 2 changed\n"), "{said}");
     assert!(said.contains("prompt: differs in case or spaces alone"), "{said}");
     assert!(said.contains("a default is spelled out"), "{said}");
-    let ran = desk.run("run promo.csv --emulator --emulator-speed 200");
+    let ran = folder.run("run promo.csv --emulator --emulator-speed 200");
     assert!(ran.err.contains("3 new (26 credits), 2 of them changed"), "{}", ran.err);
 }
 
 #[test]
 fn a_plan_is_a_table_that_a_person_reads() {
-    let desk = Desk::new();
-    desk.write("promo.csv", &small());
-    let said = desk.run("plan promo.csv --emulator --budget 20");
+    let folder = Folder::new();
+    folder.write("promo.csv", &small());
+    let said = folder.run("plan promo.csv --emulator --budget 20");
     insta::assert_snapshot!(said.out, @r##"
      row          job         verdict  credits  formula
      promo.csv:2  opening     new           10  5 s x 2/s = 10
@@ -187,9 +187,9 @@ fn a_plan_is_a_table_that_a_person_reads() {
 
 #[test]
 fn its_json_adds_up() {
-    let desk = Desk::new();
-    desk.write("promo.csv", &small());
-    let said = desk.run("plan promo.csv --emulator --json");
+    let folder = Folder::new();
+    folder.write("promo.csv", &small());
+    let said = folder.run("plan promo.csv --emulator --json");
     assert_eq!(said.code, 2, "{}", said.err);
     let plan = said.json();
     let rows = plan["rows"].as_array().unwrap();
@@ -209,32 +209,32 @@ fn its_json_adds_up() {
 
 #[test]
 fn what_a_batch_has_costs_nothing_again_and_looking_changes_nothing() {
-    let desk = Desk::new();
-    desk.write("promo.csv", &format!("{HEADER}logo,image,gi-2,A compass,,2,\n"));
-    let ran = desk.run("run promo.csv --emulator --emulator-speed 200");
+    let folder = Folder::new();
+    folder.write("promo.csv", &format!("{HEADER}logo,image,gi-2,A compass,,2,\n"));
+    let ran = folder.run("run promo.csv --emulator --emulator-speed 200");
     assert_eq!(ran.code, 0, "{}", ran.err);
-    desk.write("promo.csv", &format!("{HEADER}logo,image,gi-2,A compass,,3,\n,image,gi-2,A map,,,\n"));
-    let before = desk.files();
-    let plan = desk.run("plan promo.csv --emulator --json").json();
+    folder.write("promo.csv", &format!("{HEADER}logo,image,gi-2,A compass,,3,\n,image,gi-2,A map,,,\n"));
+    let before = folder.files();
+    let plan = folder.run("plan promo.csv --emulator --json").json();
     assert_eq!(plan["jobs"], counts(&[("new", 2), ("done", 2)]));
     assert_eq!(verdicts(&plan), ["done", "done", "new", "new"]);
-    assert_eq!(desk.files(), before);
+    assert_eq!(folder.files(), before);
     // Another process holds the state.
-    let lock = File::options().write(true).open(desk.dir.path().join("state/emulator/lock")).unwrap();
+    let lock = File::options().write(true).open(folder.dir.path().join("state/emulator/lock")).unwrap();
     lock.try_lock().unwrap();
-    let beside = desk.run("plan promo.csv --emulator --json").json();
+    let beside = folder.run("plan promo.csv --emulator --json").json();
     assert_eq!(beside["jobs"], plan["jobs"]);
-    assert_eq!(desk.files(), before);
+    assert_eq!(folder.files(), before);
 }
 
 #[test]
 fn manifests_of_one_plan_see_each_other() {
-    let desk = Desk::new();
-    desk.write("a.csv", &format!("{HEADER}logo,image,gi-2,A compass,,,\n"));
-    desk.write("b.csv", &format!("{HEADER}logo,image,gi-2,A compass,,,\nmap,image,gi-2,A map,,,\n"));
-    let apart = desk.run("plan a.csv b.csv --emulator --json").json();
+    let folder = Folder::new();
+    folder.write("a.csv", &format!("{HEADER}logo,image,gi-2,A compass,,,\n"));
+    folder.write("b.csv", &format!("{HEADER}logo,image,gi-2,A compass,,,\nmap,image,gi-2,A map,,,\n"));
+    let apart = folder.run("plan a.csv b.csv --emulator --json").json();
     assert_eq!(apart["jobs"], counts(&[("new", 3)]));
-    let together = desk.run("plan a.csv b.csv --emulator --json --batch one").json();
+    let together = folder.run("plan a.csv b.csv --emulator --json --batch one").json();
     // What the first of them adds waits when the second comes, and is paid for once.
     assert_eq!(together["jobs"], counts(&[("new", 2), ("waiting", 1)]));
     assert_eq!(
@@ -245,25 +245,25 @@ fn manifests_of_one_plan_see_each_other() {
 
 #[test]
 fn max_credits_refuses_what_costs_more_or_has_no_price() {
-    let desk = Desk::new();
-    desk.write("m.csv", &small());
-    let plan = desk.run("plan m.csv --emulator --json --max-credits 9").json();
+    let folder = Folder::new();
+    folder.write("m.csv", &small());
+    let plan = folder.run("plan m.csv --emulator --json --max-credits 9").json();
     let refused =
         plan["rows"].as_array().unwrap().iter().filter(|row| row["problems"][0]["field"] == "max_credits");
     assert_eq!(refused.count(), 2);
-    desk.write("s.json", r#"[{"kind": "shorts-studio", "max_credits": 5, "options": {"a": 1}}]"#);
-    assert_eq!(desk.run("plan s.json --emulator").code, 0);
-    assert_eq!(desk.run_with("plan s.json --emulator", &[("CALLSHEET_MAX_CREDITS", "9")]).code, 2);
-    let run = desk.run("run s.json --emulator --max-credits 9");
+    folder.write("s.json", r#"[{"kind": "shorts-studio", "max_credits": 5, "options": {"a": 1}}]"#);
+    assert_eq!(folder.run("plan s.json --emulator").code, 0);
+    assert_eq!(folder.run_with("plan s.json --emulator", &[("CALLSHEET_MAX_CREDITS", "9")]).code, 2);
+    let run = folder.run("run s.json --emulator --max-credits 9");
     assert_eq!(run.code, 2, "{}", run.err);
     assert!(run.err.contains("max_credits"), "{}", run.err);
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_a_row_of_its_own() {
-    let desk = Desk::new();
-    desk.write("m.csv", "id,promt\na,b\n");
-    let said = desk.run("plan m.csv --emulator --json");
+    let folder = Folder::new();
+    folder.write("m.csv", "id,promt\na,b\n");
+    let said = folder.run("plan m.csv --emulator --json");
     let plan = said.json();
     assert_eq!((said.code, &plan["rows"][0]["verdict"]), (2, &json!("invalid")));
     assert_eq!(plan["rows"][0]["problems"][0]["field"], "promt");
@@ -272,9 +272,9 @@ fn a_file_that_cannot_be_read_is_a_row_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_service_a_plan_works_from_what_was_kept() {
-    let desk = Desk::new();
-    desk.write("m.csv", &format!("{HEADER}logo,image,gi-2,A compass,,,\n"));
-    let nothing = desk.run("plan m.csv");
+    let folder = Folder::new();
+    folder.write("m.csv", &format!("{HEADER}logo,image,gi-2,A compass,,,\n"));
+    let nothing = folder.run("plan m.csv");
     assert_eq!(nothing.code, 2);
     assert!(nothing.err.contains("no service is configured"), "{}", nothing.err);
     let options = emulator::Options {
@@ -284,38 +284,38 @@ async fn without_the_service_a_plan_works_from_what_was_kept() {
     };
     let service = emulator::start(options).await.unwrap();
     let there = format!("plan m.csv --json --base-url {}", service.base_url());
-    let said = desk.run(&there);
+    let said = folder.run(&there);
     assert_eq!(said.code, 0, "{}", said.err);
     assert_eq!(said.json()["balance_credits"], Value::Null);
     let key = [("CALLSHEET_API_KEY", KEY)];
-    assert!(desk.run_with(&there, &key).json()["balance_credits"].is_u64());
-    let wrong = desk.run_with(&there, &[("CALLSHEET_API_KEY", "wrong")]);
+    assert!(folder.run_with(&there, &key).json()["balance_credits"].is_u64());
+    let wrong = folder.run_with(&there, &[("CALLSHEET_API_KEY", "wrong")]);
     assert_eq!((wrong.code, &wrong.json()["balance_credits"]), (0, &Value::Null));
     service.stop().await;
     // Made old: three days before now.
-    let path = desk.dir.path().join("state/catalogs.json");
+    let path = folder.dir.path().join("state/catalogs.json");
     let mut kept: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     kept["fetched"] = json!(kept["fetched"].as_i64().unwrap() - 3 * 86_400_000);
     fs::write(&path, kept.to_string()).unwrap();
     for arguments in [there.as_str(), "plan m.csv --json"] {
-        let away = desk.run(arguments);
+        let away = folder.run(arguments);
         assert_eq!(away.code, 0, "{}", away.err);
         assert!(away.err.contains("which are 3 days old"), "{}", away.err);
         assert_eq!(away.json()["total_credits"], 8);
         assert!(away.json()["catalog"]["stale_because"].is_string());
     }
-    let elsewhere = desk.run("plan m.csv --base-url http://127.0.0.1:9");
+    let elsewhere = folder.run("plan m.csv --base-url http://127.0.0.1:9");
     assert_eq!(elsewhere.code, 5, "catalogs of one service say nothing of another: {}", elsewhere.err);
 }
 
 #[test]
 fn the_accounts_plan_decides_what_an_allowance_could_cover() {
-    let desk = Desk::new();
+    let folder = Folder::new();
     let image = "image,gi-2,A compass";
-    desk.write("m.csv", &format!("{HEADER}boat,video,house-c1,A boat,5s,,\nlogo,{image},,30,\n"));
+    folder.write("m.csv", &format!("{HEADER}boat,video,house-c1,A boat,5s,,\nlogo,{image},,30,\n"));
     let waivable = |plan: &str| {
-        desk.write("callsheet.toml", &format!("[service]\n{plan}\n"));
-        desk.run("plan m.csv --emulator --json").json()["waivable_credits"].as_u64().unwrap()
+        folder.write("callsheet.toml", &format!("[service]\n{plan}\n"));
+        folder.run("plan m.csv --emulator --json").json()["waivable_credits"].as_u64().unwrap()
     };
     assert_eq!(waivable("plan = \"none\""), 0);
     assert_eq!(waivable("plan = \"pro\""), 25 * 8, "a day's allowance on Pro is 25 images");
@@ -325,22 +325,22 @@ fn the_accounts_plan_decides_what_an_allowance_could_cover() {
 
 #[test]
 fn real_model_ids_borrow_rules_through_the_configuration() {
-    let desk = Desk::new();
+    let folder = Folder::new();
     let row = r#"[{"kind": "video", "model": "house-c1", "mode": "image-to-video", "prompt": "x",
         "image_urls": ["http://a/1", "http://a/2"]}]"#;
-    desk.write("m.json", row);
-    assert_eq!(desk.run("plan m.json --emulator").code, 2);
-    desk.write("callsheet.toml", "[rules.models.house-c1.inputs.image-to-video]\nimages = [1, 2]\n");
-    assert_eq!(desk.run("plan m.json --emulator").code, 0);
-    desk.write("callsheet.toml", "[rules.models.house-c1]\ninherit = \"nobody\"\n");
-    let said = desk.run("plan m.json --emulator");
+    folder.write("m.json", row);
+    assert_eq!(folder.run("plan m.json --emulator").code, 2);
+    folder.write("callsheet.toml", "[rules.models.house-c1.inputs.image-to-video]\nimages = [1, 2]\n");
+    assert_eq!(folder.run("plan m.json --emulator").code, 0);
+    folder.write("callsheet.toml", "[rules.models.house-c1]\ninherit = \"nobody\"\n");
+    let said = folder.run("plan m.json --emulator");
     assert_eq!(said.code, 2);
     assert!(said.err.contains("rules.models.house-c1.inherit"), "{}", said.err);
 }
 
 #[test]
 fn every_sample_plans_cleanly() {
-    let desk = Desk::new();
+    let folder = Folder::new();
     let jobs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("jobs");
     let mut kinds = std::collections::BTreeSet::new();
     for entry in fs::read_dir(jobs).unwrap() {
@@ -348,7 +348,7 @@ fn every_sample_plans_cleanly() {
         if !path.is_file() || path.extension().is_some_and(|ext| ext == "md") {
             continue;
         }
-        let said = desk.run(&format!("plan {} --emulator --json", path.display()));
+        let said = folder.run(&format!("plan {} --emulator --json", path.display()));
         assert_eq!(said.code, 0, "{}: {}{}", path.display(), said.err, said.out);
         let plan = said.json();
         let rows = plan["rows"].as_array().unwrap().iter();
@@ -360,10 +360,10 @@ fn every_sample_plans_cleanly() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn listed_models_are_a_catalog_that_the_emulator_serves() {
-    let desk = Desk::new();
-    let said = desk.run("models --emulator --json");
+    let folder = Folder::new();
+    let said = folder.run("models --emulator --json");
     assert_eq!(said.code, 0, "{}", said.err);
-    let catalog = desk.dir.path().join("recorded.json");
+    let catalog = folder.dir.path().join("recorded.json");
     fs::write(&catalog, &said.out).unwrap();
     let options = emulator::Options {
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -371,7 +371,7 @@ async fn listed_models_are_a_catalog_that_the_emulator_serves() {
         ..emulator::Options::default()
     };
     let service = emulator::start(options).await.unwrap();
-    let again = desk.run(&format!("models --json --state other --base-url {}", service.base_url()));
+    let again = folder.run(&format!("models --json --state other --base-url {}", service.base_url()));
     service.stop().await;
     assert_eq!(again.json(), said.json());
     assert_eq!(said.json()["video"].as_array().unwrap().len(), 23);
@@ -379,8 +379,8 @@ async fn listed_models_are_a_catalog_that_the_emulator_serves() {
 
 #[test]
 fn models_show_what_a_row_needs() {
-    let desk = Desk::new();
-    let said = desk.run("models --emulator --type video model-v-3-1-lite");
+    let folder = Folder::new();
+    let said = folder.run("models --emulator --type video model-v-3-1-lite");
     insta::assert_snapshot!(said.out, @r##"
      video model       mode                inputs      duration  resolution      aspect_ratio  audio  credits
      model-v-3-1-lite  frames-to-video     2 images    -         720p* 1080p 4k  16:9* 9:16    -      15 for 720p, 30 for 1080p, 75 for 4k
@@ -390,7 +390,7 @@ fn models_show_what_a_row_needs() {
 
     * is used, and billed, where the option is left out; - means: leave it out
     "##);
-    let filtered = desk.run("models --emulator --type image --json gi-2-5").json();
+    let filtered = folder.run("models --emulator --type image --json gi-2-5").json();
     let ids: Vec<&str> =
         filtered["image"].as_array().unwrap().iter().map(|m| m["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["gi-2-5", "gi-2-5-alt"]);
@@ -399,16 +399,16 @@ fn models_show_what_a_row_needs() {
 
 #[test]
 fn voices_are_found_by_language_and_by_words() {
-    let desk = Desk::new();
+    let folder = Folder::new();
     let ids = |arguments: &str| -> Vec<String> {
-        let said = desk.run(&format!("voices --emulator --json {arguments}"));
+        let said = folder.run(&format!("voices --emulator --json {arguments}"));
         let list = said.json()["voices"].as_array().unwrap().clone();
         list.iter().map(|voice| voice["id"].as_str().unwrap().to_owned()).collect()
     };
     assert!(ids("").len() > ids("--language dutch").len());
     assert!(ids("--language dutch").contains(&"bram".to_owned()));
     assert_eq!(ids("aria"), ["aria"]);
-    let table = desk.run("voices --emulator aria");
+    let table = folder.run("voices --emulator aria");
     insta::assert_snapshot!(table.out, @r##"
      voice_id  name  gender  language  accent    use case   model
      aria      Aria  female  English   American  narration  voice-multilingual-2
@@ -419,18 +419,18 @@ fn voices_are_found_by_language_and_by_words() {
 
 #[test]
 fn credits_need_a_key() {
-    let desk = Desk::new();
-    assert_eq!(desk.run("credits --emulator").out, "1000000000 credits\n");
-    assert_eq!(desk.run("credits --emulator --json").json(), json!({"balance_credits": 1_000_000_000}));
-    assert_eq!(desk.run("credits").code, 2);
-    assert_eq!(desk.run("credits --base-url http://127.0.0.1:9").code, 3);
+    let folder = Folder::new();
+    assert_eq!(folder.run("credits --emulator").out, "1000000000 credits\n");
+    assert_eq!(folder.run("credits --emulator --json").json(), json!({"balance_credits": 1_000_000_000}));
+    assert_eq!(folder.run("credits").code, 2);
+    assert_eq!(folder.run("credits --base-url http://127.0.0.1:9").code, 3);
     let key = [("CALLSHEET_API_KEY", "k")];
-    assert_eq!(desk.run_with("credits --base-url http://127.0.0.1:9", &key).code, 5);
+    assert_eq!(folder.run_with("credits --base-url http://127.0.0.1:9", &key).code, 5);
 }
 
 #[test]
 fn the_schema_is_printed_as_json() {
-    let said = Desk::new().run("schema");
+    let said = Folder::new().run("schema");
     assert_eq!(said.code, 0);
     assert_eq!(said.json()["title"], "callsheet manifest");
 }

@@ -11,9 +11,7 @@ use callsheet::api::{Service, ServiceOptions};
 use callsheet::clock::Clock;
 use callsheet::domain::admission::Limits;
 use callsheet::domain::credits::Credits;
-use callsheet::domain::manifest::row::Policy;
-use callsheet::domain::origin::Place;
-use callsheet::domain::quote::{AccountPlan, Rules};
+use callsheet::domain::quote::Rules;
 use callsheet::domain::reach::Reach;
 use callsheet::domain::retry::Backoff;
 use callsheet::domain::slow_download::MinRate;
@@ -29,7 +27,9 @@ use callsheet_emulator::{self as emulator, Emulator, Faults};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-const KEY: &str = "sk/live+5e9b1d7c3f2a48068e4d";
+use crate::support::api_key::KEY;
+use crate::support::ingest::plain_terms;
+
 /// Three images for 8 credits each, and a sound for 1.
 const MANIFEST: &str = "\
 id,kind,model,prompt,duration_seconds
@@ -112,20 +112,8 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
     let catalogs = catalogs::load(Some((&service, "s")), &dir.path().join("state"), &clock).await.unwrap();
     let manifest = dir.path().join("batch.csv");
     fs::write(&manifest, MANIFEST).unwrap();
-    let terms = intake::Terms {
-        occasion: None,
-        catalog: &catalogs.catalog,
-        rules: &Rules::builtin(),
-        namespace: "",
-        batch: None,
-        policy: Policy::default(),
-        default_policy: Policy::default(),
-        is_default_budget: false,
-        ceiling: None,
-        place: Place::Socket,
-        max_credits: None,
-        plan: AccountPlan::Unknown,
-    };
+    let rules = Rules::builtin();
+    let terms = plain_terms(&catalogs.catalog, &rules);
     let accepted = intake::accept(&store, &manifest, &terms, clock.now().wall).unwrap();
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
     let deps = EngineDeps {

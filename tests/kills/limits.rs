@@ -74,7 +74,7 @@ struct Entry {
 
 /// What was known of an attempt when a life ended.
 #[derive(Debug, Default, Clone, Copy)]
-struct Visibility {
+struct Seen {
     holds: usize,
     settlements: usize,
     /// The dearest that it was since its credits were set aside.
@@ -88,7 +88,7 @@ pub struct LimitsRun {
     /// The budget of each client's batch.
     budgets: BTreeMap<String, u64>,
     total: Option<u64>,
-    seen: BTreeMap<AttemptOf, Visibility>,
+    seen: BTreeMap<AttemptOf, Seen>,
     tally: Tally,
     story: Story,
 }
@@ -209,7 +209,7 @@ impl LimitsRun {
         let mut seen = BTreeMap::new();
         for (of, entry) in &ledger {
             let (batch, job, attempt) = of;
-            let Visibility { holds, settlements, dearest } = self.seen.get(of).copied().unwrap_or_default();
+            let Seen { holds, settlements, dearest } = self.seen.get(of).copied().unwrap_or_default();
             let price = prices[job.split('-').next().unwrap()];
             for hold in &entry.holds[holds..] {
                 assert_eq!(
@@ -221,7 +221,7 @@ impl LimitsRun {
             *committed.entry(batch).or_default() += entry.held + entry.charged;
             let last = entry.holds.last().copied().unwrap_or_default();
             let dearest = if holds == entry.holds.len() { dearest.max(price) } else { price };
-            let now = Visibility { holds: entry.holds.len(), settlements: entry.settlements, dearest };
+            let now = Seen { holds: entry.holds.len(), settlements: entry.settlements, dearest };
             seen.insert(of.clone(), now);
             if entry.held > 0 {
                 *unheard.entry(batch).or_default() += i64::try_from(dearest.saturating_sub(last)).unwrap();

@@ -8,9 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use callsheet::domain::ids::{Attempt, IdempotencyKey, JobId};
-use callsheet::domain::manifest::row::Policy;
-use callsheet::domain::origin::Place;
-use callsheet::domain::quote::{AccountPlan, Catalog, Rules};
+use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::schedule::placeholders::Occasion;
 use callsheet::domain::time::Timestamp;
 use callsheet::intake::{self, Terms};
@@ -19,6 +17,7 @@ use callsheet_emulator::Options;
 use serde_json::{Value, json};
 
 use crate::support::TestEnv;
+use crate::support::ingest::plain_terms;
 
 /// The one manifest that is read under many names.
 const NAMED: &str = "id,kind,model,prompt\na,image,gi-2,A compass\n,image,gi-2,A compass\n";
@@ -216,20 +215,9 @@ fn of_a_schedule() -> Vec<Line> {
         weekday: "Saturday".to_owned(),
         n: 325,
     };
-    let terms = Terms {
-        catalog: &catalog,
-        rules: &Rules::builtin(),
-        namespace: "",
-        batch: Some("daily-2026-11-21".parse().unwrap()),
-        policy: Policy::default(),
-        default_policy: Policy::default(),
-        is_default_budget: false,
-        ceiling: None,
-        place: Place::Socket,
-        max_credits: None,
-        plan: AccountPlan::Unknown,
-        occasion: Some(occasion),
-    };
+    let rules = Rules::builtin();
+    let batch = Some("daily-2026-11-21".parse().unwrap());
+    let terms = Terms { batch, occasion: Some(occasion), ..plain_terms(&catalog, &rules) };
     let accepted =
         intake::accept(&store, &fixture("schedule/daily.csv"), &terms, Timestamp(1_795_230_010_000)).unwrap();
     let line = |line, batch, label, key| Line {

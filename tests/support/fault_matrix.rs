@@ -162,23 +162,23 @@ fn strike(step: Step, fault: &Fault) -> Vec<String> {
     env.faults(&fault.plan(step));
     env.write("batch.jsonl", ROWS);
     let outcome = env.run(RUN);
-    let seen = Visibility { audit: env.audit(), outputs: Outputs::of(&env, "batch") };
+    let seen = Seen { audit: env.audit(), outputs: Outputs::of(&env, "batch") };
     let mut complaints = Complaints { fault: fault.name, step, list: Vec::new() };
     for kind in KINDS {
         complaints.of_row(kind, fault, &seen);
     }
     complaints.of_run(&outcome, fault, &seen);
-    complaints.of_books(&Books::read(&env, &seen, &outcome), fault, &seen);
+    complaints.of_accounts(&Accounts::read(&env, &seen, &outcome), fault, &seen);
     seen.outputs.is_whole();
     complaints.list
 }
 
-struct Visibility {
+struct Seen {
     audit: Audit,
     outputs: Outputs,
 }
 
-impl Visibility {
+impl Seen {
     fn tasks(&self, kind: &str) -> Vec<&Task> {
         self.audit.tasks.iter().filter(|task| task.kind == kind).collect()
     }
@@ -202,7 +202,7 @@ impl Complaints {
         }
     }
 
-    fn of_row(&mut self, kind: &str, fault: &Fault, seen: &Visibility) {
+    fn of_row(&mut self, kind: &str, fault: &Fault, seen: &Seen) {
         let (fate, tasks, row) = (fault.fate(kind), seen.tasks(kind), seen.row(kind));
         self.expect(kind, "state", &row["state"].as_str(), &Some(fate.state()));
         self.expect(kind, "tasks", &tasks.len(), &fate.tasks());
@@ -237,7 +237,7 @@ impl Complaints {
         self.expect(kind, "polled after its end too often", &(worst > rereads), &false);
     }
 
-    fn of_run(&mut self, outcome: &Outcome, fault: &Fault, seen: &Visibility) {
+    fn of_run(&mut self, outcome: &Outcome, fault: &Fault, seen: &Seen) {
         let fates = KINDS.map(|kind| fault.fate(kind).state());
         let code = if fates.contains(&"failed") || fates.contains(&"canceled") {
             1
@@ -253,24 +253,24 @@ impl Complaints {
         self.expect("every kind", "keys shown to the host of results", &totals.media_requests_with_key, &0);
     }
 
-    fn of_books(&mut self, books: &Books, fault: &Fault, seen: &Visibility) {
+    fn of_accounts(&mut self, accounts: &Accounts, fault: &Fault, seen: &Seen) {
         let in_doubt = KINDS.into_iter().filter(|kind| fault.fate(kind).state() == "in_doubt");
         let (mut held, mut unknown) = (0, 0);
         for kind in in_doubt {
             held += seen.row(kind)["price_credits"].as_u64().unwrap_or(STUDIO_HOLD);
             unknown += seen.tasks(kind).iter().map(|task| task.net_credits()).sum::<u64>();
         }
-        let charged = books.service - unknown;
-        for (whose, found) in &books.ours {
+        let charged = accounts.service - unknown;
+        for (whose, found) in &accounts.ours {
             self.expect("every kind", &format!("held and charged, by {whose}"), found, &(held, charged));
         }
-        self.expect("every kind", "charges of all results", &books.results, &charged);
+        self.expect("every kind", "charges of all results", &accounts.results, &charged);
         self.expect("every kind", "what is in doubt is covered by holds", &(unknown <= held), &true);
     }
 }
 
 /// The same money, as everybody tells it.
-pub struct Books {
+pub struct Accounts {
     /// Credits that left the account and did not come back.
     pub service: u64,
     /// The sum of `results.jsonl`.
@@ -279,8 +279,8 @@ pub struct Books {
     pub ours: [(&'static str, (u64, u64)); 3],
 }
 
-impl Books {
-    fn read(env: &TestEnv, seen: &Visibility, run: &Outcome) -> Books {
+impl Accounts {
+    fn read(env: &TestEnv, seen: &Seen, run: &Outcome) -> Accounts {
         let totals = &seen.audit.totals;
         let service = totals.charged_credits - totals.refunded_credits;
         assert_eq!(service, Options::default().credits - totals.balance, "the service's own books");
@@ -290,7 +290,7 @@ impl Books {
         let batch = held_and_charged(&run.json()["batches"][0]);
         let report = held_and_charged(&seen.outputs.report()["total"]);
         let ours = [("the ledger", ledger(env)), ("the batch", batch), ("report.json", report)];
-        Books { service, results: seen.outputs.sum("charged_credits"), ours }
+        Accounts { service, results: seen.outputs.sum("charged_credits"), ours }
     }
 }
 

@@ -170,7 +170,7 @@ mod tests {
             fs::OpenOptions::new().append(true).open(path).unwrap().write_all(b"b\n").unwrap();
         }
 
-        /// Visibility at `ms`; returns when it would count.
+        /// Seen at `ms`; returns when it would count.
         fn seen(&mut self, sign: Sign, ms: u64) -> u64 {
             self.seen_with(WAITS, sign, ms)
         }
