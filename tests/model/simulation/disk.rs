@@ -147,7 +147,7 @@ impl Disk {
             let mut batch = BatchRecord::new(no, before.name.clone(), created);
             (batch.rows, batch.spool_bytes, batch.planned, batch.canceled) =
                 (rows, spool_bytes, planned, canceled);
-            batch.policy = before.policy.clone();
+            (batch.policy, batch.origin) = (before.policy.clone(), before.origin.clone());
             if is_whole {
                 batch = BatchRecord { segments: Vec::new(), skipped: BTreeSet::new(), ..before.clone() };
                 (batch.ended, batch.totals) = (Ended::default(), Totals::default());

@@ -22,12 +22,18 @@ impl World {
             self.at(self.t + 1_000, Event::Happens(Happening::Manifest(manifest)));
             return Ok(());
         }
-        let Manifest { batch: no, rows, policy } = manifest;
+        let Manifest { batch: no, from, rows, policy } = manifest;
+        let owner = self.disk.batches.get(&no).and_then(|batch| batch.origin.clone());
+        if owner.is_some_and(|owner| !owner.covers(&from)) {
+            self.log.say(self.t, "program", format_args!("refuses a batch {} from {from}", no.0));
+            return Ok(());
+        }
         let name = format!("batch-{}", no.0).parse().unwrap();
         let new = BatchRecord::new(no, name, self.wall());
         // What one commit lost is cut off the spool, so the next reading finds these rows new again.
         let mut record = self.disk.spool(&new, &rows, self.wall());
         let budget = record.policy.budget.max(policy.budget);
+        record.origin = record.origin.or(Some(from.clone()));
         record.policy = policy.clone();
         record.policy.budget = if budget == Some(PLENTY) { budget } else { policy.budget.and(budget) };
         self.log.say(self.t, "operator", format_args!("batch {}: {} more rows", no.0, rows.len()));
@@ -38,7 +44,7 @@ impl World {
         self.step()?;
         if self.disk.batches.get(&no).map_or(0, |batch| batch.rows) == before {
             // The process died first: the file is still in the inbox.
-            let again = Manifest { batch: no, rows, policy };
+            let again = Manifest { batch: no, from, rows, policy };
             self.at(self.t + 1_000, Event::Happens(Happening::Manifest(again)));
         }
         Ok(())

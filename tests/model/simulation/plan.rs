@@ -8,6 +8,7 @@ use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, Fingerprint, JobId, JobKey, Seq};
 use callsheet::domain::job::{JobSpec, Order};
 use callsheet::domain::manifest::row::{Deadline, OnDeadline, OnDrift, Policy};
+use callsheet::domain::origin::{Origin, Place};
 use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::request::Kind;
 use callsheet::domain::retry::Backoff;
@@ -29,6 +30,8 @@ pub const BEGINNING: i64 = 1_800_000_000_000 / 86_400_000 * 86_400_000 - 1_800_0
 #[derive(Debug, Clone)]
 pub struct Manifest {
     pub batch: BatchNo,
+    /// Where it comes from. Another place may have a file of the same name, which is another batch's.
+    pub from: Origin,
     pub rows: Vec<Arc<JobSpec>>,
     pub policy: Policy,
 }
@@ -155,6 +158,8 @@ pub fn of(seed: u64) -> Plan {
     happenings.extend(draw.disturbances(horizon));
     happenings.extend(others.happenings(horizon, draw.is_listed));
     happenings.extend(losses.happenings(horizon));
+    let namesakes = losses.namesakes(&happenings);
+    happenings.extend(namesakes);
     happenings.sort_by_key(|(at, _)| *at);
     let is_calm = draw.random.u32(0..4) == 0;
     let mut rate = |most: u32| if is_calm { 0 } else { draw.random.u32(0..most) };
@@ -253,7 +258,29 @@ struct Losses {
     random: Rng,
 }
 
+/// Every batch is begun from this inbox.
+const OWN: &str = "own";
+
+fn inbox(name: &str) -> Origin {
+    Origin { place: Place::Inbox(name.to_owned()), stem: Some("jobs".to_owned()) }
+}
+
 impl Losses {
+    /// Files of the same name in another inbox: rows that nobody wants in these batches, and a budget for all of them.
+    fn namesakes(&mut self, happenings: &[(u64, Happening)]) -> Vec<(u64, Happening)> {
+        let manifests = happenings.iter().filter_map(|(at, what)| match what {
+            Happening::Manifest(manifest) => Some((*at, manifest)),
+            _ => None,
+        });
+        let mut namesake = |(at, own): (u64, &Manifest)| {
+            let policy = Policy { budget: Some(Credits(1_000_000)), ..Policy::default() };
+            let manifest = Manifest { from: inbox("other"), policy, ..own.clone() };
+            (at + self.random.u64(1..10 * MINUTE), Happening::Manifest(manifest))
+        };
+        let all: Vec<(u64, &Manifest)> = manifests.collect();
+        all.into_iter().step_by(3).map(&mut namesake).collect()
+    }
+
     fn happenings(&mut self, horizon: u64) -> Vec<(u64, Happening)> {
         let count = [0, 0, 1, 3][self.random.usize(0..4)];
         let mut one = || {
@@ -330,7 +357,8 @@ impl Draw {
                 let count = self.one_of(&[1, 3, 8, 20]);
                 let rows = (first..first + count).map(|seq| self.row(BatchNo(no), seq, horizon)).collect();
                 first += count;
-                let manifest = Manifest { batch: BatchNo(no), rows, policy: policy.clone() };
+                let manifest =
+                    Manifest { batch: BatchNo(no), from: inbox(OWN), rows, policy: policy.clone() };
                 all.push((at, Happening::Manifest(manifest)));
                 at += self.random.u64(1..horizon / 2);
             }
