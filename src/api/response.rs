@@ -101,7 +101,7 @@ pub fn classify_read_error(error: &reqwest::Error) -> ReadAnswer {
 /// The balance was asked for. A debt can buy as little as nothing.
 pub fn parse_balance(raw: &RawResponse) -> Result<Credits, Fault> {
     let remaining = parse_data(raw)?.get("remainingCredits").and_then(wire::balance);
-    remaining.ok_or_else(|| Fault::new("broken_answer", "it answers without remainingCredits"))
+    remaining.ok_or_else(|| Fault::new("broken_answer", "the response has no remainingCredits"))
 }
 
 /// A catalog was asked for: its `data` as it came. One in which nothing can be read would refuse every row, and is no
@@ -125,7 +125,7 @@ pub fn parse_task_record(raw: &RawResponse, task: &TaskId) -> Result<Option<Valu
             // The record of another task is no answer.
             let id = wire::text(&record, "id").filter(|id| id.eq_ignore_ascii_case(&task.0));
             id.map(|_| Some(record))
-                .ok_or_else(|| Fault::new("broken_answer", "it is no record of that task"))
+                .ok_or_else(|| Fault::new("broken_answer", "the response is not a record of that task"))
         }
     }
 }

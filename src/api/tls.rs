@@ -28,7 +28,7 @@ pub(super) fn wording(error: &rustls::Error, host: &str) -> String {
             format!("{host} refuses the TLS handshake ({alert:?}); see the host's name and port")
         }
         rustls::Error::PeerIncompatible(why) => {
-            format!("{host} speaks no TLS that is accepted here, 1.2 or 1.3 ({why:?}); it has to be renewed")
+            format!("{host} does not support TLS 1.2 or 1.3 ({why:?}); it has to be renewed")
         }
         other => {
             format!("{host} does not speak TLS there ({other}); see the scheme and the port of the address")
@@ -43,8 +43,8 @@ fn of_certificate(fault: &CertificateError, host: &str) -> String {
         CertificateError::UnknownIssuer
         | CertificateError::BadSignature
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => format!(
-            "{of} is not trusted: it vouches for itself, or its authority is not known here; add the authority \
-             to the system's store (update-ca-certificates) if you trust it"
+            "{of} is not trusted: it is self-signed, or its authority is unknown; add the authority to the system's \
+             store (update-ca-certificates) if you trust it"
         ),
         CertificateError::ExpiredContext { not_after, .. } => {
             format!(
@@ -66,12 +66,12 @@ fn of_certificate(fault: &CertificateError, host: &str) -> String {
         CertificateError::NotValidForNameContext { .. } | CertificateError::NotValidForName => {
             format!("{of} is for another name; see the name in the address")
         }
-        CertificateError::Revoked => format!("{of} was revoked; whoever runs the host has to renew it"),
+        CertificateError::Revoked => format!("{of} was revoked; the operator of the host has to renew it"),
         // A certificate of an authority that is used as the host's own: it vouches for itself.
         CertificateError::Other(other) => {
-            format!("{of} is not trusted ({other}); whoever runs the host has to renew it")
+            format!("{of} is not trusted ({other}); the operator of the host has to renew it")
         }
-        other => format!("{of} is not accepted ({other}); whoever runs the host has to renew it"),
+        other => format!("{of} is not accepted ({other}); the operator of the host has to renew it"),
     }
 }
 

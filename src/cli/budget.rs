@@ -23,7 +23,7 @@ pub(super) async fn run(command: &BudgetCommand, global: &Global) -> Result<Exit
         true => format!("{}", set.budget_credits),
         false => format!("{} -> {}", set.before_credits, set.budget_credits),
     };
-    let default = if set.is_default { " (what its plans come to)" } else { "" };
+    let default = if set.is_default { " (the planned cost)" } else { "" };
     let left = set.budget_credits.saturating_sub(set.committed_credits);
     let committed = set.committed_credits;
     eprintln!("{}: budget {change} credits{default}; {committed} spent or set aside, {left} left", set.batch);

@@ -14,16 +14,16 @@ pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit,
         eprintln!("{}: {} canceled before they were sent", outcome.batch, granted.jobs);
         if granted.in_flight > 0 {
             eprintln!(
-                "{} are at the service already: it has no way to recall them, so they are charged and collected",
+                "{} already submitted: they cannot be canceled and will be downloaded",
                 granted.in_flight
             );
         }
         if granted.may_have_been_sent > 0 {
             eprintln!(
-                "{} may have been sent before the state was rebuilt or imported, so that they are not dropped: they wait, \
-                 and nothing is sent for them while their batch is paused; callsheet resume {} asks for their tasks under \
-                 the same keys, which buys those that the service does not know; callsheet resolve JOB ends one: \
-                 --charged N, as the account shows it, or --not-charged",
+                "{} may have been sent before the state was rebuilt or imported and cannot be canceled; nothing is \
+                 sent while the batch is paused. To ask for their tasks under the same keys: callsheet resume {}; a \
+                 key that the service does not know buys. To end one: callsheet resolve JOB --charged N or \
+                 --not-charged, as the account shows",
                 granted.may_have_been_sent, outcome.batch
             );
         }

@@ -118,8 +118,8 @@ impl Client {
         };
         match batches {
             0 => {}
-            1 => anstream::eprintln!("1 batch is archived and not listed: name it to see it"),
-            _ => anstream::eprintln!("{batches} batches are archived and not listed: name one to see it"),
+            1 => anstream::eprintln!("1 archived batch is not listed; give its name to see it"),
+            _ => anstream::eprintln!("{batches} archived batches are not listed; give a name to see one"),
         }
         Ok(())
     }
@@ -198,13 +198,13 @@ impl Client {
 /// See [`Access::what_comes_next`]. The status of a state that no process works on is never active.
 fn next_step_of(status: &BatchStatus) -> String {
     match (status.state, status.parked_by) {
-        (BatchState::Done, _) => "nothing of it is left to do".to_owned(),
+        (BatchState::Done, _) => "all its jobs have ended".to_owned(),
         (BatchState::Paused, _) => {
-            format!("it is paused: callsheet resume {} lets it go on", status.name)
+            format!("it is paused; to continue: callsheet resume {}", status.name)
         }
         (BatchState::Parked, Some(Parked::NoProcess)) => Parked::NoProcess.explain().to_owned(),
-        (BatchState::Parked, Some(parked)) => format!("nothing of it is sent: {}", parked.explain()),
-        (BatchState::Active | BatchState::Parked, _) => "the daemon goes on with it".to_owned(),
+        (BatchState::Parked, Some(parked)) => format!("it is parked: {}", parked.explain()),
+        (BatchState::Active | BatchState::Parked, _) => "the daemon continues it".to_owned(),
     }
 }
 
@@ -263,13 +263,13 @@ impl From<ControlClientError> for Failure {
             ControlClientError::Refused(refusal) => refusal.into(),
             ControlClientError::Io(error) => HandlerError::Reader(error).into(),
             ControlClientError::NoDaemon { .. } => Failure::new(Exit::Unreachable, error.to_string())
-                .hint("start it with callsheet daemon, or name its socket with --socket"),
+                .hint("start it with callsheet daemon, or give its socket with --socket"),
             ControlClientError::PathTooLong { .. } => Failure::new(Exit::Usage, error.to_string())
-                .hint("name a shorter one with --socket or paths.socket"),
+                .hint("choose a shorter path with --socket or paths.socket"),
             ControlClientError::PermissionDenied { .. } => Failure::new(Exit::Unreachable, error.to_string())
-                .hint("who may speak to it is for its socket's group to say; see callsheet doctor"),
+                .hint("add the user to the socket's group; see callsheet doctor"),
             ControlClientError::ConnectionLost { .. } => Failure::new(Exit::Unreachable, error.to_string())
-                .hint("what it had taken in is safe; see whether it runs, then give the same command again"),
+                .hint("accepted manifests are safe; check that the daemon runs, then repeat the command"),
         }
     }
 }
@@ -288,17 +288,17 @@ mod tests {
             });
             next_step_of(&serde_json::from_value(status).unwrap())
         };
-        assert_eq!(next("active", None), "the daemon goes on with it");
-        assert_eq!(next("done", None), "nothing of it is left to do");
+        assert_eq!(next("active", None), "the daemon continues it");
+        assert_eq!(next("done", None), "all its jobs have ended");
         assert_eq!(
             next("paused", Some(Parked::Paused)),
-            "it is paused: callsheet resume spring lets it go on"
+            "it is paused; to continue: callsheet resume spring"
         );
         assert_eq!(
             next("parked", Some(Parked::NoProcess)),
-            "no process works on this state; callsheet run MANIFEST or callsheet daemon goes on with it"
+            "no process works on this state; to continue: callsheet run MANIFEST, or callsheet daemon"
         );
         let kept = next("parked", Some(Parked::BatchBudget));
-        assert!(kept.starts_with("nothing of it is sent: the next job does not fit"), "{kept}");
+        assert!(kept.starts_with("it is parked: the next job does not fit"), "{kept}");
     }
 }

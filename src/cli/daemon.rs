@@ -92,22 +92,22 @@ impl From<DaemonError> for Failure {
             DaemonError::Listen { source, .. } => {
                 Failure::new(Exit::Usage, message).hint(match source.kind() {
                     ErrorKind::AddrInUse => {
-                        "a daemon on another state has this socket: stop it, or give this one a socket of its own \
+                        "a daemon on another state uses this socket: stop it, or give this daemon another socket \
                          with --socket or paths.socket"
                     }
-                    ErrorKind::InvalidFilename => "name a shorter one with --socket or paths.socket",
+                    ErrorKind::InvalidFilename => "choose a shorter path with --socket or paths.socket",
                     _ => {
-                        "name a place for the socket with --socket or paths.socket, in a folder that is there and \
-                         that this user may write to"
+                        "choose a path with --socket or paths.socket in an existing directory that this user can \
+                         write to"
                     }
                 })
             }
             DaemonError::ListenTcp { source, .. } => {
                 Failure::new(Exit::Usage, message).hint(match source.kind() {
                     ErrorKind::AddrInUse => {
-                        "another program listens on that address; name a free port, or leave control.http out"
+                        "another program listens on that address; choose a free port, or remove control.http"
                     }
-                    _ => "name an address of this machine and a free port, or leave control.http out",
+                    _ => "give an address of this machine and a free port, or remove control.http",
                 })
             }
             DaemonError::Hooks(_) => Failure::new(Exit::Usage, message).hint(

@@ -61,8 +61,8 @@ pub(super) async fn find_daemon(
             tracing::debug!(%socket, %theirs, %state, "the daemon works on another state");
             if !names_state {
                 eprintln!(
-                    "note: the daemon at {socket} works on {theirs} and is not asked: this command works on \
-                     {state}; --socket {socket} means that daemon"
+                    "note: the daemon at {socket} works on another state ({theirs}); this command uses {state}. To \
+                     use that daemon: --socket {socket}"
                 );
             }
             Ok(None)
@@ -72,7 +72,7 @@ pub(super) async fn find_daemon(
         // The socket of the configuration, and a state that is not its: should that daemon have the state after all,
         // the state's lock says so.
         Err(error) if names_state && global.socket.is_none() && config.paths.socket.is_some() => {
-            tracing::debug!(%error, "whether a daemon works on this state cannot be asked");
+            tracing::debug!(%error, "failed to check whether a daemon works on this state");
             Ok(None)
         }
         Err(error) => Err(error.into()),
@@ -90,9 +90,9 @@ pub(super) async fn require_daemon(global: &Global, config: &Config) -> Result<D
         Discovered::None => return Err(ControlClientError::NoDaemon { socket }.into()),
         Discovered::OtherState(daemon) if config.paths.state.is_some() => {
             let (socket, theirs) = (socket.display(), daemon.health.state.display());
-            let message = format!("the daemon at {socket} works on {theirs}, and not on {}", state.display());
+            let message = format!("the daemon at {socket} works on {theirs}, not on {}", state.display());
             return Err(Failure::new(Exit::Usage, message).hint(
-                "leave the state out to mean that daemon, or name the socket of the other one with --socket",
+                "omit the state to use that daemon, or give the socket of the other one with --socket",
             ));
         }
         Discovered::SameState(daemon) | Discovered::OtherState(daemon) => daemon,
@@ -114,11 +114,11 @@ async fn probe(
     let health = tokio::time::timeout(HEALTH_TIMEOUT, client.health()).await;
     let health = health.map_err(|_| ControlClientError::ConnectionLost {
         socket: socket.to_owned(),
-        detail: format!("nothing came for {} seconds", HEALTH_TIMEOUT.as_secs()),
+        detail: format!("no response within {} seconds", HEALTH_TIMEOUT.as_secs()),
     })??;
     if health.state.as_os_str().is_empty() {
         let detail =
-            format!("it is callsheet {}, which does not say what it works on; restart it", health.version);
+            format!("it runs callsheet {}, which does not report its state; restart it", health.version);
         return Err(ControlClientError::ConnectionLost { socket: socket.to_owned(), detail });
     }
     let is_meant = global.socket.is_some() && global.state.is_none() && !is_emulated;
@@ -139,12 +139,12 @@ fn check_flags_match(daemon: &DaemonConnection, global: &Global, is_emulated: bo
         Some(output) if !is_same_path(output, &daemon.health.output) => {
             let (output, theirs) = (output.display(), daemon.health.output.display());
             let message = format!(
-                "the daemon at {} puts outputs into {theirs}, and this command names {output}",
+                "the daemon at {} writes outputs to {theirs}, but this command names {output}",
                 daemon.socket.display()
             );
             Err(Failure::new(Exit::Usage, message).hint(
-                "leave --output out, or name another state with --state: while a daemon works on a state, it alone \
-                 says where its outputs go",
+                "omit --output, or choose another state with --state: the daemon of a state decides where its \
+                 outputs go",
             ))
         }
         _ => Ok(()),
@@ -160,13 +160,13 @@ pub(super) fn check_service_matches(daemon: &DaemonConnection, service: &str) ->
         return Ok(());
     }
     let message = format!(
-        "the daemon at {} works with {}, and this command names {service}",
+        "the daemon at {} uses {}, but this command names {service}",
         daemon.socket.display(),
         daemon.health.service
     );
     Err(Failure::new(Exit::Usage, message).hint(
-        "nothing was handed over; leave --base-url or --emulator out to use the daemon's service, or name another \
-         state with --state: a state belongs to one service",
+        "nothing was submitted; omit --base-url or --emulator to use the daemon's service, or choose another state \
+         with --state: a state belongs to one service",
     ))
 }
 

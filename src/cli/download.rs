@@ -37,7 +37,7 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
         for outcome in outcome_json::print(outcomes, global)? {
             say_what_stays(&outcome);
             match outcome.granted.jobs {
-                0 => eprintln!("{}: everything that is paid for is on disk, whole", outcome.batch),
+                0 => eprintln!("{}: all paid outputs are on disk", outcome.batch),
                 jobs => eprintln!("{}: the daemon downloads {jobs} again", outcome.batch),
             }
         }
@@ -58,14 +58,14 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
 fn say_what_stays(outcome: &BatchOutcome) {
     let edited = &outcome.granted.edited;
     for path in edited.iter().take(EDITED_SHOWN) {
-        eprintln!("{}: {} was edited: it stays, and is downloaded beside it", outcome.batch, printable(path));
+        eprintln!("{}: {} was edited: kept, and downloaded under another name", outcome.batch, printable(path));
     }
     match edited.len().saturating_sub(EDITED_SHOWN) {
         0 => {}
-        more => eprintln!("{}: and {more} more that were edited", outcome.batch),
+        more => eprintln!("{}: {more} more were edited", outcome.batch),
     }
     if !edited.is_empty() {
-        eprintln!("{}: files[].edited in results.jsonl tells which is beside which", outcome.batch);
+        eprintln!("{}: see files[].edited in results.jsonl", outcome.batch);
     }
 }
 
@@ -93,7 +93,7 @@ async fn fetch(
     say_what_stays(&outcome);
     outcome_json::print(BatchOutcomes { batches: vec![outcome] }, global)?;
     if again == 0 && waiting == 0 {
-        eprintln!("{}: everything that is paid for is on disk, whole", batch.name);
+        eprintln!("{}: all paid outputs are on disk", batch.name);
         return Ok(Exit::Success);
     }
     let only = BTreeSet::from([batch.no]);
@@ -113,7 +113,7 @@ async fn fetch(
     let dir = printable_path(&output_dir.batch_dir(&batch.name));
     match waiting {
         0 => eprintln!("{}: {again} downloaded again into {}", batch.name, dir),
-        _ => eprintln!("{}: {again} downloaded again and {waiting} that waited into {}", batch.name, dir),
+        _ => eprintln!("{}: {again} downloaded again and {waiting} pending downloaded into {}", batch.name, dir),
     }
     Ok(if batch.ended.failed > 0 || open > 0 { Exit::SomeFailed } else { Exit::Success })
 }

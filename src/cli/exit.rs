@@ -5,17 +5,20 @@ use std::process::{ExitCode, Termination};
 pub use crate::domain::exit::Exit;
 
 /// The codes as `--help` shows them.
-pub(super) const HELP: &str = "\
-Exit codes:
+pub(super) const HELP: &str = "Exit codes:
     0  everything is done
     1  some jobs failed
-    2  usage, configuration or manifest is wrong
+    2  usage, \
+                               configuration or manifest is wrong
     3  not authorised
-    4  stopped by a budget or by the balance
+    4  stopped by a budget \
+                               or by the balance
     5  the service does not answer
-    6  the disk is full or not writable, or the state is damaged
+    6  the disk is full or not \
+                               writable, or the state is damaged
     7  not finished: overdue, paused or in doubt
-  130  interrupted; state is safe, and the same command resumes";
+  \
+                               130  interrupted; the state is safe, repeat the command to resume";
 
 impl Termination for Exit {
     fn report(self) -> ExitCode {

@@ -33,7 +33,7 @@ fn story(explanation: &Explanation) -> String {
         format!("  identity  {}", spec.id),
     ];
     if job.first_sent.is_some() {
-        let key = idempotency_key.as_deref().unwrap_or("none: the endpoint honours no key");
+        let key = idempotency_key.as_deref().unwrap_or("none: the endpoint supports no key");
         lines.push(format!("  attempt   {} under key {key}", job.attempt.0));
     }
     if let Some(task) = job.state.task() {
@@ -54,7 +54,7 @@ fn story(explanation: &Explanation) -> String {
         lines.push(format!("  {} #{} {}{movement}", line.at, line.attempt.0, line.what));
     }
     if job.history.is_empty() {
-        lines.push("  nothing was done for it yet".to_owned());
+        lines.push("  no history yet".to_owned());
     }
     lines.push(format!("next: {next}"));
     // Whatever stands on a line, and from wherever it came.

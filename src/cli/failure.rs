@@ -92,29 +92,29 @@ impl From<StoreError> for Failure {
         let message = error.to_string();
         match &error {
             StoreError::InUse { .. } => Failure::new(Exit::Usage, message)
-                .hint("wait for that process to end, or name another state with --state"),
+                .hint("wait for that process to end, or choose another state with --state"),
             StoreError::Missing { .. } => Failure::new(Exit::Usage, message)
-                .hint("name the state with --state; runs with --emulator keep theirs in state/emulator"),
+                .hint("give the state with --state; runs with --emulator use state/emulator"),
             StoreError::Foreign { .. } => {
-                Failure::new(Exit::Usage, message).hint("name an empty or missing folder with --state")
+                Failure::new(Exit::Usage, message).hint("give an empty or missing directory with --state")
             }
             StoreError::OtherVersion { .. } => Failure::new(Exit::Usage, message)
-                .hint("use the version that wrote it, or name another state with --state"),
+                .hint("use the version that wrote it, or choose another state with --state"),
             StoreError::OtherService { .. } => Failure::new(Exit::Usage, message).hint(
-                "keys and tasks of one service mean nothing to another; name another state with --state, or \
-                 hand this one over with --adopt-state",
+                "keys and tasks are valid for one service only; choose another state with --state, or use this one \
+                 with --adopt-state",
             ),
             StoreError::Damaged { .. } => Failure::new(Exit::Disk, message).hint(
-                "nothing was sent; callsheet state verify tells what is wrong, and callsheet state rebuild sets \
-                 it aside and builds the state anew, paused. Nothing that was paid for is bought again",
+                "nothing was sent; callsheet state verify lists the damage, and callsheet state rebuild rebuilds the \
+                 state, paused. No paid job is bought again",
             ),
             StoreError::ArchiveGone { .. } => Failure::new(Exit::Usage, message)
-                .hint("nothing was sent: what it bought before is known there, and nowhere else"),
+                .hint("nothing was sent: only the archive knows what the batch bought"),
             StoreError::NoRoom { .. } => Failure::new(Exit::Disk, message)
-                .hint("nothing was touched; make room, and the same command resumes"),
+                .hint("nothing was changed; free disk space, then repeat the command to resume"),
             StoreError::Io { .. } | StoreError::Database { .. } if error.is_disk() => {
                 Failure::new(Exit::Disk, message)
-                    .hint("make room or grant the rights; the same command resumes")
+                    .hint("free disk space or grant the rights, then repeat the command to resume")
             }
             StoreError::Io { .. } | StoreError::Database { .. } => Failure::new(Exit::Disk, message),
         }
@@ -126,7 +126,7 @@ impl From<IntakeError> for Failure {
         match error {
             IntakeError::Store(error) => error.into(),
             IntakeError::Changed { .. } => {
-                Failure::new(Exit::Usage, error.to_string()).hint("run it again once the file is complete")
+                Failure::new(Exit::Usage, error.to_string()).hint("repeat the command when the file is complete")
             }
             IntakeError::BatchName(_) => {
                 Failure::new(Exit::Usage, error.to_string()).hint("name the batch with --batch")
@@ -143,7 +143,7 @@ impl From<CatalogError> for Failure {
         match error {
             CatalogError::Service(error) => error.into(),
             CatalogError::NoService => Failure::new(Exit::Usage, error.to_string())
-                .hint("give --base-url URL once, or --emulator; the catalogs are kept for later"),
+                .hint("give --base-url URL once, or --emulator; the catalogs are stored for later"),
             CatalogError::Store(error) => error.into(),
         }
     }
@@ -155,7 +155,8 @@ impl From<EngineError> for Failure {
             EngineError::Store(error) => error.into(),
             EngineError::Gone(_) => Failure::new(Exit::Unfinished, error.to_string()),
             EngineError::Output { .. } => Failure::new(Exit::Disk, error.to_string())
-                .hint("make room or grant the rights, or name another folder with --output; the same command resumes"),
+                .hint("free disk space, grant the rights, or choose another directory with --output, then repeat the \
+                       command to resume"),
             EngineError::Scheduler(error) => Failure::new(Exit::Disk, error.to_string())
                 .hint("nothing more was sent; keep the state as it is and report this"),
         }
@@ -170,9 +171,9 @@ impl From<DumpError> for Failure {
             DumpError::Io(source) if source.kind() == std::io::ErrorKind::BrokenPipe => Failure::quiet(),
             DumpError::Io(_) => Failure::new(Exit::Disk, error.to_string()),
             DumpError::Line { .. } => Failure::new(Exit::Usage, error.to_string())
-                .hint("a dump is taken as a whole or not at all; export it again, or take an older one"),
+                .hint("an export is imported completely or not at all; export again, or use an older export"),
             DumpError::NotEmpty { .. } => Failure::new(Exit::Usage, error.to_string())
-                .hint("name an empty or missing folder with --state"),
+                .hint("give an empty or missing directory with --state"),
         }
     }
 }

@@ -45,7 +45,7 @@ impl<'a> Follower<'a> {
                 answer => return Ok(answer?),
             }
         }
-        eprintln!("the daemon went away; the batch is safe; waiting for it to come back");
+        eprintln!("lost the connection to the daemon; the batch is safe; reconnecting");
         let asking = async {
             loop {
                 tokio::time::sleep(TRY_INTERVAL).await;
@@ -57,17 +57,17 @@ impl<'a> Follower<'a> {
         };
         let Ok(answer) = tokio::time::timeout(self.absence_max, asking).await else {
             let seconds = self.absence_max.as_secs();
-            let message = format!("the daemon went away and was not back after {seconds} seconds");
+            let message = format!("the daemon did not come back within {seconds} seconds");
             return Err(Failure::new(Exit::Unreachable, message).hint(
-                "the batch is safe and goes on when the daemon runs again; callsheet status then shows how far it is",
+                "the batch is safe and continues when the daemon runs again; callsheet status shows its progress",
             ));
         };
         let Some(answer) = answer? else {
-            let message = "the daemon went away, and one that works on another state came in its place";
+            let message = "the daemon was replaced by one that works on another state";
             return Err(Failure::new(Exit::Unreachable, message)
                 .hint(format!("the batch is safe in {}", self.state.display())));
         };
-        eprintln!("the daemon is back");
+        eprintln!("reconnected to the daemon");
         Ok(answer)
     }
 
@@ -117,8 +117,8 @@ impl Interrupts {
 /// Reports that the daemon continues without this command. `name` is a batch's, or a placeholder.
 pub(super) fn report_interrupted(name: &str) -> Exit {
     eprintln!(
-        "interrupted: the daemon goes on with the work; callsheet status {name} shows how far it is, and \
-         callsheet cancel {name} drops what is not sent yet"
+        "interrupted: the daemon continues; callsheet status {name} shows the progress, callsheet cancel {name} \
+         cancels jobs that are not submitted yet"
     );
     Exit::Interrupted
 }
@@ -152,8 +152,8 @@ mod tests {
         let (exit, message, hint) = answers(&[], Duration::from_millis(20)).await.unwrap_err().into_parts();
         assert_eq!(
             (exit, &*message),
-            (Exit::Unreachable, "the daemon went away and was not back after 0 seconds")
+            (Exit::Unreachable, "the daemon did not come back within 0 seconds")
         );
-        assert!(hint.unwrap().contains("the batch is safe and goes on when the daemon runs again"));
+        assert!(hint.unwrap().contains("the batch is safe and continues when the daemon runs again"));
     }
 }

@@ -98,9 +98,10 @@ fn tables(out: &mut impl Write, catalog: &Catalog, rules: &Rules, choice: Choice
         table::print(out, table)?;
     }
     if sections.iter().all(Table::is_empty) {
-        writeln!(out, "no model is meant by that")?;
+        writeln!(out, "no model matches")?;
     } else {
-        writeln!(out, "\n* is used, and billed, where the option is left out; - means: leave it out")?;
+        writeln!(out, "\n* is the default, used and billed if the option is omitted; - means that there is no such \
+                       option")?;
     }
     out.flush()
 }

@@ -11,14 +11,14 @@ pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Ex
     let client = client::open(global).await?;
     let outcomes = outcome_json::print(client.pause(command.batch.as_ref()).await?, global)?;
     if outcomes.is_empty() {
-        eprintln!("nothing is open: there is nothing to pause; what comes in later is sent");
+        eprintln!("no unfinished batch to pause; batches that come later are not paused");
     }
     for outcome in outcomes {
         let in_flight = outcome.granted.in_flight;
         match outcome.granted.refused {
             Some(refused) => eprintln!("{}: {refused}", outcome.batch),
             None => {
-                eprintln!("{}: paused; {in_flight} at the service go on and are collected", outcome.batch);
+                eprintln!("{}: paused; {in_flight} in flight will finish and be downloaded", outcome.batch);
             }
         }
     }
@@ -29,7 +29,7 @@ pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<E
     let client = client::open(global).await?;
     let outcomes = outcome_json::print(client.resume(command.batch.as_ref()).await?, global)?;
     if outcomes.is_empty() {
-        eprintln!("nothing is open: there is nothing to resume");
+        eprintln!("no unfinished batch to resume");
     }
     for outcome in outcomes {
         match outcome.granted.refused {

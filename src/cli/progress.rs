@@ -181,7 +181,7 @@ impl Sum {
 fn outlook(left: u64, ended: u64, took_ms: u64, silence: Millis) -> String {
     let each = took_ms / ended.max(1);
     if silence > GUESS_MAX_SILENCE && silence.0 > each.saturating_mul(4) {
-        return format!("nothing has ended for {}", span(silence));
+        return format!("no job has ended for {}", span(silence));
     }
     let seconds = each.saturating_mul(left).saturating_sub(silence.0) / 1000;
     format!("{} left", HumanDuration(std::time::Duration::from_secs(seconds)))
@@ -191,8 +191,8 @@ fn outlook(left: u64, ended: u64, took_ms: u64, silence: Millis) -> String {
 fn silent(outage: &Outage, now: Now) -> String {
     let Outage { fault, since, next_try } = outage;
     let next = next_try.map_or_else(String::new, |at| match at.since(now.tick) {
-        Millis(0) => "; the next try is under way".to_owned(),
-        wait => format!("; next try in {}", span(wait)),
+        Millis(0) => "; retrying now".to_owned(),
+        wait => format!("; retrying in {}", span(wait)),
     });
     let fault = printable(&fault.to_string());
     format!("no usable answer from the service since {since}: {fault}{next}; nothing is lost")
@@ -200,7 +200,7 @@ fn silent(outage: &Outage, now: Now) -> String {
 
 /// `16 -> 4 at once: the service asked for less`; nothing at the configured limit.
 fn fewer(present: u32, configured: u32) -> Option<String> {
-    (present < configured).then(|| format!("{configured} -> {present} at once: the service asked for less"))
+    (present < configured).then(|| format!("{configured} -> {present} at once: limited by the service"))
 }
 
 /// `850 ms`, `12 s` or `3 minutes`.
@@ -265,7 +265,7 @@ mod tests {
              refused; next try in 8 s; nothing is lost"
         );
         outage.next_try = Some(Tick(59_000));
-        assert!(silent(&outage, now).contains("; the next try is under way;"));
+        assert!(silent(&outage, now).contains("; retrying now;"));
         assert_eq!(
             [0, 850, 119_999, 240_000].map(|ms| span(Millis(ms))),
             ["0 ms", "850 ms", "119 s", "4 minutes"]
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_was_learned_is_shown() {
-        assert_eq!(fewer(4, 16).as_deref(), Some("16 -> 4 at once: the service asked for less"));
+        assert_eq!(fewer(4, 16).as_deref(), Some("16 -> 4 at once: limited by the service"));
         assert_eq!(fewer(16, 16), None);
     }
 

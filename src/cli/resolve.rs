@@ -17,8 +17,8 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
             return Err(Failure::new(Exit::Usage, format!("{}: {refused}", command.job)));
         }
         let next = match charged {
-            0 => "nothing is counted for it any more; callsheet retry queues it again, under the same key",
-            _ => "its credits are booked as spent",
+            0 => "it holds no credits any more; callsheet retry queues it again under the same key",
+            _ => "its charge is recorded",
         };
         eprintln!("{}: no longer in doubt; {next}", printable(&command.job));
     }

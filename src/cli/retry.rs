@@ -19,7 +19,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
         match granted.jobs {
             0 if granted.hopeless.is_empty() && granted.paid.is_empty() && granted.expired.is_empty() => {
                 eprintln!(
-                    "{}: nothing was queued again: nothing of it has failed, expired or been canceled",
+                    "{}: nothing to retry: no job failed, expired or was canceled",
                     asked.name
                 );
             }
@@ -28,22 +28,22 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                 let next = client.next_step(&outcome.batch).await?;
                 let keys = match granted.same_key {
                     0 => "each under a new key".to_owned(),
-                    same if same == jobs => "each under the key that it had".to_owned(),
-                    same => format!("{same} of them under the key that they had, the others under new keys"),
+                    same if same == jobs => "each under its old key".to_owned(),
+                    same => format!("{same} of them under their old keys, the others under new keys"),
                 };
                 eprintln!("{}: {jobs} queued again, {keys}; {next}", outcome.batch);
             }
         }
         list(
             &granted.hopeless,
-            "would be refused again unchanged: change their rows and run the manifest again",
+            "would be rejected again: change their rows and submit the manifest again",
         );
         list(
             &granted.expired,
-            "would expire again at once, since the time of their batch is over: give a later policy.expires (in the \
-             manifest, or where its inbox or schedule is configured), hand the manifest in again, then retry",
+            "would expire at once: set a later policy.expires (in the manifest, or in the configuration of its inbox \
+             or schedule), submit the manifest again, then retry",
         );
-        list(&granted.paid, "are paid for and only were not downloaded: callsheet download fetches them");
+        list(&granted.paid, "are paid for but not downloaded: use callsheet download");
     }
     Ok(Exit::Success)
 }

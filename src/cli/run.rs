@@ -50,7 +50,7 @@ pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, F
         if let Some(url) = config.service.base_url.as_ref().filter(|_| !command.source.emulator) {
             daemon_discovery::check_service_matches(&daemon, &service_target::identity_of(url))?;
         }
-        eprintln!("a daemon runs on this state: it does the work, and this command follows it");
+        eprintln!("a daemon runs on this state: submitting to it and following its progress");
         return submit::submit(&daemon, &command.manifests, &command.terms, true, global).await;
     }
     let chosen = service_target::select(&config, &command.source).await?;
@@ -165,8 +165,7 @@ async fn drive(engine: &mut Engine, clock: Clock) -> Result<Standstill, Failure>
             if !said && *asked.borrow() == Stop::Soon {
                 said = true;
                 progress.say(
-                    "stopping: what is in the air is finished first; press Ctrl-C again to leave at once. \
-                     Both are safe.",
+                    "stopping: waiting for requests in flight; press Ctrl-C again to exit at once. Both are safe.",
                 );
             }
         })
@@ -222,7 +221,7 @@ async fn numbers(
         Parked::Credits | Parked::MinBalance => {
             let Ok(balance) = service.credits().await else { return String::new() };
             let keep = config.budget.min_balance.filter(|_| parked == Parked::MinBalance);
-            let keep = keep.map_or_else(String::new, |keep| format!(", of which {keep} have to stay"));
+            let keep = keep.map_or_else(String::new, |keep| format!(", of which {keep} must remain"));
             let Waiting { jobs, least_credits: Credits(least), credits: Credits(all) } = waiting;
             format!(
                 " (the balance is {balance}{keep}; {jobs} waiting jobs need {least} for the cheapest and {all} together)"
@@ -286,7 +285,7 @@ fn say_where_reasons_are(reasons: &[PathBuf], batches: &[BatchStatus]) {
     for dir in reasons {
         let dir = printable_path(dir);
         eprintln!(
-            "all reasons stand in {dir}/results.csv (error_code, error_message) and results.jsonl (error)"
+            "all errors are listed in {dir}/results.csv (error_code, error_message) and results.jsonl (error)"
         );
     }
     for batch in batches {
@@ -338,8 +337,8 @@ fn say_how_it_ended(
             summary::short_budgets(overview);
         }
         Standstill::Overdue => {
-            eprintln!("not finished: what is left is overdue; the same command goes on watching it");
+            eprintln!("not finished: the remaining jobs are overdue; repeat the command to keep watching them");
         }
-        Standstill::Stopped => eprintln!("interrupted: the state is safe; the same command resumes"),
+        Standstill::Stopped => eprintln!("interrupted: the state is safe; repeat the command to resume"),
     }
 }

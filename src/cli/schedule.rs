@@ -80,7 +80,7 @@ async fn look(global: &Global) -> Result<InForce, Failure> {
         if let Err(failure) = read {
             let failure = printable(&failure.to_string());
             anstream::eprintln!(
-                "warning: {failure}; shown is what the daemon (process {}) carries out",
+                "warning: {failure}; showing the schedules of the daemon (process {})",
                 health.pid
             );
         }
@@ -153,7 +153,7 @@ fn utc(at: Timestamp) -> String {
 
 fn list_table(out: &mut impl Write, rows: &[Listed<'_>]) -> io::Result<()> {
     if rows.is_empty() {
-        writeln!(out, "no schedules; [[schedule]] in callsheet.toml makes one")?;
+        writeln!(out, "no schedules; add one as [[schedule]] in callsheet.toml")?;
         return out.flush();
     }
     let mut table = table::with_headings(["name", "cron", "time zone", "next", "in UTC", "last run"]);
@@ -219,7 +219,7 @@ fn json(out: &mut impl Write, value: &serde_json::Value) -> io::Result<()> {
 
 fn not_found<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Failure {
     let known = match known.collect::<Vec<_>>().as_slice() {
-        [] => "there is none; [[schedule]] in callsheet.toml makes one".to_owned(),
+        [] => "there is none; add one as [[schedule]] in callsheet.toml".to_owned(),
         known => format!("there are {}", known.join(", ")),
     };
     Failure::new(Exit::Usage, format!("no schedule is called {name}; {known}"))

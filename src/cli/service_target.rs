@@ -132,7 +132,7 @@ pub(super) fn not_configured() -> Failure {
 }
 
 pub(super) fn no_key() -> Failure {
-    Failure::new(Exit::Unauthorised, "no API key is given")
+    Failure::new(Exit::Unauthorised, "no API key is set")
         .hint("set CALLSHEET_API_KEY, or service.api_key_file in callsheet.toml")
 }
 

@@ -88,7 +88,7 @@ async fn export(command: &StateExport, global: &Global) -> Result<Exit, Failure>
         let is_there = error.kind() == std::io::ErrorKind::AlreadyExists;
         let exit = if is_there { Exit::Usage } else { Exit::Disk };
         Failure::new(exit, format!("failed to write {}: {error}", path.display()))
-            .hint("name a file that does not exist yet, in a folder that can be written to")
+            .hint("choose a new file in a writable directory")
     };
     // Said before anything is read; what comes to lie there meanwhile is not overwritten either.
     if path.symlink_metadata().is_ok() {
@@ -138,7 +138,7 @@ async fn verify(global: &Global) -> Result<Exit, Failure> {
     {
         let message = format!("a daemon (process {}) works on {}", health.pid, dir.display());
         return Err(Failure::new(Exit::Usage, message)
-            .hint("stop it, verify, and start it again; it compares lengths and counts whenever it starts"));
+            .hint("stop the daemon, verify, and start it again; it checks lengths and counts at every start"));
     }
     let mut faults = Vec::new();
     let outcome = Store::open_existing(&dir).and_then(|store| {
@@ -181,7 +181,7 @@ async fn verify(global: &Global) -> Result<Exit, Failure> {
     Err(StoreError::Damaged {
         dir,
         what: "the state".to_owned(),
-        detail: format!("{} faults were found", checked.faults),
+        detail: format!("{} inconsistencies found", checked.faults),
     }
     .into())
 }
@@ -203,7 +203,7 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
         eprintln!("note: {}", printable(note));
     }
     if let Some(aside) = &rebuilt.aside {
-        eprintln!("the database as it was is now {}", printable_path(aside));
+        eprintln!("the old database was moved to {}", printable_path(aside));
     }
     eprintln!(
         "{}: rebuilt {} batches with {} jobs: {} have ended ({} of them known from their sidecars), {} are open",
@@ -221,8 +221,8 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
 fn say_paused(batches: usize) {
     if batches > 0 {
         eprintln!(
-            "paused: {batches} of the batches are not finished. A key that was used gives its task again, but one \
-             that was never used buys; callsheet resume, then the same run, goes on"
+            "paused: {batches} unfinished batches. A key that was used returns its task, but a key that was never \
+             used buys. To continue: callsheet resume, then repeat the run"
         );
     }
 }

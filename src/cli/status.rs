@@ -23,8 +23,8 @@ pub(super) async fn run(command: &StatusCommand, global: &Global) -> Result<Exit
         return show_until_done(command, global, &client).await;
     }
     if matches!(client, Client::Local(_)) {
-        return Err(Failure::new(Exit::Usage, "nothing changes while no daemon runs")
-            .hint("leave --watch out, or start callsheet daemon"));
+        return Err(Failure::new(Exit::Usage, "no daemon is running, so nothing changes")
+            .hint("omit --watch, or start callsheet daemon"));
     }
     let mut interrupts = Interrupts::listen();
     tokio::select! {
@@ -65,7 +65,7 @@ async fn show_until_done(command: &StatusCommand, global: &Global, client: &Clie
             status.batches.iter().filter_map(|batch| batch.parked_by).collect();
         if !command.watch {
             if !global.json && status.archived > 0 {
-                anstream::eprintln!("{} batches are archived; name one to see it", status.archived);
+                anstream::eprintln!("{} archived batches are not listed; give a name to see one", status.archived);
             }
             if !global.json {
                 parked
@@ -75,7 +75,7 @@ async fn show_until_done(command: &StatusCommand, global: &Global, client: &Clie
                 for batch in status.batches.iter().filter(|batch| batch.refused_rows > 0) {
                     let (name, refused) = (&batch.name, batch.refused_rows);
                     anstream::eprintln!(
-                        "{name}: {refused} rows of its last manifest were refused; callsheet plan says why"
+                        "{name}: {refused} rows of its last manifest were rejected; callsheet plan shows why"
                     );
                 }
             }

@@ -52,8 +52,8 @@ pub(super) async fn submit(
         receipts = hand_in(client, manifests, terms) => receipts?,
         () = interrupts.recv() => {
             eprintln!(
-                "interrupted: what was handed in is the daemon's, and it goes on with it; the same command hands in \
-                 the rest, and buys nothing twice"
+                "interrupted: the daemon continues with the submitted manifests; repeat the command to submit the \
+                 rest, nothing is bought twice"
             );
             return Ok(Exit::Interrupted);
         }
@@ -100,7 +100,7 @@ fn batches_of(receipts: &[Receipt]) -> BTreeSet<BatchName> {
 fn submission(path: &Path, terms: &ManifestArguments) -> Result<Submission, Failure> {
     let file = path.file_name().and_then(|name| name.to_str());
     let file = file.ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("{} has no name that can be sent", path.display()))
+        Failure::new(Exit::Usage, format!("{}: the file name is not valid UTF-8", path.display()))
     })?;
     let folder = match source::place_of(path)? {
         Place::Folder(folder) => Some(folder),
@@ -210,7 +210,7 @@ pub(super) fn parked_exit(parked: Parked) -> Exit {
 fn say_what_parks(batches: &[BatchStatus]) {
     let parked: BTreeSet<Parked> = batches.iter().filter_map(|batch| batch.parked_by).collect();
     for parked in parked {
-        eprintln!("parked: {}; the daemon then goes on by itself", parked.explain());
+        eprintln!("parked: {}; then the daemon continues", parked.explain());
     }
     summary::short_of_credits(batches);
 }

@@ -34,7 +34,8 @@ pub(super) fn receipt(receipt: &Receipt) {
         }
         let refused = match receipt.refused {
             true if !receipt.file_refused => {
-                "; nothing was accepted: the manifest is strict (--strict, policy.strict), so one bad row refuses all"
+                "; nothing was accepted: the manifest is strict (--strict, policy.strict), so one invalid row \
+                 rejects all"
             }
             true => "; nothing was accepted",
             false => &terms(receipt),

@@ -91,11 +91,11 @@ impl InboxConfig {
         if is_name && !name.contains("--") {
             return Ok(name);
         }
-        let what = if self.name.is_some() { "" } else { ", the folder's name" };
+        let what = if self.name.is_some() { "" } else { ", the directory's name" };
         Err(format!(
-            "{}: found {name:?}{what}; batches are called after it, so 1 to {INBOX_NAME_MAX_BYTES} letters, digits, \
-             dots, dashes and underscores are accepted, without two dashes in a row; give a name of its own, as in \
-             name = \"acme\"",
+            "{}: found {name:?}{what}; it is part of batch names, so 1 to {INBOX_NAME_MAX_BYTES} letters, digits, \
+             dots, dashes and underscores are accepted, without two dashes in a row; set a name, such as name = \
+             \"acme\"",
             self.path.display()
         ))
     }
@@ -284,7 +284,7 @@ impl Config {
         if self.hooks.webhook.is_none() && self.hooks.webhook_secret_file.is_some() {
             return wrong(
                 "hooks.webhook_secret_file",
-                "there is no hooks.webhook that it would sign".to_owned(),
+                "hooks.webhook is not set".to_owned(),
             );
         }
         if let Some(Err(message)) = self.log.level.as_deref().map(check_log_level) {
@@ -292,7 +292,7 @@ impl Config {
         }
         if let Some(inbox) = self.inbox.iter().find(|inbox| inbox.settle.0.0 == 0) {
             let path = inbox.path.display();
-            let message = format!("{path}: found 0; more than nothing is accepted, 2s unless given");
+            let message = format!("{path}: must be greater than 0 (default: 2s)");
             return wrong("inbox.settle", message);
         }
         let mut paths: Vec<&PathBuf> = self.inbox.iter().map(|inbox| &inbox.path).collect();
@@ -309,8 +309,8 @@ impl Config {
             // On some disks the folders of their batches would be one.
             if let Some(other) = inboxes.insert(name.to_lowercase(), &inbox.path) {
                 let message = format!(
-                    "{} and {} are both called {name:?}, and so would their batches be; give one of them a name of \
-                     its own, as in name = \"{name}-2\"",
+                    "{} and {} have the same name {name:?}; set another name for one of them, such as name = \
+                     \"{name}-2\"",
                     other.display(),
                     inbox.path.display()
                 );
@@ -393,7 +393,7 @@ mod tests {
         );
         let said = inbox("{batch}/../../esc-{job}{-n}.{ext}");
         assert!(
-            said.starts_with("callsheet.toml:3: policy.layout: \"..\" is no folder of a layout"),
+            said.starts_with("callsheet.toml:3: policy.layout: \"..\" is not a directory of a layout"),
             "{said}"
         );
         let said = error(
@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(settle("settle = \"700ms\""), Span(Millis(700)));
         assert_eq!(
             error("[[inbox]]\npath = \"a\"\nsettle = \"0s\""),
-            "inbox.settle: a: found 0; more than nothing is accepted, 2s unless given"
+            "inbox.settle: a: must be greater than 0 (default: 2s)"
         );
     }
 
@@ -471,7 +471,7 @@ mod tests {
         assert_eq!(after("[retention]\narchive_after = \"never\""), None);
         assert_eq!(
             error("[retention]\narchive_after = \"soon\""),
-            "callsheet.toml:2: \"soon\" is no span of time; write it as 10s, 30m or 24h, or never"
+            "callsheet.toml:2: \"soon\" is not a duration; write it as 10s, 30m or 24h, or never"
         );
     }
 

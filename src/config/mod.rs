@@ -41,7 +41,7 @@ impl Span {
     fn parse(text: &str) -> Result<Span, String> {
         let span = humantime::parse_duration(text).ok();
         let ms = span.and_then(|span| u64::try_from(span.as_millis()).ok());
-        let wrong = || format!("\"{text}\" is no span of time; write it as 10s, 30m or 24h");
+        let wrong = || format!("\"{text}\" is not a duration; write it as 10s, 30m or 24h");
         ms.map(|ms| Span(Millis(ms))).ok_or_else(wrong)
     }
 }
@@ -197,7 +197,7 @@ impl Poll {
         let min = self.min.0;
         (min < POLL_ADVISED).then(|| {
             let min = humantime::format_duration(std::time::Duration::from_millis(min.0));
-            format!("poll.min is {min}, and the service advises to read a task every 5 to 10 seconds")
+            format!("poll.min is {min}, but the service advises polling a task every 5 to 10 seconds")
         })
     }
 }
@@ -401,14 +401,14 @@ impl Config {
             ("retry.attempts", self.retry.attempts == 0),
         ];
         if let Some((key, _)) = nones.into_iter().find(|(_, is_none)| *is_none) {
-            return wrong(key, "found 0; at least 1 is accepted");
+            return wrong(key, "must be at least 1");
         }
         if self.poll.min.0 > self.poll.max.0 {
             return wrong("poll.min", "is longer than poll.max");
         }
         let nothings = [("poll.min", self.poll.min), ("limits.slow_window", limits.slow_window)];
         if let Some((key, _)) = nothings.into_iter().find(|(_, span)| span.0.0 == 0) {
-            return wrong(key, "found 0; more than nothing is accepted");
+            return wrong(key, "must be greater than 0");
         }
         self.layout()?;
         self.check_daemon()?;
@@ -579,17 +579,17 @@ mod tests {
         }
         assert_eq!(
             error("[poll]\nmin = \"soon\"\n"),
-            "callsheet.toml:2: \"soon\" is no span of time; write it as 10s, 30m or 24h"
+            "callsheet.toml:2: \"soon\" is not a duration; write it as 10s, 30m or 24h"
         );
-        assert_eq!(error("[limits]\nin_flight = 0"), "limits.in_flight: found 0; at least 1 is accepted");
+        assert_eq!(error("[limits]\nin_flight = 0"), "limits.in_flight: must be at least 1");
         assert_eq!(
             error("[limits]\nin_flight_per_model = { \"house-c1\" = 0 }"),
-            "limits.in_flight_per_model: found 0; at least 1 is accepted"
+            "limits.in_flight_per_model: must be at least 1"
         );
         assert_eq!(
             error("[output]\nallow_hosts = [\"http://cdn.example\"]"),
-            "callsheet.toml:2: \"http://cdn.example\" is no host; write media.example, *.media.example, 10.1.2.3 or \
-             10.1.0.0/16, without a port"
+            "callsheet.toml:2: \"http://cdn.example\" is not a host; write media.example, *.media.example, 10.1.2.3 \
+             or 10.1.0.0/16, without a port"
         );
         assert!(error("[output]\nlayout = \"{job}.{ext}\"").contains("a layout begins with {batch}/"));
     }

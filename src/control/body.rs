@@ -28,12 +28,12 @@ impl Default for BodyRate {
 /// Why a body is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
-    #[error("the body stopped coming: nothing for {} seconds", .0.as_secs())]
+    #[error("body timeout: no data for {} seconds", .0.as_secs())]
     Stalled(Duration),
-    #[error("the body comes too slowly: at least {0} bytes a second are expected")]
+    #[error("the body is too slow: at least {0} bytes per second are required")]
     TooSlow(u32),
     /// The connection broke, or the body is malformed.
-    #[error("the body broke off: {0}")]
+    #[error("the body ended early: {0}")]
     Broken(axum::Error),
 }
 

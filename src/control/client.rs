@@ -20,19 +20,19 @@ const BASE: &str = "http://callsheet";
 #[derive(Debug, thiserror::Error)]
 pub enum ControlClientError {
     /// No process listens on the socket.
-    #[error("no daemon listens on {}", .socket.display())]
+    #[error("no daemon is running ({})", .socket.display())]
     NoDaemon {
         /// The socket.
         socket: PathBuf,
     },
     /// The path is longer than a socket's can be.
-    #[error("{} has {} bytes, and a socket's path has at most {PATH_MAX_BYTES}", .socket.display(), .socket.as_os_str().len())]
+    #[error("{} has {} bytes; a socket path has at most {PATH_MAX_BYTES}", .socket.display(), .socket.as_os_str().len())]
     PathTooLong {
         /// The socket.
         socket: PathBuf,
     },
     /// This user may not connect.
-    #[error("the daemon at {} may not be spoken to: {detail}", .socket.display())]
+    #[error("permission denied: {}", .socket.display())]
     PermissionDenied {
         /// The socket.
         socket: PathBuf,

@@ -145,7 +145,7 @@ impl ConnectionTable {
         if let Some((phase, _, info)) =
             waited_for.min_by_key(|(phase, last_progress, _)| (*phase, *last_progress))
         {
-            tracing::debug!(?phase, "a control connection gives its place to another");
+            tracing::debug!(?phase, "control connection closed: too many connections");
             info.is_evicted = true;
             info.evict.notify_one();
         }
@@ -213,11 +213,11 @@ pub(super) fn serve(
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
         tokio::select! {
             ended = connection => if let Err(error) = ended {
-                tracing::debug!(%error, "a control connection broke");
+                tracing::debug!(%error, "control connection failed");
             },
             () = permit.evict.notified() => {}
             () = tokio::time::sleep(CONNECTION_LIFETIME_MAX) => {
-                tracing::debug!("a control connection was closed: it lasted too long");
+                tracing::debug!("control connection closed: it lasted too long");
             }
         }
     });

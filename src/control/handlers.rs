@@ -34,7 +34,7 @@ pub enum HandlerError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// Whoever asked went away.
-    #[error("nobody reads the answer any more: {0}")]
+    #[error("failed to write the response: {0}")]
     Reader(#[from] io::Error),
 }
 
@@ -60,7 +60,7 @@ impl HandlerError {
         let (exit, hint) = match self {
             HandlerError::Find(FindError::NoBatch { .. }) => (Exit::Usage, None),
             HandlerError::Find(FindError::Nothing(_)) => {
-                (Exit::Usage, Some("callsheet jobs lists them; a job may be named BATCH/JOB"))
+                (Exit::Usage, Some("list jobs with callsheet jobs; name a job as BATCH/JOB"))
             }
             HandlerError::Find(FindError::Several { .. }) => {
                 (Exit::Usage, Some("name one as BATCH/JOB or by its identity"))
@@ -228,40 +228,40 @@ fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<
     {
         return parked_reason;
     }
-    let overdue = if record.job.overdue { " It is overdue, so it is read slowly." } else { "" };
+    let overdue = if record.job.overdue { " It is overdue, so it is polled less often." } else { "" };
     match &record.job.state {
         State::Queued if record.job.may_have_been_sent || batch.may_have_been_sent(spec.seq) => {
             let (name, label) = (&batch.name, &spec.label);
             if spec.order.kind.is_keyed() {
                 format!(
-                    "it may have been sent before the state was rebuilt or imported, so that it is not dropped; after \
-                     callsheet resume {name} it is sent under this key: the service answers a key that was used with \
-                     its task, and one that was not buys. callsheet resolve {name}/{label} ends it instead: --charged N, \
-                     as the account shows it, or --not-charged"
+                    "it may have been sent before the state was rebuilt or imported. After callsheet resume {name} \
+                     it is sent under this key: a key that was used returns its task, a key that was not used buys. \
+                     To end it instead: callsheet resolve {name}/{label} --charged N or --not-charged, as the \
+                     account shows"
                 )
             } else {
                 format!(
-                    "it may have been sent before the state was rebuilt or imported, and has no key to ask under; \
-                     after callsheet resume {name} it is left in doubt. callsheet resolve {name}/{label} ends it: \
-                     --charged N, as the account shows it, or --not-charged"
+                    "it may have been sent before the state was rebuilt or imported, and has no key to find its \
+                     task. After callsheet resume {name} it is in doubt. To end it: callsheet resolve {name}/{label} \
+                     --charged N or --not-charged, as the account shows"
                 )
             }
         }
         State::Queued if batch.paused == Some(Pause::Rebuilt) => format!(
-            "its batch is paused since the state was rebuilt or imported; after callsheet resume {} it is sent \
-             under this key: the service answers a key that was used with its task, and one that was not buys",
+            "its batch is paused because the state was rebuilt or imported; after callsheet resume {} it is sent \
+             under this key: a key that was used returns its task, a key that was not used buys",
             batch.name
         ),
         State::Queued if batch.paused.is_some() => {
-            format!("its batch is paused; callsheet resume {} lets it go on", batch.name)
+            format!("its batch is paused; to continue: callsheet resume {}", batch.name)
         }
-        State::Queued => "it is sent when a slot and the budgets allow".to_owned(),
+        State::Queued => "it will be sent when a slot is free and the budgets allow".to_owned(),
         State::Submitting { may_have_run: true, .. } => {
             format!("the same request is sent again under the same key; it cannot be charged twice.{overdue}")
         }
-        State::Submitting { .. } => "its request is on its way, or about to be".to_owned(),
-        State::Running { .. } => format!("its task is read until it ends.{overdue}"),
-        State::Fetching { urls, .. } if urls.is_empty() => "its task is read for fresh links".to_owned(),
+        State::Submitting { .. } => "its request is being sent".to_owned(),
+        State::Running { .. } => format!("its task is polled until it ends.{overdue}"),
+        State::Fetching { urls, .. } if urls.is_empty() => "its task is polled for fresh links".to_owned(),
         State::Fetching { .. } => "its outputs are downloaded".to_owned(),
         State::Succeeded { .. } => {
             "nothing; callsheet download fetches its outputs again, free of charge".to_owned()
@@ -269,9 +269,9 @@ fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<
         State::Failed { .. } if !record.job.books.charged.is_zero() => {
             "it is paid for; callsheet download tries to fetch its outputs again, free of charge".to_owned()
         }
-        State::Failed { fault, .. } if fault.code == ABOVE_MAX => format!("nothing by itself: {}", fault.message),
+        State::Failed { fault, .. } if fault.code == ABOVE_MAX => format!("nothing: {}", fault.message),
         State::Failed { fault, .. } if retry::prospect(&fault.code) == Prospect::Hopeless => {
-            "nothing: unchanged it would be refused again; change its row and run the manifest again"
+            "nothing: it would be rejected again; change its row and submit the manifest again"
                 .to_owned()
         }
         state if state.is_ended_by_record() => {
@@ -281,8 +281,8 @@ fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<
             "nothing; callsheet retry queues it again, under the same key".to_owned()
         }
         State::InDoubt { .. } => {
-            "nothing by itself: look at the account, whether it was charged, and tell callsheet resolve; until \
-             then its credits stay counted"
+            "nothing: check the account and record the charge with callsheet resolve; until then its credits count \
+             as spent"
                 .to_owned()
         }
     }
@@ -306,7 +306,7 @@ fn parked_reason(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Par
         (State::Queued, Parked::NoPrice) => {
             let job = format!("{}/{}", batch.name, spec.label);
             Some(format!(
-                "it is parked, or waits behind one that is: {why}. Here: callsheet retry {job} --max-credits N, or \
+                "it is parked, or waits behind a job that is: {why}. Here: callsheet retry {job} --max-credits N, or \
                  callsheet cancel {job}"
             ))
         }
@@ -316,13 +316,13 @@ fn parked_reason(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Par
         }
         (State::Queued, _) => Some(format!("it is parked: {why}")),
         (State::Submitting { .. }, Parked::Key | Parked::Credits | Parked::NoProcess) => {
-            Some(format!("its request is sent again, under the same key, once nothing parks it: {why}"))
+            Some(format!("its request is sent again under the same key when it is no longer parked: {why}"))
         }
         (State::Running { .. }, Parked::Key | Parked::NoProcess) => {
-            Some(format!("its task is not read: {why}"))
+            Some(format!("its task is not polled: {why}"))
         }
         (State::Fetching { urls, .. }, Parked::Key | Parked::NoProcess) if urls.is_empty() => {
-            Some(format!("its task is not read for fresh links: {why}"))
+            Some(format!("its task is not polled for fresh links: {why}"))
         }
         (State::Fetching { .. }, Parked::Disk | Parked::NoProcess) => {
             Some(format!("its outputs are not downloaded: {why}"))
@@ -336,7 +336,7 @@ fn parked_reason(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Par
 /// # Errors
 /// [`AnswerError`].
 pub async fn pause(desk: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
-    let done = |_: &BatchRecord| Some("done, there is nothing to pause");
+    let done = |_: &BatchRecord| Some("done, nothing to pause");
     for_each(desk, batch, Command::Pause, done).await
 }
 
@@ -386,7 +386,7 @@ pub async fn budget_set(desk: &EngineClient, before: &BatchRecord) -> Result<Bud
 /// [`AnswerError`].
 pub async fn resume(desk: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
     // A pause outlasts the end of its batch, for what a retry or a longer manifest brings.
-    let done = |record: &BatchRecord| record.paused.is_none().then_some("done, there is nothing to resume");
+    let done = |record: &BatchRecord| record.paused.is_none().then_some("done, nothing to resume");
     for_each(desk, batch, Command::Resume, done).await
 }
 
@@ -444,8 +444,8 @@ fn exceeds_hold(named: &Target, wish: &ResolveRequest) -> Option<String> {
     let most = if most.is_zero() { spec.order.hold().unwrap_or_default() } else { most };
     (in_doubt && charged > most && !wish.above_hold).then(|| {
         format!(
-            "{charged} are more than the {most} set aside for it, and what is booked cannot be taken back; say \
-             --above-hold (above_hold) if it was charged that much"
+            "{charged} are more than the {most} held for it, and a recorded charge cannot be changed; add \
+             --above-hold (above_hold) if the charge is right"
         )
     })
 }

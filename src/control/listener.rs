@@ -60,7 +60,7 @@ impl Drop for SocketGuard {
 pub async fn listen(path: &Path) -> io::Result<(UnixListener, SocketGuard)> {
     let bytes = path.as_os_str().as_bytes().len();
     if bytes > PATH_MAX_BYTES {
-        let message = format!("the path has {bytes} bytes, and a socket's has at most {PATH_MAX_BYTES}");
+        let message = format!("the path has {bytes} bytes; a socket path has at most {PATH_MAX_BYTES}");
         return Err(io::Error::new(io::ErrorKind::InvalidFilename, message));
     }
     match std::fs::symlink_metadata(path) {
@@ -68,7 +68,7 @@ pub async fn listen(path: &Path) -> io::Result<(UnixListener, SocketGuard)> {
         Ok(_) => {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                "something that is no socket lies there",
+                "the existing file is not a socket",
             ));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -122,13 +122,15 @@ pub fn serve_socket(
                     match rebind(&path, &file) {
                         Ok(None) => {}
                         Ok(Some(anew)) => {
-                            tracing::warn!(socket = %path.display(), "the control socket's file was removed; it is there again");
+                            tracing::warn!(socket = %path.display(), "the control socket was removed; created it \
+                                                                      again");
                             (listener, is_told) = (anew, false);
                         }
                         Err(error) => {
                             if !std::mem::replace(&mut is_told, true) {
                                 let socket = path.display();
-                                tracing::error!(%socket, %error, "the control socket's file was removed and cannot be made again");
+                                tracing::error!(%socket, %error, "the control socket was removed and cannot be \
+                                                                  created again");
                             }
                         }
                     }
@@ -183,7 +185,7 @@ pub async fn serve_tcp(listener: TcpListener, router: Router, token: Option<Secr
 
 /// Waits after an error of `accept`, such as too many open files.
 async fn back_off(error: &io::Error) {
-    tracing::warn!(%error, "a control connection cannot be accepted");
+    tracing::warn!(%error, "failed to accept a control connection");
     tokio::time::sleep(Duration::from_millis(200)).await;
 }
 
@@ -193,7 +195,7 @@ async fn back_off(error: &io::Error) {
 /// When the address cannot be bound, or must not be.
 pub async fn listen_tcp(address: SocketAddr, token: Option<&SecretString>) -> io::Result<TcpListener> {
     if token.is_none() && !address.ip().is_loopback() {
-        let message = "it can be reached from other machines, and there is no token";
+        let message = "the address can be reached from other machines, and no token is set";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
     TcpListener::bind(address).await
@@ -227,12 +229,12 @@ async fn authenticate(State(auth): State<Arc<TcpAuth>>, request: Request, next: 
         Some(token) => {
             let given = text(header::AUTHORIZATION).and_then(bearer);
             if !given.is_some_and(|given| is_same(given, token.expose_secret())) {
-                return refuse("a bearer token is asked for, and none or another was given");
+                return refuse("a bearer token is required; none or a wrong one was given");
             }
         }
         // A page in a browser on this machine must not command the daemon.
         None if is_of_a_page(headers) || !text(header::HOST).is_some_and(is_loopback) => {
-            return refuse("only programs on this machine are answered without a token");
+            return refuse("without a token only programs on this machine are allowed");
         }
         None => {}
     }

@@ -164,7 +164,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         while let Some(chunk) = chunks.next().await? {
             if body.len() + chunk.len() > BODY_MAX_BYTES {
                 return Err(ApiError::usage(format!(
-                    "the request's body has more than {BODY_MAX_BYTES} bytes"
+                    "the request body has more than {BODY_MAX_BYTES} bytes"
                 )));
             }
             body.extend_from_slice(&chunk);
@@ -172,7 +172,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
         serde_json::from_slice(text)
             .map(JsonBody)
-            .map_err(|error| ApiError::usage(format!("the request's body: {error}")))
+            .map_err(|error| ApiError::usage(format!("invalid request body: {error}")))
     }
 }
 
@@ -209,13 +209,13 @@ struct JobQuery {
 }
 
 async fn not_found(request: Request) -> ApiError {
-    let message = format!("there is no {} {}", request.method(), request.uri().path());
+    let message = format!("no such route: {} {}", request.method(), request.uri().path());
     let hint = Some("see docs/control.md".to_owned());
     ApiError(StatusCode::NOT_FOUND, Refusal { hint, ..Refusal::new(Exit::Usage, message) })
 }
 
 async fn method_not_allowed(request: Request) -> ApiError {
-    let message = format!("{} is not answered with {}", request.uri().path(), request.method());
+    let message = format!("{} does not support {}", request.uri().path(), request.method());
     let hint = Some("see docs/control.md".to_owned());
     ApiError(StatusCode::METHOD_NOT_ALLOWED, Refusal { hint, ..Refusal::new(Exit::Usage, message) })
 }
@@ -285,7 +285,7 @@ fn lines(make: impl FnOnce(Sink<'_>) -> Result<(), HandlerError> + Send + 'stati
         });
         let last = made.map(|()| chunk.into()).map_err(io::Error::other);
         if let Err(error) = &last {
-            tracing::debug!(%error, "an answer was cut off");
+            tracing::debug!(%error, "a response was cut off");
         }
         // The client may have disconnected.
         let _ = send(last);
@@ -437,7 +437,7 @@ fn ingest_error(error: &ReceptionError) -> ApiError {
 
 /// The manifest has no place on the state's disk.
 fn storage_error(error: &io::Error) -> ApiError {
-    let refusal = Refusal::new(Exit::Disk, format!("failed to keep the manifest: {error}"));
+    let refusal = Refusal::new(Exit::Disk, format!("failed to store the manifest: {error}"));
     ApiError(StatusCode::INSUFFICIENT_STORAGE, refusal)
 }
 

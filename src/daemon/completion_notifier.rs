@@ -86,7 +86,7 @@ impl CompletionWorker {
                 // Not at every try: a disk may be full for days.
                 let trouble = error.to_string();
                 if told != trouble {
-                    tracing::warn!(%error, "a batch is done and nobody can be told; it is tried again");
+                    tracing::warn!(%error, "a batch is done, but the notification failed; retrying");
                     told = trouble;
                 }
                 tokio::time::sleep(RETRY_INTERVAL).await;

@@ -77,7 +77,7 @@ pub(super) fn watch(terms: InboxSettings, reception: Reception, clock: Clock, br
         }
         let folder = worker.terms.folders.inbox.display().to_string();
         // Whoever is told ends the process, so that a restart watches it again.
-        let _ = broken.send(format!("the inbox {folder} is not watched any more")).await;
+        let _ = broken.send(format!("the inbox {folder} is no longer watched")).await;
     });
 }
 
@@ -211,7 +211,7 @@ impl InboxWorker {
     /// Says once what keeps a manifest from being filed.
     fn stays(&mut self, manifest: &ReadyManifest, trouble: String) {
         if self.told.get(&manifest.path) == Some(&trouble) {
-            return tracing::debug!(manifest = %manifest.path.display(), trouble, "cannot be filed yet");
+            return tracing::debug!(manifest = %manifest.path.display(), trouble, "cannot be moved yet");
         }
         self.say(&trouble);
         if self.told.len() >= TOLD_MAX {
@@ -224,6 +224,6 @@ impl InboxWorker {
 
     fn say(&self, trouble: &str) {
         let inbox = self.terms.folders.inbox.display();
-        tracing::warn!(%inbox, "{trouble}; what lies there stays, and is tried again");
+        tracing::warn!(%inbox, "{trouble}; the files stay in place and are retried");
     }
 }

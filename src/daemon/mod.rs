@@ -113,7 +113,7 @@ pub enum DaemonError {
 /// [`DaemonError`].
 pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) -> Result<(), DaemonError> {
     let signals = Signals::listen()
-        .map_err(|error| DaemonError::Broken(format!("signals cannot be listened to: {error}")))?;
+        .map_err(|error| DaemonError::Broken(format!("failed to listen for signals: {error}")))?;
     let mut systemd = SystemdNotifier::begin(clock);
     let incoming = store.dir().to_owned();
     reception::sweep_incoming(&incoming)

@@ -58,7 +58,7 @@ async fn archive_old(
     let batches = match store.batches() {
         Ok(batches) => batches,
         Err(error) => {
-            tracing::warn!(%error, "old batches cannot be looked for");
+            tracing::warn!(%error, "failed to look for old batches");
             return Ok(());
         }
     };
@@ -66,9 +66,9 @@ async fn archive_old(
         if !reception.archive(batch.no).await? {
             continue;
         }
-        tracing::info!(batch = %batch.name, rows = batch.rows, "archived: it was done long ago");
+        tracing::info!(batch = %batch.name, rows = batch.rows, "archived");
         if let Err(error) = hooks.forget(&batch.name) {
-            tracing::warn!(%error, batch = %batch.name, "a note about an archived batch stays");
+            tracing::warn!(%error, batch = %batch.name, "failed to remove the hook record of an archived batch");
         }
     }
     Ok(())

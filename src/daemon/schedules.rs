@@ -164,7 +164,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
     /// Takes up what is kept in the state folder `dir`.
     pub(super) fn begin(ingest: D, dir: &Path, configured: Vec<ConfiguredSchedule>) -> ScheduleRunner<D> {
         let records = schedule_progress::read(dir).unwrap_or_else(|error| {
-            tracing::warn!(%error, "every schedule begins anew, and nothing is caught up with");
+            tracing::warn!(%error, "all schedules start anew; missed runs are not caught up");
             ScheduleRecords::new()
         });
         let known = |(name, record): (&String, &ScheduleRecord)| {
@@ -247,7 +247,8 @@ impl<D: RunIngest> ScheduleRunner<D> {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::error!(schedule = name, %error, "cannot tell whether a run has ended; none begins");
+                    tracing::error!(schedule = name, %error, "cannot check whether the previous run has ended; no \
+                                                              run starts");
                     return;
                 }
             }
@@ -256,7 +257,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
         let behind = due.handled.up_to.since(now);
         if behind > ON_TIME && !progress.is_behind {
             let up_to = due.handled.up_to;
-            tracing::warn!(schedule = name, %up_to, "the clock was set back; nothing fires until it is later");
+            tracing::warn!(schedule = name, %up_to, "the clock was set back; schedules wait until it has caught up");
         }
         progress.is_behind = behind > ON_TIME;
         let most = if rules.missed == Missed::All { rules.missed_max.max(1) } else { 1 };
@@ -265,7 +266,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
         progress.waiting.extend(&due.start);
         while progress.waiting.len() > most {
             if let Some(at) = progress.waiting.pop_front() {
-                tracing::warn!(schedule = name, %at, "left out: it could not be taken in before the next was due");
+                tracing::warn!(schedule = name, %at, "skipped: the run could not start before the next was due");
             }
         }
         progress.handled = Some(due.handled);
@@ -283,13 +284,13 @@ impl<D: RunIngest> ScheduleRunner<D> {
             match self.start(configured, at).await {
                 Err(ReceptionError::Gone(_)) => return Err(EngineEnded),
                 Err(error) if !is_hopeless(&error) => {
-                    tracing::warn!(schedule = name, %at, %error, "a run could not be taken in; it is tried again");
+                    tracing::warn!(schedule = name, %at, %error, "failed to start a run; retrying");
                     if let Some(progress) = self.progress.get_mut(name) {
                         progress.retry_at = now.after(RETRY_INTERVAL);
                     }
                     return Ok(());
                 }
-                Err(error) => tracing::error!(schedule = name, %at, %error, "a run could not be taken in"),
+                Err(error) => tracing::error!(schedule = name, %at, %error, "failed to start a run"),
                 Ok(_) => {}
             }
             if let Some(progress) = self.progress.get_mut(name) {
@@ -318,7 +319,8 @@ impl<D: RunIngest> ScheduleRunner<D> {
             tracing::warn!(schedule, %at, new, have, invalid, problem, "its manifest has problems");
         }
         let is_taken_in = new > 0 || have > 0;
-        tracing::info!(schedule, %at, new, have, invalid, "{}", if is_taken_in { "fired" } else { "fired in vain" });
+        tracing::info!(schedule, %at, new, have, invalid, "{}", if is_taken_in { "fired" } else { "schedule fired, \
+                                                                                                   no job accepted" });
         if let (true, Some(batch)) = (is_taken_in, batch) {
             let by = configured.schedule.source();
             let record = self
@@ -381,7 +383,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
         }
         match schedule_progress::keep(&self.dir, &self.records) {
             Ok(()) => self.is_unsaved = false,
-            Err(error) => tracing::warn!(%error, "how far schedules were handled could not be kept"),
+            Err(error) => tracing::warn!(%error, "failed to store the schedule records"),
         }
     }
 

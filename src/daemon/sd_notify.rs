@@ -35,7 +35,7 @@ impl SystemdNotifier {
         // Twice in the time there is.
         let watchdog = watchdog.and_then(|span| u64::try_from(span.as_millis() / 2).ok()).map(Millis);
         let now = clock.now().tick;
-        notify(&[NotifyState::Status("taking the state up")]);
+        notify(&[NotifyState::Status("loading the state")]);
         let timeout_extender = Some(tokio::spawn(extend_timeout()));
         SystemdNotifier {
             clock,
@@ -65,7 +65,7 @@ impl SystemdNotifier {
         if is_stopping && self.timeout_extender.is_none() {
             notify(&[
                 NotifyState::Stopping,
-                NotifyState::Status("stopping: what is in the air is finished first"),
+                NotifyState::Status("stopping: waiting for requests in flight"),
             ]);
             self.timeout_extender = Some(tokio::spawn(extend_timeout()));
         }
@@ -108,7 +108,7 @@ async fn extend_timeout() {
 
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        tracing::debug!(%error, "systemd cannot be told");
+        tracing::debug!(%error, "failed to notify systemd");
     }
 }
 

@@ -68,7 +68,7 @@ impl Reloader {
             Ok(parts) => {
                 let waiting = self.fixed.differences(&Fixed::of(&parts));
                 if !waiting.is_empty() {
-                    tracing::warn!("changed, and in force after a restart: {}", waiting.join(", "));
+                    tracing::warn!("changed, takes effect after a restart: {}", waiting.join(", "));
                 }
                 // Jobs that are known under keys of one namespace must not be bought under another's.
                 let house = HouseRules { namespace: self.fixed.namespace.clone(), ..parts.house };
@@ -77,12 +77,12 @@ impl Reloader {
                 let _ = self.schedules.send(parts.schedules).await;
                 self.archive_after.send_replace(parts.archive_after);
                 match self.handle.reload(parts.settings, parts.deps).await {
-                    Ok(()) => tracing::info!("the configuration was read anew"),
-                    Err(error) => tracing::warn!(%error, "the configuration was not taken over"),
+                    Ok(()) => tracing::info!("configuration reloaded"),
+                    Err(error) => tracing::warn!(%error, "configuration not reloaded"),
                 }
             }
             Err(error) => {
-                tracing::error!("the new configuration is not used; the old one stays in force: {error}");
+                tracing::error!("failed to reload the configuration; the old one stays in force: {error}");
             }
         }
         sd_notify::reloaded();

@@ -223,34 +223,35 @@ impl Parked {
     pub fn explain(self) -> &'static str {
         match self {
             Parked::BatchBudget => {
-                "the next job does not fit into what is left of the batch's budget, where prices count in full, even if an \
-                 allowance may cover them; a higher one lifts it: callsheet budget BATCH N"
+                "the next job does not fit into the rest of the batch's budget, where prices count in full, even if \
+                 an allowance may cover them; to raise it: callsheet budget BATCH N"
             }
             Parked::DayBudget => {
-                "the day's budget, where prices count in full, is used up; UTC midnight or a higher budget.per_day lifts it"
+                "the day's budget, where prices count in full, is used up; it continues at UTC midnight or with a \
+                 higher budget.per_day"
             }
             Parked::TotalBudget => {
-                "the total budget, where prices count in full, is used up; a higher budget.total lifts it"
+                "the total budget, where prices count in full, is used up; raise budget.total"
             }
             Parked::MinBalance => {
-                "the balance would fall below budget.min_balance, against which prices count in full, even where an \
-                 allowance may cover them; adding credits or a lower budget.min_balance lifts it"
+                "the balance would fall below budget.min_balance, against which prices count in full, even if an \
+                 allowance may cover them; add credits or lower budget.min_balance"
             }
             Parked::Credits => {
-                "the account's balance does not cover the next job, and no allowance is known to; adding credits lifts it"
+                "the account's balance does not cover the next job, and no allowance is known to; add credits"
             }
-            Parked::Key => "the service refuses the API key; a valid key lifts it",
-            Parked::Paused => "the batch is paused; callsheet resume BATCH lifts it",
+            Parked::Key => "the service refuses the API key; set a valid key",
+            Parked::Paused => "the batch is paused; to continue: callsheet resume BATCH",
             Parked::NoPrice => {
-                "the catalog has no price for it now; a catalog that prices it again lifts it, and so does callsheet \
-                 retry JOB --max-credits N where the model is still listed; callsheet cancel JOB gives it up"
+                "the catalog has no price for it now; wait for a catalog that has one, or, if the model is still \
+                 listed, set a limit: callsheet retry JOB --max-credits N; to give it up: callsheet cancel JOB"
             }
             Parked::Disk => {
-                "the output disk is full or has less room than output.min_free, or the state's disk is full; making room \
-                 lifts it"
+                "the output disk is full or has less free space than output.min_free, or the state's disk is full; \
+                 free disk space"
             }
             Parked::NoProcess => {
-                "no process works on this state; callsheet run MANIFEST or callsheet daemon goes on with it"
+                "no process works on this state; to continue: callsheet run MANIFEST, or callsheet daemon"
             }
         }
     }

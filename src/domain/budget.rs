@@ -29,7 +29,7 @@ impl BudgetSetting {
 
 /// The text sets no budget.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("found {0:?}, expected a whole number of credits, or none for the default (what the plans come to)")]
+#[error("found {0:?}, expected a whole number of credits, or none for the default (the planned cost)")]
 pub struct BadBudget(String);
 
 impl FromStr for BudgetSetting {

@@ -274,9 +274,9 @@ impl Change {
                     return Err(misplaced);
                 }
                 if job.state.is_ended_by_record() || !terms.keyed {
-                    change.next_attempt("another attempt was asked for");
+                    change.next_attempt("retry requested");
                 } else {
-                    change.end(State::Queued, "asked for again, under the same key");
+                    change.end(State::Queued, "queued again under the same key");
                 }
                 // It was asked for now: what it is late for is over.
                 (change.job.overdue, change.job.deadline_from) = (false, None);
@@ -296,15 +296,15 @@ impl Change {
                 change.day = Some(*change.job.day.get_or_insert(change.at.utc_day()));
                 change.job.may_have_been_sent = false;
                 change.resolve(charged);
-                let fault = Fault::new(RESOLVED, format!("a person found that {charged} were charged"));
-                let what = format!("a person found that {charged} were charged before the state was rebuilt");
+                let fault = Fault::new(RESOLVED, format!("resolved: {charged} were charged"));
+                let what = format!("resolved: {charged} were charged before the state was rebuilt");
                 change.end(State::Failed { fault, task: None }, &what);
             }
 
             (State::InDoubt { task, .. }, Event::Resolve(charged)) if job.is_over() => {
                 change.resolve(charged);
-                let fault = Fault::new(RESOLVED, format!("a person found that {charged} were charged"));
-                let what = format!("no longer in doubt: a person found that {charged} were charged");
+                let fault = Fault::new(RESOLVED, format!("resolved: {charged} were charged"));
+                let what = format!("no longer in doubt: {charged} were charged");
                 change.end(State::Failed { fault, task: task.clone() }, &what);
             }
 
@@ -390,7 +390,7 @@ impl Change {
             PostAnswer::Again { fault, .. } if !terms.keyed => self.not_taken(&fault),
             PostAnswer::Again { fault, may_have_run: this_one, .. } => {
                 if sends == 0 {
-                    self.note(&format!("no usable answer, the same key is sent again: {fault}"), None);
+                    self.note(&format!("no usable answer, resending under the same key: {fault}"), None);
                 }
                 self.job.state = State::Submitting {
                     may_have_run: may_have_run || this_one,
@@ -404,7 +404,7 @@ impl Change {
     /// Back to the queue under the same key: the service surely has nothing of it.
     fn not_taken(&mut self, fault: &Fault) {
         self.release();
-        self.end(State::Queued, &format!("not taken: {fault}"));
+        self.end(State::Queued, &format!("not accepted: {fault}"));
         // Its deadline counts from the POST that is taken, which may be days from now.
         self.job.deadline_from = None;
         if self.job.attempt == Attempt::FIRST {
@@ -461,7 +461,7 @@ impl Change {
         });
         if is_canceled {
             // Somebody has decided: only a person buys it again.
-            let what = format!("task {} was canceled at the service by somebody: {fault}", reading.id);
+            let what = format!("task {} was canceled at the service by another client: {fault}", reading.id);
             self.job.rejected = None;
             self.end(State::Canceled { task: Some(reading.id), fault: Some(fault) }, &what);
             return;
@@ -484,7 +484,7 @@ impl Change {
         let is_left = self.job.newest_attempt().0 < terms.attempts && !self.job.overdue;
         if is_left && may_help {
             self.job.begun_for.push(cause);
-            self.next_attempt(&format!("task {} failed, another attempt follows: {fault}", reading.id));
+            self.next_attempt(&format!("task {} failed, retrying with a new key: {fault}", reading.id));
         } else {
             let what = format!("task {} failed: {fault}", reading.id);
             self.end(State::Failed { fault, task: Some(reading.id) }, &what);
@@ -577,7 +577,7 @@ impl Change {
     }
 
     fn doubt(&mut self, fault: Fault, task: Option<TaskId>) {
-        let what = format!("in doubt, a person must decide: {fault}");
+        let what = format!("in doubt, record the charge with callsheet resolve: {fault}");
         self.end(State::InDoubt { fault, task }, &what);
     }
 

@@ -98,7 +98,7 @@ pub enum AllowedHost {
 
 /// The text names no host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is no host; write media.example, *.media.example, 10.1.2.3 or 10.1.0.0/16, without a port")]
+#[error("\"{0}\" is not a host; write media.example, *.media.example, 10.1.2.3 or 10.1.0.0/16, without a port")]
 pub struct BadHost(String);
 
 impl FromStr for AllowedHost {
@@ -176,7 +176,7 @@ impl AllowedHost {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Neither http nor https.
-    #[error("the link is no http(s) address, but {0}:")]
+    #[error("the link is not an http(s) address, but {0}:")]
     Scheme(String),
     /// It leads somewhere that is not of the public internet.
     #[error("the link leads to {host}, {what}, and is not followed; output.allow_hosts can list \"{entry}\"")]
@@ -379,8 +379,8 @@ mod tests {
             "the link leads to cdn.example over http, where the service itself uses https, and is not followed; \
              output.allow_hosts can list \"cdn.example\""
         );
-        assert_eq!(said(&public, "ftp://cdn.example/a"), "the link is no http(s) address, but ftp:");
-        assert_eq!(said(&public, "file:///etc/passwd"), "the link is no http(s) address, but file:");
+        assert_eq!(said(&public, "ftp://cdn.example/a"), "the link is not an http(s) address, but ftp:");
+        assert_eq!(said(&public, "file:///etc/passwd"), "the link is not an http(s) address, but file:");
         let private = "10.0.0.7".parse().unwrap();
         assert_eq!(
             public.resolved("cdn.example", private).unwrap_err().to_string(),

@@ -186,7 +186,7 @@ impl<'a> Fetcher<'a> {
         }
         partial.empty_resumes = if transfer.received == 0 { partial.empty_resumes + 1 } else { 0 };
         if bytes == 0 || partial.empty_resumes > EMPTY_RESUMES_MAX {
-            let text = format!("the result host fell silent after {bytes} bytes, and others wait");
+            let text = format!("the result host sent nothing after {bytes} bytes, and other downloads wait");
             return FetchFault::Stale(Fault::new("silent", text)).into();
         }
         DownloadEnd::Yielded(partial)
@@ -328,7 +328,7 @@ impl Transfer {
             self.start_over().await.map_err(TransferError::Here)?;
         }
         if opened.start > self.partial.bytes {
-            let text = "the result host sent another part than the one asked for".to_owned();
+            let text = "the result host sent another part than the requested one".to_owned();
             return Err(TransferError::Link(DownloadError::Broken(text)));
         }
         self.total = opened.total;

@@ -101,7 +101,7 @@ pub(super) async fn run_effect(
             if let Some(source) = deps.catalogs.clone() {
                 let keep = move || source.keep(&surcharges);
                 if let Err(error) = blocking(keep).await {
-                    tracing::warn!(%error, "failed to keep what was charged above the catalog for later plans");
+                    tracing::warn!(%error, "failed to store the surcharges for later plans");
                 }
             }
             Input::SurchargesKept
@@ -115,7 +115,7 @@ pub(super) async fn run_effect(
                 Err(ServiceError::Unreachable { .. }) => Answer::Error,
             };
             metrics.request(Endpoint::Credits, class, clock.elapsed().saturating_sub(begun));
-            tracing::debug!(answer = class.name(), "asked for the balance");
+            tracing::debug!(answer = class.name(), "balance read");
             Input::Balance(answer.map_err(|error| Fault::new("balance", error.to_string())))
         }
     }
@@ -140,8 +140,8 @@ async fn paid_by_lost_state(
     })
     .await?;
     let text = format!(
-        "it was made and paid for before, as {} says; move that file away, and callsheet retry has it made, and paid \
-         for, again",
+        "it was made and paid for before, see {}; to make and pay for it again, move that file away and use \
+         callsheet retry",
         path.display()
     );
     Some(Fault::new("made_before", text))

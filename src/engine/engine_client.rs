@@ -299,7 +299,7 @@ impl EngineClient {
     pub async fn resolve(&self, target: Target, charged: Credits) -> Result<CommandOutcome, EngineError> {
         match target {
             Target::Batch(_) => {
-                let refused = Some("a batch is not in doubt, its jobs are: name one".to_owned());
+                let refused = Some("only a job can be in doubt: name a job".to_owned());
                 Ok(CommandOutcome { refused, ..CommandOutcome::default() })
             }
             Target::Job(_, spec, record) => {

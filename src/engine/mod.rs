@@ -340,7 +340,7 @@ impl Engine {
     async fn prepare_output(&self, batch: BatchName) {
         let (output_dir, name) = (self.deps.output_dir.clone(), batch.clone());
         if let Err(error) = blocking(move || output_dir.prepare(&name)).await {
-            tracing::warn!(%batch, %error, "the output folder cannot be made");
+            tracing::warn!(%batch, %error, "failed to create the output directory");
         }
     }
 
@@ -387,7 +387,7 @@ impl Engine {
         stop: &mut watch::Receiver<Stop>,
         observe: &mut impl FnMut(&StepView<'_>),
     ) -> Result<Vec<Message>, EngineError> {
-        tracing::warn!(error = %refused, "the state cannot be written: everything waits until there is room");
+        tracing::warn!(error = %refused, "the state cannot be written; waiting for disk space");
         self.scheduler.set_disk_low(true);
         let nothing = Step::default();
         let mut looks = tokio::time::interval(DISK_INTERVAL);
@@ -496,7 +496,7 @@ impl Engine {
         match blocking(prepare).await {
             Ok(()) => Ok(true),
             Err(EngineError::Output { path, source }) if is_disk_full(&source) => {
-                tracing::warn!(path = %path.display(), error = %source, "the output folder has no room");
+                tracing::warn!(path = %path.display(), error = %source, "the output disk is full");
                 Ok(false)
             }
             Err(error) => Err(error),

@@ -64,8 +64,7 @@ impl Default for HookTimeouts {
 pub enum HooksError {
     /// Messages are never sent unsigned.
     #[error(
-        "hooks.webhook has no secret that signs it; name its file in hooks.webhook_secret_file, or give the \
-         systemd credential webhook-secret"
+        "hooks.webhook has no signing secret; set hooks.webhook_secret_file, or the systemd credential webhook-secret"
     )]
     NoSecret,
     /// The secret cannot sign.
@@ -75,7 +74,7 @@ pub enum HooksError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The folder refuses.
-    #[error("failed to keep messages in {}: {source}", .folder.display())]
+    #[error("failed to store messages in {}: {source}", .folder.display())]
     Io {
         /// Where they lie.
         folder: PathBuf,
@@ -306,7 +305,7 @@ impl HooksInner {
                 if !is_final && !is_old {
                     let wait = self.timeouts.backoff.wait(tries, fastrand::f64(), wait);
                     let secs = wait.0.div_ceil(1000);
-                    tracing::warn!(batch = entry.batch, "{what}: {reason}; tried again in {secs} s");
+                    tracing::warn!(batch = entry.batch, "{what}: {reason}; retrying in {secs} s");
                     return self.outbox().postpone(number, channel, now.tick.after(wait));
                 }
                 let path = self.outbox().path_of_failed(number);
@@ -324,7 +323,7 @@ impl HooksInner {
         if let Err(error) = noted.map_err(io::Error::from).and_then(|noted| noted) {
             let folder = self.folder.display();
             tracing::error!(
-                "failed to note a delivery in {folder}: {error}; it is told again after a restart"
+                "failed to record a delivery in {folder}: {error}; it is delivered again after a restart"
             );
         }
     }

@@ -122,7 +122,7 @@ impl Outbox {
                         let aside = outbox.path_of_failed(number);
                         fs::rename(&path, &aside)?;
                         tracing::error!(
-                            "{} is no message of this version; see {}",
+                            "{} is not a message of this version; moved to {}",
                             path.display(),
                             aside.display()
                         );

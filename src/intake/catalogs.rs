@@ -73,7 +73,7 @@ impl Catalogs {
         match surcharge_file::read(state, service) {
             Ok(known) => self.catalog.surcharges = known,
             Err(error) => {
-                tracing::warn!(%error, "what was charged above the catalog's prices cannot be read");
+                tracing::warn!(%error, "failed to read the surcharges");
             }
         }
         self
@@ -87,7 +87,7 @@ pub enum CatalogError {
     #[error("no catalog: {0}")]
     Service(#[from] ServiceError),
     /// There is no service to ask, and none were kept.
-    #[error("no catalog: no service is configured, and none was kept from an earlier time")]
+    #[error("no catalog: no service is configured, and no copy is stored")]
     NoService,
     /// The state refuses.
     #[error(transparent)]
@@ -110,7 +110,7 @@ pub async fn load(
     let Some((service, identity)) = service else {
         let kept = kept.ok_or(CatalogError::NoService)?;
         let from = kept.service.clone();
-        let reason = format!("no service is configured, and these came from {from}");
+        let reason = format!("no service is configured; the stored copy came from {from}");
         let catalogs = Catalogs { stale_because: Some(reason), ..Catalogs::of(kept, &[]) };
         return Ok(catalogs.with_surcharges(state, &from));
     };
@@ -151,7 +151,7 @@ async fn renewed(
         && let Err(error) = catalog_cache::keep(state, &kept)
     {
         // Good enough for this time; the next one asks again.
-        tracing::warn!("failed to keep the catalogs: {error}");
+        tracing::warn!("failed to store the catalogs: {error}");
     }
     let (has_none, identity) = (kept.is_empty(), kept.service.clone());
     let catalogs = Catalogs::of(kept, &failed);
@@ -220,7 +220,7 @@ async fn ask(
         }
         wanted = failed.iter().map(|(part, _)| *part).collect();
         let missing: Vec<&str> = wanted.iter().map(|part| part.name()).collect();
-        tracing::info!(missing = missing.join(", "), wait_ms = wait.0, "no catalog yet, asking again");
+        tracing::info!(missing = missing.join(", "), wait_ms = wait.0, "no catalog yet, retrying");
         tokio::time::sleep(Duration::from_millis(wait.0)).await;
     }
 }

@@ -280,7 +280,7 @@ fn foreign(
     let beside = if owner.place == own.place { format!("{name}-2") } else { format!("{beside}-{name}") };
     let beside = BatchName::from_file_stem(&beside).unwrap_or_else(|_| name.clone());
     let message = format!(
-        "the batch {name} belongs to {owner}, and no row of this manifest is in it: nothing of it is taken in"
+        "the batch {name} belongs to {owner}, and no row of this manifest is in it: the manifest was rejected"
     );
     let hint = format!(
         "for a batch of its own: callsheet run {} --batch {beside}; to add it to that one: --batch {name}",
@@ -310,14 +310,14 @@ fn expired(terms: &mut Standing, batch: Option<&Present>, now: Timestamp) -> Opt
         }
     }
     let message = match expires {
-        Deadline::At(_) => format!("is {at}, which is over: nothing new would be sent"),
+        Deadline::At(_) => format!("is {at}, which has passed: nothing new would be sent"),
         Deadline::After(_) => {
             format!("ended at {at}, counted from when its batch began: nothing new would be sent")
         }
     };
     Some(Problem::new(Position::line(1), message).in_field("policy.expires").hint(
-        "give a later policy.expires, in the manifest or where its inbox or schedule is configured; or begin another \
-         batch with --batch",
+        "set a later policy.expires in the manifest or in the configuration of its inbox or schedule, or start \
+         another batch with --batch",
     ))
 }
 
@@ -508,7 +508,7 @@ impl Desk<'_> {
                 let lists = [CatalogPart::Video, CatalogPart::Image, CatalogPart::Music];
                 let missing = lists.into_iter().find_map(|part| unavailable(catalog, part));
                 if let Some(why) = missing.filter(|_| row.request.model.is_some()) {
-                    let message = format!("the kind of the model cannot be told: {why}");
+                    let message = format!("the kind of the model is unknown: {why}");
                     return Err(not_now("model", message));
                 }
                 quote::infer_kind(&row.request, catalog, rules)?
@@ -560,7 +560,7 @@ impl Desk<'_> {
                 let message = format!(
                     "the price is not known, and at most {most} a row are allowed: {formula}{may_cost}"
                 );
-                refuse(message, "leave --max-credits out, or leave the row out")
+                refuse(message, "omit --max-credits, or remove the row")
             }
             (None, None, None) => {
                 let message = format!("missing, and the price is not known: {formula}{may_cost}");

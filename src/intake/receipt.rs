@@ -16,7 +16,7 @@ use crate::intake::source::Identity;
 
 /// What to do about a row that cannot be judged now.
 pub(super) const LATER: &str =
-    "the row may be good: submit the file again once the service gives its catalog";
+    "the row may be valid: submit the file again when the catalog is available";
 
 /// Whether a problem is one of this moment, and none of the row.
 fn is_for_now(problem: &Problem) -> bool {

@@ -425,7 +425,7 @@ fn an_edited_file_of_the_same_folder_and_a_copy_with_a_row_in_common_belong_to_i
     let copy = format!("{}c,image,flat,fox,,\n", one("b"));
     let receipt = door.from("cb", "jobs.csv", &copy);
     assert_eq!((receipt.new, receipt.have), (1, 1));
-    assert!(door.from("cb", "jobs.csv", &one("d")).refused, "it stays the first folder's");
+    assert!(door.from("cb", "jobs.csv", &one("d")).refused, "it stays the first directory's");
     assert_eq!(door.from("ca", "jobs.csv", &one("e")).new, 1);
 }
 

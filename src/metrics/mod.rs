@@ -189,59 +189,60 @@ impl All {
         let mut at = Registrar { registry: Registry::with_prefix("callsheet") };
         let build = Family::<BuildLabels, Gauge>::default();
         build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
-        at.add("build_info", "Always 1; the label names the version", build);
+        at.add("build_info", "Always 1; the label has the version", build);
         let jobs = at.add("jobs", "Jobs by state and kind", Family::default());
         let held = at.add(
             "credits_held",
-            "Credits set aside for requests whose charge is not known yet",
+            "Credits held for requests whose charge is not known yet",
             Gauge::default(),
         );
         let spent = at.add(
             "credits_spent",
-            "Credits charged, whether refunded later or not (charged_credits elsewhere is less refunds); outlives restarts",
+            "Credits charged, including those refunded later (charged_credits elsewhere is less refunds); kept \
+             across restarts",
             Counter::default(),
         );
         let refunded = at.add(
             "credits_refunded",
-            "Credits charged and given back; outlives restarts",
+            "Credits refunded; kept across restarts",
             Counter::default(),
         );
         let room = at.add(
             "budget_room_credits",
-            "Credits that a budget has room for; absent where none is set",
+            "Credits left in a budget; absent if none is set",
             Family::default(),
         );
         let requests =
-            at.add("requests", "Requests by endpoint and by what the answer came to", Family::default());
+            at.add("requests", "Requests by endpoint and result", Family::default());
         let request_seconds = at.add(
             "request_seconds",
-            "Time from sending a request to the end of its answer",
+            "Time from sending a request to the end of its response",
             Family::new_with_constructor((|| Histogram::new(REQUEST_SECONDS)) as fn() -> Histogram),
         );
         let lateness = at.add(
             "poll_lateness_seconds",
-            "How much later than due the reading of a task began",
+            "Delay of polls after they were due",
             Histogram::new(LATENESS_SECONDS),
         );
         let in_flight_limit = at.add(
             "in_flight_limit",
-            "Jobs that may be in flight, as the service lets it be learned",
+            "Jobs allowed in flight by the adaptive limit",
             Gauge::default(),
         );
         let queue_age = at.add(
             "queue_age_seconds",
-            "Time since the oldest queue of unsent jobs was last empty; 0 when none waits",
+            "Time since the oldest queue of unsent jobs was last empty; 0 if none waits",
             Gauge::default(),
         );
-        let download_bytes = at.add("download_bytes", "Bytes of results that came in", Counter::default());
+        let download_bytes = at.add("download_bytes", "Bytes of results downloaded", Counter::default());
         let commit_seconds = at.add(
             "commit_seconds",
-            "Time until a commit of the state was on the device",
+            "Time until a commit of the state was durable",
             Histogram::new(COMMIT_SECONDS),
         );
         let parked = at.add(
             "parked_batches",
-            "Batches whose unsent jobs wait, by what they wait for",
+            "Batches with parked jobs, by reason",
             Family::default(),
         );
         All {

@@ -26,12 +26,12 @@ pub enum BadLayout {
     #[error("a layout begins with {{batch}}/, as in {DEFAULT}")]
     OutsideBatch,
     /// A placeholder that does not exist.
-    #[error("{{{0}}} is no placeholder; {{batch}}, {{job}}, {{kind}}, {{model}}, {{-n}} and {{ext}} are")]
+    #[error("{{{0}}} is not a placeholder; {{batch}}, {{job}}, {{kind}}, {{model}}, {{-n}} and {{ext}} are")]
     Placeholder(String),
     /// A folder without a name of its own.
     #[error(
-        "{0:?} is no folder of a layout: `..`, `.`, an empty part and a path from the root are not accepted, since \
-         outputs stay below the folder of their batch; name it, as in {{batch}}/{{kind}}/{{job}}{{-n}}.{{ext}}"
+        "{0:?} is not a directory of a layout: `..`, `.`, an empty part and a path from the root are not accepted, \
+         since outputs stay below the directory of their batch; name it, as in {{batch}}/{{kind}}/{{job}}{{-n}}.{{ext}}"
     )]
     Folder(String),
     /// Two jobs would get one name.

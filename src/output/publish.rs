@@ -340,10 +340,11 @@ fn beside_edited(
             }
         }
         let Some(path) = free else {
-            let reason = format!("{usual} was edited, and so was every copy of it; rename some of them");
+            let reason = format!("{usual} and all its copies were edited; rename some of them");
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
         };
-        tracing::info!(batch = %batch, edited = usual, path, "somebody edited an output: it stays, and is fetched beside it");
+        tracing::info!(batch = %batch, edited = usual, path, "an output was edited: kept, and downloaded under \
+                                                              another name");
         file.edited = Some(usual);
         file.path = path;
     }
@@ -375,7 +376,7 @@ fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
         }
         let found = path.symlink_metadata()?;
         if found.is_symlink() {
-            let reason = format!("{} is a link, a folder is needed there", path.display());
+            let reason = format!("{} is a link; a directory is required", path.display());
             return Err(io::Error::new(io::ErrorKind::NotADirectory, reason));
         }
         if !found.is_dir() {

@@ -205,7 +205,7 @@ impl Store {
         self.batch_index.taken_back(name, archived.no);
         // The database has it now; what is left of it says the same.
         let _ = fs::remove_file(record_path(&belongs));
-        tracing::info!(batch = %name, archived = %archived.at, "taken back from the archive");
+        tracing::info!(batch = %name, archived = %archived.at, "restored from the archive");
         Ok(Some(Restored::FromArchive(kept.record)))
     }
 }

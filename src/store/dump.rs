@@ -37,10 +37,10 @@ pub enum DumpError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Writing the dump, or reading it, failed.
-    #[error("failed to use the dump: {0}")]
+    #[error("failed to read or write the export: {0}")]
     Io(#[from] io::Error),
     /// A line of it is not what was written.
-    #[error("line {line} of the dump: {found}")]
+    #[error("line {line} of the export: {found}")]
     Line {
         /// Its number, from 1.
         line: u64,
@@ -299,7 +299,7 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(DumpHeader, Snapshot), 
     };
     let head: DumpHeader = reader.next()?;
     if head.callsheet_dump != VERSION {
-        let found = format!("it has dump version {}; this version reads {VERSION}", head.callsheet_dump);
+        let found = format!("it has export version {}; this version reads {VERSION}", head.callsheet_dump);
         return Err(reader.wrong(found));
     }
     let mut records = Snapshot { commits: head.commit, ..Snapshot::default() };
@@ -376,7 +376,7 @@ impl<R: io::Read> DumpReader<R> {
         let read = self.dump.read_until(b'\n', &mut self.text)?;
         self.line += 1;
         if read == 0 {
-            return Err(self.wrong("it is missing; the dump is cut off"));
+            return Err(self.wrong("it is missing; the export is cut off"));
         }
         self.checksum.update(&self.text);
         serde_json::from_slice(&self.text).map_err(|error| self.wrong(error.to_string()))

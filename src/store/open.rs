@@ -25,7 +25,7 @@ pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
     if !dir.join("db").join("db").exists() {
         // A backup is written when there is a database already.
         return match batch_backup::all(&dir.join("spool")).first() {
-            Some(_) => Err(damaged(dir, "it is gone, and there are batches".to_owned())),
+            Some(_) => Err(damaged(dir, "it is missing, but there are batches".to_owned())),
             None => open_here(dir),
         };
     }
@@ -59,7 +59,7 @@ pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
 pub(super) fn foresee(dir: &Path) -> Result<(), StoreError> {
     if !dir.join("db").join("db").exists() {
         return match batch_backup::all(&dir.join("spool")).first() {
-            Some(_) => Err(damaged(dir, "it is gone, and there are batches".to_owned())),
+            Some(_) => Err(damaged(dir, "it is missing, but there are batches".to_owned())),
             None => Ok(()),
         };
     }
@@ -133,7 +133,7 @@ fn remove_folder(path: &Path) -> Result<(), StoreError> {
             other => return other.map_err(StoreError::io(path)),
         }
     }
-    tracing::warn!(path = %path.display(), "somebody writes to the copy of a database; it is left there");
+    tracing::warn!(path = %path.display(), "another process writes to the copy of a database; it is left in place");
     Ok(())
 }
 

@@ -81,7 +81,7 @@ pub(super) fn check_in_child(path: &Path) -> CheckResult {
     match child {
         Ok(child) => wait(child),
         Err(error) => {
-            tracing::warn!(%error, "the database is opened without being tried out first");
+            tracing::warn!(%error, "the database is opened without a trial in a child process");
             CheckResult::No
         }
     }
@@ -109,7 +109,7 @@ fn wait(mut child: Child) -> CheckResult {
         let Ok((index, bytes)) = text.recv_timeout(CHECK_TIMEOUT) else {
             let _ = child.kill();
             let _ = child.wait();
-            return CheckResult::Damaged("reading it does not come to an end".to_owned());
+            return CheckResult::Damaged("reading it does not end".to_owned());
         };
         said[index] = bytes;
     }
@@ -127,6 +127,6 @@ fn wait(mut child: Child) -> CheckResult {
 /// What a dying child said, on one line.
 fn panic_in_words(stderr: &str) -> String {
     let mut lines = stderr.lines().skip_while(|line| !line.contains("panicked at"));
-    let said = lines.nth(1).unwrap_or("it took the process down that read it").trim();
+    let said = lines.nth(1).unwrap_or("it crashed the process that read it").trim();
     format!("it cannot be read: {said}")
 }

@@ -142,7 +142,7 @@ fn salvage(dir: &Path, work: &Path, notes: &mut Vec<String>) -> Result<Salvaged,
         match open_check::check_in_child(&copy) {
             CheckResult::Opens(salvage) => return Ok(*salvage),
             CheckResult::Damaged(detail) => {
-                notes.push(format!("the damaged database tells nothing: {detail}"))
+                notes.push(format!("nothing can be read from the damaged database: {detail}"))
             }
             CheckResult::No => {
                 let opened =
@@ -218,7 +218,7 @@ impl Sources<'_> {
         let Some(mut batch) = self.known(no) else {
             if rows_bytes > 0 {
                 let note =
-                    format!("nothing tells of the rows in {}; they are left there", spool.dir().display());
+                    format!("the rows in {} belong to no known batch; they are left there", spool.dir().display());
                 rebuilt.notes.push(note);
             }
             return Ok(());

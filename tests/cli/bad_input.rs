@@ -90,7 +90,7 @@ fn a_workbook() {
 fn duplicate_headers() {
     assert_snapshot!(refused("batch.csv", "kind,prompt,Prompt,prompt\nimage,a,b,c\n"), @r#"
     batch.csv:1:13: Prompt: unknown column; did you mean "prompt"? (hint: "options.Prompt" would be sent to the service, "meta.Prompt" kept for the results)
-    batch.csv:1:20: prompt: the column stands twice; keep one
+    batch.csv:1:20: prompt: the column appears twice; keep one
     "#);
 }
 
@@ -170,7 +170,7 @@ fn strict_makes_it_all_or_nothing() {
     let outcome = env.run(["run", "batch.csv", "--strict"]).exited(2);
     assert_snapshot!(env.plain(&outcome.stderr), @r"
     batch.csv:4:1: prompt: is missing, and the service needs one
-    batch.csv: batch batch: 2 new (16 credits), 1 not valid; nothing was accepted: the manifest is strict (--strict, policy.strict), so one bad row refuses all
+    batch.csv: batch batch: 2 new (16 credits), 1 not valid; nothing was accepted: the manifest is strict (--strict, policy.strict), so one invalid row rejects all
     ");
     is_unheard_of(&env);
 }
@@ -210,7 +210,7 @@ fn a_line_of_300_mb_is_one_bad_row() {
         file.write_all(b",,,,\nimage-2,image,gi-2,a harbour image-2,,,,\n").unwrap();
     });
     assert_snapshot!(env.plain(&outcome.stderr), @r"
-    batch.csv:3:1: the row is longer than 1 MiB (hint: a quote that is not closed makes rows run together)
+    batch.csv:3:1: the row is longer than 1 MiB (hint: an unclosed quote joins rows)
     batch.csv: batch batch: 2 new (16 credits), 1 not valid
     ");
     env.audit().each_paid_once(2);
@@ -248,7 +248,7 @@ fn a_manifest_that_changes_while_it_is_read_is_not_taken_in() {
     let outcome = running.end().exited(2);
     assert_snapshot!(env.plain(&outcome.stderr), @r"
     error: batch.csv changed while it was read; nothing of it was accepted
-    hint: run it again once the file is complete
+    hint: repeat the command when the file is complete
     ");
     is_unheard_of(&env);
     assert_eq!(std::fs::read_dir(env.path("state/spool")).unwrap().count(), 0, "no draft is left");
@@ -273,7 +273,7 @@ fn an_output_folder_that_is_a_file() {
     assert_snapshot!(refused_folder(&env, &[], 6), @r"
     batch.csv: batch batch: 1 new (8 credits)
     error: failed to write to output/batch: Not a directory (os error 20)
-    hint: make room or grant the rights, or name another folder with --output; the same command resumes
+    hint: free disk space, grant the rights, or choose another directory with --output, then repeat the command to resume
     ");
 }
 
@@ -284,7 +284,7 @@ fn a_batch_folder_that_is_a_file() {
     assert_snapshot!(refused_folder(&env, &[], 6), @r"
     batch.csv: batch batch: 1 new (8 credits)
     error: failed to write to output/batch: File exists (os error 17)
-    hint: make room or grant the rights, or name another folder with --output; the same command resumes
+    hint: free disk space, grant the rights, or choose another directory with --output, then repeat the command to resume
     ");
 }
 
@@ -295,7 +295,7 @@ fn an_output_folder_that_cannot_be_written_to() {
     assert_snapshot!(refused_folder(&env, &["--output", "/proc/self"], 6), @r"
     batch.csv: batch batch: 1 new (8 credits)
     error: failed to write to /proc/self/batch: No such file or directory (os error 2)
-    hint: make room or grant the rights, or name another folder with --output; the same command resumes
+    hint: free disk space, grant the rights, or choose another directory with --output, then repeat the command to resume
     ");
 }
 
@@ -313,7 +313,7 @@ fn a_state_folder_that_is_a_file() {
     env.write("state", "not a folder");
     assert_snapshot!(refused_folder(&env, &[], 6), @r"
     error: failed to use state: Not a directory (os error 20)
-    hint: make room or grant the rights; the same command resumes
+    hint: free disk space or grant the rights, then repeat the command to resume
     ");
 }
 
@@ -323,7 +323,7 @@ fn a_state_folder_that_holds_something_else() {
     env.write("state/thesis.txt", "years of work");
     assert_snapshot!(refused_folder(&env, &[], 2), @r"
     error: state is not a callsheet state: it holds thesis.txt
-    hint: name an empty or missing folder with --state
+    hint: give an empty or missing directory with --state
     ");
     assert_eq!(std::fs::read_dir(env.path("state")).unwrap().count(), 1, "nothing was put beside it");
 }
@@ -334,7 +334,7 @@ fn a_state_of_another_version() {
     env.write("state/callsheet-state.json", r#"{"format": 7, "service": "SERVICE"}"#);
     assert_snapshot!(refused_folder(&env, &[], 2), @r"
     error: state has state format 7; this version reads format 1
-    hint: use the version that wrote it, or name another state with --state
+    hint: use the version that wrote it, or choose another state with --state
     ");
 }
 
@@ -348,7 +348,7 @@ fn a_state_of_another_service() {
     let said = refused_folder(&other, &["--state", &state], 2);
     assert_snapshot!(env.plain(&said.replace("SERVICE", "OTHER")), @r"
     error: DIR/state belongs to SERVICE, not to OTHER
-    hint: keys and tasks of one service mean nothing to another; name another state with --state, or hand this one over with --adopt-state
+    hint: keys and tasks are valid for one service only; choose another state with --state, or use this one with --adopt-state
     ");
 
     let mut command = other.command(["run", "batch.csv", "--adopt-state", "--state", &state]);

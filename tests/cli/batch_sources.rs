@@ -100,9 +100,7 @@ fn each_inbox_has_batches_and_a_ceiling_of_its_own() {
     assert_eq!((&acme["budget_credits"], &acme["charged_credits"]), (&json!(12), &json!(IMAGE)));
     assert_eq!(status(&env, "second--spring")["budget_credits"], 50);
     // A person may set another limit, and it goes on at once.
-    env.run(["budget", "acme--spring", "none"])
-        .exited(0)
-        .says("budget 12 -> 24 credits (what its plans come to)");
+    env.run(["budget", "acme--spring", "none"]).exited(0).says("budget 12 -> 24 credits (the planned cost)");
     until("the rest", || status(&env, "acme--spring")["state"] == "done");
     daemon.stop();
     env.audit().each_paid_once(6);
@@ -114,7 +112,7 @@ fn names_of_inboxes_that_would_mix_their_batches_are_refused() {
     for (inboxes, said) in [
         ("[[inbox]]\npath = \"a/in\"\n[[inbox]]\npath = \"b/in\"", "a/in and b/in are both called \"in\""),
         ("[[inbox]]\npath = \"a\"\nname = \"x--y\"", "found \"x--y\""),
-        ("[[inbox]]\npath = \"my clients\"", "found \"my clients\", the folder's name"),
+        ("[[inbox]]\npath = \"my clients\"", "found \"my clients\", the directory's name"),
     ] {
         env.configure(inboxes);
         env.run(["daemon"]).exited(2).says("inbox.name: ").says(said);
@@ -205,7 +203,7 @@ fn a_limit_is_set_without_the_manifest() {
     let daemon = env.daemon("info");
     until("the second", || status(&env, "w")["parked_by"] == "batch_budget");
     env.audit().each_paid_once(2);
-    env.run(["budget", "w", "none"]).exited(0).says("w: budget 17 -> 24 credits (what its plans come to)");
+    env.run(["budget", "w", "none"]).exited(0).says("w: budget 17 -> 24 credits (the planned cost)");
     until("the rest", || status(&env, "w")["state"] == "done");
     daemon.stop();
     env.audit().each_paid_once(3);
@@ -318,7 +316,7 @@ fn an_output_that_a_person_edited_stays_and_is_fetched_beside() {
     let beside = env.path("output/batch").join(file["path"].as_str().unwrap());
     assert_eq!(fs::metadata(&beside).unwrap().len(), file["bytes"].as_u64().unwrap());
     assert_eq!(outputs.lines[1]["files"][0]["path"], "image-2.png");
-    env.run(["download", "batch"]).exited(0).says("everything that is paid for is on disk, whole");
+    env.run(["download", "batch"]).exited(0).says("all paid outputs are on disk");
     // So does the copy.
     fs::write(&beside, "cropped again").unwrap();
     let daemon = env.daemon("info");

@@ -85,13 +85,13 @@ fn where_all_is_well_everything_is_looked_at_and_nothing_is_changed() {
         .shows("catalog", "good", "12 voices")
         .shows("state", "good", "none yet")
         .shows("disk", "good", "free")
-        .shows("inbox", "good", "is made when it is needed")
-        .shows("output", "good", "is made when it is needed")
+        .shows("inbox", "good", "will be created when needed")
+        .shows("output", "good", "will be created when needed")
         .shows("socket", "good", "no daemon listens");
     report.about("unit");
     let text = env.run(["doctor"]).exited(0).stdout;
     assert!(text.contains("ok      credits   the key is accepted; 500 credits are left"), "{text}");
-    assert!(text.ends_with("\nnothing is wrong\n"), "{text}");
+    assert!(text.ends_with("\nno problems found\n"), "{text}");
     let left: Vec<_> = fs::read_dir(env.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["callsheet.toml"], "nothing is made by looking");
     assert_eq!(env.audit().totals.tasks, 0);
@@ -148,7 +148,7 @@ fn the_key_is_missing_empty_open_to_all_or_refused() {
         command.env_remove("CALLSHEET_API_KEY");
         command
     };
-    doctor(without(&env), 3, "sk-secret").shows("key", "wrong", "no API key is given");
+    doctor(without(&env), 3, "sk-secret").shows("key", "wrong", "no API key is set");
 
     env.configure_service("api_key_file = \"key\"", "");
     doctor(without(&env), 3, "sk-secret").shows("key", "wrong", "failed to read key: No such file");
@@ -157,7 +157,7 @@ fn the_key_is_missing_empty_open_to_all_or_refused() {
     fs::write(&path, "sk-secret\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
     let report = doctor(without(&env), 3, "sk-secret");
-    report.shows("key", "advice", "which everybody can read");
+    report.shows("key", "advice", "which every user can read");
     report.shows("credits", "wrong", "the service refuses the API key");
     fs::write(&path, KEY).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -183,7 +183,7 @@ fn polls_that_are_hastier_than_advised_are_advised_against() {
     report.shows(
         "poll",
         "advice",
-        "poll.min is 20ms, and the service advises to read a task every 5 to 10 seconds",
+        "poll.min is 20ms, but the service advises polling a task every 5 to 10 seconds",
     );
     let outcome = env.run(["run", "none.csv", "--base-url", &elsewhere]);
     assert!(!outcome.stderr.contains("poll.min"), "nothing is polled: {}", outcome.stderr);
@@ -309,7 +309,7 @@ fn a_state_of_another_service_and_one_in_use_are_known() {
     // Whoever has no key of their own needs none: the daemon has one.
     let mut keyless = healthy(&env);
     keyless.env_remove("CALLSHEET_API_KEY");
-    doctor(keyless, 0, KEY).shows("key", "advice", "no API key is given");
+    doctor(keyless, 0, KEY).shows("key", "advice", "no API key is set");
     daemon.signal(Signal::TERM);
     let _: Outcome = daemon.end().exited(0);
     let report = doctor(healthy(&env), 0, KEY);
@@ -369,7 +369,7 @@ fn hooks_that_the_daemon_would_refuse_or_never_find_are_named() {
         doctor(healthy(&env), code, KEY).shows("hook", level, text);
     };
     look("batch_done = [\"/no/such\"]", "wrong", "hooks.batch_done cannot be run: /no/such: No such file");
-    look("batch_done = [\"no-such-program\"]", "wrong", "no-such-program is in no folder of PATH");
+    look("batch_done = [\"no-such-program\"]", "wrong", "no-such-program is not in PATH");
     let program = env.write("tell", "#!/bin/sh\n");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
     look("batch_done = [\"./tell\"]", "wrong", "./tell: Permission denied");
@@ -377,7 +377,7 @@ fn hooks_that_the_daemon_would_refuse_or_never_find_are_named() {
     look("batch_done = [\"./tell\", \"me\"]", "good", "./tell is run when a batch is done");
 
     let url = "webhook = \"https://hooks.example/t0ken\"";
-    look(url, "wrong", "hooks.webhook has no secret that signs it");
+    look(url, "wrong", "hooks.webhook has no signing secret");
     let url = format!("{url}\nwebhook_secret_file = \"secret\"");
     look(&url, "wrong", "failed to read secret: No such file");
     env.write("secret", "whsec_short");
@@ -418,7 +418,7 @@ fn a_socket_that_cannot_be_listened_on_is_named() {
     assert!(report.todo("socket").contains("--socket"));
     let report = at(&"s".repeat(120));
     report.shows("socket", "wrong", "has 120 bytes, and the path of a socket at most 107");
-    assert_eq!(report.todo("socket"), "name a shorter one: --socket, or paths.socket");
+    assert_eq!(report.todo("socket"), "choose a shorter path with --socket or paths.socket");
     assert_eq!(fs::read_to_string(env.path("here")).unwrap(), "mine");
 }
 

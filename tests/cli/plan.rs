@@ -113,7 +113,7 @@ fn a_plan_counts_what_waits_and_tells_what_failed() {
     assert_eq!(folder.files(), before, "looking changes nothing");
     let said = folder.run("plan promo.csv --emulator");
     assert!(said.out.contains("total: 8 credits for 0 new jobs, 1 waiting\n"), "{}", said.out);
-    assert!(said.out.contains("done: 2 jobs, nothing more is spent"), "{}", said.out);
+    assert!(said.out.contains("done: 2 jobs, no further cost"), "{}", said.out);
     // Another process holds the state: what it has sent is not known, and the plan says so.
     let lock = File::options().write(true).open(folder.dir.path().join("state/emulator/lock")).unwrap();
     lock.try_lock().unwrap();
@@ -174,8 +174,8 @@ fn a_plan_is_a_table_that_a_person_reads() {
      promo  image  gi-2        1        0        0      0        8
 
     total: 28 credits for 3 new jobs, 2 not valid
-    allowance: an Ultra plan's daily allowance could cover up to 28 credits of it; what is left of it cannot be asked for
-    budget: promo may spend 20 credits: 8 short, so jobs will wait for a larger one
+    allowance: an Ultra plan's daily allowance could cover up to 28 credits of it; how much of it is left is unknown
+    budget: promo may spend 20 credits: 8 short, so jobs will wait for a larger budget
     balance: 1000000000 credits: enough
     "##);
     insta::assert_snapshot!(said.err, @r##"

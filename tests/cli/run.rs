@@ -143,7 +143,7 @@ fn a_budget_parks_the_rest_and_a_higher_one_finishes_it() {
     let outcome = env.run(["run", "batch.csv", "--budget", "30"]).exited(4);
     assert_snapshot!(env.plain(&outcome.stderr), @r"
     batch.csv: batch batch: 5 new (40 credits); budget 30
-    parked: the next job does not fit into what is left of the batch's budget, where prices count in full, even if an allowance may cover them; a higher one lifts it: callsheet budget BATCH N
+    parked: the next job does not fit into the rest of the batch's budget, where prices count in full, even if an allowance may cover them; to raise it: callsheet budget BATCH N
     batch: the next job needs 8, 6 of 30 credits are left: callsheet budget batch N, where N is 32 for that job, 40 for all of the batch
     ");
     let states = Outputs::of(&env, "batch").column("state");
@@ -226,7 +226,7 @@ fn no_key_at_all_is_said_before_anything_is_done() {
     command.env_remove("CALLSHEET_API_KEY");
     let outcome = Running::start(command).end().exited(3);
     assert_snapshot!(outcome.stderr, @r"
-    error: no API key is given
+    error: no API key is set
     hint: set CALLSHEET_API_KEY, or service.api_key_file in callsheet.toml
     ");
 }
@@ -295,13 +295,11 @@ fn a_failed_task_is_refunded_and_tried_again_under_another_key() {
 fn what_keeps_a_batch_is_told_in_the_place_of_who_goes_on() {
     let env = with_images(3);
     env.run(["run", "batch.csv", "--budget", "16"]).exited(4);
-    env.run(["resume", "batch"])
-        .exited(0)
-        .says("batch: resumed; nothing of it is sent: the next job does not fit");
+    env.run(["resume", "batch"]).exited(0).says("batch: resumed; it is parked: the next job does not fit");
     env.run(["pause", "batch"]).exited(0);
     env.run(["cancel", "batch"]).exited(0);
     env.run(["retry", "batch"]).exited(0).says("it is paused: callsheet resume batch lets it go on");
-    env.run(["resume", "batch"]).exited(0).says("nothing of it is sent: the next job does not fit");
+    env.run(["resume", "batch"]).exited(0).says("it is parked: the next job does not fit");
     env.run(["cancel", "batch"]).exited(0);
     let ended = env.run(["run", "batch.csv", "--budget", "16"]).exited(1);
     assert!(!ended.stderr.contains("all reasons stand"), "nothing failed: {}", ended.stderr);
@@ -315,7 +313,7 @@ fn without_a_process_nothing_is_said_to_move() {
     env.write("batch.json", json!({"policy": {"attempts": 1}, "jobs": [job]}).to_string());
     env.faults("[[rules]]\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }");
     env.run(["run", "batch.json"]).exited(1);
-    let next = "no process works on this state; callsheet run MANIFEST or callsheet daemon goes on with it";
+    let next = "no process works on this state; to continue: callsheet run MANIFEST, or callsheet daemon";
     env.run(["retry", "batch"]).exited(0).says(next);
     let status: Value = serde_json::from_str(&env.run(["status", "--json"]).exited(0).stdout).unwrap();
     let batch = &status["batches"][0];
@@ -323,7 +321,7 @@ fn without_a_process_nothing_is_said_to_move() {
     let explained = env.run(["explain", "batch/image-1"]).exited(0);
     assert!(explained.stdout.contains(next), "{}", explained.stdout);
     env.run(["run", "batch.json"]).exited(0);
-    env.run(["resume", "batch"]).exited(0).says("done, there is nothing to resume");
+    env.run(["resume", "batch"]).exited(0).says("done, nothing to resume");
 }
 
 #[test]
@@ -411,8 +409,8 @@ fn one_interrupt_finishes_what_is_in_the_air_and_says_how_to_go_on() {
     let outcome = running.end().exited(130);
     assert_snapshot!(env.plain(&outcome.stderr), @r"
     batch.csv: batch batch: 6 new (48 credits)
-    stopping: what is in the air is finished first; press Ctrl-C again to leave at once. Both are safe.
-    interrupted: the state is safe; the same command resumes
+    stopping: waiting for requests in flight; press Ctrl-C again to exit at once. Both are safe.
+    interrupted: the state is safe; repeat the command to resume
     ");
     let states = Outputs::of(&env, "batch").column("state");
     assert!(!states.contains(&"submitting".to_owned()), "every answer was waited for: {states:?}");
@@ -465,7 +463,7 @@ fn a_second_process_on_the_same_state_is_told_who_holds_it() {
     let told = env.plain(&outcome.stderr).replace(&first.pid().to_string(), "PID");
     assert_snapshot!(told, @r"
     error: state is in use by process PID
-    hint: wait for that process to end, or name another state with --state
+    hint: wait for that process to end, or choose another state with --state
     ");
     first.signal(Signal::INT);
     first.end().exited(130);
@@ -526,6 +524,6 @@ fn help_lists_the_exit_codes() {
       5  the service does not answer
       6  the disk is full or not writable, or the state is damaged
       7  not finished: overdue, paused or in doubt
-    130  interrupted; state is safe, and the same command resumes
+    130  interrupted; the state is safe, repeat the command to resume
     ");
 }

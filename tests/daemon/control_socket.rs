@@ -108,7 +108,7 @@ fn a_place_that_cannot_be_listened_on_is_told_with_what_to_do() {
     let long = "x".repeat(120);
     env.run(["daemon", "--socket", &long])
         .exited(2)
-        .says("the path has 120 bytes, and a socket's has at most 107")
+        .says("the path has 120 bytes; a socket path has at most 107")
         .says("name a shorter one");
     env.run(["submit", "batch.csv", "--socket", &long])
         .exited(2)
@@ -202,9 +202,9 @@ fn a_daemon_that_starts_again_is_waited_for() {
     let watching = env.start(["status", "batch", "--watch", "--json"]);
     until("the first look", || env.audit().totals.charges > 1);
     daemon.stop();
-    submitting.says("the daemon went away; the batch is safe; waiting for it to come back");
+    submitting.says("lost the connection to the daemon; the batch is safe; reconnecting");
     let again = env.daemon("info");
-    submitting.end().exited(0).says("the daemon is back");
+    submitting.end().exited(0).says("reconnected to the daemon");
     watching.end().exited(0);
     again.stop();
     env.audit().each_paid_once(40);
@@ -219,7 +219,7 @@ fn whoever_stops_following_is_told_that_the_daemon_goes_on() {
     env.run(["resume", "batch"]).exited(0);
     submitting.signal(Signal::INT);
     let told = submitting.end().exited(130);
-    told.says("the daemon goes on with the work").says("callsheet cancel batch drops what is not sent yet");
+    told.says("the daemon continues").says("callsheet cancel batch cancels jobs that are not submitted yet");
     let running = env.start(["run", "batch.csv"]);
     running.says("40 already there");
     running.signal(Signal::INT);
@@ -227,7 +227,7 @@ fn whoever_stops_following_is_told_that_the_daemon_goes_on() {
     let watching = env.start(["status", "--watch"]);
     until("the daemon to be asked", || watching.peek().contains("batch"));
     watching.signal(Signal::INT);
-    watching.end().exited(130).says("the daemon goes on with the work");
+    watching.end().exited(130).says("the daemon continues");
     env.run(["submit", "batch.csv", "--wait"]).exited(0);
     daemon.stop();
     env.audit().each_paid_once(40);

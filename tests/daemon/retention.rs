@@ -58,7 +58,7 @@ fn what_was_done_long_ago_is_archived_with_its_outputs_left_alone() {
     assert_eq!((seen["batches"].as_array().unwrap().len(), &seen["archived"]), (0, &1.into()));
     env.run(["status"]).exited(0).says("1 batches are archived; name one to see it");
     for list in [["ledger", "--csv"], ["ledger", "--json"], ["jobs", "--json"]] {
-        env.run(list).exited(0).says("1 batch is archived and not listed: name it to see it");
+        env.run(list).exited(0).says("1 archived batch is not listed; give its name to see it");
     }
     is_sound(&env);
     is_paid_once(&env);

@@ -58,7 +58,7 @@ fn every_run_is_a_batch_of_its_own_and_paid_once_across_a_kill() {
     until("more of them", || done(&env).len() >= before + 2);
     env.configure("");
     second.signal(Signal::HUP);
-    second.says("the configuration was read anew");
+    second.says("configuration reloaded");
     let runs = settle(&env);
     second.stop();
     env.audit().each_paid_once(runs.len());
@@ -133,7 +133,7 @@ fn what_is_listed_is_what_the_daemon_carries_out() {
     assert_eq!(questions.map(ask), before);
     env.configure(&schedule("morning", "@daily", ""));
     daemon.signal(Signal::HUP);
-    daemon.says("the configuration was read anew");
+    daemon.says("configuration reloaded");
     let names = || env.run(["schedule", "list", "--json"]).exited(0).json()["schedules"].to_string();
     until("the new ones", || names().contains("morning") && !names().contains("night"));
     daemon.stop();
@@ -167,7 +167,7 @@ fn a_run_that_is_killed_before_it_is_durable_leaves_nothing_and_comes_back() {
     until("the run that was interrupted", || done(&env).contains(killed.as_str()));
     env.configure("");
     daemon.signal(Signal::HUP);
-    daemon.says("the configuration was read anew");
+    daemon.says("configuration reloaded");
     let runs = settle(&env);
     until("their results", || runs.iter().all(|run| env.path(&format!("output/{run}/report.json")).exists()));
     daemon.stop();

@@ -146,14 +146,14 @@ fn what_has_ended_is_neither_paused_nor_resumed() {
     let env = TestEnv::new();
     env.write("batch.csv", manifests::manifest("image", 2));
     let mut daemon = Some(env.daemon("info"));
-    let nothing = "nothing is open: there is nothing to pause; what comes in later is sent";
+    let nothing = "no unfinished batch to pause; batches that come later are not paused";
     env.run(["pause"]).exited(0).says(nothing);
     env.run(["submit", "batch.csv", "--wait"]).exited(0);
     for _ in ["with a daemon", "without one"] {
         env.run(["pause"]).exited(0).says(nothing);
-        env.run(["resume"]).exited(0).says("nothing is open: there is nothing to resume");
-        env.run(["pause", "batch"]).exited(0).says("batch: done, there is nothing to pause");
-        env.run(["resume", "batch"]).exited(0).says("batch: done, there is nothing to resume");
+        env.run(["resume"]).exited(0).says("no unfinished batch to resume");
+        env.run(["pause", "batch"]).exited(0).says("batch: done, nothing to pause");
+        env.run(["resume", "batch"]).exited(0).says("batch: done, nothing to resume");
         let retried = env.run(["retry", "batch"]).exited(0);
         retried.says("batch: nothing was queued again: nothing of it has failed");
         if let Some(daemon) = daemon.take() {
@@ -171,7 +171,7 @@ fn a_pause_is_what_keeps_a_paused_batch_whatever_the_key_does() {
     env.run(["submit", "batch.csv", "--wait"]).exited(3).says("a valid key lifts it");
     let explained = env.run(["explain", "batch/image-2", "--json"]).exited(0).json();
     assert_eq!(explained["parked_by"], "key");
-    assert_eq!(explained["next"], "it is parked: the service refuses the API key; a valid key lifts it");
+    assert_eq!(explained["next"], "it is parked: the service refuses the API key; set a valid key");
     env.run(["pause", "batch"]).exited(0);
     env.run(["submit", "batch.csv", "--wait"]).exited(7).says("callsheet resume BATCH lifts it");
     let paused = status(&env, "batch");
@@ -201,7 +201,7 @@ fn a_higher_budget_lifts_what_the_lower_one_parked_without_a_restart() {
     env.write("batch.csv", manifests::manifest("image", 6));
     let daemon = env.daemon("info");
     let parked = env.run(["submit", "batch.csv", "--wait", "--budget", "30"]).exited(4);
-    parked.says("the next job does not fit into what is left of the batch's budget");
+    parked.says("the next job does not fit into the rest of the batch's budget");
     assert!(env.audit().totals.charged_credits <= 30);
     env.run(["submit", "batch.csv", "--wait", "--budget", "1000"]).exited(0);
     daemon.stop();
@@ -227,7 +227,7 @@ fn a_batch_is_paused_resumed_and_canceled_while_the_daemon_runs() {
     env.run(["cancel", "batch/image-199"]).exited(0).says("1 canceled before they were sent");
     env.run(["cancel", "batch/image-199"]).exited(0).says("it has ended as canceled");
     assert_eq!(env.audit().totals.tasks, tasks, "nothing was sent meanwhile");
-    env.run(["resume", "batch"]).exited(0).says("the daemon goes on with it");
+    env.run(["resume", "batch"]).exited(0).says("the daemon continues it");
     until("more work", || env.audit().totals.tasks > tasks);
     env.run(["cancel", "batch"]).exited(0);
     until("the end", || status(&env, "batch")["state"] == "done");
@@ -258,7 +258,7 @@ fn the_configuration_is_read_anew_and_a_bad_one_is_not() {
     env.configure("[budget]\ntotal = 1000");
     assert_eq!(status(&env, "batch")["parked_by"], "total_budget");
     daemon.signal(Signal::HUP);
-    daemon.says("the configuration was read anew");
+    daemon.says("configuration reloaded");
     until("the end", || status(&env, "batch")["state"] == "done");
     daemon.stop();
     env.audit().each_paid_once(3);
@@ -272,7 +272,7 @@ fn a_level_that_left_the_configuration_is_the_usual_one_again() {
     until("the socket", || env.path("state/callsheet.sock").exists());
     env.configure("");
     daemon.signal(Signal::HUP);
-    daemon.says("the configuration was read anew");
+    daemon.says("configuration reloaded");
     daemon.stop();
 }
 

@@ -213,7 +213,7 @@ fn manifests_on_a_full_disk_are_taken_in_once_and_filed_when_there_is_room() {
         // A second try that met the same.
         until(&format!("{name} to be tried again"), || {
             let said = daemon.said();
-            said.lines().any(|line| line.contains("cannot be filed yet") && line.contains(name))
+            said.lines().any(|line| line.contains("cannot be moved yet") && line.contains(name))
         });
         assert!(env.path(&path).exists(), "{name} is where it was dropped");
     }

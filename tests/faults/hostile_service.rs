@@ -171,7 +171,7 @@ fn slow_results_make_room_for_others_and_go_on_where_they_stopped() {
     there.set(hostile.base_url()).unwrap();
     env.write("batch.csv", manifests::manifest("image", 6));
     let arguments = ["run", "batch.csv", "--base-url", &hostile.base_url(), "--log-level", "info"];
-    env.run(arguments).exited(0).says("a slow download made room for another");
+    env.run(arguments).exited(0).says("slow download suspended for another");
     let calls = hostile.calls(Route::Result);
     let calls: Vec<&Call> = calls.iter().filter(|call| call.nth > 0).collect();
     let resumed = calls.iter().filter_map(|call| call.range_from).collect::<Vec<_>>();

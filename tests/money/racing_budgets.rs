@@ -153,7 +153,7 @@ fn a_batchs_budget_is_never_passed() {
     race(&Limit {
         section: |_| String::new(),
         arguments: |credits| vec!["--budget".to_owned(), credits.to_string()],
-        says: "parked: the next job does not fit into what is left of the batch's budget",
+        says: "parked: the next job does not fit into the rest of the batch's budget",
         is_of_a_day: false,
     });
 }
@@ -163,7 +163,8 @@ fn a_days_budget_is_never_passed() {
     race(&Limit {
         section: |credits| format!("[budget]\nper_day = {credits}"),
         arguments: |_| Vec::new(),
-        says: "parked: the day's budget, where prices count in full, is used up; UTC midnight or a higher budget.per_day lifts it",
+        says: "parked: the day's budget, where prices count in full, is used up; it continues at UTC midnight or \
+               with a higher budget.per_day",
         is_of_a_day: true,
     });
 }
@@ -173,7 +174,7 @@ fn the_total_budget_is_never_passed() {
     race(&Limit {
         section: |credits| format!("[budget]\ntotal = {credits}"),
         arguments: |_| Vec::new(),
-        says: "parked: the total budget, where prices count in full, is used up; a higher budget.total lifts it",
+        says: "parked: the total budget, where prices count in full, is used up; raise budget.total",
         is_of_a_day: false,
     });
 }

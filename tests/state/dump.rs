@@ -159,7 +159,7 @@ fn half_a_dump_and_a_changed_one_are_refused() {
     env.write("changed.jsonl", whole.replacen("\"spent\":", "\"spent\":1", 1));
     let import = |dump: &str| env.run(["state", "import", dump, "--state", "changed"]);
     import("changed.jsonl").exited(2).says("were changed");
-    assert!(!env.path("changed").exists(), "nothing is left of a folder that it made");
+    assert!(!env.path("changed").exists(), "nothing is left of a directory that it made");
     fs::create_dir(env.path("changed")).unwrap();
     env.write("changed/lock", "");
     import("changed.jsonl").exited(2).says("were changed");

@@ -21,7 +21,7 @@ const UNIT_KEY: &str = "/etc/callsheet/api-key";
 pub(super) fn file(global: &Global) -> Check {
     match Config::place(global.config.as_deref()) {
         Some(path) => Check::good("config", format!("{} is valid", path.display())),
-        None => Check::good("config", "no file; defaults, environment and flags are in force"),
+        None => Check::good("config", "no configuration file; using defaults, environment and flags"),
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) fn key(
     let Some(source) = source(config, global, environment.is_some()) else {
         let advice = "set CALLSHEET_API_KEY, or service.api_key_file; for the unit: install -m 600 /dev/stdin \
                       /etc/callsheet/api-key";
-        let check = Check::wrong("key", Exit::Unauthorised, "no API key is given", advice);
+        let check = Check::wrong("key", Exit::Unauthorised, "no API key is set", advice);
         return (None, check.unless_served(is_served));
     };
     match source {
@@ -74,7 +74,7 @@ pub(super) fn token(config: &Config, is_served: bool) -> Option<Check> {
         Ok(_) => Check::good("control", format!("the token for control.http is in {at}")),
         Err(error) => {
             let advice =
-                format!("write one line into {at} that whoever runs this may read: openssl rand -hex 32");
+                format!("write a token into {at}, readable by this user: openssl rand -hex 32");
             let check = Check::wrong("control", Exit::Usage, error.to_string(), advice);
             check.unless_served(is_served && is_denied(&error))
         }
@@ -99,7 +99,7 @@ fn key_in(path: &Path, is_served: bool) -> (Option<SecretString>, Check) {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => {
-            let advice = format!("make {at} readable for whoever runs this, or ask as root");
+            let advice = format!("make {at} readable by this user, or run callsheet doctor as root");
             let found = format!("failed to read {at}: {error}");
             let check = Check::wrong("key", Exit::Unauthorised, found, advice);
             let is_denied = error.kind() == ErrorKind::PermissionDenied;
@@ -114,7 +114,7 @@ fn key_in(path: &Path, is_served: bool) -> (Option<SecretString>, Check) {
     let mode = fs::metadata(path).map_or(0, |meta| meta.permissions().mode());
     let check = match mode & 0o007 {
         0 => Check::good("key", format!("from {at}")),
-        _ => Check::advice("key", format!("from {at}, which everybody can read"), format!("chmod o= {at}")),
+        _ => Check::advice("key", format!("from {at}, which every user can read"), format!("chmod o= {at}")),
     };
     (Some(key), check)
 }

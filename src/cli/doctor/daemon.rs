@@ -48,25 +48,25 @@ impl Daemon {
             _ if self.socket.as_os_str().len() > PATH_MAX_BYTES => {
                 let bytes = self.socket.as_os_str().len();
                 let found =
-                    format!("{at} has {bytes} bytes, and the path of a socket at most {PATH_MAX_BYTES}");
-                Check::wrong("socket", Exit::Usage, found, "name a shorter one: --socket, or paths.socket")
+                    format!("{at} has {bytes} bytes; a socket path has at most {PATH_MAX_BYTES}");
+                Check::wrong("socket", Exit::Usage, found, "choose a shorter path with --socket or paths.socket")
             }
             _ if lies_in_the_way(&self.socket) => {
-                let found = format!("{at} is no socket, and no daemon can listen there");
-                let advice = "move what lies there away, or name another place: --socket, or paths.socket";
+                let found = format!("{at} is not a socket");
+                let advice = "move the file away, or choose another path with --socket or paths.socket";
                 Check::wrong("socket", Exit::Usage, found, advice)
             }
             Some(Err(ControlClientError::NoDaemon { .. })) => {
-                Check::good("socket", format!("no daemon listens on {at}"))
+                Check::good("socket", format!("no daemon is running ({at})"))
             }
             Some(Err(error)) => {
                 let advice =
-                    "the daemon's user and the members of its group may speak to it: adduser NAME callsheet";
+                    "add the user to the daemon's group: adduser NAME callsheet";
                 Check::wrong("socket", Exit::Usage, error.to_string(), advice)
             }
             None => {
-                let found = format!("whoever listens on {at} does not answer");
-                let advice = "systemctl restart callsheet; what is under way is taken up again";
+                let found = format!("the daemon at {at} does not answer");
+                let advice = "systemctl restart callsheet; jobs in flight are resumed";
                 Check::wrong("socket", Exit::Usage, found, advice)
             }
         }
@@ -84,18 +84,18 @@ async fn health(socket: &Path) -> Result<Health, ControlClientError> {
 
 fn described(health: &Health, chosen: Option<&ServiceTarget>) -> Check {
     let found = format!(
-        "the daemon {} answers, as process {}; it works with {}",
+        "daemon {} runs as process {} and uses {}",
         health.version, health.pid, health.service
     );
     if health.version != env!("CARGO_PKG_VERSION") {
-        let advice = format!("this is {}: systemctl restart callsheet", env!("CARGO_PKG_VERSION"));
+        let advice = format!("this program is version {}: systemctl restart callsheet", env!("CARGO_PKG_VERSION"));
         return Check::advice("socket", found, advice);
     }
     match chosen.filter(|chosen| chosen.identity != health.service) {
         Some(chosen) => Check::advice(
             "socket",
             found,
-            format!("the configuration here names {}: see --config and --socket", chosen.identity),
+            format!("this configuration names {}: check --config and --socket", chosen.identity),
         ),
         None => Check::good("socket", found),
     }
@@ -103,20 +103,20 @@ fn described(health: &Health, chosen: Option<&ServiceTarget>) -> Check {
 
 fn unit(health: Option<&Health>) -> Check {
     if !Path::new("/run/systemd/system").is_dir() {
-        return Check::good("unit", "systemd does not run this machine");
+        return Check::good("unit", "this machine does not use systemd");
     }
     let installed = UNITS.iter().map(|dir| PathBuf::from(dir).join("callsheet.service"));
     let installed = installed.into_iter().find(|path| path.exists());
     let running = health.and_then(|health| unit_of(health.pid));
     match (installed, health, running) {
         (_, Some(_), Some(unit)) => Check::good("unit", format!("the daemon runs as {unit}")),
-        (_, Some(_), None) => Check::good("unit", "the daemon runs, started by hand"),
+        (_, Some(_), None) => Check::good("unit", "the daemon runs without a unit"),
         (Some(path), None, _) => Check::advice(
             "unit",
-            format!("{} is installed, and no daemon answers", path.display()),
-            "systemctl enable --now callsheet; why not: journalctl -u callsheet",
+            format!("{} is installed, but no daemon is running", path.display()),
+            "systemctl enable --now callsheet; if it fails: journalctl -u callsheet",
         ),
-        (None, None, _) => Check::good("unit", "none is installed"),
+        (None, None, _) => Check::good("unit", "no unit is installed"),
     }
 }
 

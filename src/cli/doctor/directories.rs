@@ -58,7 +58,7 @@ fn look(dir: &Path, chosen: Option<&ServiceTarget>, is_served: bool) -> Result<C
         return Ok(check.unless_served(is_served));
     }
     let Some(service) = peek.service() else {
-        return Ok(Check::good("state", format!("none yet; the first run makes it in {at}")));
+        return Ok(Check::good("state", format!("no state yet; the first run creates {at}")));
     };
     let whose = format!("{at} belongs to {service}");
     let in_use = |pid: String| Check::good("state", format!("{whose}, and is in use by process {pid}"));
@@ -78,8 +78,8 @@ fn folder(check: &'static str, dir: &Path) -> Check {
     let at = dir.display();
     match may_write(check, dir) {
         Err(found) => *found,
-        Ok(()) if dir.exists() => Check::good(check, format!("{at} can be written to")),
-        Ok(()) => Check::good(check, format!("{at} is made when it is needed")),
+        Ok(()) if dir.exists() => Check::good(check, format!("{at} is writable")),
+        Ok(()) => Check::good(check, format!("{at} will be created when needed")),
     }
 }
 
@@ -97,7 +97,7 @@ fn may_write(check: &'static str, dir: &Path) -> Result<(), Box<Check>> {
     wrong(
         Exit::Disk,
         format!("{at} cannot be {verb} by user {who}: {}", std::io::Error::from(error)),
-        "grant the rights (for the unit's folders: be a member of the group callsheet), or name another",
+        "grant the rights (for the unit's directories: join the group callsheet), or choose another directory",
     )
 }
 
@@ -110,13 +110,13 @@ fn standing(dir: &Path) -> &Path {
 
 fn room(check: &'static str, what: &str, dir: &Path, least: ByteSize, key: &str) -> Check {
     let Some(free) = OutputDir::new(standing(dir)).free_bytes() else {
-        return Check::advice(check, format!("{what}: room is not told"), format!("df {}", dir.display()));
+        return Check::advice(check, format!("{what}: free space is unknown"), format!("df {}", dir.display()));
     };
     let found = format!("{what}: {} free", ByteSize::b(free));
     match ByteSize::b(free) {
         free if free < least => {
             let found = format!("{found}, less than {least} ({key})");
-            Check::wrong(check, Exit::Disk, found, format!("make room on the disk of {}", dir.display()))
+            Check::wrong(check, Exit::Disk, found, format!("free space on the disk of {}", dir.display()))
         }
         _ => Check::good(check, found),
     }
@@ -128,7 +128,7 @@ fn across(inbox: &Path, filed: &Path) -> Option<Check> {
     if device(inbox)? == device(filed)? {
         return None;
     }
-    let found = format!("{} lies on another file system than {}", filed.display(), inbox.display());
-    let advice = "have both on one: manifests are filed by renaming them";
+    let found = format!("{} is on another file system than {}", filed.display(), inbox.display());
+    let advice = "use one file system: manifests are moved by renaming";
     Some(Check::wrong("inbox", Exit::Usage, found, advice))
 }

@@ -28,7 +28,7 @@ fn command(program: &str) -> Check {
             "hook",
             Exit::Usage,
             format!("hooks.batch_done cannot be run: {why}"),
-            "name a program that is there, by its whole path, and may be executed: chmod +x",
+            "give the full path of an executable program: chmod +x",
         ),
     }
 }
@@ -40,7 +40,7 @@ fn find(program: &str) -> Result<PathBuf, String> {
     }
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let mut found = std::env::split_paths(&folders).map(|folder| runnable(folder.join(program)));
-    found.find_map(Result::ok).ok_or_else(|| format!("{program} is in no folder of PATH"))
+    found.find_map(Result::ok).ok_or_else(|| format!("{program} is not in PATH"))
 }
 
 fn runnable(path: PathBuf) -> Result<PathBuf, String> {
@@ -60,8 +60,8 @@ fn webhook(config: &Config, global: &Global, is_served: bool) -> Option<Check> {
     let of_unit = Some(PathBuf::from(UNIT_CREDENTIALS)).filter(|_| configuration::is_installed(global));
     let credentials = service_target::credentials().or(of_unit);
     let wrong = |found: String| {
-        let advice = "hooks.webhook_secret_file names a file with whsec_ and base64 that whoever runs this may read; \
-                      the unit has the credential webhook-secret";
+        let advice = "set hooks.webhook_secret_file to a file with whsec_ and base64, readable by this user; a unit \
+                      uses the credential webhook-secret";
         Check::wrong("hook", Exit::Usage, found, advice)
     };
     let secret = match config.hooks.secret(credentials.as_deref()) {
@@ -76,7 +76,7 @@ fn webhook(config: &Config, global: &Global, is_served: bool) -> Option<Check> {
             let host = url.host_str().unwrap_or_default();
             Check::good(
                 "hook",
-                format!("{host} is told when a batch is done; the secret that signs is there"),
+                format!("{host} is notified when a batch is done; the signing secret is set"),
             )
         }
         // A running daemon may have been given a credential that is not shown here.

@@ -81,7 +81,7 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     let config = match service_target::config(global) {
         Ok(config) => config,
         Err(failure) => {
-            let failure = failure.hint("mend that first: nothing else was looked at");
+            let failure = failure.hint("fix this first; later checks were skipped");
             return Ok(report(&[Check::failed("config", failure)], global));
         }
     };
@@ -142,9 +142,9 @@ fn report(checks: &[Check], global: &Global) -> Exit {
         }
     }
     match checks.iter().filter(|check| check.level == Level::Wrong).count() {
-        0 => println!("\nnothing is wrong"),
-        1 => println!("\n1 thing is wrong"),
-        n => println!("\n{n} things are wrong"),
+        0 => println!("\nno problems found"),
+        1 => println!("\n1 problem found"),
+        n => println!("\n{n} problems found"),
     }
     exit
 }

@@ -24,7 +24,7 @@ pub(super) async fn all(chosen: &ServiceTarget, config: &Config, clock: &Clock) 
     let service = match Service::new(chosen.options.clone()) {
         Ok(service) => service,
         Err(error @ ClientError::Key) => {
-            let advice = "write the key alone into its file or variable, without quotation marks";
+            let advice = "write only the key into its file or variable, without quotation marks";
             return vec![Check::wrong("key", Exit::Unauthorised, error.to_string(), advice)];
         }
         Err(error) => return vec![Check::failed("service", Failure::from(error))],
@@ -57,7 +57,7 @@ fn answered(reached: &Connectivity, took: Millis) -> Check {
         None => Check::advice(
             "service",
             format!("{url} answers with HTTP {status} and no description of the service"),
-            "see whether service.base_url is the address of the service and of nothing in front of it",
+            "check that service.base_url is the address of the service, not of a proxy",
         ),
     }
 }
@@ -67,32 +67,32 @@ fn encryption(chosen: &ServiceTarget) -> Check {
     let host = url.host_str().unwrap_or_default();
     match url.scheme() {
         "https" => Check::good("tls", format!("the certificate of {host} is trusted")),
-        _ if chosen.options.is_loopback() => Check::good("tls", "none, on this machine alone"),
+        _ if chosen.options.is_loopback() => Check::good("tls", "no TLS, on this machine only"),
         _ => {
-            Check::advice("tls", format!("none: the key goes to {host} as it is"), "give an https:// address")
+            Check::advice("tls", format!("no TLS: the API key is sent unencrypted"), "use an https:// address")
         }
     }
 }
 
 fn not_reached(error: &ConnectivityError) -> Check {
     let (check, advice) = match error.end {
-        FailurePoint::Name => ("service", "mend service.base_url, or name resolution (getent hosts NAME)"),
+        FailurePoint::Name => ("service", "fix service.base_url, or name resolution (getent hosts NAME)"),
         FailurePoint::Refused => {
-            ("service", "nobody listens there: see the host and port of service.base_url")
+            ("service", "connection refused: check host and port of service.base_url")
         }
         FailurePoint::Silence => {
-            ("service", "see firewalls and proxies (HTTPS_PROXY); longer: service.connect_timeout")
+            ("service", "check firewalls and proxies (HTTPS_PROXY), or raise service.connect_timeout")
         }
         FailurePoint::Certificate => (
             "tls",
-            "it is reached, and its certificate is not trusted: see the name in service.base_url and this \
-             machine's clock; the CA of a proxy belongs into the system's store (update-ca-certificates)",
+            "the certificate is not trusted: check the name in service.base_url and this machine's clock; add the CA \
+             of a proxy to the system's store (update-ca-certificates)",
         ),
         FailurePoint::Tls => {
-            ("tls", "it is reached, and does not speak TLS there: see scheme and port of service.base_url")
+            ("tls", "the server does not speak TLS: check scheme and port of service.base_url")
         }
         FailurePoint::Elsewhere => {
-            ("service", "see service.base_url and the network; --emulator works offline")
+            ("service", "check service.base_url and the network; --emulator works offline")
         }
     };
     Check::wrong(check, Exit::Unreachable, error.to_string(), advice)
@@ -101,7 +101,7 @@ fn not_reached(error: &ConnectivityError) -> Check {
 /// Readings that follow on each other faster than the service advises.
 fn pace(chosen: &ServiceTarget, config: &Config) -> Option<Check> {
     let hasty = build::poll_interval_warning(chosen, config)?;
-    Some(Check::advice("poll", hasty, "leave poll.min out, or set it to 5s or more"))
+    Some(Check::advice("poll", hasty, "remove poll.min, or set it to 5s or more"))
 }
 
 fn skew(date: Timestamp, began: Timestamp, ended: Timestamp) -> Check {
@@ -109,10 +109,10 @@ fn skew(date: Timestamp, began: Timestamp, ended: Timestamp) -> Check {
     let (late, early) = (began.since(date.after(Millis::from_secs(1))), date.since(ended));
     let (by, how) = if late >= early { (late, "ahead of") } else { (early, "behind") };
     if by < SKEW_NOTED {
-        return Check::good("clock", "within some seconds of the service's");
+        return Check::good("clock", "within seconds of the service's clock");
     }
-    let found = format!("this machine's is {} {how} the service's", service_target::format_age(by));
-    let advice = "set it by the network: timedatectl set-ntp true";
+    let found = format!("this machine's clock is {} {how} the service's", service_target::format_age(by));
+    let advice = "synchronize it: timedatectl set-ntp true";
     match by {
         by if by < SKEW_WRONG => Check::advice("clock", found, advice),
         _ => Check::wrong("clock", Exit::Usage, found, advice),
@@ -128,14 +128,14 @@ async fn balance(service: &Service, config: &Config) -> Check {
             "credits",
             Exit::OutOfFunds,
             format!("the key is accepted; {balance} are left, and budget.min_balance keeps all of them"),
-            "buy some, or lower budget.min_balance",
+            "add credits, or lower budget.min_balance",
         ),
         Ok(balance) => Check::good("credits", format!("the key is accepted; {balance} are left")),
         Err(error @ ServiceError::Unauthorised(_)) => Check::wrong(
             "credits",
             Exit::Unauthorised,
             error.to_string(),
-            "see whether the key belongs to this service, and whether it was revoked",
+            "check that the key belongs to this service and was not revoked",
         ),
         Err(error) => Check::failed("credits", error.into()),
     }
@@ -166,12 +166,12 @@ async fn catalog(service: Option<&Service>, chosen: &ServiceTarget, now: Timesta
     match kept {
         Some(kept) => {
             let age = service_target::format_age(now.since(kept.fetched));
-            Check::advice("catalog", format!("kept, {age} old{why}"), "prices may have changed meanwhile")
+            Check::advice("catalog", format!("stored copy, {age} old{why}"), "prices may have changed meanwhile")
         }
         None => Check::advice(
             "catalog",
-            format!("none was kept{why}"),
-            "until the service answers, nothing can be validated or priced",
+            format!("no stored copy{why}"),
+            "rows cannot be validated or priced until the service answers",
         ),
     }
 }
@@ -190,8 +190,8 @@ fn described(catalog: &Catalog) -> Check {
         let missing = missing.collect::<Vec<_>>().join("; ");
         return Check {
             level: Level::Advice,
-            found: format!("{}; not to be had now: {missing}", check.found),
-            todo: Some("rows that need what is missing wait until the service gives it".to_owned()),
+            found: format!("{}; not available: {missing}", check.found),
+            todo: Some("rows that need a missing catalog wait until it is available".to_owned()),
             ..check
         };
     }

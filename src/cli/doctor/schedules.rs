@@ -42,7 +42,7 @@ fn one(config: &ScheduleConfig, now: Timestamp, is_served: bool) -> Check {
         }
         Err(Unread::Io(error)) => {
             let found = said(&format!("cannot be read: {error}"));
-            let advice = "schedule.manifest names a file that is there at each firing, and may be read";
+            let advice = "set schedule.manifest to a readable file";
             let check = Check::wrong("schedule", Exit::Usage, found, advice);
             check.unless_served(is_served && error.kind() == ErrorKind::PermissionDenied)
         }

@@ -42,11 +42,11 @@ pub(super) async fn run(command: &EmulatorCommand, global: &Global) -> Result<Ex
             .map_err(|error| Failure::new(Exit::Disk, format!("failed to write to stdout: {error}")))?;
     }
     tokio::select! {
-        () = running.wait() => return Err(Failure::new(Exit::Unreachable, "the emulator ended by itself")),
+        () = running.wait() => return Err(Failure::new(Exit::Unreachable, "the emulator stopped unexpectedly")),
         () = ends.wait() => {}
     }
     running.stop().await;
-    eprintln!("the emulator has ended");
+    eprintln!("the emulator has stopped");
     Ok(Exit::Success)
 }
 
@@ -134,17 +134,17 @@ fn explain(error: &StartError, command: &EmulatorCommand) -> Failure {
             let free = std::net::SocketAddr::new(address.ip(), 0);
             Some(if source.kind() == io::ErrorKind::AddrInUse {
                 format!(
-                    "something listens there already; name another address with {flag}, or {flag} {free} for a free port"
+                    "the address is in use; choose another with {flag}, or {flag} {free} for a free port"
                 )
             } else {
-                format!("name an address of this machine with {flag}")
+                format!("choose an address of this machine with {flag}")
             })
         }
         StartError::StateInUse { .. } => {
-            Some(String::from("end that emulator, or name another folder with --emulator-state"))
+            Some(String::from("stop that emulator, or choose another directory with --emulator-state"))
         }
         StartError::Damaged { .. } => {
-            Some(String::from("move the folder aside, or name another one with --emulator-state"))
+            Some(String::from("move the directory away, or choose another with --emulator-state"))
         }
         StartError::Catalog { .. } => Some(String::from(
             "a recorded catalog is an object with any of video, image, music and voices, each as the service \

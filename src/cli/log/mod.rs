@@ -88,7 +88,7 @@ fn level<'a>(global: &'a Global, config: &'a LogConfig, is_daemon: bool) -> &'a 
 
 fn filter(level: &str) -> Result<EnvFilter, Failure> {
     EnvFilter::try_new(level).map_err(|error| {
-        Failure::new(Exit::Usage, format!("{level:?} says nothing about what to log: {error}"))
+        Failure::new(Exit::Usage, format!("invalid log level {level:?}: {error}"))
             .hint("--log-level and log.level take error, warn, info, debug, trace or off")
     })
 }
@@ -125,8 +125,8 @@ fn is_stderr(stream: Option<&str>) -> bool {
 fn journal() -> Result<Journal, Failure> {
     Journal::find().map_err(|error| {
         let message =
-            format!("log.format is journald, and no journal answers at {}: {error}", Journal::place());
-        Failure::new(Exit::Usage, message).hint("log.format = \"auto\" takes the journal where there is one")
+            format!("log.format is journald, but the journal is not available at {}: {error}", Journal::place());
+        Failure::new(Exit::Usage, message).hint("log.format = \"auto\" uses the journal if there is one")
     })
 }
 

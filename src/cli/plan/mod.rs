@@ -91,7 +91,7 @@ async fn balance(asked: &CatalogSource) -> Option<Credits> {
         Err(error) => {
             let what = match &error {
                 ServiceError::Unauthorised(_) => "the balance is not known".to_owned(),
-                ServiceError::Unreachable { .. } => "the balance cannot be asked for".to_owned(),
+                ServiceError::Unreachable { .. } => "failed to read the balance".to_owned(),
             };
             eprintln!("warning: {what}: {}", printable(&error.to_string()));
             None

@@ -61,11 +61,11 @@ fn remark(entry: &Entry<'_>) -> String {
     let changed = entry.changed.iter().map(|one| format!("{}: {}", one.field, one.message));
     let changed = changed.collect::<Vec<_>>().join(", ");
     match entry.verdict {
-        _ if entry.is_counted => "; an earlier manifest wants it, too: counted once".to_owned(),
+        _ if entry.is_counted => "; also in an earlier manifest: counted once".to_owned(),
         Verdict::Changed => format!("; {changed}"),
         Verdict::Running => "; held".to_owned(),
         Verdict::InDoubt => "; held until callsheet resolve".to_owned(),
-        Verdict::Failed if entry.credits.is_zero() => "; callsheet explain says what helps".to_owned(),
+        Verdict::Failed if entry.credits.is_zero() => "; see callsheet explain".to_owned(),
         Verdict::Failed => format!("; callsheet retry would cost {}", entry.credits.0),
         _ => String::new(),
     }
@@ -114,7 +114,7 @@ impl Rows {
             (self.first, None)
         } else {
             let of = self.seen;
-            (self.dearest, Some(format!("the dearest of {of} rows; --rows lists them all")))
+            (self.dearest, Some(format!("the most expensive of {of} rows; --rows lists all")))
         };
         let mut table = table::with_headings(["row", "job", "verdict", "credits", "formula"]);
         for line in lines {
@@ -139,8 +139,8 @@ pub(super) fn totals(out: &mut impl Write, sheet: &Sheet, totals: &Totals) -> io
         let waiting = jobs(totals.counts.waiting);
         writeln!(
             out,
-            "not known: which of the {waiting} waiting have been sent already; another process works on this state, or \
-             its database cannot be read"
+            "unknown: how many of the {waiting} waiting jobs are submitted already; another process works on this \
+             state, or its database cannot be read"
         )?;
     }
     if totals.unpriced.0 > 0 {
@@ -149,7 +149,7 @@ pub(super) fn totals(out: &mut impl Write, sheet: &Sheet, totals: &Totals) -> io
     }
     for judgement in sheet.judgements.iter().filter(|judgement| judgement.is_refused()) {
         let file = printable(&shown(&judgement.receipt.file));
-        writeln!(out, "refused: nothing of {file} would be taken in until it is mended")?;
+        writeln!(out, "{file} was rejected; fix the errors above and submit it again")?;
     }
     allowance(out, sheet.plan, totals.waivable)?;
     budgets(out, totals)?;
@@ -181,7 +181,7 @@ fn sums(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
         let (count, held) = (jobs(counts.in_doubt), totals.in_doubt);
         writeln!(
             out,
-            "in doubt: {count}, with {held} held until callsheet resolve JOB tells what was charged"
+            "in doubt: {count}, with {held} held until callsheet resolve JOB records the charge"
         )?;
     }
     if counts.failed > 0 {
@@ -192,7 +192,7 @@ fn sums(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
         writeln!(out, "failed: {count}; callsheet retry {name} would cost {retry}")?;
     }
     if counts.done > 0 {
-        writeln!(out, "done: {}, nothing more is spent", jobs(counts.done))?;
+        writeln!(out, "done: {}, no further cost", jobs(counts.done))?;
     }
     Ok(())
 }
@@ -228,7 +228,7 @@ fn allowance(out: &mut impl Write, plan: AccountPlan, waivable: Credits) -> io::
     };
     writeln!(
         out,
-        "allowance: {whose} daily allowance could cover up to {waivable} of it; what is left of it cannot be asked for"
+        "allowance: {whose} daily allowance could cover up to {waivable} of it; how much of it is left is unknown"
     )
 }
 
@@ -236,14 +236,14 @@ fn budgets(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
     for (name, batch) in &totals.batches {
         let Some(budget) = batch.budget else { continue };
         let short = batch.credits.saturating_sub(budget);
-        let earlier = if batch.known > 0 { ", from which its earlier jobs are paid, too" } else { "" };
+        let earlier = if batch.known > 0 { ", shared with its earlier jobs" } else { "" };
         if short.is_zero() {
             writeln!(out, "budget: {name} may spend {budget}{earlier}: enough")?;
         } else {
             let short = short.0;
             writeln!(
                 out,
-                "budget: {name} may spend {budget}{earlier}: {short} short, so jobs will wait for a larger one"
+                "budget: {name} may spend {budget}{earlier}: {short} short, so jobs will wait for a larger budget"
             )?;
         }
     }

@@ -30,8 +30,7 @@ impl Change {
     /// The task is left to a slow watch, and the job queues for another attempt.
     pub(super) fn supersede(&mut self, task: TaskId) {
         let why = format!(
-            "overdue: another attempt follows, under a new key and to be paid for as well; task {task} is still \
-             watched"
+            "overdue: retrying with a new key, charged as well; task {task} is still watched"
         );
         let Job { attempt, day, .. } = self.job;
         let books = std::mem::take(&mut self.job.books);

@@ -99,7 +99,7 @@ fn column(
     let canonical = field.canonical();
     if let Some(before) = seen.insert(canonical.clone(), name.to_owned()) {
         let twice = match before == name {
-            true => "the column stands twice; keep one".to_owned(),
+            true => "the column appears twice; keep one".to_owned(),
             false => format!("the column {} says the same; keep one", quoted(&before)),
         };
         return Err(Problem::new(at, twice).in_field(shortened(name)));
@@ -212,7 +212,7 @@ impl Cells {
         self.reader.get_mut().feed(&record.bytes);
         match self.reader.read_record(&mut self.record) {
             Ok(true) if self.record.len() == record.cells.len() => Ok(&self.record),
-            Ok(_) => Err(Problem::new(record.at, "the row cannot be cut into cells")),
+            Ok(_) => Err(Problem::new(record.at, "the row cannot be split into cells")),
             Err(error) => Err(Problem::new(record.at, format!("the row cannot be read: {error}"))),
         }
     }
@@ -223,7 +223,7 @@ fn whole(record: &Record, limits: &Limits) -> Result<(), Problem> {
     if record.too_long {
         let message = format!("the row is longer than {}", bytes(limits.max_line_bytes));
         return Err(
-            Problem::new(record.at, message).hint("a quote that is not closed makes rows run together")
+            Problem::new(record.at, message).hint("an unclosed quote joins rows")
         );
     }
     if let Err(error) = std::str::from_utf8(&record.bytes) {

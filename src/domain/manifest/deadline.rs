@@ -16,7 +16,7 @@ pub(super) fn parse(text: &str) -> Result<Deadline, Complaint> {
     }
     let refused = || Complaint::expected(&quoted(text), ACCEPTED);
     match humantime::parse_duration(text) {
-        Ok(span) if span.as_millis() == 0 => Err(refused().hint("it would be over before it began")),
+        Ok(span) if span.as_millis() == 0 => Err(refused().hint("must be greater than 0")),
         Ok(span) => {
             u64::try_from(span.as_millis()).map(|ms| Deadline::After(Millis(ms))).map_err(|_| refused())
         }
@@ -58,7 +58,7 @@ mod tests {
             assert_eq!(complaint.hint, hint, "{text}");
         };
         check("30", Some("add the unit: s, m, h or days"));
-        check("0s", Some("it would be over before it began"));
+        check("0s", Some("must be greater than 0"));
         check("2026-12-01T08:00:00", Some("an instant needs date, time and zone: end it with Z or +02:00"));
         check("2026-12-01", Some("an instant needs date, time and zone: end it with Z or +02:00"));
         check("soon", None);

@@ -18,7 +18,7 @@ pub fn manifest() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "callsheet manifest",
-        "description": "A list of wanted generations: an array of jobs, or an object that says more about all of them.",
+        "description": "A manifest: an array of jobs, or an object with jobs, defaults and terms.",
         "oneOf": [
             {"$ref": "#/$defs/jobs"},
             {
@@ -26,7 +26,7 @@ pub fn manifest() -> Value {
                 "required": ["jobs"],
                 "additionalProperties": false,
                 "properties": {
-                    "batch": text("Name of the batch. Without one it is the file's name."),
+                    "batch": text("Name of the batch. Default: the file's name."),
                     "defaults": {"$ref": "#/$defs/defaults"},
                     "policy": {"$ref": "#/$defs/policy"},
                     "jobs": {"$ref": "#/$defs/jobs"},
@@ -53,7 +53,7 @@ fn job(with_id: bool) -> Value {
         "meta".to_owned(),
         json!({
             "type": ["object", "null"],
-            "description": "The pipeline's own columns: never sent, handed back in the results.",
+            "description": "Your own columns: never sent, copied to the results.",
             "propertyNames": {"pattern": NOT_BLANK},
         }),
     );
@@ -113,7 +113,7 @@ fn options() -> Value {
         .collect();
     json!({
         "type": ["object", "null"],
-        "description": "The service's options. Those it does not document are forwarded as they are.",
+        "description": "Options of the service. Undocumented ones are forwarded unchanged.",
         "properties": properties,
         "propertyNames": {"pattern": NOT_BLANK},
     })
@@ -145,18 +145,18 @@ fn field(known: &Known) -> Value {
 /// What a field is for, and of which kinds.
 fn describe(known: &Known) -> String {
     let what = match known.name {
-        "id" => "The job's label and the name of its files.",
-        "kind" => "What is generated. May be left out where the model or the fields decide it.",
-        "count" => "How many variations: as many jobs.",
+        "id" => "Label of the job and name of its files.",
+        "kind" => "Kind of output. Can be omitted if the model or the fields determine it.",
+        "count" => "Number of variations; each is a job.",
         "priority" => "Higher goes first.",
-        "deadline" => "When the job is overdue: a span (30m) after it was first sent, or an instant.",
-        "max_credits" => "The most the job may cost. Needed where it cannot be priced.",
-        "model" => "A catalog id; `callsheet models` lists them.",
+        "deadline" => "When the job is overdue: a duration (30m) after it was first sent, or an instant.",
+        "max_credits" => "Price limit of the job. Required if the price cannot be computed.",
+        "model" => "Model id; `callsheet models` lists them.",
         "prompt" => "What to make.",
         "text" => "What to say.",
-        "voice_id" => "Whose voice says it; `callsheet voices` lists them.",
-        "mode" => "Video mode; by default the inputs decide it.",
-        "scene" => "Image scene; by default the inputs decide it.",
+        "voice_id" => "Voice id; `callsheet voices` lists them.",
+        "mode" => "Video mode; default: from the inputs.",
+        "scene" => "Image scene; default: from the inputs.",
         "image_urls" => "Source images: http(s) addresses, as a list or with white space or ; between them.",
         "video_urls" => "Source video: an http(s) address.",
         "duration" => "Seconds of video: 8, or \"8s\".",
@@ -165,7 +165,7 @@ fn describe(known: &Known) -> String {
         "size" => "Exact pixels, such as 1024x1536, for models that take them.",
         "duration_seconds" => "Seconds of sound.",
         "instrumental" => "No vocals.",
-        "style" | "title" => "With it the prompt is taken as lyrics.",
+        "style" | "title" => "With it the prompt is used as lyrics.",
         _ => "An option of the service.",
     };
     let kinds: Vec<&str> = match known.slot {
@@ -185,7 +185,7 @@ fn policy() -> Value {
     json!({
         "type": "object",
         "additionalProperties": false,
-        "description": "The terms of the batch. Flags overrule them.",
+        "description": "Terms of the batch. Flags override them.",
         "properties": {
             "budget": credits(),
             "priority": whole(i64::from(i8::MIN), i64::from(i8::MAX)),
@@ -196,10 +196,10 @@ fn policy() -> Value {
             "strict": {"type": ["boolean", "null"]},
             "allow_unknown_options": {
                 "type": ["boolean", "null"],
-                "description": "Send options that look like misspelt ones as they are.",
+                "description": "Send options that look misspelt.",
             },
             "on_drift": choice(ON_DRIFT.iter().map(|(name, _)| *name).collect()),
-            "layout": text("How output files are called, such as {batch}/{job}{-n}.{ext}."),
+            "layout": text("Names of output files, such as {batch}/{job}{-n}.{ext}."),
         },
     })
 }

@@ -82,7 +82,7 @@ pub fn misspelt_options(kind: Kind, request: &Request) -> Vec<Finding> {
     let meant = unknown.filter_map(|(name, _)| Some((name, misspelt(name, documented)?)));
     let finding = |(name, meant): (&String, &str)| Finding {
         field: check::option(name),
-        message: format!("is no option of {kind}; did you mean {meant}?"),
+        message: format!("is not an option of {kind}; did you mean {meant}?"),
         hint: Some(format!("write {meant}, or give --allow-unknown-options to send it as it is")),
     };
     meant.map(finding).collect()
@@ -102,7 +102,7 @@ fn check_option(kind: Kind, name: &str, value: &Value, remarks: &mut Remarks) {
     }
     let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));
     let message =
-        format!("is no option of {kind}{whose}; {} is sent as it is, unchecked{meant}", found(value));
+        format!("is not an option of {kind}{whose}; {} is sent as it is, unchecked{meant}", found(value));
     remarks.note(&format!("options.{name}"), message);
 }
 

@@ -46,7 +46,7 @@ fn scene_of<'a>(basis: &Basis<'a>, model: Option<&ImageModel>, remarks: &mut Rem
         remarks.refuse("image_urls", "is missing; image-to-image needs at least one image");
     }
     if scene == SCENES[0] && !basis.request.image_urls.is_empty() {
-        remarks.note("image_urls", "text-to-image has no use for images");
+        remarks.note("image_urls", "text-to-image takes no images");
     }
     let lacking = model.filter(|model| !model.modes.is_empty() && !model.modes.contains_key(scene));
     if let Some(model) = lacking {

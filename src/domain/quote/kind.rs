@@ -60,9 +60,9 @@ fn may_be(kind: Kind, request: &Request) -> bool {
 fn undecided(left: &[Kind]) -> Finding {
     let names: Vec<&str> = if left.is_empty() { &Kind::ALL } else { left }.iter().map(|k| k.name()).collect();
     let why = if left.is_empty() {
-        "the fields belong to no one kind"
+        "the fields match no kind"
     } else {
-        "the fields fit more than one kind"
+        "the fields match more than one kind"
     };
     Finding {
         field: "kind".to_owned(),

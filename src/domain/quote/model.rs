@@ -19,7 +19,7 @@ pub(super) fn find<'a, M: Model>(
     };
     match listing.get(id) {
         Some(model) if model.about().coming_soon => {
-            remarks.refuse("model", format!("{id} is announced, and not to be had yet"));
+            remarks.refuse("model", format!("{id} is announced but not available yet"));
             Some(model)
         }
         Some(model) => Some(model),

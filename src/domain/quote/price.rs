@@ -172,7 +172,7 @@ where
     if cells.any(|cell| cell.price != first.price) {
         let keys: Vec<&str> = map.keys().map(String::as_str).collect();
         let keys = keys.join(", ");
-        let why = format!("the price depends on the {what} ({keys}), which nothing in the request decides");
+        let why = format!("the price depends on the {what} ({keys}), which the request does not set");
         return Err(Undecided { why, most });
     }
     let only = map.keys().next().filter(|_| map.len() == 1);

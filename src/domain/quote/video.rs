@@ -169,7 +169,7 @@ impl Job<'_> {
             None => {
                 remarks.refuse(&field, format!("found {}; a number above 0 is accepted", found(value)));
             }
-            Some(_) if !sent => remarks.note(&field, "is of no use without video_urls"),
+            Some(_) if !sent => remarks.note(&field, "requires video_urls"),
             Some(seconds) => self.check_source_length(&field, seconds, remarks),
         }
         given.filter(|_| sent)
@@ -255,7 +255,7 @@ impl Job<'_> {
                 let accepted = either(&durations);
                 let id = self.id;
                 let message =
-                    format!("{duration} is not to be had at {resolution}; {id} takes {accepted} there");
+                    format!("{duration} is not available at {resolution}; {id} takes {accepted} there");
                 remarks.refuse("options.duration", message);
                 return;
             }
@@ -278,9 +278,8 @@ impl Job<'_> {
             BilledSource::Unsaid => {
                 let id = self.id;
                 let why = format!(
-                    "whether the seconds of a source video are billed, too, is not known of {id}: the catalog does \
-                     not say it. [rules.models.\"{id}\"] in the configuration can, with like or \
-                     billed_source_seconds_max"
+                    "the catalog does not say whether {id} bills the seconds of a source video; set inherit or \
+                     billed_source_seconds_max in [rules.models.\"{id}\"] of the configuration"
                 );
                 return Err(UnsaidSource { why, seconds: source });
             }

@@ -95,7 +95,7 @@ fn nickname(text: &str) -> Result<&'static str, ScheduleError> {
     }
     let names = NICKNAMES.map(|(name, _)| name).join(", ");
     let message = if text.eq_ignore_ascii_case("@reboot") {
-        format!("found \"@reboot\", which is no time; {names} or five fields are accepted")
+        format!("found \"@reboot\", which is not a time; {names} or five fields are accepted")
     } else {
         let scored = NICKNAMES.iter().map(|(name, _)| (strsim::jaro_winkler(text, name), name));
         let near = scored.filter(|(likeness, _)| *likeness > LIKENESS).max_by(|a, b| a.0.total_cmp(&b.0));

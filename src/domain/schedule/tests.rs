@@ -40,7 +40,7 @@ fn errors_name_what_was_found_and_what_would_do() {
     check("0 0 30 2 *", "\"0 0 30 2 *\" never fires: no year from 1970 to 2100 has such a day");
     check("0 0 31 4,6,9,11 *", "never fires");
     check("0 0 0 29 2 * 2026", "never fires");
-    check("@reboot", "found \"@reboot\", which is no time; @yearly");
+    check("@reboot", "found \"@reboot\", which is not a time; @yearly");
     check("@dayly", "did you mean @daily?");
     check("0 0 L * *", "day-of-month: found \"L\"; crontab knows no L, W or #; 1 to 31");
     check("0 0 * * 5#2", "day-of-week: found \"5#2\"; crontab knows no L, W or #; 0 to 7, sun to sat");

@@ -53,7 +53,7 @@ impl Scheduler {
                 Ok(())
             }
             Input::Stop => {
-                tracing::info!("stopping: what is in the air is finished first");
+                tracing::info!("stopping: waiting for requests in flight");
                 self.stopping = true;
                 Ok(())
             }

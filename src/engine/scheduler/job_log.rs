@@ -52,14 +52,14 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
         log_event!(info, context, kind = spec.order.kind.name(), charged, waived, "submitted");
     }
     if after.overdue && !before.overdue {
-        log_event!(info, context, "late: its deadline has passed; its task is watched all the same");
+        log_event!(info, context, "late: its deadline has passed; its task is still watched");
     }
     match &after.state {
         State::Queued if after.attempt != before.attempt => {
             let reason = after.history.last().map_or("", |line| line.what.as_str());
-            log_event!(info, context, reason, "attempt over, another follows");
+            log_event!(info, context, reason, "attempt over, retrying with a new key");
         }
-        State::Queued if was_submitting => log_event!(debug, context, "not taken, queued again"),
+        State::Queued if was_submitting => log_event!(debug, context, "not accepted, queued again"),
         State::Queued if after.released != before.released && after.history.len() > before.history.len() => {
             let reason = after.history.last().map_or("", |line| line.what.as_str());
             log_event!(info, context, reason, "another price than before");
@@ -68,7 +68,7 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
             log_event!(debug, context, held = after.books.held.0, "admitted");
         }
         State::Submitting { sends, fault: Some(fault), .. } if was_submitting => {
-            log_event!(debug, context, sends, %fault, "not answered, the same key goes again");
+            log_event!(debug, context, sends, %fault, "no answer, resending under the same key");
         }
         State::Fetching { urls, .. } if !matches!(before.state, State::Fetching { .. }) => {
             log_event!(debug, context, outputs = urls.len(), "the task has succeeded");
@@ -87,11 +87,11 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
                 context,
                 code = fault.code.as_str(),
                 reason = fault.message.as_str(),
-                "in doubt: a person must decide"
+                "in doubt: record the charge with callsheet resolve"
             );
         }
         State::Canceled { fault: Some(fault), .. } => {
-            log_event!(warn, context, code = fault.code.as_str(), "canceled at the service by somebody");
+            log_event!(warn, context, code = fault.code.as_str(), "canceled at the service by another client");
         }
         State::Canceled { .. } => log_event!(info, context, "canceled before it was sent"),
         State::Expired => log_event!(info, context, "expired before it was sent"),
@@ -110,12 +110,12 @@ pub(super) fn download_failed(context: LogContext<'_>, fault: &Fault) {
 }
 
 pub(super) fn download_yielded(context: LogContext<'_>, fault: &Fault) {
-    log_event!(info, context, %fault, "a slow download made room for another");
+    log_event!(info, context, %fault, "slow download suspended for another");
 }
 
 /// The batch was paused by the program itself.
 pub(super) fn paused(batch: &BatchRecord, reason: &str) {
-    tracing::warn!(batch = %batch.name, reason, "paused: nothing more of it is sent until somebody resumes it");
+    tracing::warn!(batch = %batch.name, reason, "paused: nothing more is sent until it is resumed");
 }
 
 /// Says so, when every job of a batch has ended.
@@ -143,12 +143,12 @@ pub(super) fn queue_parked(parked: Parked) {
 
 /// The catalogs could not be renewed before something is sent.
 pub(super) fn catalog_not_renewed(fault: &Fault) {
-    tracing::warn!(%fault, "the catalogs could not be renewed: the ones that are known go on to price what is sent");
+    tracing::warn!(%fault, "failed to refresh the catalogs; using the known ones");
 }
 
 /// There are no catalogs to price by.
 pub(super) fn no_catalog(fault: &Fault) {
-    tracing::warn!(%fault, "there is no catalog to price by: nothing is sent until there is one");
+    tracing::warn!(%fault, "no catalog to price by; nothing is sent until there is one");
 }
 
 /// A charge above the catalog's price holds for its cell from now on.
@@ -160,7 +160,7 @@ pub(super) fn charged_above(order: &Order, price: Credits, charged: Credits) {
         model,
         price,
         charged,
-        "charged above the catalog's price: it is counted with from now on"
+        "charged above the catalog's price; later plans include the difference"
     );
 }
 

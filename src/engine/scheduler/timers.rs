@@ -303,7 +303,7 @@ impl Scheduler {
 
 /// A task was watched to the end of the late window, and is left to a person.
 pub(super) fn watch_expired() -> Event {
-    Event::WatchExpired(Fault::new("deadline", "its task never ended within the late window"))
+    Event::WatchExpired(Fault::new("deadline", "its task did not end within deadlines.watch_overdue_for"))
 }
 
 /// The name under which it is learned how long a job's task takes.

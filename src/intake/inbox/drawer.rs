@@ -41,7 +41,7 @@ impl Drawer {
         match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(fd) => Ok(Drawer { fd }),
             Err(Errno::LOOP | Errno::NOTDIR) if path.is_symlink() => {
-                Err(io::Error::other("found a symbolic link, and only a folder is accepted here"))
+                Err(io::Error::other("is a symbolic link; a directory is required"))
             }
             Err(error) => Err(error.into()),
         }

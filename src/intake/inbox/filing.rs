@@ -70,13 +70,13 @@ pub struct Filed {
 #[derive(Debug, thiserror::Error)]
 pub enum FilingError {
     /// It is not the file that the receipt is about: it has to be read again.
-    #[error("{} changed after it was read; it is read again", .path.display())]
+    #[error("{} changed after it was read; reading it again", .path.display())]
     Changed {
         /// The manifest.
         path: PathBuf,
     },
     /// A folder or a file refuses.
-    #[error("failed to file {} in {}: {source}", .path.display(), .folder.display())]
+    #[error("failed to move {} to {}: {source}", .path.display(), .folder.display())]
     Io {
         /// The manifest.
         path: PathBuf,
@@ -549,7 +549,7 @@ mod tests {
         let (manifest, receipt) = cabinet.drop_in("m.csv", "text");
         let error = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
         assert!(
-            error.to_string().ends_with("found a symbolic link, and only a folder is accepted here"),
+            error.to_string().ends_with("is a symbolic link; a directory is required"),
             "{error}"
         );
         assert!(names(elsewhere.path()).is_empty() && manifest.path.exists());

@@ -103,7 +103,7 @@ impl Inventory {
         }
         // What cannot even be looked at is told by the next scan, which looks at all of them.
         if let Err(error) = self.look_at(&Name::from(name), sign, now) {
-            tracing::debug!(inbox = %self.folder.display(), ?name, %error, "could not be looked at");
+            tracing::debug!(inbox = %self.folder.display(), ?name, %error, "cannot be inspected");
         }
     }
 
@@ -129,8 +129,8 @@ impl Inventory {
                 if self.trouble.as_ref() != Some(&trouble) {
                     let folder = self.folder.display();
                     self.reports.push(format!(
-                        "inbox {folder} cannot be read: {trouble}; it is tried again with every scan: the user \
-                         that runs callsheet needs the rights to read, write and enter it"
+                        "inbox {folder} cannot be read: {trouble}; it is retried with every scan: the user that runs \
+                         callsheet needs the rights to read, write and enter it"
                     ));
                     self.trouble = Some(trouble);
                 }
@@ -339,8 +339,8 @@ enum Inspection {
 fn inspect(path: &Path, look: &Look) -> Inspection {
     if look.links > 1 {
         return Inspection::Obstacle(format!(
-            "has {} names (hard links): it may be changed under another one, or be somebody else's; it stays \
-             where it is until this is its only name: drop a copy of it instead",
+            "has {} names (hard links), so another user may change it; it stays in place until it has one name: drop \
+             a copy instead",
             look.links
         ));
     }
@@ -360,7 +360,7 @@ fn inspect(path: &Path, look: &Look) -> Inspection {
 
 fn unreadable(error: &io::Error) -> String {
     format!(
-        "cannot be read: {error}; it stays where it is and is tried again: give the user that runs callsheet \
-         the right to read it"
+        "cannot be read: {error}; it stays in place and is retried: give the user that runs callsheet the right to \
+         read it"
     )
 }

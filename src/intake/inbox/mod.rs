@@ -167,7 +167,7 @@ impl Keeper {
                 if self.trouble.as_ref() != Some(&trouble) {
                     let (folder, secs) = (self.folder.display(), self.rescan.0.div_ceil(1000));
                     tracing::warn!(
-                        "inbox {folder} cannot be watched: {trouble}; it is looked through every {secs} s instead"
+                        "inbox {folder} cannot be watched: {trouble}; scanning it every {secs} s instead"
                     );
                     self.trouble = Some(trouble);
                 }

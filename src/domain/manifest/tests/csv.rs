@@ -98,7 +98,7 @@ fn every_problem_of_the_heading_is_told() {
             "refused 1:4: durration: unknown column; did you mean \"duration\"? (hint: \"options.durration\" would be sent to the service, \"meta.durration\" kept for the results)",
             "refused 1:21: Prompt: unknown column; did you mean \"prompt\"? (hint: \"options.Prompt\" would be sent to the service, \"meta.Prompt\" kept for the results)",
             "refused 1:28: seed: unknown column; did you mean \"speed\"? (hint: \"options.seed\" would be sent to the service, \"meta.seed\" kept for the results)",
-            "refused 1:33: prompt: the column stands twice; keep one",
+            "refused 1:33: prompt: the column appears twice; keep one",
             "refused 1:49: options.duration: the column \"duration\" says the same; keep one",
             "refused 1:66: meta.: unknown column (hint: \"options.meta.\" would be sent to the service, \"meta.meta.\" kept for the results)",
             "refused 1:72: column 10 has no name",
@@ -183,15 +183,15 @@ fn a_long_row_is_bad_alone() {
     check(
         &format!("id,prompt\n1,{long}\n2,\"{long}\n{long}\"\n3,y\n"),
         &[
-            "bad 2:1: the row is longer than 500 bytes (hint: a quote that is not closed makes rows run together)",
-            "bad 3:1: the row is longer than 500 bytes (hint: a quote that is not closed makes rows run together)",
+            "bad 2:1: the row is longer than 500 bytes (hint: an unclosed quote joins rows)",
+            "bad 3:1: the row is longer than 500 bytes (hint: an unclosed quote joins rows)",
             r#"5:1 {"id":"3","prompt":"y"}"#,
         ],
     );
     check(
         &format!("id,{long}\n1,2\n"),
         &[
-            "refused 1:1: the row is longer than 500 bytes (hint: a quote that is not closed makes rows run together)",
+            "refused 1:1: the row is longer than 500 bytes (hint: an unclosed quote joins rows)",
         ],
     );
 }

@@ -178,7 +178,7 @@ fn fields_of_other_kinds() {
     judged(
         "gi-2",
         json!({"options": {"duration": 5}}),
-        "4 credits: Medium: 4\n\
-         note: options.duration: is no option of image, but of video; 5 is sent as it is, unchecked",
+        "4 credits: Medium: 4\nnote: options.duration: is not an option of image, but of video; 5 is sent as it is, \
+         unchecked",
     );
 }

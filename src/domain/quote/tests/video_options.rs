@@ -65,7 +65,7 @@ fn aspect_ratio_is_case_exact() {
 
 #[test]
 fn model_r_has_5s_only_at_1080p() {
-    let expected = "options.duration: 10s is not to be had at 1080p; model-r takes 5s there";
+    let expected = "options.duration: 10s is not available at 1080p; model-r takes 5s there";
     judged("model-r", json!({"options": {"resolution": "1080p", "duration": 10}}), expected);
     judged("model-r", json!({"options": {"resolution": "1080p"}}), expected);
 }
@@ -167,7 +167,7 @@ fn withdrawn_and_announced_models_are_refused() {
     judged("model-o-2-pro", json!({}), &gone("model-o-2-pro", "temporarily unavailable"));
     let retired = "model-k-2-6-motion-control";
     judged(retired, json!({}), &gone(retired, "this capability is unavailable"));
-    judged("model-soon", json!({}), "model: model-soon is announced, and not to be had yet");
+    judged("model-soon", json!({}), "model: model-soon is announced but not available yet");
 }
 
 #[test]
@@ -315,9 +315,8 @@ fn a_misspelt_or_misplaced_option_is_said() {
     judged(
         "house-c1",
         json!({"options": {"durration": 15, "duration_seconds": 15, "seed": 4}}),
-        "10 credits: 5 s x 2/s = 10\n\
-         note: options.duration_seconds: is no option of video, but of music or sound-effect; \
-         15 is sent as it is, unchecked; did you mean duration?\n\
-         note: options.durration: is no option of video; 15 is sent as it is, unchecked; did you mean duration?",
+        "10 credits: 5 s x 2/s = 10\nnote: options.duration_seconds: is not an option of video, but of music or \
+         sound-effect; 15 is sent as it is, unchecked; did you mean duration?\nnote: options.durration: is not an \
+         option of video; 15 is sent as it is, unchecked; did you mean duration?",
     );
 }

@@ -86,7 +86,7 @@ fn quality_matrix_is_priced_only_where_all_qualities_agree() {
     priced(
         "model-s-1-0-pro",
         json!({"options": {"duration": 10}}),
-        "unpriced: the price depends on the quality (basic, pro), which nothing in the request decides",
+        "unpriced: the price depends on the quality (basic, pro), which the request does not set",
     );
 }
 
@@ -95,8 +95,8 @@ fn an_undocumented_quality_option_decides_nothing() {
     priced(
         "model-s-1-0-pro",
         json!({"options": {"duration": 10, "quality": "pro"}}),
-        "unpriced: the price depends on the quality (basic, pro), which nothing in the request decides\n\
-         note: options.quality: is no option of video, but of image; \"pro\" is sent as it is, unchecked",
+        "unpriced: the price depends on the quality (basic, pro), which the request does not set\nnote: \
+         options.quality: is not an option of video, but of image; \"pro\" is sent as it is, unchecked",
     );
 }
 
