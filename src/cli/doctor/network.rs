@@ -64,13 +64,13 @@ fn answered(reached: &Connectivity, took: Millis) -> Check {
 
 fn encryption(chosen: &ServiceTarget) -> Check {
     let url = &chosen.options.base_url;
-    let host = url.host_str().unwrap_or_default();
     match url.scheme() {
-        "https" => Check::good("tls", format!("the certificate of {host} is trusted")),
-        _ if chosen.options.is_loopback() => Check::good("tls", "no TLS, on this machine only"),
-        _ => {
-            Check::advice("tls", format!("no TLS: the API key is sent unencrypted"), "use an https:// address")
+        "https" => {
+            let host = url.host_str().unwrap_or_default();
+            Check::good("tls", format!("the certificate of {host} is trusted"))
         }
+        _ if chosen.options.is_loopback() => Check::good("tls", "no TLS, on this machine only"),
+        _ => Check::advice("tls", "no TLS: the API key is sent unencrypted", "use an https:// address"),
     }
 }
 
