@@ -83,31 +83,31 @@ Example:
   curl http://127.0.0.1:8787/api/v1/videos -H 'Authorization: Bearer emulator-key' \\
     -H 'Idempotency-Key: boat-1' -d '{\"model\": \"house-c1\", \"prompt\": \"a small boat\"}'
 
-`--help` says more: fault plans, the control endpoints, use in scripts.";
+See --help for fault plans, control endpoints and use in scripts.";
 
 const EXAMPLES: &str = "\
 Example:
   callsheet emulator --speed 20 &
 
-  # Create a video. The same Idempotency-Key again gives the same task and charges nothing.
+  # Create a video. Repeating the Idempotency-Key returns the same task and charges nothing.
   curl http://127.0.0.1:8787/api/v1/videos -H 'Authorization: Bearer emulator-key' \\
     -H 'Idempotency-Key: boat-1' -d '{\"model\": \"house-c1\", \"prompt\": \"a small boat\"}'
 
-  # Poll it by the id of the answer, until `status` is final; download what `taskUrls` names.
+  # Poll the task by its id until `status` is final; then download its `taskUrls`.
   curl http://127.0.0.1:8787/api/v1/tasks/ID -H 'Authorization: Bearer emulator-key'
 
 Fault plans (--faults):
   calm           nothing goes wrong
-  flaky-network  connections drop, proxies answer, downloads are cut; the service is well
-  storm          everything that the service's document allows to go wrong, and some more
-  FILE           your own; a rule says when it strikes and what it does:
+  flaky-network  connections drop, proxies answer, downloads are cut; the service works
+  storm          every failure that the service's document allows, and some more
+  FILE           your own plan; a rule has a trigger and an effect:
                    [[rules]]
                    on = \"create\"
                    every = 3
                    effect = { do = \"drop\", when = \"after\" }
 
-Control endpoints, on the API's address, without a key:
-  GET  /emulator/audit        what was charged, refunded, sent twice, polled too often
+Control endpoints, on the address of the API, without a key:
+  GET  /emulator/audit        charges, refunds, repeated requests, too frequent polls
   POST /emulator/faults       {\"plan\": \"storm\"}, or a plan
   POST /emulator/clock        {\"advance_ms\": 60000}
   POST /emulator/account      {\"credits\": 5, \"plan\": \"ultra\", \"key_valid\": false}
@@ -115,8 +115,8 @@ Control endpoints, on the API's address, without a key:
   POST /emulator/catalog      {\"multiply\": 2}, or parts of a catalog file
   POST /emulator/tasks/ID     {\"status\": \"canceled\"}, success, or failed with error_code and reason
 
-For scripts: with --json one line on stdout says when it is ready, and where:
+For scripts: with --json the emulator prints one line when it is ready:
   {\"api_key\":\"emulator-key\",\"base_url\":\"http://127.0.0.1:8787\",\"media_url\":\"http://127.0.0.1:40123\"}
 
-SIGTERM and SIGINT end it with exit code 0; a port that is taken, or a wrong option, is 2.
-docs/emulator.md has transcripts of every kind of call.";
+SIGTERM and SIGINT stop it with exit code 0; a port in use or a wrong option is 2.
+See docs/emulator.md for transcripts of all calls.";
