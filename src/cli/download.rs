@@ -58,7 +58,11 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
 fn say_what_stays(outcome: &BatchOutcome) {
     let edited = &outcome.granted.edited;
     for path in edited.iter().take(EDITED_SHOWN) {
-        eprintln!("{}: {} was edited: kept, and downloaded under another name", outcome.batch, printable(path));
+        eprintln!(
+            "{}: {} was edited: kept, and downloaded under another name",
+            outcome.batch,
+            printable(path)
+        );
     }
     match edited.len().saturating_sub(EDITED_SHOWN) {
         0 => {}
@@ -113,7 +117,10 @@ async fn fetch(
     let dir = printable_path(&output_dir.batch_dir(&batch.name));
     match waiting {
         0 => eprintln!("{}: {again} downloaded again into {}", batch.name, dir),
-        _ => eprintln!("{}: {again} downloaded again and {waiting} pending downloaded into {}", batch.name, dir),
+        _ => eprintln!(
+            "{}: {again} downloaded again and {waiting} pending downloaded into {}",
+            batch.name, dir
+        ),
     }
     Ok(if batch.ended.failed > 0 || open > 0 { Exit::SomeFailed } else { Exit::Success })
 }

@@ -125,9 +125,8 @@ impl From<IntakeError> for Failure {
     fn from(error: IntakeError) -> Failure {
         match error {
             IntakeError::Store(error) => error.into(),
-            IntakeError::Changed { .. } => {
-                Failure::new(Exit::Usage, error.to_string()).hint("repeat the command when the file is complete")
-            }
+            IntakeError::Changed { .. } => Failure::new(Exit::Usage, error.to_string())
+                .hint("repeat the command when the file is complete"),
             IntakeError::BatchName(_) => {
                 Failure::new(Exit::Usage, error.to_string()).hint("name the batch with --batch")
             }

@@ -150,10 +150,7 @@ mod tests {
     async fn one_that_does_not_come_back_is_told_as_what_it_is() {
         assert_eq!(answers(&[None, Some("again")], Duration::ZERO).await.unwrap(), "again");
         let (exit, message, hint) = answers(&[], Duration::from_millis(20)).await.unwrap_err().into_parts();
-        assert_eq!(
-            (exit, &*message),
-            (Exit::Unreachable, "the daemon did not come back within 0 seconds")
-        );
+        assert_eq!((exit, &*message), (Exit::Unreachable, "the daemon did not come back within 0 seconds"));
         assert!(hint.unwrap().contains("the batch is safe and continues when the daemon runs again"));
     }
 }

@@ -100,8 +100,11 @@ fn tables(out: &mut impl Write, catalog: &Catalog, rules: &Rules, choice: Choice
     if sections.iter().all(Table::is_empty) {
         writeln!(out, "no model matches")?;
     } else {
-        writeln!(out, "\n* is the default, used and billed if the option is omitted; - means that there is no such \
-                       option")?;
+        writeln!(
+            out,
+            "\n* is the default, used and billed if the option is omitted; - means that there is no such \
+                       option"
+        )?;
     }
     out.flush()
 }

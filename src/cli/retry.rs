@@ -18,10 +18,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
         let granted = outcome.granted;
         match granted.jobs {
             0 if granted.hopeless.is_empty() && granted.paid.is_empty() && granted.expired.is_empty() => {
-                eprintln!(
-                    "{}: nothing to retry: no job failed, expired or was canceled",
-                    asked.name
-                );
+                eprintln!("{}: nothing to retry: no job failed, expired or was canceled", asked.name);
             }
             0 => eprintln!("{}: nothing was queued again", asked.name),
             jobs => {
@@ -34,10 +31,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                 eprintln!("{}: {jobs} queued again, {keys}; {next}", outcome.batch);
             }
         }
-        list(
-            &granted.hopeless,
-            "would be rejected again: change their rows and submit the manifest again",
-        );
+        list(&granted.hopeless, "would be rejected again: change their rows and submit the manifest again");
         list(
             &granted.expired,
             "would expire at once: set a later policy.expires (in the manifest, or in the configuration of its inbox \

@@ -337,7 +337,9 @@ fn say_how_it_ended(
             summary::short_budgets(overview);
         }
         Standstill::Overdue => {
-            eprintln!("not finished: the remaining jobs are overdue; repeat the command to keep watching them");
+            eprintln!(
+                "not finished: the remaining jobs are overdue; repeat the command to keep watching them"
+            );
         }
         Standstill::Stopped => eprintln!("interrupted: the state is safe; repeat the command to resume"),
     }

@@ -137,8 +137,9 @@ async fn verify(global: &Global) -> Result<Exit, Failure> {
         daemon_discovery::find_daemon(global, &config, false).await?
     {
         let message = format!("a daemon (process {}) works on {}", health.pid, dir.display());
-        return Err(Failure::new(Exit::Usage, message)
-            .hint("stop the daemon, verify, and start it again; it checks lengths and counts at every start"));
+        return Err(Failure::new(Exit::Usage, message).hint(
+            "stop the daemon, verify, and start it again; it checks lengths and counts at every start",
+        ));
     }
     let mut faults = Vec::new();
     let outcome = Store::open_existing(&dir).and_then(|store| {

@@ -282,10 +282,7 @@ impl Config {
             return wrong("hooks.webhook", message);
         }
         if self.hooks.webhook.is_none() && self.hooks.webhook_secret_file.is_some() {
-            return wrong(
-                "hooks.webhook_secret_file",
-                "hooks.webhook is not set".to_owned(),
-            );
+            return wrong("hooks.webhook_secret_file", "hooks.webhook is not set".to_owned());
         }
         if let Some(Err(message)) = self.log.level.as_deref().map(check_log_level) {
             return wrong("log.level", message);

@@ -66,10 +66,7 @@ pub async fn listen(path: &Path) -> io::Result<(UnixListener, SocketGuard)> {
     match std::fs::symlink_metadata(path) {
         Ok(meta) if meta.file_type().is_socket() => remove_stale(path).await?,
         Ok(_) => {
-            return Err(io::Error::new(
-                io::ErrorKind::AlreadyExists,
-                "the existing file is not a socket",
-            ));
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the existing file is not a socket"));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),

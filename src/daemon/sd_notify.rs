@@ -63,10 +63,7 @@ impl SystemdNotifier {
             notify(&[NotifyState::Watchdog]);
         }
         if is_stopping && self.timeout_extender.is_none() {
-            notify(&[
-                NotifyState::Stopping,
-                NotifyState::Status("stopping: waiting for requests in flight"),
-            ]);
+            notify(&[NotifyState::Stopping, NotifyState::Status("stopping: waiting for requests in flight")]);
             self.timeout_extender = Some(tokio::spawn(extend_timeout()));
         }
         if now.since(self.last_status) >= STATUS_INTERVAL && !is_stopping {

@@ -98,7 +98,9 @@ pub enum AllowedHost {
 
 /// The text names no host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is not a host; write media.example, *.media.example, 10.1.2.3 or 10.1.0.0/16, without a port")]
+#[error(
+    "\"{0}\" is not a host; write media.example, *.media.example, 10.1.2.3 or 10.1.0.0/16, without a port"
+)]
 pub struct BadHost(String);
 
 impl FromStr for AllowedHost {

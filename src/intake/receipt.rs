@@ -15,8 +15,7 @@ use crate::domain::standing::Verdict;
 use crate::intake::source::Identity;
 
 /// What to do about a row that cannot be judged now.
-pub(super) const LATER: &str =
-    "the row may be valid: submit the file again when the catalog is available";
+pub(super) const LATER: &str = "the row may be valid: submit the file again when the catalog is available";
 
 /// Whether a problem is one of this moment, and none of the row.
 fn is_for_now(problem: &Problem) -> bool {

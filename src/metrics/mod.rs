@@ -202,18 +202,14 @@ impl All {
              across restarts",
             Counter::default(),
         );
-        let refunded = at.add(
-            "credits_refunded",
-            "Credits refunded; kept across restarts",
-            Counter::default(),
-        );
+        let refunded =
+            at.add("credits_refunded", "Credits refunded; kept across restarts", Counter::default());
         let room = at.add(
             "budget_room_credits",
             "Credits left in a budget; absent if none is set",
             Family::default(),
         );
-        let requests =
-            at.add("requests", "Requests by endpoint and result", Family::default());
+        let requests = at.add("requests", "Requests by endpoint and result", Family::default());
         let request_seconds = at.add(
             "request_seconds",
             "Time from sending a request to the end of its response",
@@ -224,11 +220,8 @@ impl All {
             "Delay of polls after they were due",
             Histogram::new(LATENESS_SECONDS),
         );
-        let in_flight_limit = at.add(
-            "in_flight_limit",
-            "Jobs allowed in flight by the adaptive limit",
-            Gauge::default(),
-        );
+        let in_flight_limit =
+            at.add("in_flight_limit", "Jobs allowed in flight by the adaptive limit", Gauge::default());
         let queue_age = at.add(
             "queue_age_seconds",
             "Time since the oldest queue of unsent jobs was last empty; 0 if none waits",
@@ -240,11 +233,7 @@ impl All {
             "Time until a commit of the state was durable",
             Histogram::new(COMMIT_SECONDS),
         );
-        let parked = at.add(
-            "parked_batches",
-            "Batches with parked jobs, by reason",
-            Family::default(),
-        );
+        let parked = at.add("parked_batches", "Batches with parked jobs, by reason", Family::default());
         All {
             registry: at.registry,
             requests,

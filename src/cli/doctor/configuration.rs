@@ -73,8 +73,7 @@ pub(super) fn token(config: &Config, is_served: bool) -> Option<Check> {
     Some(match config.control_token() {
         Ok(_) => Check::good("control", format!("the token for control.http is in {at}")),
         Err(error) => {
-            let advice =
-                format!("write a token into {at}, readable by this user: openssl rand -hex 32");
+            let advice = format!("write a token into {at}, readable by this user: openssl rand -hex 32");
             let check = Check::wrong("control", Exit::Usage, error.to_string(), advice);
             check.unless_served(is_served && is_denied(&error))
         }

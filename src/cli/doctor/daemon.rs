@@ -47,9 +47,13 @@ impl Daemon {
             Some(Ok(health)) => described(health, chosen),
             _ if self.socket.as_os_str().len() > PATH_MAX_BYTES => {
                 let bytes = self.socket.as_os_str().len();
-                let found =
-                    format!("{at} has {bytes} bytes; a socket path has at most {PATH_MAX_BYTES}");
-                Check::wrong("socket", Exit::Usage, found, "choose a shorter path with --socket or paths.socket")
+                let found = format!("{at} has {bytes} bytes; a socket path has at most {PATH_MAX_BYTES}");
+                Check::wrong(
+                    "socket",
+                    Exit::Usage,
+                    found,
+                    "choose a shorter path with --socket or paths.socket",
+                )
             }
             _ if lies_in_the_way(&self.socket) => {
                 let found = format!("{at} is not a socket");
@@ -60,8 +64,7 @@ impl Daemon {
                 Check::good("socket", format!("no daemon is running ({at})"))
             }
             Some(Err(error)) => {
-                let advice =
-                    "add the user to the daemon's group: adduser NAME callsheet";
+                let advice = "add the user to the daemon's group: adduser NAME callsheet";
                 Check::wrong("socket", Exit::Usage, error.to_string(), advice)
             }
             None => {
@@ -83,12 +86,11 @@ async fn health(socket: &Path) -> Result<Health, ControlClientError> {
 }
 
 fn described(health: &Health, chosen: Option<&ServiceTarget>) -> Check {
-    let found = format!(
-        "daemon {} runs as process {} and uses {}",
-        health.version, health.pid, health.service
-    );
+    let found =
+        format!("daemon {} runs as process {} and uses {}", health.version, health.pid, health.service);
     if health.version != env!("CARGO_PKG_VERSION") {
-        let advice = format!("this program is version {}: systemctl restart callsheet", env!("CARGO_PKG_VERSION"));
+        let advice =
+            format!("this program is version {}: systemctl restart callsheet", env!("CARGO_PKG_VERSION"));
         return Check::advice("socket", found, advice);
     }
     match chosen.filter(|chosen| chosen.identity != health.service) {

@@ -110,7 +110,11 @@ fn standing(dir: &Path) -> &Path {
 
 fn room(check: &'static str, what: &str, dir: &Path, least: ByteSize, key: &str) -> Check {
     let Some(free) = OutputDir::new(standing(dir)).free_bytes() else {
-        return Check::advice(check, format!("{what}: free space is unknown"), format!("df {}", dir.display()));
+        return Check::advice(
+            check,
+            format!("{what}: free space is unknown"),
+            format!("df {}", dir.display()),
+        );
     };
     let found = format!("{what}: {} free", ByteSize::b(free));
     match ByteSize::b(free) {

@@ -74,10 +74,7 @@ fn webhook(config: &Config, global: &Global, is_served: bool) -> Option<Check> {
     Some(match daemon::check_hooks(&config.hooks, secret.as_ref()) {
         Ok(()) => {
             let host = url.host_str().unwrap_or_default();
-            Check::good(
-                "hook",
-                format!("{host} is notified when a batch is done; the signing secret is set"),
-            )
+            Check::good("hook", format!("{host} is notified when a batch is done; the signing secret is set"))
         }
         // A running daemon may have been given a credential that is not shown here.
         Err(error) => wrong(error.to_string()).unless_served(is_served && secret.is_none()),

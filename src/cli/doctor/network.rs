@@ -77,9 +77,7 @@ fn encryption(chosen: &ServiceTarget) -> Check {
 fn not_reached(error: &ConnectivityError) -> Check {
     let (check, advice) = match error.end {
         FailurePoint::Name => ("service", "fix service.base_url, or name resolution (getent hosts NAME)"),
-        FailurePoint::Refused => {
-            ("service", "connection refused: check host and port of service.base_url")
-        }
+        FailurePoint::Refused => ("service", "connection refused: check host and port of service.base_url"),
         FailurePoint::Silence => {
             ("service", "check firewalls and proxies (HTTPS_PROXY), or raise service.connect_timeout")
         }
@@ -166,7 +164,11 @@ async fn catalog(service: Option<&Service>, chosen: &ServiceTarget, now: Timesta
     match kept {
         Some(kept) => {
             let age = service_target::format_age(now.since(kept.fetched));
-            Check::advice("catalog", format!("stored copy, {age} old{why}"), "prices may have changed meanwhile")
+            Check::advice(
+                "catalog",
+                format!("stored copy, {age} old{why}"),
+                "prices may have changed meanwhile",
+            )
         }
         None => Check::advice(
             "catalog",

@@ -133,9 +133,7 @@ fn explain(error: &StartError, command: &EmulatorCommand) -> Failure {
             let flag = if *address == command.listen { "--listen" } else { "--media-listen" };
             let free = std::net::SocketAddr::new(address.ip(), 0);
             Some(if source.kind() == io::ErrorKind::AddrInUse {
-                format!(
-                    "the address is in use; choose another with {flag}, or {flag} {free} for a free port"
-                )
+                format!("the address is in use; choose another with {flag}, or {flag} {free} for a free port")
             } else {
                 format!("choose an address of this machine with {flag}")
             })

@@ -124,8 +124,10 @@ fn is_stderr(stream: Option<&str>) -> bool {
 
 fn journal() -> Result<Journal, Failure> {
     Journal::find().map_err(|error| {
-        let message =
-            format!("log.format is journald, but the journal is not available at {}: {error}", Journal::place());
+        let message = format!(
+            "log.format is journald, but the journal is not available at {}: {error}",
+            Journal::place()
+        );
         Failure::new(Exit::Usage, message).hint("log.format = \"auto\" uses the journal if there is one")
     })
 }

@@ -179,10 +179,7 @@ fn sums(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
     }
     if counts.in_doubt > 0 {
         let (count, held) = (jobs(counts.in_doubt), totals.in_doubt);
-        writeln!(
-            out,
-            "in doubt: {count}, with {held} held until callsheet resolve JOB records the charge"
-        )?;
+        writeln!(out, "in doubt: {count}, with {held} held until callsheet resolve JOB records the charge")?;
     }
     if counts.failed > 0 {
         let failed =

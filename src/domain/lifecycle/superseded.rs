@@ -29,9 +29,7 @@ pub(super) fn watched(job: &Job, attempt: Attempt) -> Option<usize> {
 impl Change {
     /// The task is left to a slow watch, and the job queues for another attempt.
     pub(super) fn supersede(&mut self, task: TaskId) {
-        let why = format!(
-            "overdue: retrying with a new key, charged as well; task {task} is still watched"
-        );
+        let why = format!("overdue: retrying with a new key, charged as well; task {task} is still watched");
         let Job { attempt, day, .. } = self.job;
         let books = std::mem::take(&mut self.job.books);
         let since = self.at;

@@ -222,9 +222,7 @@ impl Cells {
 fn whole(record: &Record, limits: &Limits) -> Result<(), Problem> {
     if record.too_long {
         let message = format!("the row is longer than {}", bytes(limits.max_line_bytes));
-        return Err(
-            Problem::new(record.at, message).hint("an unclosed quote joins rows")
-        );
+        return Err(Problem::new(record.at, message).hint("an unclosed quote joins rows"));
     }
     if let Err(error) = std::str::from_utf8(&record.bytes) {
         return Err(not_utf8(&record.bytes, error.valid_up_to(), record.at));

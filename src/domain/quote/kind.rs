@@ -59,11 +59,8 @@ fn may_be(kind: Kind, request: &Request) -> bool {
 
 fn undecided(left: &[Kind]) -> Finding {
     let names: Vec<&str> = if left.is_empty() { &Kind::ALL } else { left }.iter().map(|k| k.name()).collect();
-    let why = if left.is_empty() {
-        "the fields match no kind"
-    } else {
-        "the fields match more than one kind"
-    };
+    let why =
+        if left.is_empty() { "the fields match no kind" } else { "the fields match more than one kind" };
     Finding {
         field: "kind".to_owned(),
         message: format!("is missing, and {why}; {} is accepted", either(&names)),

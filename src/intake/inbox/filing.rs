@@ -548,10 +548,7 @@ mod tests {
         symlink(elsewhere.path(), &cabinet.folders.accepted).unwrap();
         let (manifest, receipt) = cabinet.drop_in("m.csv", "text");
         let error = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
-        assert!(
-            error.to_string().ends_with("is a symbolic link; a directory is required"),
-            "{error}"
-        );
+        assert!(error.to_string().ends_with("is a symbolic link; a directory is required"), "{error}");
         assert!(names(elsewhere.path()).is_empty() && manifest.path.exists());
 
         // The names of drafts in it.

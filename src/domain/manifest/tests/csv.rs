@@ -190,9 +190,7 @@ fn a_long_row_is_bad_alone() {
     );
     check(
         &format!("id,{long}\n1,2\n"),
-        &[
-            "refused 1:1: the row is longer than 500 bytes (hint: an unclosed quote joins rows)",
-        ],
+        &["refused 1:1: the row is longer than 500 bytes (hint: an unclosed quote joins rows)"],
     );
 }
 

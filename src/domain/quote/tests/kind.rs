@@ -31,7 +31,10 @@ fn fields_of_one_kind_decide() {
 #[test]
 fn an_undecided_kind_says_between_which() {
     let both = inferred(json!({"prompt": "x", "options": {"duration_seconds": 5}})).unwrap_err();
-    assert_eq!(both, "is missing, and the fields match more than one kind; music or sound-effect is accepted");
+    assert_eq!(
+        both,
+        "is missing, and the fields match more than one kind; music or sound-effect is accepted"
+    );
     let none = inferred(json!({"prompt": "x", "text": "y"})).unwrap_err();
     assert!(none.starts_with("is missing, and the fields match no kind; video, image"), "{none}");
 }
