@@ -251,7 +251,7 @@ mod tests {
         let outlook = |silence| outlook(1, 10, 20_000, Millis(silence));
         assert_eq!(outlook(0), "2 seconds left");
         assert_eq!(outlook(20_000), "0 seconds left");
-        assert_eq!(outlook(600_000), "nothing has ended for 10 minutes");
+        assert_eq!(outlook(600_000), "no job has ended for 10 minutes");
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(
             silent(&outage, now),
             "no usable answer from the service since 1970-01-01T00:00:18.000Z: connection: no connection: \
-             refused; next try in 8 s; nothing is lost"
+             refused; retrying in 8 s; nothing is lost"
         );
         outage.next_try = Some(Tick(59_000));
         assert!(silent(&outage, now).contains("; retrying now;"));

@@ -65,10 +65,7 @@ async fn show_until_done(command: &StatusCommand, global: &Global, client: &Clie
             status.batches.iter().filter_map(|batch| batch.parked_by).collect();
         if !command.watch {
             if !global.json && status.archived > 0 {
-                anstream::eprintln!(
-                    "{} archived batches are not listed; give a name to see one",
-                    status.archived
-                );
+                anstream::eprintln!("not listed: {} archived; give a name to see one", status.archived);
             }
             if !global.json {
                 parked

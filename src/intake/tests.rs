@@ -610,7 +610,7 @@ fn rows_that_would_expire_at_once_are_refused_and_a_finished_manifest_is_not() {
     let past = door.from("x", "m.json", &text("1970-01-01T00:00:00Z", ""));
     assert_eq!((past.new, past.invalid), (0, 1));
     let said = past.problems[0].to_string();
-    assert!(said.contains("policy.expires: is 1970-01-01T00:00:00.000Z, which is over"), "{said}");
+    assert!(said.contains("policy.expires: is 1970-01-01T00:00:00.000Z, which has passed"), "{said}");
     assert!(door.store.batches().unwrap().is_empty());
     assert_eq!(door.from("x", "m.json", &text("1970-01-02T00:00:00Z", "")).new, 1);
     let slip = door.from("x", "m.json", &text("1970-01-01T00:00:00Z", more));

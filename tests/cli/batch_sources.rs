@@ -110,7 +110,7 @@ fn each_inbox_has_batches_and_a_ceiling_of_its_own() {
 fn names_of_inboxes_that_would_mix_their_batches_are_refused() {
     let env = TestEnv::new();
     for (inboxes, said) in [
-        ("[[inbox]]\npath = \"a/in\"\n[[inbox]]\npath = \"b/in\"", "a/in and b/in are both called \"in\""),
+        ("[[inbox]]\npath = \"a/in\"\n[[inbox]]\npath = \"b/in\"", "a/in and b/in have the same name \"in\""),
         ("[[inbox]]\npath = \"a\"\nname = \"x--y\"", "found \"x--y\""),
         ("[[inbox]]\npath = \"my clients\"", "found \"my clients\", the directory's name"),
     ] {
@@ -260,10 +260,7 @@ fn retry_of_what_expired_says_what_to_change() {
     let daemon = env.daemon("info");
     until("it to expire", || status(&env, "w")["expired"] == 1);
     daemon.stop();
-    env.run(["retry", "w"])
-        .exited(0)
-        .says("1 would expire again at once")
-        .says("give a later policy.expires");
+    env.run(["retry", "w"]).exited(0).says("1 would expire at once").says("set a later policy.expires");
     assert_eq!(status(&env, "w")["expired"], 1);
     env.write("w.json", manifest("2999-01-01T00:00:00Z"));
     env.run(["run", "w.json"]).exited(1).says("expires {\"after\":3000} -> {\"at\":");
@@ -307,7 +304,7 @@ fn an_output_that_a_person_edited_stays_and_is_fetched_beside() {
     fs::remove_file(env.path("output/batch/image-2.png")).unwrap();
     let outcome = env.run(["download", "batch"]).exited(0);
     outcome
-        .says("batch: image-1.png was edited: it stays, and is downloaded beside it")
+        .says("batch: image-1.png was edited: kept, and downloaded under another name")
         .says("2 downloaded again");
     assert_eq!(fs::read_to_string(&edited).unwrap(), "cropped");
     let outputs = Outputs::of(&env, "batch");

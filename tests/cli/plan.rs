@@ -118,7 +118,7 @@ fn a_plan_counts_what_waits_and_tells_what_failed() {
     let lock = File::options().write(true).open(folder.dir.path().join("state/emulator/lock")).unwrap();
     lock.try_lock().unwrap();
     let beside = folder.run("plan promo.csv --emulator");
-    assert!(beside.out.contains("not known: which of the 1 job waiting have been sent"), "{}", beside.out);
+    assert!(beside.out.contains("unknown: how many of the waiting jobs (1 job) are submitted"), "{}", beside.out);
     assert_eq!(folder.run("plan promo.csv --emulator --json").json()["sent_is_known"], false);
     // Not by closing it: a process that another test starts at this moment has the file, too.
     lock.unlock().unwrap();
@@ -388,7 +388,7 @@ fn models_show_what_a_row_needs() {
      model-v-3-1-lite  reference-to-video  1-3 images  -         720p* 1080p 4k  16:9* 9:16    -      15 for 720p, 30 for 1080p, 75 for 4k
      model-v-3-1-lite  text-to-video       text only   -         720p* 1080p 4k  16:9* 9:16    -      15 for 720p, 30 for 1080p, 75 for 4k
 
-    * is used, and billed, where the option is left out; - means: leave it out
+    * is the default, used and billed if the option is omitted; - means that there is no such option
     "##);
     let filtered = folder.run("models --emulator --type image --json gi-2-5").json();
     let ids: Vec<&str> =

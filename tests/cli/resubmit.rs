@@ -34,7 +34,7 @@ fn number(value: &Value) -> u64 {
 #[test]
 fn both_attempts_succeed_and_both_are_in_the_books() {
     let env = env(FIRST_IS_LATE, &resubmitting());
-    env.run(["run", "m.json"]).exited(7).says("what is left is overdue");
+    env.run(["run", "m.json"]).exited(7).says("the remaining jobs are overdue");
     let line = Outputs::of(&env, "m").lines.remove(0);
     assert_eq!((&line["state"], &line["attempts"]), (&json!("succeeded"), &json!(2)), "{line:#}");
     until("the first task ends", || env.audit().tasks.iter().all(|task| task.status == "success"));
@@ -59,10 +59,7 @@ fn both_attempts_succeed_and_both_are_in_the_books() {
     let reason = report["resubmitted"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("of attempt 1") && reason.ends_with("credits charged"), "{reason}");
     let story = env.run(["explain", "m/boat"]).exited(0).stdout;
-    for told in [
-        "another attempt follows, under a new key and to be paid for as well",
-        "finished late; it is paid for",
-    ] {
+    for told in ["retrying with a new key, charged as well", "finished late; it is paid for"] {
         assert!(story.contains(told), "{story}");
     }
 }
@@ -83,7 +80,7 @@ fn the_first_task_is_collected_when_it_succeeds_after_all() {
 #[test]
 fn a_second_attempt_that_no_budget_covers_is_not_sent() {
     let env = env(FIRST_IS_LATE, &json!({"on_deadline": "resubmit", "deadline": "2s"}));
-    env.run(["run", "m.json"]).exited(4).says("does not fit into what is left of the batch's budget");
+    env.run(["run", "m.json"]).exited(4).says("does not fit into the rest of the batch's budget");
     until("the task ends", || env.audit().tasks[0].status == "success");
     env.run(["run", "m.json"]).exited(0);
     env.audit().each_paid_once(1);

@@ -168,7 +168,7 @@ fn racing_rows_never_pass_the_budget() {
         assert!(charged <= budget, "{charged} charged, {budget} allowed");
         charged == FIT * IMAGE_CREDITS
     });
-    running.end().exited(4).says("does not fit into what is left of the batch's budget");
+    running.end().exited(4).says("does not fit into the rest of the batch's budget");
     let audit = env.audit();
     assert_eq!((audit.totals.tasks, audit.posts()), (FIT, FIT), "exactly what fits");
     assert_eq!(audit.totals.charged_credits, FIT * IMAGE_CREDITS);
@@ -182,7 +182,7 @@ fn an_empty_account_stops_the_queue_and_loses_nothing() {
     env.write("batch.csv", manifests::manifest("image", 8));
     let outcome = env.run(["run", "batch.csv", "--json"]).exited(4);
     assert_eq!(outcome.json()["batches"][0]["parked_by"], "credits");
-    assert!(outcome.stderr.contains("adding credits lifts it"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("add credits"), "{}", outcome.stderr);
     let states = Outputs::of(&env, "batch").column("state");
     assert!(!states.contains(&"failed".to_owned()), "{states:?}");
     assert!(env.audit().totals.refused_402 <= IN_FLIGHT, "{:?}", env.audit().totals);
@@ -263,7 +263,7 @@ fn failed_jobs_are_told_with_their_reasons_and_take_no_other_down() {
     assert_snapshot!(env.plain(&outcome.stderr), @r"
     batch.csv: batch batch: 3 new (24 credits)
     batch/image-2 (line 3): content_rejected: input content was rejected by safety filters (change the content; do not retry it unchanged)
-    all reasons stand in output/batch/results.csv (error_code, error_message) and results.jsonl (error)
+    all errors are listed in output/batch/results.csv (error_code, error_message) and results.jsonl (error)
     ");
     let outputs = Outputs::of(&env, "batch");
     assert_eq!(outputs.column("state"), ["succeeded", "failed", "succeeded"]);
@@ -298,11 +298,11 @@ fn what_keeps_a_batch_is_told_in_the_place_of_who_goes_on() {
     env.run(["resume", "batch"]).exited(0).says("batch: resumed; it is parked: the next job does not fit");
     env.run(["pause", "batch"]).exited(0);
     env.run(["cancel", "batch"]).exited(0);
-    env.run(["retry", "batch"]).exited(0).says("it is paused: callsheet resume batch lets it go on");
+    env.run(["retry", "batch"]).exited(0).says("it is paused; to continue: callsheet resume batch");
     env.run(["resume", "batch"]).exited(0).says("it is parked: the next job does not fit");
     env.run(["cancel", "batch"]).exited(0);
     let ended = env.run(["run", "batch.csv", "--budget", "16"]).exited(1);
-    assert!(!ended.stderr.contains("all reasons stand"), "nothing failed: {}", ended.stderr);
+    assert!(!ended.stderr.contains("all errors are listed"), "nothing failed: {}", ended.stderr);
     ended.says("batch: 1 canceled: callsheet retry batch queues them again");
 }
 
@@ -430,7 +430,7 @@ fn a_second_interrupt_leaves_at_once() {
     let running = env.start(["run", "batch.csv"]);
     until("both tasks to be made", || env.audit().totals.tasks == 2);
     running.signal(Signal::INT);
-    running.says("press Ctrl-C again to leave at once").signal(Signal::INT);
+    running.says("press Ctrl-C again to exit at once").signal(Signal::INT);
     running.end().exited(130);
 
     env.faults("calm");
@@ -445,7 +445,7 @@ fn sigterm_stops_like_an_interrupt() {
     let running = env.start(["run", "batch.csv"]);
     until("a task whose answer is on its way", || env.audit().totals.tasks >= 1);
     running.signal(Signal::TERM);
-    running.end().exited(130).says("the same command resumes");
+    running.end().exited(130).says("repeat the command to resume");
     env.faults("calm");
     env.run(["run", "batch.csv"]).exited(0);
     is_finished(&env, &manifests::ids("image", 2));

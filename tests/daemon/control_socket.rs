@@ -54,15 +54,15 @@ fn a_daemon_that_works_with_something_else_than_named_is_handed_nothing() {
     let env = with_one_socket();
     let daemon = env.daemon("info");
     let other = ["run", "batch.csv", "--base-url", "http://127.0.0.1:9"];
-    env.run(other).exited(2).says("and this command names http://127.0.0.1:9").says(&env.base_url());
+    env.run(other).exited(2).says("but this command names http://127.0.0.1:9").says(&env.base_url());
     let other = ["submit", "batch.csv", "--output", "elsewhere"];
-    env.run(other).exited(2).says("puts outputs into").says("this command names elsewhere");
+    env.run(other).exited(2).says("writes outputs to").says("this command names elsewhere");
     let emulated = ["run", "batch.csv", "--emulator", "--state", "state"];
     env.run(emulated).exited(2).says("this command names the emulator");
     // A service that was put into the file after the daemon had begun.
     let text = std::fs::read_to_string(env.path("callsheet.toml")).unwrap();
     env.write("callsheet.toml", text.replace(&env.base_url(), "http://127.0.0.1:9"));
-    env.run(["run", "batch.csv"]).exited(2).says("and this command names http://127.0.0.1:9");
+    env.run(["run", "batch.csv"]).exited(2).says("but this command names http://127.0.0.1:9");
     env.write("callsheet.toml", text);
     assert_eq!(env.audit().totals.tasks, 0);
     // The same things, named, are no other things.
@@ -84,7 +84,7 @@ fn a_named_socket_means_its_daemon() {
     assert_eq!(status["batches"][0]["name"], "batch");
     // Where only the configuration names it, the state decides, and the difference is told.
     env.configure("[paths]\nsocket = \"far.sock\"\nstate = \"near\"");
-    env.run(["status"]).exited(2).says("--socket far.sock means that daemon");
+    env.run(["status"]).exited(2).says("To use that daemon: --socket far.sock");
     daemon.stop();
 }
 
@@ -93,7 +93,7 @@ fn a_daemon_leaves_the_socket_of_a_living_one_alone() {
     let env = with_one_socket();
     let first = env.daemon("info");
     let second = env.run(["daemon", "--state", "other"]).exited(2);
-    second.says(&format!("process {} listens there", first.pid())).says("a socket of its own");
+    second.says(&format!("process {} listens there", first.pid())).says("another socket");
     env.run(["status", "--json"]).exited(0);
     // What has taken the name's place is not the daemon's to remove.
     std::fs::remove_file(env.path("control.sock")).unwrap();
@@ -109,14 +109,14 @@ fn a_place_that_cannot_be_listened_on_is_told_with_what_to_do() {
     env.run(["daemon", "--socket", &long])
         .exited(2)
         .says("the path has 120 bytes; a socket path has at most 107")
-        .says("name a shorter one");
+        .says("choose a shorter path");
     env.run(["submit", "batch.csv", "--socket", &long])
         .exited(2)
         .says("at most 107")
-        .says("name a shorter one");
+        .says("choose a shorter path");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     env.configure(&format!("[control]\nhttp = \"{}\"", taken.local_addr().unwrap()));
-    env.run(["daemon"]).exited(2).says("failed to listen on control.http").says("name a free port");
+    env.run(["daemon"]).exited(2).says("failed to listen on control.http").says("choose a free port");
     assert!(!env.path("state/callsheet.sock").exists());
 }
 
@@ -223,7 +223,7 @@ fn whoever_stops_following_is_told_that_the_daemon_goes_on() {
     let running = env.start(["run", "batch.csv"]);
     running.says("40 already there");
     running.signal(Signal::INT);
-    running.end().exited(130).says("callsheet status batch shows how far it is");
+    running.end().exited(130).says("callsheet status batch shows the progress");
     let watching = env.start(["status", "--watch"]);
     until("the daemon to be asked", || watching.peek().contains("batch"));
     watching.signal(Signal::INT);
@@ -257,7 +257,7 @@ fn every_refusal_is_as_the_page_says() {
         assert!(body["error"]["message"].as_str().unwrap().contains(message), "{body}");
         head.to_owned()
     };
-    let head = refused(ask("POST /v1/status", "", b""), "405", "/v1/status is not answered with POST");
+    let head = refused(ask("POST /v1/status", "", b""), "405", "/v1/status does not support POST");
     assert!(head.to_lowercase().contains("allow: get"), "{head}");
     refused(ask("POST /v1/schedules/nope/run", "", b""), "404", "no schedule is called nope");
     refused(ask("POST /v1/schedules/%ff/run", "", b""), "400", "UTF-8");

@@ -56,7 +56,7 @@ fn what_was_done_long_ago_is_archived_with_its_outputs_left_alone() {
     let env = archived();
     let seen = status(&env);
     assert_eq!((seen["batches"].as_array().unwrap().len(), &seen["archived"]), (0, &1.into()));
-    env.run(["status"]).exited(0).says("1 batches are archived; name one to see it");
+    env.run(["status"]).exited(0).says("not listed: 1 archived; give a name to see one");
     for list in [["ledger", "--csv"], ["ledger", "--json"], ["jobs", "--json"]] {
         env.run(list).exited(0).says("1 archived batch is not listed; give its name to see it");
     }

@@ -76,7 +76,7 @@ fn every_run_is_a_batch_of_its_own_and_paid_once_across_a_kill() {
 #[test]
 fn by_hand_a_run_begins_at_once_and_within_its_budget() {
     let env = env(&schedule("yearly", "@yearly", "budget = 0"));
-    env.run(["schedule", "run", "yearly"]).exited(5).says("no daemon listens");
+    env.run(["schedule", "run", "yearly"]).exited(5).says("no daemon is running");
     let daemon = env.daemon("info");
     let run = env.run(["schedule", "run", "yearly", "--json"]).exited(0).json();
     let batch = run["batch"].as_str().unwrap().to_owned();

@@ -155,7 +155,7 @@ fn what_has_ended_is_neither_paused_nor_resumed() {
         env.run(["pause", "batch"]).exited(0).says("batch: done, nothing to pause");
         env.run(["resume", "batch"]).exited(0).says("batch: done, nothing to resume");
         let retried = env.run(["retry", "batch"]).exited(0);
-        retried.says("batch: nothing was queued again: nothing of it has failed");
+        retried.says("batch: nothing to retry: no job failed");
         if let Some(daemon) = daemon.take() {
             daemon.stop();
         }
@@ -168,15 +168,15 @@ fn a_pause_is_what_keeps_a_paused_batch_whatever_the_key_does() {
     env.account(&serde_json::json!({"key_valid": false}));
     env.write("batch.csv", manifests::manifest("image", 2));
     let daemon = env.daemon("info");
-    env.run(["submit", "batch.csv", "--wait"]).exited(3).says("a valid key lifts it");
+    env.run(["submit", "batch.csv", "--wait"]).exited(3).says("set a valid key");
     let explained = env.run(["explain", "batch/image-2", "--json"]).exited(0).json();
     assert_eq!(explained["parked_by"], "key");
     assert_eq!(explained["next"], "it is parked: the service refuses the API key; set a valid key");
     env.run(["pause", "batch"]).exited(0);
-    env.run(["submit", "batch.csv", "--wait"]).exited(7).says("callsheet resume BATCH lifts it");
+    env.run(["submit", "batch.csv", "--wait"]).exited(7).says("to continue: callsheet resume BATCH");
     let paused = status(&env, "batch");
     assert_eq!((&paused["state"], &paused["parked_by"]), (&"paused".into(), &"paused".into()));
-    env.run(["status"]).exited(0).says("callsheet resume BATCH lifts it");
+    env.run(["status"]).exited(0).says("to continue: callsheet resume BATCH");
     daemon.stop();
 }
 
@@ -187,11 +187,11 @@ fn verifying_beside_a_daemon_says_to_stop_it() {
     let refused = env.run(["state", "verify"]).exited(2);
     refused
         .says(&format!("a daemon (process {}) works on", daemon.pid()))
-        .says("stop it, verify, and start it");
+        .says("stop the daemon, verify, and start it");
     daemon.stop();
     env.run(["state", "verify"]).exited(0).says("all fits");
     env.write("there.jsonl", "mine");
-    env.run(["state", "export", "there.jsonl"]).exited(2).says("name a file that does not exist yet");
+    env.run(["state", "export", "there.jsonl"]).exited(2).says("choose a new file");
     assert_eq!(std::fs::read(env.path("there.jsonl")).unwrap(), b"mine");
 }
 
@@ -388,7 +388,7 @@ fn a_control_socket_whose_file_is_removed_is_made_again() {
     let daemon = env.daemon("info");
     let socket = env.path("state/callsheet.sock");
     std::fs::remove_file(&socket).unwrap();
-    daemon.says("it is there again");
+    daemon.says("created it again");
     env.run(["submit", "batch.csv", "--wait"]).exited(0);
     daemon.stop();
     assert!(!socket.exists(), "it goes away with the daemon all the same");
@@ -410,7 +410,7 @@ fn strangers_are_told_what_they_did_wrong() {
         answer
     };
     until("the first look", || ask("GET /metrics", "").contains("callsheet_in_flight_limit 16"));
-    assert!(ask("GET /v1/nothing", "").contains("there is no GET /v1/nothing"));
+    assert!(ask("GET /v1/nothing", "").contains("no such route: GET /v1/nothing"));
     assert!(ask("POST /v1/cancel", "{}").contains("missing field `name`"));
     assert!(ask("POST /v1/pause", "{\"bach\": 1}").contains("unknown field `bach`"));
     assert!(ask("POST /v1/cancel", "not json").contains("400 Bad Request"));

@@ -236,8 +236,7 @@ fn manifests_on_a_full_disk_are_taken_in_once_and_filed_when_there_is_room() {
     let left: Vec<_> = fs::read_dir(env.path("disk/jobs/inbox")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
     for name in names {
-        let stays =
-            outcome.stderr.lines().filter(|line| line.contains("is tried again") && line.contains(name));
+        let stays = outcome.stderr.lines().filter(|line| line.contains("is retried") && line.contains(name));
         let taken_in =
             outcome.stderr.lines().filter(|line| line.contains("batch accepted") && line.contains(name));
         assert_eq!((stays.count(), taken_in.count()), (1, 1), "{name}: {}", outcome.stderr);
@@ -274,7 +273,7 @@ fn a_daemon_whose_state_fills_its_disk_goes_on_by_itself() {
     // What is dropped meanwhile waits where it was dropped.
     env.write("jobs/inbox/.late.tmp", manifests::manifest("image", 3));
     fs::rename(env.path("jobs/inbox/.late.tmp"), env.path("jobs/inbox/late.csv")).unwrap();
-    daemon.says("what lies there stays, and is tried again");
+    daemon.says("the files stay in place and are retried");
     assert!(env.path("jobs/inbox/late.csv").exists());
     assert_eq!(env.audit().tasks.len(), sent);
 
@@ -287,7 +286,7 @@ fn a_daemon_whose_state_fills_its_disk_goes_on_by_itself() {
     });
     assert!(reserve.exists(), "it is set aside again");
     let outcome = daemon.stop();
-    assert_eq!(times(&outcome, "what lies there stays"), 1, "{}", outcome.stderr);
+    assert_eq!(times(&outcome, "the files stay in place"), 1, "{}", outcome.stderr);
     env.audit().each_paid_once(JOBS + 3);
     Outputs::of(&env, "batch").is_complete(&manifests::ids("image", JOBS));
     Outputs::of(&env, "late").is_complete(&manifests::ids("image", 3));
@@ -321,7 +320,7 @@ fn a_daemon_whose_last_room_is_taken_waits_and_goes_on_by_itself() {
     until("not even last words to be written", || {
         disk.fill();
         wish(&env, wishes.next().unwrap());
-        daemon.said().contains("everything waits until there is room")
+        daemon.said().contains("waiting for disk space")
     });
     // The database may be closed until it can be opened safely; what is asked is answered all the same. Which wish was
     // the last is left to chance, and it is in force before it can be written.

@@ -649,9 +649,9 @@ fn a_result_that_is_no_media_is_not_kept() {
 #[test]
 fn links_to_files_and_to_places_within_are_refused() {
     const LINKS: [(&str, &str); 10] = [
-        ("file:///etc/passwd", "no http(s) address, but file:"),
-        ("ftp://files.example/a.png", "no http(s) address, but ftp:"),
-        ("data:image/png;base64,iVBORw0KGgo=", "no http(s) address, but data:"),
+        ("file:///etc/passwd", "not an http(s) address, but file:"),
+        ("ftp://files.example/a.png", "not an http(s) address, but ftp:"),
+        ("data:image/png;base64,iVBORw0KGgo=", "not an http(s) address, but data:"),
         ("http://169.254.169.254/latest/meta-data/", "169.254.169.254, a link-local address"),
         ("http://10.0.0.1/a.png", "10.0.0.1, a private address"),
         ("http://[::ffff:192.168.0.1]/a.png", "a private address"),

@@ -25,7 +25,7 @@ fn what_is_wrong_is_said_with_whose_certificate_it_is_and_what_to_do() {
     for (face, wrong, todo) in [
         (
             Face::Untrusted,
-            "the certificate of localhost is not trusted: it vouches for itself",
+            "the certificate of localhost is not trusted: it is self-signed",
             "update-ca-certificates",
         ),
         (

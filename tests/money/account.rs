@@ -28,7 +28,7 @@ fn free_images_are_made_on_an_empty_account_and_the_videos_wait() {
     env.write("batch.csv", manifest(6));
     let outcome = env.run(["run", "batch.csv", "--json"]).exited(4);
     assert_eq!(outcome.json()["batches"][0]["waived_credits"], 6 * 8);
-    outcome.says("adding credits lifts it");
+    outcome.says("add credits");
     let totals = env.audit().totals;
     assert_eq!((totals.tasks, totals.charged_credits, totals.waived_credits), (6, 0, 6 * 8));
     assert!(totals.refused_402 <= 2, "{totals:?}");
@@ -61,7 +61,7 @@ fn seven_starts_on_an_empty_account_send_no_more_than_the_first() {
     let refused = env.audit().totals.refused_402;
     assert!(refused <= 2, "{refused}");
     for _ in 0..6 {
-        env.run(["run", "batch.csv"]).exited(4).says("adding credits lifts it");
+        env.run(["run", "batch.csv"]).exited(4).says("add credits");
     }
     assert_eq!(env.audit().totals.refused_402, refused);
     // What there is now covers one.

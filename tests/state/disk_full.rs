@@ -39,7 +39,7 @@ fn a_disk_that_fills_up_costs_nothing_and_loses_nothing() {
     for command in
         [&RUN[..], &["status", "--state", "disk/state"], &["state", "verify", "--state", "disk/state"]]
     {
-        env.run(command.iter().copied()).exited(6).says("is full").says("make room");
+        env.run(command.iter().copied()).exited(6).says("is full").says("free disk space");
     }
     assert_eq!(torn_snapshots(&state), 0, "the database was not touched");
     assert_eq!(env.audit().tasks.len(), sent);

@@ -182,7 +182,7 @@ fn an_export_goes_to_a_new_file_and_a_state_in_use_is_left_alone() {
     env.run(RUN).exited(0);
     env.run(["state", "export", "dump.jsonl"]).exited(0);
     assert_eq!(fs::read_to_string(env.path("dump.jsonl")).unwrap(), dump(&env, "state"));
-    env.run(["state", "export", "dump.jsonl"]).exited(2).says("does not exist yet");
+    env.run(["state", "export", "dump.jsonl"]).exited(2).says("choose a new file");
     let lock = fs::File::options().write(true).open(env.path("state/lock")).unwrap();
     lock.lock().unwrap();
     env.run(["state", "export"]).exited(2).says("in use by process");

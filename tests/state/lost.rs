@@ -120,7 +120,7 @@ fn after_a_state_that_was_begun_anew() {
     fs::remove_dir_all(env.path("state")).unwrap();
     env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
     env.run(["cancel", "batch"]).exited(0).says("1 canceled");
-    env.run(["retry", "batch"]).exited(0).says("under the key that it had");
+    env.run(["retry", "batch"]).exited(0).says("under its old key");
     env.run(["run", "batch.csv", "--budget", "1000"]).exited(0);
     is_collected_and_paid_once(&env);
 }
@@ -158,7 +158,7 @@ fn a_person_who_knows_what_was_charged_ends_it_where_it_waits() {
     env.run(["resolve", "batch/image-1", "--not-charged"]).exited(0);
     env.run(["state", "verify"]).exited(0).says("all fits");
     // Should the person be mistaken, the key still finds the task.
-    env.run(["retry", "batch"]).exited(0).says("under the key that it had");
+    env.run(["retry", "batch"]).exited(0).says("under its old key");
     env.run(["resume"]).exited(0);
     is_collected_and_paid_once(&env);
 }

@@ -61,7 +61,7 @@ impl Check {
             Level::Wrong if is_served => Check {
                 level: Level::Advice,
                 exit: Exit::Success,
-                todo: Some("none is needed to speak to the daemon, which has rights of its own".to_owned()),
+                todo: Some("not needed: the daemon has rights of its own".to_owned()),
                 ..self
             },
             _ => self,

@@ -139,7 +139,7 @@ pub(super) fn totals(out: &mut impl Write, sheet: &Sheet, totals: &Totals) -> io
         let waiting = jobs(totals.counts.waiting);
         writeln!(
             out,
-            "unknown: how many of the {waiting} waiting jobs are submitted already; another process works on this \
+            "unknown: how many of the waiting jobs ({waiting}) are submitted already; another process works on this \
              state, or its database cannot be read"
         )?;
     }

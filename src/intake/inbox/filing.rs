@@ -502,7 +502,7 @@ mod tests {
         let (_, receipt) = cabinet.drop_in("other.csv", "secret");
         let (manifest, _) = cabinet.drop_in("m.csv", "one");
         let error = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
-        assert!(error.to_string().ends_with("m.csv changed after it was read; it is read again"), "{error}");
+        assert!(error.to_string().ends_with("m.csv changed after it was read; reading it again"), "{error}");
         assert!(!cabinet.folders.accepted.exists() || names(&cabinet.folders.accepted).is_empty());
 
         // Replaced in the moment of the rename: it is put back.

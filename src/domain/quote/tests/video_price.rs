@@ -190,9 +190,8 @@ fn with_source() -> Value {
 
 #[test]
 fn an_unknown_id_has_no_price_with_a_source_video_as_its_seconds_may_be_billed() {
-    let unpriced = "unpriced: whether the seconds of a source video are billed, too, is not known of vendor/real-2: \
-        the catalog does not say it. [rules.models.\"vendor/real-2\"] in the configuration can, with like or \
-        billed_source_seconds_max";
+    let unpriced = "unpriced: the catalog does not say whether vendor/real-2 bills the seconds of a source video; set \
+        inherit or billed_source_seconds_max in [rules.models.\"vendor/real-2\"] of the configuration";
     real_id(json!({}), with_source(), unpriced);
     // Said of it, but not this.
     let inputs = json!({"reference-to-video": {"images": [1, 2], "videos": [0, 1]}});
