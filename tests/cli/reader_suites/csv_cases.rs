@@ -58,7 +58,7 @@ const CASES: &[Case] = &[
     Case { name: "NUL", text: b"meta.a,meta.b\n1,x\0y\n3,4\n", expected: &["bad 2:", r#"{"a":"3","b":"4"}"#] },
     Case { name: "a vertical tab and a form feed stay", text: b"meta.a,meta.b\nx\x0by,x\x0cy\n", expected: &[r#"{"a":"x\u000by","b":"x\fy"}"#] },
     Case { name: "line separators of Unicode are none", text: "meta.a,meta.b\nx\u{2028}y,x\u{85}y\n".as_bytes(), expected: &["{\"a\":\"x\u{2028}y\",\"b\":\"x\u{85}y\"}"] },
-    Case { name: "the same column twice", text: b"meta.a,meta.a\n1,2\n", expected: &["refused 1:8: meta.a: the column stands twice"] },
+    Case { name: "the same column twice", text: b"meta.a,meta.a\n1,2\n", expected: &["refused 1:8: meta.a: the column appears twice"] },
     Case { name: "a column without a name", text: b"meta.a,,meta.b\n1,2,3\n", expected: &["refused 1:8: "] },
     Case { name: "nothing", text: b"", expected: &["refused 1: the file is empty"] },
     Case { name: "newlines alone", text: b"\n\r\n\r", expected: &["refused 1"] },
