@@ -454,7 +454,7 @@ fn a_webhook_without_a_secret_is_refused() {
             .unwrap_err()
             .to_string()
     };
-    assert!(new(None).starts_with("hooks.webhook has no signing secret; name its file"));
+    assert!(new(None).starts_with("hooks.webhook has no signing secret; set hooks.webhook_secret_file"));
     assert!(new(Some("hunter2")).contains("is not whsec_ and the base64 of"));
 }
 
