@@ -235,7 +235,7 @@ fn rows_of_a_batch_whose_time_is_over_are_refused_and_a_finished_manifest_is_not
     for command in ["plan", "run"] {
         env.run([command, "w.json"])
             .exited(2)
-            .says("policy.expires: is 2020-01-01T00:00:00.000Z, which is over");
+            .says("policy.expires: is 2020-01-01T00:00:00.000Z, which has passed");
     }
     env.audit().each_paid_once(0);
     env.write("w.json", manifest("2999-01-01T00:00:00Z", &["fox"]));
@@ -318,7 +318,7 @@ fn an_output_that_a_person_edited_stays_and_is_fetched_beside() {
     fs::write(&beside, "cropped again").unwrap();
     let daemon = env.daemon("info");
     let name = beside.file_name().unwrap().to_str().unwrap();
-    env.run(["download", "batch"]).exited(0).says(&format!("{name} was edited: it stays"));
+    env.run(["download", "batch"]).exited(0).says(&format!("{name} was edited: kept"));
     until("the next copy", || {
         let line = env.run(["jobs", "batch", "--json"]).exited(0).stdout;
         let line: Value = serde_json::from_str(line.lines().next().unwrap()).unwrap();

@@ -83,7 +83,7 @@ fn where_all_is_well_everything_is_looked_at_and_nothing_is_changed() {
         .shows("clock", "good", "within seconds")
         .shows("credits", "good", "500 credits are left")
         .shows("catalog", "good", "12 voices")
-        .shows("state", "good", "none yet")
+        .shows("state", "good", "no state yet")
         .shows("disk", "good", "free")
         .shows("inbox", "good", "will be created when needed")
         .shows("output", "good", "will be created when needed")
@@ -169,7 +169,7 @@ fn nobody_listens() {
     let env = TestEnv::new();
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let report = doctor(at(&env, &format!("http://{address}")), 5, KEY);
-    report.shows("service", "wrong", "Connection refused").shows("catalog", "advice", "none was kept");
+    report.shows("service", "wrong", "Connection refused").shows("catalog", "advice", "no stored copy");
     assert!(report.todo("service").contains("connection refused"));
 }
 
@@ -304,7 +304,7 @@ fn a_state_of_another_service_and_one_in_use_are_known() {
     report.shows("state", "good", &format!("is in use by process {pid}")).shows(
         "socket",
         "good",
-        &format!("answers, as process {pid}"),
+        &format!("runs as process {pid}"),
     );
     // Whoever has no key of their own needs none: the daemon has one.
     let mut keyless = healthy(&env);
@@ -414,7 +414,7 @@ fn a_socket_that_cannot_be_listened_on_is_named() {
         doctor(command, 2, KEY)
     };
     let report = at("here");
-    report.shows("socket", "wrong", "here is no socket");
+    report.shows("socket", "wrong", "here is not a socket");
     assert!(report.todo("socket").contains("--socket"));
     let report = at(&"s".repeat(120));
     report.shows("socket", "wrong", "has 120 bytes; a socket path has at most 107");
