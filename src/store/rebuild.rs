@@ -217,8 +217,10 @@ impl Sources<'_> {
         let rows_bytes = fs::metadata(spool.rows_path()).map_or(0, |meta| meta.len());
         let Some(mut batch) = self.known(no) else {
             if rows_bytes > 0 {
-                let note =
-                    format!("the rows in {} belong to no known batch; they are left there", spool.dir().display());
+                let note = format!(
+                    "the rows in {} belong to no known batch; they are left there",
+                    spool.dir().display()
+                );
                 rebuilt.notes.push(note);
             }
             return Ok(());

@@ -91,7 +91,12 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
             );
         }
         State::Canceled { fault: Some(fault), .. } => {
-            log_event!(warn, context, code = fault.code.as_str(), "canceled at the service by another client");
+            log_event!(
+                warn,
+                context,
+                code = fault.code.as_str(),
+                "canceled at the service by another client"
+            );
         }
         State::Canceled { .. } => log_event!(info, context, "canceled before it was sent"),
         State::Expired => log_event!(info, context, "expired before it was sent"),
