@@ -118,7 +118,11 @@ fn a_plan_counts_what_waits_and_tells_what_failed() {
     let lock = File::options().write(true).open(folder.dir.path().join("state/emulator/lock")).unwrap();
     lock.try_lock().unwrap();
     let beside = folder.run("plan promo.csv --emulator");
-    assert!(beside.out.contains("unknown: how many of the waiting jobs (1 job) are submitted"), "{}", beside.out);
+    assert!(
+        beside.out.contains("unknown: how many of the waiting jobs (1 job) are submitted"),
+        "{}",
+        beside.out
+    );
     assert_eq!(folder.run("plan promo.csv --emulator --json").json()["sent_is_known"], false);
     // Not by closing it: a process that another test starts at this moment has the file, too.
     lock.unlock().unwrap();
