@@ -1,4 +1,4 @@
-//! Result URLs: fetched by a client that has never seen the API key and goes no further than [`Reach`] says.
+//! Result URLs: fetched by a client that has never seen the API key and goes no further than [`UrlPolicy`] says.
 //!
 //! A link is judged when it is opened and at every redirect. Its host's addresses are judged where the client
 //! resolves them, so that the address that was judged is the one that is connected to.
@@ -15,7 +15,7 @@ use reqwest::{Client, Response, StatusCode, redirect};
 use url::Url;
 
 use crate::api::{ServiceOptions, client, response};
-use crate::domain::reach::{Reach, Refusal};
+use crate::domain::url_policy::{Refusal, UrlPolicy};
 
 /// Redirects that a result URL may take.
 const REDIRECTS_MAX: usize = 5;
@@ -60,7 +60,7 @@ impl From<reqwest::Error> for DownloadError {
 #[derive(Debug, Clone)]
 pub struct Downloads {
     http: Client,
-    reach: Arc<Reach>,
+    reach: Arc<UrlPolicy>,
 }
 
 /// A download that has begun.
@@ -114,11 +114,11 @@ impl Opened {
 }
 
 impl Downloads {
-    pub(super) fn new(options: &ServiceOptions, reach: Reach) -> reqwest::Result<Downloads> {
+    pub(super) fn new(options: &ServiceOptions, reach: UrlPolicy) -> reqwest::Result<Downloads> {
         Downloads::looking_up(options, reach, by_the_system)
     }
 
-    fn looking_up(options: &ServiceOptions, reach: Reach, look_up: LookUp) -> reqwest::Result<Downloads> {
+    fn looking_up(options: &ServiceOptions, reach: UrlPolicy, look_up: LookUp) -> reqwest::Result<Downloads> {
         let reach = Arc::new(reach);
         // No overall limit: a large file may take long. Silence has one.
         let http = client(options)
@@ -173,7 +173,7 @@ impl Downloads {
 }
 
 /// Follows a few redirects, each to where a link may lead.
-fn redirects(reach: Arc<Reach>) -> redirect::Policy {
+fn redirects(reach: Arc<UrlPolicy>) -> redirect::Policy {
     redirect::Policy::custom(move |attempt| {
         if attempt.previous().len() > REDIRECTS_MAX {
             return attempt.error("too many redirects");
@@ -194,7 +194,7 @@ fn by_the_system(name: &str) -> io::Result<Vec<SocketAddr>> {
 
 /// Finds the addresses of hosts, and keeps those back that results may not come from.
 struct Resolver {
-    reach: Arc<Reach>,
+    reach: Arc<UrlPolicy>,
     proxies: Vec<String>,
     look_up: LookUp,
 }
@@ -255,9 +255,9 @@ mod tests {
         Ok(addresses.iter().map(|ip| SocketAddr::from((*ip, 0))).collect())
     }
 
-    fn reach(allowed: &[&str]) -> Reach {
+    fn reach(allowed: &[&str]) -> UrlPolicy {
         let base_url = Url::parse("http://service.example").unwrap();
-        Reach::new(&base_url, allowed.iter().map(|host| host.parse().unwrap()).collect())
+        UrlPolicy::new(&base_url, allowed.iter().map(|host| host.parse().unwrap()).collect())
     }
 
     fn downloads(allowed: &[&str]) -> Downloads {

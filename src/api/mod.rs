@@ -30,9 +30,9 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{IdempotencyKey, TaskId};
 use crate::domain::job::Order;
 use crate::domain::quote::catalog::CatalogPart;
-use crate::domain::reach::{Reach, is_loopback};
 use crate::domain::request::Kind;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
+use crate::domain::url_policy::{UrlPolicy, is_loopback};
 
 /// Longest answer that is read, in bytes. A task with thousands of result URLs stays far below.
 const ANSWER_MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -111,7 +111,7 @@ impl Service {
     }
 
     /// A client for result URLs, which never carries the key and goes no further than `reach`.
-    pub fn downloads(&self, reach: Reach) -> Result<Downloads, ClientError> {
+    pub fn downloads(&self, reach: UrlPolicy) -> Result<Downloads, ClientError> {
         Ok(Downloads::new(&self.options, reach)?)
     }
 

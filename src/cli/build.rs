@@ -9,15 +9,15 @@ use crate::cli::service_target::ServiceTarget;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::admission::Limits;
+use crate::domain::batch_origin::Place;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::manifest::row::Policy;
-use crate::domain::origin::Place;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
-use crate::domain::reach::Reach;
 use crate::domain::retry::Backoff;
 use crate::domain::slow_download::MinRate;
 use crate::domain::time::Millis;
+use crate::domain::url_policy::UrlPolicy;
 use crate::engine::scheduler::Settings;
 use crate::engine::{EngineDeps, RateLimit};
 use crate::intake::Terms;
@@ -81,7 +81,7 @@ pub(super) fn engine_deps(
     Ok(EngineDeps {
         catalogs: Some(Arc::new(catalogs)),
         downloads: service
-            .downloads(Reach::new(&chosen.options.base_url, config.output.allow_hosts.clone()))?,
+            .downloads(UrlPolicy::new(&chosen.options.base_url, config.output.allow_hosts.clone()))?,
         service,
         output_dir: OutputDir::new(&chosen.output),
         max_file_bytes: config.output.max_file.as_u64(),

@@ -2,7 +2,7 @@
 
 use std::process::{ExitCode, Termination};
 
-pub use crate::domain::exit::Exit;
+pub use crate::domain::exit_code::Exit;
 
 /// The codes as `--help` shows them.
 pub(super) const HELP: &str = "Exit codes:

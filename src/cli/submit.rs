@@ -15,8 +15,8 @@ use crate::cli::{service_target, summary};
 use crate::control::client::{ControlClient, ControlClientError};
 use crate::control::protocol::{BatchState, BatchStatus, Status, Submission};
 use crate::domain::admission::Parked;
+use crate::domain::batch_origin::Place;
 use crate::domain::ids::BatchName;
-use crate::domain::origin::Place;
 use crate::intake::receipt::Receipt;
 use crate::intake::source;
 

@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::cli::{printable, printable_path, table};
 use crate::control::protocol::BatchStatus;
 use crate::domain::admission::Parked;
+use crate::domain::batch_terms::TermChange;
 use crate::domain::credits::Credits;
-use crate::domain::policy::TermChange;
 use crate::intake::receipt::Receipt;
 
 /// Problems shown on a terminal; the rest are counted.

@@ -22,9 +22,9 @@ pub use self::daemon::{
 };
 use crate::domain::credits::Credits;
 use crate::domain::quote::{AccountPlan, Finding, Rules, RulesExtension};
-use crate::domain::reach::AllowedHost;
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
+use crate::domain::url_policy::AllowedHost;
 use crate::output::layout::{self, Layout};
 
 /// A span of time as people write it: `10s`, `30m`, `24h`.

@@ -7,12 +7,12 @@ use crate::control::protocol::{
     ResolveRequest, Status,
 };
 use crate::domain::admission::Parked;
+use crate::domain::charge_drift;
 use crate::domain::credits::Credits;
-use crate::domain::drift;
-use crate::domain::exit::Exit;
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
 use crate::domain::job::{JobSpec, State};
-use crate::domain::release::ABOVE_MAX;
+use crate::domain::release_price::ABOVE_MAX;
 use crate::domain::retry::{self, Prospect};
 use crate::engine::EngineError;
 use crate::engine::engine_client::{EngineClient, FindError, Target};
@@ -211,7 +211,7 @@ pub async fn explain(desk: &EngineClient, job: &str) -> Result<Explanation, Hand
             Ok(Explanation {
                 batch: batch.name,
                 idempotency_key: spec.order.kind.is_keyed().then(|| key.to_string()),
-                drift: drift::of(&spec.order, &record.job),
+                drift: charge_drift::of(&spec.order, &record.job),
                 spec: *spec,
                 job: record.job,
                 parked_by,

@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use crate::control::connections::{self, ConnectionLimit};
 use crate::control::protocol::Refusal;
 use crate::control::server::ApiError;
-use crate::domain::exit::Exit;
+use crate::domain::exit_code::Exit;
 
 /// Most bytes of a socket's path: `sun_path` of unix(7) has 108, and a zero ends it.
 pub const PATH_MAX_BYTES: usize = 107;

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::admission::Parked;
 use crate::domain::budget::BudgetSetting;
+use crate::domain::charge_drift::Drift;
 use crate::domain::credits::Credits;
-use crate::domain::drift::Drift;
-use crate::domain::exit::Exit;
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::ledger::Movement;

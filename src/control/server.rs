@@ -23,13 +23,13 @@ use crate::control::protocol::{
     BatchRequest, BudgetRequest, ErrorBody, Health, NDJSON, NameRequest, Refusal, ResolveRequest,
     RetryRequest, Schedules, Submission, Submitted,
 };
+use crate::domain::batch_origin::Place;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
-use crate::domain::exit::Exit;
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job;
 use crate::domain::manifest::row::Policy;
-use crate::domain::origin::Place;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::{EngineError, to_the_end};
 use crate::intake::IntakeError;

@@ -8,9 +8,9 @@ use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::config::InboxConfig;
+use crate::domain::batch_origin::Place;
+use crate::domain::diagnostic::{Position, Problem};
 use crate::domain::manifest::row::Policy;
-use crate::domain::origin::Place;
-use crate::domain::problem::{Position, Problem};
 use crate::domain::time::Millis;
 use crate::engine::blocking;
 use crate::intake::inbox::filing::{self, FilingError, Folders};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::account::{AllowanceUse, Trial};
+use crate::domain::allowances::{AllowanceUse, Trial};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::ledger::Totals;

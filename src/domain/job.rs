@@ -4,12 +4,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::domain::account::AllowanceUse;
+use crate::domain::allowances::AllowanceUse;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Deadline;
-use crate::domain::release::Release;
+use crate::domain::release_price::Release;
 use crate::domain::request::Kind;
 use crate::domain::task::{Fault, TaskRecord};
 use crate::domain::time::{Timestamp, UtcDay};

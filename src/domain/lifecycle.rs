@@ -26,7 +26,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, TaskId};
 use crate::domain::job::{Books, HistoryLine, Job, OutputFile, RESOLVED, State};
 use crate::domain::ledger::Movement;
-use crate::domain::release::{Basis, Release};
+use crate::domain::release_price::{Basis, Release};
 use crate::domain::retry::{self, Prospect};
 use crate::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Timestamp, UtcDay};

@@ -3,33 +3,33 @@
 //! Nothing here may read a clock, draw a random number, touch a file or a socket, or be `async`.
 //! Time comes in as an argument; effects go out as values.
 
-pub mod account;
+pub mod adaptive_limit;
 pub mod admission;
+pub mod allowances;
+pub mod batch_origin;
+pub mod batch_terms;
 pub mod budget;
+pub mod charge_drift;
 pub mod credits;
-pub mod drift;
-pub mod exit;
+pub mod diagnostic;
+pub mod exit_code;
 pub mod ids;
 pub mod job;
-pub mod label;
+pub mod job_label;
 pub mod ledger;
 pub mod lifecycle;
 pub mod manifest;
-pub mod origin;
-pub mod policy;
 pub mod poll_interval;
-pub mod problem;
 pub mod queue_class;
 pub mod quote;
-pub mod reach;
 pub mod recovery;
-pub mod release;
+pub mod release_price;
 pub mod request;
 pub mod retry;
-pub mod revision;
+pub mod row_changes;
+pub mod row_verdict;
 pub mod schedule;
 pub mod slow_download;
-pub mod standing;
 pub mod task;
-pub mod throttle;
 pub mod time;
+pub mod url_policy;

@@ -6,18 +6,18 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use crate::domain::account::AllowanceUse;
+use crate::domain::allowances::AllowanceUse;
+use crate::domain::batch_origin::{Origin, Place};
+use crate::domain::batch_terms::{self, Said, Standing};
+use crate::domain::diagnostic::{Position, Problem};
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint};
 use crate::domain::job::Order;
 use crate::domain::manifest::row::{Deadline, Header, Policy, ReadRow, Row};
 use crate::domain::manifest::{self, Limits};
-use crate::domain::origin::{Origin, Place};
-use crate::domain::policy::{self, Said, Standing};
-use crate::domain::problem::{Position, Problem};
 use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
 use crate::domain::request::Kind;
-use crate::domain::revision;
-use crate::domain::standing::Verdict as JobVerdict;
+use crate::domain::row_changes;
+use crate::domain::row_verdict::Verdict as JobVerdict;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::intake::planned::{Jobs, Outcome, kept};
@@ -153,7 +153,7 @@ fn outcome(found: RowWithVerdict) -> Outcome {
     };
     match wanted {
         RowRequest::Order(order) => {
-            let changed = replaces.map(|before| revision::differences(&before.order, &order));
+            let changed = replaces.map(|before| row_changes::differences(&before.order, &order));
             let changed = changed.unwrap_or_default();
             Outcome::Jobs(Box::new(Jobs {
                 order: *order,
@@ -243,7 +243,7 @@ pub(super) fn judge_opened(
             judgement.refusal = Some(refusal);
         }
         let before = &present.terms.policy;
-        judgement.receipt.changes = policy::differences(before, &judgement.terms.policy);
+        judgement.receipt.changes = batch_terms::differences(before, &judgement.terms.policy);
     }
     judgement.receipt.terms = judgement.terms.policy.clone();
     Ok(judgement)
@@ -397,7 +397,7 @@ fn resolve(terms: &Terms<'_>, header: &Header, batch: Option<&Present>) -> Stand
         defaults: &terms.default_policy,
         ceiling: terms.ceiling,
     };
-    policy::resolve(said, batch.map(|batch| &batch.terms))
+    batch_terms::resolve(said, batch.map(|batch| &batch.terms))
 }
 
 fn layout_problem(policy: &Policy) -> Option<Problem> {

@@ -20,12 +20,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::domain::batch_origin::Place;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId, Seq};
 use crate::domain::job::{JobSpec, Order};
-use crate::domain::label::label;
+use crate::domain::job_label::label;
 use crate::domain::manifest::row::Policy;
-use crate::domain::origin::Place;
 use crate::domain::queue_class::QueueClass;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::schedule::placeholders::Occasion;

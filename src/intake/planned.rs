@@ -1,12 +1,12 @@
 //! What becomes of a row: the jobs that it wants, and where those stand that its batch has already.
 
 use crate::domain::credits::Credits;
+use crate::domain::diagnostic::Problem;
 use crate::domain::ids::{Fingerprint, JobId};
 use crate::domain::job::Order;
-use crate::domain::label::label;
-use crate::domain::problem::Problem;
-use crate::domain::revision::Difference;
-use crate::domain::standing::{Standing, Verdict};
+use crate::domain::job_label::label;
+use crate::domain::row_changes::Difference;
+use crate::domain::row_verdict::{Standing, Verdict};
 use crate::store::StoreError;
 use crate::store::staging::{AllowanceDraw, ExistingJob, KnownJob, Staging};
 

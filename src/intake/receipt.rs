@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::batch_terms::TermChange;
 use crate::domain::credits::Credits;
+use crate::domain::diagnostic::{Position, Problem};
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
-use crate::domain::policy::TermChange;
-use crate::domain::problem::{Position, Problem};
 use crate::domain::quote::Note;
-use crate::domain::revision::Difference;
-use crate::domain::standing::Verdict;
+use crate::domain::row_changes::Difference;
+use crate::domain::row_verdict::Verdict;
 use crate::intake::source::Identity;
 
 /// What to do about a row that cannot be judged now.

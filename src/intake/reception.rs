@@ -9,11 +9,11 @@ use tokio::sync::Mutex;
 
 use crate::api::Service;
 use crate::clock::Clock;
+use crate::domain::batch_origin::Place;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::manifest::row::Policy;
-use crate::domain::origin::Place;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::schedule::placeholders::Occasion;
 use crate::domain::time::{Millis, Timestamp};

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::domain::origin::Place;
+use crate::domain::batch_origin::Place;
 use crate::intake::IntakeError;
 
 /// What shows that a file is still the one that was opened.

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::domain::charge_drift;
 use crate::domain::credits::Credits;
-use crate::domain::drift;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::ledger::{Movement, Totals};
@@ -152,7 +152,7 @@ impl Report {
             let (task, attempt, charged) = (&other.task, other.attempt.0, other.books.charged);
             list(&mut self.resubmitted, spec, format!("task {task} of attempt {attempt}: {charged} charged"));
         }
-        for drift in drift::of(&spec.order, job) {
+        for drift in charge_drift::of(&spec.order, job) {
             list(&mut self.drift, spec, drift.to_string());
         }
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::domain::charge_drift::{self, Drift};
 use crate::domain::credits::Credits;
-use crate::domain::drift::{self, Drift};
 use crate::domain::ids::{BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::task::{Fault, TaskRecord};
@@ -95,7 +95,7 @@ impl<'a> ResultLine<'a> {
             job: spec.id.to_string(),
             first_sent: job.first_sent.map(show),
             ended: ended.map(|line| show(line.at)),
-            drift: drift::of(&spec.order, job),
+            drift: charge_drift::of(&spec.order, job),
         }
     }
 }

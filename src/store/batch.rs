@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::batch_origin::Origin;
+use crate::domain::batch_terms::Standing;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, Seq};
 use crate::domain::job::State;
 use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
-use crate::domain::origin::Origin;
-use crate::domain::policy::Standing;
 use crate::domain::queue_class::QueueClass;
 use crate::domain::request::Kind;
 use crate::domain::time::Timestamp;

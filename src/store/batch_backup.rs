@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::batch_origin::Origin;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::manifest::row::Policy;
-use crate::domain::origin::Origin;
 use crate::domain::time::Timestamp;
 use crate::store::snapshot::Snapshot;
 use crate::store::{BatchRecord, StoreError, write_atomic};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, Fingerprint, JobId, Seq};
 use crate::domain::job::Books;
-use crate::domain::standing::Standing;
+use crate::domain::row_verdict::Standing;
 use crate::store::spool::Lines;
 use crate::store::staging::{ExistingJob, Staging};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};

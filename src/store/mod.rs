@@ -64,7 +64,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::account::AccountBlock;
+use crate::domain::allowances::AccountBlock;
 use crate::domain::ids::{BatchName, BatchNo, JobId, JobKey};
 use crate::domain::job::Job;
 use crate::domain::ledger::Totals;

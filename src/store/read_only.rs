@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::domain::batch_origin::Origin;
+use crate::domain::batch_terms::Standing;
 use crate::domain::ids::{BatchName, Fingerprint, JobId};
-use crate::domain::origin::Origin;
-use crate::domain::policy::Standing;
 use crate::domain::time::Timestamp;
 use crate::store::job_statuses::{JobStatuses, note};
 use crate::store::spool::{Lines, Spool};

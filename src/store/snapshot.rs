@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::account::AccountBlock;
+use crate::domain::allowances::AccountBlock;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;

@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::domain::credits::Credits;
+use crate::domain::diagnostic::Problem;
 use crate::domain::ids::Fingerprint;
 use crate::domain::job::{JobSpec, Order};
-use crate::domain::label::{folded, name_stem};
-use crate::domain::problem::Problem;
+use crate::domain::job_label::{folded, name_stem};
 use crate::domain::queue_class::Census;
-use crate::domain::standing::Standing;
+use crate::domain::row_verdict::Standing;
 use crate::store::StoreError;
 use crate::store::row_partitions::RowPartitions;
 use crate::store::spool::{Appender, Lines};

@@ -11,7 +11,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, State};
 use crate::domain::request::Kind;
-use crate::domain::standing::Standing;
+use crate::domain::row_verdict::Standing;
 use crate::store::spool::{Appender, Lines};
 use crate::store::staging::{ExistingJob, RowRequest, RowWithVerdict, StagedRow, Verdict};
 

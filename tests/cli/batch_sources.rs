@@ -290,7 +290,7 @@ fn outputs_that_a_disk_might_take_for_one_get_names_apart() {
     let plain: Vec<&str> = paths.iter().copied().filter(|path| path.len() < 12).collect();
     assert_eq!(plain, ["hero.png", "caf\u{e9}.png", "owl.png"], "{paths:?}");
     let folded: std::collections::BTreeSet<String> =
-        paths.iter().map(|path| callsheet::domain::label::folded(path)).collect();
+        paths.iter().map(|path| callsheet::domain::job_label::folded(path)).collect();
     assert_eq!(folded.len(), 7, "{paths:?}");
 }
 

@@ -10,12 +10,13 @@ use std::time::Duration;
 use callsheet::api::{Service, ServiceOptions};
 use callsheet::clock::Clock;
 use callsheet::domain::admission::Limits;
+use callsheet::domain::batch_origin::Place;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::quote::Rules;
-use callsheet::domain::reach::Reach;
 use callsheet::domain::retry::Backoff;
 use callsheet::domain::slow_download::MinRate;
 use callsheet::domain::time::Millis;
+use callsheet::domain::url_policy::UrlPolicy;
 use callsheet::engine::scheduler::{Settings, Standstill};
 use callsheet::engine::{Engine, EngineDeps, RateLimit, Stop, Until};
 use callsheet::intake::{self, catalogs};
@@ -117,7 +118,9 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
     let accepted = intake::accept(&store, &manifest, &terms, clock.now().wall).unwrap();
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
     let deps = EngineDeps {
-        downloads: service.downloads(Reach::new(&emulator.base_url().parse().unwrap(), Vec::new())).unwrap(),
+        downloads: service
+            .downloads(UrlPolicy::new(&emulator.base_url().parse().unwrap(), Vec::new()))
+            .unwrap(),
         service,
         catalogs: None,
         output_dir: OutputDir::new(&dir.path().join("output")),

@@ -7,9 +7,9 @@ use std::path::Path;
 use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
 use crate::config::{Config, ScheduleConfig};
+use crate::domain::diagnostic::Problem;
 use crate::domain::manifest::row::ReadRow;
 use crate::domain::manifest::{self, Limits};
-use crate::domain::problem::Problem;
 use crate::domain::time::Timestamp;
 use crate::output::layout::Layout;
 

@@ -4,11 +4,11 @@ use std::io;
 use std::path::Path;
 
 use crate::domain::credits::Credits;
+use crate::domain::diagnostic::Problem;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::Order;
-use crate::domain::problem::Problem;
-use crate::domain::revision::Difference;
-use crate::domain::standing::Verdict;
+use crate::domain::row_changes::Difference;
+use crate::domain::row_verdict::Verdict;
 use crate::intake::{self, JudgedRow, Outcome};
 use crate::store::staging::{AllowanceDraw, KnownJob};
 

@@ -9,10 +9,10 @@ use crate::cli::plan::entry::Entry;
 use crate::cli::plan::totals::{Counts, Totals};
 use crate::cli::plan::{Sheet, shown};
 use crate::domain::credits::Credits;
+use crate::domain::diagnostic::Problem;
 use crate::domain::ids::JobId;
-use crate::domain::problem::Problem;
-use crate::domain::revision::Difference;
-use crate::domain::standing::Verdict;
+use crate::domain::row_changes::Difference;
+use crate::domain::row_verdict::Verdict;
 use crate::store::read_only::Visibility;
 
 #[derive(Debug, Serialize)]

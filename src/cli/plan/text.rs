@@ -10,7 +10,7 @@ use crate::cli::plan::{Sheet, shown};
 use crate::cli::{printable, table};
 use crate::domain::credits::Credits;
 use crate::domain::quote::AccountPlan;
-use crate::domain::standing::Verdict;
+use crate::domain::row_verdict::Verdict;
 use crate::store::read_only::Visibility;
 
 /// Up to so many rows are all listed.

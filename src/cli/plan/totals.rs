@@ -8,7 +8,7 @@ use crate::cli::plan::entry::Entry;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::request::Kind;
-use crate::domain::standing::Verdict;
+use crate::domain::row_verdict::Verdict;
 use crate::intake::Judgement;
 
 /// How many jobs, by what becomes of them.

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use ::csv::{Reader, ReaderBuilder, StringRecord};
 
-use crate::domain::problem::{Position, Problem};
+use crate::domain::diagnostic::{Position, Problem};
 
 use super::Limits;
 use super::fields::{Field, META, OPTIONS, suggestion};

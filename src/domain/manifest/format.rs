@@ -1,6 +1,6 @@
 //! What a file is, by its name and its first bytes.
 
-use crate::domain::problem::{Position, Problem};
+use crate::domain::diagnostic::{Position, Problem};
 
 use super::placed::{Placed, Shape};
 

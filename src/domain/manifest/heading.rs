@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::domain::problem::{Position, Problem};
+use crate::domain::diagnostic::{Position, Problem};
 
 use super::Limits;
 use super::job::{self, Once};

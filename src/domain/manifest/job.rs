@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::problem::{Position, Problem};
+use crate::domain::diagnostic::{Position, Problem};
 
 use super::Limits;
 use super::fields::{Field, META, OPTIONS, suggestion};

@@ -5,7 +5,7 @@
 
 use std::io::Read;
 
-use crate::domain::problem::{Position, Problem};
+use crate::domain::diagnostic::{Position, Problem};
 
 use super::Limits;
 use super::placed::{Placed, PositionTracker, Shape, next_element, offset_within};

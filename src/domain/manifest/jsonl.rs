@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use crate::domain::problem::{Position, Problem};
+use crate::domain::diagnostic::{Position, Problem};
 
 use super::Limits;
 use super::job;

@@ -9,7 +9,7 @@
 
 use std::io::{Cursor, Read};
 
-use crate::domain::problem::{Position, Problem};
+use crate::domain::diagnostic::{Position, Problem};
 
 pub mod fields;
 pub mod format;

@@ -6,7 +6,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use crate::domain::problem::{Position, Problem};
+use crate::domain::diagnostic::{Position, Problem};
 
 use super::source::{fill, unreadable};
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
-use crate::domain::problem::{Position, Problem};
+use crate::domain::diagnostic::{Position, Problem};
 use crate::domain::quote::fields::documented_options;
 use crate::domain::request::{Kind, Request};
 use crate::domain::time::{Millis, Timestamp};

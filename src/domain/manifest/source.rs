@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
 
-use crate::domain::problem::{Position, Problem};
+use crate::domain::diagnostic::{Position, Problem};
 
 use super::placed::{Placed, PositionTracker};
 

@@ -5,7 +5,7 @@
 use serde_json::{Map, Number, Value};
 
 use crate::domain::credits::Credits;
-use crate::domain::problem::{Position, Problem};
+use crate::domain::diagnostic::{Position, Problem};
 use crate::domain::request::{Kind, Request};
 
 use super::fields::{BodyText, Field, OptionType, Slot};

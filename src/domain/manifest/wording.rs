@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::domain::problem::{Position, Problem};
+use crate::domain::diagnostic::{Position, Problem};
 
 /// Found text is shown up to this many characters.
 const SHOWN_CHARS: usize = 60;

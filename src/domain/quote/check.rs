@@ -5,7 +5,7 @@ use url::{Host, Url};
 
 use super::rules::Rules;
 use super::{Finding, Remarks};
-use crate::domain::reach::special;
+use crate::domain::url_policy::special;
 
 /// The prompt as it is sent: trimmed, and not empty.
 pub(super) fn prompt(field: &str, given: Option<&str>, rules: &Rules, remarks: &mut Remarks) -> String {

@@ -116,7 +116,7 @@ impl Occasion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::problem::Position;
+    use crate::domain::diagnostic::Position;
 
     fn occasion() -> Occasion {
         // Saturday, 21 November 2026, 03:00 in Berlin.

@@ -2,12 +2,12 @@
 //! balance.
 //!
 //! A refused key keeps everything. Want of credits keeps what the balance does not cover, job by job; what a plan
-//! allowance may cover is tried all the same (see [`crate::domain::account`]).
+//! allowance may cover is tried all the same (see [`crate::domain::allowances`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::account::{AccountBlock, AllowanceUse, Trial};
 use crate::domain::admission::{Admission, Parked, Pool};
+use crate::domain::allowances::{AccountBlock, AllowanceUse, Trial};
 use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::job::{Order, State};

@@ -9,7 +9,7 @@ use crate::domain::ids::JobKey;
 use crate::domain::job::{Job, JobSpec, Order};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::manifest::row::Deadline;
-use crate::domain::release::{Basis, Release, Withheld};
+use crate::domain::release_price::{Basis, Release, Withheld};
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
@@ -35,7 +35,7 @@ impl Scheduler {
     /// Lets jobs out; nothing is returned where nothing was decided.
     pub(super) fn admit(&mut self, now: Now) -> Result<Option<Admission>, SchedulerError> {
         // Whatever else keeps the queue: a wait that is over is no reason to wake up.
-        self.crowded_until = self.throttle.wait_until().filter(|until| now.tick < *until);
+        self.crowded_until = self.adaptive_limit.wait_until().filter(|until| now.tick < *until);
         if self.stopping || self.sending_disabled || self.key_is_refused() {
             return Ok(None);
         }
@@ -54,7 +54,7 @@ impl Scheduler {
         let counts = self.jobs.counts();
         let open = (counts.in_flight.all + counts.fetching()) as usize;
         let backlog = self.settings.limits.in_flight as usize * 2 + self.settings.downloads;
-        if open >= backlog || counts.in_flight.all >= self.throttle.slots(now.tick) {
+        if open >= backlog || counts.in_flight.all >= self.adaptive_limit.slots(now.tick) {
             return Ok(None);
         }
         let mut too_dear = Vec::new();
@@ -110,7 +110,7 @@ impl Scheduler {
     /// What admission looks at; jobs that cost more than they may are left out, and told in `too_dear`.
     fn board_with(&self, now: Now, too_dear: &mut Vec<(JobKey, Fault)>) -> Board {
         let mut limits = self.settings.limits.clone();
-        limits.in_flight = self.throttle.slots(now.tick);
+        limits.in_flight = self.adaptive_limit.slots(now.tick);
         let counted = &self.jobs.counts().in_flight;
         let limited = limits.in_flight_per_model.keys();
         let by_model = limited.filter_map(|model| Some((model.clone(), *counted.by_model.get(model)?)));

@@ -405,7 +405,7 @@ impl Scheduler {
     }
 
     fn reload(&mut self, settings: Settings) {
-        self.throttle.reconfigure(settings.limits.in_flight, settings.adaptive);
+        self.adaptive_limit.reconfigure(settings.limits.in_flight, settings.adaptive);
         // Another key, another plan: what was refused may not be any more.
         self.ask_balance_soon();
         self.prices.set_rules(settings.rules.clone());

@@ -90,7 +90,7 @@ impl Scheduler {
         let wait = match &answer {
             PostAnswer::Again { fault, wait, .. } => {
                 if fault.code == "http_429" || fault.code == "rate_limited" {
-                    self.throttle.refused(now.tick, *wait);
+                    self.adaptive_limit.refused(now.tick, *wait);
                 }
                 let wait = self.settings.backoff.wait(faults, self.random.f64(), *wait);
                 self.count_fault(key);
@@ -109,7 +109,7 @@ impl Scheduler {
                 Millis(0)
             }
             PostAnswer::Task(_) | PostAnswer::TaskNamed(..) | PostAnswer::Refused(_) => {
-                self.throttle.taken();
+                self.adaptive_limit.taken();
                 self.reset_faults(key);
                 if !matches!(answer, PostAnswer::Refused(_)) {
                     self.was_taken();
@@ -294,7 +294,7 @@ impl Scheduler {
         }
         let code = reading.fault.as_ref().map(|fault| fault.code.as_str());
         if matches!(code, Some("rate_limited" | "busy")) {
-            self.throttle.refused(now.tick, None);
+            self.adaptive_limit.refused(now.tick, None);
         }
         if matches!(reading.status, TaskStatus::Failed | TaskStatus::Canceled) {
             (open.task_since, open.task_created, open.last_running) = (None, None, None);

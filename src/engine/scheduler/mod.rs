@@ -40,13 +40,13 @@ pub use self::messages::{
 pub use self::outage::Outage;
 use self::outage::OutageDetector;
 pub use self::overview::batch_overview;
+use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::admission::Parked;
 use crate::domain::ids::{Attempt, BatchNo, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::poll_interval::PollInterval;
-use crate::domain::throttle::Throttle;
 use crate::domain::time::{Millis, Now, Tick, Timestamp, UtcDay};
 use crate::engine::scheduler::account_block::AccountState;
 use crate::engine::scheduler::active_batches::ActiveBatches;
@@ -167,7 +167,7 @@ pub struct Scheduler {
     total: Totals,
     days: BTreeMap<UtcDay, Totals>,
     account: AccountState,
-    throttle: Throttle,
+    adaptive_limit: AdaptiveLimit,
     /// When a wait that the service asked for is over.
     crowded_until: Option<Tick>,
     poll_interval: PollInterval,
@@ -202,7 +202,7 @@ impl Scheduler {
     pub fn new(settings: Settings, total: Totals) -> Scheduler {
         let random = fastrand::Rng::with_seed(settings.seed);
         Scheduler {
-            throttle: Throttle::new(settings.limits.in_flight, settings.adaptive),
+            adaptive_limit: AdaptiveLimit::new(settings.limits.in_flight, settings.adaptive),
             crowded_until: None,
             poll_interval: PollInterval::default(),
             outage_detector: OutageDetector::default(),

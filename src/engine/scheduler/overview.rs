@@ -168,7 +168,7 @@ impl Scheduler {
 
     /// How many jobs may be in flight, as learned so far.
     pub fn present_limit(&self) -> u32 {
-        self.throttle.present()
+        self.adaptive_limit.present()
     }
 }
 

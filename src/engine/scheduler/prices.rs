@@ -11,7 +11,7 @@ use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, Order, State};
 use crate::domain::lifecycle::Event;
 use crate::domain::quote::{self, Bound, Catalog, Cost, Finding, Rules};
-use crate::domain::release::{self, ABOVE_MAX, Basis, Release, Withheld};
+use crate::domain::release_price::{self, ABOVE_MAX, Basis, Release, Withheld};
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick};
 use crate::engine::scheduler::{ActiveBatch, Effect, Scheduler, SchedulerError, job_log};
@@ -98,7 +98,7 @@ impl Prices {
             return known.clone();
         }
         let cost = self.cost(order).unwrap_or_else(|| Ok(as_accepted(order)));
-        let decision = release::release(&cost, max.or(order.max_credits));
+        let decision = release_price::release(&cost, max.or(order.max_credits));
         decided.insert(key, decision.clone());
         decision
     }

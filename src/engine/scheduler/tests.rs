@@ -12,8 +12,8 @@ mod waits;
 use serde_json::Map;
 
 use super::*;
-use crate::domain::account::AccountBlock;
 use crate::domain::admission::Limits;
+use crate::domain::allowances::AccountBlock;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::{Order, OutputFile, State};

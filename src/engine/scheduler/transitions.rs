@@ -1,6 +1,6 @@
 //! The lives of jobs: events applied, movements booked, changes noted.
 
-use crate::domain::drift;
+use crate::domain::charge_drift;
 use crate::domain::ids::{Attempt, JobKey};
 use crate::domain::job::State;
 use crate::domain::lifecycle::{self, Event, Terms, Want};
@@ -57,8 +57,10 @@ impl Scheduler {
         let (order, job) = (&open.spec.order, &open.record.job);
         let is_settled = job.books != before_books && job.books.held.is_zero();
         // Comparing options costs more than the rest of the transition: only who asked for it pays for it.
-        let pauses = || on_drift.is_some() && drift::pauses(on_drift, &drift::of(order, job));
-        if active.record.paused.is_none() && (is_settled && drift::is_above_hold(order, job) || pauses()) {
+        let pauses = || on_drift.is_some() && charge_drift::pauses(on_drift, &charge_drift::of(order, job));
+        if active.record.paused.is_none()
+            && (is_settled && charge_drift::is_above_hold(order, job) || pauses())
+        {
             active.record.paused = Some(Pause::Drift);
             job_log::paused(&active.record, "a charge, a model or options other than planned");
             self.pending.changed_batches.insert(key.batch);

@@ -345,7 +345,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::domain::problem::{Position, Problem};
+    use crate::domain::diagnostic::{Position, Problem};
     use crate::intake::inbox::ready::Look;
 
     struct Cabinet {

@@ -1,7 +1,7 @@
 //! CSV, read as transcripts.
 
+use crate::domain::diagnostic::Position;
 use crate::domain::manifest::{Limits, open, row::ReadRow};
-use crate::domain::problem::Position;
 
 use super::{limits, transcript};
 

@@ -1,9 +1,9 @@
 //! JSON documents, read as transcripts.
 
 use crate::domain::credits::Credits;
+use crate::domain::diagnostic::Position;
 use crate::domain::manifest::open;
 use crate::domain::manifest::row::{Deadline, Header, OnDeadline, OnDrift, Policy, ReadRow};
-use crate::domain::problem::Position;
 use crate::domain::time::Millis;
 
 use super::limits;

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::domain::credits::Credits;
+use crate::domain::diagnostic::Position;
 use crate::domain::manifest::row::{Deadline, ReadRow, Row};
 use crate::domain::manifest::{Limits, open};
-use crate::domain::problem::Position;
 use crate::domain::request::{Kind, Request};
 use crate::domain::time::Millis;
 

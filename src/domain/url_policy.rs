@@ -21,7 +21,7 @@ const SHOWN_MAX_CHARS: usize = 100;
 
 /// What is special about an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Special {
+pub enum AddressClass {
     /// This machine.
     Loopback,
     /// A private network, or one shared behind a provider's address translation.
@@ -32,55 +32,55 @@ pub enum Special {
     Reserved,
 }
 
-impl fmt::Display for Special {
+impl fmt::Display for AddressClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Special::Loopback => "a loopback address",
-            Special::Private => "a private address",
-            Special::LinkLocal => "a link-local address",
-            Special::Reserved => "a reserved address",
+            AddressClass::Loopback => "a loopback address",
+            AddressClass::Private => "a private address",
+            AddressClass::LinkLocal => "a link-local address",
+            AddressClass::Reserved => "a reserved address",
         })
     }
 }
 
 /// What is special about an address; nothing for one of the public internet. An IPv4 address inside an IPv6
 /// one counts as what it is.
-pub fn special(ip: IpAddr) -> Option<Special> {
+pub fn address_class(ip: IpAddr) -> Option<AddressClass> {
     match ip {
         IpAddr::V4(ip) => special_v4(ip),
         IpAddr::V6(ip) => special_v6(ip),
     }
 }
 
-fn special_v4(ip: Ipv4Addr) -> Option<Special> {
+fn special_v4(ip: Ipv4Addr) -> Option<AddressClass> {
     match ip.octets() {
-        [127, ..] => Some(Special::Loopback),
-        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => Some(Special::Private),
-        [169, 254, ..] => Some(Special::LinkLocal),
+        [127, ..] => Some(AddressClass::Loopback),
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => Some(AddressClass::Private),
+        [169, 254, ..] => Some(AddressClass::LinkLocal),
         // "This network", IETF, documentation, 6to4 relays, benchmarks, multicast and above.
-        [0, ..] | [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..] => Some(Special::Reserved),
-        [198, 51, 100, _] | [203, 0, 113, _] | [224..=255, ..] => Some(Special::Reserved),
+        [0, ..] | [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..] => Some(AddressClass::Reserved),
+        [198, 51, 100, _] | [203, 0, 113, _] | [224..=255, ..] => Some(AddressClass::Reserved),
         _ => None,
     }
 }
 
-fn special_v6(ip: Ipv6Addr) -> Option<Special> {
+fn special_v6(ip: Ipv6Addr) -> Option<AddressClass> {
     let v4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
         special_v4(Ipv4Addr::new(a, b, c, d))
     };
     match ip.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 1] => Some(Special::Loopback),
+        [0, 0, 0, 0, 0, 0, 0, 1] => Some(AddressClass::Loopback),
         // IPv4 mapped, translated (NAT64) and tunnelled (6to4).
         [0, 0, 0, 0, 0, 0xffff, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
         | [0x2002, high, low, ..] => v4(high, low),
-        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some(Special::Private),
-        [0xfe80..=0xfebf, ..] => Some(Special::LinkLocal),
+        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some(AddressClass::Private),
+        [0xfe80..=0xfebf, ..] => Some(AddressClass::LinkLocal),
         // IETF and Teredo, documentation.
-        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Some(Special::Reserved),
+        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Some(AddressClass::Reserved),
         [0x2000..=0x3fff, ..] => None,
-        _ => Some(Special::Reserved),
+        _ => Some(AddressClass::Reserved),
     }
 }
 
@@ -182,11 +182,11 @@ pub enum Refusal {
     Scheme(String),
     /// It leads somewhere that is not of the public internet.
     #[error("the link leads to {host}, {what}, and is not followed; output.allow_hosts can list \"{entry}\"")]
-    Special {
+    AddressClass {
         /// The host, as the link or a redirect names it.
         host: String,
         /// What is special about its address.
-        what: Special,
+        what: AddressClass,
         /// What would have to be listed.
         entry: String,
     },
@@ -200,26 +200,26 @@ pub enum Refusal {
 
 /// Where links may lead, for one service.
 #[derive(Debug, Clone)]
-pub struct Reach {
+pub struct UrlPolicy {
     home_name: Option<String>,
-    home: Option<Special>,
+    home: Option<AddressClass>,
     home_is_https: bool,
     allowed: Vec<AllowedHost>,
 }
 
-impl Reach {
+impl UrlPolicy {
     /// For the service at `base_url`.
-    pub fn new(base_url: &Url, allowed: Vec<AllowedHost>) -> Reach {
+    pub fn new(base_url: &Url, allowed: Vec<AllowedHost>) -> UrlPolicy {
         let home_name = match base_url.host() {
             Some(Host::Domain(name)) => Some(bare(name).to_owned()),
             _ => None,
         };
         let home = base_url.host().and_then(|host| of_literal(&host));
-        Reach { home_name, home, home_is_https: base_url.scheme() == "https", allowed }
+        UrlPolicy { home_name, home, home_is_https: base_url.scheme() == "https", allowed }
     }
 
     /// Judges a link, or the next hop of a redirect, by its text. A host that is a name must be judged by
-    /// [`Reach::resolved`], too.
+    /// [`UrlPolicy::resolved`], too.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -242,7 +242,7 @@ impl Reach {
         match of_literal(&host) {
             Some(what) if self.home != Some(what) => {
                 let entry = named.trim_matches(['[', ']']).to_owned();
-                Err(Refusal::Special { host: named, what, entry })
+                Err(Refusal::AddressClass { host: named, what, entry })
             }
             _ => Ok(()),
         }
@@ -251,15 +251,15 @@ impl Reach {
     /// Judges an address that the host `name` of a link resolved to.
     ///
     /// # Errors
-    /// [`Refusal::Special`].
+    /// [`Refusal::AddressClass`].
     pub fn resolved(&self, name: &str, ip: IpAddr) -> Result<(), Refusal> {
         let is_home = self.home_name.as_deref() == Some(bare(name));
-        let Some(what) = special(ip) else { return Ok(()) };
+        let Some(what) = address_class(ip) else { return Ok(()) };
         if is_home || self.home == Some(what) || self.lists_name(name) || self.lists_address(ip) {
             return Ok(());
         }
         let name = shown(name);
-        Err(Refusal::Special { host: format!("{name} ({})", ip.to_canonical()), what, entry: name })
+        Err(Refusal::AddressClass { host: format!("{name} ({})", ip.to_canonical()), what, entry: name })
     }
 
     fn lists_name(&self, name: &str) -> bool {
@@ -273,18 +273,18 @@ impl Reach {
 
 /// Whether an address names this very machine.
 pub fn is_loopback(url: &Url) -> bool {
-    url.host().and_then(|host| of_literal(&host)) == Some(Special::Loopback)
+    url.host().and_then(|host| of_literal(&host)) == Some(AddressClass::Loopback)
 }
 
 /// What is special about a host that says it itself.
-fn of_literal(host: &Host<&str>) -> Option<Special> {
+fn of_literal(host: &Host<&str>) -> Option<AddressClass> {
     match host {
         Host::Domain(name) => {
             let name = bare(name);
-            (name == "localhost" || name.ends_with(".localhost")).then_some(Special::Loopback)
+            (name == "localhost" || name.ends_with(".localhost")).then_some(AddressClass::Loopback)
         }
-        Host::Ipv4(ip) => special((*ip).into()),
-        Host::Ipv6(ip) => special((*ip).into()),
+        Host::Ipv4(ip) => address_class((*ip).into()),
+        Host::Ipv6(ip) => address_class((*ip).into()),
     }
 }
 
@@ -292,11 +292,11 @@ fn of_literal(host: &Host<&str>) -> Option<Special> {
 mod tests {
     use super::*;
 
-    fn reach(base: &str, allowed: &[&str]) -> Reach {
-        Reach::new(&base.parse().unwrap(), allowed.iter().map(|host| host.parse().unwrap()).collect())
+    fn reach(base: &str, allowed: &[&str]) -> UrlPolicy {
+        UrlPolicy::new(&base.parse().unwrap(), allowed.iter().map(|host| host.parse().unwrap()).collect())
     }
 
-    fn said(reach: &Reach, link: &str) -> String {
+    fn said(reach: &UrlPolicy, link: &str) -> String {
         match reach.link(&link.parse().unwrap()) {
             Ok(()) => "followed".to_owned(),
             Err(refusal) => refusal.to_string(),

@@ -13,7 +13,7 @@ const PARTS: u64 = 1_000;
 
 /// How many jobs may be in flight, as learned so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Throttle {
+pub struct AdaptiveLimit {
     /// The configured limit, in slots.
     ceiling: u32,
     /// The present limit, in parts of a slot.
@@ -23,12 +23,12 @@ pub struct Throttle {
     wait_until: Option<Tick>,
 }
 
-impl Throttle {
+impl AdaptiveLimit {
     /// Begins at the configured limit, which it never passes. One that is not adaptive stays there,
     /// but honours a wait that the service asks for.
-    pub fn new(ceiling: u32, adaptive: bool) -> Throttle {
+    pub fn new(ceiling: u32, adaptive: bool) -> AdaptiveLimit {
         let parts = u64::from(ceiling) * PARTS;
-        Throttle { ceiling, parts, adaptive, decreased: None, wait_until: None }
+        AdaptiveLimit { ceiling, parts, adaptive, decreased: None, wait_until: None }
     }
 
     /// Takes another configured limit over. What was learned stays, as far as it goes.
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn one_crowd_halves_once_and_a_round_of_answers_gives_one_slot_back() {
-        let mut throttle = Throttle::new(16, true);
+        let mut throttle = AdaptiveLimit::new(16, true);
         for _ in 0..10 {
             throttle.refused(Tick(1_000), None);
         }
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn it_never_stops_altogether_and_never_passes_the_ceiling() {
-        let mut throttle = Throttle::new(4, true);
+        let mut throttle = AdaptiveLimit::new(4, true);
         (0..20).for_each(|n| throttle.refused(Tick(n * 10_000), None));
         assert_eq!(throttle.present(), 1);
         (0..500).for_each(|_| throttle.taken());
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_wait_that_is_asked_for_is_kept() {
-        let mut throttle = Throttle::new(4, false);
+        let mut throttle = AdaptiveLimit::new(4, false);
         throttle.refused(Tick(0), Some(Millis(7_000)));
         throttle.refused(Tick(10), Some(Millis(1_000)));
         assert_eq!((throttle.slots(Tick(6_999)), throttle.slots(Tick(7_000))), (0, 4));
@@ -113,7 +113,7 @@ mod tests {
     /// A service that takes 5 at once: the limit settles around that, far below the ceiling.
     #[test]
     fn it_finds_a_limit_that_nobody_told() {
-        let mut throttle = Throttle::new(64, true);
+        let mut throttle = AdaptiveLimit::new(64, true);
         let mut seen = Vec::new();
         for second in 0..300u64 {
             let now = Tick(second * 1_000);

@@ -131,7 +131,7 @@ mod tests {
     use crate::domain::credits::Credits;
     use crate::domain::ids::TaskId;
     use crate::domain::job::Books;
-    use crate::domain::release::{Basis, Release};
+    use crate::domain::release_price::{Basis, Release};
 
     fn order(kind: Kind, model: Option<&str>, price: Option<u64>, body: Value) -> Order {
         let Value::Object(body) = body else { panic!("a body is an object") };
