@@ -21,7 +21,7 @@ pub use self::daemon::{
     ScheduleConfig, check_log_level,
 };
 use crate::domain::credits::Credits;
-use crate::domain::quote::{AccountPlan, Finding, Rules, RulesExtension};
+use crate::domain::quote::{AccountPlan, FieldDiagnostic, Rules, RulesExtension};
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 use crate::domain::url_policy::AllowedHost;
@@ -336,7 +336,7 @@ pub enum ConfigError {
     },
     /// `[rules]` contradicts itself.
     #[error("{}", listed(.0))]
-    Rules(Vec<Finding>),
+    Rules(Vec<FieldDiagnostic>),
     /// A value is out of its range.
     #[error("{key}: {message}")]
     Value {
@@ -348,7 +348,7 @@ pub enum ConfigError {
 }
 
 /// `rules.models.a.inherit: ...; rules.models.b.inputs: ...`
-fn listed(findings: &[Finding]) -> String {
+fn listed(findings: &[FieldDiagnostic]) -> String {
     let each = findings.iter().map(|finding| format!("rules.{}: {}", finding.field, finding.message));
     each.collect::<Vec<_>>().join("; ")
 }

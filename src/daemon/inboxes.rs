@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::clock::Clock;
 use crate::config::InboxConfig;
 use crate::domain::batch_origin::Place;
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::manifest::row::Policy;
 use crate::domain::time::Millis;
 use crate::engine::blocking;
@@ -159,7 +159,7 @@ impl InboxWorker {
                 Err(Setback::Wait(WRITER_RETRY_INTERVAL))
             }
             Err(ReceptionError::Intake(error @ IntakeError::BatchName(_))) => {
-                Ok(Receipt::of_refused(&manifest.path, Problem::new(Position::line(1), error.to_string())))
+                Ok(Receipt::of_refused(&manifest.path, Diagnostic::new(Position::line(1), error.to_string())))
             }
             Err(error) => Err(self.refused(&error.to_string())),
         }

@@ -1,4 +1,4 @@
-//! Finding the account's rate limit without being told: additive increase, multiplicative decrease.
+//! FieldDiagnostic the account's rate limit without being told: additive increase, multiplicative decrease.
 //!
 //! The service's document names no limits. A 429, or a task that fails as `rate_limited` or `busy`,
 //! says that there is one; answers without it say that there is room.

@@ -32,7 +32,7 @@ impl Position {
 /// `message` is a lowercase fragment that says what was found and what is accepted; `hint` is what
 /// to do about it, where that is more than the message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
+pub struct Diagnostic {
     /// Where.
     #[serde(flatten)]
     pub position: Position,
@@ -46,29 +46,29 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
-impl Problem {
+impl Diagnostic {
     /// A problem of a whole line or file.
-    pub fn new(position: Position, message: impl Into<String>) -> Problem {
-        Problem { position, field: None, message: message.into(), hint: None }
+    pub fn new(position: Position, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { position, field: None, message: message.into(), hint: None }
     }
 
     /// Names the field to blame.
     #[must_use]
-    pub fn in_field(mut self, field: impl Into<String>) -> Problem {
+    pub fn in_field(mut self, field: impl Into<String>) -> Diagnostic {
         self.field = Some(field.into());
         self
     }
 
     /// Adds what to do next.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Problem {
+    pub fn hint(mut self, hint: impl Into<String>) -> Diagnostic {
         self.hint = Some(hint.into());
         self
     }
 }
 
 /// `12:7: duration: found "7", the model takes 5s or 10s (hint: ...)`.
-impl fmt::Display for Problem {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.position.line)?;
         if let Some(column) = self.position.column {

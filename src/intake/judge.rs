@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::domain::allowances::AllowanceUse;
 use crate::domain::batch_origin::{Origin, Place};
 use crate::domain::batch_terms::{self, Said, Standing};
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint};
 use crate::domain::job::Order;
 use crate::domain::manifest::row::{Deadline, Header, Policy, ReadRow, Row};
@@ -42,9 +42,9 @@ pub struct Judgement {
     /// Where it comes from; nothing of one that could not be read so far.
     pub origin: Option<Origin>,
     /// Why nothing of it is taken in, although rows of it are good.
-    refusal: Option<Problem>,
+    refusal: Option<Diagnostic>,
     /// Why no job of it that is new is taken in.
-    expired: Option<Problem>,
+    expired: Option<Diagnostic>,
     pub(super) judged: StagedManifest,
 }
 
@@ -107,8 +107,8 @@ impl Judgement {
 pub struct Rows<'a> {
     rows: StagedRows<'a>,
     /// Of the whole file: told in place of its rows, once.
-    refusal: Option<&'a Problem>,
-    expired: Option<&'a Problem>,
+    refusal: Option<&'a Diagnostic>,
+    expired: Option<&'a Diagnostic>,
 }
 
 impl Rows<'_> {
@@ -131,7 +131,7 @@ impl Rows<'_> {
         match (outcome, self.expired) {
             (Outcome::Jobs(jobs), Some(expired)) if jobs.new_count() > 0 => {
                 let position = Position::line(jobs.order.line);
-                let problems = vec![Problem { position, ..expired.clone() }];
+                let problems = vec![Diagnostic { position, ..expired.clone() }];
                 Outcome::Invalid { id: jobs.id, known: jobs.known, problems }
             }
             (outcome, _) => outcome,
@@ -146,7 +146,7 @@ fn outcome(found: RowWithVerdict) -> Outcome {
         Verdict::Wanted { first, .. } => first,
         Verdict::RepeatedId { first_line } => {
             let message = format!("is already used at line {first_line}; an id names one row");
-            let problem = Problem::new(Position::line(line), message).in_field("id");
+            let problem = Diagnostic::new(Position::line(line), message).in_field("id");
             return Outcome::Invalid { id, known, problems: vec![problem] };
         }
         Verdict::Unread => 1,
@@ -175,7 +175,7 @@ fn outcome(found: RowWithVerdict) -> Outcome {
 /// name.
 ///
 /// # Errors
-/// [`IntakeError`]. Problems of rows are no error: they stand in the receipt, and good rows go on.
+/// [`IntakeError`]. BoundedDiagnostics of rows are no error: they stand in the receipt, and good rows go on.
 pub fn judge(
     draft: Staging,
     path: &Path,
@@ -249,7 +249,7 @@ pub(super) fn judge_opened(
     Ok(judgement)
 }
 
-fn open_manifest(path: &Path, file: File) -> Result<manifest::Manifest<BufReader<File>>, Vec<Problem>> {
+fn open_manifest(path: &Path, file: File) -> Result<manifest::Manifest<BufReader<File>>, Vec<Diagnostic>> {
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     manifest::open(&file_name, BufReader::with_capacity(64 * 1024, file), &Limits::default())
 }
@@ -262,7 +262,7 @@ fn foreign(
     own: &Origin,
     batch: &Present,
     receipt: &Receipt,
-) -> Option<Problem> {
+) -> Option<Diagnostic> {
     let owner = batch.origin.as_ref().filter(|owner| !owner.covers(own))?;
     if receipt.have > 0 || receipt.added() == 0 {
         return None;
@@ -286,7 +286,7 @@ fn foreign(
         "for a batch of its own: callsheet run {} --batch {beside}; to add it to that one: --batch {name}",
         quoted(&file)
     );
-    Some(Problem::new(Position::line(1), message).hint(hint))
+    Some(Diagnostic::new(Position::line(1), message).hint(hint))
 }
 
 /// A word as a shell takes it.
@@ -297,7 +297,7 @@ fn quoted(word: &str) -> String {
 
 /// Why nothing may be added to the batch: its time was over before. An end that is over as it is given does not
 /// take the place of the one in force: what waits would be dropped for a slip of the pen.
-fn expired(terms: &mut Standing, batch: Option<&Present>, now: Timestamp) -> Option<Problem> {
+fn expired(terms: &mut Standing, batch: Option<&Present>, now: Timestamp) -> Option<Diagnostic> {
     let expires = terms.policy.expires?;
     let at = expires.instant(batch.map_or(now, |batch| batch.created));
     if at > now {
@@ -315,14 +315,18 @@ fn expired(terms: &mut Standing, batch: Option<&Present>, now: Timestamp) -> Opt
             format!("ended at {at}, counted from when its batch began: nothing new would be sent")
         }
     };
-    Some(Problem::new(Position::line(1), message).in_field("policy.expires").hint(
+    Some(Diagnostic::new(Position::line(1), message).in_field("policy.expires").hint(
         "set a later policy.expires in the manifest or in the configuration of its inbox or schedule, or start \
          another batch with --batch",
     ))
 }
 
 /// A problem of the whole file takes a place among its rows, too, so that whoever walks them sees it.
-fn refuse_file(problems: Vec<Problem>, receipt: &mut Receipt, draft: &mut Staging) -> Result<(), StoreError> {
+fn refuse_file(
+    problems: Vec<Diagnostic>,
+    receipt: &mut Receipt,
+    draft: &mut Staging,
+) -> Result<(), StoreError> {
     let line = problems.first().map_or(1, |problem| problem.position.line);
     draft.push_unread(line, problems.clone())?;
     receipt.refuse_file(problems);
@@ -400,16 +404,16 @@ fn resolve(terms: &Terms<'_>, header: &Header, batch: Option<&Present>) -> Stand
     batch_terms::resolve(said, batch.map(|batch| &batch.terms))
 }
 
-fn layout_problem(policy: &Policy) -> Option<Problem> {
+fn layout_problem(policy: &Policy) -> Option<Diagnostic> {
     let error = policy.layout.as_deref().map(Layout::parse)?.err()?;
-    Some(Problem::new(Position::line(1), error.to_string()).in_field("policy.layout"))
+    Some(Diagnostic::new(Position::line(1), error.to_string()).in_field("policy.layout"))
 }
 
 /// What a row comes to by itself.
 enum Judge {
     Row(StagedRow),
     /// It has no identity.
-    Unread(u64, Vec<Problem>),
+    Unread(u64, Vec<Diagnostic>),
 }
 
 /// What rows are judged by.
@@ -499,7 +503,7 @@ impl Desk<'_> {
     }
 
     /// What makes a row the same row.
-    fn identify(&self, row: &Row) -> Result<(Kind, Fingerprint), quote::Finding> {
+    fn identify(&self, row: &Row) -> Result<(Kind, Fingerprint), quote::FieldDiagnostic> {
         let Terms { catalog, rules, namespace, .. } = *self.terms;
         let kind = match row.kind {
             Some(kind) => kind,
@@ -543,9 +547,9 @@ impl Desk<'_> {
     }
 
     /// A row that may cost more than it, or the command, allows.
-    fn too_dear(&self, row: &Row, quote: &Quote) -> Option<Problem> {
+    fn too_dear(&self, row: &Row, quote: &Quote) -> Option<Diagnostic> {
         let refuse = |message: String, hint: &str| {
-            Some(Problem::new(row.place("max_credits"), message).in_field("max_credits").hint(hint))
+            Some(Diagnostic::new(row.place("max_credits"), message).in_field("max_credits").hint(hint))
         };
         let Quote { formula, bound, .. } = quote;
         let dearest = bound.dearest;
@@ -595,13 +599,13 @@ fn unavailable(catalog: &Catalog, part: CatalogPart) -> Option<String> {
     catalog.why_missing(part).map(|why| format!("the {what} catalog is not available: {why}"))
 }
 
-fn not_now(field: &str, message: String) -> quote::Finding {
-    quote::Finding { field: field.to_owned(), message, hint: Some(LATER.to_owned()) }
+fn not_now(field: &str, message: String) -> quote::FieldDiagnostic {
+    quote::FieldDiagnostic { field: field.to_owned(), message, hint: Some(LATER.to_owned()) }
 }
 
-fn place(row: &Row, finding: quote::Finding) -> Problem {
+fn place(row: &Row, finding: quote::FieldDiagnostic) -> Diagnostic {
     let position = row.place(&finding.field);
-    Problem { position, field: Some(finding.field), message: finding.message, hint: finding.hint }
+    Diagnostic { position, field: Some(finding.field), message: finding.message, hint: finding.hint }
 }
 
 /// What a job may draw from the account's allowance; nothing where the plan has none, or where one

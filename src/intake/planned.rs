@@ -1,7 +1,7 @@
 //! What becomes of a row: the jobs that it wants, and where those stand that its batch has already.
 
 use crate::domain::credits::Credits;
-use crate::domain::diagnostic::Problem;
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{Fingerprint, JobId};
 use crate::domain::job::Order;
 use crate::domain::job_label::label;
@@ -29,7 +29,7 @@ pub enum Outcome {
         /// Where those of its jobs stand that the batch has all the same.
         known: Vec<KnownJob>,
         /// Everything that is wrong with it.
-        problems: Vec<Problem>,
+        problems: Vec<Diagnostic>,
     },
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::batch_terms::TermChange;
 use crate::domain::credits::Credits;
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::Note;
@@ -18,11 +18,11 @@ use crate::intake::source::Identity;
 pub(super) const LATER: &str = "the row may be valid: submit the file again when the catalog is available";
 
 /// Whether a problem is one of this moment, and none of the row.
-fn is_for_now(problem: &Problem) -> bool {
+fn is_for_now(problem: &Diagnostic) -> bool {
     problem.hint.as_deref() == Some(LATER)
 }
 
-/// Problems and notes that a receipt lists; the rest are counted.
+/// BoundedDiagnostics and notes that a receipt lists; the rest are counted.
 pub const LISTED_MAX: usize = 1000;
 
 /// The receipt of one manifest.
@@ -77,11 +77,11 @@ pub struct Receipt {
     /// The file as a whole is wrong.
     pub file_refused: bool,
     /// What is wrong, in order of lines; the first thousand.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Diagnostic>,
     /// How many problems there are.
     pub problems_total: u64,
     /// What is worth saying and refuses nothing; the first thousand.
-    pub notes: Vec<Problem>,
+    pub notes: Vec<Diagnostic>,
     /// The terms of the batch.
     #[serde(default)]
     pub terms: Policy,
@@ -134,20 +134,20 @@ impl Receipt {
     }
 
     /// The receipt of a manifest that was not taken in for a reason outside its rows.
-    pub fn of_refused(file: &Path, why: Problem) -> Receipt {
+    pub fn of_refused(file: &Path, why: Diagnostic) -> Receipt {
         let mut receipt = Receipt::new(file);
         receipt.refused = true;
         receipt.refuse_file(vec![why]);
         receipt
     }
 
-    pub(super) fn refuse_file(&mut self, problems: Vec<Problem>) {
+    pub(super) fn refuse_file(&mut self, problems: Vec<Diagnostic>) {
         self.file_refused = true;
         self.list(problems);
     }
 
     /// Nothing of it counts any more, but why.
-    pub(super) fn refuse_whole(&mut self, why: Problem) {
+    pub(super) fn refuse_whole(&mut self, why: Diagnostic) {
         (self.new, self.changed, self.have, self.invalid) = (0, 0, 0, 0);
         (self.waiting, self.running, self.in_doubt, self.failed, self.done) = (0, 0, 0, 0, 0);
         (self.price, self.total_credits) = (Credits::ZERO, Credits::ZERO);
@@ -158,7 +158,7 @@ impl Receipt {
         self.refuse_file(vec![why]);
     }
 
-    pub(super) fn refuse_row(&mut self, problems: Vec<Problem>) {
+    pub(super) fn refuse_row(&mut self, problems: Vec<Diagnostic>) {
         self.invalid += 1;
         self.unjudged += u64::from(problems.iter().any(is_for_now));
         self.list(problems);
@@ -166,7 +166,7 @@ impl Receipt {
 
     pub(super) fn note(&mut self, position: Position, note: &Note) {
         if self.notes.len() < LISTED_MAX {
-            self.notes.push(Problem::new(position, note.message.clone()).in_field(note.field.clone()));
+            self.notes.push(Diagnostic::new(position, note.message.clone()).in_field(note.field.clone()));
         }
     }
 
@@ -205,7 +205,8 @@ impl Receipt {
                     "{label} is in the batch with another request, and is bought again: {}",
                     difference.message
                 );
-                let problem = Problem::new(Position::line(line), message).in_field(difference.field.clone());
+                let problem =
+                    Diagnostic::new(Position::line(line), message).in_field(difference.field.clone());
                 self.notes.push(problem);
             }
         }
@@ -216,7 +217,7 @@ impl Receipt {
         self.new + self.changed
     }
 
-    fn list(&mut self, problems: Vec<Problem>) {
+    fn list(&mut self, problems: Vec<Diagnostic>) {
         self.problems_total += problems.len() as u64;
         let room = LISTED_MAX.saturating_sub(self.problems.len());
         self.problems.extend(problems.into_iter().take(room));

@@ -125,7 +125,7 @@ impl Reception {
     /// Takes a manifest in: on return its good rows are durable, and the engine works on them.
     ///
     /// # Errors
-    /// [`ReceptionError`]. Problems of rows are no error: they stand in the receipt.
+    /// [`ReceptionError`]. BoundedDiagnostics of rows are no error: they stand in the receipt.
     pub async fn accept(&self, path: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
         // Whoever asked may go away meanwhile, a client that is interrupted for one: what is begun is finished, and
         // nothing else is taken in beside it.
@@ -145,7 +145,7 @@ impl Reception {
     /// taken in and it is an error.
     ///
     /// # Errors
-    /// [`ReceptionError`]. Problems of rows are no error: they stand in the receipt.
+    /// [`ReceptionError`]. BoundedDiagnostics of rows are no error: they stand in the receipt.
     pub async fn accept_whole(&self, path: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
         let receipt = self.accept(path, manner).await?;
         match receipt.why_unjudged() {

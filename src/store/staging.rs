@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::domain::credits::Credits;
-use crate::domain::diagnostic::Problem;
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::Fingerprint;
 use crate::domain::job::{JobSpec, Order};
 use crate::domain::job_label::{folded, name_stem};
@@ -71,7 +71,7 @@ pub enum RowRequest {
     /// An order.
     Order(Box<Order>),
     /// Nothing that can be sent today. The batch may have it from a day when it was valid.
-    Invalid(Vec<Problem>),
+    Invalid(Vec<Diagnostic>),
 }
 
 /// What is to become of a row.
@@ -243,7 +243,7 @@ impl Staging {
     }
 
     /// Adds a row that could not be read far enough to tell what it wants, in its place.
-    pub fn push_unread(&mut self, line: u64, problems: Vec<Problem>) -> Result<(), StoreError> {
+    pub fn push_unread(&mut self, line: u64, problems: Vec<Diagnostic>) -> Result<(), StoreError> {
         let wanted = RowRequest::Invalid(problems);
         let fingerprint = Fingerprint([0; 16]);
         self.rows.push(&StagedRow {

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
 use crate::config::{Config, ScheduleConfig};
-use crate::domain::diagnostic::Problem;
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::manifest::row::ReadRow;
 use crate::domain::manifest::{self, Limits};
 use crate::domain::time::Timestamp;
@@ -70,7 +70,7 @@ fn read(path: &Path) -> Result<Beginning, Unread> {
     }
     let file = File::open(path).map_err(Unread::Io)?;
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
-    let first = |problems: &[Problem]| problems.first().map(Problem::to_string).unwrap_or_default();
+    let first = |problems: &[Diagnostic]| problems.first().map(Diagnostic::to_string).unwrap_or_default();
     let manifest = manifest::open(&file_name, BufReader::new(file), &Limits::default())
         .map_err(|problems| Unread::Refused(first(&problems)))?;
     if let Some(layout) = &manifest.header().policy.layout {

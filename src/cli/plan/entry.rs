@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::domain::credits::Credits;
-use crate::domain::diagnostic::Problem;
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::Order;
 use crate::domain::row_changes::Difference;
@@ -31,7 +31,7 @@ pub(super) struct Entry<'a> {
     pub(super) is_counted: bool,
     /// In what its row differs from the one of the same `id` that the batch has.
     pub(super) changed: &'a [Difference],
-    pub(super) problems: &'a [Problem],
+    pub(super) problems: &'a [Diagnostic],
 }
 
 impl Entry<'_> {

@@ -9,7 +9,7 @@ use crate::cli::plan::entry::Entry;
 use crate::cli::plan::totals::{Counts, Totals};
 use crate::cli::plan::{Sheet, shown};
 use crate::domain::credits::Credits;
-use crate::domain::diagnostic::Problem;
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::JobId;
 use crate::domain::row_changes::Difference;
 use crate::domain::row_verdict::Verdict;
@@ -54,7 +54,7 @@ struct RowProblem<'a> {
 }
 
 impl<'a> RowProblem<'a> {
-    fn of(problem: &'a Problem) -> RowProblem<'a> {
+    fn of(problem: &'a Diagnostic) -> RowProblem<'a> {
         RowProblem {
             field: problem.field.as_deref(),
             message: &problem.message,

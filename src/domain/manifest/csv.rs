@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use ::csv::{Reader, ReaderBuilder, StringRecord};
 
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 
 use super::Limits;
 use super::fields::{Field, META, OPTIONS, suggestion};
@@ -13,7 +13,7 @@ use super::records::{Record, Records, SEPARATORS};
 use super::row::ReadRow;
 use super::source::not_utf8;
 use super::typing::{Draft, Given};
-use super::wording::{Problems, bytes, quoted, shortened};
+use super::wording::{BoundedDiagnostics, bytes, quoted, shortened};
 
 /// The jobs of a stream of rows.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct Column {
 }
 
 /// Reads the heading.
-pub(super) fn open<R: Read>(source: R, limits: &Limits) -> Result<Rows<R>, Vec<Problem>> {
+pub(super) fn open<R: Read>(source: R, limits: &Limits) -> Result<Rows<R>, Vec<Diagnostic>> {
     let mut records = Records::new(source, limits.max_line_bytes);
     let (separator, heading) = read_heading(&mut records).map_err(|problem| vec![problem])?;
     records.separate_at(separator);
@@ -44,7 +44,7 @@ pub(super) fn open<R: Read>(source: R, limits: &Limits) -> Result<Rows<R>, Vec<P
 
 /// The first record that is not blank, and the separator it is cut at. A line `sep=;`, which some
 /// spreadsheets put before it, decides the separator.
-fn read_heading<R: Read>(records: &mut Records<R>) -> Result<(u8, Record), Problem> {
+fn read_heading<R: Read>(records: &mut Records<R>) -> Result<(u8, Record), Diagnostic> {
     let mut told = None;
     while let Some(record) = records.next()? {
         if let [b's', b'e', b'p', b'=', separator] = record.bytes[..]
@@ -55,7 +55,7 @@ fn read_heading<R: Read>(records: &mut Records<R>) -> Result<(u8, Record), Probl
             return Ok(cut(record, told));
         }
     }
-    Err(Problem::new(Position::line(1), "there is no heading: the first line names the columns"))
+    Err(Diagnostic::new(Position::line(1), "there is no heading: the first line names the columns"))
 }
 
 /// The heading, cut at the separator that stands in it most often.
@@ -69,9 +69,9 @@ fn cut(heading: &Record, told: Option<u8>) -> (u8, Record) {
 }
 
 /// The columns by their names, or all that is wrong with them.
-fn columns(names: &StringRecord, heading: &Record) -> Result<Vec<Column>, Vec<Problem>> {
+fn columns(names: &StringRecord, heading: &Record) -> Result<Vec<Column>, Vec<Diagnostic>> {
     let mut columns = Vec::new();
-    let mut problems = Problems::default();
+    let mut problems = BoundedDiagnostics::default();
     let mut seen = BTreeMap::new();
     let none_known = names.iter().all(|name| Field::column(name.trim()).is_none());
     for (index, name) in names.iter().take(used(names)).enumerate() {
@@ -95,27 +95,27 @@ fn column(
     name: &str,
     at: Position,
     seen: &mut BTreeMap<String, String>,
-) -> Result<Column, Problem> {
+) -> Result<Column, Diagnostic> {
     let canonical = field.canonical();
     if let Some(before) = seen.insert(canonical.clone(), name.to_owned()) {
         let twice = match before == name {
             true => "the column appears twice; keep one".to_owned(),
             false => format!("the column {} says the same; keep one", quoted(&before)),
         };
-        return Err(Problem::new(at, twice).in_field(shortened(name)));
+        return Err(Diagnostic::new(at, twice).in_field(shortened(name)));
     }
     Ok(Column { field, canonical, spelled: name.to_owned() })
 }
 
-fn not_a_column(name: &str, index: usize, at: Position, none_known: bool) -> Problem {
+fn not_a_column(name: &str, index: usize, at: Position, none_known: bool) -> Diagnostic {
     if name.is_empty() {
-        return Problem::new(at, format!("column {} has no name", index + 1));
+        return Diagnostic::new(at, format!("column {} has no name", index + 1));
     }
     let problem = unknown_column(name, at);
     if none_known { problem.hint("the first line names the columns") } else { problem }
 }
 
-fn unknown_column(name: &str, at: Position) -> Problem {
+fn unknown_column(name: &str, at: Position) -> Diagnostic {
     let message = match suggestion(name, &[]) {
         Some(near) => format!("unknown column; did you mean \"{near}\"?"),
         None => "unknown column".to_owned(),
@@ -123,7 +123,7 @@ fn unknown_column(name: &str, at: Position) -> Problem {
     let name = shortened(name);
     let hint =
         format!("\"{OPTIONS}{name}\" would be sent to the service, \"{META}{name}\" kept for the results");
-    Problem::new(at, message).hint(hint).in_field(name)
+    Diagnostic::new(at, message).hint(hint).in_field(name)
 }
 
 impl<R: Read> Iterator for Rows<R> {
@@ -165,19 +165,19 @@ fn row(cells: &StringRecord, record: &Record, columns: &[Column], limits: &Limit
 }
 
 /// Cells missing or left over. Empty ones left over are a spreadsheet's habit and mean nothing.
-fn ragged(cells: &StringRecord, record: &Record, expected: usize) -> Option<Problem> {
+fn ragged(cells: &StringRecord, record: &Record, expected: usize) -> Option<Diagnostic> {
     let found = used(cells);
     if cells.len() < expected {
         let found = cells.len();
         let noun = if found == 1 { "cell" } else { "cells" };
         let message = format!("found {found} {noun}, expected {expected}, one for each column");
-        return Some(Problem::new(record.at, message).hint("an empty cell needs its separator too"));
+        return Some(Diagnostic::new(record.at, message).hint("an empty cell needs its separator too"));
     }
     if found > expected {
         let at = record.cells.get(expected).copied().unwrap_or(record.at);
         let message = format!("found {found} cells, expected {expected}, one for each column");
         return Some(
-            Problem::new(at, message).hint("put a cell that contains the separator in double quotes"),
+            Diagnostic::new(at, message).hint("put a cell that contains the separator in double quotes"),
         );
     }
     None
@@ -207,22 +207,22 @@ impl Cells {
     }
 
     /// The cells of `record`, if it can be trusted to be what its writer meant.
-    fn of(&mut self, record: &Record, limits: &Limits) -> Result<&StringRecord, Problem> {
+    fn of(&mut self, record: &Record, limits: &Limits) -> Result<&StringRecord, Diagnostic> {
         whole(record, limits)?;
         self.reader.get_mut().feed(&record.bytes);
         match self.reader.read_record(&mut self.record) {
             Ok(true) if self.record.len() == record.cells.len() => Ok(&self.record),
-            Ok(_) => Err(Problem::new(record.at, "the row cannot be split into cells")),
-            Err(error) => Err(Problem::new(record.at, format!("the row cannot be read: {error}"))),
+            Ok(_) => Err(Diagnostic::new(record.at, "the row cannot be split into cells")),
+            Err(error) => Err(Diagnostic::new(record.at, format!("the row cannot be read: {error}"))),
         }
     }
 }
 
 /// Whether the record is all there and is text.
-fn whole(record: &Record, limits: &Limits) -> Result<(), Problem> {
+fn whole(record: &Record, limits: &Limits) -> Result<(), Diagnostic> {
     if record.too_long {
         let message = format!("the row is longer than {}", bytes(limits.max_line_bytes));
-        return Err(Problem::new(record.at, message).hint("an unclosed quote joins rows"));
+        return Err(Diagnostic::new(record.at, message).hint("an unclosed quote joins rows"));
     }
     if let Err(error) = std::str::from_utf8(&record.bytes) {
         return Err(not_utf8(&record.bytes, error.valid_up_to(), record.at));
@@ -230,7 +230,9 @@ fn whole(record: &Record, limits: &Limits) -> Result<(), Problem> {
     if let Some(stray) = record.stray {
         let closed = format!("{}:{}", stray.at.line, stray.at.column.unwrap_or(1));
         let message = format!("text follows the closing quote of this cell at {closed}");
-        return Err(Problem::new(stray.opened, message).hint("inside a quoted cell a quote is written twice"));
+        return Err(
+            Diagnostic::new(stray.opened, message).hint("inside a quoted cell a quote is written twice")
+        );
     }
     Ok(())
 }

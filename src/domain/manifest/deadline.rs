@@ -5,16 +5,16 @@ use chrono::DateTime;
 use crate::domain::time::{Millis, Timestamp};
 
 use super::row::Deadline;
-use super::wording::{Complaint, quoted};
+use super::wording::{ValueDiagnostic, quoted};
 
 const ACCEPTED: &str = "a span such as 30m or 2h 30m, or an instant such as 2026-12-01T08:00:00Z";
 
 /// `30m`, or `2026-12-01T08:00:00Z`.
-pub(super) fn parse(text: &str) -> Result<Deadline, Complaint> {
+pub(super) fn parse(text: &str) -> Result<Deadline, ValueDiagnostic> {
     if let Ok(instant) = DateTime::parse_from_rfc3339(text) {
         return Ok(Deadline::At(Timestamp(instant.timestamp_millis())));
     }
-    let refused = || Complaint::expected(&quoted(text), ACCEPTED);
+    let refused = || ValueDiagnostic::expected(&quoted(text), ACCEPTED);
     match humantime::parse_duration(text) {
         Ok(span) if span.as_millis() == 0 => Err(refused().hint("must be greater than 0")),
         Ok(span) => {
@@ -25,7 +25,7 @@ pub(super) fn parse(text: &str) -> Result<Deadline, Complaint> {
 }
 
 /// Says what the usual near misses lack.
-fn with_reason(text: &str, complaint: Complaint) -> Complaint {
+fn with_reason(text: &str, complaint: ValueDiagnostic) -> ValueDiagnostic {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return complaint.hint("add the unit: s, m, h or days");
     }

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 
 use super::Limits;
 use super::job::{self, Once};
 use super::placed::{Key, Placed, Shape};
 use super::row::{Header, OnDeadline, OnDrift, Policy, Row};
 use super::typing::{self, Given, not_one_of};
-use super::wording::{Complaint, Problems, nearest, shortened};
+use super::wording::{BoundedDiagnostics, ValueDiagnostic, nearest, shortened};
 
 /// The keys of a manifest that is an object.
 const KEYS: &[&str] = &["batch", "defaults", "policy", "jobs"];
@@ -40,14 +40,14 @@ pub(super) struct Heading<'a> {
 }
 
 /// Reads `{"batch", "defaults", "policy", "jobs"}`.
-pub(super) fn read<'a>(manifest: Placed<'a>, limits: &Limits) -> Result<Heading<'a>, Vec<Problem>> {
+pub(super) fn read<'a>(manifest: Placed<'a>, limits: &Limits) -> Result<Heading<'a>, Vec<Diagnostic>> {
     let mut reading = Reading {
         limits,
         header: Header::default(),
         defaults: None,
         jobs: None,
         jobs_given: false,
-        problems: Problems::default(),
+        problems: BoundedDiagnostics::default(),
     };
     let mut given = Once::default();
     let walked = manifest.entries(&mut |key, value| match given.first(key.name.clone(), &key.name, key.at) {
@@ -66,7 +66,7 @@ struct Reading<'a, 'l> {
     defaults: Option<Box<Row>>,
     jobs: Option<Placed<'a>>,
     jobs_given: bool,
-    problems: Problems,
+    problems: BoundedDiagnostics,
 }
 
 impl<'a> Reading<'a, '_> {
@@ -101,7 +101,8 @@ impl<'a> Reading<'a, '_> {
     fn defaults(&mut self, value: Placed<'_>) {
         match job::read(value, None, self.limits) {
             Ok(row) if row.id.is_some() => {
-                let problem = Problem::new(row.place("id"), "an id names one job; give it in the job itself");
+                let problem =
+                    Diagnostic::new(row.place("id"), "an id names one job; give it in the job itself");
                 self.problems.push(problem.in_field("defaults.id"));
             }
             Ok(mut row) => {
@@ -148,9 +149,9 @@ impl<'a> Reading<'a, '_> {
         }
     }
 
-    fn finish(mut self, at: Position) -> Result<Heading<'a>, Vec<Problem>> {
+    fn finish(mut self, at: Position) -> Result<Heading<'a>, Vec<Diagnostic>> {
         if !self.jobs_given {
-            let problem = Problem::new(at, "there is no \"jobs\", the array of what is to be made");
+            let problem = Diagnostic::new(at, "there is no \"jobs\", the array of what is to be made");
             self.problems.push(problem.hint("a single job is written [{...}]"));
         }
         match self.jobs {
@@ -181,7 +182,7 @@ pub fn read_policy(terms: serde_json::Map<String, Value>) -> Result<Policy, Stri
 }
 
 /// Takes one term of a policy; `null` leaves it to the next source.
-fn set_term(policy: &mut Policy, name: &str, json: Value) -> Result<(), Complaint> {
+fn set_term(policy: &mut Policy, name: &str, json: Value) -> Result<(), ValueDiagnostic> {
     if json.is_null() {
         return Ok(());
     }
@@ -206,34 +207,34 @@ pub(super) const ON_DEADLINE: [(&str, OnDeadline); 2] =
 
 pub(super) const ON_DRIFT: [(&str, OnDrift); 2] = [("report", OnDrift::Report), ("pause", OnDrift::Pause)];
 
-fn choice<T: Copy>(given: &Given<'_>, choices: &[(&str, T)]) -> Result<Option<T>, Complaint> {
+fn choice<T: Copy>(given: &Given<'_>, choices: &[(&str, T)]) -> Result<Option<T>, ValueDiagnostic> {
     let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
     let Some(found) = typing::text(given)? else { return Ok(None) };
     let chosen = choices.iter().find(|(name, _)| *name == found);
-    chosen.map(|(_, choice)| Some(*choice)).ok_or_else(|| Complaint::new(not_one_of(&found, &names)))
+    chosen.map(|(_, choice)| Some(*choice)).ok_or_else(|| ValueDiagnostic::new(not_one_of(&found, &names)))
 }
 
-fn attempts(given: &Given<'_>) -> Result<Option<u32>, Complaint> {
+fn attempts(given: &Given<'_>) -> Result<Option<u32>, ValueDiagnostic> {
     let accepted = format!("a whole number from 1 to {MOST_ATTEMPTS}");
     typing::whole(given, &accepted, |number| {
         u32::try_from(number).ok().filter(|attempts| (1..=MOST_ATTEMPTS).contains(attempts))
     })
 }
 
-fn within_defaults(problem: Problem) -> Problem {
+fn within_defaults(problem: Diagnostic) -> Diagnostic {
     let field = problem.field.as_ref().map_or("defaults".to_owned(), |field| format!("defaults.{field}"));
     problem.in_field(field)
 }
 
-fn not_a(value: Placed<'_>, accepted: &str) -> Problem {
-    Problem::new(value.at, format!("found {}, expected {accepted}", shortened(value.text)))
+fn not_a(value: Placed<'_>, accepted: &str) -> Diagnostic {
+    Diagnostic::new(value.at, format!("found {}, expected {accepted}", shortened(value.text)))
 }
 
-fn unknown(key: &Key, names: &'static [&'static str]) -> Problem {
+fn unknown(key: &Key, names: &'static [&'static str]) -> Diagnostic {
     let accepted = names.join(", ");
     let message = match nearest(&key.name, names.iter().copied()) {
         Some(near) => format!("unknown key; did you mean \"{near}\"?"),
         None => format!("unknown key, expected one of {accepted}"),
     };
-    Problem::new(key.at, message).in_field(shortened(&key.name))
+    Diagnostic::new(key.at, message).in_field(shortened(&key.name))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 
 use super::Limits;
 use super::fields::{Field, META, OPTIONS, suggestion};
@@ -19,11 +19,11 @@ pub(super) fn read(
     job: Placed<'_>,
     defaults: Option<&Row>,
     limits: &Limits,
-) -> Result<Box<Row>, Vec<Problem>> {
+) -> Result<Box<Row>, Vec<Diagnostic>> {
     if job.shape() != Shape::Object {
         let found = shortened(job.text.trim());
         let message = format!("found {found}, expected a job: an object such as {{\"prompt\": \"...\"}}");
-        return Err(vec![Problem::new(job.at, message)]);
+        return Err(vec![Diagnostic::new(job.at, message)]);
     }
     let mut reading = Reading { draft: Draft::new(job.at, defaults, limits), given: Once::default() };
     let walked = job.entries(&mut |key, value| reading.field(&key, value));
@@ -39,14 +39,14 @@ pub(super) struct Once(BTreeMap<String, Position>);
 
 impl Once {
     /// Notes that `name` is given at `at`; a problem if it was before.
-    pub(super) fn first(&mut self, name: String, spelled: &str, at: Position) -> Result<(), Problem> {
+    pub(super) fn first(&mut self, name: String, spelled: &str, at: Position) -> Result<(), Diagnostic> {
         let Some(before) = self.0.get(&name) else {
             self.0.insert(name, at);
             return Ok(());
         };
         let column = before.column.map(|column| format!(":{column}")).unwrap_or_default();
         let message = format!("given twice, first at {}{column}; keep one", before.line);
-        Err(Problem::new(at, message).in_field(shortened(spelled)))
+        Err(Diagnostic::new(at, message).in_field(shortened(spelled)))
     }
 }
 
@@ -79,11 +79,11 @@ impl Reading<'_> {
         }
         if object.shape() != Shape::Object {
             let message = format!("found {}, expected an object", shortened(object.text));
-            return self.draft.refuse(Problem::new(object.at, message).in_field(group));
+            return self.draft.refuse(Diagnostic::new(object.at, message).in_field(group));
         }
         let walked = object.entries(&mut |key, value| {
             if key.name.trim().is_empty() {
-                return self.draft.refuse(Problem::new(key.at, "found an empty name").in_field(group));
+                return self.draft.refuse(Diagnostic::new(key.at, "found an empty name").in_field(group));
             }
             let (field, prefix) = member(&key.name);
             self.set(&field, &format!("{prefix}{}", key.name), key.at, value);
@@ -106,7 +106,7 @@ impl Reading<'_> {
 }
 
 /// A key that is none of the known ones, of which `beside` are not in the table.
-fn unknown_key(key: &Key, beside: &[&'static str]) -> Problem {
+fn unknown_key(key: &Key, beside: &[&'static str]) -> Diagnostic {
     let message = match suggestion(&key.name, beside) {
         Some(near) => format!("unknown key; did you mean \"{near}\"?"),
         None => "unknown key".to_owned(),
@@ -115,5 +115,5 @@ fn unknown_key(key: &Key, beside: &[&'static str]) -> Problem {
     let hint = format!(
         "to send {name} to the service put it inside \"options\", to keep it for the results inside \"meta\""
     );
-    Problem::new(key.at, message).in_field(shortened(&key.name)).hint(hint)
+    Diagnostic::new(key.at, message).in_field(shortened(&key.name)).hint(hint)
 }

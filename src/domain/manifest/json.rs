@@ -5,7 +5,7 @@
 
 use std::io::Read;
 
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 
 use super::Limits;
 use super::placed::{Placed, PositionTracker, Shape, next_element, offset_within};
@@ -26,7 +26,7 @@ pub(super) struct Jobs {
 }
 
 /// Reads the document and what it says about all its jobs.
-pub(super) fn open(source: impl Read, limits: &Limits) -> Result<(Header, Jobs), Vec<Problem>> {
+pub(super) fn open(source: impl Read, limits: &Limits) -> Result<(Header, Jobs), Vec<Diagnostic>> {
     let document = whole(source, limits.max_json_bytes).map_err(|problem| vec![problem])?;
     let start = Placed::new(&document, Position::at(1, 1));
     start.check_syntax().map_err(|problem| vec![about_lines(start, problem)])?;
@@ -53,7 +53,7 @@ impl Iterator for Jobs {
         let element = match next_element(&self.document, self.offset) {
             Ok(element) => element?,
             Err(error) => {
-                return Some(ReadRow::Unreadable(Problem::new(self.at, format!("not JSON: {error}"))));
+                return Some(ReadRow::Unreadable(Diagnostic::new(self.at, format!("not JSON: {error}"))));
             }
         };
         let begins = offset_within(&self.document, element);
@@ -67,13 +67,13 @@ impl Iterator for Jobs {
 }
 
 /// The whole text, if it is not too large and is text.
-fn whole(source: impl Read, most: usize) -> Result<String, Problem> {
+fn whole(source: impl Read, most: usize) -> Result<String, Diagnostic> {
     let mut read = Vec::new();
     let over = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     source.take(over).read_to_end(&mut read).map_err(|error| unreadable(Position::line(1), &error))?;
     if read.len() > most {
         let message = format!("the document is larger than {}", bytes(most));
-        return Err(Problem::new(Position::line(1), message).hint(
+        return Err(Diagnostic::new(Position::line(1), message).hint(
             "write it as JSON Lines, one job a line, in a file named .jsonl: that is read as a stream",
         ));
     }
@@ -81,14 +81,14 @@ fn whole(source: impl Read, most: usize) -> Result<String, Problem> {
         .map_err(|error| not_utf8(error.as_bytes(), error.utf8_error().valid_up_to(), Position::at(1, 1)))
 }
 
-fn not_a_manifest(found: Placed<'_>) -> Problem {
+fn not_a_manifest(found: Placed<'_>) -> Diagnostic {
     let message =
         format!("found {}, expected an array of jobs or an object with \"jobs\"", shortened(found.text));
-    Problem::new(found.at, message)
+    Diagnostic::new(found.at, message)
 }
 
 /// A document that is JSON Lines in truth is told its right name.
-fn about_lines(document: Placed<'_>, problem: Problem) -> Problem {
+fn about_lines(document: Placed<'_>, problem: Diagnostic) -> Diagnostic {
     let first = document.text.trim_start().lines().next().unwrap_or_default();
     let object = first.starts_with('{') && Placed::new(first, document.at).check_syntax().is_ok();
     if object { problem.hint("one job a line is JSON Lines: name the file .jsonl") } else { problem }

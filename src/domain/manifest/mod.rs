@@ -9,7 +9,7 @@
 
 use std::io::{Cursor, Read};
 
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 
 pub mod fields;
 pub mod format;
@@ -85,7 +85,11 @@ enum State {
 ///
 /// Everything that keeps any row from being read: a file that is empty or not text, columns that are
 /// unknown or stand twice, a document that is not JSON, a broken policy or broken defaults.
-pub fn open<R: Read>(file_name: &str, mut source: R, limits: &Limits) -> Result<Manifest<R>, Vec<Problem>> {
+pub fn open<R: Read>(
+    file_name: &str,
+    mut source: R,
+    limits: &Limits,
+) -> Result<Manifest<R>, Vec<Diagnostic>> {
     let head = source::head(&mut source)
         .map_err(|error| vec![source::unreadable(Position::line(1), &error)])
         .map(format::without_mark)?;
@@ -136,5 +140,8 @@ impl<R: Read> Iterator for Manifest<R> {
 }
 
 fn no_row() -> ReadRow {
-    ReadRow::Unreadable(Problem::new(Position::line(1), "there is no job in the file, expected at least one"))
+    ReadRow::Unreadable(Diagnostic::new(
+        Position::line(1),
+        "there is no job in the file, expected at least one",
+    ))
 }

@@ -9,9 +9,9 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 
-use super::wording::{Complaint, quoted, shortened};
+use super::wording::{ValueDiagnostic, quoted, shortened};
 
 /// A JSON text and where it begins.
 #[derive(Debug, Clone, Copy)]
@@ -51,35 +51,35 @@ impl<'a> Placed<'a> {
     }
 
     /// Whether the whole text is one JSON value, and nothing behind it.
-    pub(super) fn check_syntax(self) -> Result<(), Problem> {
+    pub(super) fn check_syntax(self) -> Result<(), Diagnostic> {
         serde_json::from_str::<&RawValue>(self.text).map(drop).map_err(|error| self.broken(&error))
     }
 
     /// Shows `visit` each entry of the object, in the order of the text.
-    pub(super) fn entries(self, visit: &mut dyn FnMut(Key, Placed<'a>)) -> Result<(), Problem> {
+    pub(super) fn entries(self, visit: &mut dyn FnMut(Key, Placed<'a>)) -> Result<(), Diagnostic> {
         let mut reader = serde_json::Deserializer::from_str(self.text);
         let visitor = Entries { tracker: PositionTracker::new(self), visit };
         reader.deserialize_map(visitor).and_then(|()| reader.end()).map_err(|error| self.broken(&error))
     }
 
     /// The text as a value: no key twice, no number that would lose digits.
-    pub(super) fn value(self) -> Result<Value, Problem> {
+    pub(super) fn value(self) -> Result<Value, Diagnostic> {
         let Strict(value) = serde_json::from_str(self.text).map_err(|error| self.broken(&error))?;
-        kept_whole(value, self.text).map_err(|complaint| Problem::new(self.at, complaint.message))
+        kept_whole(value, self.text).map_err(|complaint| Diagnostic::new(self.at, complaint.message))
     }
 
     /// The parser's error as a problem at its own place.
-    fn broken(self, error: &serde_json::Error) -> Problem {
+    fn broken(self, error: &serde_json::Error) -> Diagnostic {
         let at = PositionTracker::new(self).to(offset_of(self.text, error.line(), error.column()));
-        Problem::new(at, reason(error))
+        Diagnostic::new(at, reason(error))
     }
 }
 
 /// A value from a text without places: what a CSV cell holds.
-pub(super) fn value_in_cell(text: &str) -> Result<Value, Complaint> {
+pub(super) fn value_in_cell(text: &str) -> Result<Value, ValueDiagnostic> {
     let read = serde_json::from_str(text);
     let Strict(value) =
-        read.map_err(|error| Complaint::new(format!("{}: {}", quoted(text), reason(&error))))?;
+        read.map_err(|error| ValueDiagnostic::new(format!("{}: {}", quoted(text), reason(&error))))?;
     kept_whole(value, text)
 }
 
@@ -161,7 +161,7 @@ const TWICE: &str = "twice: ";
 
 /// The value that was read from a text. A whole number that was read as a fraction because it does not fit has
 /// lost digits.
-fn kept_whole(value: Value, text: &str) -> Result<Value, Complaint> {
+fn kept_whole(value: Value, text: &str) -> Result<Value, ValueDiagnostic> {
     let whole = || text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     match value.as_number().filter(|number| number.is_f64() && whole()) {
         // Fractions alone can be a negative zero.
@@ -171,9 +171,11 @@ fn kept_whole(value: Value, text: &str) -> Result<Value, Complaint> {
     }
 }
 
-fn too_many_digits(text: &str) -> Complaint {
+fn too_many_digits(text: &str) -> ValueDiagnostic {
     let found = shortened(text.trim());
-    Complaint::new(format!("{found} has more digits than a JSON number keeps exactly; write it as text"))
+    ValueDiagnostic::new(format!(
+        "{found} has more digits than a JSON number keeps exactly; write it as text"
+    ))
 }
 
 /// Hands the entries of an object on, one by one.

@@ -6,7 +6,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 
 use super::source::{fill, unreadable};
 
@@ -32,7 +32,7 @@ impl<R: Read> Records<R> {
     }
 
     /// The next record; none at the end. A problem means that nothing further can be read.
-    pub(super) fn next(&mut self) -> Result<Option<&Record>, Problem> {
+    pub(super) fn next(&mut self) -> Result<Option<&Record>, Diagnostic> {
         self.record.begin();
         loop {
             let chunk = fill(&mut self.source).map_err(|error| unreadable(self.record.here(), &error))?;
@@ -212,9 +212,9 @@ impl Record {
         self.column = 1;
     }
 
-    fn end_of_file(&self) -> Result<Option<&Record>, Problem> {
+    fn end_of_file(&self) -> Result<Option<&Record>, Diagnostic> {
         if self.state == State::Quoted {
-            let problem = Problem::new(self.opened, "the quote that opens this cell is never closed");
+            let problem = Diagnostic::new(self.opened, "the quote that opens this cell is never closed");
             return Err(problem.hint("close it with \"; inside a quoted cell a quote is written twice"));
         }
         Ok(Some(self).filter(|record| !record.bytes.is_empty()))

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::quote::fields::documented_options;
 use crate::domain::request::{Kind, Request};
 use crate::domain::time::{Millis, Timestamp};
@@ -34,7 +34,7 @@ pub struct Row {
     pub meta: Map<String, Value>,
     /// Options that are not of the type that some kinds document, by name, with what is wrong with them. For a kind
     /// that does not document the option nothing is: it is forwarded as it was written.
-    pub mistyped: BTreeMap<String, Problem>,
+    pub mistyped: BTreeMap<String, Diagnostic>,
     /// Where each field stands, by its canonical name (`prompt`, `options.duration`), so that a
     /// later judge can point at it. Where columns are not known it may be empty.
     pub places: BTreeMap<String, Position>,
@@ -59,7 +59,7 @@ impl Row {
     }
 
     /// What is wrong with the types of its options, where it is of `kind`.
-    pub fn type_problems(&self, kind: Kind) -> Vec<Problem> {
+    pub fn type_problems(&self, kind: Kind) -> Vec<Diagnostic> {
         let documented = documented_options(kind);
         let of_kind = self.mistyped.iter().filter(|(name, _)| documented.contains(&name.as_str()));
         of_kind.map(|(_, problem)| problem.clone()).collect()
@@ -196,7 +196,7 @@ pub enum ReadRow {
     /// A row that could be typed.
     Good(Box<Row>),
     /// A row that could not, with everything wrong with it. Reading goes on.
-    Bad(Vec<Problem>),
+    Bad(Vec<Diagnostic>),
     /// The rest of the file cannot be read (an unclosed quote, broken JSON, a read error).
-    Unreadable(Problem),
+    Unreadable(Diagnostic),
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
 
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 
 use super::placed::{Placed, PositionTracker};
 
@@ -39,15 +39,15 @@ pub(super) fn fill<R: Read>(source: &mut BufReader<R>) -> io::Result<&[u8]> {
 }
 
 /// What is wrong with bytes that are UTF-8 up to `valid` only, of which the first stands at `from`.
-pub(super) fn not_utf8(bytes: &[u8], valid: usize, from: Position) -> Problem {
+pub(super) fn not_utf8(bytes: &[u8], valid: usize, from: Position) -> Diagnostic {
     let text = String::from_utf8_lossy(bytes.get(..valid).unwrap_or_default());
     let at = PositionTracker::new(Placed::new(&text, from)).to(text.len());
     let byte = bytes.get(valid).copied().unwrap_or_default();
-    Problem::new(at, format!("found the byte 0x{byte:02X}, expected UTF-8"))
+    Diagnostic::new(at, format!("found the byte 0x{byte:02X}, expected UTF-8"))
         .hint("save the file as UTF-8; a spreadsheet calls it \"CSV UTF-8\"")
 }
 
 /// What is wrong with a file that stops being readable at `at`.
-pub(super) fn unreadable(at: Position, error: &io::Error) -> Problem {
-    Problem::new(at, format!("the file cannot be read further: {error}"))
+pub(super) fn unreadable(at: Position, error: &io::Error) -> Diagnostic {
+    Diagnostic::new(at, format!("the file cannot be read further: {error}"))
 }

@@ -5,13 +5,13 @@
 use serde_json::{Map, Number, Value};
 
 use crate::domain::credits::Credits;
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::request::{Kind, Request};
 
 use super::fields::{BodyText, Field, OptionType, Slot};
 use super::placed::value_in_cell;
 use super::row::{Deadline, Row};
-use super::wording::{Complaint, Problems, named, nearest, quoted};
+use super::wording::{BoundedDiagnostics, ValueDiagnostic, named, nearest, quoted};
 use super::{Limits, deadline, list::list};
 
 /// Longest `id`, in characters.
@@ -41,7 +41,7 @@ impl Given<'_> {
 #[derive(Debug)]
 pub(super) struct Draft<'l> {
     row: Row,
-    problems: Problems,
+    problems: BoundedDiagnostics,
     limits: &'l Limits,
 }
 
@@ -52,7 +52,7 @@ impl<'l> Draft<'l> {
             Some(defaults) => Row { position, ..defaults.clone() },
             None => Row::at(position),
         };
-        Draft { row, problems: Problems::default(), limits }
+        Draft { row, problems: BoundedDiagnostics::default(), limits }
     }
 
     /// Takes what is given for `field`, whose canonical name is `canonical` and which the manifest
@@ -81,7 +81,7 @@ impl<'l> Draft<'l> {
         name: &str,
         accepts: OptionType,
         given: Given<'_>,
-        problem: impl Fn(Complaint) -> Problem,
+        problem: impl Fn(ValueDiagnostic) -> Diagnostic,
     ) {
         let options = &mut self.row.request.options;
         if matches!(given, Given::Json(Value::Null)) {
@@ -106,17 +106,17 @@ impl<'l> Draft<'l> {
     }
 
     /// Keeps a problem; the row is bad.
-    pub(super) fn refuse(&mut self, problem: Problem) {
+    pub(super) fn refuse(&mut self, problem: Diagnostic) {
         self.problems.push(problem);
     }
 
     /// The same, for a problem that is dear to make.
-    pub(super) fn refuse_with(&mut self, problem: impl FnOnce() -> Problem) {
+    pub(super) fn refuse_with(&mut self, problem: impl FnOnce() -> Diagnostic) {
         self.problems.push_with(problem);
     }
 
     /// The row, or everything wrong with it.
-    pub(super) fn finish(self) -> Result<Box<Row>, Vec<Problem>> {
+    pub(super) fn finish(self) -> Result<Box<Row>, Vec<Diagnostic>> {
         let Draft { mut row, problems, .. } = self;
         let is_bad = !problems.is_empty();
         let mistyped = match row.kind {
@@ -138,7 +138,7 @@ impl<'l> Draft<'l> {
 }
 
 /// Blank text leaves what is there; `null` takes it away; all else replaces it.
-fn assign(row: &mut Row, field: &Field, given: Given<'_>, limits: &Limits) -> Result<(), Complaint> {
+fn assign(row: &mut Row, field: &Field, given: Given<'_>, limits: &Limits) -> Result<(), ValueDiagnostic> {
     if matches!(given, Given::Json(Value::Null)) {
         clear(row, field);
         return Ok(());
@@ -157,7 +157,7 @@ fn assign(row: &mut Row, field: &Field, given: Given<'_>, limits: &Limits) -> Re
     }
 }
 
-fn assign_known(row: &mut Row, slot: Slot, given: Given<'_>, limits: &Limits) -> Result<(), Complaint> {
+fn assign_known(row: &mut Row, slot: Slot, given: Given<'_>, limits: &Limits) -> Result<(), ValueDiagnostic> {
     match slot {
         Slot::Id => keep(&mut row.id, id(&given)?),
         Slot::Kind => keep(&mut row.kind, kind(&given)?),
@@ -223,20 +223,20 @@ fn replace(map: &mut Map<String, Value>, name: &str, found: Option<Value>) {
 }
 
 /// Trimmed; none when nothing is left.
-pub(super) fn text(given: &Given<'_>) -> Result<Option<String>, Complaint> {
+pub(super) fn text(given: &Given<'_>) -> Result<Option<String>, ValueDiagnostic> {
     let found = match given {
         Given::Cell(cell) => (*cell).to_owned(),
         Given::Json(Value::String(text)) => text.trim().to_owned(),
-        Given::Json(_) => return Err(Complaint::expected(&given.named(), "text")),
+        Given::Json(_) => return Err(ValueDiagnostic::expected(&given.named(), "text")),
     };
     if found.contains('\0') {
-        return Err(Complaint::expected(&quoted(&found), "text without NUL characters"));
+        return Err(ValueDiagnostic::expected(&quoted(&found), "text without NUL characters"));
     }
     Ok(Some(found).filter(|text| !text.is_empty()))
 }
 
 /// A label; a whole number will do as one.
-fn id(given: &Given<'_>) -> Result<Option<String>, Complaint> {
+fn id(given: &Given<'_>) -> Result<Option<String>, ValueDiagnostic> {
     let found = match given {
         Given::Json(Value::Number(number)) if !number.is_f64() => Some(number.to_string()),
         other => text(other)?,
@@ -245,19 +245,22 @@ fn id(given: &Given<'_>) -> Result<Option<String>, Complaint> {
     let length = found.chars().count();
     if length > ID_CHARS {
         let found = format!("{length} characters");
-        return Err(Complaint::expected(&found, &format!("an id of at most {ID_CHARS} characters")));
+        return Err(ValueDiagnostic::expected(&found, &format!("an id of at most {ID_CHARS} characters")));
     }
     if found.contains(char::is_control) {
-        return Err(Complaint::expected(&quoted(&found), "an id on one line, without control characters"));
+        return Err(ValueDiagnostic::expected(
+            &quoted(&found),
+            "an id on one line, without control characters",
+        ));
     }
     Ok(Some(found))
 }
 
-fn kind(given: &Given<'_>) -> Result<Option<Kind>, Complaint> {
+fn kind(given: &Given<'_>) -> Result<Option<Kind>, ValueDiagnostic> {
     let Some(found) = text(given)? else { return Ok(None) };
     found.parse().map(Some).map_err(|_| {
         let names = Kind::ALL.map(Kind::name);
-        Complaint::new(not_one_of(&found, &names))
+        ValueDiagnostic::new(not_one_of(&found, &names))
     })
 }
 
@@ -270,20 +273,20 @@ pub(super) fn not_one_of(found: &str, names: &[&str]) -> String {
     }
 }
 
-fn count(given: &Given<'_>, most: u32) -> Result<Option<u32>, Complaint> {
+fn count(given: &Given<'_>, most: u32) -> Result<Option<u32>, ValueDiagnostic> {
     let accepted = format!("a whole number from 1 to {most}");
     whole(given, &accepted, |number| u32::try_from(number).ok().filter(|count| (1..=most).contains(count)))
 }
 
-pub(super) fn priority(given: &Given<'_>) -> Result<Option<i8>, Complaint> {
+pub(super) fn priority(given: &Given<'_>) -> Result<Option<i8>, ValueDiagnostic> {
     whole(given, "a whole number from -128 to 127", |number| i8::try_from(number).ok())
 }
 
-pub(super) fn credits(given: &Given<'_>) -> Result<Option<Credits>, Complaint> {
+pub(super) fn credits(given: &Given<'_>) -> Result<Option<Credits>, ValueDiagnostic> {
     whole(given, "a whole number of credits, 0 or more", |number| u64::try_from(number).ok().map(Credits))
 }
 
-pub(super) fn instant_or_span(given: &Given<'_>) -> Result<Option<Deadline>, Complaint> {
+pub(super) fn instant_or_span(given: &Given<'_>) -> Result<Option<Deadline>, ValueDiagnostic> {
     let found = match given {
         Given::Json(Value::Number(number)) => Some(number.to_string()),
         other => text(other)?,
@@ -296,9 +299,9 @@ pub(super) fn whole<T>(
     given: &Given<'_>,
     accepted: &str,
     convert: impl Fn(i128) -> Option<T>,
-) -> Result<Option<T>, Complaint> {
+) -> Result<Option<T>, ValueDiagnostic> {
     let number = whole_number(given).and_then(convert);
-    number.map(Some).ok_or_else(|| Complaint::expected(&given.named(), accepted))
+    number.map(Some).ok_or_else(|| ValueDiagnostic::expected(&given.named(), accepted))
 }
 
 fn whole_number(given: &Given<'_>) -> Option<i128> {
@@ -321,12 +324,12 @@ fn whole_in_text(text: &str) -> Option<i128> {
 }
 
 /// `true` or `false`; a spreadsheet's `TRUE` and `FALSE` are the same.
-pub(super) fn flag(given: &Given<'_>) -> Result<Option<bool>, Complaint> {
+pub(super) fn flag(given: &Given<'_>) -> Result<Option<bool>, ValueDiagnostic> {
     let found = match given {
         Given::Cell(cell) => flag_in_cell(cell),
         Given::Json(value) => value.as_bool(),
     };
-    found.map(Some).ok_or_else(|| Complaint::expected(&given.named(), "true or false"))
+    found.map(Some).ok_or_else(|| ValueDiagnostic::expected(&given.named(), "true or false"))
 }
 
 fn flag_in_cell(cell: &str) -> Option<bool> {
@@ -338,7 +341,7 @@ fn flag_in_cell(cell: &str) -> Option<bool> {
 }
 
 /// A documented option; none when it is blank.
-fn option(accepts: OptionType, given: &Given<'_>) -> Result<Option<Value>, Complaint> {
+fn option(accepts: OptionType, given: &Given<'_>) -> Result<Option<Value>, ValueDiagnostic> {
     match accepts {
         OptionType::Text => Ok(text(given)?.map(Value::String)),
         OptionType::Duration => duration(given),
@@ -348,33 +351,34 @@ fn option(accepts: OptionType, given: &Given<'_>) -> Result<Option<Value>, Compl
 }
 
 /// `8`, `8s`: the service takes both, as a whole number and as text.
-fn duration(given: &Given<'_>) -> Result<Option<Value>, Complaint> {
+fn duration(given: &Given<'_>) -> Result<Option<Value>, ValueDiagnostic> {
     if let Some(seconds) = whole_number(given).and_then(|seconds| u64::try_from(seconds).ok()) {
         return Ok(Some(Value::from(seconds)));
     }
     match given {
         Given::Json(other) if !other.is_string() => {
-            Err(Complaint::expected(&given.named(), "text such as \"8s\" or a whole number of seconds"))
+            Err(ValueDiagnostic::expected(&given.named(), "text such as \"8s\" or a whole number of seconds"))
         }
         given => Ok(text(given)?.map(Value::String)),
     }
 }
 
 /// A JSON number; one without a fraction is whole, so that `5` and `5.0` are the same request.
-fn number(given: &Given<'_>) -> Result<Value, Complaint> {
+fn number(given: &Given<'_>) -> Result<Value, ValueDiagnostic> {
     let found = match given {
         Given::Cell(cell) => serde_json::from_str::<Number>(cell).ok(),
         Given::Json(Value::Number(number)) => Some(number.clone()),
         Given::Json(_) => None,
     };
-    let found = found.ok_or_else(|| Complaint::expected(&given.named(), "a number such as 5 or 0.5"))?;
+    let found =
+        found.ok_or_else(|| ValueDiagnostic::expected(&given.named(), "a number such as 5 or 0.5"))?;
     let whole = whole_in_text(&found.to_string()).and_then(|whole| i64::try_from(whole).ok());
     Ok(whole.map_or(Value::Number(found), Value::from))
 }
 
 /// An option that is not documented. In a CSV cell `true`, `false` and numbers are themselves, what
 /// begins with `[`, `{` or `"` is JSON, and the rest is text.
-fn forwarded(given: Given<'_>) -> Result<Value, Complaint> {
+fn forwarded(given: Given<'_>) -> Result<Value, ValueDiagnostic> {
     let cell = match given {
         Given::Json(value) => return Ok(value),
         Given::Cell(cell) => cell,
@@ -393,7 +397,7 @@ fn forwarded(given: Given<'_>) -> Result<Value, Complaint> {
 }
 
 /// A CSV cell stays text, whatever it looks like: `007` and `1.10` are keys to join on.
-fn meta(given: Given<'_>) -> Result<Option<Value>, Complaint> {
+fn meta(given: Given<'_>) -> Result<Option<Value>, ValueDiagnostic> {
     match given {
         Given::Cell(_) => Ok(text(&given)?.map(Value::String)),
         Given::Json(value) => Ok(Some(value)),

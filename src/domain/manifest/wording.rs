@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::domain::diagnostic::{Position, Problem};
+use crate::domain::diagnostic::{Diagnostic, Position};
 
 /// Found text is shown up to this many characters.
 const SHOWN_CHARS: usize = 60;
@@ -18,32 +18,32 @@ const LIKENESS: f64 = 0.85;
 
 /// What is wrong with one value, before it is known where the value stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Complaint {
+pub(super) struct ValueDiagnostic {
     /// What was found and what would be accepted.
     pub message: String,
     /// What to do about it.
     pub hint: Option<&'static str>,
 }
 
-impl Complaint {
+impl ValueDiagnostic {
     /// `found X, expected Y`.
-    pub(super) fn expected(found: &str, accepted: &str) -> Complaint {
-        Complaint::new(format!("found {found}, expected {accepted}"))
+    pub(super) fn expected(found: &str, accepted: &str) -> ValueDiagnostic {
+        ValueDiagnostic::new(format!("found {found}, expected {accepted}"))
     }
 
-    pub(super) fn new(message: impl Into<String>) -> Complaint {
-        Complaint { message: message.into(), hint: None }
+    pub(super) fn new(message: impl Into<String>) -> ValueDiagnostic {
+        ValueDiagnostic { message: message.into(), hint: None }
     }
 
     #[must_use]
-    pub(super) fn hint(mut self, hint: &'static str) -> Complaint {
+    pub(super) fn hint(mut self, hint: &'static str) -> ValueDiagnostic {
         self.hint = Some(hint);
         self
     }
 
     /// The complaint as a problem of `field`, which stands at `position`.
-    pub(super) fn of(self, field: &str, position: Position) -> Problem {
-        let problem = Problem::new(position, self.message).in_field(shortened(field));
+    pub(super) fn of(self, field: &str, position: Position) -> Diagnostic {
+        let problem = Diagnostic::new(position, self.message).in_field(shortened(field));
         match self.hint {
             Some(hint) => problem.hint(hint),
             None => problem,
@@ -53,19 +53,19 @@ impl Complaint {
 
 /// The problems of one row or heading: bounded, whatever the bytes say.
 #[derive(Debug, Default)]
-pub(super) struct Problems {
-    told: Vec<Problem>,
+pub(super) struct BoundedDiagnostics {
+    told: Vec<Diagnostic>,
     untold: u64,
 }
 
-impl Problems {
-    pub(super) fn push(&mut self, problem: Problem) {
+impl BoundedDiagnostics {
+    pub(super) fn push(&mut self, problem: Diagnostic) {
         self.push_with(|| problem);
     }
 
     /// Makes the problem only if it will be told: a guess at a name is dear, and a row may have
     /// more unknown names than anyone reads.
-    pub(super) fn push_with(&mut self, problem: impl FnOnce() -> Problem) {
+    pub(super) fn push_with(&mut self, problem: impl FnOnce() -> Diagnostic) {
         if self.told.len() < TOLD_PROBLEMS {
             self.told.push(problem());
         } else {
@@ -78,10 +78,10 @@ impl Problems {
     }
 
     /// All of them, in the order of the manifest, the untold ones as a number.
-    pub(super) fn into_vec(mut self) -> Vec<Problem> {
+    pub(super) fn into_vec(mut self) -> Vec<Diagnostic> {
         self.told.sort_by_key(|problem| problem.position);
         if let (untold @ 1.., Some(last)) = (self.untold, self.told.last()) {
-            let more = Problem::new(last.position, format!("and {untold} more problems like these"));
+            let more = Diagnostic::new(last.position, format!("and {untold} more problems like these"));
             self.told.push(more);
         }
         self.told
@@ -177,9 +177,9 @@ mod tests {
 
     #[test]
     fn problems_are_bounded() {
-        let mut problems = Problems::default();
+        let mut problems = BoundedDiagnostics::default();
         for line in 0..250 {
-            problems.push(Problem::new(Position::line(line), "bad"));
+            problems.push(Diagnostic::new(Position::line(line), "bad"));
         }
         let told = problems.into_vec();
         assert_eq!(told.len(), TOLD_PROBLEMS + 1);

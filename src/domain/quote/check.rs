@@ -4,32 +4,37 @@ use serde_json::{Map, Value};
 use url::{Host, Url};
 
 use super::rules::Rules;
-use super::{Finding, Remarks};
+use super::{Diagnostics, FieldDiagnostic};
 use crate::domain::url_policy::special;
 
 /// The prompt as it is sent: trimmed, and not empty.
-pub(super) fn prompt(field: &str, given: Option<&str>, rules: &Rules, remarks: &mut Remarks) -> String {
+pub(super) fn prompt(
+    field: &str,
+    given: Option<&str>,
+    rules: &Rules,
+    diagnostics: &mut Diagnostics,
+) -> String {
     let text = given.unwrap_or_default().trim();
     match given {
-        None => remarks.refuse(field, "is missing, and the service needs one"),
-        Some(_) if text.is_empty() => remarks.refuse(field, "is empty, and the service needs one"),
+        None => diagnostics.refuse(field, "is missing, and the service needs one"),
+        Some(_) if text.is_empty() => diagnostics.refuse(field, "is empty, and the service needs one"),
         Some(_) => {}
     }
-    wording(field, text, rules, remarks);
+    wording(field, text, rules, diagnostics);
     text.to_owned()
 }
 
 /// Says where a text has wording that the service refuses.
-pub(super) fn wording(field: &str, text: &str, rules: &Rules, remarks: &mut Remarks) {
+pub(super) fn wording(field: &str, text: &str, rules: &Rules, diagnostics: &mut Diagnostics) {
     if let Some(said) = rules.prohibited_in(text) {
         let said = shorten(&said);
         let message = format!("says \"{said}\": the service refuses such wording, even where it is negated");
-        remarks.note(field, message);
+        diagnostics.note(field, message);
     }
 }
 
 /// Addresses that the service can fetch: http or https, with a host, from outside and without a password.
-pub(super) fn urls(field: &str, urls: &[String], remarks: &mut Remarks) {
+pub(super) fn urls(field: &str, urls: &[String], diagnostics: &mut Diagnostics) {
     let mut far = urls.iter().enumerate().filter_map(|(index, text)| Some((index, out_of_reach(text)?)));
     if let Some((index, why)) = far.next() {
         let which = if urls.len() == 1 { String::new() } else { format!("address {}: ", index + 1) };
@@ -37,14 +42,14 @@ pub(super) fn urls(field: &str, urls: &[String], remarks: &mut Remarks) {
             0 => String::new(),
             more => format!("; and so {more} more"),
         };
-        remarks.note(field, format!("{which}{why}{more}"));
+        diagnostics.note(field, format!("{which}{why}{more}"));
     }
     for (index, text) in urls.iter().enumerate() {
         let which = if urls.len() == 1 { String::new() } else { format!("address {}: ", index + 1) };
         if let Some(why) = unfit(text) {
             let found = shorten(text);
             let message = format!("{which}\"{found}\" {why}; an address begins with http:// or https://");
-            remarks.refuse(field, message);
+            diagnostics.refuse(field, message);
         }
     }
 }
@@ -105,11 +110,15 @@ pub(super) fn present(options: &Map<String, Value>) -> Map<String, Value> {
 }
 
 /// An option that must be true or false.
-pub(super) fn boolean(options: &Map<String, Value>, name: &str, remarks: &mut Remarks) -> Option<bool> {
+pub(super) fn boolean(
+    options: &Map<String, Value>,
+    name: &str,
+    diagnostics: &mut Diagnostics,
+) -> Option<bool> {
     let value = options.get(name)?;
     let flag = value.as_bool();
     if flag.is_none() {
-        remarks.refuse(&option(name), format!("found {}; true or false is accepted", found(value)));
+        diagnostics.refuse(&option(name), format!("found {}; true or false is accepted", found(value)));
     }
     flag
 }
@@ -118,22 +127,22 @@ pub(super) fn boolean(options: &Map<String, Value>, name: &str, remarks: &mut Re
 pub(super) fn text<'a>(
     options: &'a Map<String, Value>,
     name: &str,
-    remarks: &mut Remarks,
+    diagnostics: &mut Diagnostics,
 ) -> Option<&'a str> {
     let value = options.get(name)?;
     let text = value.as_str();
     if text.is_none() {
-        remarks.refuse(&option(name), format!("found {}; a text is accepted", found(value)));
+        diagnostics.refuse(&option(name), format!("found {}; a text is accepted", found(value)));
     }
     text
 }
 
 /// An option that must be a JSON number.
-pub(super) fn number(options: &Map<String, Value>, name: &str, remarks: &mut Remarks) -> Option<f64> {
+pub(super) fn number(options: &Map<String, Value>, name: &str, diagnostics: &mut Diagnostics) -> Option<f64> {
     let value = options.get(name)?;
     let number = value.as_f64();
     if number.is_none() {
-        remarks.refuse(&option(name), format!("found {}; a number is accepted", found(value)));
+        diagnostics.refuse(&option(name), format!("found {}; a number is accepted", found(value)));
     }
     number
 }
@@ -143,12 +152,12 @@ pub(super) fn number_within(
     options: &Map<String, Value>,
     name: &str,
     (least, most): (f64, f64),
-    remarks: &mut Remarks,
+    diagnostics: &mut Diagnostics,
 ) {
     let Some(value) = options.get(name) else { return };
     if !value.as_f64().is_some_and(|number| (least..=most).contains(&number)) {
         let message = format!("found {}; a number from {least} to {most} is accepted", found(value));
-        remarks.refuse(&option(name), message);
+        diagnostics.refuse(&option(name), message);
     }
 }
 
@@ -157,13 +166,13 @@ pub(super) fn clamped(
     options: &Map<String, Value>,
     name: &str,
     (least, most): (f64, f64),
-    remarks: &mut Remarks,
+    diagnostics: &mut Diagnostics,
 ) {
-    let Some(number) = number(options, name, remarks) else { return };
+    let Some(number) = number(options, name, diagnostics) else { return };
     if !(least..=most).contains(&number) {
         let becomes = number.clamp(least, most);
         let message = format!("{number} is outside {least} to {most}; the service makes it {becomes}");
-        remarks.note(&option(name), message);
+        diagnostics.note(&option(name), message);
     }
 }
 
@@ -215,9 +224,9 @@ pub(super) fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str
 }
 
 /// A finding about a word that is none of those allowed.
-pub(super) fn not_one_of(field: &str, given: &str, allowed: &[&str]) -> Finding {
+pub(super) fn not_one_of(field: &str, given: &str, allowed: &[&str]) -> FieldDiagnostic {
     let near = nearest(given, allowed.iter().copied());
     let hint = (!near.is_empty()).then(|| format!("did you mean {}?", either(&near)));
     let message = format!("found \"{}\"; {} is accepted", shorten(given), either(allowed));
-    Finding { field: field.to_owned(), message, hint }
+    FieldDiagnostic { field: field.to_owned(), message, hint }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::check::{either, found};
 use super::rules::Rules;
-use super::{Finding, Remarks, check};
+use super::{Diagnostics, FieldDiagnostic, check};
 use crate::domain::request::{Kind, Request};
 
 /// The options that the service documents for a kind.
@@ -55,32 +55,32 @@ pub(super) fn given(request: &Request) -> impl Iterator<Item = &'static str> {
 }
 
 /// Refuses fields of other kinds, and says which options the kind has no use for and which the service may refuse.
-pub(super) fn check(kind: Kind, request: &Request, rules: &Rules, remarks: &mut Remarks) {
+pub(super) fn check(kind: Kind, request: &Request, rules: &Rules, diagnostics: &mut Diagnostics) {
     for field in given(request).filter(|field| !kinds_of_field(field).contains(&kind)) {
-        remarks.findings.push(Finding {
+        diagnostics.findings.push(FieldDiagnostic {
             field: field.to_owned(),
             message: format!("is not a field of {kind}{}", owners(kinds_of_field(field).iter().copied())),
             hint: instead(kind, field).map(str::to_owned),
         });
     }
     if kind != Kind::ShortsStudio {
-        request.options.iter().for_each(|(name, value)| check_option(kind, name, value, remarks));
+        request.options.iter().for_each(|(name, value)| check_option(kind, name, value, diagnostics));
     }
     for (name, value) in &request.options {
         if let Value::String(text) = value {
-            check::wording(&check::option(name), text, rules, remarks);
+            check::wording(&check::option(name), text, rules, diagnostics);
         }
     }
 }
 
 /// Options that are nobody's, and so near to one of the kind's that this one was meant: what it was to change would
 /// not be changed, and the default be paid for.
-pub fn misspelt_options(kind: Kind, request: &Request) -> Vec<Finding> {
+pub fn misspelt_options(kind: Kind, request: &Request) -> Vec<FieldDiagnostic> {
     let documented = documented_options(kind);
     let given = request.options.iter().filter(|(_, value)| !value.is_null());
     let unknown = given.filter(|(name, _)| kinds_of_option(name).next().is_none() && !renamed(kind, name));
     let meant = unknown.filter_map(|(name, _)| Some((name, misspelt(name, documented)?)));
-    let finding = |(name, meant): (&String, &str)| Finding {
+    let finding = |(name, meant): (&String, &str)| FieldDiagnostic {
         field: check::option(name),
         message: format!("is not an option of {kind}; did you mean {meant}?"),
         hint: Some(format!("write {meant}, or give --allow-unknown-options to send it as it is")),
@@ -90,7 +90,7 @@ pub fn misspelt_options(kind: Kind, request: &Request) -> Vec<Finding> {
 
 /// An option of another kind, or a misspelt one, is forwarded as every unknown one is; the writer
 /// should know, since what it was meant to change is not changed.
-fn check_option(kind: Kind, name: &str, value: &Value, remarks: &mut Remarks) {
+fn check_option(kind: Kind, name: &str, value: &Value, diagnostics: &mut Diagnostics) {
     let documented = documented_options(kind);
     if value.is_null() || documented.contains(&name) || renamed(kind, name) {
         return;
@@ -103,7 +103,7 @@ fn check_option(kind: Kind, name: &str, value: &Value, remarks: &mut Remarks) {
     let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));
     let message =
         format!("is not an option of {kind}{whose}; {} is sent as it is, unchecked{meant}", found(value));
-    remarks.note(&format!("options.{name}"), message);
+    diagnostics.note(&format!("options.{name}"), message);
 }
 
 /// What the length is called where the kind calls it otherwise.

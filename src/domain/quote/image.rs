@@ -10,19 +10,21 @@ use super::check::{either, found, not_one_of, option, text};
 use super::price::{Pick, Priced, Prices, below, settle};
 use super::rules::ExactPixels;
 use super::table::SCENES;
-use super::{Basis, Draft, Remarks, check, model, pixels, wire};
+use super::{Basis, Diagnostics, Draft, check, model, pixels, wire};
 use crate::domain::request::Kind;
 
 /// Judges, defaults and prices an image.
-pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
+pub(super) fn draft(basis: &Basis<'_>, diagnostics: &mut Diagnostics) -> Draft {
     let request = basis.request;
-    let prompt = check::prompt("prompt", request.prompt.as_deref(), basis.rules, remarks);
-    check::urls("image_urls", &request.image_urls, remarks);
+    let prompt = check::prompt("prompt", request.prompt.as_deref(), basis.rules, diagnostics);
+    check::urls("image_urls", &request.image_urls, diagnostics);
     let mut options = check::present(&request.options);
-    let found_model = model::find(Kind::Image, &basis.catalog.image, basis, remarks);
-    let scene = scene_of(basis, found_model, remarks);
+    let found_model = model::find(Kind::Image, &basis.catalog.image, basis, diagnostics);
+    let scene = scene_of(basis, found_model, diagnostics);
     let priced = match found_model.map(|model| (model, model.modes.get(scene))) {
-        Some((model, Some(mode))) => Sheet { id: &model.about.id, mode }.settle(basis, &mut options, remarks),
+        Some((model, Some(mode))) => {
+            Sheet { id: &model.about.id, mode }.settle(basis, &mut options, diagnostics)
+        }
         _ => Priced::unpriced("the image catalog does not list it"),
     };
     let fields = [
@@ -36,23 +38,23 @@ pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
 }
 
 /// The scene, given or by default; findings when it is none, the model lacks it, or images are missing.
-fn scene_of<'a>(basis: &Basis<'a>, model: Option<&ImageModel>, remarks: &mut Remarks) -> &'a str {
+fn scene_of<'a>(basis: &Basis<'a>, model: Option<&ImageModel>, diagnostics: &mut Diagnostics) -> &'a str {
     let scene = image_scene(basis.request);
     if !SCENES.contains(&scene) {
-        remarks.findings.push(not_one_of("scene", scene, &SCENES));
+        diagnostics.findings.push(not_one_of("scene", scene, &SCENES));
         return scene;
     }
     if scene == SCENES[1] && basis.request.image_urls.is_empty() {
-        remarks.refuse("image_urls", "is missing; image-to-image needs at least one image");
+        diagnostics.refuse("image_urls", "is missing; image-to-image needs at least one image");
     }
     if scene == SCENES[0] && !basis.request.image_urls.is_empty() {
-        remarks.note("image_urls", "text-to-image takes no images");
+        diagnostics.note("image_urls", "text-to-image takes no images");
     }
     let lacking = model.filter(|model| !model.modes.is_empty() && !model.modes.contains_key(scene));
     if let Some(model) = lacking {
         let scenes: Vec<&str> = model.modes.keys().map(String::as_str).collect();
         let message = format!("{} has no {scene}; {} is accepted", model.about.id, either(&scenes));
-        remarks.refuse("scene", message);
+        diagnostics.refuse("scene", message);
     }
     scene
 }
@@ -64,10 +66,15 @@ struct Sheet<'a> {
 }
 
 impl Sheet<'_> {
-    fn settle(&self, basis: &Basis<'_>, options: &mut Map<String, Value>, remarks: &mut Remarks) -> Priced {
+    fn settle(
+        &self,
+        basis: &Basis<'_>,
+        options: &mut Map<String, Value>,
+        diagnostics: &mut Diagnostics,
+    ) -> Priced {
         match self.exact_pixels(basis) {
-            Some(family) => self.settle_exact(&family, options, remarks),
-            None => self.settle_plain(options, remarks),
+            Some(family) => self.settle_exact(&family, options, diagnostics),
+            None => self.settle_plain(options, diagnostics),
         }
     }
 
@@ -83,16 +90,16 @@ impl Sheet<'_> {
         &self,
         family: &ExactPixels,
         options: &mut Map<String, Value>,
-        remarks: &mut Remarks,
+        diagnostics: &mut Diagnostics,
     ) -> Priced {
         let listed = &self.mode.qualities;
         let qualities = if listed.is_empty() { &family.qualities } else { listed };
-        let sized = pixels::check(family, options, remarks);
+        let sized = pixels::check(family, options, diagnostics);
         if sized {
-            pixels::leave_out_overridden(options, remarks);
+            pixels::leave_out_overridden(options, diagnostics);
         }
         let mut choose = |name, list: &[String], exact, default: &String| {
-            Choice { id: self.id, name, list, exact }.make(options, Some(default), "", remarks)
+            Choice { id: self.id, name, list, exact }.make(options, Some(default), "", diagnostics)
         };
         let quality = choose("quality", qualities, false, &family.default_quality);
         if sized {
@@ -114,17 +121,17 @@ impl Sheet<'_> {
     }
 
     /// Other models take something else in the place of what they do not list; that is refused here.
-    fn settle_plain(&self, options: &mut Map<String, Value>, remarks: &mut Remarks) -> Priced {
+    fn settle_plain(&self, options: &mut Map<String, Value>, diagnostics: &mut Diagnostics) -> Priced {
         if options.contains_key("size") {
-            remarks.refuse("options.size", format!("{} takes no exact pixels, leave it out", self.id));
+            diagnostics.refuse("options.size", format!("{} takes no exact pixels, leave it out", self.id));
         }
-        let asked_as = self.resolution_as_quality(options, remarks);
+        let asked_as = self.resolution_as_quality(options, diagnostics);
         let list = &self.mode.qualities;
         let default = self.mode.defaults.get("quality").or_else(|| list.first());
         let becomes =
             list.first().map_or(String::new(), |first| format!("; the service would make it {first}"));
         let choice = Choice { id: self.id, name: "quality", list, exact: false };
-        let quality = choice.make_as(asked_as, options, default, &becomes, remarks);
+        let quality = choice.make_as(asked_as, options, default, &becomes, diagnostics);
         let ratios =
             Choice { id: self.id, name: "aspect_ratio", list: &self.mode.aspect_ratios, exact: true };
         let ratio = self.mode.defaults.get("aspect_ratio");
@@ -132,19 +139,24 @@ impl Sheet<'_> {
             Some(default) => format!("; the service would make it {default}"),
             None => "; the service would use its default instead".to_owned(),
         };
-        let ratio = ratios.make(options, ratio, &becomes, remarks);
+        let ratio = ratios.make(options, ratio, &becomes, diagnostics);
         self.price(quality.as_deref(), None, ratio.as_deref())
     }
 
     /// Without `quality`, `resolution` is read as it: it is sent as what it is read as. Returns the
     /// field that the writer gave.
-    fn resolution_as_quality(&self, options: &mut Map<String, Value>, remarks: &mut Remarks) -> &'static str {
+    fn resolution_as_quality(
+        &self,
+        options: &mut Map<String, Value>,
+        diagnostics: &mut Diagnostics,
+    ) -> &'static str {
         if self.mode.qualities.is_empty() {
             return "quality";
         }
         if options.contains_key("quality") {
             if options.contains_key("resolution") {
-                remarks.note("options.resolution", format!("{} does not read it beside quality", self.id));
+                diagnostics
+                    .note("options.resolution", format!("{} does not read it beside quality", self.id));
             }
             return "quality";
         }
@@ -199,9 +211,9 @@ impl Choice<'_> {
         options: &mut Map<String, Value>,
         default: Option<&String>,
         becomes: &str,
-        remarks: &mut Remarks,
+        diagnostics: &mut Diagnostics,
     ) -> Option<String> {
-        self.make_as(self.name, options, default, becomes, remarks)
+        self.make_as(self.name, options, default, becomes, diagnostics)
     }
 
     /// The value that counts, in `options` as the catalog spells it. `asked_as` is the field that a
@@ -212,20 +224,20 @@ impl Choice<'_> {
         options: &mut Map<String, Value>,
         default: Option<&String>,
         becomes: &str,
-        remarks: &mut Remarks,
+        diagnostics: &mut Diagnostics,
     ) -> Option<String> {
         if !options.contains_key(self.name) {
             return self.fill(options, default?);
         }
         if self.list.is_empty() {
-            return text(options, self.name, remarks).map(str::to_owned);
+            return text(options, self.name, diagnostics).map(str::to_owned);
         }
         let given = options.get(self.name)?;
         let word = given.as_str().unwrap_or_default();
         let Some(listed) = self.list.iter().find(|listed| self.same(listed, word)).cloned() else {
             let accepted = either(self.list);
             let message = format!("found {}; {} takes {accepted}{becomes}", found(given), self.id);
-            remarks.refuse(&option(asked_as), message);
+            diagnostics.refuse(&option(asked_as), message);
             return None;
         };
         options.insert(self.name.to_owned(), Value::from(listed.as_str()));

@@ -4,7 +4,7 @@
 use super::catalog::Catalog;
 use super::check::either;
 use super::rules::Rules;
-use super::{Finding, fields};
+use super::{FieldDiagnostic, fields};
 use crate::domain::request::{Kind, Request};
 
 /// Infers what a request generates.
@@ -14,7 +14,7 @@ use crate::domain::request::{Kind, Request};
 ///
 /// # Errors
 /// Says what is missing when neither decides, or between which kinds.
-pub fn infer_kind(request: &Request, catalog: &Catalog, rules: &Rules) -> Result<Kind, Finding> {
+pub fn infer_kind(request: &Request, catalog: &Catalog, rules: &Rules) -> Result<Kind, FieldDiagnostic> {
     let by_model = kinds_of_model(request, catalog, rules);
     if let [kind] = by_model.as_slice() {
         return Ok(*kind);
@@ -57,11 +57,11 @@ fn may_be(kind: Kind, request: &Request) -> bool {
         && names.into_iter().all(|name| option_fits(name))
 }
 
-fn undecided(left: &[Kind]) -> Finding {
+fn undecided(left: &[Kind]) -> FieldDiagnostic {
     let names: Vec<&str> = if left.is_empty() { &Kind::ALL } else { left }.iter().map(|k| k.name()).collect();
     let why =
         if left.is_empty() { "the fields match no kind" } else { "the fields match more than one kind" };
-    Finding {
+    FieldDiagnostic {
         field: "kind".to_owned(),
         message: format!("is missing, and {why}; {} is accepted", either(&names)),
         hint: Some("add kind, or a model that one of the catalogs lists".to_owned()),

@@ -3,7 +3,7 @@
 //! The service has no price preview. This room is one: catalogs and a request in, and out comes
 //! either everything that is wrong with it or the body to send with its price and formula. Pure: no
 //! clock, no files, no async. Positions, batches and money limits may not come in; the caller
-//! places a [`Finding`] in its manifest.
+//! places a [`FieldDiagnostic`] in its manifest.
 //!
 //! Reading order: [`quote`], then one file per kind, then [`catalog`] and [`rules`] (what the
 //! catalog says and what it leaves out), `price` (the price shapes), [`canonical_body`].
@@ -68,7 +68,7 @@ pub fn is_overridden(kind: Kind, name: &str, options: &Map<String, Value>) -> bo
 
 /// Something wrong with a request, without a position: the caller knows where the field stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct FieldDiagnostic {
     /// The field by its canonical name (`prompt`, `options.duration`).
     pub field: String,
     /// What was found, and what would be accepted.
@@ -126,28 +126,28 @@ pub fn quote(
     request: &Request,
     catalog: &Catalog,
     rules: &Rules,
-) -> Result<Quote, Vec<Finding>> {
+) -> Result<Quote, Vec<FieldDiagnostic>> {
     let kind = match kind {
         Some(kind) => kind,
         None => infer_kind(request, catalog, rules).map_err(|finding| vec![finding])?,
     };
-    let mut remarks = Remarks::default();
-    fields::check(kind, request, rules, &mut remarks);
-    let draft = priced_by(kind, &Basis { request, catalog, rules }, &mut remarks);
-    remarks.seal(kind, draft)
+    let mut diagnostics = Diagnostics::default();
+    fields::check(kind, request, rules, &mut diagnostics);
+    let draft = priced_by(kind, &Basis { request, catalog, rules }, &mut diagnostics);
+    diagnostics.seal(kind, draft)
 }
 
-/// What a request comes to, with everything that is wrong with it in `remarks`.
-fn priced_by(kind: Kind, basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
+/// What a request comes to, with everything that is wrong with it in `diagnostics`.
+fn priced_by(kind: Kind, basis: &Basis<'_>, diagnostics: &mut Diagnostics) -> Draft {
     let draft = match kind {
-        Kind::Video => video::draft(basis, remarks),
-        Kind::Image => image::draft(basis, remarks),
-        Kind::Music => music::draft(basis, remarks),
-        Kind::Speech => speech::draft(basis, remarks),
-        Kind::SoundEffect => sound_effect::draft(basis, remarks),
+        Kind::Video => video::draft(basis, diagnostics),
+        Kind::Image => image::draft(basis, diagnostics),
+        Kind::Music => music::draft(basis, diagnostics),
+        Kind::Speech => speech::draft(basis, diagnostics),
+        Kind::SoundEffect => sound_effect::draft(basis, diagnostics),
         Kind::ShortsStudio => shorts_studio(basis.request),
     };
-    draft.with_surcharge(kind, &basis.catalog.surcharges, remarks)
+    draft.with_surcharge(kind, &basis.catalog.surcharges, diagnostics)
 }
 
 /// Shorts Studio's body and price are not documented: the options are the body, as they are.
@@ -179,7 +179,7 @@ impl Draft {
     }
 
     /// Names the cell in full, and raises its price to what was charged for it before.
-    fn with_surcharge(mut self, kind: Kind, surcharges: &Surcharges, remarks: &mut Remarks) -> Draft {
+    fn with_surcharge(mut self, kind: Kind, surcharges: &Surcharges, diagnostics: &mut Diagnostics) -> Draft {
         let Some(listed) = self.listed else { return self };
         let mode = ["mode", "scene"].into_iter().find_map(|name| self.body.get(name)?.as_str());
         let priced = &mut self.priced;
@@ -198,7 +198,7 @@ impl Draft {
             "the catalog's price is {}, but {} was charged for {} before: {} is planned",
             listed.0, charged.0, price.0, raised.0
         );
-        remarks.note("model", message);
+        diagnostics.note("model", message);
         self
     }
 
@@ -210,26 +210,26 @@ impl Draft {
 
 /// What is found on the way. Nothing stops at the first finding.
 #[derive(Debug, Default)]
-struct Remarks {
-    findings: Vec<Finding>,
+struct Diagnostics {
+    findings: Vec<FieldDiagnostic>,
     notes: Vec<Note>,
 }
 
-impl Remarks {
+impl Diagnostics {
     fn refuse(&mut self, field: &str, message: impl Into<String>) {
-        self.findings.push(Finding { field: field.to_owned(), message: message.into(), hint: None });
+        self.findings.push(FieldDiagnostic { field: field.to_owned(), message: message.into(), hint: None });
     }
 
     fn refuse_with(&mut self, field: &str, message: impl Into<String>, hint: impl Into<String>) {
         let hint = Some(hint.into());
-        self.findings.push(Finding { field: field.to_owned(), message: message.into(), hint });
+        self.findings.push(FieldDiagnostic { field: field.to_owned(), message: message.into(), hint });
     }
 
     fn note(&mut self, field: &str, message: impl Into<String>) {
         self.notes.push(Note { field: field.to_owned(), message: message.into() });
     }
 
-    fn seal(self, kind: Kind, draft: Draft) -> Result<Quote, Vec<Finding>> {
+    fn seal(self, kind: Kind, draft: Draft) -> Result<Quote, Vec<FieldDiagnostic>> {
         if !self.findings.is_empty() {
             return Err(self.findings);
         }

@@ -1,8 +1,8 @@
-//! Finding the model that a request names.
+//! FieldDiagnostic the model that a request names.
 
 use super::catalog::{Catalog, Listing, Model};
 use super::check::{either, nearest, shorten};
-use super::{Basis, Finding, Remarks};
+use super::{Basis, Diagnostics, FieldDiagnostic};
 use crate::domain::request::Kind;
 
 /// The catalog entry of the request's model; findings when there is none to be had.
@@ -10,29 +10,34 @@ pub(super) fn find<'a, M: Model>(
     kind: Kind,
     listing: &'a Listing<M>,
     basis: &Basis<'_>,
-    remarks: &mut Remarks,
+    diagnostics: &mut Diagnostics,
 ) -> Option<&'a M> {
     let Some(id) = basis.request.model.as_deref() else {
         let message = format!("is missing; {} needs a model id of the catalog", article(kind));
-        remarks.refuse_with("model", message, "`callsheet models` lists them");
+        diagnostics.refuse_with("model", message, "`callsheet models` lists them");
         return None;
     };
     match listing.get(id) {
         Some(model) if model.about().coming_soon => {
-            remarks.refuse("model", format!("{id} is announced but not available yet"));
+            diagnostics.refuse("model", format!("{id} is announced but not available yet"));
             Some(model)
         }
         Some(model) => Some(model),
         None => {
-            remarks.findings.extend(absent(kind, listing, id, basis));
+            diagnostics.findings.extend(absent(kind, listing, id, basis));
             None
         }
     }
 }
 
 /// Why a model is not in its catalog. An empty catalog judges nothing.
-fn absent<M: Model>(kind: Kind, listing: &Listing<M>, id: &str, basis: &Basis<'_>) -> Option<Finding> {
-    let finding = |message, hint| Some(Finding { field: "model".to_owned(), message, hint });
+fn absent<M: Model>(
+    kind: Kind,
+    listing: &Listing<M>,
+    id: &str,
+    basis: &Basis<'_>,
+) -> Option<FieldDiagnostic> {
+    let finding = |message, hint| Some(FieldDiagnostic { field: "model".to_owned(), message, hint });
     if let Some(said) = basis.rules.model(id).and_then(|model| model.withdrawn.as_deref()) {
         let message = format!("{id} is withdrawn; the service says: {said}");
         return finding(message, Some("pick another model".to_owned()));

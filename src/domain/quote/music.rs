@@ -7,7 +7,7 @@ use super::catalog::{Catalog, MusicModel};
 use super::check::{boolean, found, number_within, option, text};
 use super::duration::{decimal, plain};
 use super::price::{Most, Priced, Prices, Undecided};
-use super::{Basis, Draft, Remarks, check, model, wire};
+use super::{Basis, Diagnostics, Draft, check, model, wire};
 use crate::domain::request::Kind;
 
 /// Options that the service refuses by name.
@@ -19,12 +19,12 @@ const DEFAULT_SECONDS: u32 = 60;
 const LEAST_CREDITS: u32 = 60;
 
 /// Judges, defaults and prices a track.
-pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
+pub(super) fn draft(basis: &Basis<'_>, diagnostics: &mut Diagnostics) -> Draft {
     let request = basis.request;
-    let prompt = check::prompt("prompt", request.prompt.as_deref(), basis.rules, remarks);
-    check_model(basis, remarks);
+    let prompt = check::prompt("prompt", request.prompt.as_deref(), basis.rules, diagnostics);
+    check_model(basis, diagnostics);
     let mut options = check::present(&request.options);
-    check_options(&options, remarks);
+    check_options(&options, diagnostics);
     if !options.contains_key(LENGTH) {
         options.insert(LENGTH.to_owned(), Value::from(DEFAULT_SECONDS));
     }
@@ -34,45 +34,45 @@ pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
 }
 
 /// A model says that the row is music; the service chooses its own.
-fn check_model(basis: &Basis<'_>, remarks: &mut Remarks) {
+fn check_model(basis: &Basis<'_>, diagnostics: &mut Diagnostics) {
     if basis.request.model.is_some() {
-        let found: Option<&MusicModel> = model::find(Kind::Music, &basis.catalog.music, basis, remarks);
+        let found: Option<&MusicModel> = model::find(Kind::Music, &basis.catalog.music, basis, diagnostics);
         if found.is_some() {
-            remarks.note("model", "is not sent: the service takes no model for music");
+            diagnostics.note("model", "is not sent: the service takes no model for music");
         }
     }
 }
 
-fn check_options(options: &Map<String, Value>, remarks: &mut Remarks) {
+fn check_options(options: &Map<String, Value>, diagnostics: &mut Diagnostics) {
     for name in RENAMED.into_iter().filter(|name| options.contains_key(*name)) {
-        remarks.refuse_with(
+        diagnostics.refuse_with(
             &option(name),
             "is not accepted for music",
             "the length goes into duration_seconds",
         );
     }
-    number_within(options, LENGTH, (3.0, 300.0), remarks);
-    let instrumental = boolean(options, "instrumental", remarks) == Some(true);
-    let [style, title, lyrics] = ["style", "title", "lyrics"].map(|name| given(options, name, remarks));
+    number_within(options, LENGTH, (3.0, 300.0), diagnostics);
+    let instrumental = boolean(options, "instrumental", diagnostics) == Some(true);
+    let [style, title, lyrics] = ["style", "title", "lyrics"].map(|name| given(options, name, diagnostics));
     if instrumental && lyrics {
-        remarks.note("options.lyrics", "will not be sung: instrumental means no vocals");
+        diagnostics.note("options.lyrics", "will not be sung: instrumental means no vocals");
     }
     for name in [("style", style), ("title", title)].into_iter().filter(|pair| pair.1).map(|pair| pair.0) {
         if !lyrics {
-            remarks.note(&option(name), format!("with {name} the prompt is sung as lyrics"));
+            diagnostics.note(&option(name), format!("with {name} the prompt is sung as lyrics"));
         }
     }
     if lyrics && (style || title) {
         let which = if style { "style" } else { "title" };
         let message = format!("stands beside {which}, with which the prompt itself is sung as lyrics");
         let hint = "put the lyrics into prompt, or leave style and title out";
-        remarks.refuse_with("options.lyrics", message, hint);
+        diagnostics.refuse_with("options.lyrics", message, hint);
     }
 }
 
 /// Whether a text option says anything.
-fn given(options: &Map<String, Value>, name: &str, remarks: &mut Remarks) -> bool {
-    text(options, name, remarks).is_some_and(|text| !text.trim().is_empty())
+fn given(options: &Map<String, Value>, name: &str, diagnostics: &mut Diagnostics) -> bool {
+    text(options, name, diagnostics).is_some_and(|text| !text.trim().is_empty())
 }
 
 /// `max(base, ceil(seconds))` (Rules of music, 3).

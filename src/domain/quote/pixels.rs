@@ -2,18 +2,24 @@
 
 use serde_json::{Map, Value};
 
-use super::Remarks;
+use super::Diagnostics;
 use super::check::found;
 use super::rules::ExactPixels;
 
 const FIELD: &str = "options.size";
 
 /// Whether a size is given; findings for all that is wrong with it.
-pub(super) fn check(family: &ExactPixels, options: &Map<String, Value>, remarks: &mut Remarks) -> bool {
+pub(super) fn check(
+    family: &ExactPixels,
+    options: &Map<String, Value>,
+    diagnostics: &mut Diagnostics,
+) -> bool {
     let Some(value) = options.get("size") else { return false };
     match value.as_str().and_then(sides) {
-        Some((width, height)) => check_sides(family, width, height, remarks),
-        None => remarks.refuse(FIELD, format!("found {}; WIDTHxHEIGHT in pixels is accepted", found(value))),
+        Some((width, height)) => check_sides(family, width, height, diagnostics),
+        None => {
+            diagnostics.refuse(FIELD, format!("found {}; WIDTHxHEIGHT in pixels is accepted", found(value)))
+        }
     }
     true
 }
@@ -22,10 +28,10 @@ pub(super) fn check(family: &ExactPixels, options: &Map<String, Value>, remarks:
 pub(super) const OVERRIDDEN: [&str; 2] = ["aspect_ratio", "resolution"];
 
 /// Leaves out, and says, what a size overrides: whatever its value is, nobody reads it.
-pub(super) fn leave_out_overridden(options: &mut Map<String, Value>, remarks: &mut Remarks) {
+pub(super) fn leave_out_overridden(options: &mut Map<String, Value>, diagnostics: &mut Diagnostics) {
     for name in OVERRIDDEN {
         if options.remove(name).is_some() {
-            remarks.note(&format!("options.{name}"), "is not sent: size overrides it");
+            diagnostics.note(&format!("options.{name}"), "is not sent: size overrides it");
         }
     }
 }
@@ -39,23 +45,23 @@ fn sides(text: &str) -> Option<(u64, u64)> {
     Some((digits(width)?, digits(height)?))
 }
 
-fn check_sides(family: &ExactPixels, width: u64, height: u64, remarks: &mut Remarks) {
+fn check_sides(family: &ExactPixels, width: u64, height: u64, diagnostics: &mut Diagnostics) {
     let size = format!("{width}x{height}");
     let (longer, shorter) = (width.max(height), width.min(height));
     let multiple = family.multiple_of;
     if ![width, height].iter().all(|side| side.is_multiple_of(multiple)) {
-        remarks.refuse(FIELD, format!("found {size}; both sides must be multiples of {multiple}"));
+        diagnostics.refuse(FIELD, format!("found {size}; both sides must be multiples of {multiple}"));
     }
     if longer > family.longest_side {
-        remarks.refuse(FIELD, format!("found {size}; a side has {} pixels at most", family.longest_side));
+        diagnostics.refuse(FIELD, format!("found {size}; a side has {} pixels at most", family.longest_side));
     }
     if longer > shorter.saturating_mul(family.ratio_max) {
         let most = family.ratio_max;
-        remarks.refuse(FIELD, format!("found {size}; one side is at most {most} times the other"));
+        diagnostics.refuse(FIELD, format!("found {size}; one side is at most {most} times the other"));
     }
     let pixels = width.saturating_mul(height);
     if !(family.pixels_min..=family.pixels_max).contains(&pixels) {
         let (least, most) = (family.pixels_min, family.pixels_max);
-        remarks.refuse(FIELD, format!("found {size}, {pixels} pixels; {least} to {most} are accepted"));
+        diagnostics.refuse(FIELD, format!("found {size}, {pixels} pixels; {least} to {most} are accepted"));
     }
 }

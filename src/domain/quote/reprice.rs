@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Basis, Bound, Catalog, Finding, Quote, Remarks, Rules, priced_by};
+use super::{Basis, Bound, Catalog, Diagnostics, FieldDiagnostic, Quote, Rules, priced_by};
 use crate::domain::credits::Credits;
 use crate::domain::request::{Kind, Request};
 
@@ -47,11 +47,11 @@ pub fn reprice(
     body: &Map<String, Value>,
     catalog: &Catalog,
     rules: &Rules,
-) -> Result<Cost, Finding> {
+) -> Result<Cost, FieldDiagnostic> {
     let request = request_of(kind, body);
-    let mut remarks = Remarks::default();
-    let draft = priced_by(kind, &Basis { request: &request, catalog, rules }, &mut remarks);
-    match remarks.findings.into_iter().next() {
+    let mut diagnostics = Diagnostics::default();
+    let draft = priced_by(kind, &Basis { request: &request, catalog, rules }, &mut diagnostics);
+    match diagnostics.findings.into_iter().next() {
         Some(finding) => Err(finding),
         None => Ok(Cost {
             price: draft.priced.credits,

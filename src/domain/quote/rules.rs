@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Finding, table, wording};
+use super::{FieldDiagnostic, table, wording};
 use crate::domain::request::Kind;
 
 /// The table.
@@ -223,7 +223,7 @@ impl Rules {
     ///
     /// # Errors
     /// A `inherit` that names no built-in id, and limits that nothing can satisfy.
-    pub fn extended(mut self, extension: RulesExtension) -> Result<Rules, Vec<Finding>> {
+    pub fn extended(mut self, extension: RulesExtension) -> Result<Rules, Vec<FieldDiagnostic>> {
         let mut findings = Vec::new();
         let builtin = self.models.clone();
         for (id, given) in extension.models {
@@ -298,8 +298,8 @@ fn merged(mut base: ModelRules, given: ModelRules) -> ModelRules {
     }
 }
 
-fn unknown_inherit(id: &str, inherit: &str) -> Finding {
-    Finding {
+fn unknown_inherit(id: &str, inherit: &str) -> FieldDiagnostic {
+    FieldDiagnostic {
         field: format!("models.{id}.inherit"),
         message: format!("\"{inherit}\" is not a model id of the built-in table"),
         hint: None,
@@ -307,7 +307,7 @@ fn unknown_inherit(id: &str, inherit: &str) -> Finding {
 }
 
 /// Bounds that are upside down.
-fn senseless_limits(id: &str, given: &ModelRules) -> Vec<Finding> {
+fn senseless_limits(id: &str, given: &ModelRules) -> Vec<FieldDiagnostic> {
     let mut findings = Vec::new();
     for (mode, limits) in &given.inputs {
         for (name, bounds) in [("images", limits.images), ("videos", limits.videos)] {
@@ -315,7 +315,7 @@ fn senseless_limits(id: &str, given: &ModelRules) -> Vec<Finding> {
                 let field = format!("models.{id}.inputs.{mode}.{name}");
                 let message =
                     format!("[{}, {}] holds no number; the lesser comes first", bounds.min, bounds.max);
-                findings.push(Finding { field, message, hint: None });
+                findings.push(FieldDiagnostic { field, message, hint: None });
             }
         }
     }

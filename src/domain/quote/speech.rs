@@ -7,7 +7,7 @@ use super::catalog::{Listed, Voices};
 use super::check::{clamped, either, nearest, shorten, text};
 use super::duration::plain;
 use super::price::Priced;
-use super::{Basis, Draft, Remarks, check, wire};
+use super::{Basis, Diagnostics, Draft, check, wire};
 
 /// What the document says where the voice catalog does not.
 const CHARACTERS_PER_CREDIT: u32 = 20;
@@ -25,15 +25,15 @@ pub(super) fn clamped_setting(name: &str, value: &Value) -> Option<Value> {
 }
 
 /// Judges and prices a speech. What is clamped is said, and sent as it was asked.
-pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
+pub(super) fn draft(basis: &Basis<'_>, diagnostics: &mut Diagnostics) -> Draft {
     let request = basis.request;
-    let spoken = check::prompt("text", request.text.as_deref(), basis.rules, remarks);
-    check_voice(basis, remarks);
+    let spoken = check::prompt("text", request.text.as_deref(), basis.rules, diagnostics);
+    check_voice(basis, diagnostics);
     let options = check::present(&request.options);
     for (name, range) in CLAMPED {
-        clamped(&options, name, range, remarks);
+        clamped(&options, name, range, diagnostics);
     }
-    text(&options, "model_id", remarks);
+    text(&options, "model_id", diagnostics);
     let priced = price(&spoken, &basis.catalog.voices);
     let voice = request.voice_id.as_deref().map(Value::from);
     let body = wire::body([("text", Some(Value::from(spoken))), ("voice_id", voice)], options);
@@ -41,11 +41,11 @@ pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
 }
 
 /// A voice of the catalog. An empty catalog judges nothing.
-fn check_voice(basis: &Basis<'_>, remarks: &mut Remarks) {
+fn check_voice(basis: &Basis<'_>, diagnostics: &mut Diagnostics) {
     let voices = &basis.catalog.voices.voices;
     let Some(id) = basis.request.voice_id.as_deref() else {
         let message = "is missing; speech needs a voice of the catalog";
-        remarks.refuse_with("voice_id", message, "`callsheet voices` lists them");
+        diagnostics.refuse_with("voice_id", message, "`callsheet voices` lists them");
         return;
     };
     if voices.is_empty() || voices.get(id).is_some() {
@@ -62,7 +62,7 @@ fn check_voice(basis: &Basis<'_>, remarks: &mut Remarks) {
     } else {
         format!("did you mean {}?", either(&near))
     };
-    remarks.refuse_with("voice_id", message, hint);
+    diagnostics.refuse_with("voice_id", message, hint);
 }
 
 /// `max(minimum, ceil(characters / characters per credit))`, on the trimmed text.

@@ -12,26 +12,26 @@ use super::pricing_note::{AudioNote, audio_note};
 use super::rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRules};
 use super::table::{VIDEO, VIDEO_MODES};
 use super::video_price::{self, Terms, UnsaidSource};
-use super::{Basis, Draft, Remarks, check, model, wire};
+use super::{Basis, Diagnostics, Draft, check, model, wire};
 use crate::domain::request::Kind;
 
 /// Judges, defaults and prices a video.
-pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
+pub(super) fn draft(basis: &Basis<'_>, diagnostics: &mut Diagnostics) -> Draft {
     let request = basis.request;
-    let prompt = check::prompt("prompt", request.prompt.as_deref(), basis.rules, remarks);
-    check::urls("image_urls", &request.image_urls, remarks);
-    check::urls("video_urls", &request.video_urls, remarks);
+    let prompt = check::prompt("prompt", request.prompt.as_deref(), basis.rules, diagnostics);
+    check::urls("image_urls", &request.image_urls, diagnostics);
+    check::urls("video_urls", &request.video_urls, diagnostics);
     let mut options = check::present(&request.options);
-    let found_model = model::find(Kind::Video, &basis.catalog.video, basis, remarks);
-    let mode = mode_of(basis, found_model, remarks);
+    let found_model = model::find(Kind::Video, &basis.catalog.video, basis, diagnostics);
+    let mode = mode_of(basis, found_model, diagnostics);
     let job = Job { basis, mode, id: request.model.as_deref().unwrap_or_default() };
-    job.check_inputs(remarks);
-    let source = job.source_seconds(found_model, &options, remarks);
+    job.check_inputs(diagnostics);
+    let source = job.source_seconds(found_model, &options, diagnostics);
     let mut waivable = None;
     let priced = match found_model.map(|model| (model, model.modes.get(mode))) {
         Some((model, Some(entry))) => {
-            check_prompt_length(model, &prompt, remarks);
-            let terms = job.settle(entry, &mut options, source, remarks);
+            check_prompt_length(model, &prompt, diagnostics);
+            let terms = job.settle(entry, &mut options, source, diagnostics);
             waivable = job.allowance(&terms);
             let priced = video_price::price(entry, &terms);
             labelled(priced, model, entry)
@@ -49,11 +49,11 @@ pub(super) fn draft(basis: &Basis<'_>, remarks: &mut Remarks) -> Draft {
 }
 
 /// The mode, given or by default; a finding when the model has no such mode.
-fn mode_of<'a>(basis: &Basis<'a>, model: Option<&VideoModel>, remarks: &mut Remarks) -> &'a str {
+fn mode_of<'a>(basis: &Basis<'a>, model: Option<&VideoModel>, diagnostics: &mut Diagnostics) -> &'a str {
     let mode = video_mode(basis.request);
     let Some(model) = model.filter(|model| !model.modes.is_empty()) else {
         if !VIDEO_MODES.contains(&mode) {
-            remarks.findings.push(not_one_of("mode", mode, &VIDEO_MODES));
+            diagnostics.findings.push(not_one_of("mode", mode, &VIDEO_MODES));
         }
         return mode;
     };
@@ -63,20 +63,20 @@ fn mode_of<'a>(basis: &Basis<'a>, model: Option<&VideoModel>, remarks: &mut Rema
         let message = format!("{} has no {mode}{how}; {} is accepted", model.about.id, either(&modes));
         match nearest(mode, modes.into_iter()).first() {
             Some(near) if basis.request.mode.is_some() => {
-                remarks.refuse_with("mode", message, format!("did you mean {near}?"));
+                diagnostics.refuse_with("mode", message, format!("did you mean {near}?"));
             }
-            _ => remarks.refuse("mode", message),
+            _ => diagnostics.refuse("mode", message),
         }
     }
     mode
 }
 
-fn check_prompt_length(model: &VideoModel, prompt: &str, remarks: &mut Remarks) {
+fn check_prompt_length(model: &VideoModel, prompt: &str, diagnostics: &mut Diagnostics) {
     let Some(most) = model.max_prompt_length else { return };
     let length = prompt.chars().count();
     if u64::try_from(length).unwrap_or(u64::MAX) > most {
         let id = &model.about.id;
-        remarks.refuse("prompt", format!("has {length} characters; {id} takes {most} at most"));
+        diagnostics.refuse("prompt", format!("has {length} characters; {id} takes {most} at most"));
     }
 }
 
@@ -98,7 +98,7 @@ impl Job<'_> {
 
     /// Counts of inputs (Input limits). An id without rules is judged by what holds for all models:
     /// one source video at most, and one where the mode needs it.
-    fn check_inputs(&self, remarks: &mut Remarks) {
+    fn check_inputs(&self, diagnostics: &mut Diagnostics) {
         let needed = u32::from(self.mode == VIDEO);
         let videos = self.limits().map_or(Bounds { min: needed, max: 1 }, |limits| limits.videos);
         if let Some(limits) = self.limits() {
@@ -107,13 +107,20 @@ impl Job<'_> {
                 "image",
                 self.basis.request.image_urls.len(),
                 limits.images,
-                remarks,
+                diagnostics,
             );
         }
-        self.check_count("video_urls", "video", self.basis.request.video_urls.len(), videos, remarks);
+        self.check_count("video_urls", "video", self.basis.request.video_urls.len(), videos, diagnostics);
     }
 
-    fn check_count(&self, field: &str, what: &str, count: usize, bounds: Bounds, remarks: &mut Remarks) {
+    fn check_count(
+        &self,
+        field: &str,
+        what: &str,
+        count: usize,
+        bounds: Bounds,
+        diagnostics: &mut Diagnostics,
+    ) {
         if bounds.hold(count) {
             return;
         }
@@ -126,8 +133,10 @@ impl Job<'_> {
         let subject = if self.id.is_empty() { "a video" } else { self.id };
         let message = format!("{count} given; {subject} takes {accepted} in {}", self.mode);
         match self.fitting_modes() {
-            modes if modes.is_empty() => remarks.refuse(field, message),
-            modes => remarks.refuse_with(field, message, format!("these inputs fit mode {}", either(&modes))),
+            modes if modes.is_empty() => diagnostics.refuse(field, message),
+            modes => {
+                diagnostics.refuse_with(field, message, format!("these inputs fit mode {}", either(&modes)))
+            }
         }
     }
 
@@ -146,7 +155,7 @@ impl Job<'_> {
         &self,
         model: Option<&VideoModel>,
         options: &Map<String, Value>,
-        remarks: &mut Remarks,
+        diagnostics: &mut Diagnostics,
     ) -> Option<Decimal> {
         const NAME: &str = "source_video_duration_seconds";
         let field = option(NAME);
@@ -160,23 +169,23 @@ impl Job<'_> {
         let Some(value) = options.get(NAME) else {
             if sent && required {
                 let subject = self.id;
-                remarks.refuse(&field, format!("is missing; {subject} needs the source video's seconds"));
+                diagnostics.refuse(&field, format!("is missing; {subject} needs the source video's seconds"));
             }
             return None;
         };
         let given = seconds(value).filter(|seconds| value.is_number() && *seconds > Decimal::ZERO);
         match given {
             None => {
-                remarks.refuse(&field, format!("found {}; a number above 0 is accepted", found(value)));
+                diagnostics.refuse(&field, format!("found {}; a number above 0 is accepted", found(value)));
             }
-            Some(_) if !sent => remarks.note(&field, "requires video_urls"),
-            Some(seconds) => self.check_source_length(&field, seconds, remarks),
+            Some(_) if !sent => diagnostics.note(&field, "requires video_urls"),
+            Some(seconds) => self.check_source_length(&field, seconds, diagnostics),
         }
         given.filter(|_| sent)
     }
 
     /// Lengths that the provider refuses, or uses in part (footnotes 2 and 3 of Input limits).
-    fn check_source_length(&self, field: &str, seconds: Decimal, remarks: &mut Remarks) {
+    fn check_source_length(&self, field: &str, seconds: Decimal, diagnostics: &mut Diagnostics) {
         let (max, used) = self
             .limits()
             .map_or((None, None), |limits| (limits.source_seconds_max, limits.source_seconds_used));
@@ -184,10 +193,10 @@ impl Job<'_> {
         match (max, used) {
             (Some(max), _) if seconds > Decimal::from(max) => {
                 let message = format!("found {found} s; {} takes source videos of at most {max} s", self.id);
-                remarks.refuse_with(field, message, "a longer one fails after it was submitted");
+                diagnostics.refuse_with(field, message, "a longer one fails after it was submitted");
             }
             (_, Some(used)) if seconds > Decimal::from(used) => {
-                remarks.note(field, format!("of {found} s the first {used} s are used"));
+                diagnostics.note(field, format!("of {found} s the first {used} s are used"));
             }
             _ => {}
         }
@@ -199,35 +208,40 @@ impl Job<'_> {
         entry: &VideoMode,
         options: &mut Map<String, Value>,
         source: Option<Decimal>,
-        remarks: &mut Remarks,
+        diagnostics: &mut Diagnostics,
     ) -> Terms {
         let mut choose = |name, list: &Option<Vec<String>>, same: Same| {
             let default = entry.defaults.get(name).map(String::as_str);
             let choice = Choice { name, id: self.id, mode: self.mode, list: list.as_deref(), default, same };
-            choice.make(options, remarks)
+            choice.make(options, diagnostics)
         };
         let resolution = choose("resolution", &entry.resolutions, str::eq_ignore_ascii_case);
         let duration = choose("duration", &entry.durations, same_seconds);
         choose("aspect_ratio", &entry.aspect_ratios, |a, b| a == b);
-        self.check_duration_at(entry, resolution.as_deref(), duration.as_deref(), remarks);
-        let audio = self.audio(entry, options, remarks);
+        self.check_duration_at(entry, resolution.as_deref(), duration.as_deref(), diagnostics);
+        let audio = self.audio(entry, options, diagnostics);
         Terms {
             seconds: duration.as_deref().and_then(seconds_of),
             resolution,
             audio,
             video_sent: !self.basis.request.video_urls.is_empty(),
-            source_seconds: self.billed_source(source, remarks),
+            source_seconds: self.billed_source(source, diagnostics),
         }
     }
 
     /// `true` only where the mode lets it be switched. Where it decides the price, its absence is
     /// spelled out as `false`, which every model accepts.
-    fn audio(&self, entry: &VideoMode, options: &mut Map<String, Value>, remarks: &mut Remarks) -> bool {
-        let given = boolean(options, "audio", remarks);
+    fn audio(
+        &self,
+        entry: &VideoMode,
+        options: &mut Map<String, Value>,
+        diagnostics: &mut Diagnostics,
+    ) -> bool {
+        let given = boolean(options, "audio", diagnostics);
         if given == Some(true) && !entry.audio_toggle {
             let message =
                 format!("found true; {} makes no audio in {}, so false is accepted", self.id, self.mode);
-            remarks.refuse("options.audio", message);
+            diagnostics.refuse("options.audio", message);
         }
         let noted = entry.audio_toggle && audio_note(entry.pricing_note.as_deref()) != AudioNote::Silent;
         if !options.contains_key("audio") && (noted || video_price::by_audio(entry)) {
@@ -242,7 +256,7 @@ impl Job<'_> {
         entry: &VideoMode,
         resolution: Option<&str>,
         duration: Option<&str>,
-        remarks: &mut Remarks,
+        diagnostics: &mut Diagnostics,
     ) {
         let (Some(resolution), Some(duration)) = (resolution, duration) else { return };
         let ruled = self.rules().and_then(|rules| {
@@ -256,7 +270,7 @@ impl Job<'_> {
                 let id = self.id;
                 let message =
                     format!("{duration} is not available at {resolution}; {id} takes {accepted} there");
-                remarks.refuse("options.duration", message);
+                diagnostics.refuse("options.duration", message);
                 return;
             }
         }
@@ -267,7 +281,7 @@ impl Job<'_> {
     fn billed_source(
         &self,
         source: Option<Decimal>,
-        remarks: &mut Remarks,
+        diagnostics: &mut Diagnostics,
     ) -> Result<Option<Decimal>, UnsaidSource> {
         if self.basis.request.video_urls.is_empty() {
             return Ok(None);
@@ -287,7 +301,7 @@ impl Job<'_> {
         let Some(source) = source else { return Ok(None) };
         let billed = source.min(most);
         let message = format!("of {} s of source video {} s are billed", plain(source), plain(billed));
-        remarks.note("options.source_video_duration_seconds", message);
+        diagnostics.note("options.source_video_duration_seconds", message);
         Ok(Some(billed))
     }
 
@@ -316,15 +330,15 @@ struct Choice<'a> {
 
 impl Choice<'_> {
     /// The value that is used and billed; it is left in `options` in the catalog's spelling.
-    fn make(&self, options: &mut Map<String, Value>, remarks: &mut Remarks) -> Option<String> {
+    fn make(&self, options: &mut Map<String, Value>, diagnostics: &mut Diagnostics) -> Option<String> {
         let Some(given) = options.get(self.name) else { return self.fill(options) };
         let Some(word) = self.word(given) else {
-            self.refuse(given, remarks);
+            self.refuse(given, diagnostics);
             return None;
         };
         let Some(list) = self.list else { return Some(word) };
         let Some(listed) = list.iter().find(|listed| (self.same)(listed, &word)) else {
-            self.refuse(given, remarks);
+            self.refuse(given, diagnostics);
             return None;
         };
         options.insert(self.name.to_owned(), Value::from(listed.as_str()));
@@ -350,23 +364,23 @@ impl Choice<'_> {
         }
     }
 
-    fn refuse(&self, given: &Value, remarks: &mut Remarks) {
+    fn refuse(&self, given: &Value, diagnostics: &mut Diagnostics) {
         let (field, given_text) = (option(self.name), found(given));
         let Choice { name, id, mode, .. } = self;
         match self.list {
             Some([]) => {
                 let message = format!("found {given_text}; {id} takes no {name} in {mode}, leave it out");
-                remarks.refuse(&field, message);
+                diagnostics.refuse(&field, message);
             }
             Some(list) => {
                 let message = format!("found {given_text}; {id} takes {} in {mode}", either(list));
                 let near = given.as_str().and_then(|text| list.iter().find(|l| l.eq_ignore_ascii_case(text)));
                 match near {
-                    Some(near) => remarks.refuse_with(&field, message, format!("case counts: {near}")),
-                    None => remarks.refuse(&field, message),
+                    Some(near) => diagnostics.refuse_with(&field, message, format!("case counts: {near}")),
+                    None => diagnostics.refuse(&field, message),
                 }
             }
-            None => remarks.refuse(&field, format!("found {given_text}; a text is accepted")),
+            None => diagnostics.refuse(&field, format!("found {given_text}; a text is accepted")),
         }
     }
 }

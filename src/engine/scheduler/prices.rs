@@ -10,7 +10,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, Order, State};
 use crate::domain::lifecycle::Event;
-use crate::domain::quote::{self, Bound, Catalog, Cost, Finding, Rules};
+use crate::domain::quote::{self, Bound, Catalog, Cost, FieldDiagnostic, Rules};
 use crate::domain::release_price::{self, ABOVE_MAX, Basis, Release, Withheld};
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick};
@@ -81,7 +81,7 @@ impl Prices {
     }
 
     /// What a body costs now; nothing where no catalog is known.
-    fn cost(&self, order: &Order) -> Option<Result<Cost, Finding>> {
+    fn cost(&self, order: &Order) -> Option<Result<Cost, FieldDiagnostic>> {
         let (rules, catalog) = (self.rules.as_deref()?, self.catalog.as_deref()?);
         Some(quote::reprice(order.kind, &order.body, catalog, rules))
     }

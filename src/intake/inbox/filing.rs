@@ -345,7 +345,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::domain::diagnostic::{Position, Problem};
+    use crate::domain::diagnostic::{Diagnostic, Position};
     use crate::intake::inbox::ready::Look;
 
     struct Cabinet {
@@ -366,7 +366,7 @@ mod tests {
             let path = self.folders.inbox.join(name);
             fs::write(&path, text).unwrap();
             let look = Look::of(&fs::metadata(&path).unwrap());
-            let problem = Problem::new(Position::line(2), "a bad row");
+            let problem = Diagnostic::new(Position::line(2), "a bad row");
             let mut receipt = Receipt::of_refused(&path, problem);
             (receipt.read, receipt.refused, receipt.file_refused) = (Some(look.identity), false, false);
             (receipt.rows, receipt.new, receipt.invalid) = (3, 2, 1);

@@ -30,7 +30,7 @@ pub(super) fn request(fields: Value) -> Request {
     serde_json::from_value(fields).unwrap()
 }
 
-pub(super) fn quoted(kind: Kind, fields: Value) -> Result<Quote, Vec<super::Finding>> {
+pub(super) fn quoted(kind: Kind, fields: Value) -> Result<Quote, Vec<super::FieldDiagnostic>> {
     quote(Some(kind), &request(fields), &catalog(), &Rules::builtin())
 }
 
@@ -46,7 +46,7 @@ pub(super) fn transcript(kind: Kind, fields: Value) -> String {
     }
 }
 
-fn said(finding: &super::Finding) -> String {
+fn said(finding: &super::FieldDiagnostic) -> String {
     let hint = finding.hint.as_deref().map_or(String::new(), |hint| format!(" (hint: {hint})"));
     format!("{}: {}{hint}", finding.field, finding.message)
 }
