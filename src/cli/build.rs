@@ -9,7 +9,7 @@ use crate::cli::service_target::ServiceTarget;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::admission::Limits;
-use crate::domain::batch_origin::Place;
+use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::manifest::row::Policy;
@@ -118,7 +118,7 @@ pub(super) fn ingest_options<'a>(
         default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
         is_default_budget: flags.budget == Some(BudgetSetting::Default),
         ceiling: None,
-        place: Place::Socket,
+        place: SourcePlace::Socket,
         max_credits: flags.max_credits.map(Credits),
         plan: config.service.plan,
         occasion: None,

@@ -15,7 +15,7 @@ use crate::cli::{service_target, summary};
 use crate::control::client::{ControlClient, ControlClientError};
 use crate::control::protocol::{BatchState, BatchStatus, Status, Submission};
 use crate::domain::admission::Parked;
-use crate::domain::batch_origin::Place;
+use crate::domain::batch_origin::SourcePlace;
 use crate::domain::ids::BatchName;
 use crate::intake::receipt::Receipt;
 use crate::intake::source;
@@ -103,7 +103,7 @@ fn submission(path: &Path, terms: &ManifestArguments) -> Result<Submission, Fail
         Failure::new(Exit::Usage, format!("{}: the file name is not valid UTF-8", path.display()))
     })?;
     let folder = match source::place_of(path)? {
-        Place::Folder(folder) => Some(folder),
+        SourcePlace::Folder(folder) => Some(folder),
         _ => None,
     };
     Ok(Submission {

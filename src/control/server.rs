@@ -23,7 +23,7 @@ use crate::control::protocol::{
     BatchRequest, BudgetRequest, ErrorBody, Health, NDJSON, NameRequest, Refusal, ResolveRequest,
     RetryRequest, Schedules, Submission, Submitted,
 };
-use crate::domain::batch_origin::Place;
+use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
@@ -394,7 +394,7 @@ async fn submit(
         default_policy: Policy::default(),
         is_default_budget: submission.budget == Some(BudgetSetting::Default),
         ceiling: None,
-        place: submission.folder.map_or(Place::Socket, Place::Folder),
+        place: submission.folder.map_or(SourcePlace::Socket, SourcePlace::Folder),
         max_credits: submission.max_credits.map(Credits),
         expected: None,
         occasion: None,

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::config::InboxConfig;
-use crate::domain::batch_origin::Place;
+use crate::domain::batch_origin::SourcePlace;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::manifest::row::Policy;
 use crate::domain::time::Millis;
@@ -135,7 +135,7 @@ impl InboxWorker {
 
     async fn accept(&mut self, manifest: &ReadyManifest) -> Result<Receipt, Setback> {
         let place = match &self.terms.name {
-            Some(name) => Ok(Place::Inbox(name.clone())),
+            Some(name) => Ok(SourcePlace::Inbox(name.clone())),
             None => source::place_of(&manifest.path),
         };
         let place = match place {

@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::config::ScheduleConfig;
 use crate::control::protocol::{ActiveSchedule, Refusal, Schedules};
 use crate::control::server::{FireError, FireRequest, ingest_refusal};
-use crate::domain::batch_origin::Place;
+use crate::domain::batch_origin::SourcePlace;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
@@ -84,7 +84,7 @@ impl ConfiguredSchedule {
             default_policy: self.policy.over(&self.default_policy),
             is_default_budget: false,
             ceiling: self.policy.budget.or(self.default_policy.budget),
-            place: Place::Schedule(self.name.clone()),
+            place: SourcePlace::Schedule(self.name.clone()),
             max_credits: None,
             occasion: Some(self.schedule.occasion(at)),
         })

@@ -78,7 +78,7 @@ impl Candidate {
 
 /// A batch with waiting jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingBatch {
     /// Which batch.
     pub batch: BatchNo,
     /// The most it may spend.
@@ -143,7 +143,7 @@ impl InFlight {
 
 /// Everything admission looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Board {
+pub struct AdmissionInput {
     /// The limits in force.
     pub limits: Limits,
     /// Jobs in flight.
@@ -160,15 +160,15 @@ pub struct Board {
     /// allowance may cover it.
     pub out_of_credits: bool,
     /// Allowances that refused something.
-    pub pools: BTreeMap<String, Pool>,
+    pub pools: BTreeMap<String, AllowancePool>,
     /// Batches with waiting jobs. The order decides who goes first among equal priorities; the
     /// caller rotates it.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<WaitingBatch>,
 }
 
 /// An allowance that refused something, as admission sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pool {
+pub struct AllowancePool {
     /// How it is tried.
     pub trial: Trial,
     /// A POST of it waits for its answer.
@@ -274,14 +274,22 @@ pub struct Admission {
 ///
 /// Priorities go first; among equals the batches take turns. A job that does not fit a budget is
 /// passed over, so that a dear one does not starve the cheap ones behind it.
-pub fn admit(board: Board, most: usize) -> Admission {
+pub fn admit(board: AdmissionInput, most: usize) -> Admission {
     let mut decision = Admission::default();
-    let Board { limits, in_flight, total, day, waiting, .. } = board;
-    let Board { balance, balance_age, out_of_credits, pools, .. } = board;
-    let mut room =
-        Room { in_flight, limits: &limits, total, day, balance, balance_age, out_of_credits, pools };
-    let mut queue: Vec<Turn> = waiting.into_iter().map(Turn::new).collect();
-    while let Some(priority) = queue.iter().filter_map(Turn::priority).max() {
+    let AdmissionInput { limits, in_flight, total, day, waiting, .. } = board;
+    let AdmissionInput { balance, balance_age, out_of_credits, pools, .. } = board;
+    let mut room = RemainingBudget {
+        in_flight,
+        limits: &limits,
+        total,
+        day,
+        balance,
+        balance_age,
+        out_of_credits,
+        pools,
+    };
+    let mut queue: Vec<BatchQueue> = waiting.into_iter().map(BatchQueue::new).collect();
+    while let Some(priority) = queue.iter().filter_map(BatchQueue::priority).max() {
         if decision.admitted.len() >= most {
             break;
         }
@@ -293,7 +301,13 @@ pub fn admit(board: Board, most: usize) -> Admission {
 }
 
 /// Lets the batches take turns until none has a job of this priority that fits.
-fn admit_level(queue: &mut [Turn], priority: i8, room: &mut Room<'_>, most: usize, decision: &mut Admission) {
+fn admit_level(
+    queue: &mut [BatchQueue],
+    priority: i8,
+    room: &mut RemainingBudget<'_>,
+    most: usize,
+    decision: &mut Admission,
+) {
     loop {
         let before = decision.admitted.len();
         for turn in queue.iter_mut() {
@@ -313,17 +327,26 @@ fn admit_level(queue: &mut [Turn], priority: i8, room: &mut Room<'_>, most: usiz
 /// Which batches have no waiting job that the budgets let out as they stand, with the budget that the first one
 /// meets. Slots are left aside, since they come free by themselves, and so is all that depends on the balance where that
 /// is not known.
-pub fn out_of_budget(board: &Board) -> Vec<(BatchNo, Parked)> {
+pub fn out_of_budget(board: &AdmissionInput) -> Vec<(BatchNo, Parked)> {
     let mut limits = board.limits.clone();
     limits.min_balance = limits.min_balance.filter(|_| board.balance.is_some());
-    let Board { total, day, balance, balance_age, .. } = *board;
+    let AdmissionInput { total, day, balance, balance_age, .. } = *board;
     let (in_flight, pools) = (InFlight::default(), board.pools.clone());
     let out_of_credits = board.out_of_credits && balance.is_some();
-    let room = Room { in_flight, limits: &limits, total, day, balance, balance_age, out_of_credits, pools };
-    let met = |batch: &Waiting| {
-        let each = batch.candidates.iter().map(|candidate| match room.in_the_way(batch, candidate) {
-            Some(InTheWay::Parked(parked)) => Some(parked),
-            Some(InTheWay::Stale | InTheWay::Turn) | None => None,
+    let room = RemainingBudget {
+        in_flight,
+        limits: &limits,
+        total,
+        day,
+        balance,
+        balance_age,
+        out_of_credits,
+        pools,
+    };
+    let met = |batch: &WaitingBatch| {
+        let each = batch.candidates.iter().map(|candidate| match room.blocker(batch, candidate) {
+            Some(Blocker::Parked(parked)) => Some(parked),
+            Some(Blocker::Stale | Blocker::BatchQueue) | None => None,
         });
         let all: Vec<Parked> = each.collect::<Option<_>>()?;
         let first = all.first().copied().or(batch.lacks_price.then_some(Parked::NoPrice));
@@ -333,17 +356,17 @@ pub fn out_of_budget(board: &Board) -> Vec<(BatchNo, Parked)> {
 }
 
 /// A batch's place in the round.
-struct Turn {
-    batch: Waiting,
+struct BatchQueue {
+    batch: WaitingBatch,
     next: usize,
     admitted: bool,
     parked: Option<Parked>,
 }
 
-impl Turn {
-    fn new(batch: Waiting) -> Turn {
+impl BatchQueue {
+    fn new(batch: WaitingBatch) -> BatchQueue {
         let parked = (batch.lacks_price && batch.candidates.is_empty()).then_some(Parked::NoPrice);
-        Turn { batch, next: 0, admitted: false, parked }
+        BatchQueue { batch, next: 0, admitted: false, parked }
     }
 
     /// The priority of the candidate that is looked at next.
@@ -354,7 +377,7 @@ impl Turn {
     fn next_that_fits(
         &mut self,
         priority: i8,
-        room: &mut Room<'_>,
+        room: &mut RemainingBudget<'_>,
         decision: &mut Admission,
     ) -> Option<Candidate> {
         while self.priority() == Some(priority) {
@@ -365,13 +388,13 @@ impl Turn {
             {
                 continue;
             }
-            match room.in_the_way(&self.batch, &candidate) {
-                Some(InTheWay::Parked(parked)) => {
+            match room.blocker(&self.batch, &candidate) {
+                Some(Blocker::Parked(parked)) => {
                     decision.is_short |= matches!(parked, Parked::MinBalance | Parked::Credits);
                     self.parked = self.parked.or(Some(parked));
                 }
-                Some(InTheWay::Stale) => decision.is_stale = true,
-                Some(InTheWay::Turn) => {}
+                Some(Blocker::Stale) => decision.is_stale = true,
+                Some(Blocker::BatchQueue) => {}
                 None => {
                     room.take(&mut self.batch, &candidate);
                     self.admitted = true;
@@ -384,7 +407,7 @@ impl Turn {
 }
 
 /// What is left to give out.
-struct Room<'a> {
+struct RemainingBudget<'a> {
     in_flight: InFlight,
     limits: &'a Limits,
     total: Totals,
@@ -392,27 +415,27 @@ struct Room<'a> {
     balance: Option<Credits>,
     balance_age: Millis,
     out_of_credits: bool,
-    pools: BTreeMap<String, Pool>,
+    pools: BTreeMap<String, AllowancePool>,
 }
 
 /// What keeps a candidate.
-enum InTheWay {
+enum Blocker {
     /// A limit, the balance or an allowance.
     Parked(Parked),
     /// The balance came in too long ago to go by.
     Stale,
     /// Another of its pool is tried first.
-    Turn,
+    BatchQueue,
 }
 
-impl Room<'_> {
+impl RemainingBudget<'_> {
     /// Budgets and what must stay on the account hold in full: what is left of an allowance cannot be asked for.
-    fn in_the_way(&self, batch: &Waiting, candidate: &Candidate) -> Option<InTheWay> {
+    fn blocker(&self, batch: &WaitingBatch, candidate: &Candidate) -> Option<Blocker> {
         let (wanted, hold, balance) = (candidate.wanted(), candidate.hold, self.balance.unwrap_or_default());
         let passes = |totals: Totals, limit: Option<Credits>| {
             limit.is_some_and(|limit| totals.committed() + wanted > limit)
         };
-        let parked = |parked: Parked| Some(InTheWay::Parked(parked));
+        let parked = |parked: Parked| Some(Blocker::Parked(parked));
         if passes(batch.totals, Some(batch.budget)) {
             return parked(Parked::BatchBudget);
         }
@@ -425,7 +448,7 @@ impl Room<'_> {
         match self.limits.min_balance {
             Some(least) if least + hold > balance => return parked(Parked::MinBalance),
             Some(least) if self.is_stale(balance.saturating_sub(least), hold) => {
-                return Some(InTheWay::Stale);
+                return Some(Blocker::Stale);
             }
             _ => {}
         }
@@ -440,18 +463,18 @@ impl Room<'_> {
     }
 
     /// What keeps a job that the balance does not cover: that no allowance may, either.
-    fn no_allowance(&self, candidate: &Candidate) -> Option<InTheWay> {
+    fn no_allowance(&self, candidate: &Candidate) -> Option<Blocker> {
         let Some(AllowanceUse { pool, units }) = &candidate.allowance else {
-            return Some(InTheWay::Parked(Parked::Credits));
+            return Some(Blocker::Parked(Parked::Credits));
         };
         match self.pools.get(pool) {
-            Some(pool) if !pool.trial.fits(*units) => Some(InTheWay::Parked(Parked::Credits)),
-            Some(pool) if !pool.trial.lets(*units, pool.is_tried) => Some(InTheWay::Turn),
+            Some(pool) if !pool.trial.fits(*units) => Some(Blocker::Parked(Parked::Credits)),
+            Some(pool) if !pool.trial.lets(*units, pool.is_tried) => Some(Blocker::BatchQueue),
             _ => None,
         }
     }
 
-    fn take(&mut self, batch: &mut Waiting, candidate: &Candidate) {
+    fn take(&mut self, batch: &mut WaitingBatch, candidate: &Candidate) {
         batch.awaits_charge |= candidate.is_unbounded;
         self.in_flight.add(candidate.kind, candidate.model.as_deref());
         for totals in [&mut batch.totals, &mut self.day, &mut self.total] {

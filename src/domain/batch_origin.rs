@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Where a manifest lies, or comes in.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum SourcePlace {
     /// A folder, by its absolute path without links.
     Folder(String),
     /// An `[[inbox]]` of the configuration, by its name.
@@ -22,13 +22,13 @@ pub enum Place {
     Socket,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Folder(folder) => f.write_str(folder),
-            Place::Inbox(name) => write!(f, "the inbox {name}"),
-            Place::Schedule(name) => write!(f, "the schedule {name}"),
-            Place::Socket => f.write_str("the control socket"),
+            SourcePlace::Folder(folder) => f.write_str(folder),
+            SourcePlace::Inbox(name) => write!(f, "the inbox {name}"),
+            SourcePlace::Schedule(name) => write!(f, "the schedule {name}"),
+            SourcePlace::Socket => f.write_str("the control socket"),
         }
     }
 }
@@ -37,7 +37,7 @@ impl fmt::Display for Place {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Where its manifest came from.
-    pub place: Place,
+    pub place: SourcePlace,
     /// The manifest's file name without its extension, where the batch is called after it. Several names can be
     /// mapped to one batch name: `$(x y).csv` and `;x y;.csv` would both be `x-y`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,29 +68,29 @@ impl fmt::Display for Origin {
 mod tests {
     use super::*;
 
-    fn origin(place: &Place, stem: Option<&str>) -> Origin {
+    fn origin(place: &SourcePlace, stem: Option<&str>) -> Origin {
         Origin { place: place.clone(), stem: stem.map(str::to_owned) }
     }
 
     #[test]
     fn a_batch_belongs_to_one_place_and_one_file_name() {
-        let [ca, cb] = ["/ca", "/cb"].map(|folder| Place::Folder(folder.to_owned()));
+        let [ca, cb] = ["/ca", "/cb"].map(|folder| SourcePlace::Folder(folder.to_owned()));
         let jobs = origin(&ca, Some("jobs"));
         assert!(jobs.covers(&origin(&ca, Some("jobs"))));
         assert!(jobs.covers(&origin(&ca, None)), "a manifest that names its batch");
         assert!(!jobs.covers(&origin(&cb, Some("jobs"))));
         assert!(!jobs.covers(&origin(&cb, None)));
-        assert!(!jobs.covers(&origin(&Place::Inbox("ca".into()), Some("jobs"))));
+        assert!(!jobs.covers(&origin(&SourcePlace::Inbox("ca".into()), Some("jobs"))));
         assert!(!origin(&ca, Some("$(x y)")).covers(&origin(&ca, Some(";x y;"))), "both are called x-y");
     }
 
     #[test]
     fn it_reads_back_as_it_was_written() {
         let places = [
-            Place::Folder("/a".into()),
-            Place::Inbox("a".into()),
-            Place::Schedule("a".into()),
-            Place::Socket,
+            SourcePlace::Folder("/a".into()),
+            SourcePlace::Inbox("a".into()),
+            SourcePlace::Schedule("a".into()),
+            SourcePlace::Socket,
         ];
         for place in places {
             for stem in [None, Some("x")] {

@@ -10,7 +10,7 @@ use crate::domain::manifest::row::Policy;
 
 /// What is said about the terms of a batch when a manifest is handed in.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
+pub struct TermSources<'a> {
     /// By the command: the last word.
     pub flags: &'a Policy,
     /// The command asks for the default budget: whatever was set before is forgotten.
@@ -25,7 +25,7 @@ pub struct Said<'a> {
 
 /// The terms of a batch as they stand.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub struct Standing {
+pub struct BatchTerms {
     /// The terms in force.
     pub policy: Policy,
     /// What manifests and defaults said the last time, whatever the commands said; nothing where that is not known.
@@ -36,17 +36,17 @@ pub struct Standing {
 ///
 /// For each: the command's word; else the manifest's, where it is another than the last time; else what holds
 /// already; else the manifest's. `strict` and `allow_unknown_options` are about one manifest alone and are never kept.
-pub fn resolve(said: Said<'_>, standing: Option<&Standing>) -> Standing {
+pub fn resolve(said: TermSources<'_>, standing: Option<&BatchTerms>) -> BatchTerms {
     let mut heard = said.manifest.over(said.defaults);
     heard.budget = [heard.budget, said.ceiling].into_iter().flatten().min();
     let strict = said.flags.strict.or(heard.strict);
     let allow_unknown_options = said.flags.allow_unknown_options.or(heard.allow_unknown_options);
-    let Some(Standing { policy: stored, said: last }) = standing else {
+    let Some(BatchTerms { policy: stored, said: last }) = standing else {
         let mut policy = said.flags.over(&heard);
         if said.is_default_budget {
             policy.budget = said.defaults.budget;
         }
-        return Standing { policy, said: Some(heard) };
+        return BatchTerms { policy, said: Some(heard) };
     };
     let news = match last {
         Some(last) => changed(&heard, last),
@@ -60,7 +60,7 @@ pub fn resolve(said: Said<'_>, standing: Option<&Standing>) -> Standing {
         policy.budget = said.defaults.budget;
     }
     let last = last.clone().unwrap_or_default();
-    Standing { policy, said: Some(heard.over(&last)) }
+    BatchTerms { policy, said: Some(heard.over(&last)) }
 }
 
 /// The terms of `heard` that differ from `last`.
@@ -139,11 +139,11 @@ mod tests {
         layout: None,
     };
 
-    fn said<'a>(flags: &'a Policy, manifest: &'a Policy, defaults: &'a Policy) -> Said<'a> {
-        Said { flags, is_default_budget: false, manifest, defaults, ceiling: None }
+    fn said<'a>(flags: &'a Policy, manifest: &'a Policy, defaults: &'a Policy) -> TermSources<'a> {
+        TermSources { flags, is_default_budget: false, manifest, defaults, ceiling: None }
     }
 
-    fn in_force(standing: &Standing) -> Option<u64> {
+    fn in_force(standing: &BatchTerms) -> Option<u64> {
         standing.policy.budget.map(|budget| budget.0)
     }
 
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(in_force(&again), Some(5), "the flag was left out");
         let more = resolve(said(&eight, &NOTHING, &NOTHING), Some(&again));
         assert_eq!(in_force(&more), Some(8));
-        let none = Said { is_default_budget: true, ..said(&NOTHING, &NOTHING, &NOTHING) };
+        let none = TermSources { is_default_budget: true, ..said(&NOTHING, &NOTHING, &NOTHING) };
         assert_eq!(in_force(&resolve(none, Some(&more))), None);
     }
 
@@ -179,14 +179,15 @@ mod tests {
         let (five, hundred) = (budget(5), budget(100));
         let first = resolve(said(&five, &NOTHING, &hundred), None);
         assert_eq!(in_force(&first), Some(5));
-        let none = Said { is_default_budget: true, ..said(&NOTHING, &NOTHING, &hundred) };
+        let none = TermSources { is_default_budget: true, ..said(&NOTHING, &NOTHING, &hundred) };
         assert_eq!(in_force(&resolve(none, Some(&first))), Some(100));
     }
 
     #[test]
     fn a_ceiling_is_passed_by_no_manifest() {
         let (nine, fifty, own) = (budget(9), budget(50), budget(12));
-        let from_inbox = |manifest| Said { ceiling: Some(Credits(12)), ..said(&NOTHING, manifest, &own) };
+        let from_inbox =
+            |manifest| TermSources { ceiling: Some(Credits(12)), ..said(&NOTHING, manifest, &own) };
         assert_eq!(in_force(&resolve(from_inbox(&fifty), None)), Some(12));
         assert_eq!(in_force(&resolve(from_inbox(&NOTHING), None)), Some(12));
         let low = resolve(from_inbox(&nine), None);
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_batch_of_an_earlier_version_keeps_the_lower_budget() {
-        let old = |credits| Standing { policy: budget(credits), said: None };
+        let old = |credits| BatchTerms { policy: budget(credits), said: None };
         let (ten, twenty) = (budget(10), budget(20));
         assert_eq!(in_force(&resolve(said(&NOTHING, &twenty, &NOTHING), Some(&old(Some(10))))), Some(10));
         assert_eq!(in_force(&resolve(said(&NOTHING, &ten, &NOTHING), Some(&old(Some(20))))), Some(10));

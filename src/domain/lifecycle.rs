@@ -104,7 +104,7 @@ impl Event {
 
 /// What the lifecycle needs to know about the job's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
+pub struct AttemptRules {
     /// How many attempts (keys) it may use.
     pub attempts: u32,
     /// Whether its endpoint honours idempotency keys: see [`Kind::is_keyed`](crate::domain::request::Kind::is_keyed).
@@ -193,7 +193,7 @@ pub fn apply(
     job: &Job,
     attempt: Attempt,
     event: Event,
-    terms: Terms,
+    terms: AttemptRules,
     at: Timestamp,
 ) -> Result<Transition, IllegalEvent> {
     let name = event.name();
@@ -221,7 +221,7 @@ struct Change {
 
 impl Change {
     /// An event of the present attempt; `job` is as it was.
-    fn event(&mut self, job: &Job, event: Event, terms: Terms) -> Result<(), IllegalEvent> {
+    fn event(&mut self, job: &Job, event: Event, terms: AttemptRules) -> Result<(), IllegalEvent> {
         let change = self;
         let misplaced = IllegalEvent::Misplaced { event: event.name(), state: job.state.name() };
         match (&job.state, event) {
@@ -340,7 +340,7 @@ impl Change {
     }
 
     /// What was set aside for it before the state was rebuilt stays so, on its own day.
-    fn admit(&mut self, hold: Credits, day: UtcDay, terms: Terms) {
+    fn admit(&mut self, hold: Credits, day: UtcDay, terms: AttemptRules) {
         let held = self.job.books.held;
         self.job.first_sent.get_or_insert(self.at);
         self.job.deadline_from.get_or_insert(self.at);
@@ -364,7 +364,7 @@ impl Change {
         }
     }
 
-    fn posted(&mut self, answer: PostAnswer, may_have_run: bool, sends: u32, terms: Terms) {
+    fn posted(&mut self, answer: PostAnswer, may_have_run: bool, sends: u32, terms: AttemptRules) {
         match if may_have_run { answer.after_a_lost_one() } else { answer } {
             PostAnswer::Task(reading) => self.read(reading, terms),
             PostAnswer::TaskNamed(task, fault) => self.adopt(task, fault),
@@ -420,7 +420,7 @@ impl Change {
     }
 
     /// The task's record is the only source of charges and refunds (money rule 10).
-    fn read(&mut self, reading: TaskReading, terms: Terms) {
+    fn read(&mut self, reading: TaskReading, terms: AttemptRules) {
         if reading.model.is_some() {
             self.job.ran_model.clone_from(&reading.model);
         }
@@ -448,7 +448,7 @@ impl Change {
         }
     }
 
-    fn attempt_over(&mut self, reading: TaskReading, terms: Terms) {
+    fn attempt_over(&mut self, reading: TaskReading, terms: AttemptRules) {
         if !self.job.books.held.is_zero() {
             // Charged and given back before anybody looked.
             self.settle(&reading);

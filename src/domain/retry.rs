@@ -19,49 +19,49 @@ pub enum Prospect {
 
 /// A code that tells why an attempt failed, and what follows. The next attempt always has a new key: the old one keeps
 /// returning the task that failed (Idempotency, 4).
-struct Row {
+struct RetryRule {
     code: &'static str,
     prospect: Prospect,
     /// How many doublings of the backoff its wait begins with.
     doublings: u32,
 }
 
-const fn row(code: &'static str, prospect: Prospect, doublings: u32) -> Row {
-    Row { code, prospect, doublings }
+const fn rule(code: &'static str, prospect: Prospect, doublings: u32) -> RetryRule {
+    RetryRule { code, prospect, doublings }
 }
 
 /// Every `errorCode` (the list under Task object), and the types of the errors that name a task (Errors). A code that
 /// is not here is treated as `generic`: the policy's number of attempts bounds it.
-const TABLE: [Row; 12] = [
-    row("generic", Prospect::MayHelp, 0),
+const RETRY_RULES: [RetryRule; 12] = [
+    rule("generic", Prospect::MayHelp, 0),
     // The gate asks for the balance, and for the key, before anything is sent.
-    row("insufficient_credits", Prospect::MayHelp, 0),
-    row("auth_required", Prospect::MayHelp, 0),
-    row("rate_limited", Prospect::MayHelp, 3),
-    row("busy", Prospect::MayHelp, 3),
-    row("provider_unavailable", Prospect::MayHelp, 3),
+    rule("insufficient_credits", Prospect::MayHelp, 0),
+    rule("auth_required", Prospect::MayHelp, 0),
+    rule("rate_limited", Prospect::MayHelp, 3),
+    rule("busy", Prospect::MayHelp, 3),
+    rule("provider_unavailable", Prospect::MayHelp, 3),
     // 500 with `error.task_id`: "retry once".
-    row("internal_error", Prospect::Once, 3),
+    rule("internal_error", Prospect::Once, 3),
     // Something like it is under way at the provider: further keys would only meet that again.
-    row("duplicate_request", Prospect::Once, 4),
-    row("request_cancelled", Prospect::OnlyAsked, 0),
-    row("invalid_input", Prospect::Hopeless, 0),
-    row("invalid_request", Prospect::Hopeless, 0),
-    row("content_rejected", Prospect::Hopeless, 0),
+    rule("duplicate_request", Prospect::Once, 4),
+    rule("request_cancelled", Prospect::OnlyAsked, 0),
+    rule("invalid_input", Prospect::Hopeless, 0),
+    rule("invalid_request", Prospect::Hopeless, 0),
+    rule("content_rejected", Prospect::Hopeless, 0),
 ];
 
-fn row_of(code: &str) -> Option<&'static Row> {
-    TABLE.iter().find(|row| row.code == code)
+fn row_of(code: &str) -> Option<&'static RetryRule> {
+    RETRY_RULES.iter().find(|rule| rule.code == code)
 }
 
 /// What a task's `errorCode`, or the type of an error that named it, says about another attempt.
 pub fn prospect(code: &str) -> Prospect {
-    row_of(code).map_or(Prospect::MayHelp, |row| row.prospect)
+    row_of(code).map_or(Prospect::MayHelp, |rule| rule.prospect)
 }
 
 /// How many doublings of the backoff the wait for another attempt begins with, after a failure with this code.
 pub fn doublings(code: &str) -> u32 {
-    row_of(code).map_or(0, |row| row.doublings)
+    row_of(code).map_or(0, |rule| rule.doublings)
 }
 
 /// The longest wait that the service can ask for (`Retry-After`). Whoever asks for longer is mistaken, or has clocks

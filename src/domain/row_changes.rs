@@ -12,7 +12,7 @@ const QUOTED_MAX_CHARS: usize = 40;
 
 /// One field that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
+pub struct FieldChange {
     /// The field by its canonical name (`prompt`, `options.duration`).
     pub field: String,
     /// How.
@@ -21,21 +21,26 @@ pub struct Difference {
 
 /// Every field that differs, in the order of their names. Where nothing that is sent differs, the row spells out a
 /// default, or no longer does.
-pub fn differences(before: &Order, now: &Order) -> Vec<Difference> {
+pub fn differences(before: &Order, now: &Order) -> Vec<FieldChange> {
     let mut found = Vec::new();
     if before.kind != now.kind {
         let message = format!("was {}, is {}", before.kind, now.kind);
-        found.push(Difference { field: "kind".to_owned(), message });
+        found.push(FieldChange { field: "kind".to_owned(), message });
     }
     compare("", &before.body, &now.body, &mut found);
     if found.is_empty() {
         let message = "the same is sent: a default is spelled out, or is no longer; that makes another job";
-        found.push(Difference { field: "options".to_owned(), message: message.to_owned() });
+        found.push(FieldChange { field: "options".to_owned(), message: message.to_owned() });
     }
     found
 }
 
-fn compare(prefix: &str, before: &Map<String, Value>, now: &Map<String, Value>, found: &mut Vec<Difference>) {
+fn compare(
+    prefix: &str,
+    before: &Map<String, Value>,
+    now: &Map<String, Value>,
+    found: &mut Vec<FieldChange>,
+) {
     let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
     for name in names {
         let field = format!("{prefix}{name}");
@@ -50,7 +55,7 @@ fn compare(prefix: &str, before: &Map<String, Value>, now: &Map<String, Value>, 
             (Some(Value::Object(before)), None) if prefix.is_empty() => {
                 compare(&format!("{field}."), before, &Map::new(), found);
             }
-            (one, other) => found.push(Difference { field, message: how(one, other) }),
+            (one, other) => found.push(FieldChange { field, message: how(one, other) }),
         }
     }
 }

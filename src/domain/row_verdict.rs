@@ -9,7 +9,7 @@ use crate::domain::retry::{self, Prospect};
 /// Where a job that its batch has already stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum JobStanding {
     /// Accepted, and nothing that was sent for it counts: its price is still to be spent.
     Waiting,
     /// A request for it is on its way, or its task is running or being downloaded: its hold is set aside or charged.
@@ -25,34 +25,34 @@ pub enum Standing {
     Done,
 }
 
-impl Standing {
+impl JobStanding {
     /// By the name of a job's state, what is charged for it, and the code of what made it fail.
-    pub fn of(state: &str, charged: Credits, fault_code: Option<&str>) -> Standing {
+    pub fn of(state: &str, charged: Credits, fault_code: Option<&str>) -> JobStanding {
         let is_hopeless = || fault_code.is_some_and(|code| retry::prospect(code) == Prospect::Hopeless);
         match state {
-            "queued" => Standing::Waiting,
-            "succeeded" => Standing::Done,
-            "in_doubt" => Standing::InDoubt,
-            "failed" if is_hopeless() || !charged.is_zero() => Standing::FailedForGood,
-            "failed" | "canceled" | "expired" => Standing::Failed,
-            _ => Standing::Running,
+            "queued" => JobStanding::Waiting,
+            "succeeded" => JobStanding::Done,
+            "in_doubt" => JobStanding::InDoubt,
+            "failed" if is_hopeless() || !charged.is_zero() => JobStanding::FailedForGood,
+            "failed" | "canceled" | "expired" => JobStanding::Failed,
+            _ => JobStanding::Running,
         }
     }
 
     /// Where a job stands.
-    pub fn of_job(job: &Job) -> Standing {
+    pub fn of_job(job: &Job) -> JobStanding {
         let code = match &job.state {
             State::Failed { fault, .. } => Some(fault.code.as_str()),
             _ => None,
         };
-        Standing::of(job.state.name(), job.books.charged, code)
+        JobStanding::of(job.state.name(), job.books.charged, code)
     }
 }
 
 /// What becomes of a row's job: the same words in plans, receipts and JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum RowVerdict {
     /// The batch does not have it: it would be bought.
     New,
     /// The batch has its `id`, and another request under it: it would be bought.
@@ -71,47 +71,47 @@ pub enum Verdict {
     Invalid,
 }
 
-impl Verdict {
+impl RowVerdict {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Verdict; 8] = [
-        Verdict::New,
-        Verdict::Changed,
-        Verdict::Waiting,
-        Verdict::Running,
-        Verdict::InDoubt,
-        Verdict::Failed,
-        Verdict::Done,
-        Verdict::Invalid,
+    pub const ALL: [RowVerdict; 8] = [
+        RowVerdict::New,
+        RowVerdict::Changed,
+        RowVerdict::Waiting,
+        RowVerdict::Running,
+        RowVerdict::InDoubt,
+        RowVerdict::Failed,
+        RowVerdict::Done,
+        RowVerdict::Invalid,
     ];
 
     /// The name in everything shown.
     pub fn name(self) -> &'static str {
         match self {
-            Verdict::New => "new",
-            Verdict::Changed => "changed",
-            Verdict::Waiting => "waiting",
-            Verdict::Running => "running",
-            Verdict::InDoubt => "in_doubt",
-            Verdict::Failed => "failed",
-            Verdict::Done => "done",
-            Verdict::Invalid => "invalid",
+            RowVerdict::New => "new",
+            RowVerdict::Changed => "changed",
+            RowVerdict::Waiting => "waiting",
+            RowVerdict::Running => "running",
+            RowVerdict::InDoubt => "in_doubt",
+            RowVerdict::Failed => "failed",
+            RowVerdict::Done => "done",
+            RowVerdict::Invalid => "invalid",
         }
     }
 
     /// Whether its price is still to be spent.
     pub fn is_to_be_spent(self) -> bool {
-        matches!(self, Verdict::New | Verdict::Changed | Verdict::Waiting)
+        matches!(self, RowVerdict::New | RowVerdict::Changed | RowVerdict::Waiting)
     }
 }
 
-impl From<Standing> for Verdict {
-    fn from(standing: Standing) -> Verdict {
+impl From<JobStanding> for RowVerdict {
+    fn from(standing: JobStanding) -> RowVerdict {
         match standing {
-            Standing::Waiting => Verdict::Waiting,
-            Standing::Running => Verdict::Running,
-            Standing::InDoubt => Verdict::InDoubt,
-            Standing::Failed | Standing::FailedForGood => Verdict::Failed,
-            Standing::Done => Verdict::Done,
+            JobStanding::Waiting => RowVerdict::Waiting,
+            JobStanding::Running => RowVerdict::Running,
+            JobStanding::InDoubt => RowVerdict::InDoubt,
+            JobStanding::Failed | JobStanding::FailedForGood => RowVerdict::Failed,
+            JobStanding::Done => RowVerdict::Done,
         }
     }
 }
@@ -122,22 +122,22 @@ mod tests {
 
     #[test]
     fn every_state_has_its_verdict() {
-        let verdict = |state| Verdict::from(Standing::of(state, Credits::ZERO, None)).name();
+        let verdict = |state| RowVerdict::from(JobStanding::of(state, Credits::ZERO, None)).name();
         let found = State::NAMES.map(verdict);
         let expected =
             ["waiting", "running", "running", "running", "done", "failed", "failed", "failed", "in_doubt"];
         assert_eq!(found, expected);
         let spent: Vec<&str> =
-            Verdict::ALL.into_iter().filter(|v| v.is_to_be_spent()).map(Verdict::name).collect();
+            RowVerdict::ALL.into_iter().filter(|v| v.is_to_be_spent()).map(RowVerdict::name).collect();
         assert_eq!(spent, ["new", "changed", "waiting"]);
     }
 
     #[test]
     fn a_retry_costs_only_where_it_would_buy() {
-        let failed = |charged, code| Standing::of("failed", Credits(charged), Some(code));
-        assert_eq!(failed(0, "provider_unavailable"), Standing::Failed);
-        assert_eq!(failed(0, "content_rejected"), Standing::FailedForGood);
-        assert_eq!(failed(8, "too_large"), Standing::FailedForGood);
-        assert_eq!(Standing::of("canceled", Credits::ZERO, None), Standing::Failed);
+        let failed = |charged, code| JobStanding::of("failed", Credits(charged), Some(code));
+        assert_eq!(failed(0, "provider_unavailable"), JobStanding::Failed);
+        assert_eq!(failed(0, "content_rejected"), JobStanding::FailedForGood);
+        assert_eq!(failed(8, "too_large"), JobStanding::FailedForGood);
+        assert_eq!(JobStanding::of("canceled", Credits::ZERO, None), JobStanding::Failed);
     }
 }

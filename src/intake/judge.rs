@@ -7,8 +7,8 @@ use std::io::BufReader;
 use std::path::Path;
 
 use crate::domain::allowances::AllowanceUse;
-use crate::domain::batch_origin::{Origin, Place};
-use crate::domain::batch_terms::{self, Said, Standing};
+use crate::domain::batch_origin::{Origin, SourcePlace};
+use crate::domain::batch_terms::{self, BatchTerms, TermSources};
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint};
 use crate::domain::job::Order;
@@ -17,7 +17,7 @@ use crate::domain::manifest::{self, Limits};
 use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
 use crate::domain::request::Kind;
 use crate::domain::row_changes;
-use crate::domain::row_verdict::Verdict as JobVerdict;
+use crate::domain::row_verdict::RowVerdict as JobVerdict;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::intake::planned::{Jobs, Outcome, kept};
@@ -27,8 +27,8 @@ use crate::intake::{IntakeError, Terms, source};
 use crate::output::layout::Layout;
 use crate::store::StoreError;
 use crate::store::staging::{
-    AllowanceDraw, KnownJob, RowRequest, RowWithVerdict, StagedManifest, StagedRow, StagedRows, Staging,
-    Verdict,
+    AllowanceDraw, KnownJob, RowRequest, RowVerdict, RowWithVerdict, StagedManifest, StagedRow, StagedRows,
+    Staging,
 };
 
 /// A manifest that was read and judged. Nothing of it counts yet, and its rows lie in a file that goes
@@ -38,7 +38,7 @@ pub struct Judgement {
     /// The counts, and what to tell its owner.
     pub receipt: Receipt,
     /// The terms of its batch once it is taken in.
-    pub terms: Standing,
+    pub terms: BatchTerms,
     /// Where it comes from; nothing of one that could not be read so far.
     pub origin: Option<Origin>,
     /// Why nothing of it is taken in, although rows of it are good.
@@ -54,7 +54,7 @@ pub struct Present {
     /// Where it was begun from, where that is known.
     pub origin: Option<Origin>,
     /// Its terms.
-    pub terms: Standing,
+    pub terms: BatchTerms,
     /// When its first manifest was accepted.
     pub created: Timestamp,
 }
@@ -143,13 +143,13 @@ fn outcome(found: RowWithVerdict) -> Outcome {
     let RowWithVerdict { row, verdict, known, replaces } = found;
     let StagedRow { fingerprint, label: id, count, line, draws, wanted, .. } = row;
     let first = match verdict {
-        Verdict::Wanted { first, .. } => first,
-        Verdict::RepeatedId { first_line } => {
+        RowVerdict::Wanted { first, .. } => first,
+        RowVerdict::RepeatedId { first_line } => {
             let message = format!("is already used at line {first_line}; an id names one row");
             let problem = Diagnostic::new(Position::line(line), message).in_field("id");
             return Outcome::Invalid { id, known, problems: vec![problem] };
         }
-        Verdict::Unread => 1,
+        RowVerdict::Unread => 1,
     };
     match wanted {
         RowRequest::Order(order) => {
@@ -269,12 +269,12 @@ fn foreign(
     }
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let (file, beside) = match &own.place {
-        Place::Folder(folder) => {
+        SourcePlace::Folder(folder) => {
             let parent = Path::new(folder).file_name().unwrap_or_default().to_string_lossy().into_owned();
             (Path::new(folder).join(&*file).display().to_string(), parent)
         }
-        Place::Inbox(inbox) => (file.into_owned(), inbox.clone()),
-        Place::Schedule(_) | Place::Socket => (file.into_owned(), "socket".to_owned()),
+        SourcePlace::Inbox(inbox) => (file.into_owned(), inbox.clone()),
+        SourcePlace::Schedule(_) | SourcePlace::Socket => (file.into_owned(), "socket".to_owned()),
     };
     // Of two files of one folder, neither is told apart by the folder.
     let beside = if owner.place == own.place { format!("{name}-2") } else { format!("{beside}-{name}") };
@@ -297,7 +297,7 @@ fn quoted(word: &str) -> String {
 
 /// Why nothing may be added to the batch: its time was over before. An end that is over as it is given does not
 /// take the place of the one in force: what waits would be dropped for a slip of the pen.
-fn expired(terms: &mut Standing, batch: Option<&Present>, now: Timestamp) -> Option<Diagnostic> {
+fn expired(terms: &mut BatchTerms, batch: Option<&Present>, now: Timestamp) -> Option<Diagnostic> {
     let expires = terms.policy.expires?;
     let at = expires.instant(batch.map_or(now, |batch| batch.created));
     if at > now {
@@ -353,7 +353,9 @@ fn named(path: &Path, header: &Header, terms: &Terms<'_>) -> Result<Named, BadBa
             (BatchName::from_file_stem(&stem)?, Some(stem))
         }
     };
-    let Place::Inbox(inbox) = &terms.place else { return Ok(Named { name: plain, formerly: None, stem }) };
+    let SourcePlace::Inbox(inbox) = &terms.place else {
+        return Ok(Named { name: plain, formerly: None, stem });
+    };
     let full = format!("{inbox}--{plain}");
     // One that was written out is refused rather than cut.
     let name = if stem.is_some() { BatchName::from_file_stem(&full)? } else { full.parse()? };
@@ -371,7 +373,7 @@ fn keeps_name(
 ) -> Result<bool, IntakeError> {
     let mut rows = HashSet::new();
     let Some(batch) = batches.look_at(formerly, &mut |row| _ = rows.insert(row))? else { return Ok(false) };
-    let is_own = |place: &Place| *place == terms.place;
+    let is_own = |place: &SourcePlace| *place == terms.place;
     match batch.origin.map(|origin| origin.place) {
         Some(place) if is_own(&place) => return Ok(true),
         // It was an inbox without a name of its own.
@@ -393,8 +395,8 @@ fn keeps_name(
 }
 
 /// What is said now, over what holds already.
-fn resolve(terms: &Terms<'_>, header: &Header, batch: Option<&Present>) -> Standing {
-    let said = Said {
+fn resolve(terms: &Terms<'_>, header: &Header, batch: Option<&Present>) -> BatchTerms {
+    let said = TermSources {
         flags: &terms.policy,
         is_default_budget: terms.is_default_budget,
         manifest: &header.policy,

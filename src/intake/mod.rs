@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::domain::batch_origin::Place;
+use crate::domain::batch_origin::SourcePlace;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId, Seq};
 use crate::domain::job::{JobSpec, Order};
@@ -58,7 +58,7 @@ pub struct Terms<'a> {
     /// The most that a manifest may allow its batch to spend: the budget of its inbox or schedule.
     pub ceiling: Option<Credits>,
     /// Where the manifest comes from.
-    pub place: Place,
+    pub place: SourcePlace,
     /// The most a job may cost; what costs more, or cannot be priced, is not valid.
     pub max_credits: Option<Credits>,
     /// The account's plan: what of the price an allowance could cover.

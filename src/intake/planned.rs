@@ -5,8 +5,8 @@ use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{Fingerprint, JobId};
 use crate::domain::job::Order;
 use crate::domain::job_label::label;
-use crate::domain::row_changes::Difference;
-use crate::domain::row_verdict::{Standing, Verdict};
+use crate::domain::row_changes::FieldChange;
+use crate::domain::row_verdict::{JobStanding, RowVerdict};
 use crate::store::StoreError;
 use crate::store::staging::{AllowanceDraw, ExistingJob, KnownJob, Staging};
 
@@ -45,7 +45,7 @@ pub struct Jobs {
     pub(super) first: u32,
     pub(super) count: u32,
     pub(super) known: Vec<KnownJob>,
-    pub(super) changed: Vec<Difference>,
+    pub(super) changed: Vec<FieldChange>,
 }
 
 /// One job of a row, as a plan shows it.
@@ -56,7 +56,7 @@ pub struct PlannedJob {
     /// What it is called.
     pub label: String,
     /// What becomes of it.
-    pub verdict: Verdict,
+    pub verdict: RowVerdict,
     /// What is still to be spent for one that is new, changed or waiting; what is set aside or charged for one that is
     /// running or in doubt; what `retry` would cost for one that failed.
     pub credits: Credits,
@@ -76,7 +76,7 @@ impl Jobs {
     }
 
     /// In what the row differs from the row of the same `id` that the batch has; nothing where it has none.
-    pub fn changed(&self) -> &[Difference] {
+    pub fn changed(&self) -> &[FieldChange] {
         &self.changed
     }
 
@@ -94,7 +94,7 @@ impl Jobs {
                 }
                 None => {
                     let is_changed = !self.changed.is_empty();
-                    let verdict = if is_changed { Verdict::Changed } else { Verdict::New };
+                    let verdict = if is_changed { RowVerdict::Changed } else { RowVerdict::New };
                     PlannedJob { job, label, verdict, credits: price, is_counted: false }
                 }
             }
@@ -108,7 +108,7 @@ impl Jobs {
             draft.note_existing(&ExistingJob {
                 fingerprint: self.fingerprint,
                 variation: self.first + index,
-                standing: known.map_or(Standing::Waiting, |known| known.standing),
+                standing: known.map_or(JobStanding::Waiting, |known| known.standing),
                 credits: self.order.hold().unwrap_or_default(),
                 is_counted: true,
                 row: None,
@@ -120,10 +120,10 @@ impl Jobs {
 
 /// What becomes of a job that the batch has, and the credits that belong to that. `price` is today's, for one whose row
 /// can be sent.
-fn priced(known: &KnownJob, price: Credits) -> (Verdict, Credits) {
+fn priced(known: &KnownJob, price: Credits) -> (RowVerdict, Credits) {
     let credits = match known.standing {
-        Standing::Done | Standing::FailedForGood => Credits::ZERO,
-        Standing::Waiting | Standing::Running | Standing::InDoubt | Standing::Failed => {
+        JobStanding::Done | JobStanding::FailedForGood => Credits::ZERO,
+        JobStanding::Waiting | JobStanding::Running | JobStanding::InDoubt | JobStanding::Failed => {
             known.credits.unwrap_or(price)
         }
     };
@@ -131,7 +131,7 @@ fn priced(known: &KnownJob, price: Credits) -> (Verdict, Credits) {
 }
 
 /// The jobs of a row that cannot be sent today and that the batch has, as a plan shows them.
-pub fn kept(known: &[KnownJob]) -> impl Iterator<Item = (Verdict, Credits, bool)> + '_ {
+pub fn kept(known: &[KnownJob]) -> impl Iterator<Item = (RowVerdict, Credits, bool)> + '_ {
     known.iter().map(|known| {
         let (verdict, credits) = priced(known, Credits::ZERO);
         (verdict, credits, known.is_counted)

@@ -10,8 +10,8 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::Note;
-use crate::domain::row_changes::Difference;
-use crate::domain::row_verdict::Verdict;
+use crate::domain::row_changes::FieldChange;
+use crate::domain::row_verdict::RowVerdict;
 use crate::intake::source::Identity;
 
 /// What to do about a row that cannot be judged now.
@@ -171,25 +171,25 @@ impl Receipt {
     }
 
     /// Counts one job, and the credits that belong to what becomes of it.
-    pub(super) fn count(&mut self, verdict: Verdict, credits: Credits) {
+    pub(super) fn count(&mut self, verdict: RowVerdict, credits: Credits) {
         let (count, is_known) = match verdict {
-            Verdict::New => (&mut self.new, false),
-            Verdict::Changed => (&mut self.changed, false),
-            Verdict::Waiting => (&mut self.waiting, true),
-            Verdict::Running => (&mut self.running, true),
-            Verdict::InDoubt => (&mut self.in_doubt, true),
-            Verdict::Failed => (&mut self.failed, true),
-            Verdict::Done => (&mut self.done, true),
+            RowVerdict::New => (&mut self.new, false),
+            RowVerdict::Changed => (&mut self.changed, false),
+            RowVerdict::Waiting => (&mut self.waiting, true),
+            RowVerdict::Running => (&mut self.running, true),
+            RowVerdict::InDoubt => (&mut self.in_doubt, true),
+            RowVerdict::Failed => (&mut self.failed, true),
+            RowVerdict::Done => (&mut self.done, true),
             // Rows are counted as they are refused.
-            Verdict::Invalid => return,
+            RowVerdict::Invalid => return,
         };
         *count += 1;
         self.have += u32::from(is_known);
         let sum = match verdict {
-            Verdict::New | Verdict::Changed | Verdict::Waiting => &mut self.total_credits,
-            Verdict::Running | Verdict::InDoubt => &mut self.held_credits,
-            Verdict::Failed => &mut self.retry_credits,
-            Verdict::Done | Verdict::Invalid => return,
+            RowVerdict::New | RowVerdict::Changed | RowVerdict::Waiting => &mut self.total_credits,
+            RowVerdict::Running | RowVerdict::InDoubt => &mut self.held_credits,
+            RowVerdict::Failed => &mut self.retry_credits,
+            RowVerdict::Done | RowVerdict::Invalid => return,
         };
         *sum = *sum + credits;
         if !is_known {
@@ -198,7 +198,7 @@ impl Receipt {
     }
 
     /// Notes in what a row differs from the one of the same `id` that the batch has.
-    pub(super) fn note_changed(&mut self, line: u64, label: &str, changed: &[Difference]) {
+    pub(super) fn note_changed(&mut self, line: u64, label: &str, changed: &[FieldChange]) {
         for difference in changed {
             if self.notes.len() < LISTED_MAX {
                 let message = format!(

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use crate::api::Service;
 use crate::clock::Clock;
-use crate::domain::batch_origin::Place;
+use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo};
@@ -60,7 +60,7 @@ pub struct Manner {
     /// The most that the manifest may allow its batch to spend.
     pub ceiling: Option<Credits>,
     /// Where it comes from.
-    pub place: Place,
+    pub place: SourcePlace,
     /// The most a job may cost.
     pub max_credits: Option<Credits>,
     /// The file that is meant: another one that took its name meanwhile is not taken in.

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::domain::batch_origin::Place;
+use crate::domain::batch_origin::SourcePlace;
 use crate::intake::IntakeError;
 
 /// What shows that a file is still the one that was opened.
@@ -73,10 +73,10 @@ pub(super) fn open(path: &Path) -> Result<(File, Identity), IntakeError> {
 ///
 /// # Errors
 /// When the folder cannot be found.
-pub fn place_of(manifest: &Path) -> Result<Place, IntakeError> {
+pub fn place_of(manifest: &Path) -> Result<SourcePlace, IntakeError> {
     let folder = manifest.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize().map_err(unreadable(manifest))?;
-    Ok(Place::Folder(match folder.to_str() {
+    Ok(SourcePlace::Folder(match folder.to_str() {
         Some(folder) => folder.to_owned(),
         // Names that differ stay different.
         None => folder.as_os_str().as_encoded_bytes().escape_ascii().to_string(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::batch_origin::Origin;
-use crate::domain::batch_terms::Standing;
+use crate::domain::batch_terms::BatchTerms;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, Seq};
 use crate::domain::job::State;
@@ -208,8 +208,8 @@ impl BatchRecord {
     }
 
     /// Its terms as they stand.
-    pub fn standing(&self) -> Standing {
-        Standing { policy: self.policy.clone(), said: self.said.clone() }
+    pub fn standing(&self) -> BatchTerms {
+        BatchTerms { policy: self.policy.clone(), said: self.said.clone() }
     }
 
     /// The most the batch may spend: its own budget, or what its plan showed (money rule 6).

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, Fingerprint, JobId, Seq};
 use crate::domain::job::Books;
-use crate::domain::row_verdict::Standing;
+use crate::domain::row_verdict::JobStanding;
 use crate::store::spool::Lines;
 use crate::store::staging::{ExistingJob, Staging};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
@@ -19,7 +19,7 @@ pub struct OpenJobStatus {
     /// Which job.
     pub job: JobId,
     /// Where it stands.
-    pub standing: Standing,
+    pub standing: JobStanding,
     /// What is set aside or charged for it.
     pub credits: Credits,
 }
@@ -29,7 +29,7 @@ impl OpenJobStatus {
     pub(super) fn of(record: &JobRecord) -> OpenJobStatus {
         let books = record.job.all_books();
         let credits = books.held + books.charged;
-        OpenJobStatus { job: record.id, standing: Standing::of_job(&record.job), credits }
+        OpenJobStatus { job: record.id, standing: JobStanding::of_job(&record.job), credits }
     }
 }
 
@@ -74,7 +74,7 @@ struct FaultCode {
 #[derive(Debug, Default)]
 pub(super) struct JobStatuses {
     /// By the number of the job.
-    ended: Vec<Option<Standing>>,
+    ended: Vec<Option<JobStanding>>,
     /// What counts for jobs in doubt.
     in_doubt: HashMap<Seq, Credits>,
 }
@@ -95,14 +95,14 @@ impl JobStatuses {
                 Err(error) => return Err(error),
             };
             let code = outcome.fault.as_ref().map(|fault| fault.code.as_str());
-            let standing = Standing::of(&outcome.state, outcome.books.charged, code);
+            let standing = JobStanding::of(&outcome.state, outcome.books.charged, code);
             let index = outcome.seq.0 as usize;
             if job_statuses.ended.len() <= index {
                 job_statuses.ended.resize(index + 1, None);
             }
             job_statuses.ended[index] = Some(standing);
             match standing {
-                Standing::InDoubt => {
+                JobStanding::InDoubt => {
                     let credits = outcome.books.held + outcome.books.charged;
                     job_statuses.in_doubt.insert(outcome.seq, credits);
                 }
@@ -113,7 +113,7 @@ impl JobStatuses {
 
     /// Whether some job has not succeeded, of so many.
     pub(super) fn has_unfinished(&self, rows: u32) -> bool {
-        let done = self.ended.iter().filter(|standing| **standing == Some(Standing::Done)).count();
+        let done = self.ended.iter().filter(|standing| **standing == Some(JobStanding::Done)).count();
         done < rows as usize
     }
 }
@@ -142,15 +142,15 @@ pub(super) fn note(
         let ended = job_statuses.ended.get(row.seq.0 as usize).copied().flatten();
         let price = row.order.price.or(row.order.bound).or(row.order.max_credits).unwrap_or_default();
         let (standing, credits) = match (open.get(&row.id), ended) {
-            (Some(OpenJobStatus { standing: Standing::Waiting, .. }), _) => (Standing::Waiting, price),
+            (Some(OpenJobStatus { standing: JobStanding::Waiting, .. }), _) => (JobStanding::Waiting, price),
             (Some(open), _) => (open.standing, open.credits),
-            (None, Some(Standing::InDoubt)) => {
-                (Standing::InDoubt, job_statuses.in_doubt.get(&row.seq).copied().unwrap_or_default())
+            (None, Some(JobStanding::InDoubt)) => {
+                (JobStanding::InDoubt, job_statuses.in_doubt.get(&row.seq).copied().unwrap_or_default())
             }
             (None, Some(ended)) => (ended, price),
-            (None, None) => (Standing::Waiting, price),
+            (None, None) => (JobStanding::Waiting, price),
         };
-        is_unclear |= standing == Standing::Waiting;
+        is_unclear |= standing == JobStanding::Waiting;
         draft.note_existing(&ExistingJob {
             fingerprint: row.fingerprint,
             variation: row.variation,

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::domain::batch_origin::Origin;
-use crate::domain::batch_terms::Standing;
+use crate::domain::batch_terms::BatchTerms;
 use crate::domain::ids::{BatchName, Fingerprint, JobId};
 use crate::domain::time::Timestamp;
 use crate::store::job_statuses::{JobStatuses, note};
@@ -38,7 +38,7 @@ pub struct ReadOnlyBatch {
     /// Where it was begun from, where that is known.
     pub origin: Option<Origin>,
     /// Its terms.
-    pub terms: Standing,
+    pub terms: BatchTerms,
     /// When its first manifest was accepted.
     pub created: Timestamp,
     dir: PathBuf,
@@ -168,7 +168,7 @@ impl ReadOnlyState {
     pub fn batch(&self, name: &BatchName) -> Result<Option<ReadOnlyBatch>, StoreError> {
         let of = |dir: PathBuf| {
             let backup = batch_backup::read(&dir)?.backup;
-            let terms = Standing { policy: backup.policy, said: backup.said };
+            let terms = BatchTerms { policy: backup.policy, said: backup.said };
             let (origin, created) = (backup.origin, backup.created);
             (backup.name == *name).then_some(ReadOnlyBatch { origin, terms, created, dir })
         };

@@ -19,7 +19,7 @@ use crate::domain::ids::Fingerprint;
 use crate::domain::job::{JobSpec, Order};
 use crate::domain::job_label::{folded, name_stem};
 use crate::domain::queue_class::Census;
-use crate::domain::row_verdict::Standing;
+use crate::domain::row_verdict::JobStanding;
 use crate::store::StoreError;
 use crate::store::row_partitions::RowPartitions;
 use crate::store::spool::{Appender, Lines};
@@ -110,7 +110,7 @@ pub struct ExistingJob<'a> {
     /// Which variation of the row.
     pub variation: u32,
     /// Where it stands.
-    pub standing: Standing,
+    pub standing: JobStanding,
     /// What is set aside or charged for one that is running or in doubt; of others the price at which it was accepted.
     pub credits: Credits,
     /// An earlier manifest of the same plan has it, too: what it costs is counted there.
@@ -124,7 +124,7 @@ pub struct ExistingJob<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownJob {
     /// Where it stands.
-    pub standing: Standing,
+    pub standing: JobStanding,
     /// What an earlier manifest of the same plan wants, too.
     pub is_counted: bool,
     /// What is set aside or charged for one that is running or in doubt. Of a row that is not valid, the price at which
@@ -443,23 +443,23 @@ impl Tag {
 const COUNTED: u8 = 0x80;
 
 /// In the order of their bytes.
-const STANDINGS: [Standing; 6] = [
-    Standing::Waiting,
-    Standing::Running,
-    Standing::InDoubt,
-    Standing::Failed,
-    Standing::FailedForGood,
-    Standing::Done,
+const STANDINGS: [JobStanding; 6] = [
+    JobStanding::Waiting,
+    JobStanding::Running,
+    JobStanding::InDoubt,
+    JobStanding::Failed,
+    JobStanding::FailedForGood,
+    JobStanding::Done,
 ];
 
-fn pack(standing: Standing, is_counted: bool) -> u8 {
+fn pack(standing: JobStanding, is_counted: bool) -> u8 {
     let index = STANDINGS.iter().position(|one| *one == standing).unwrap_or_default();
     // There are six.
     u8::try_from(index).unwrap_or_default() | if is_counted { COUNTED } else { 0 }
 }
 
-fn unpack(byte: u8) -> (Standing, bool) {
-    let standing = STANDINGS.get(usize::from(byte & !COUNTED)).copied().unwrap_or(Standing::Waiting);
+fn unpack(byte: u8) -> (JobStanding, bool) {
+    let standing = STANDINGS.get(usize::from(byte & !COUNTED)).copied().unwrap_or(JobStanding::Waiting);
     (standing, byte & COUNTED != 0)
 }
 
@@ -594,9 +594,9 @@ fn classify_partition(path: &Path, findings: &mut VerdictTable) -> io::Result<()
                 let at = u32::try_from(standings.len()).unwrap_or(u32::MAX);
                 *verdict = PackedVerdict { first, have, at };
                 for variation in first..=have.min(row.asked) {
-                    let absent = (pack(Standing::Waiting, false), Credits::ZERO);
+                    let absent = (pack(JobStanding::Waiting, false), Credits::ZERO);
                     let (standing, price) = row.known.get(&variation).copied().unwrap_or(absent);
-                    let is_held = matches!(unpack(standing).0, Standing::Running | Standing::InDoubt);
+                    let is_held = matches!(unpack(standing).0, JobStanding::Running | JobStanding::InDoubt);
                     if is_held || entry.tag == Tag::InvalidRow {
                         credits.insert(u32::try_from(standings.len()).unwrap_or(u32::MAX), price);
                     }

@@ -11,7 +11,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, State};
 use crate::domain::request::Kind;
-use crate::domain::row_verdict::Standing;
+use crate::domain::row_verdict::JobStanding;
 use crate::store::spool::{Appender, Lines};
 use crate::store::staging::{ExistingJob, RowRequest, RowWithVerdict, StagedRow, Verdict};
 
@@ -327,7 +327,7 @@ fn classify(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<St
         let existing = ExistingJob {
             fingerprint: Fingerprint([*fingerprint; 16]),
             variation: *variation,
-            standing: Standing::Done,
+            standing: JobStanding::Done,
             credits: Credits::ZERO,
             is_counted: false,
             row: None,
@@ -392,7 +392,7 @@ fn a_row_replaces_the_newest_one_of_its_id() {
         let existing = ExistingJob {
             fingerprint: spec.fingerprint,
             variation: 1,
-            standing: Standing::Running,
+            standing: JobStanding::Running,
             credits: Credits(7),
             is_counted: false,
             row: Some((&spec.label, at)),
@@ -413,7 +413,7 @@ fn a_row_replaces_the_newest_one_of_its_id() {
     assert_eq!(next().replaces.map(|spec| spec.seq), Some(Seq(2)));
     assert!(next().replaces.is_none());
     let known = next().known;
-    assert_eq!((known[0].standing, known[0].credits), (Standing::Running, Some(Credits(7))));
+    assert_eq!((known[0].standing, known[0].credits), (JobStanding::Running, Some(Credits(7))));
 }
 
 #[test]

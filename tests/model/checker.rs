@@ -14,7 +14,7 @@ use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{Attempt, TaskId};
 use callsheet::domain::job::{Job, OutputFile, State, WatchState};
 use callsheet::domain::ledger::Totals;
-use callsheet::domain::lifecycle::{self, Event, Terms, Want, resumed, wants};
+use callsheet::domain::lifecycle::{self, AttemptRules, Event, Want, resumed, wants};
 use callsheet::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Timestamp, UtcDay};
 use stateright::{Checker, Model, Property};
@@ -143,8 +143,8 @@ enum Act {
 }
 
 impl Market {
-    fn terms(&self) -> Terms {
-        Terms { attempts: self.attempts, keyed: self.keyed }
+    fn terms(&self) -> AttemptRules {
+        AttemptRules { attempts: self.attempts, keyed: self.keyed }
     }
 
     /// Applies an event to a job and books what moved. One that has no place is dropped, as the

@@ -9,7 +9,7 @@ use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{Attempt, BatchNo, JobId, JobKey, Seq, TaskId};
 use callsheet::domain::job::{Books, Job, State};
 use callsheet::domain::ledger::Totals;
-use callsheet::domain::lifecycle::{self, Event, Terms};
+use callsheet::domain::lifecycle::{self, AttemptRules, Event};
 use callsheet::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Timestamp, UtcDay};
 use callsheet::store::spool::Lines;
@@ -19,7 +19,7 @@ use proptest::prelude::*;
 const JOBS: usize = 4;
 const BATCH: BatchNo = BatchNo(1);
 const SERVICE: &str = "https://media.example";
-const TERMS: Terms = Terms { attempts: 3, keyed: true };
+const TERMS: AttemptRules = AttemptRules { attempts: 3, keyed: true };
 
 /// What happens to a job, drawn blindly: half of it has no place where it arrives.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use callsheet::domain::batch_origin::Place;
+use callsheet::domain::batch_origin::SourcePlace;
 use callsheet::domain::ids::{Attempt, IdempotencyKey, JobId};
 use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::schedule::placeholders::Occasion;

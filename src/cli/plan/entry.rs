@@ -7,8 +7,8 @@ use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::Order;
-use crate::domain::row_changes::Difference;
-use crate::domain::row_verdict::Verdict;
+use crate::domain::row_changes::FieldChange;
+use crate::domain::row_verdict::RowVerdict;
 use crate::intake::{self, JudgedRow, Outcome};
 use crate::store::staging::{AllowanceDraw, KnownJob};
 
@@ -21,7 +21,7 @@ pub(super) struct Entry<'a> {
     pub(super) id: Option<&'a str>,
     /// Who it is, where it could be sent.
     pub(super) job: Option<JobId>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: RowVerdict,
     /// What it is, where that could be told.
     pub(super) order: Option<&'a Order>,
     pub(super) draws: Option<&'a AllowanceDraw>,
@@ -30,7 +30,7 @@ pub(super) struct Entry<'a> {
     /// An earlier manifest of the plan wants it, too, and it is counted there.
     pub(super) is_counted: bool,
     /// In what its row differs from the one of the same `id` that the batch has.
-    pub(super) changed: &'a [Difference],
+    pub(super) changed: &'a [FieldChange],
     pub(super) problems: &'a [Diagnostic],
 }
 
@@ -63,7 +63,7 @@ pub(super) fn each(
         line: row.line,
         id: None,
         job: None,
-        verdict: Verdict::Invalid,
+        verdict: RowVerdict::Invalid,
         order: None,
         draws: None,
         credits: Credits::ZERO,
@@ -79,7 +79,7 @@ pub(super) fn each(
         };
     match &row.outcome {
         Outcome::Jobs(jobs) => jobs.each().try_for_each(|job| {
-            let changed = if job.verdict == Verdict::Changed { jobs.changed() } else { &[] };
+            let changed = if job.verdict == RowVerdict::Changed { jobs.changed() } else { &[] };
             see(&Entry {
                 id: Some(&job.label),
                 job: Some(job.job),

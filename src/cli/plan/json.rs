@@ -11,8 +11,8 @@ use crate::cli::plan::{Sheet, shown};
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::JobId;
-use crate::domain::row_changes::Difference;
-use crate::domain::row_verdict::Verdict;
+use crate::domain::row_changes::FieldChange;
+use crate::domain::row_verdict::RowVerdict;
 use crate::store::read_only::Visibility;
 
 #[derive(Debug, Serialize)]
@@ -40,7 +40,7 @@ struct Row<'a> {
     counted_earlier: bool,
     formula: Option<&'a str>,
     #[serde(skip_serializing_if = "<[Difference]>::is_empty")]
-    changed: &'a [Difference],
+    changed: &'a [FieldChange],
     problems: Vec<RowProblem<'a>>,
 }
 
@@ -139,9 +139,9 @@ impl<'w, W: Write> Writer<'w, W> {
         self.rows += 1;
         let order = entry.order;
         let waivable = order.map(|order| order.waivable).filter(|_| entry.verdict.is_to_be_spent());
-        let when = |verdicts: &[Verdict]| verdicts.contains(&entry.verdict).then_some(entry.credits);
+        let when = |verdicts: &[RowVerdict]| verdicts.contains(&entry.verdict).then_some(entry.credits);
         // Of a row that cannot be sent today, the price at which its job was accepted.
-        let accepted_at = when(&[Verdict::Waiting, Verdict::Failed]);
+        let accepted_at = when(&[RowVerdict::Waiting, RowVerdict::Failed]);
         serde_json::to_writer(
             &mut *self.out,
             &Row {
@@ -156,8 +156,8 @@ impl<'w, W: Write> Writer<'w, W> {
                 price_credits: order.map_or(accepted_at, |order| order.price),
                 max_credits: order.and_then(|order| order.max_credits),
                 waivable_credits: waivable.unwrap_or_default(),
-                held_credits: when(&[Verdict::Running, Verdict::InDoubt]),
-                retry_credits: when(&[Verdict::Failed]),
+                held_credits: when(&[RowVerdict::Running, RowVerdict::InDoubt]),
+                retry_credits: when(&[RowVerdict::Failed]),
                 counted_earlier: entry.is_counted,
                 changed: entry.changed,
                 formula: order.map(|order| order.formula.as_str()),

@@ -10,7 +10,7 @@ use crate::cli::plan::{Sheet, shown};
 use crate::cli::{printable, table};
 use crate::domain::credits::Credits;
 use crate::domain::quote::AccountPlan;
-use crate::domain::row_verdict::Verdict;
+use crate::domain::row_verdict::RowVerdict;
 use crate::store::read_only::Visibility;
 
 /// Up to so many rows are all listed.
@@ -49,9 +49,9 @@ impl Line {
 fn price(entry: &Entry<'_>) -> String {
     let unpriced = entry.order.filter(|order| order.price.is_none());
     match (entry.verdict, unpriced) {
-        (Verdict::Invalid, _) => "-".to_owned(),
-        (Verdict::Done | Verdict::Failed, _) => "0".to_owned(),
-        (Verdict::Running | Verdict::InDoubt, _) | (_, None) => entry.credits.0.to_string(),
+        (RowVerdict::Invalid, _) => "-".to_owned(),
+        (RowVerdict::Done | RowVerdict::Failed, _) => "0".to_owned(),
+        (RowVerdict::Running | RowVerdict::InDoubt, _) | (_, None) => entry.credits.0.to_string(),
         (_, Some(_)) => format!("up to {}", entry.credits.0),
     }
 }
@@ -62,11 +62,11 @@ fn remark(entry: &Entry<'_>) -> String {
     let changed = changed.collect::<Vec<_>>().join(", ");
     match entry.verdict {
         _ if entry.is_counted => "; also in an earlier manifest: counted once".to_owned(),
-        Verdict::Changed => format!("; {changed}"),
-        Verdict::Running => "; held".to_owned(),
-        Verdict::InDoubt => "; held until callsheet resolve".to_owned(),
-        Verdict::Failed if entry.credits.is_zero() => "; see callsheet explain".to_owned(),
-        Verdict::Failed => format!("; callsheet retry would cost {}", entry.credits.0),
+        RowVerdict::Changed => format!("; {changed}"),
+        RowVerdict::Running => "; held".to_owned(),
+        RowVerdict::InDoubt => "; held until callsheet resolve".to_owned(),
+        RowVerdict::Failed if entry.credits.is_zero() => "; see callsheet explain".to_owned(),
+        RowVerdict::Failed => format!("; callsheet retry would cost {}", entry.credits.0),
         _ => String::new(),
     }
 }

@@ -8,7 +8,7 @@ use crate::cli::plan::entry::Entry;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::request::Kind;
-use crate::domain::row_verdict::Verdict;
+use crate::domain::row_verdict::RowVerdict;
 use crate::intake::Judgement;
 
 /// How many jobs, by what becomes of them.
@@ -25,16 +25,16 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, verdict: Verdict) {
+    fn add(&mut self, verdict: RowVerdict) {
         let count = match verdict {
-            Verdict::New => &mut self.new,
-            Verdict::Changed => &mut self.changed,
-            Verdict::Waiting => &mut self.waiting,
-            Verdict::Running => &mut self.running,
-            Verdict::InDoubt => &mut self.in_doubt,
-            Verdict::Failed => &mut self.failed,
-            Verdict::Done => &mut self.done,
-            Verdict::Invalid => &mut self.invalid,
+            RowVerdict::New => &mut self.new,
+            RowVerdict::Changed => &mut self.changed,
+            RowVerdict::Waiting => &mut self.waiting,
+            RowVerdict::Running => &mut self.running,
+            RowVerdict::InDoubt => &mut self.in_doubt,
+            RowVerdict::Failed => &mut self.failed,
+            RowVerdict::Done => &mut self.done,
+            RowVerdict::Invalid => &mut self.invalid,
         };
         *count += 1;
     }
@@ -99,7 +99,7 @@ impl Totals {
 
     pub(super) fn add(&mut self, entry: &Entry<'_>) {
         self.counts.add(entry.verdict);
-        if entry.verdict == Verdict::Invalid {
+        if entry.verdict == RowVerdict::Invalid {
             return;
         }
         let waivable = self.waivable(entry);
@@ -107,9 +107,9 @@ impl Totals {
         self.credits = self.credits + credits;
         self.waivable = self.waivable + waivable;
         let other = match entry.verdict {
-            Verdict::Running => Some(&mut self.running),
-            Verdict::InDoubt => Some(&mut self.in_doubt),
-            Verdict::Failed => Some(&mut self.retry),
+            RowVerdict::Running => Some(&mut self.running),
+            RowVerdict::InDoubt => Some(&mut self.in_doubt),
+            RowVerdict::Failed => Some(&mut self.retry),
             _ => None,
         };
         if let Some(sum) = other.filter(|_| entry.is_counted_here()) {
@@ -125,9 +125,9 @@ impl Totals {
         group.credits = group.credits + credits;
         group.waivable = group.waivable + waivable;
         if let Some(batch) = entry.batch.and_then(|name| self.batches.get_mut(name)) {
-            let is_known = !matches!(entry.verdict, Verdict::New | Verdict::Changed);
+            let is_known = !matches!(entry.verdict, RowVerdict::New | RowVerdict::Changed);
             batch.known += u64::from(is_known && entry.is_counted_here());
-            batch.failed += u64::from(entry.verdict == Verdict::Failed);
+            batch.failed += u64::from(entry.verdict == RowVerdict::Failed);
             batch.credits = batch.credits + credits;
         }
     }

@@ -7,13 +7,13 @@
 use crate::domain::ids::{Attempt, TaskId};
 use crate::domain::job::{Books, Job, State, Superseded, WatchState};
 use crate::domain::ledger::Movement;
-use crate::domain::lifecycle::{Change, Event, Terms};
+use crate::domain::lifecycle::{AttemptRules, Change, Event};
 use crate::domain::retry::{self, Prospect};
 use crate::domain::task::{Fault, TaskReading, TaskStatus};
 
 /// Whether an overdue job may be given another attempt: it has one left, its key keeps the attempts apart, what its
 /// task was charged is known, and nobody said that the same request would be refused again.
-pub(super) fn may_resubmit(job: &Job, terms: Terms) -> bool {
+pub(super) fn may_resubmit(job: &Job, terms: AttemptRules) -> bool {
     terms.keyed
         && job.newest_attempt().0 < terms.attempts
         && job.books.held.is_zero()

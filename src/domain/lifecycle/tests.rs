@@ -9,8 +9,8 @@ use crate::domain::job::HISTORY_MAX_LINES;
 use crate::domain::ledger::Totals;
 use crate::domain::time::Millis;
 
-const TERMS: Terms = Terms { attempts: 3, keyed: true };
-const KEYLESS: Terms = Terms { attempts: 3, keyed: false };
+const TERMS: AttemptRules = AttemptRules { attempts: 3, keyed: true };
+const KEYLESS: AttemptRules = AttemptRules { attempts: 3, keyed: false };
 const DAY: UtcDay = UtcDay(20_000);
 
 fn admit(hold: u64) -> Event {
@@ -59,7 +59,7 @@ fn file() -> OutputFile {
 
 /// Runs the events one after the other, each addressed to the present attempt, and writes a
 /// line for each: `state#attempt held/charged`.
-fn transcript(terms: Terms, events: Vec<Event>) -> String {
+fn transcript(terms: AttemptRules, events: Vec<Event>) -> String {
     let mut job = Job::queued();
     let mut lines = Vec::new();
     for event in events {
@@ -76,7 +76,7 @@ fn transcript(terms: Terms, events: Vec<Event>) -> String {
     lines.join("\n")
 }
 
-fn check(terms: Terms, events: Vec<Event>, expected: &str) {
+fn check(terms: AttemptRules, events: Vec<Event>, expected: &str) {
     let expected: Vec<&str> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     assert_eq!(transcript(terms, events), expected.join("\n"));
 }
@@ -380,7 +380,7 @@ fn what_was_charged_and_given_back_unseen_is_in_the_books_all_the_same() {
 
 /// Runs events, each addressed to an attempt, and tells of the job and of what it was resubmitted over:
 /// `state#attempt held/charged`, then `task#attempt charged watch`.
-fn beside(terms: Terms, events: Vec<(u32, Event)>) -> String {
+fn beside(terms: AttemptRules, events: Vec<(u32, Event)>) -> String {
     let mut job = Job::queued();
     for (attempt, event) in events {
         job = apply(&job, Attempt(attempt), event, terms, Timestamp(0)).unwrap().job;
@@ -578,7 +578,7 @@ proptest! {
     /// read from there.
     #[test]
     fn a_history_that_was_cut_short_still_adds_up(events in prop::collection::vec(any_event(), 100..600)) {
-        let terms = Terms { attempts: 6, keyed: true };
+        let terms = AttemptRules { attempts: 6, keyed: true };
         let mut job = Job::queued();
         for event in events {
             let Ok(transition) = apply(&job, job.attempt, event, terms, Timestamp(0)) else { continue };
@@ -594,7 +594,7 @@ proptest! {
     /// ended without a charge holds nothing, and an attempt number never goes back.
     #[test]
     fn books_and_movements_agree(events in prop::collection::vec((any_event(), any::<prop::sample::Index>()), 0..60), keyed in any::<bool>()) {
-        let terms = Terms { attempts: 3, keyed };
+        let terms = AttemptRules { attempts: 3, keyed };
         let (mut job, mut totals, mut at) = (Job::queued(), Totals::default(), Timestamp(0));
         for (event, addressee) in events {
             at = at.after(Millis(1));

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::admission::{Admission, Parked, Pool};
+use crate::domain::admission::{Admission, AllowancePool, Parked};
 use crate::domain::allowances::{AccountBlock, AllowanceUse, Trial};
 use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
@@ -307,7 +307,7 @@ impl Scheduler {
     }
 
     /// The allowances that refused something, as admission sees them.
-    pub(super) fn pools(&self, now: Now) -> BTreeMap<String, Pool> {
+    pub(super) fn pools(&self, now: Now) -> BTreeMap<String, AllowancePool> {
         let block = &self.account.block;
         let refused = block.pools.keys().map(|pool| (pool, block.trial(pool, now.wall)));
         let refused = refused.filter(|(_, trial)| *trial != Trial::Freely);
@@ -315,7 +315,9 @@ impl Scheduler {
             let covered = self.account.covered.get(pool).into_iter().flatten();
             covered.filter(|key| !self.account.blocked.contains(key)).count() > 0
         };
-        refused.map(|(pool, trial)| (pool.clone(), Pool { trial, is_tried: is_tried(pool) })).collect()
+        refused
+            .map(|(pool, trial)| (pool.clone(), AllowancePool { trial, is_tried: is_tried(pool) }))
+            .collect()
     }
 
     /// Whether a job's POST may be sent again. What the balance must cover is counted at once.

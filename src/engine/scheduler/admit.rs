@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use crate::domain::admission::{self, Admission, Board, Candidate, InFlight, Limits, Parked, Waiting};
+use crate::domain::admission::{
+    self, Admission, AdmissionInput, Candidate, InFlight, Limits, Parked, WaitingBatch,
+};
 use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::job::{Job, JobSpec, Order};
@@ -103,12 +105,12 @@ impl Scheduler {
         Ok(())
     }
 
-    pub(super) fn board(&self, now: Now) -> Board {
+    pub(super) fn board(&self, now: Now) -> AdmissionInput {
         self.board_with(now, &mut Vec::new())
     }
 
     /// What admission looks at; jobs that cost more than they may are left out, and told in `too_dear`.
-    fn board_with(&self, now: Now, too_dear: &mut Vec<(JobKey, Fault)>) -> Board {
+    fn board_with(&self, now: Now, too_dear: &mut Vec<(JobKey, Fault)>) -> AdmissionInput {
         let mut limits = self.settings.limits.clone();
         limits.in_flight = self.adaptive_limit.slots(now.tick);
         let counted = &self.jobs.counts().in_flight;
@@ -128,7 +130,7 @@ impl Scheduler {
         let (balance, balance_age) = self.balance_left(now);
         let out_of_credits = self.account.block.out_of_credits.is_some();
         let (total, pools) = (self.total, self.pools(now));
-        Board { limits, in_flight, total, day, balance, balance_age, out_of_credits, pools, waiting }
+        AdmissionInput { limits, in_flight, total, day, balance, balance_age, out_of_credits, pools, waiting }
     }
 
     /// A batch as admission sees it: of each class the first few jobs that were open before, then of each class the
@@ -142,7 +144,7 @@ impl Scheduler {
         most: usize,
         now: Now,
         too_dear: &mut Vec<(JobKey, Fault)>,
-    ) -> Option<Waiting> {
+    ) -> Option<WaitingBatch> {
         let batch = active.record.no;
         let has_room = |order: &Order| in_flight.has_room(limits, order.kind, order.model.as_deref());
         let has_expired = active.has_expired(now);
@@ -171,7 +173,7 @@ impl Scheduler {
         let (budget, totals) = (active.record.budget(), active.record.totals);
         let awaits_charge = self.waits_for_a_charge(batch);
         let waits = !candidates.is_empty() || lacks_price;
-        waits.then_some(Waiting { batch, budget, totals, awaits_charge, lacks_price, candidates })
+        waits.then_some(WaitingBatch { batch, budget, totals, awaits_charge, lacks_price, candidates })
     }
 
     /// A waiting job as admission sees it, at the price in force.

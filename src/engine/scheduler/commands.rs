@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::{Job, JobSpec, State};
-use crate::domain::lifecycle::{self, Event, IllegalEvent, Terms, Want};
+use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
 use crate::domain::retry::{self, Prospect};
 use crate::domain::time::{Now, UtcDay};
 use crate::engine::scheduler::{ActiveBatch, OpenJob, Scheduler, SchedulerError, Settings};
@@ -387,7 +387,7 @@ impl Scheduler {
             if self.jobs.contains_key(&key) {
                 continue;
             }
-            let terms = Terms { attempts: 0, keyed: true };
+            let terms = AttemptRules { attempts: 0, keyed: true };
             let attempt = record.job.attempt;
             let Ok(transition) = lifecycle::apply(&record.job, attempt, Event::FetchAgain, terms, now.wall)
             else {
@@ -428,7 +428,7 @@ fn retried(spec: &JobSpec, record: &JobRecord, now: Now) -> RetryVerdict {
     {
         return RetryVerdict::Hopeless;
     }
-    let terms = Terms { attempts: u32::MAX, keyed: spec.order.kind.is_keyed() };
+    let terms = AttemptRules { attempts: u32::MAX, keyed: spec.order.kind.is_keyed() };
     let attempt = record.job.attempt;
     match lifecycle::apply(&record.job, attempt, Event::Retry, terms, now.wall) {
         Ok(transition) if lifecycle::wants(&transition.job.state) == Want::Admission => {

@@ -3,7 +3,7 @@
 use crate::domain::charge_drift;
 use crate::domain::ids::{Attempt, JobKey};
 use crate::domain::job::State;
-use crate::domain::lifecycle::{self, Event, Terms, Want};
+use crate::domain::lifecycle::{self, AttemptRules, Event, Want};
 use crate::domain::retry;
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log::{self, LogContext};
@@ -23,7 +23,7 @@ impl Scheduler {
         let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
         let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(()) };
         let attempts = active.record.policy.attempts.unwrap_or(self.settings.attempts);
-        let terms = Terms { attempts, keyed: open.spec.order.kind.is_keyed() };
+        let terms = AttemptRules { attempts, keyed: open.spec.order.kind.is_keyed() };
         let transition = match lifecycle::apply(&open.record.job, attempt, event, terms, now.wall) {
             Ok(transition) => transition,
             Err(illegal) => {

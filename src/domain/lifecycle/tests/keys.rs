@@ -5,7 +5,7 @@ use super::*;
 /// How many attempts a job gets by itself whose every task fails so, and how it ends: an error of this type named the
 /// task, or none did, and its record has this status and code.
 fn attempts_after(named: Option<&str>, status: &str, code: &str) -> String {
-    let terms = Terms { attempts: 5, keyed: true };
+    let terms = AttemptRules { attempts: 5, keyed: true };
     let mut job = Job::queued();
     let transition = |job: &mut Job, event: Event| {
         *job = apply(job, job.attempt, event, terms, Timestamp(0)).unwrap().job;
@@ -77,7 +77,9 @@ fn a_retry_has_another_key_only_where_the_tasks_record_ended_the_attempt() {
     let key_of = |events: Vec<Event>| {
         let mut job = Job::queued();
         for event in events.into_iter().chain([Event::Retry]) {
-            job = apply(&job, job.attempt, event, Terms { attempts: 1, ..TERMS }, Timestamp(0)).unwrap().job;
+            job = apply(&job, job.attempt, event, AttemptRules { attempts: 1, ..TERMS }, Timestamp(0))
+                .unwrap()
+                .job;
         }
         job.attempt.0
     };
