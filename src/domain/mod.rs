@@ -13,6 +13,7 @@ pub mod charge_drift;
 pub mod credits;
 pub mod diagnostic;
 pub mod exit_code;
+pub mod idempotency;
 pub mod ids;
 pub mod job;
 pub mod job_label;

@@ -8,7 +8,8 @@ use tracing::Span;
 
 use crate::api::{DownloadError, ServiceError};
 use crate::clock::Clock;
-use crate::domain::ids::{BatchName, BatchNo, IdempotencyKey};
+use crate::domain::idempotency::IdempotencyKey;
+use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::job::JobSpec;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::engine::download::Fetcher;

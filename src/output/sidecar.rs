@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{Attempt, BatchName, IdempotencyKey, JobId, TaskId};
+use crate::domain::idempotency::IdempotencyKey;
+use crate::domain::ids::{Attempt, BatchName, JobId, TaskId};
 use crate::domain::job::{Landed, OutputFile};
 use crate::output::publish::OutputSpec;
 use crate::output::results::TaskShown;
