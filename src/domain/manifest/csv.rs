@@ -8,17 +8,17 @@ use ::csv::{Reader, ReaderBuilder, StringRecord};
 use crate::domain::diagnostic::{Diagnostic, Position};
 
 use super::Limits;
+use super::coerce::{CellValue, RowBuilder};
+use super::csv_records::{CsvRecord, CsvRecords, SEPARATORS};
 use super::fields::{Field, META, OPTIONS, suggestion};
-use super::records::{Record, Records, SEPARATORS};
+use super::messages::{BoundedDiagnostics, bytes, quoted, shortened};
 use super::row::ReadRow;
 use super::source::not_utf8;
-use super::typing::{Draft, Given};
-use super::wording::{BoundedDiagnostics, bytes, quoted, shortened};
 
 /// The jobs of a stream of rows.
 #[derive(Debug)]
 pub(super) struct Rows<R> {
-    records: Records<R>,
+    records: CsvRecords<R>,
     cells: Cells,
     columns: Vec<Column>,
     limits: Limits,
@@ -33,7 +33,7 @@ struct Column {
 
 /// Reads the heading.
 pub(super) fn open<R: Read>(source: R, limits: &Limits) -> Result<Rows<R>, Vec<Diagnostic>> {
-    let mut records = Records::new(source, limits.max_line_bytes);
+    let mut records = CsvRecords::new(source, limits.max_line_bytes);
     let (separator, heading) = read_heading(&mut records).map_err(|problem| vec![problem])?;
     records.separate_at(separator);
     let mut cells = Cells::new(separator);
@@ -44,7 +44,7 @@ pub(super) fn open<R: Read>(source: R, limits: &Limits) -> Result<Rows<R>, Vec<D
 
 /// The first record that is not blank, and the separator it is cut at. A line `sep=;`, which some
 /// spreadsheets put before it, decides the separator.
-fn read_heading<R: Read>(records: &mut Records<R>) -> Result<(u8, Record), Diagnostic> {
+fn read_heading<R: Read>(records: &mut CsvRecords<R>) -> Result<(u8, CsvRecord), Diagnostic> {
     let mut told = None;
     while let Some(record) = records.next()? {
         if let [b's', b'e', b'p', b'=', separator] = record.bytes[..]
@@ -59,7 +59,7 @@ fn read_heading<R: Read>(records: &mut Records<R>) -> Result<(u8, Record), Diagn
 }
 
 /// The heading, cut at the separator that stands in it most often.
-fn cut(heading: &Record, told: Option<u8>) -> (u8, Record) {
+fn cut(heading: &CsvRecord, told: Option<u8>) -> (u8, CsvRecord) {
     let candidates = SEPARATORS.map(|separator| (separator, heading.cut_at(separator)));
     let chosen = candidates
         .into_iter()
@@ -69,7 +69,7 @@ fn cut(heading: &Record, told: Option<u8>) -> (u8, Record) {
 }
 
 /// The columns by their names, or all that is wrong with them.
-fn columns(names: &StringRecord, heading: &Record) -> Result<Vec<Column>, Vec<Diagnostic>> {
+fn columns(names: &StringRecord, heading: &CsvRecord) -> Result<Vec<Column>, Vec<Diagnostic>> {
     let mut columns = Vec::new();
     let mut problems = BoundedDiagnostics::default();
     let mut seen = BTreeMap::new();
@@ -149,23 +149,23 @@ impl<R: Read> Iterator for Rows<R> {
 }
 
 /// The job of a row of cells.
-fn row(cells: &StringRecord, record: &Record, columns: &[Column], limits: &Limits) -> ReadRow {
+fn row(cells: &StringRecord, record: &CsvRecord, columns: &[Column], limits: &Limits) -> ReadRow {
     if let Some(problem) = ragged(cells, record, columns.len()) {
         return ReadRow::Bad(vec![problem]);
     }
-    let mut draft = Draft::new(record.at, None, limits);
+    let mut draft = RowBuilder::new(record.at, None, limits);
     for (index, (cell, column)) in cells.iter().zip(columns).enumerate() {
         let cell = cell.trim();
         if !cell.is_empty() {
             let at = record.cells.get(index).copied().unwrap_or(record.at);
-            draft.set(&column.field, &column.canonical, &column.spelled, at, Given::Cell(cell));
+            draft.set(&column.field, &column.canonical, &column.spelled, at, CellValue::Cell(cell));
         }
     }
     draft.finish().map_or_else(ReadRow::Bad, ReadRow::Good)
 }
 
 /// Cells missing or left over. Empty ones left over are a spreadsheet's habit and mean nothing.
-fn ragged(cells: &StringRecord, record: &Record, expected: usize) -> Option<Diagnostic> {
+fn ragged(cells: &StringRecord, record: &CsvRecord, expected: usize) -> Option<Diagnostic> {
     let found = used(cells);
     if cells.len() < expected {
         let found = cells.len();
@@ -207,7 +207,7 @@ impl Cells {
     }
 
     /// The cells of `record`, if it can be trusted to be what its writer meant.
-    fn of(&mut self, record: &Record, limits: &Limits) -> Result<&StringRecord, Diagnostic> {
+    fn of(&mut self, record: &CsvRecord, limits: &Limits) -> Result<&StringRecord, Diagnostic> {
         whole(record, limits)?;
         self.reader.get_mut().feed(&record.bytes);
         match self.reader.read_record(&mut self.record) {
@@ -219,7 +219,7 @@ impl Cells {
 }
 
 /// Whether the record is all there and is text.
-fn whole(record: &Record, limits: &Limits) -> Result<(), Diagnostic> {
+fn whole(record: &CsvRecord, limits: &Limits) -> Result<(), Diagnostic> {
     if record.too_long {
         let message = format!("the row is longer than {}", bytes(limits.max_line_bytes));
         return Err(Diagnostic::new(record.at, message).hint("an unclosed quote joins rows"));

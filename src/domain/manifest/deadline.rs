@@ -4,8 +4,8 @@ use chrono::DateTime;
 
 use crate::domain::time::{Millis, Timestamp};
 
+use super::messages::{ValueDiagnostic, quoted};
 use super::row::Deadline;
-use super::wording::{ValueDiagnostic, quoted};
 
 const ACCEPTED: &str = "a span such as 30m or 2h 30m, or an instant such as 2026-12-01T08:00:00Z";
 

@@ -4,7 +4,7 @@
 //! of the manifest asks this table, so that a CSV column and a JSON key can never mean two things. Which kinds
 //! take a field is for `quote` to say.
 
-use super::wording::nearest;
+use super::messages::nearest;
 
 /// Before the name of an option, documented or not (`options.seed`).
 pub(super) const OPTIONS: &str = "options.";
@@ -13,7 +13,7 @@ pub(super) const META: &str = "meta.";
 
 /// A name a manifest may use bare.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownField {
     /// As it is spelled.
     pub name: &'static str,
     /// What it is for.
@@ -70,16 +70,16 @@ pub enum OptionType {
     Number,
 }
 
-const fn known(name: &'static str, slot: Slot) -> Known {
-    Known { name, slot }
+const fn known(name: &'static str, slot: Slot) -> KnownField {
+    KnownField { name, slot }
 }
 
-const fn option(name: &'static str, accepts: OptionType) -> Known {
+const fn option(name: &'static str, accepts: OptionType) -> KnownField {
     known(name, Slot::Option(accepts))
 }
 
 /// Every bare name: the terms of a job, the body of a request, the options the service documents.
-pub static KNOWN: [Known; 31] = [
+pub static KNOWN: [KnownField; 31] = [
     known("id", Slot::Id),
     known("kind", Slot::Kind),
     known("count", Slot::Count),
@@ -117,9 +117,9 @@ pub static KNOWN: [Known; 31] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Field {
     /// A bare name of the table.
-    Known(&'static Known),
+    KnownField(&'static KnownField),
     /// An option the service documents, written under `options`.
-    Documented(&'static Known, OptionType),
+    Documented(&'static KnownField, OptionType),
     /// Any other option: forwarded as it is.
     Forwarded(String),
     /// A column of the pipeline's own.
@@ -132,7 +132,7 @@ impl Field {
         let known = KNOWN.iter().find(|known| known.name == name)?;
         match known.slot {
             Slot::Option(accepts) => Some(Field::Documented(known, accepts)),
-            _ => Some(Field::Known(known)),
+            _ => Some(Field::KnownField(known)),
         }
     }
 
@@ -159,7 +159,7 @@ impl Field {
     /// The one name of the field, however it was spelled: options as `options.duration`.
     pub(super) fn canonical(&self) -> String {
         match self {
-            Field::Known(known) => known.name.to_owned(),
+            Field::KnownField(known) => known.name.to_owned(),
             Field::Documented(known, _) => format!("{OPTIONS}{}", known.name),
             Field::Forwarded(name) => format!("{OPTIONS}{name}"),
             Field::Meta(name) => format!("{META}{name}"),

@@ -2,7 +2,7 @@
 
 use crate::domain::diagnostic::{Diagnostic, Position};
 
-use super::placed::{Placed, Shape};
+use super::spanned::{Shape, Spanned};
 
 /// The formats a manifest may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ fn by_name(file_name: &str) -> Option<Format> {
 fn by_content(head: &[u8]) -> Format {
     let text = String::from_utf8_lossy(head);
     let first_line = text.trim_start().lines().next().unwrap_or_default();
-    let start = Placed::new(first_line, Position::at(1, 1));
+    let start = Spanned::new(first_line, Position::at(1, 1));
     match text.trim_start().as_bytes().first() {
         Some(b'[') => Format::Json,
         Some(b'{') if start.check_syntax().is_ok() && !holds_jobs(start) => Format::JsonLines,
@@ -92,7 +92,7 @@ fn by_content(head: &[u8]) -> Format {
     }
 }
 
-fn holds_jobs(object: Placed<'_>) -> bool {
+fn holds_jobs(object: Spanned<'_>) -> bool {
     let mut found = false;
     let walked =
         object.entries(&mut |key, value| found |= key.name == "jobs" && value.shape() == Shape::Array);

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use crate::domain::diagnostic::{Diagnostic, Position};
 
 use super::Limits;
+use super::coerce::{CellValue, RowBuilder};
 use super::fields::{Field, META, OPTIONS, suggestion};
-use super::placed::{Key, Placed, Shape};
+use super::messages::{quoted, shortened};
 use super::row::Row;
-use super::typing::{Draft, Given};
-use super::wording::{quoted, shortened};
+use super::spanned::{Key, Shape, Spanned};
 
 /// Keys of a job that hold objects.
 const GROUPS: &[&str] = &["options", "meta"];
 
 /// Reads a job under `defaults`: its own fields win, options and meta key by key.
 pub(super) fn read(
-    job: Placed<'_>,
+    job: Spanned<'_>,
     defaults: Option<&Row>,
     limits: &Limits,
 ) -> Result<Box<Row>, Vec<Diagnostic>> {
@@ -25,7 +25,8 @@ pub(super) fn read(
         let message = format!("found {found}, expected a job: an object such as {{\"prompt\": \"...\"}}");
         return Err(vec![Diagnostic::new(job.at, message)]);
     }
-    let mut reading = Reading { draft: Draft::new(job.at, defaults, limits), given: Once::default() };
+    let mut reading =
+        JobReader { draft: RowBuilder::new(job.at, defaults, limits), given: UniqueNames::default() };
     let walked = job.entries(&mut |key, value| reading.field(&key, value));
     if let Err(problem) = walked {
         reading.draft.refuse(problem);
@@ -35,9 +36,9 @@ pub(super) fn read(
 
 /// Names that may be given once only, and where they were.
 #[derive(Debug, Default)]
-pub(super) struct Once(BTreeMap<String, Position>);
+pub(super) struct UniqueNames(BTreeMap<String, Position>);
 
-impl Once {
+impl UniqueNames {
     /// Notes that `name` is given at `at`; a problem if it was before.
     pub(super) fn first(&mut self, name: String, spelled: &str, at: Position) -> Result<(), Diagnostic> {
         let Some(before) = self.0.get(&name) else {
@@ -50,14 +51,14 @@ impl Once {
     }
 }
 
-struct Reading<'l> {
-    draft: Draft<'l>,
-    given: Once,
+struct JobReader<'l> {
+    draft: RowBuilder<'l>,
+    given: UniqueNames,
 }
 
-impl Reading<'_> {
+impl JobReader<'_> {
     /// One key of the job.
-    fn field(&mut self, key: &Key, value: Placed<'_>) {
+    fn field(&mut self, key: &Key, value: Spanned<'_>) {
         match key.name.as_str() {
             "options" => self.group(key, value, &|name| (Field::option(name), OPTIONS)),
             "meta" => self.group(key, value, &|name| (Field::Meta(name.to_owned()), META)),
@@ -69,7 +70,7 @@ impl Reading<'_> {
     }
 
     /// The entries of `options` or `meta`.
-    fn group(&mut self, key: &Key, object: Placed<'_>, member: &dyn Fn(&str) -> (Field, &'static str)) {
+    fn group(&mut self, key: &Key, object: Spanned<'_>, member: &dyn Fn(&str) -> (Field, &'static str)) {
         if let Err(problem) = self.given.first(key.name.clone(), &key.name, key.at) {
             return self.draft.refuse(problem);
         }
@@ -93,13 +94,13 @@ impl Reading<'_> {
         }
     }
 
-    fn set(&mut self, field: &Field, spelled: &str, key_at: Position, value: Placed<'_>) {
+    fn set(&mut self, field: &Field, spelled: &str, key_at: Position, value: Spanned<'_>) {
         let canonical = field.canonical();
         if let Err(problem) = self.given.first(canonical.clone(), spelled, key_at) {
             return self.draft.refuse(problem);
         }
         match value.value() {
-            Ok(json) => self.draft.set(field, &canonical, spelled, value.at, Given::Json(json)),
+            Ok(json) => self.draft.set(field, &canonical, spelled, value.at, CellValue::Json(json)),
             Err(problem) => self.draft.refuse(problem.in_field(shortened(spelled))),
         }
     }

@@ -8,10 +8,10 @@ use std::io::Read;
 use crate::domain::diagnostic::{Diagnostic, Position};
 
 use super::Limits;
-use super::placed::{Placed, PositionTracker, Shape, next_element, offset_within};
+use super::messages::{bytes, shortened};
 use super::row::{Header, ReadRow, Row};
 use super::source::{not_utf8, unreadable};
-use super::wording::{bytes, shortened};
+use super::spanned::{PositionTracker, Shape, Spanned, next_element, offset_within};
 use super::{heading, job};
 
 /// The jobs of a document, in its order.
@@ -28,15 +28,15 @@ pub(super) struct Jobs {
 /// Reads the document and what it says about all its jobs.
 pub(super) fn open(source: impl Read, limits: &Limits) -> Result<(Header, Jobs), Vec<Diagnostic>> {
     let document = whole(source, limits.max_json_bytes).map_err(|problem| vec![problem])?;
-    let start = Placed::new(&document, Position::at(1, 1));
+    let start = Spanned::new(&document, Position::at(1, 1));
     start.check_syntax().map_err(|problem| vec![about_lines(start, problem)])?;
     let mut tracker = PositionTracker::new(start);
     let value = document.trim();
-    let manifest = Placed::new(value, tracker.to(offset_within(&document, value)));
+    let manifest = Spanned::new(value, tracker.to(offset_within(&document, value)));
     let (header, defaults, jobs) = match manifest.shape() {
         Shape::Array => (Header::default(), None, manifest),
         Shape::Object => {
-            let heading = heading::read(manifest, limits)?;
+            let heading = header::read(manifest, limits)?;
             (heading.header, heading.defaults, heading.jobs)
         }
         Shape::Scalar => return Err(vec![not_a_manifest(manifest)]),
@@ -58,7 +58,7 @@ impl Iterator for Jobs {
         };
         let begins = offset_within(&self.document, element);
         let mut tracker = PositionTracker::resume(&self.document, self.offset, self.at);
-        let placed = Placed::new(element, tracker.to(begins));
+        let placed = Spanned::new(element, tracker.to(begins));
         let row = job::read(placed, self.defaults.as_deref(), &self.limits);
         self.offset = begins + element.len();
         self.at = tracker.to(self.offset);
@@ -81,15 +81,15 @@ fn whole(source: impl Read, most: usize) -> Result<String, Diagnostic> {
         .map_err(|error| not_utf8(error.as_bytes(), error.utf8_error().valid_up_to(), Position::at(1, 1)))
 }
 
-fn not_a_manifest(found: Placed<'_>) -> Diagnostic {
+fn not_a_manifest(found: Spanned<'_>) -> Diagnostic {
     let message =
         format!("found {}, expected an array of jobs or an object with \"jobs\"", shortened(found.text));
     Diagnostic::new(found.at, message)
 }
 
 /// A document that is JSON Lines in truth is told its right name.
-fn about_lines(document: Placed<'_>, problem: Diagnostic) -> Diagnostic {
+fn about_lines(document: Spanned<'_>, problem: Diagnostic) -> Diagnostic {
     let first = document.text.trim_start().lines().next().unwrap_or_default();
-    let object = first.starts_with('{') && Placed::new(first, document.at).check_syntax().is_ok();
+    let object = first.starts_with('{') && Spanned::new(first, document.at).check_syntax().is_ok();
     if object { problem.hint("one job a line is JSON Lines: name the file .jsonl") } else { problem }
 }

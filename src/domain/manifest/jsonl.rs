@@ -6,10 +6,10 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 
 use super::Limits;
 use super::job;
-use super::placed::{Placed, PositionTracker, offset_within};
+use super::messages::bytes;
 use super::row::ReadRow;
 use super::source::{fill, not_utf8, unreadable};
-use super::wording::bytes;
+use super::spanned::{PositionTracker, Spanned, offset_within};
 
 /// The jobs of a stream of lines.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl<R: Read> Lines<R> {
             return None;
         }
         let placed =
-            Placed::new(text, PositionTracker::new(Placed::new(line, start)).to(offset_within(line, text)));
+            Spanned::new(text, PositionTracker::new(Spanned::new(line, start)).to(offset_within(line, text)));
         let row = placed
             .check_syntax()
             .map_err(|problem| vec![problem.hint("each line is one whole job object")])

@@ -16,23 +16,23 @@ pub mod format;
 pub mod row;
 pub mod schema;
 
+mod coerce;
 mod csv;
+mod csv_records;
 mod deadline;
-mod heading;
+mod header;
 mod job;
 mod json;
 mod jsonl;
-mod list;
-mod placed;
-mod records;
+mod messages;
 mod source;
+mod spanned;
 #[cfg(test)]
 mod tests;
-mod typing;
-mod wording;
+mod url_list;
 
 use format::Format;
-pub use heading::read_policy;
+pub use header::read_policy;
 use row::{Header, ReadRow};
 use source::Source;
 

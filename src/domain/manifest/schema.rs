@@ -6,9 +6,9 @@
 use serde_json::{Map, Value, json};
 
 use super::Limits;
-use super::fields::{KNOWN, Known, OptionType, Slot};
-use super::heading::{MOST_ATTEMPTS, ON_DEADLINE, ON_DRIFT};
-use super::typing::ID_CHARS;
+use super::coerce::ID_CHARS;
+use super::fields::{KNOWN, KnownField, OptionType, Slot};
+use super::header::{MOST_ATTEMPTS, ON_DEADLINE, ON_DRIFT};
 use crate::domain::quote::fields::{kinds_of_field, kinds_of_option};
 use crate::domain::request::Kind;
 
@@ -119,7 +119,7 @@ fn options() -> Value {
     })
 }
 
-fn field(known: &Known) -> Value {
+fn field(known: &KnownField) -> Value {
     let mut schema = match known.slot {
         Slot::Id => json!({
             "type": ["string", "integer", "null"],
@@ -143,7 +143,7 @@ fn field(known: &Known) -> Value {
 }
 
 /// What a field is for, and of which kinds.
-fn describe(known: &Known) -> String {
+fn describe(known: &KnownField) -> String {
     let what = match known.name {
         "id" => "Label of the job and name of its files.",
         "kind" => "Kind of output. Can be omitted if the model or the fields determine it.",

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
 
 use crate::domain::diagnostic::{Diagnostic, Position};
 
-use super::placed::{Placed, PositionTracker};
+use super::spanned::{PositionTracker, Spanned};
 
 /// So much of a file is looked at to tell what it is.
 const HEAD_BYTES: usize = 8 * 1024;
@@ -41,7 +41,7 @@ pub(super) fn fill<R: Read>(source: &mut BufReader<R>) -> io::Result<&[u8]> {
 /// What is wrong with bytes that are UTF-8 up to `valid` only, of which the first stands at `from`.
 pub(super) fn not_utf8(bytes: &[u8], valid: usize, from: Position) -> Diagnostic {
     let text = String::from_utf8_lossy(bytes.get(..valid).unwrap_or_default());
-    let at = PositionTracker::new(Placed::new(&text, from)).to(text.len());
+    let at = PositionTracker::new(Spanned::new(&text, from)).to(text.len());
     let byte = bytes.get(valid).copied().unwrap_or_default();
     Diagnostic::new(at, format!("found the byte 0x{byte:02X}, expected UTF-8"))
         .hint("save the file as UTF-8; a spreadsheet calls it \"CSV UTF-8\"")

@@ -5,11 +5,11 @@ use serde_json::Value;
 use crate::domain::diagnostic::{Diagnostic, Position};
 
 use super::Limits;
-use super::job::{self, Once};
-use super::placed::{Key, Placed, Shape};
+use super::coerce::{self, CellValue, not_one_of};
+use super::job::{self, UniqueNames};
+use super::messages::{BoundedDiagnostics, ValueDiagnostic, nearest, shortened};
 use super::row::{Header, OnDeadline, OnDrift, Policy, Row};
-use super::typing::{self, Given, not_one_of};
-use super::wording::{BoundedDiagnostics, ValueDiagnostic, nearest, shortened};
+use super::spanned::{Key, Shape, Spanned};
 
 /// The keys of a manifest that is an object.
 const KEYS: &[&str] = &["batch", "defaults", "policy", "jobs"];
@@ -33,15 +33,15 @@ pub(super) const MOST_ATTEMPTS: u32 = 100;
 
 /// A manifest's heading and the array of its jobs.
 #[derive(Debug)]
-pub(super) struct Heading<'a> {
+pub(super) struct JsonHeader<'a> {
     pub header: Header,
     pub defaults: Option<Box<Row>>,
-    pub jobs: Placed<'a>,
+    pub jobs: Spanned<'a>,
 }
 
 /// Reads `{"batch", "defaults", "policy", "jobs"}`.
-pub(super) fn read<'a>(manifest: Placed<'a>, limits: &Limits) -> Result<Heading<'a>, Vec<Diagnostic>> {
-    let mut reading = Reading {
+pub(super) fn read<'a>(manifest: Spanned<'a>, limits: &Limits) -> Result<JsonHeader<'a>, Vec<Diagnostic>> {
+    let mut reading = HeaderReader {
         limits,
         header: Header::default(),
         defaults: None,
@@ -49,7 +49,7 @@ pub(super) fn read<'a>(manifest: Placed<'a>, limits: &Limits) -> Result<Heading<
         jobs_given: false,
         problems: BoundedDiagnostics::default(),
     };
-    let mut given = Once::default();
+    let mut given = UniqueNames::default();
     let walked = manifest.entries(&mut |key, value| match given.first(key.name.clone(), &key.name, key.at) {
         Ok(()) => reading.entry(&key, value),
         Err(problem) => reading.problems.push(problem),
@@ -60,17 +60,17 @@ pub(super) fn read<'a>(manifest: Placed<'a>, limits: &Limits) -> Result<Heading<
     reading.finish(manifest.at)
 }
 
-struct Reading<'a, 'l> {
+struct HeaderReader<'a, 'l> {
     limits: &'l Limits,
     header: Header,
     defaults: Option<Box<Row>>,
-    jobs: Option<Placed<'a>>,
+    jobs: Option<Spanned<'a>>,
     jobs_given: bool,
     problems: BoundedDiagnostics,
 }
 
-impl<'a> Reading<'a, '_> {
-    fn entry(&mut self, key: &Key, value: Placed<'a>) {
+impl<'a> HeaderReader<'a, '_> {
+    fn entry(&mut self, key: &Key, value: Spanned<'a>) {
         match key.name.as_str() {
             "batch" => self.batch(value),
             "defaults" => self.defaults(value),
@@ -80,7 +80,7 @@ impl<'a> Reading<'a, '_> {
         }
     }
 
-    fn jobs(&mut self, value: Placed<'a>) {
+    fn jobs(&mut self, value: Spanned<'a>) {
         self.jobs_given = true;
         match value.shape() {
             Shape::Array => self.jobs = Some(value),
@@ -88,9 +88,9 @@ impl<'a> Reading<'a, '_> {
         }
     }
 
-    fn batch(&mut self, value: Placed<'_>) {
+    fn batch(&mut self, value: Spanned<'_>) {
         let name = value.value().and_then(|json| {
-            typing::text(&Given::Json(json)).map_err(|complaint| complaint.of("batch", value.at))
+            coerce::text(&CellValue::Json(json)).map_err(|complaint| complaint.of("batch", value.at))
         });
         match name {
             Ok(name) => self.header.batch = name,
@@ -98,7 +98,7 @@ impl<'a> Reading<'a, '_> {
         }
     }
 
-    fn defaults(&mut self, value: Placed<'_>) {
+    fn defaults(&mut self, value: Spanned<'_>) {
         match job::read(value, None, self.limits) {
             Ok(row) if row.id.is_some() => {
                 let problem =
@@ -119,11 +119,11 @@ impl<'a> Reading<'a, '_> {
         }
     }
 
-    fn policy(&mut self, object: Placed<'_>) {
+    fn policy(&mut self, object: Spanned<'_>) {
         if object.shape() != Shape::Object {
             return self.problems.push(not_a(object, "an object").in_field("policy"));
         }
-        let mut given = Once::default();
+        let mut given = UniqueNames::default();
         let walked = object.entries(&mut |key, value| {
             let field = format!("policy.{}", key.name);
             match given.first(key.name.clone(), &field, key.at) {
@@ -136,7 +136,7 @@ impl<'a> Reading<'a, '_> {
         }
     }
 
-    fn term(&mut self, key: &Key, field: &str, value: Placed<'_>) {
+    fn term(&mut self, key: &Key, field: &str, value: Spanned<'_>) {
         if !POLICY.contains(&key.name.as_str()) {
             return self.problems.push_with(|| unknown(key, POLICY).in_field(shortened(field)));
         }
@@ -149,14 +149,14 @@ impl<'a> Reading<'a, '_> {
         }
     }
 
-    fn finish(mut self, at: Position) -> Result<Heading<'a>, Vec<Diagnostic>> {
+    fn finish(mut self, at: Position) -> Result<JsonHeader<'a>, Vec<Diagnostic>> {
         if !self.jobs_given {
             let problem = Diagnostic::new(at, "there is no \"jobs\", the array of what is to be made");
             self.problems.push(problem.hint("a single job is written [{...}]"));
         }
         match self.jobs {
             Some(jobs) if self.problems.is_empty() => {
-                Ok(Heading { header: self.header, defaults: self.defaults, jobs })
+                Ok(JsonHeader { header: self.header, defaults: self.defaults, jobs })
             }
             _ => Err(self.problems.into_vec()),
         }
@@ -186,18 +186,18 @@ fn set_term(policy: &mut Policy, name: &str, json: Value) -> Result<(), ValueDia
     if json.is_null() {
         return Ok(());
     }
-    let given = &Given::Json(json);
+    let given = &CellValue::Json(json);
     match name {
-        "budget" => policy.budget = typing::credits(given)?,
-        "priority" => policy.priority = typing::priority(given)?,
-        "deadline" => policy.deadline = typing::instant_or_span(given)?,
+        "budget" => policy.budget = coerce::credits(given)?,
+        "priority" => policy.priority = coerce::priority(given)?,
+        "deadline" => policy.deadline = coerce::instant_or_span(given)?,
         "on_deadline" => policy.on_deadline = choice(given, &ON_DEADLINE)?,
-        "expires" => policy.expires = typing::instant_or_span(given)?,
+        "expires" => policy.expires = coerce::instant_or_span(given)?,
         "attempts" => policy.attempts = attempts(given)?,
-        "strict" => policy.strict = typing::flag(given)?,
-        "allow_unknown_options" => policy.allow_unknown_options = typing::flag(given)?,
+        "strict" => policy.strict = coerce::flag(given)?,
+        "allow_unknown_options" => policy.allow_unknown_options = coerce::flag(given)?,
         "on_drift" => policy.on_drift = choice(given, &ON_DRIFT)?,
-        _ => policy.layout = typing::text(given)?,
+        _ => policy.layout = coerce::text(given)?,
     }
     Ok(())
 }
@@ -207,16 +207,16 @@ pub(super) const ON_DEADLINE: [(&str, OnDeadline); 2] =
 
 pub(super) const ON_DRIFT: [(&str, OnDrift); 2] = [("report", OnDrift::Report), ("pause", OnDrift::Pause)];
 
-fn choice<T: Copy>(given: &Given<'_>, choices: &[(&str, T)]) -> Result<Option<T>, ValueDiagnostic> {
+fn choice<T: Copy>(given: &CellValue<'_>, choices: &[(&str, T)]) -> Result<Option<T>, ValueDiagnostic> {
     let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
-    let Some(found) = typing::text(given)? else { return Ok(None) };
+    let Some(found) = coerce::text(given)? else { return Ok(None) };
     let chosen = choices.iter().find(|(name, _)| *name == found);
     chosen.map(|(_, choice)| Some(*choice)).ok_or_else(|| ValueDiagnostic::new(not_one_of(&found, &names)))
 }
 
-fn attempts(given: &Given<'_>) -> Result<Option<u32>, ValueDiagnostic> {
+fn attempts(given: &CellValue<'_>) -> Result<Option<u32>, ValueDiagnostic> {
     let accepted = format!("a whole number from 1 to {MOST_ATTEMPTS}");
-    typing::whole(given, &accepted, |number| {
+    coerce::whole(given, &accepted, |number| {
         u32::try_from(number).ok().filter(|attempts| (1..=MOST_ATTEMPTS).contains(attempts))
     })
 }
@@ -226,7 +226,7 @@ fn within_defaults(problem: Diagnostic) -> Diagnostic {
     problem.in_field(field)
 }
 
-fn not_a(value: Placed<'_>, accepted: &str) -> Diagnostic {
+fn not_a(value: Spanned<'_>, accepted: &str) -> Diagnostic {
     Diagnostic::new(value.at, format!("found {}, expected {accepted}", shortened(value.text)))
 }
 

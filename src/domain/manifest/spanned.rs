@@ -11,11 +11,11 @@ use serde_json::{Map, Number, Value};
 
 use crate::domain::diagnostic::{Diagnostic, Position};
 
-use super::wording::{ValueDiagnostic, quoted, shortened};
+use super::messages::{ValueDiagnostic, quoted, shortened};
 
 /// A JSON text and where it begins.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Placed<'a> {
+pub(super) struct Spanned<'a> {
     pub text: &'a str,
     pub at: Position,
 }
@@ -35,10 +35,10 @@ pub(super) enum Shape {
     Scalar,
 }
 
-impl<'a> Placed<'a> {
+impl<'a> Spanned<'a> {
     /// The whole of a text that begins at `at`.
-    pub(super) fn new(text: &'a str, at: Position) -> Placed<'a> {
-        Placed { text, at }
+    pub(super) fn new(text: &'a str, at: Position) -> Spanned<'a> {
+        Spanned { text, at }
     }
 
     /// What the text is; a `Scalar` may also be no JSON at all.
@@ -56,7 +56,7 @@ impl<'a> Placed<'a> {
     }
 
     /// Shows `visit` each entry of the object, in the order of the text.
-    pub(super) fn entries(self, visit: &mut dyn FnMut(Key, Placed<'a>)) -> Result<(), Diagnostic> {
+    pub(super) fn entries(self, visit: &mut dyn FnMut(Key, Spanned<'a>)) -> Result<(), Diagnostic> {
         let mut reader = serde_json::Deserializer::from_str(self.text);
         let visitor = Entries { tracker: PositionTracker::new(self), visit };
         reader.deserialize_map(visitor).and_then(|()| reader.end()).map_err(|error| self.broken(&error))
@@ -64,7 +64,7 @@ impl<'a> Placed<'a> {
 
     /// The text as a value: no key twice, no number that would lose digits.
     pub(super) fn value(self) -> Result<Value, Diagnostic> {
-        let Strict(value) = serde_json::from_str(self.text).map_err(|error| self.broken(&error))?;
+        let UniqueKeys(value) = serde_json::from_str(self.text).map_err(|error| self.broken(&error))?;
         kept_whole(value, self.text).map_err(|complaint| Diagnostic::new(self.at, complaint.message))
     }
 
@@ -78,7 +78,7 @@ impl<'a> Placed<'a> {
 /// A value from a text without places: what a CSV cell holds.
 pub(super) fn value_in_cell(text: &str) -> Result<Value, ValueDiagnostic> {
     let read = serde_json::from_str(text);
-    let Strict(value) =
+    let UniqueKeys(value) =
         read.map_err(|error| ValueDiagnostic::new(format!("{}: {}", quoted(text), reason(&error))))?;
     kept_whole(value, text)
 }
@@ -110,7 +110,7 @@ pub(super) struct PositionTracker<'a> {
 }
 
 impl<'a> PositionTracker<'a> {
-    pub(super) fn new(start: Placed<'a>) -> PositionTracker<'a> {
+    pub(super) fn new(start: Spanned<'a>) -> PositionTracker<'a> {
         PositionTracker::resume(start.text, 0, start.at)
     }
 
@@ -181,7 +181,7 @@ fn too_many_digits(text: &str) -> ValueDiagnostic {
 /// Hands the entries of an object on, one by one.
 struct Entries<'a, 'v> {
     tracker: PositionTracker<'a>,
-    visit: &'v mut dyn FnMut(Key, Placed<'a>),
+    visit: &'v mut dyn FnMut(Key, Spanned<'a>),
 }
 
 impl<'a> Visitor<'a> for Entries<'a, '_> {
@@ -197,24 +197,24 @@ impl<'a> Visitor<'a> for Entries<'a, '_> {
             let text = self.tracker.text;
             let key = Key { name, at: self.tracker.to(offset_within(text, key.get())) };
             let at = self.tracker.to(offset_within(text, value.get()));
-            (self.visit)(key, Placed::new(value.get(), at));
+            (self.visit)(key, Spanned::new(value.get(), at));
         }
         Ok(())
     }
 }
 
 /// A value in which no object gives a key twice, however deep.
-struct Strict(Value);
+struct UniqueKeys(Value);
 
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Strict, D::Error> {
-        deserializer.deserialize_any(StrictVisitor).map(Strict)
+impl<'de> Deserialize<'de> for UniqueKeys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<UniqueKeys, D::Error> {
+        deserializer.deserialize_any(UniqueKeysVisitor).map(UniqueKeys)
     }
 }
 
-struct StrictVisitor;
+struct UniqueKeysVisitor;
 
-impl<'de> Visitor<'de> for StrictVisitor {
+impl<'de> Visitor<'de> for UniqueKeysVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -251,7 +251,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(Strict(value)) = list.next_element()? {
+        while let Some(UniqueKeys(value)) = list.next_element()? {
             values.push(value);
         }
         Ok(Value::Array(values))
@@ -263,7 +263,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
             if values.contains_key(&key) {
                 return Err(de::Error::custom(format_args!("{TWICE}{}", quoted(&key))));
             }
-            let Strict(value) = map.next_value()?;
+            let UniqueKeys(value) = map.next_value()?;
             values.insert(key, value);
         }
         Ok(Value::Object(values))
@@ -274,8 +274,8 @@ impl<'de> Visitor<'de> for StrictVisitor {
 mod tests {
     use super::*;
 
-    fn start(text: &str) -> Placed<'_> {
-        Placed::new(text, Position::at(1, 1))
+    fn start(text: &str) -> Spanned<'_> {
+        Spanned::new(text, Position::at(1, 1))
     }
 
     #[test]

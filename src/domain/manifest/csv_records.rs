@@ -15,15 +15,15 @@ pub(super) const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
 /// A stream of records.
 #[derive(Debug)]
-pub(super) struct Records<R> {
+pub(super) struct CsvRecords<R> {
     source: BufReader<R>,
-    record: Record,
+    record: CsvRecord,
 }
 
-impl<R: Read> Records<R> {
-    /// Records of at most `most_bytes`, of which the first is cut at any separator.
-    pub(super) fn new(source: R, most_bytes: usize) -> Records<R> {
-        Records { source: BufReader::new(source), record: Record::new(SEPARATORS.to_vec(), most_bytes) }
+impl<R: Read> CsvRecords<R> {
+    /// CsvRecords of at most `most_bytes`, of which the first is cut at any separator.
+    pub(super) fn new(source: R, most_bytes: usize) -> CsvRecords<R> {
+        CsvRecords { source: BufReader::new(source), record: CsvRecord::new(SEPARATORS.to_vec(), most_bytes) }
     }
 
     /// From here on only `separator` stands between cells.
@@ -32,7 +32,7 @@ impl<R: Read> Records<R> {
     }
 
     /// The next record; none at the end. A problem means that nothing further can be read.
-    pub(super) fn next(&mut self) -> Result<Option<&Record>, Diagnostic> {
+    pub(super) fn next(&mut self) -> Result<Option<&CsvRecord>, Diagnostic> {
         self.record.begin();
         loop {
             let chunk = fill(&mut self.source).map_err(|error| unreadable(self.record.here(), &error))?;
@@ -51,7 +51,7 @@ impl<R: Read> Records<R> {
 
 /// One record as it is written.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct CsvRecord {
     /// Its bytes, without the line end.
     pub bytes: Vec<u8>,
     /// Where each cell begins.
@@ -91,10 +91,10 @@ enum State {
     Closed,
 }
 
-impl Record {
-    fn new(separators: Vec<u8>, most_bytes: usize) -> Record {
+impl CsvRecord {
+    fn new(separators: Vec<u8>, most_bytes: usize) -> CsvRecord {
         let start = Position::at(1, 1);
-        Record {
+        CsvRecord {
             bytes: Vec::new(),
             cells: Vec::new(),
             at: start,
@@ -111,8 +111,8 @@ impl Record {
     }
 
     /// This record as it is when only `separator` stands between cells.
-    pub(super) fn cut_at(&self, separator: u8) -> Record {
-        let mut record = Record::new(vec![separator], self.most_bytes);
+    pub(super) fn cut_at(&self, separator: u8) -> CsvRecord {
+        let mut record = CsvRecord::new(vec![separator], self.most_bytes);
         (record.line, record.column) = (self.at.line, self.at.column.unwrap_or(1));
         record.begin();
         for &byte in &self.bytes {
@@ -212,7 +212,7 @@ impl Record {
         self.column = 1;
     }
 
-    fn end_of_file(&self) -> Result<Option<&Record>, Diagnostic> {
+    fn end_of_file(&self) -> Result<Option<&CsvRecord>, Diagnostic> {
         if self.state == State::Quoted {
             let problem = Diagnostic::new(self.opened, "the quote that opens this cell is never closed");
             return Err(problem.hint("close it with \"; inside a quoted cell a quote is written twice"));
@@ -227,7 +227,7 @@ mod tests {
 
     /// Every record as `line:column of each cell | bytes`, then how the file ended.
     fn transcript(text: &str) -> Vec<String> {
-        let mut records = Records::new(text.as_bytes(), 40);
+        let mut records = CsvRecords::new(text.as_bytes(), 40);
         records.separate_at(b',');
         let mut lines = Vec::new();
         loop {
@@ -245,7 +245,7 @@ mod tests {
         }
     }
 
-    fn shown(record: &Record) -> String {
+    fn shown(record: &CsvRecord) -> String {
         let place = |at: &Position| format!("{}:{}", at.line, at.column.unwrap());
         let cells: Vec<_> = record.cells.iter().map(place).collect();
         let stray = record.stray.map(|stray| format!(" stray {}", place(&stray.at))).unwrap_or_default();

@@ -2,20 +2,20 @@
 
 use serde_json::Value;
 
-use super::placed::value_in_cell;
-use super::typing::Given;
-use super::wording::{ValueDiagnostic, named, quoted};
+use super::coerce::CellValue;
+use super::messages::{ValueDiagnostic, named, quoted};
+use super::spanned::value_in_cell;
 
 const ACCEPTED: &str = "addresses separated by white space or \";\", or a JSON array of texts";
 
 /// A list of texts: a JSON array, or one text whose items stand between white space, `;` or `,`.
-pub(super) fn list(given: Given<'_>) -> Result<Option<Vec<String>>, ValueDiagnostic> {
+pub(super) fn list(given: CellValue<'_>) -> Result<Option<Vec<String>>, ValueDiagnostic> {
     let items = match given {
-        Given::Cell(cell) if cell.starts_with('[') => listed(value_in_cell(cell)?)?,
-        Given::Cell(cell) => separated(cell)?,
-        Given::Json(Value::String(text)) if text.trim().is_empty() => return Ok(None),
-        Given::Json(Value::String(text)) => separated(&text)?,
-        Given::Json(value) => listed(value)?,
+        CellValue::Cell(cell) if cell.starts_with('[') => listed(value_in_cell(cell)?)?,
+        CellValue::Cell(cell) => separated(cell)?,
+        CellValue::Json(Value::String(text)) if text.trim().is_empty() => return Ok(None),
+        CellValue::Json(Value::String(text)) => separated(&text)?,
+        CellValue::Json(value) => listed(value)?,
     };
     match items.iter().find(|item| item.contains('\0')) {
         Some(item) => Err(ValueDiagnostic::expected(&quoted(item), ACCEPTED)),

@@ -9,29 +9,29 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::request::{Kind, Request};
 
 use super::fields::{BodyText, Field, OptionType, Slot};
-use super::placed::value_in_cell;
+use super::messages::{BoundedDiagnostics, ValueDiagnostic, named, nearest, quoted};
 use super::row::{Deadline, Row};
-use super::wording::{BoundedDiagnostics, ValueDiagnostic, named, nearest, quoted};
-use super::{Limits, deadline, list::list};
+use super::spanned::value_in_cell;
+use super::{Limits, deadline, url_list::list};
 
 /// Longest `id`, in characters.
 pub(super) const ID_CHARS: usize = 200;
 
 /// What a manifest gives for a field.
 #[derive(Debug, Clone)]
-pub(super) enum Given<'a> {
+pub(super) enum CellValue<'a> {
     /// A CSV cell: trimmed and not empty.
     Cell(&'a str),
     /// A JSON value.
     Json(Value),
 }
 
-impl Given<'_> {
+impl CellValue<'_> {
     /// As a message names it.
     fn named(&self) -> String {
         match self {
-            Given::Cell(cell) => quoted(cell),
-            Given::Json(value) => named(value),
+            CellValue::Cell(cell) => quoted(cell),
+            CellValue::Json(value) => named(value),
         }
     }
 }
@@ -39,20 +39,20 @@ impl Given<'_> {
 /// A row on its way: fields come in one by one, problems are kept, and at the end it is one or the
 /// other.
 #[derive(Debug)]
-pub(super) struct Draft<'l> {
+pub(super) struct RowBuilder<'l> {
     row: Row,
     problems: BoundedDiagnostics,
     limits: &'l Limits,
 }
 
-impl<'l> Draft<'l> {
+impl<'l> RowBuilder<'l> {
     /// A row in which nothing is given yet but what the manifest's defaults say.
-    pub(super) fn new(position: Position, defaults: Option<&Row>, limits: &'l Limits) -> Draft<'l> {
+    pub(super) fn new(position: Position, defaults: Option<&Row>, limits: &'l Limits) -> RowBuilder<'l> {
         let row = match defaults {
             Some(defaults) => Row { position, ..defaults.clone() },
             None => Row::at(position),
         };
-        Draft { row, problems: BoundedDiagnostics::default(), limits }
+        RowBuilder { row, problems: BoundedDiagnostics::default(), limits }
     }
 
     /// Takes what is given for `field`, whose canonical name is `canonical` and which the manifest
@@ -63,7 +63,7 @@ impl<'l> Draft<'l> {
         canonical: &str,
         spelled: &str,
         at: Position,
-        given: Given<'_>,
+        given: CellValue<'_>,
     ) {
         self.row.places.insert(canonical.to_owned(), at);
         if let Field::Documented(known, accepts) = field {
@@ -80,11 +80,11 @@ impl<'l> Draft<'l> {
         &mut self,
         name: &str,
         accepts: OptionType,
-        given: Given<'_>,
+        given: CellValue<'_>,
         problem: impl Fn(ValueDiagnostic) -> Diagnostic,
     ) {
         let options = &mut self.row.request.options;
-        if matches!(given, Given::Json(Value::Null)) {
+        if matches!(given, CellValue::Json(Value::Null)) {
             options.remove(name);
             self.row.mistyped.remove(name);
             return;
@@ -117,7 +117,7 @@ impl<'l> Draft<'l> {
 
     /// The row, or everything wrong with it.
     pub(super) fn finish(self) -> Result<Box<Row>, Vec<Diagnostic>> {
-        let Draft { mut row, problems, .. } = self;
+        let RowBuilder { mut row, problems, .. } = self;
         let is_bad = !problems.is_empty();
         let mistyped = match row.kind {
             Some(kind) => row.type_problems(kind),
@@ -138,13 +138,18 @@ impl<'l> Draft<'l> {
 }
 
 /// Blank text leaves what is there; `null` takes it away; all else replaces it.
-fn assign(row: &mut Row, field: &Field, given: Given<'_>, limits: &Limits) -> Result<(), ValueDiagnostic> {
-    if matches!(given, Given::Json(Value::Null)) {
+fn assign(
+    row: &mut Row,
+    field: &Field,
+    given: CellValue<'_>,
+    limits: &Limits,
+) -> Result<(), ValueDiagnostic> {
+    if matches!(given, CellValue::Json(Value::Null)) {
         clear(row, field);
         return Ok(());
     }
     match field {
-        Field::Known(known) => assign_known(row, known.slot, given, limits),
+        Field::KnownField(known) => assign_known(row, known.slot, given, limits),
         Field::Documented(..) => Ok(()),
         Field::Forwarded(name) => {
             replace(&mut row.request.options, name, Some(forwarded(given)?));
@@ -157,7 +162,12 @@ fn assign(row: &mut Row, field: &Field, given: Given<'_>, limits: &Limits) -> Re
     }
 }
 
-fn assign_known(row: &mut Row, slot: Slot, given: Given<'_>, limits: &Limits) -> Result<(), ValueDiagnostic> {
+fn assign_known(
+    row: &mut Row,
+    slot: Slot,
+    given: CellValue<'_>,
+    limits: &Limits,
+) -> Result<(), ValueDiagnostic> {
     match slot {
         Slot::Id => keep(&mut row.id, id(&given)?),
         Slot::Kind => keep(&mut row.kind, kind(&given)?),
@@ -175,7 +185,7 @@ fn assign_known(row: &mut Row, slot: Slot, given: Given<'_>, limits: &Limits) ->
 
 fn clear(row: &mut Row, field: &Field) {
     match field {
-        Field::Known(known) => match known.slot {
+        Field::KnownField(known) => match known.slot {
             Slot::Id => row.id = None,
             Slot::Kind => row.kind = None,
             Slot::Count => row.count = 1,
@@ -223,11 +233,11 @@ fn replace(map: &mut Map<String, Value>, name: &str, found: Option<Value>) {
 }
 
 /// Trimmed; none when nothing is left.
-pub(super) fn text(given: &Given<'_>) -> Result<Option<String>, ValueDiagnostic> {
+pub(super) fn text(given: &CellValue<'_>) -> Result<Option<String>, ValueDiagnostic> {
     let found = match given {
-        Given::Cell(cell) => (*cell).to_owned(),
-        Given::Json(Value::String(text)) => text.trim().to_owned(),
-        Given::Json(_) => return Err(ValueDiagnostic::expected(&given.named(), "text")),
+        CellValue::Cell(cell) => (*cell).to_owned(),
+        CellValue::Json(Value::String(text)) => text.trim().to_owned(),
+        CellValue::Json(_) => return Err(ValueDiagnostic::expected(&given.named(), "text")),
     };
     if found.contains('\0') {
         return Err(ValueDiagnostic::expected(&quoted(&found), "text without NUL characters"));
@@ -236,9 +246,9 @@ pub(super) fn text(given: &Given<'_>) -> Result<Option<String>, ValueDiagnostic>
 }
 
 /// A label; a whole number will do as one.
-fn id(given: &Given<'_>) -> Result<Option<String>, ValueDiagnostic> {
+fn id(given: &CellValue<'_>) -> Result<Option<String>, ValueDiagnostic> {
     let found = match given {
-        Given::Json(Value::Number(number)) if !number.is_f64() => Some(number.to_string()),
+        CellValue::Json(Value::Number(number)) if !number.is_f64() => Some(number.to_string()),
         other => text(other)?,
     };
     let Some(found) = found else { return Ok(None) };
@@ -256,7 +266,7 @@ fn id(given: &Given<'_>) -> Result<Option<String>, ValueDiagnostic> {
     Ok(Some(found))
 }
 
-fn kind(given: &Given<'_>) -> Result<Option<Kind>, ValueDiagnostic> {
+fn kind(given: &CellValue<'_>) -> Result<Option<Kind>, ValueDiagnostic> {
     let Some(found) = text(given)? else { return Ok(None) };
     found.parse().map(Some).map_err(|_| {
         let names = Kind::ALL.map(Kind::name);
@@ -273,22 +283,22 @@ pub(super) fn not_one_of(found: &str, names: &[&str]) -> String {
     }
 }
 
-fn count(given: &Given<'_>, most: u32) -> Result<Option<u32>, ValueDiagnostic> {
+fn count(given: &CellValue<'_>, most: u32) -> Result<Option<u32>, ValueDiagnostic> {
     let accepted = format!("a whole number from 1 to {most}");
     whole(given, &accepted, |number| u32::try_from(number).ok().filter(|count| (1..=most).contains(count)))
 }
 
-pub(super) fn priority(given: &Given<'_>) -> Result<Option<i8>, ValueDiagnostic> {
+pub(super) fn priority(given: &CellValue<'_>) -> Result<Option<i8>, ValueDiagnostic> {
     whole(given, "a whole number from -128 to 127", |number| i8::try_from(number).ok())
 }
 
-pub(super) fn credits(given: &Given<'_>) -> Result<Option<Credits>, ValueDiagnostic> {
+pub(super) fn credits(given: &CellValue<'_>) -> Result<Option<Credits>, ValueDiagnostic> {
     whole(given, "a whole number of credits, 0 or more", |number| u64::try_from(number).ok().map(Credits))
 }
 
-pub(super) fn instant_or_span(given: &Given<'_>) -> Result<Option<Deadline>, ValueDiagnostic> {
+pub(super) fn instant_or_span(given: &CellValue<'_>) -> Result<Option<Deadline>, ValueDiagnostic> {
     let found = match given {
-        Given::Json(Value::Number(number)) => Some(number.to_string()),
+        CellValue::Json(Value::Number(number)) => Some(number.to_string()),
         other => text(other)?,
     };
     found.map(|found| deadline::parse(&found)).transpose()
@@ -296,7 +306,7 @@ pub(super) fn instant_or_span(given: &Given<'_>) -> Result<Option<Deadline>, Val
 
 /// A whole number that `convert` accepts.
 pub(super) fn whole<T>(
-    given: &Given<'_>,
+    given: &CellValue<'_>,
     accepted: &str,
     convert: impl Fn(i128) -> Option<T>,
 ) -> Result<Option<T>, ValueDiagnostic> {
@@ -304,11 +314,11 @@ pub(super) fn whole<T>(
     number.map(Some).ok_or_else(|| ValueDiagnostic::expected(&given.named(), accepted))
 }
 
-fn whole_number(given: &Given<'_>) -> Option<i128> {
+fn whole_number(given: &CellValue<'_>) -> Option<i128> {
     match given {
-        Given::Cell(cell) => whole_in_text(cell),
-        Given::Json(Value::Number(number)) => whole_in_text(&number.to_string()),
-        Given::Json(_) => None,
+        CellValue::Cell(cell) => whole_in_text(cell),
+        CellValue::Json(Value::Number(number)) => whole_in_text(&number.to_string()),
+        CellValue::Json(_) => None,
     }
 }
 
@@ -324,10 +334,10 @@ fn whole_in_text(text: &str) -> Option<i128> {
 }
 
 /// `true` or `false`; a spreadsheet's `TRUE` and `FALSE` are the same.
-pub(super) fn flag(given: &Given<'_>) -> Result<Option<bool>, ValueDiagnostic> {
+pub(super) fn flag(given: &CellValue<'_>) -> Result<Option<bool>, ValueDiagnostic> {
     let found = match given {
-        Given::Cell(cell) => flag_in_cell(cell),
-        Given::Json(value) => value.as_bool(),
+        CellValue::Cell(cell) => flag_in_cell(cell),
+        CellValue::Json(value) => value.as_bool(),
     };
     found.map(Some).ok_or_else(|| ValueDiagnostic::expected(&given.named(), "true or false"))
 }
@@ -341,7 +351,7 @@ fn flag_in_cell(cell: &str) -> Option<bool> {
 }
 
 /// A documented option; none when it is blank.
-fn option(accepts: OptionType, given: &Given<'_>) -> Result<Option<Value>, ValueDiagnostic> {
+fn option(accepts: OptionType, given: &CellValue<'_>) -> Result<Option<Value>, ValueDiagnostic> {
     match accepts {
         OptionType::Text => Ok(text(given)?.map(Value::String)),
         OptionType::Duration => duration(given),
@@ -351,12 +361,12 @@ fn option(accepts: OptionType, given: &Given<'_>) -> Result<Option<Value>, Value
 }
 
 /// `8`, `8s`: the service takes both, as a whole number and as text.
-fn duration(given: &Given<'_>) -> Result<Option<Value>, ValueDiagnostic> {
+fn duration(given: &CellValue<'_>) -> Result<Option<Value>, ValueDiagnostic> {
     if let Some(seconds) = whole_number(given).and_then(|seconds| u64::try_from(seconds).ok()) {
         return Ok(Some(Value::from(seconds)));
     }
     match given {
-        Given::Json(other) if !other.is_string() => {
+        CellValue::Json(other) if !other.is_string() => {
             Err(ValueDiagnostic::expected(&given.named(), "text such as \"8s\" or a whole number of seconds"))
         }
         given => Ok(text(given)?.map(Value::String)),
@@ -364,11 +374,11 @@ fn duration(given: &Given<'_>) -> Result<Option<Value>, ValueDiagnostic> {
 }
 
 /// A JSON number; one without a fraction is whole, so that `5` and `5.0` are the same request.
-fn number(given: &Given<'_>) -> Result<Value, ValueDiagnostic> {
+fn number(given: &CellValue<'_>) -> Result<Value, ValueDiagnostic> {
     let found = match given {
-        Given::Cell(cell) => serde_json::from_str::<Number>(cell).ok(),
-        Given::Json(Value::Number(number)) => Some(number.clone()),
-        Given::Json(_) => None,
+        CellValue::Cell(cell) => serde_json::from_str::<Number>(cell).ok(),
+        CellValue::Json(Value::Number(number)) => Some(number.clone()),
+        CellValue::Json(_) => None,
     };
     let found =
         found.ok_or_else(|| ValueDiagnostic::expected(&given.named(), "a number such as 5 or 0.5"))?;
@@ -378,10 +388,10 @@ fn number(given: &Given<'_>) -> Result<Value, ValueDiagnostic> {
 
 /// An option that is not documented. In a CSV cell `true`, `false` and numbers are themselves, what
 /// begins with `[`, `{` or `"` is JSON, and the rest is text.
-fn forwarded(given: Given<'_>) -> Result<Value, ValueDiagnostic> {
+fn forwarded(given: CellValue<'_>) -> Result<Value, ValueDiagnostic> {
     let cell = match given {
-        Given::Json(value) => return Ok(value),
-        Given::Cell(cell) => cell,
+        CellValue::Json(value) => return Ok(value),
+        CellValue::Cell(cell) => cell,
     };
     if let Some(flag) = flag_in_cell(cell) {
         return Ok(Value::Bool(flag));
@@ -393,13 +403,13 @@ fn forwarded(given: Given<'_>) -> Result<Value, ValueDiagnostic> {
     if serde_json::from_str::<Number>(cell).is_ok() {
         return value_in_cell(cell).or_else(|_| Ok(Value::String(cell.to_owned())));
     }
-    text(&Given::Cell(cell)).map(|text| text.map_or(Value::Null, Value::String))
+    text(&CellValue::Cell(cell)).map(|text| text.map_or(Value::Null, Value::String))
 }
 
 /// A CSV cell stays text, whatever it looks like: `007` and `1.10` are keys to join on.
-fn meta(given: Given<'_>) -> Result<Option<Value>, ValueDiagnostic> {
+fn meta(given: CellValue<'_>) -> Result<Option<Value>, ValueDiagnostic> {
     match given {
-        Given::Cell(_) => Ok(text(&given)?.map(Value::String)),
-        Given::Json(value) => Ok(Some(value)),
+        CellValue::Cell(_) => Ok(text(&given)?.map(Value::String)),
+        CellValue::Json(value) => Ok(Some(value)),
     }
 }
