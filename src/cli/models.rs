@@ -11,7 +11,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{printable, service_target, table, written};
 use crate::clock::Clock;
-use crate::domain::quote::catalog::{About, ImageMode, Listing, Model, MusicModel, VideoMode};
+use crate::domain::quote::catalog::{About, CatalogList, ImageMode, Model, MusicModel, VideoMode};
 use crate::domain::quote::rules::{Bounds, InputLimits};
 use crate::domain::quote::{Catalog, Prices, Rules};
 
@@ -56,7 +56,7 @@ impl Choice<'_> {
 
 /// A recorded catalog: what the service gave, part by part. The voices go with the whole of it.
 fn json(out: &mut impl Write, catalog: &Catalog, voices: &Value, choice: Choice<'_>) -> io::Result<()> {
-    fn entries<M: Model>(listing: &Listing<M>, means: impl Fn(&M) -> bool) -> Value {
+    fn entries<M: Model>(listing: &CatalogList<M>, means: impl Fn(&M) -> bool) -> Value {
         let chosen = listing.iter().filter(|model| means(model));
         chosen.map(|model| Value::Object(model.about().raw.clone())).collect()
     }

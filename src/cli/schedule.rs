@@ -21,7 +21,7 @@ use crate::store::schedule_progress::{self, LastRun, ScheduleRecords};
 
 /// A schedule in the list.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct CatalogEntry<'a> {
     name: &'a str,
     cron: &'a str,
     timezone: &'a str,
@@ -107,7 +107,7 @@ fn at_its_usual_place(global: &Global) -> Config {
 fn list(in_force: &InForce, global: &Global) -> Result<Exit, Failure> {
     let now = Clock::start().now().wall;
     let records = records(&in_force.state);
-    let rows: Vec<Listed<'_>> =
+    let rows: Vec<CatalogEntry<'_>> =
         in_force.schedules.iter().map(|(name, schedule)| listed(name, schedule, &records, now)).collect();
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
@@ -131,13 +131,13 @@ fn listed<'a>(
     schedule: &'a Schedule,
     records: &'a ScheduleRecords,
     now: Timestamp,
-) -> Listed<'a> {
+) -> CatalogEntry<'a> {
     let record = records.get(name);
     // What was handled does not fire again when the clock is set back.
     let known = record.map(|record| &record.handled).filter(|handled| handled.by == schedule.source());
     let after = known.map_or(now, |handled| handled.up_to.max(now));
     let next = schedule.next_after(after);
-    Listed {
+    CatalogEntry {
         name,
         cron: schedule.cron(),
         timezone: schedule.timezone(),
@@ -151,7 +151,7 @@ fn utc(at: Timestamp) -> String {
     at.to_string().replace(".000Z", "Z")
 }
 
-fn list_table(out: &mut impl Write, rows: &[Listed<'_>]) -> io::Result<()> {
+fn list_table(out: &mut impl Write, rows: &[CatalogEntry<'_>]) -> io::Result<()> {
     if rows.is_empty() {
         writeln!(out, "no schedules; add one as [[schedule]] in callsheet.toml")?;
         return out.flush();

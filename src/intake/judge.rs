@@ -479,7 +479,7 @@ impl Desk<'_> {
         let mut draws = None;
         let misspelt = match self.policy.allow_unknown_options {
             Some(true) => Vec::new(),
-            _ => quote::fields::misspelt_options(kind, &row.request),
+            _ => quote::kind_fields::misspelt_options(kind, &row.request),
         };
         let quoted = quote::quote(Some(kind), &row.request, catalog, rules);
         let quoted = match quoted {

@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_options_of_the_table_are_those_that_kinds_document() {
-        use crate::domain::quote::fields::documented_options;
+        use crate::domain::quote::kind_fields::documented_options;
         use crate::domain::request::Kind;
 
         let mut documented: Vec<_> = Kind::ALL.into_iter().flat_map(documented_options).copied().collect();

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::{Diagnostic, Position};
-use crate::domain::quote::fields::documented_options;
+use crate::domain::quote::kind_fields::documented_options;
 use crate::domain::request::{Kind, Request};
 use crate::domain::time::{Millis, Timestamp};
 

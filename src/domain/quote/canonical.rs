@@ -6,8 +6,8 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::builtin_rules::{IMAGE, SCENES, TEXT, VIDEO};
 use super::duration::{plain, seconds};
-use super::table::{IMAGE, SCENES, TEXT, VIDEO};
 use super::{check, wire};
 use crate::domain::request::{Kind, Request};
 
@@ -31,7 +31,7 @@ pub fn canonical_body(kind: Kind, request: &Request) -> Map<String, Value> {
     let plain = |text: &Option<String>| text.as_deref().map(Value::from);
     let mode = if kind == Kind::Video { Some(video_mode(request).into()) } else { plain(&request.mode) };
     let scene = if kind == Kind::Image { Some(image_scene(request).into()) } else { plain(&request.scene) };
-    wire::body(
+    request_body::body(
         [
             ("model", plain(&request.model).filter(|_| kind != Kind::Music)),
             ("prompt", trimmed(&request.prompt)),
@@ -39,8 +39,8 @@ pub fn canonical_body(kind: Kind, request: &Request) -> Map<String, Value> {
             ("voice_id", plain(&request.voice_id)),
             ("mode", mode),
             ("scene", scene),
-            ("image_urls", wire::list(&request.image_urls)),
-            ("video_urls", wire::list(&request.video_urls)),
+            ("image_urls", request_body::list(&request.image_urls)),
+            ("video_urls", request_body::list(&request.video_urls)),
         ],
         canonical_options(kind, request),
     )
@@ -67,7 +67,7 @@ pub(super) fn image_scene(request: &Request) -> &str {
 }
 
 fn canonical_options(kind: Kind, request: &Request) -> Map<String, Value> {
-    let options = check::present(&request.options).into_iter();
+    let options = validate::present(&request.options).into_iter();
     options.map(|(name, value)| (name.clone(), canonical_option(kind, &name, value))).collect()
 }
 

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
+pub use super::catalog_list::{CatalogEntry, CatalogList};
 use super::duration::decimal;
-pub use super::listing::{Listed, Listing};
 use super::price::Prices;
 use super::surcharge::Surcharges;
 use crate::domain::request::Kind;
@@ -19,11 +19,11 @@ use crate::domain::request::Kind;
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Catalog {
     /// `GET /api/v1/models`.
-    pub video: Listing<VideoModel>,
+    pub video: CatalogList<VideoModel>,
     /// `GET /api/v1/models?type=image`.
-    pub image: Listing<ImageModel>,
+    pub image: CatalogList<ImageModel>,
     /// `GET /api/v1/models?type=music`.
-    pub music: Listing<MusicModel>,
+    pub music: CatalogList<MusicModel>,
     /// `GET /api/v1/voices`.
     pub voices: Voices,
     /// What was charged above its prices.
@@ -85,9 +85,9 @@ impl Catalog {
     pub fn read(&mut self, part: CatalogPart, data: &Value) {
         let mut odd = Vec::new();
         match part {
-            CatalogPart::Video => self.video = Listing::read("video", data, &mut odd, VideoModel::read),
-            CatalogPart::Image => self.image = Listing::read("image", data, &mut odd, ImageModel::read),
-            CatalogPart::Music => self.music = Listing::read("music", data, &mut odd, MusicModel::read),
+            CatalogPart::Video => self.video = CatalogList::read("video", data, &mut odd, VideoModel::read),
+            CatalogPart::Image => self.image = CatalogList::read("image", data, &mut odd, ImageModel::read),
+            CatalogPart::Music => self.music = CatalogList::read("music", data, &mut odd, MusicModel::read),
             CatalogPart::Voices => self.voices = Voices::read(data, &mut odd),
         }
         self.oddities.retain(|(of, _)| *of != part);
@@ -149,14 +149,14 @@ impl About {
 }
 
 /// A model entry, of whichever catalog.
-pub trait Model: Listed {
+pub trait Model: CatalogEntry {
     /// What every model entry carries.
     fn about(&self) -> &About;
 }
 
 macro_rules! model_entry {
     ($($entry:ty),*) => {$(
-        impl Listed for $entry {
+        impl CatalogEntry for $entry {
             fn id(&self) -> &str {
                 &self.about.id
             }
@@ -312,7 +312,7 @@ pub struct Voices {
     /// The least a speech costs.
     pub minimum_credits: Option<Decimal>,
     /// The voices.
-    pub voices: Listing<Voice>,
+    pub voices: CatalogList<Voice>,
 }
 
 /// A voice.
@@ -335,7 +335,7 @@ impl Voices {
             default_model: data.as_object().and_then(|fields| text(fields, "default_model")),
             characters_per_credit: number("characters_per_credit").and_then(decimal),
             minimum_credits: number("minimum_credits").and_then(decimal),
-            voices: Listing::read("voice", data, odd, Voice::read),
+            voices: CatalogList::read("voice", data, odd, Voice::read),
         }
     }
 }
@@ -351,7 +351,7 @@ impl Voice {
     }
 }
 
-impl Listed for Voice {
+impl CatalogEntry for Voice {
     fn id(&self) -> &str {
         &self.id
     }

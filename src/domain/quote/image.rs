@@ -4,26 +4,26 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::builtin_rules::SCENES;
 use super::canonical::image_scene;
 use super::catalog::{ImageMode, ImageModel};
-use super::check::{either, found, not_one_of, option, text};
 use super::price::{Pick, Priced, Prices, below, settle};
 use super::rules::ExactPixels;
-use super::table::SCENES;
-use super::{Basis, Diagnostics, Draft, check, model, pixels, wire};
+use super::validate::{either, found, not_one_of, option, text};
+use super::{Diagnostics, PricedBody, QuoteContext, check, model, pixels, wire};
 use crate::domain::request::Kind;
 
 /// Judges, defaults and prices an image.
-pub(super) fn draft(basis: &Basis<'_>, diagnostics: &mut Diagnostics) -> Draft {
+pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
     let request = basis.request;
-    let prompt = check::prompt("prompt", request.prompt.as_deref(), basis.rules, diagnostics);
-    check::urls("image_urls", &request.image_urls, diagnostics);
-    let mut options = check::present(&request.options);
-    let found_model = model::find(Kind::Image, &basis.catalog.image, basis, diagnostics);
+    let prompt = validate::prompt("prompt", request.prompt.as_deref(), basis.rules, diagnostics);
+    validate::urls("image_urls", &request.image_urls, diagnostics);
+    let mut options = validate::present(&request.options);
+    let found_model = find_model::find(Kind::Image, &basis.catalog.image, basis, diagnostics);
     let scene = scene_of(basis, found_model, diagnostics);
     let priced = match found_model.map(|model| (model, model.modes.get(scene))) {
         Some((model, Some(mode))) => {
-            Sheet { id: &model.about.id, mode }.settle(basis, &mut options, diagnostics)
+            ImageOrder { id: &model.about.id, mode }.settle(basis, &mut options, diagnostics)
         }
         _ => Priced::unpriced("the image catalog does not list it"),
     };
@@ -31,14 +31,18 @@ pub(super) fn draft(basis: &Basis<'_>, diagnostics: &mut Diagnostics) -> Draft {
         ("model", request.model.as_deref().map(Value::from)),
         ("prompt", Some(Value::from(prompt))),
         ("scene", Some(Value::from(scene))),
-        ("image_urls", wire::list(&request.image_urls)),
+        ("image_urls", request_body::list(&request.image_urls)),
     ];
     let allowance = request.model.as_deref().and_then(|id| basis.rules.allowance(id, 1));
-    Draft::new(request.model.clone(), wire::body(fields, options), priced).waivable(allowance)
+    PricedBody::new(request.model.clone(), request_body::body(fields, options), priced).waivable(allowance)
 }
 
 /// The scene, given or by default; findings when it is none, the model lacks it, or images are missing.
-fn scene_of<'a>(basis: &Basis<'a>, model: Option<&ImageModel>, diagnostics: &mut Diagnostics) -> &'a str {
+fn scene_of<'a>(
+    basis: &QuoteContext<'a>,
+    model: Option<&ImageModel>,
+    diagnostics: &mut Diagnostics,
+) -> &'a str {
     let scene = image_scene(basis.request);
     if !SCENES.contains(&scene) {
         diagnostics.findings.push(not_one_of("scene", scene, &SCENES));
@@ -60,15 +64,15 @@ fn scene_of<'a>(basis: &Basis<'a>, model: Option<&ImageModel>, diagnostics: &mut
 }
 
 /// A model's scene in the catalog.
-struct Sheet<'a> {
+struct ImageOrder<'a> {
     id: &'a str,
     mode: &'a ImageMode,
 }
 
-impl Sheet<'_> {
+impl ImageOrder<'_> {
     fn settle(
         &self,
-        basis: &Basis<'_>,
+        basis: &QuoteContext<'_>,
         options: &mut Map<String, Value>,
         diagnostics: &mut Diagnostics,
     ) -> Priced {
@@ -79,7 +83,7 @@ impl Sheet<'_> {
     }
 
     /// The exact-pixel family: by the rules, or by the price field that only this family has.
-    fn exact_pixels<'r>(&self, basis: &Basis<'r>) -> Option<Cow<'r, ExactPixels>> {
+    fn exact_pixels<'r>(&self, basis: &QuoteContext<'r>) -> Option<Cow<'r, ExactPixels>> {
         let ruled = basis.rules.model(self.id).and_then(|rules| rules.exact_pixels.as_ref());
         let shown = self.mode.credits_by_resolution_and_aspect_ratio.is_some();
         ruled.map(Cow::Borrowed).or_else(|| shown.then(|| Cow::Owned(ExactPixels::default())))

@@ -14,35 +14,35 @@ use serde_json::{Map, Value};
 use crate::domain::credits::Credits;
 use crate::domain::request::{Kind, Request};
 
+mod audio_note;
+mod builtin_rules;
 mod canonical;
 pub mod catalog;
-mod check;
+mod catalog_list;
 mod duration;
-pub mod fields;
+mod find_model;
 mod image;
-mod kind;
-mod listing;
-mod model;
+mod infer_kind;
+pub mod kind_fields;
 mod music;
 mod pixels;
 mod price;
-mod pricing_note;
+mod prohibited_words;
 mod reprice;
+mod request_body;
 pub mod rules;
 mod sound_effect;
 mod speech;
 mod surcharge;
-mod table;
 #[cfg(test)]
 mod tests;
+mod validate;
 mod video;
 mod video_price;
-mod wire;
-mod wording;
 
 pub use canonical::canonical_body;
 pub use catalog::{Catalog, CatalogPart};
-pub use kind::infer_kind;
+pub use infer_kind::infer_kind;
 pub use price::{Bound, Prices};
 pub use reprice::{Cost, reprice};
 pub use rules::{AccountPlan, Allowance, AllowanceUnit, Rules, RulesExtension};
@@ -132,13 +132,13 @@ pub fn quote(
         None => infer_kind(request, catalog, rules).map_err(|finding| vec![finding])?,
     };
     let mut diagnostics = Diagnostics::default();
-    fields::check(kind, request, rules, &mut diagnostics);
-    let draft = priced_by(kind, &Basis { request, catalog, rules }, &mut diagnostics);
+    kind_fields::check(kind, request, rules, &mut diagnostics);
+    let draft = priced_by(kind, &QuoteContext { request, catalog, rules }, &mut diagnostics);
     diagnostics.seal(kind, draft)
 }
 
 /// What a request comes to, with everything that is wrong with it in `diagnostics`.
-fn priced_by(kind: Kind, basis: &Basis<'_>, diagnostics: &mut Diagnostics) -> Draft {
+fn priced_by(kind: Kind, basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
     let draft = match kind {
         Kind::Video => video::draft(basis, diagnostics),
         Kind::Image => image::draft(basis, diagnostics),
@@ -151,20 +151,24 @@ fn priced_by(kind: Kind, basis: &Basis<'_>, diagnostics: &mut Diagnostics) -> Dr
 }
 
 /// Shorts Studio's body and price are not documented: the options are the body, as they are.
-fn shorts_studio(request: &Request) -> Draft {
-    Draft::new(None, request.options.clone(), Priced::unpriced("the service does not document its price"))
+fn shorts_studio(request: &Request) -> PricedBody {
+    PricedBody::new(
+        None,
+        request.options.clone(),
+        Priced::unpriced("the service does not document its price"),
+    )
 }
 
 /// What every kind's file works from.
 #[derive(Clone, Copy)]
-struct Basis<'a> {
+struct QuoteContext<'a> {
     request: &'a Request,
     catalog: &'a Catalog,
     rules: &'a Rules,
 }
 
 /// A quote whose findings are not yet counted.
-struct Draft {
+struct PricedBody {
     model: Option<String>,
     body: Map<String, Value>,
     priced: Priced,
@@ -173,13 +177,18 @@ struct Draft {
     waivable: Option<Allowance>,
 }
 
-impl Draft {
-    fn new(model: Option<String>, body: Map<String, Value>, priced: Priced) -> Draft {
-        Draft { model, body, listed: priced.credits, priced, waivable: None }
+impl PricedBody {
+    fn new(model: Option<String>, body: Map<String, Value>, priced: Priced) -> PricedBody {
+        PricedBody { model, body, listed: priced.credits, priced, waivable: None }
     }
 
     /// Names the cell in full, and raises its price to what was charged for it before.
-    fn with_surcharge(mut self, kind: Kind, surcharges: &Surcharges, diagnostics: &mut Diagnostics) -> Draft {
+    fn with_surcharge(
+        mut self,
+        kind: Kind,
+        surcharges: &Surcharges,
+        diagnostics: &mut Diagnostics,
+    ) -> PricedBody {
         let Some(listed) = self.listed else { return self };
         let mode = ["mode", "scene"].into_iter().find_map(|name| self.body.get(name)?.as_str());
         let priced = &mut self.priced;
@@ -202,7 +211,7 @@ impl Draft {
         self
     }
 
-    fn waivable(mut self, allowance: Option<Allowance>) -> Draft {
+    fn waivable(mut self, allowance: Option<Allowance>) -> PricedBody {
         self.waivable = allowance;
         self
     }
@@ -229,7 +238,7 @@ impl Diagnostics {
         self.notes.push(Note { field: field.to_owned(), message: message.into() });
     }
 
-    fn seal(self, kind: Kind, draft: Draft) -> Result<Quote, Vec<FieldDiagnostic>> {
+    fn seal(self, kind: Kind, draft: PricedBody) -> Result<Quote, Vec<FieldDiagnostic>> {
         if !self.findings.is_empty() {
             return Err(self.findings);
         }

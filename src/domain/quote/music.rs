@@ -4,10 +4,10 @@ use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
 use super::catalog::{Catalog, MusicModel};
-use super::check::{boolean, found, number_within, option, text};
 use super::duration::{decimal, plain};
 use super::price::{Most, Priced, Prices, Undecided};
-use super::{Basis, Diagnostics, Draft, check, model, wire};
+use super::validate::{boolean, found, number_within, option, text};
+use super::{Diagnostics, PricedBody, QuoteContext, check, model, wire};
 use crate::domain::request::Kind;
 
 /// Options that the service refuses by name.
@@ -19,24 +19,25 @@ const DEFAULT_SECONDS: u32 = 60;
 const LEAST_CREDITS: u32 = 60;
 
 /// Judges, defaults and prices a track.
-pub(super) fn draft(basis: &Basis<'_>, diagnostics: &mut Diagnostics) -> Draft {
+pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
     let request = basis.request;
-    let prompt = check::prompt("prompt", request.prompt.as_deref(), basis.rules, diagnostics);
+    let prompt = validate::prompt("prompt", request.prompt.as_deref(), basis.rules, diagnostics);
     check_model(basis, diagnostics);
-    let mut options = check::present(&request.options);
+    let mut options = validate::present(&request.options);
     check_options(&options, diagnostics);
     if !options.contains_key(LENGTH) {
         options.insert(LENGTH.to_owned(), Value::from(DEFAULT_SECONDS));
     }
     let priced = price(&options, basis.catalog);
-    let body = wire::body([("prompt", Some(Value::from(prompt)))], options);
-    Draft::new(request.model.clone(), body, priced)
+    let body = request_body::body([("prompt", Some(Value::from(prompt)))], options);
+    PricedBody::new(request.model.clone(), body, priced)
 }
 
 /// A model says that the row is music; the service chooses its own.
-fn check_model(basis: &Basis<'_>, diagnostics: &mut Diagnostics) {
+fn check_model(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) {
     if basis.request.model.is_some() {
-        let found: Option<&MusicModel> = model::find(Kind::Music, &basis.catalog.music, basis, diagnostics);
+        let found: Option<&MusicModel> =
+            find_model::find(Kind::Music, &basis.catalog.music, basis, diagnostics);
         if found.is_some() {
             diagnostics.note("model", "is not sent: the service takes no model for music");
         }

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::Diagnostics;
-use super::check::found;
 use super::rules::ExactPixels;
+use super::validate::found;
 
 const FIELD: &str = "options.size";
 

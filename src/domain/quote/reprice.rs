@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Basis, Bound, Catalog, Diagnostics, FieldDiagnostic, Quote, Rules, priced_by};
+use super::{Bound, Catalog, Diagnostics, FieldDiagnostic, Quote, QuoteContext, Rules, priced_by};
 use crate::domain::credits::Credits;
 use crate::domain::request::{Kind, Request};
 
@@ -50,7 +50,7 @@ pub fn reprice(
 ) -> Result<Cost, FieldDiagnostic> {
     let request = request_of(kind, body);
     let mut diagnostics = Diagnostics::default();
-    let draft = priced_by(kind, &Basis { request: &request, catalog, rules }, &mut diagnostics);
+    let draft = priced_by(kind, &QuoteContext { request: &request, catalog, rules }, &mut diagnostics);
     match diagnostics.findings.into_iter().next() {
         Some(finding) => Err(finding),
         None => Ok(Cost {

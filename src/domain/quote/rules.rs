@@ -216,7 +216,7 @@ pub struct Allowance {
 impl Rules {
     /// The rules that the document states for its stand-in ids.
     pub fn builtin() -> Rules {
-        Rules { models: table::models(), prohibited: table::prohibited() }
+        Rules { models: builtin_rules::models(), prohibited: builtin_rules::prohibited() }
     }
 
     /// These rules, and the configuration's beside or in place of them.
@@ -259,7 +259,7 @@ impl Rules {
         match rules.and_then(|rules| rules.billed_source_seconds_max) {
             Some(0) => BilledSource::Nothing,
             Some(most) => BilledSource::UpTo(most),
-            None if table::is_video(inherit.unwrap_or(id)) => BilledSource::Nothing,
+            None if builtin_rules::is_video(inherit.unwrap_or(id)) => BilledSource::Nothing,
             None => BilledSource::Unsaid,
         }
     }
@@ -272,8 +272,8 @@ impl Rules {
 
     /// The wording in `text` that the service refuses, even in a negated sentence: as it stands there.
     pub(super) fn prohibited_in(&self, text: &str) -> Option<String> {
-        let words = wording::words(text);
-        let found = self.prohibited.iter().find_map(|stem| wording::find(text, &words, stem));
+        let words = prohibited_words::words(text);
+        let found = self.prohibited.iter().find_map(|stem| prohibited_words::find(text, &words, stem));
         found.map(str::to_owned).or_else(|| {
             let text = text.to_lowercase();
             let said = |word: &&String| !word.is_empty() && text.contains(&word.to_lowercase());

@@ -3,11 +3,11 @@
 use rust_decimal::Decimal;
 use serde_json::Value;
 
-use super::catalog::{Listed, Voices};
-use super::check::{clamped, either, nearest, shorten, text};
+use super::catalog::{CatalogEntry, Voices};
 use super::duration::plain;
 use super::price::Priced;
-use super::{Basis, Diagnostics, Draft, check, wire};
+use super::validate::{clamped, either, nearest, shorten, text};
+use super::{Diagnostics, PricedBody, QuoteContext, check, wire};
 
 /// What the document says where the voice catalog does not.
 const CHARACTERS_PER_CREDIT: u32 = 20;
@@ -25,23 +25,23 @@ pub(super) fn clamped_setting(name: &str, value: &Value) -> Option<Value> {
 }
 
 /// Judges and prices a speech. What is clamped is said, and sent as it was asked.
-pub(super) fn draft(basis: &Basis<'_>, diagnostics: &mut Diagnostics) -> Draft {
+pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
     let request = basis.request;
-    let spoken = check::prompt("text", request.text.as_deref(), basis.rules, diagnostics);
+    let spoken = validate::prompt("text", request.text.as_deref(), basis.rules, diagnostics);
     check_voice(basis, diagnostics);
-    let options = check::present(&request.options);
+    let options = validate::present(&request.options);
     for (name, range) in CLAMPED {
         clamped(&options, name, range, diagnostics);
     }
     text(&options, "model_id", diagnostics);
     let priced = price(&spoken, &basis.catalog.voices);
     let voice = request.voice_id.as_deref().map(Value::from);
-    let body = wire::body([("text", Some(Value::from(spoken))), ("voice_id", voice)], options);
-    Draft::new(None, body, priced)
+    let body = request_body::body([("text", Some(Value::from(spoken))), ("voice_id", voice)], options);
+    PricedBody::new(None, body, priced)
 }
 
 /// A voice of the catalog. An empty catalog judges nothing.
-fn check_voice(basis: &Basis<'_>, diagnostics: &mut Diagnostics) {
+fn check_voice(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) {
     let voices = &basis.catalog.voices.voices;
     let Some(id) = basis.request.voice_id.as_deref() else {
         let message = "is missing; speech needs a voice of the catalog";

@@ -3,26 +3,26 @@
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
+use super::audio_note::{AudioNote, audio_note};
+use super::builtin_rules::{VIDEO, VIDEO_MODES};
 use super::canonical::video_mode;
 use super::catalog::{VideoMode, VideoModel};
-use super::check::{boolean, either, found, nearest, not_one_of, option};
 use super::duration::{plain, seconds, seconds_of};
 use super::price::Priced;
-use super::pricing_note::{AudioNote, audio_note};
 use super::rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRules};
-use super::table::{VIDEO, VIDEO_MODES};
+use super::validate::{boolean, either, found, nearest, not_one_of, option};
 use super::video_price::{self, Terms, UnsaidSource};
-use super::{Basis, Diagnostics, Draft, check, model, wire};
+use super::{Diagnostics, PricedBody, QuoteContext, check, model, wire};
 use crate::domain::request::Kind;
 
 /// Judges, defaults and prices a video.
-pub(super) fn draft(basis: &Basis<'_>, diagnostics: &mut Diagnostics) -> Draft {
+pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
     let request = basis.request;
-    let prompt = check::prompt("prompt", request.prompt.as_deref(), basis.rules, diagnostics);
-    check::urls("image_urls", &request.image_urls, diagnostics);
-    check::urls("video_urls", &request.video_urls, diagnostics);
-    let mut options = check::present(&request.options);
-    let found_model = model::find(Kind::Video, &basis.catalog.video, basis, diagnostics);
+    let prompt = validate::prompt("prompt", request.prompt.as_deref(), basis.rules, diagnostics);
+    validate::urls("image_urls", &request.image_urls, diagnostics);
+    validate::urls("video_urls", &request.video_urls, diagnostics);
+    let mut options = validate::present(&request.options);
+    let found_model = find_model::find(Kind::Video, &basis.catalog.video, basis, diagnostics);
     let mode = mode_of(basis, found_model, diagnostics);
     let job = Job { basis, mode, id: request.model.as_deref().unwrap_or_default() };
     job.check_inputs(diagnostics);
@@ -42,14 +42,18 @@ pub(super) fn draft(basis: &Basis<'_>, diagnostics: &mut Diagnostics) -> Draft {
         ("model", request.model.as_deref().map(Value::from)),
         ("prompt", Some(Value::from(prompt))),
         ("mode", Some(Value::from(mode))),
-        ("image_urls", wire::list(&request.image_urls)),
-        ("video_urls", wire::list(&request.video_urls)),
+        ("image_urls", request_body::list(&request.image_urls)),
+        ("video_urls", request_body::list(&request.video_urls)),
     ];
-    Draft::new(request.model.clone(), wire::body(fields, options), priced).waivable(waivable)
+    PricedBody::new(request.model.clone(), request_body::body(fields, options), priced).waivable(waivable)
 }
 
 /// The mode, given or by default; a finding when the model has no such mode.
-fn mode_of<'a>(basis: &Basis<'a>, model: Option<&VideoModel>, diagnostics: &mut Diagnostics) -> &'a str {
+fn mode_of<'a>(
+    basis: &QuoteContext<'a>,
+    model: Option<&VideoModel>,
+    diagnostics: &mut Diagnostics,
+) -> &'a str {
     let mode = video_mode(basis.request);
     let Some(model) = model.filter(|model| !model.modes.is_empty()) else {
         if !VIDEO_MODES.contains(&mode) {
@@ -82,7 +86,7 @@ fn check_prompt_length(model: &VideoModel, prompt: &str, diagnostics: &mut Diagn
 
 /// One video: what is asked, and in which mode.
 struct Job<'a> {
-    basis: &'a Basis<'a>,
+    basis: &'a QuoteContext<'a>,
     mode: &'a str,
     id: &'a str,
 }

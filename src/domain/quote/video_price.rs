@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use rust_decimal::Decimal;
 
+use super::audio_note::{AudioNote, audio_note};
 use super::catalog::VideoMode;
 use super::duration::{plain, seconds_of};
 use super::price::{Bound, Cell, Most, Pick, Priced, Prices, below, settle};
-use super::pricing_note::{AudioNote, audio_note};
 
 const WITH_AUDIO: &str = "with-audio";
 const WITHOUT_AUDIO: &str = "without-audio";

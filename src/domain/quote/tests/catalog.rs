@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{catalog, request};
-use crate::domain::quote::catalog::Listed;
+use crate::domain::quote::catalog::CatalogEntry;
 use crate::domain::quote::{Catalog, CatalogPart, Rules, quote};
 use crate::domain::request::Kind;
 

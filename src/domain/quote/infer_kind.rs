@@ -2,8 +2,8 @@
 //! that only one kind has.
 
 use super::catalog::Catalog;
-use super::check::either;
 use super::rules::Rules;
+use super::validate::either;
 use super::{FieldDiagnostic, fields};
 use crate::domain::request::{Kind, Request};
 
@@ -49,11 +49,11 @@ fn may_be(kind: Kind, request: &Request) -> bool {
         return false;
     }
     let option_fits = |name: &str| {
-        let mut owners = fields::kinds_of_option(name).peekable();
+        let mut owners = kind_fields::kinds_of_option(name).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == kind)
     };
     let names = request.options.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name);
-    fields::given(request).all(|field| fields::kinds_of_field(field).contains(&kind))
+    kind_fields::given(request).all(|field| kind_fields::kinds_of_field(field).contains(&kind))
         && names.into_iter().all(|name| option_fits(name))
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 /// A thing that is found by its id.
-pub trait Listed {
+pub trait CatalogEntry {
     /// Its id.
     fn id(&self) -> &str;
     /// What it is called on a screen.
@@ -14,18 +14,18 @@ pub trait Listed {
 
 /// Entries in the catalog's order, found by id.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listing<T> {
+pub struct CatalogList<T> {
     entries: Vec<T>,
     by_id: BTreeMap<String, usize>,
 }
 
-impl<T> Default for Listing<T> {
-    fn default() -> Listing<T> {
-        Listing { entries: Vec::new(), by_id: BTreeMap::new() }
+impl<T> Default for CatalogList<T> {
+    fn default() -> CatalogList<T> {
+        CatalogList { entries: Vec::new(), by_id: BTreeMap::new() }
     }
 }
 
-impl<T: Listed> Listing<T> {
+impl<T: CatalogEntry> CatalogList<T> {
     /// The entry with this id.
     pub fn get(&self, id: &str) -> Option<&T> {
         self.by_id.get(id).and_then(|index| self.entries.get(*index))
@@ -52,8 +52,8 @@ impl<T: Listed> Listing<T> {
         data: &Value,
         odd: &mut Vec<String>,
         read: fn(&Map<String, Value>, &mut Vec<String>) -> Option<T>,
-    ) -> Listing<T> {
-        let mut listing = Listing::default();
+    ) -> CatalogList<T> {
+        let mut listing = CatalogList::default();
         let Some(items) = list_in(data) else {
             odd.push(format!("the {name} catalog holds no list"));
             return listing;

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::check::{either, found};
 use super::rules::Rules;
+use super::validate::{either, found};
 use super::{Diagnostics, FieldDiagnostic, check};
 use crate::domain::request::{Kind, Request};
 
@@ -68,7 +68,7 @@ pub(super) fn check(kind: Kind, request: &Request, rules: &Rules, diagnostics: &
     }
     for (name, value) in &request.options {
         if let Value::String(text) = value {
-            check::wording(&check::option(name), text, rules, diagnostics);
+            validate::wording(&validate::option(name), text, rules, diagnostics);
         }
     }
 }
@@ -81,7 +81,7 @@ pub fn misspelt_options(kind: Kind, request: &Request) -> Vec<FieldDiagnostic> {
     let unknown = given.filter(|(name, _)| kinds_of_option(name).next().is_none() && !renamed(kind, name));
     let meant = unknown.filter_map(|(name, _)| Some((name, misspelt(name, documented)?)));
     let finding = |(name, meant): (&String, &str)| FieldDiagnostic {
-        field: check::option(name),
+        field: validate::option(name),
         message: format!("is not an option of {kind}; did you mean {meant}?"),
         hint: Some(format!("write {meant}, or give --allow-unknown-options to send it as it is")),
     };

@@ -1,15 +1,15 @@
 //! FieldDiagnostic the model that a request names.
 
-use super::catalog::{Catalog, Listing, Model};
-use super::check::{either, nearest, shorten};
-use super::{Basis, Diagnostics, FieldDiagnostic};
+use super::catalog::{Catalog, CatalogList, Model};
+use super::validate::{either, nearest, shorten};
+use super::{Diagnostics, FieldDiagnostic, QuoteContext};
 use crate::domain::request::Kind;
 
 /// The catalog entry of the request's model; findings when there is none to be had.
 pub(super) fn find<'a, M: Model>(
     kind: Kind,
-    listing: &'a Listing<M>,
-    basis: &Basis<'_>,
+    listing: &'a CatalogList<M>,
+    basis: &QuoteContext<'_>,
     diagnostics: &mut Diagnostics,
 ) -> Option<&'a M> {
     let Some(id) = basis.request.model.as_deref() else {
@@ -33,9 +33,9 @@ pub(super) fn find<'a, M: Model>(
 /// Why a model is not in its catalog. An empty catalog judges nothing.
 fn absent<M: Model>(
     kind: Kind,
-    listing: &Listing<M>,
+    listing: &CatalogList<M>,
     id: &str,
-    basis: &Basis<'_>,
+    basis: &QuoteContext<'_>,
 ) -> Option<FieldDiagnostic> {
     let finding = |message, hint| Some(FieldDiagnostic { field: "model".to_owned(), message, hint });
     if let Some(said) = basis.rules.model(id).and_then(|model| model.withdrawn.as_deref()) {
@@ -66,7 +66,7 @@ fn other_kind(kind: Kind, id: &str, catalog: &Catalog) -> Option<Kind> {
 }
 
 /// Ids that are nearly the one given, or whose label is.
-fn suggestion<M: Model>(id: &str, listing: &Listing<M>) -> String {
+fn suggestion<M: Model>(id: &str, listing: &CatalogList<M>) -> String {
     let mut near = nearest(id, listing.iter().map(|model| model.id()));
     let by_label = listing.iter().filter(|model| model.label().is_some_and(|l| l.eq_ignore_ascii_case(id)));
     near.extend(by_label.map(|model| model.id()));
