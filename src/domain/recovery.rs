@@ -6,7 +6,7 @@
 
 use crate::domain::ids::Attempt;
 use crate::domain::job::{Books, HistoryLine, Job, JobSpec, Landed, State};
-use crate::domain::lifecycle::{self, Event, Terms};
+use crate::domain::lifecycle::{self, AttemptRules, Event};
 use crate::domain::task::{PostAnswer, TaskReading, TaskStatus};
 use crate::domain::time::Timestamp;
 
@@ -107,7 +107,7 @@ fn goes_on(open: Job, spec: &JobSpec, is_trusted: bool, now: Timestamp) -> Job {
     }
 }
 
-const KEYED: Terms = Terms { attempts: 1, keyed: true };
+const KEYED: AttemptRules = AttemptRules { attempts: 1, keyed: true };
 
 /// The job as if its request had just left: what became of it is not known.
 fn on_its_way(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<Job> {

@@ -27,8 +27,8 @@ use crate::intake::{IntakeError, Terms, source};
 use crate::output::layout::Layout;
 use crate::store::StoreError;
 use crate::store::staging::{
-    AllowanceDraw, KnownJob, RowRequest, RowVerdict, RowWithVerdict, StagedManifest, StagedRow, StagedRows,
-    Staging,
+    AllowanceDraw, KnownJob, RowRequest, RowWithVerdict, StagedManifest, StagedRow, StagedRows, Staging,
+    Verdict,
 };
 
 /// A manifest that was read and judged. Nothing of it counts yet, and its rows lie in a file that goes
@@ -143,13 +143,13 @@ fn outcome(found: RowWithVerdict) -> Outcome {
     let RowWithVerdict { row, verdict, known, replaces } = found;
     let StagedRow { fingerprint, label: id, count, line, draws, wanted, .. } = row;
     let first = match verdict {
-        RowVerdict::Wanted { first, .. } => first,
-        RowVerdict::RepeatedId { first_line } => {
+        Verdict::Wanted { first, .. } => first,
+        Verdict::RepeatedId { first_line } => {
             let message = format!("is already used at line {first_line}; an id names one row");
             let problem = Diagnostic::new(Position::line(line), message).in_field("id");
             return Outcome::Invalid { id, known, problems: vec![problem] };
         }
-        RowVerdict::Unread => 1,
+        Verdict::Unread => 1,
     };
     match wanted {
         RowRequest::Order(order) => {

@@ -58,7 +58,7 @@ pub(super) fn terms<'a>(catalog: &'a Catalog, rules: &'a Rules) -> Terms<'a> {
         default_policy: Policy::default(),
         is_default_budget: false,
         ceiling: None,
-        place: Place::Socket,
+        place: SourcePlace::Socket,
         max_credits: None,
         plan: AccountPlan::Unknown,
         occasion: None,
@@ -363,7 +363,7 @@ impl Door {
     }
 
     fn in_inbox(&self, inbox: &str, name: &str, text: &str) -> Receipt {
-        let place = Place::Inbox(inbox.to_owned());
+        let place = SourcePlace::Inbox(inbox.to_owned());
         self.said(&format!("clients/{inbox}"), name, text, |terms| Terms { place, ..terms })
     }
 
@@ -454,8 +454,9 @@ fn a_batch_without_a_source_is_taken_up_by_the_first_that_comes() {
 #[test]
 fn what_comes_by_the_socket_is_one_source() {
     let door = door();
-    let hand_in =
-        |text: &str| door.said("tmp", "jobs.csv", text, |terms| Terms { place: Place::Socket, ..terms });
+    let hand_in = |text: &str| {
+        door.said("tmp", "jobs.csv", text, |terms| Terms { place: SourcePlace::Socket, ..terms })
+    };
     assert_eq!(hand_in(&one("a")).new, 1);
     assert_eq!(hand_in(&one("b")).new, 1);
     assert!(
@@ -548,7 +549,7 @@ fn a_budget_that_is_left_out_later_stays_and_the_receipt_says_what_changed() {
     let none = door.said("", "w.csv", &text, |terms| Terms {
         policy: Policy::default(),
         is_default_budget: true,
-        place: Place::Socket,
+        place: SourcePlace::Socket,
         ..terms
     });
     assert_eq!(
@@ -588,7 +589,7 @@ fn an_inboxs_budget_is_a_ceiling() {
         door.said("in", name, &text(policy), |terms| Terms {
             ceiling: own.budget,
             default_policy: own,
-            place: Place::Inbox("in".into()),
+            place: SourcePlace::Inbox("in".into()),
             ..terms
         })
     };

@@ -39,7 +39,7 @@ struct Row<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     counted_earlier: bool,
     formula: Option<&'a str>,
-    #[serde(skip_serializing_if = "<[Difference]>::is_empty")]
+    #[serde(skip_serializing_if = "<[FieldChange]>::is_empty")]
     changed: &'a [FieldChange],
     problems: Vec<RowProblem<'a>>,
 }

@@ -17,9 +17,9 @@ fn candidates(batch: u32, priority: i8, holds: &[u64]) -> Vec<Candidate> {
     (0..).zip(holds).map(candidate).collect()
 }
 
-fn batch(batch: u32, priority: i8, budget: u64, holds: &[u64]) -> Waiting {
+fn batch(batch: u32, priority: i8, budget: u64, holds: &[u64]) -> WaitingBatch {
     let candidates = candidates(batch, priority, holds);
-    Waiting {
+    WaitingBatch {
         batch: BatchNo(batch),
         budget: Credits(budget),
         totals: Totals::default(),
@@ -29,7 +29,7 @@ fn batch(batch: u32, priority: i8, budget: u64, holds: &[u64]) -> Waiting {
     }
 }
 
-fn board(in_flight: u32, waiting: Vec<Waiting>) -> Board {
+fn board(in_flight: u32, waiting: Vec<WaitingBatch>) -> AdmissionInput {
     let limits = Limits {
         in_flight,
         in_flight_per_kind: BTreeMap::new(),
@@ -39,7 +39,7 @@ fn board(in_flight: u32, waiting: Vec<Waiting>) -> Board {
         min_balance: None,
     };
     let (total, day) = (Totals::default(), Totals::default());
-    Board {
+    AdmissionInput {
         limits,
         in_flight: InFlight::default(),
         total,
@@ -53,7 +53,7 @@ fn board(in_flight: u32, waiting: Vec<Waiting>) -> Board {
 }
 
 /// `1.0 1.1` for the first two jobs of batch 1; `!2 batch_budget` for a parked batch.
-fn decide(board: Board) -> String {
+fn decide(board: AdmissionInput) -> String {
     let decision = admit(board, 1000);
     let admitted = decision.admitted.iter().map(|c| format!("{}.{}", c.key.batch.0, c.key.seq.0));
     let parked = decision.parked.iter().map(|(batch, why)| format!("!{} {}", batch.0, why.name()));
@@ -126,10 +126,10 @@ fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_and_hold_back_no_others() {
 
 #[test]
 fn a_batch_whose_jobs_all_lack_a_price_is_parked_for_it() {
-    let lacking = Waiting { lacks_price: true, ..batch(1, 0, 100, &[]) };
+    let lacking = WaitingBatch { lacks_price: true, ..batch(1, 0, 100, &[]) };
     assert_eq!(decide(board(9, vec![lacking.clone()])), "!1 no_price");
     assert_eq!(out_of_budget(&board(9, vec![lacking])), [(BatchNo(1), Parked::NoPrice)]);
-    let some = Waiting { lacks_price: true, ..batch(1, 0, 100, &[6]) };
+    let some = WaitingBatch { lacks_price: true, ..batch(1, 0, 100, &[6]) };
     assert_eq!(decide(board(9, vec![some])), "1.0");
 }
 
@@ -174,7 +174,7 @@ fn what_must_stay_is_held_against_a_balance_that_is_fresh_enough() {
 }
 
 /// Jobs that need so many units each of the allowance called `images`.
-fn covered(mut batch: Waiting, units: &[u64]) -> Waiting {
+fn covered(mut batch: WaitingBatch, units: &[u64]) -> WaitingBatch {
     for (candidate, units) in batch.candidates.iter_mut().zip(units) {
         candidate.allowance = Some(AllowanceUse { pool: "images".to_owned(), units: *units });
     }
@@ -189,7 +189,7 @@ fn after_a_402_the_balance_or_an_allowance_must_cover_what_is_sent() {
     short.out_of_credits = true;
     assert_eq!(decide(short.clone()), "2.0 2.1 2.2 !1 credits", "the pool is tried freely");
     let mut with_pool = |trial, is_tried| {
-        short.pools = BTreeMap::from([("images".to_owned(), Pool { trial, is_tried })]);
+        short.pools = BTreeMap::from([("images".to_owned(), AllowancePool { trial, is_tried })]);
         decide(short.clone())
     };
     let [some, none] = [15, 1].map(|units| Trial::OneAtATime { below: Some(units) });
@@ -228,7 +228,7 @@ fn a_batch_is_out_of_budget_when_no_job_fits_whatever_is_in_flight() {
     unknown.limits.min_balance = Some(Credits(100));
     unknown.in_flight.add(Kind::Video, None);
     assert_eq!(out_of_budget(&unknown), [(BatchNo(1), Parked::BatchBudget)]);
-    let known = Board { balance: Some(Credits(101)), ..unknown };
+    let known = AdmissionInput { balance: Some(Credits(101)), ..unknown };
     let met = [(BatchNo(1), Parked::BatchBudget), (BatchNo(2), Parked::BatchBudget)];
     assert_eq!(out_of_budget(&known), met, "2 and what must stay are more than the balance");
 }

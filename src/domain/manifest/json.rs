@@ -12,7 +12,7 @@ use super::messages::{bytes, shortened};
 use super::row::{Header, ReadRow, Row};
 use super::source::{not_utf8, unreadable};
 use super::spanned::{PositionTracker, Shape, Spanned, next_element, offset_within};
-use super::{heading, job};
+use super::{header, job};
 
 /// The jobs of a document, in its order.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::Limits;
 use super::coerce::ID_CHARS;
+use super::fields::{KNOWN, KnownField, OptionType, Slot};
 use super::header::{MOST_ATTEMPTS, ON_DEADLINE, ON_DRIFT};
-use super::kind_fields::{KNOWN, KnownField, OptionType, Slot};
 use crate::domain::quote::kind_fields::{kinds_of_field, kinds_of_option};
 use crate::domain::request::Kind;
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 
 use super::builtin_rules::{IMAGE, SCENES, TEXT, VIDEO};
 use super::duration::{plain, seconds};
-use super::{check, wire};
+use super::{request_body, validate};
 use crate::domain::request::{Kind, Request};
 
 /// The canonical body of a request: what makes it the same request, not what is sent.

@@ -10,7 +10,7 @@ use super::catalog::{ImageMode, ImageModel};
 use super::price::{Pick, Priced, Prices, below, settle};
 use super::rules::ExactPixels;
 use super::validate::{either, found, not_one_of, option, text};
-use super::{Diagnostics, PricedBody, QuoteContext, check, model, pixels, wire};
+use super::{Diagnostics, PricedBody, QuoteContext, find_model, pixels, request_body, validate};
 use crate::domain::request::Kind;
 
 /// Judges, defaults and prices an image.

@@ -4,7 +4,7 @@
 use super::catalog::Catalog;
 use super::rules::Rules;
 use super::validate::either;
-use super::{FieldDiagnostic, fields};
+use super::{FieldDiagnostic, kind_fields};
 use crate::domain::request::{Kind, Request};
 
 /// Infers what a request generates.

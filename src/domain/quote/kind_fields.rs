@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::rules::Rules;
 use super::validate::{either, found};
-use super::{Diagnostics, FieldDiagnostic, check};
+use super::{Diagnostics, FieldDiagnostic, validate};
 use crate::domain::request::{Kind, Request};
 
 /// The options that the service documents for a kind.

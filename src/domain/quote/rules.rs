@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FieldDiagnostic, table, wording};
+use super::{FieldDiagnostic, builtin_rules, prohibited_words};
 use crate::domain::request::Kind;
 
 /// The table.

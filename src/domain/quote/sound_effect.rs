@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::price::Priced;
 use super::validate::number_within;
-use super::{Diagnostics, PricedBody, QuoteContext, check, wire};
+use super::{Diagnostics, PricedBody, QuoteContext, request_body, validate};
 
 /// What each sound effect costs.
 const CREDITS: u32 = 5;

@@ -7,7 +7,7 @@ use super::catalog::{CatalogEntry, Voices};
 use super::duration::plain;
 use super::price::Priced;
 use super::validate::{clamped, either, nearest, shorten, text};
-use super::{Diagnostics, PricedBody, QuoteContext, check, wire};
+use super::{Diagnostics, PricedBody, QuoteContext, request_body, validate};
 
 /// What the document says where the voice catalog does not.
 const CHARACTERS_PER_CREDIT: u32 = 20;

@@ -5,7 +5,7 @@ use url::{Host, Url};
 
 use super::rules::Rules;
 use super::{Diagnostics, FieldDiagnostic};
-use crate::domain::url_policy::special;
+use crate::domain::url_policy::address_class;
 
 /// The prompt as it is sent: trimmed, and not empty.
 pub(super) fn prompt(
@@ -68,8 +68,8 @@ fn out_of_reach(text: &str) -> Option<String> {
         ));
     }
     let (host, what) = match url.host()? {
-        Host::Ipv4(ip) => (ip.to_string(), special(ip.into())?.to_string()),
-        Host::Ipv6(ip) => (ip.to_string(), special(ip.into())?.to_string()),
+        Host::Ipv4(ip) => (ip.to_string(), address_class(ip.into())?.to_string()),
+        Host::Ipv6(ip) => (ip.to_string(), address_class(ip.into())?.to_string()),
         Host::Domain(name) => {
             let bare = name.trim_end_matches('.');
             let is_local = !bare.contains('.') || LOCAL_NAMES.iter().any(|end| bare.ends_with(end));

@@ -12,7 +12,7 @@ use super::price::Priced;
 use super::rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRules};
 use super::validate::{boolean, either, found, nearest, not_one_of, option};
 use super::video_price::{self, Terms, UnsaidSource};
-use super::{Diagnostics, PricedBody, QuoteContext, check, model, wire};
+use super::{Diagnostics, PricedBody, QuoteContext, find_model, request_body, validate};
 use crate::domain::request::Kind;
 
 /// Judges, defaults and prices a video.

@@ -141,7 +141,7 @@ fn what_the_catalog_does_not_price_waits_and_blocks_no_other() {
 #[test]
 fn an_unanswered_renewal_goes_on_with_what_is_known_and_without_any_nothing_is_sent() {
     let mut stage = images(2, None);
-    stage.scheduler.adaptive_limit = Throttle::new(1, false);
+    stage.scheduler.adaptive_limit = AdaptiveLimit::new(1, false);
     assert_eq!(stage.step(vec![]), "catalog?");
     assert_eq!(stage.step(vec![not_answered()]), "", "no catalog at all");
     assert_eq!(stage.scheduler.standstill(), None, "it is asked for again");
@@ -187,7 +187,7 @@ fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_also_after_a_restart() {
 #[test]
 fn a_charge_above_the_price_is_the_price_of_the_next() {
     let mut stage = images(2, None);
-    stage.scheduler.adaptive_limit = Throttle::new(1, false);
+    stage.scheduler.adaptive_limit = AdaptiveLimit::new(1, false);
     stage.batch.policy.budget = Some(Credits(100));
     stage.scheduler.add_batch(stage.batch.clone());
     stage.step(vec![]);
