@@ -10,7 +10,6 @@ use std::time::Duration;
 use callsheet::api::{Service, ServiceOptions};
 use callsheet::clock::Clock;
 use callsheet::domain::admission::Limits;
-use callsheet::domain::batch_origin::SourcePlace;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::quote::Rules;
 use callsheet::domain::retry::Backoff;

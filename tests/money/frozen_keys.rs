@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use callsheet::domain::batch_origin::SourcePlace;
-use callsheet::domain::ids::{Attempt, IdempotencyKey, JobId};
+use callsheet::domain::idempotency::IdempotencyKey;
+use callsheet::domain::ids::{Attempt, JobId};
 use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::schedule::placeholders::Occasion;
 use callsheet::domain::time::Timestamp;

@@ -1,7 +1,7 @@
 //! Manifests that a test takes in by itself, without the program.
 
+use callsheet::domain::batch_origin::SourcePlace;
 use callsheet::domain::manifest::row::Policy;
-use callsheet::domain::origin::Place;
 use callsheet::domain::quote::{AccountPlan, Catalog, Rules};
 use callsheet::intake::Terms;
 
@@ -16,7 +16,7 @@ pub fn plain_terms<'a>(catalog: &'a Catalog, rules: &'a Rules) -> Terms<'a> {
         default_policy: Policy::default(),
         is_default_budget: false,
         ceiling: None,
-        place: Place::Socket,
+        place: SourcePlace::Socket,
         max_credits: None,
         plan: AccountPlan::Unknown,
         occasion: None,
