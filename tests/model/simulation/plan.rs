@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use callsheet::domain::admission::Limits;
+use callsheet::domain::batch_origin::{Origin, SourcePlace};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, Fingerprint, JobId, JobKey, Seq};
 use callsheet::domain::job::{JobSpec, Order};
 use callsheet::domain::manifest::row::{Deadline, OnDeadline, OnDrift, Policy};
-use callsheet::domain::origin::{Origin, Place};
 use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::request::Kind;
 use callsheet::domain::retry::Backoff;
@@ -262,7 +262,7 @@ struct Losses {
 const OWN: &str = "own";
 
 fn inbox(name: &str) -> Origin {
-    Origin { place: Place::Inbox(name.to_owned()), stem: Some("jobs".to_owned()) }
+    Origin { place: SourcePlace::Inbox(name.to_owned()), stem: Some("jobs".to_owned()) }
 }
 
 impl Losses {
