@@ -236,7 +236,7 @@ fn manifests_on_a_full_disk_are_taken_in_once_and_filed_when_there_is_room() {
     let left: Vec<_> = fs::read_dir(env.path("disk/jobs/inbox")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
     for name in names {
-        let stays = outcome.stderr.lines().filter(|line| line.contains("is retried") && line.contains(name));
+        let stays = outcome.stderr.lines().filter(|line| line.contains("are retried") && line.contains(name));
         let taken_in =
             outcome.stderr.lines().filter(|line| line.contains("batch accepted") && line.contains(name));
         assert_eq!((stays.count(), taken_in.count()), (1, 1), "{name}: {}", outcome.stderr);

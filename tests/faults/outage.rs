@@ -18,7 +18,7 @@ fn an_outage_is_told_once_and_its_end_once() {
         let lines = |what: &str| said.lines().filter(|line| line.contains(what)).count();
         assert_eq!(lines("no usable answer from the service since 20"), 1, "{said}");
         assert_eq!(lines("the service answers again, after "), 1, "{said}");
-        assert!(said.contains("next try") && said.contains("nothing is lost"), "{said}");
+        assert!(said.contains("retrying") && said.contains("nothing is lost"), "{said}");
         env.audit().each_paid_once(2);
     }
 }
