@@ -17,7 +17,7 @@ use crate::daemon::inboxes::InboxSettings;
 use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{self, DaemonError, Parts};
 use crate::domain::manifest::row::Policy;
-use crate::intake::inbox::filing::Folders;
+use crate::intake::inbox::dispose::Folders;
 use crate::store::Store;
 
 pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit, Failure> {

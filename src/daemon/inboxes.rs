@@ -13,8 +13,8 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::manifest::row::Policy;
 use crate::domain::time::Millis;
 use crate::engine::blocking;
-use crate::intake::inbox::filing::{self, FilingError, Folders};
-use crate::intake::inbox::{Inbox, Look, ReadyManifest, Watch};
+use crate::intake::inbox::dispose::{self, FilingError, Folders};
+use crate::intake::inbox::{Inbox, Look, ReadyManifest, WatchOptions};
 use crate::intake::receipt::Receipt;
 use crate::intake::reception::{Manner, Reception, ReceptionError};
 use crate::intake::{IntakeError, source};
@@ -66,7 +66,7 @@ pub(super) fn watch(terms: InboxSettings, reception: Reception, clock: Clock, br
         told: HashMap::new(),
     };
     tokio::spawn(async move {
-        let watch = Watch::settling(worker.terms.settle);
+        let watch = WatchOptions::settling(worker.terms.settle);
         let mut inbox = Inbox::open(&worker.terms.folders.inbox, watch, clock);
         while let Some(manifest) = inbox.next().await {
             match worker.take_in(&manifest).await {
@@ -179,7 +179,7 @@ impl InboxWorker {
     async fn file_away(&mut self, manifest: &ReadyManifest, receipt: Arc<Receipt>) -> Result<(), Setback> {
         let (terms, found, now) = (self.terms.clone(), manifest.clone(), self.clock.now().wall);
         let said = receipt.clone();
-        let filed = blocking(move || filing::file_away(&terms.folders, &found, &said, now)).await;
+        let filed = blocking(move || dispose::file_away(&terms.folders, &found, &said, now)).await;
         let last = self.unfiled.remove(&manifest.path);
         match filed {
             Ok(filed) => {

@@ -9,12 +9,12 @@
 //! changed, or belong to somebody who did not mean to drop it. `link` and then `unlink`, as some writers
 //! publish files, ends with one name and is found by the next scan.
 
-mod bell;
-mod drawer;
-pub mod filing;
-mod inventory;
+mod dir;
+pub mod dispose;
+mod fs_events;
+mod index;
 mod names;
-mod ready;
+mod settled;
 #[cfg(test)]
 mod tests;
 
@@ -27,13 +27,13 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::clock::Clock;
 use crate::domain::time::{Millis, Tick};
-use crate::intake::inbox::bell::{Bell, FolderWatch};
-use crate::intake::inbox::inventory::Inventory;
-pub use crate::intake::inbox::ready::{Look, NETWORK_SETTLE};
+use crate::intake::inbox::fs_events::{FolderWatch, FsEvents};
+use crate::intake::inbox::index::FileIndex;
+pub use crate::intake::inbox::settled::{FileStat, NETWORK_SETTLE};
 
 /// How a folder is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Watch {
+pub struct WatchOptions {
     /// How often the whole folder is looked through.
     pub rescan: Millis,
     /// Whether the kernel's events are listened to as well.
@@ -42,10 +42,10 @@ pub struct Watch {
     pub settle: Millis,
 }
 
-impl Watch {
+impl WatchOptions {
     /// By events, and by a look at everything now and then.
-    pub fn settling(settle: Millis) -> Watch {
-        Watch { rescan: Millis::from_secs(10), events: true, settle }
+    pub fn settling(settle: Millis) -> WatchOptions {
+        WatchOptions { rescan: Millis::from_secs(10), events: true, settle }
     }
 }
 
@@ -55,14 +55,14 @@ pub struct ReadyManifest {
     /// Where it lies.
     pub path: PathBuf,
     /// What it looked like when it was found complete.
-    pub look: Look,
+    pub look: FileStat,
 }
 
 /// One folder, watched until this is dropped.
 #[derive(Debug)]
 pub struct Inbox {
     ready: mpsc::Receiver<ReadyManifest>,
-    bell: Arc<Bell>,
+    bell: Arc<FsEvents>,
     keeper: JoinHandle<()>,
 }
 
@@ -71,11 +71,11 @@ impl Inbox {
     /// it is tried again with every scan.
     ///
     /// Must be called within a runtime.
-    pub fn open(folder: &Path, watch: Watch, clock: Clock) -> Inbox {
-        let bell = Arc::new(Bell::default());
+    pub fn open(folder: &Path, watch: WatchOptions, clock: Clock) -> Inbox {
+        let bell = Arc::new(FsEvents::default());
         // One at a time, so that each is looked at just before it is handed out.
         let (sender, ready) = mpsc::channel(1);
-        let keeper = Keeper::new(folder, watch, clock, Arc::clone(&bell));
+        let keeper = InboxWatcher::new(folder, watch, clock, Arc::clone(&bell));
         Inbox { ready, bell, keeper: tokio::spawn(keep(keeper, sender)) }
     }
 
@@ -104,12 +104,12 @@ impl Drop for Inbox {
 
 /// What keeps an inbox, between two of its looks.
 #[derive(Debug)]
-struct Keeper {
+struct InboxWatcher {
     folder: PathBuf,
     rescan: Millis,
     clock: Clock,
-    bell: Arc<Bell>,
-    inventory: Inventory,
+    bell: Arc<FsEvents>,
+    inventory: FileIndex,
     has_events: bool,
     watch: Option<FolderWatch>,
     /// Why there is no watch, as it was last reported.
@@ -117,12 +117,22 @@ struct Keeper {
     next_scan: Tick,
 }
 
-impl Keeper {
-    fn new(folder: &Path, watch: Watch, clock: Clock, bell: Arc<Bell>) -> Keeper {
-        let (inventory, next_scan) = (Inventory::new(folder, watch.settle), clock.now().tick);
-        let Watch { rescan, events: has_events, .. } = watch;
+impl InboxWatcher {
+    fn new(folder: &Path, watch: WatchOptions, clock: Clock, bell: Arc<FsEvents>) -> InboxWatcher {
+        let (inventory, next_scan) = (FileIndex::new(folder, watch.settle), clock.now().tick);
+        let WatchOptions { rescan, events: has_events, .. } = watch;
         let folder = folder.to_owned();
-        Keeper { folder, rescan, clock, bell, inventory, has_events, watch: None, trouble: None, next_scan }
+        InboxWatcher {
+            folder,
+            rescan,
+            clock,
+            bell,
+            inventory,
+            has_events,
+            watch: None,
+            trouble: None,
+            next_scan,
+        }
     }
 
     /// Looks at all that happened, and at all whose time has come.
@@ -183,9 +193,9 @@ impl Keeper {
 
 /// Looks into the folder where a slow file system holds up nobody else.
 async fn aside<T: Send + 'static>(
-    mut keeper: Keeper,
-    work: impl FnOnce(&mut Keeper) -> T + Send + 'static,
-) -> io::Result<(Keeper, T)> {
+    mut keeper: InboxWatcher,
+    work: impl FnOnce(&mut InboxWatcher) -> T + Send + 'static,
+) -> io::Result<(InboxWatcher, T)> {
     let work = move || {
         let done = work(&mut keeper);
         (keeper, done)
@@ -193,10 +203,10 @@ async fn aside<T: Send + 'static>(
     Ok(spawn_blocking(work).await?)
 }
 
-async fn keep(mut keeper: Keeper, ready: mpsc::Sender<ReadyManifest>) {
+async fn keep(mut keeper: InboxWatcher, ready: mpsc::Sender<ReadyManifest>) {
     let folder = keeper.folder.clone();
     loop {
-        keeper = match aside(keeper, Keeper::look).await {
+        keeper = match aside(keeper, InboxWatcher::look).await {
             Ok((keeper, ())) => keeper,
             Err(error) => return tracing::error!("inbox {} is no longer watched: {error}", folder.display()),
         };

@@ -12,8 +12,8 @@ use rustix::fs::{CWD, FileType, Mode};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::filing::{FilingError, Folders, file_away};
-use super::ready::Sign;
+use super::dispose::{FilingError, Folders, file_away};
+use super::settled::CompletionSign;
 use super::*;
 use crate::domain::quote::Rules;
 use crate::domain::time::Timestamp;
@@ -30,13 +30,13 @@ const SETTLE: Millis = Millis::from_secs(2);
 
 struct Folder {
     dir: TempDir,
-    inventory: Inventory,
+    inventory: FileIndex,
 }
 
 impl Folder {
     fn new() -> Folder {
         let dir = tempfile::tempdir().unwrap();
-        let inventory = Inventory::new(&dir.path().join("inbox"), SETTLE);
+        let inventory = FileIndex::new(&dir.path().join("inbox"), SETTLE);
         fs::create_dir(dir.path().join("inbox")).unwrap();
         Folder { dir, inventory }
     }
@@ -83,7 +83,7 @@ fn only_manifests_are_handed_out() {
     assert_eq!(folder.found(), ["m.csv"]);
     let later = Tick(LATER.0 + 1);
     for name in ["link.csv", "pipe.csv", "accepted", ".hidden.csv"] {
-        folder.inventory.note(OsStr::new(name), Sign::Renamed, later);
+        folder.inventory.note(OsStr::new(name), CompletionSign::Renamed, later);
     }
     assert!(folder.ready(later).is_empty());
     assert_eq!(folder.inventory.take_reports(), [""; 0]);
@@ -105,7 +105,7 @@ fn a_file_is_handed_out_once_until_it_changes_or_is_put_back() {
     folder.write("m.csv", "x");
     assert_eq!(folder.found(), ["m.csv"]);
     assert!(folder.found().is_empty());
-    folder.inventory.note(OsStr::new("m.csv"), Sign::Closed, LATER);
+    folder.inventory.note(OsStr::new("m.csv"), CompletionSign::Closed, LATER);
     assert!(folder.ready(Tick(LATER.0 + 10_000)).is_empty());
 
     folder.write("m.csv", "longer");
@@ -126,7 +126,7 @@ fn a_file_is_handed_out_once_until_it_changes_or_is_put_back() {
 fn a_file_that_changes_just_before_it_is_handed_out_waits() {
     let mut folder = Folder::new();
     folder.write("m.csv", "x");
-    folder.inventory.note(OsStr::new("m.csv"), Sign::Renamed, Tick(0));
+    folder.inventory.note(OsStr::new("m.csv"), CompletionSign::Renamed, Tick(0));
     folder.inventory.settle(Tick(0));
     assert!(folder.inventory.has_ready());
     folder.write("m.csv", "longer");
@@ -137,9 +137,9 @@ fn a_file_that_changes_just_before_it_is_handed_out_waits() {
 #[test]
 fn a_file_that_is_written_in_place_is_left_alone_for_as_long_as_the_inbox_says() {
     let mut folder = Folder::new();
-    folder.inventory = Inventory::new(&folder.dir.path().join("inbox"), Millis(700));
+    folder.inventory = FileIndex::new(&folder.dir.path().join("inbox"), Millis(700));
     folder.write("m.csv", "x");
-    folder.inventory.note(OsStr::new("m.csv"), Sign::Closed, Tick(0));
+    folder.inventory.note(OsStr::new("m.csv"), CompletionSign::Closed, Tick(0));
     assert!(folder.ready(Tick(699)).is_empty());
     assert_eq!(folder.ready(Tick(700)), ["m.csv"]);
     folder.write("n.csv", "x");
@@ -257,13 +257,14 @@ struct Office {
 }
 
 /// Scans that no test waits for, and a short wait after a close.
-const RARELY: Watch = Watch { rescan: Millis::from_secs(3600), events: true, settle: Millis(500) };
+const RARELY: WatchOptions =
+    WatchOptions { rescan: Millis::from_secs(3600), events: true, settle: Millis(500) };
 /// No events, as on a network file system.
-const BY_SCAN: Watch = Watch { rescan: Millis(50), events: false, settle: SETTLE };
+const BY_SCAN: WatchOptions = WatchOptions { rescan: Millis(50), events: false, settle: SETTLE };
 
 impl Office {
     /// An inbox whose folder is watched already.
-    async fn open(watch: Watch) -> Office {
+    async fn open(watch: WatchOptions) -> Office {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("inbox")).unwrap();
         let inbox = Inbox::open(&dir.path().join("inbox"), watch, Clock::start());
@@ -306,7 +307,7 @@ impl Office {
 
 #[tokio::test]
 async fn a_rename_is_heard_at_once_and_the_last_of_several_names_counts() {
-    let mut office = Office::open(Watch { settle: SETTLE, ..RARELY }).await;
+    let mut office = Office::open(WatchOptions { settle: SETTLE, ..RARELY }).await;
     let draft = office.draft("x");
     let began = Clock::start();
     fs::rename(&draft, office.path("m.csv.tmp")).unwrap();
@@ -354,7 +355,7 @@ async fn a_slow_writer_is_waited_for() {
 
 #[tokio::test]
 async fn a_file_that_stays_open_is_waited_for() {
-    let mut office = Office::open(Watch { rescan: Millis(50), settle: SETTLE, ..RARELY }).await;
+    let mut office = Office::open(WatchOptions { rescan: Millis(50), settle: SETTLE, ..RARELY }).await;
     let mut file = File::create(office.path("m.csv")).unwrap();
     let writer = tokio::spawn(async move {
         for n in 0..15 {
@@ -426,7 +427,7 @@ async fn a_folder_put_in_the_place_of_another_is_watched_in_its_stead() {
 
 #[tokio::test]
 async fn ten_thousand_renames_at_once_are_each_handed_out_once() {
-    let mut office = Office::open(Watch { rescan: Millis(500), ..RARELY }).await;
+    let mut office = Office::open(WatchOptions { rescan: Millis(500), ..RARELY }).await;
     let drafts = office.dir.path().join("drafts");
     fs::create_dir(&drafts).unwrap();
     let names: Vec<String> = (0..10_000).map(|n| format!("m{n:05}.csv")).collect();

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::domain::time::{Millis, Tick};
 use crate::intake::inbox::ReadyManifest;
 use crate::intake::inbox::names::is_left_alone;
-use crate::intake::inbox::ready::{Look, Sighting, Sign, Waits};
+use crate::intake::inbox::settled::{CompletionSign, FileStat, FileState, SettleTimes};
 
 /// Files of one inbox that are kept in mind at once. What lies there beyond that is found by a later
 /// scan, when some of these have been filed away.
@@ -26,9 +26,9 @@ type Name = Arc<OsStr>;
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(super) struct Inventory {
+pub(super) struct FileIndex {
     folder: PathBuf,
-    files: HashMap<Name, Known>,
+    files: HashMap<Name, IndexedFile>,
     due: BTreeSet<(Tick, Name)>,
     /// The file that was written first comes first.
     ready: BTreeSet<((i64, i64), Name)>,
@@ -37,7 +37,7 @@ pub(super) struct Inventory {
     /// How long what is written here in place has to stay unchanged.
     settle: Millis,
     /// The same, as the file system asks for it.
-    waits: Waits,
+    waits: SettleTimes,
     /// What keeps the folder from being read, as it was last reported.
     trouble: Option<String>,
     is_full: bool,
@@ -45,9 +45,9 @@ pub(super) struct Inventory {
 }
 
 #[derive(Debug)]
-struct Known {
-    sighting: Sighting,
-    stand: Stand,
+struct IndexedFile {
+    sighting: FileState,
+    stand: FileStage,
     /// The scan that saw it last.
     scan: u64,
     /// What its owner was told last.
@@ -55,7 +55,7 @@ struct Known {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stand {
+enum FileStage {
     Waiting(Tick),
     /// Filed under the time it was written.
     Ready((i64, i64)),
@@ -63,10 +63,10 @@ enum Stand {
     Blocked,
 }
 
-impl Inventory {
+impl FileIndex {
     /// The folder need not exist yet. `settle` is how long what is written there in place has to stay unchanged.
-    pub(super) fn new(folder: &Path, settle: Millis) -> Inventory {
-        Inventory {
+    pub(super) fn new(folder: &Path, settle: Millis) -> FileIndex {
+        FileIndex {
             folder: folder.to_owned(),
             files: HashMap::new(),
             due: BTreeSet::new(),
@@ -74,7 +74,7 @@ impl Inventory {
             scans: 0,
             known_max: KNOWN_MAX,
             settle,
-            waits: Waits::here(settle),
+            waits: SettleTimes::here(settle),
             trouble: None,
             is_full: false,
             reports: Vec::new(),
@@ -97,7 +97,7 @@ impl Inventory {
     }
 
     /// A sign was seen of a name.
-    pub(super) fn note(&mut self, name: &OsStr, sign: Sign, now: Tick) {
+    pub(super) fn note(&mut self, name: &OsStr, sign: CompletionSign, now: Tick) {
         if is_left_alone(name) {
             return;
         }
@@ -109,8 +109,8 @@ impl Inventory {
 
     /// A file that was handed out could not be used yet: it is looked at again after `wait`.
     pub(super) fn put_back(&mut self, name: &OsStr, wait: Millis, now: Tick) {
-        if self.files.get(name).is_some_and(|known| known.stand == Stand::Out) {
-            self.place(&Name::from(name), Stand::Waiting(now.after(wait)));
+        if self.files.get(name).is_some_and(|known| known.stand == FileStage::Out) {
+            self.place(&Name::from(name), FileStage::Waiting(now.after(wait)));
         }
     }
 
@@ -148,7 +148,7 @@ impl Inventory {
         };
         // At every scan: the folder may have been mounted meanwhile.
         if let Ok(stat) = rustix::fs::statfs(&self.folder) {
-            self.waits = Waits::on(stat.f_type, self.settle);
+            self.waits = SettleTimes::on(stat.f_type, self.settle);
         }
         let (mut is_full, mut trouble) = (false, None);
         for entry in entries {
@@ -164,7 +164,7 @@ impl Inventory {
                 is_full = true;
                 continue;
             }
-            if let Err(error) = self.look_at(&name, Sign::Found, now) {
+            if let Err(error) = self.look_at(&name, CompletionSign::Found, now) {
                 trouble = Some(error);
             }
             if let Some(known) = self.files.get_mut(&name) {
@@ -208,7 +208,7 @@ impl Inventory {
             let look = self.files.get(&name).map(|known| known.sighting.look);
             match (look_at(&path), look) {
                 (Ok(Some(found)), Some(look)) if found == look => {
-                    self.place(&name, Stand::Out);
+                    self.place(&name, FileStage::Out);
                     return Some(ReadyManifest { path, look });
                 }
                 _ => self.examine(&name, now),
@@ -217,26 +217,26 @@ impl Inventory {
         None
     }
 
-    fn look_at(&mut self, name: &Name, sign: Sign, now: Tick) -> io::Result<()> {
+    fn look_at(&mut self, name: &Name, sign: CompletionSign, now: Tick) -> io::Result<()> {
         let Some(look) = look_at(&self.path(name))? else {
             self.forget(name);
             return Ok(());
         };
         let Some(known) = self.files.get_mut(name) else {
-            let sighting = Sighting::first(look, sign, now);
-            let known = Known { sighting, stand: Stand::Out, scan: self.scans, told: None };
+            let sighting = FileState::first(look, sign, now);
+            let known = IndexedFile { sighting, stand: FileStage::Out, scan: self.scans, told: None };
             self.files.insert(Arc::clone(name), known);
-            self.place(name, Stand::Waiting(sighting.ready_at(self.waits)));
+            self.place(name, FileStage::Waiting(sighting.ready_at(self.waits)));
             return Ok(());
         };
         let is_changed = known.sighting.again(look, sign, now);
         let ready_at = known.sighting.ready_at(self.waits);
         match known.stand {
-            Stand::Ready(_) | Stand::Out if !is_changed => {}
-            Stand::Blocked if !is_changed => self.examine(name, now),
+            FileStage::Ready(_) | FileStage::Out if !is_changed => {}
+            FileStage::Blocked if !is_changed => self.examine(name, now),
             // One that was put back keeps its wait, unless it changes.
-            Stand::Waiting(due) if !is_changed && due > ready_at && sign == Sign::Found => {}
-            _ => self.place(name, Stand::Waiting(ready_at)),
+            FileStage::Waiting(due) if !is_changed && due > ready_at && sign == CompletionSign::Found => {}
+            _ => self.place(name, FileStage::Waiting(ready_at)),
         }
         Ok(())
     }
@@ -250,21 +250,21 @@ impl Inventory {
             Err(error) => return self.block(name, unreadable(&error)),
         };
         let Some(known) = self.files.get_mut(name) else { return };
-        known.sighting.again(look, Sign::Found, now);
+        known.sighting.again(look, CompletionSign::Found, now);
         let ready_at = known.sighting.ready_at(self.waits);
         if ready_at > now {
-            return self.place(name, Stand::Waiting(ready_at));
+            return self.place(name, FileStage::Waiting(ready_at));
         }
         match inspect(&path, &look) {
             Inspection::Fine => {
                 known.told = None;
-                self.place(name, Stand::Ready(look.identity.modified()));
+                self.place(name, FileStage::Ready(look.identity.modified()));
             }
             // What was looked at before was out of date: opening asks the server of a network file system.
             Inspection::Changed(look) => {
-                known.sighting = Sighting::first(look, Sign::Found, now);
+                known.sighting = FileState::first(look, CompletionSign::Found, now);
                 let ready_at = known.sighting.ready_at(self.waits);
-                self.place(name, Stand::Waiting(ready_at));
+                self.place(name, FileStage::Waiting(ready_at));
             }
             Inspection::Obstacle(why) => self.block(name, why),
         }
@@ -281,31 +281,31 @@ impl Inventory {
             self.reports.push(format!("{} {why}", path.display()));
             known.told = Some(why);
         }
-        self.place(name, Stand::Blocked);
+        self.place(name, FileStage::Blocked);
     }
 
-    fn place(&mut self, name: &Name, stand: Stand) {
+    fn place(&mut self, name: &Name, stand: FileStage) {
         self.lift(name);
         let Some(known) = self.files.get_mut(name) else { return };
         known.stand = stand;
         match stand {
-            Stand::Waiting(tick) => {
+            FileStage::Waiting(tick) => {
                 self.due.insert((tick, Arc::clone(name)));
             }
-            Stand::Ready(modified) => {
+            FileStage::Ready(modified) => {
                 self.ready.insert((modified, Arc::clone(name)));
             }
-            Stand::Out | Stand::Blocked => {}
+            FileStage::Out | FileStage::Blocked => {}
         }
     }
 
     /// Takes a file out of whatever it waits in.
     fn lift(&mut self, name: &Name) {
         match self.files.get(name).map(|known| known.stand) {
-            Some(Stand::Waiting(tick)) => {
+            Some(FileStage::Waiting(tick)) => {
                 self.due.remove(&(tick, Arc::clone(name)));
             }
-            Some(Stand::Ready(modified)) => {
+            Some(FileStage::Ready(modified)) => {
                 self.ready.remove(&(modified, Arc::clone(name)));
             }
             _ => {}
@@ -319,9 +319,9 @@ impl Inventory {
 }
 
 /// Looks at a name without following it; nothing where there is no regular file.
-fn look_at(path: &Path) -> io::Result<Option<Look>> {
+fn look_at(path: &Path) -> io::Result<Option<FileStat>> {
     match fs::symlink_metadata(path) {
-        Ok(meta) => Ok(meta.is_file().then(|| Look::of(&meta))),
+        Ok(meta) => Ok(meta.is_file().then(|| FileStat::of(&meta))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -331,12 +331,12 @@ fn look_at(path: &Path) -> io::Result<Option<Look>> {
 enum Inspection {
     Fine,
     /// It is not what it looked like.
-    Changed(Look),
+    Changed(FileStat),
     /// It cannot be used, and what to do.
     Obstacle(String),
 }
 
-fn inspect(path: &Path, look: &Look) -> Inspection {
+fn inspect(path: &Path, look: &FileStat) -> Inspection {
     if look.links > 1 {
         return Inspection::Obstacle(format!(
             "has {} names (hard links), so another user may change it; it stays in place until it has one name: drop \
@@ -348,7 +348,9 @@ fn inspect(path: &Path, look: &Look) -> Inspection {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty()).map(File::from);
     match opened.map_err(io::Error::from).and_then(|file| file.metadata()) {
-        Ok(meta) if meta.is_file() && Look::of(&meta) != *look => Inspection::Changed(Look::of(&meta)),
+        Ok(meta) if meta.is_file() && FileStat::of(&meta) != *look => {
+            Inspection::Changed(FileStat::of(&meta))
+        }
         Ok(_) => Inspection::Fine,
         // Gone, or a link by now: the look before it is handed out finds that.
         Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::LOOP)) => {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::intake::inbox::ReadyManifest;
-use crate::intake::inbox::drawer::{Drawer, Occupant, draft_of};
+use crate::intake::inbox::dir::{EntryKind, InboxDir, draft_of};
 use crate::intake::inbox::names::RECEIPT_ENDING;
 use crate::intake::receipt::Receipt;
 use crate::intake::source::Identity;
@@ -89,7 +89,7 @@ pub enum FilingError {
 
 /// What a receipt's file says beside the receipt.
 #[derive(Debug, Serialize)]
-struct Written<'a> {
+struct WrittenReceipt<'a> {
     /// The name that the manifest is filed under.
     filed_as: String,
     accepted: bool,
@@ -140,14 +140,14 @@ fn file_into(
     receipt: &Receipt,
     now: Timestamp,
 ) -> io::Result<Option<Filed>> {
-    let inbox = Drawer::open(&folders.inbox, true)?;
+    let inbox = InboxDir::open(&folders.inbox, true)?;
     // In an inbox, those who drop manifests can lay links; beside it, its owner does.
-    let drawer = Drawer::open(folder, folder.parent() != Some(&folders.inbox))?;
+    let drawer = InboxDir::open(folder, folder.parent() != Some(&folders.inbox))?;
     let (name, identity) = (manifest.path.file_name().unwrap_or_default(), &manifest.look.identity);
     let Some(sha256) = hash_of(&inbox, name, identity)? else { return Ok(None) };
     let place = loop {
         let place = find_place(&drawer, name, identity.bytes(), &sha256)?;
-        let written = Written {
+        let written = WrittenReceipt {
             filed_as: place.manifest.to_string_lossy().into_owned(),
             accepted: receipt.is_taken_in(),
             filed_at: now.to_string(),
@@ -173,7 +173,7 @@ fn file_into(
 
 /// Two names that belong together.
 #[derive(Debug)]
-struct Place {
+struct Destination {
     manifest: OsString,
     receipt: OsString,
     /// The very same manifest lies there.
@@ -183,7 +183,7 @@ struct Place {
 }
 
 /// The first names that a manifest and its receipt can have.
-fn find_place(drawer: &Drawer, name: &OsStr, bytes: u64, sha256: &str) -> io::Result<Place> {
+fn find_place(drawer: &InboxDir, name: &OsStr, bytes: u64, sha256: &str) -> io::Result<Destination> {
     let mut same = None;
     let mut number = 1u32;
     loop {
@@ -191,15 +191,17 @@ fn find_place(drawer: &Drawer, name: &OsStr, bytes: u64, sha256: &str) -> io::Re
         let mut receipt = manifest.clone();
         receipt.push(RECEIPT_ENDING);
         match (drawer.occupant(&manifest)?, drawer.occupant(&receipt)?) {
-            (Occupant::Nobody, Occupant::Nobody) => {
+            (EntryKind::Nobody, EntryKind::Nobody) => {
                 let has_manifest = same.is_some();
                 let manifest = same.unwrap_or(manifest);
-                return Ok(Place { manifest, receipt, has_manifest, has_receipt: false });
+                return Ok(Destination { manifest, receipt, has_manifest, has_receipt: false });
             }
-            (Occupant::Nobody, Occupant::File(_)) if same.is_none() && claims(drawer, &receipt, sha256)? => {
-                return Ok(Place { manifest, receipt, has_manifest: false, has_receipt: true });
+            (EntryKind::Nobody, EntryKind::File(_))
+                if same.is_none() && claims(drawer, &receipt, sha256)? =>
+            {
+                return Ok(Destination { manifest, receipt, has_manifest: false, has_receipt: true });
             }
-            (Occupant::File(found), _) if same.is_none() && found == bytes => {
+            (EntryKind::File(found), _) if same.is_none() && found == bytes => {
                 if let Some(mut file) = drawer.read(&manifest)?
                     && hash(&mut file)? == sha256
                 {
@@ -234,14 +236,14 @@ fn numbered(name: &OsStr, number: u32) -> OsString {
 }
 
 /// The hash of a manifest, if it is what was read.
-fn hash_of(inbox: &Drawer, name: &OsStr, identity: &Identity) -> io::Result<Option<String>> {
+fn hash_of(inbox: &InboxDir, name: &OsStr, identity: &Identity) -> io::Result<Option<String>> {
     let Some(mut file) = inbox.read(name)? else { return Ok(None) };
     let sha256 = hash(&mut file)?;
     let is_same = Identity::of(&file.metadata()?) == *identity;
     Ok(is_same.then_some(sha256))
 }
 
-fn claims(drawer: &Drawer, receipt: &OsStr, sha256: &str) -> io::Result<bool> {
+fn claims(drawer: &InboxDir, receipt: &OsStr, sha256: &str) -> io::Result<bool> {
     let Some(file) = drawer.read(receipt)? else { return Ok(false) };
     let mut text = Vec::new();
     file.take(RECEIPT_MAX_BYTES).read_to_end(&mut text)?;
@@ -249,7 +251,7 @@ fn claims(drawer: &Drawer, receipt: &OsStr, sha256: &str) -> io::Result<bool> {
 }
 
 /// Writes a receipt that is whole whenever it is there. Returns false where the name is taken.
-fn write_receipt(drawer: &Drawer, name: &OsStr, written: &Written<'_>) -> io::Result<bool> {
+fn write_receipt(drawer: &InboxDir, name: &OsStr, written: &WrittenReceipt<'_>) -> io::Result<bool> {
     let draft = draft_of(name);
     let file = drawer.begin(&draft)?;
     match write_out(file, written).and_then(|()| drawer.take(drawer, &draft, name)) {
@@ -265,7 +267,7 @@ fn write_receipt(drawer: &Drawer, name: &OsStr, written: &Written<'_>) -> io::Re
     }
 }
 
-fn write_out(file: File, written: &Written<'_>) -> io::Result<()> {
+fn write_out(file: File, written: &WrittenReceipt<'_>) -> io::Result<()> {
     let mut file = BufWriter::new(file);
     serde_json::to_writer_pretty(&mut file, written)?;
     file.write_all(b"\n")?;
@@ -275,9 +277,9 @@ fn write_out(file: File, written: &Written<'_>) -> io::Result<()> {
 /// Moves a manifest, whose name `to` was free a moment ago. Returns false where it turns out to be
 /// another file than `identity`: it is where it was then.
 fn relocate(
-    inbox: &Drawer,
+    inbox: &InboxDir,
     name: &OsStr,
-    drawer: &Drawer,
+    drawer: &InboxDir,
     to: &OsStr,
     identity: &Identity,
 ) -> io::Result<bool> {
@@ -296,9 +298,9 @@ fn relocate(
 
 /// The same to another device.
 fn copy_over(
-    inbox: &Drawer,
+    inbox: &InboxDir,
     name: &OsStr,
-    drawer: &Drawer,
+    drawer: &InboxDir,
     to: &OsStr,
     identity: &Identity,
 ) -> io::Result<bool> {
@@ -326,7 +328,7 @@ fn copy_over(
 }
 
 /// Removes a manifest that is kept already. Returns false where it is another file by now.
-fn discard(inbox: &Drawer, name: &OsStr, drawer: &Drawer, identity: &Identity) -> io::Result<bool> {
+fn discard(inbox: &InboxDir, name: &OsStr, drawer: &InboxDir, identity: &Identity) -> io::Result<bool> {
     // Moved first, and looked at there: nothing can take its place between the look and the removal.
     let draft = draft_of(&numbered(name, 1));
     drawer.remove(&draft)?;
@@ -346,26 +348,26 @@ mod tests {
 
     use super::*;
     use crate::domain::diagnostic::{Diagnostic, Position};
-    use crate::intake::inbox::ready::Look;
+    use crate::intake::inbox::settled::FileStat;
 
-    struct Cabinet {
+    struct TestFolders {
         _dir: TempDir,
         folders: Folders,
     }
 
-    fn cabinet() -> Cabinet {
+    fn cabinet() -> TestFolders {
         let dir = tempfile::tempdir().unwrap();
         let folders = Folders::in_jobs(dir.path());
         fs::create_dir(&folders.inbox).unwrap();
-        Cabinet { _dir: dir, folders }
+        TestFolders { _dir: dir, folders }
     }
 
-    impl Cabinet {
+    impl TestFolders {
         /// A complete manifest, and the receipt of its reading.
         fn drop_in(&self, name: &str, text: &str) -> (ReadyManifest, Receipt) {
             let path = self.folders.inbox.join(name);
             fs::write(&path, text).unwrap();
-            let look = Look::of(&fs::metadata(&path).unwrap());
+            let look = FileStat::of(&fs::metadata(&path).unwrap());
             let problem = Diagnostic::new(Position::line(2), "a bad row");
             let mut receipt = Receipt::of_refused(&path, problem);
             (receipt.read, receipt.refused, receipt.file_refused) = (Some(look.identity), false, false);
@@ -373,8 +375,8 @@ mod tests {
             (ReadyManifest { path, look }, receipt)
         }
 
-        fn drawers(&self) -> (Drawer, Drawer) {
-            let open = |path| Drawer::open(path, false).unwrap();
+        fn drawers(&self) -> (InboxDir, InboxDir) {
+            let open = |path| InboxDir::open(path, false).unwrap();
             (open(&self.folders.inbox), open(&self.folders.accepted))
         }
 

@@ -14,22 +14,22 @@ use crate::intake::source::Identity;
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(super) struct Drawer {
+pub(super) struct InboxDir {
     fd: OwnedFd,
 }
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Occupant {
+pub(super) enum EntryKind {
     Nobody,
     /// A regular file, and its length in bytes.
     File(u64),
     Other,
 }
 
-impl Drawer {
+impl InboxDir {
     /// Opens a folder, and makes it where there is none. `is_linked` allows its own name to be a link.
-    pub(super) fn open(path: &Path, is_linked: bool) -> io::Result<Drawer> {
+    pub(super) fn open(path: &Path, is_linked: bool) -> io::Result<InboxDir> {
         if !path.exists() && fs::symlink_metadata(path).is_err() {
             fs::create_dir_all(path)?;
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -39,7 +39,7 @@ impl Drawer {
         let follow = if is_linked { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | follow;
         match rustix::fs::open(path, flags, Mode::empty()) {
-            Ok(fd) => Ok(Drawer { fd }),
+            Ok(fd) => Ok(InboxDir { fd }),
             Err(Errno::LOOP | Errno::NOTDIR) if path.is_symlink() => {
                 Err(io::Error::other("is a symbolic link; a directory is required"))
             }
@@ -47,13 +47,13 @@ impl Drawer {
         }
     }
 
-    pub(super) fn occupant(&self, name: &OsStr) -> io::Result<Occupant> {
+    pub(super) fn occupant(&self, name: &OsStr) -> io::Result<EntryKind> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-                Ok(Occupant::File(u64::try_from(stat.st_size).unwrap_or_default()))
+                Ok(EntryKind::File(u64::try_from(stat.st_size).unwrap_or_default()))
             }
-            Ok(_) => Ok(Occupant::Other),
-            Err(Errno::NOENT) => Ok(Occupant::Nobody),
+            Ok(_) => Ok(EntryKind::Other),
+            Err(Errno::NOENT) => Ok(EntryKind::Nobody),
             Err(error) => Err(error.into()),
         }
     }
@@ -86,13 +86,13 @@ impl Drawer {
 
     /// Renames `from` of another folder to `to` in this one, and overwrites nothing. Returns false where
     /// the name is taken.
-    pub(super) fn take(&self, other: &Drawer, from: &OsStr, to: &OsStr) -> io::Result<bool> {
+    pub(super) fn take(&self, other: &InboxDir, from: &OsStr, to: &OsStr) -> io::Result<bool> {
         match rustix::fs::renameat_with(&other.fd, from, &self.fd, to, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
             // A file system without the flag. These folders have one writer.
             Err(Errno::INVAL | Errno::NOSYS) => {
-                let is_free = self.occupant(to)? == Occupant::Nobody;
+                let is_free = self.occupant(to)? == EntryKind::Nobody;
                 if is_free {
                     rustix::fs::renameat(&other.fd, from, &self.fd, to)?;
                 }
@@ -110,7 +110,7 @@ impl Drawer {
         }
     }
 
-    /// Waits until its names are on the device.
+    /// SettleTimes until its names are on the device.
     pub(super) fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.fd)?)
     }

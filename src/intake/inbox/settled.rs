@@ -44,24 +44,24 @@ const NETWORK_TYPES: [i64; 13] = [
 
 /// How long a file that is written in place stays unchanged before it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Waits {
+pub(super) struct SettleTimes {
     /// After it was closed.
     closed: Millis,
     /// After a scan found it.
     found: Millis,
 }
 
-impl Waits {
+impl SettleTimes {
     /// Of an inbox that waits `settle`, on a file system that other machines do not write to.
-    pub(super) fn here(settle: Millis) -> Waits {
-        Waits { closed: settle, found: settle }
+    pub(super) fn here(settle: Millis) -> SettleTimes {
+        SettleTimes { closed: settle, found: settle }
     }
 
     /// The same on a file system of this type.
-    pub(super) fn on(file_system: i64, settle: Millis) -> Waits {
-        let waits = Waits::here(settle);
+    pub(super) fn on(file_system: i64, settle: Millis) -> SettleTimes {
+        let waits = SettleTimes::here(settle);
         match NETWORK_TYPES.contains(&file_system) {
-            true => Waits { found: settle.max(NETWORK_SETTLE), ..waits },
+            true => SettleTimes { found: settle.max(NETWORK_SETTLE), ..waits },
             false => waits,
         }
     }
@@ -69,7 +69,7 @@ impl Waits {
 
 /// What shows that nobody touched a file between two looks at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct FileStat {
     /// Which file it is, how long, and when it was written.
     pub identity: Identity,
     /// The last change of content, times, name or rights: this clock cannot be set back by a writer.
@@ -78,17 +78,17 @@ pub struct Look {
     pub(super) links: u64,
 }
 
-impl Look {
+impl FileStat {
     /// What a file's metadata show.
-    pub(super) fn of(meta: &Metadata) -> Look {
+    pub(super) fn of(meta: &Metadata) -> FileStat {
         let changed = (meta.ctime(), meta.ctime_nsec());
-        Look { identity: Identity::of(meta), changed, links: meta.nlink() }
+        FileStat { identity: Identity::of(meta), changed, links: meta.nlink() }
     }
 }
 
 /// What drew attention to a file; a later one is the better one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Sign {
+pub(super) enum CompletionSign {
     /// It was in the folder.
     Found,
     /// Somebody closed it who could have written to it.
@@ -97,38 +97,38 @@ pub(super) enum Sign {
     Renamed,
 }
 
-impl Sign {
-    fn settle(self, waits: Waits) -> Millis {
+impl CompletionSign {
+    fn settle(self, waits: SettleTimes) -> Millis {
         match self {
-            Sign::Found => waits.found,
-            Sign::Closed => waits.closed,
-            Sign::Renamed => Millis(0),
+            CompletionSign::Found => waits.found,
+            CompletionSign::Closed => waits.closed,
+            CompletionSign::Renamed => Millis(0),
         }
     }
 }
 
 /// What is known of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sighting {
-    pub(super) look: Look,
+pub(super) struct FileState {
+    pub(super) look: FileStat,
     since: Tick,
-    sign: Sign,
+    sign: CompletionSign,
 }
 
-impl Sighting {
+impl FileState {
     /// A file that was not known.
-    pub(super) fn first(look: Look, sign: Sign, now: Tick) -> Sighting {
-        Sighting { look, since: now, sign }
+    pub(super) fn first(look: FileStat, sign: CompletionSign, now: Tick) -> FileState {
+        FileState { look, since: now, sign }
     }
 
     /// The same name, seen again. Returns whether it is another file, or was changed.
-    pub(super) fn again(&mut self, look: Look, sign: Sign, now: Tick) -> bool {
+    pub(super) fn again(&mut self, look: FileStat, sign: CompletionSign, now: Tick) -> bool {
         if self.look != look {
-            *self = Sighting::first(look, sign, now);
+            *self = FileState::first(look, sign, now);
             return true;
         }
         // The wait counts from the last close, whether or not something was written before it.
-        if sign == Sign::Closed && self.sign <= Sign::Closed {
+        if sign == CompletionSign::Closed && self.sign <= CompletionSign::Closed {
             self.since = now;
         }
         self.sign = self.sign.max(sign);
@@ -136,7 +136,7 @@ impl Sighting {
     }
 
     /// When it counts, if nothing about it changes until then.
-    pub(super) fn ready_at(&self, waits: Waits) -> Tick {
+    pub(super) fn ready_at(&self, waits: SettleTimes) -> Tick {
         self.since.after(self.sign.settle(waits))
     }
 }
@@ -149,13 +149,13 @@ mod tests {
     use super::*;
 
     /// Two that can be told apart.
-    const WAITS: Waits = Waits { closed: Millis(500), found: Millis::from_secs(2) };
+    const WAITS: SettleTimes = SettleTimes { closed: Millis(500), found: Millis::from_secs(2) };
     const EXT4: i64 = 0xEF53;
 
     /// A file, what is known of it, and a clock set by hand.
     struct Bench {
         dir: tempfile::TempDir,
-        sighting: Option<Sighting>,
+        sighting: Option<FileState>,
     }
 
     impl Bench {
@@ -171,17 +171,17 @@ mod tests {
         }
 
         /// Seen at `ms`; returns when it would count.
-        fn seen(&mut self, sign: Sign, ms: u64) -> u64 {
+        fn seen(&mut self, sign: CompletionSign, ms: u64) -> u64 {
             self.seen_with(WAITS, sign, ms)
         }
 
-        fn seen_with(&mut self, waits: Waits, sign: Sign, ms: u64) -> u64 {
-            let look = Look::of(&fs::metadata(self.dir.path().join("m.csv")).unwrap());
+        fn seen_with(&mut self, waits: SettleTimes, sign: CompletionSign, ms: u64) -> u64 {
+            let look = FileStat::of(&fs::metadata(self.dir.path().join("m.csv")).unwrap());
             match &mut self.sighting {
                 Some(known) => {
                     known.again(look, sign, Tick(ms));
                 }
-                None => self.sighting = Some(Sighting::first(look, sign, Tick(ms))),
+                None => self.sighting = Some(FileState::first(look, sign, Tick(ms))),
             }
             self.sighting.unwrap().ready_at(waits).0
         }
@@ -189,41 +189,41 @@ mod tests {
 
     #[test]
     fn a_rename_counts_at_once() {
-        assert_eq!(Bench::new().seen(Sign::Renamed, 100), 100);
+        assert_eq!(Bench::new().seen(CompletionSign::Renamed, 100), 100);
     }
 
     #[test]
     fn what_a_scan_found_waits_longest_from_when_it_was_first_seen() {
         let mut bench = Bench::new();
-        assert_eq!(bench.seen(Sign::Found, 100), 2_100);
-        assert_eq!(bench.seen(Sign::Found, 900), 2_100);
+        assert_eq!(bench.seen(CompletionSign::Found, 100), 2_100);
+        assert_eq!(bench.seen(CompletionSign::Found, 900), 2_100);
     }
 
     #[test]
     fn other_machines_are_given_more_time() {
         let (nfs, cifs, tmpfs) = (0x6969, 0xFF53_4D42, 0x0102_1994);
-        let found = |file_system| Waits::on(file_system, Millis::from_secs(2)).found;
+        let found = |file_system| SettleTimes::on(file_system, Millis::from_secs(2)).found;
         assert_eq!([nfs, cifs].map(found), [NETWORK_SETTLE; 2]);
         assert_eq!([EXT4, tmpfs].map(found), [Millis::from_secs(2); 2]);
         assert_eq!(
-            Waits::on(nfs, Millis::from_secs(60)).found,
+            SettleTimes::on(nfs, Millis::from_secs(60)).found,
             Millis::from_secs(60),
             "who asks for more gets it"
         );
         let mut bench = Bench::new();
-        bench.seen(Sign::Found, 100);
-        let waits = Waits::on(nfs, Millis::from_secs(2));
+        bench.seen(CompletionSign::Found, 100);
+        let waits = SettleTimes::on(nfs, Millis::from_secs(2));
         assert_eq!(bench.sighting.unwrap().ready_at(waits), Tick(30_100));
-        bench.seen(Sign::Renamed, 100);
+        bench.seen(CompletionSign::Renamed, 100);
         assert_eq!(bench.sighting.unwrap().ready_at(waits), Tick(100));
     }
 
     #[test]
     fn a_writer_that_closes_after_each_row_is_waited_for() {
         let mut bench = Bench::new();
-        let waits = Waits::on(EXT4, Millis::from_secs(2));
+        let waits = SettleTimes::on(EXT4, Millis::from_secs(2));
         for closed in [0, 1_200, 2_400, 3_600] {
-            let ready = bench.seen_with(waits, Sign::Closed, closed);
+            let ready = bench.seen_with(waits, CompletionSign::Closed, closed);
             assert_eq!(ready, closed + 2_000, "the next row comes 1.2 s later");
             bench.append();
         }
@@ -232,37 +232,37 @@ mod tests {
     #[test]
     fn a_better_sign_shortens_the_wait_and_a_worse_one_does_not_lengthen_it() {
         let mut bench = Bench::new();
-        assert_eq!(bench.seen(Sign::Found, 100), 2_100);
-        assert_eq!(bench.seen(Sign::Closed, 200), 700);
-        assert_eq!(bench.seen(Sign::Found, 300), 700);
-        assert_eq!(bench.seen(Sign::Renamed, 400), 200);
+        assert_eq!(bench.seen(CompletionSign::Found, 100), 2_100);
+        assert_eq!(bench.seen(CompletionSign::Closed, 200), 700);
+        assert_eq!(bench.seen(CompletionSign::Found, 300), 700);
+        assert_eq!(bench.seen(CompletionSign::Renamed, 400), 200);
     }
 
     #[test]
     fn each_close_begins_the_wait_anew() {
         let mut bench = Bench::new();
-        assert_eq!(bench.seen(Sign::Closed, 100), 600);
+        assert_eq!(bench.seen(CompletionSign::Closed, 100), 600);
         bench.append();
-        assert_eq!(bench.seen(Sign::Closed, 500), 1_000);
-        assert_eq!(bench.seen(Sign::Closed, 900), 1_400);
+        assert_eq!(bench.seen(CompletionSign::Closed, 500), 1_000);
+        assert_eq!(bench.seen(CompletionSign::Closed, 900), 1_400);
     }
 
     #[test]
     fn a_change_without_a_sign_asks_for_the_longest_wait() {
         let mut bench = Bench::new();
-        assert_eq!(bench.seen(Sign::Renamed, 100), 100);
+        assert_eq!(bench.seen(CompletionSign::Renamed, 100), 100);
         bench.append();
-        assert_eq!(bench.seen(Sign::Found, 200), 2_200);
+        assert_eq!(bench.seen(CompletionSign::Found, 200), 2_200);
     }
 
     #[test]
     fn a_file_put_in_the_place_of_another_is_another() {
         let mut bench = Bench::new();
-        assert_eq!(bench.seen(Sign::Found, 100), 2_100);
+        assert_eq!(bench.seen(CompletionSign::Found, 100), 2_100);
         let draft = bench.dir.path().join("draft");
         fs::write(&draft, "a\n").unwrap();
         fs::rename(&draft, bench.dir.path().join("m.csv")).unwrap();
-        assert_eq!(bench.seen(Sign::Found, 1_000), 3_000);
+        assert_eq!(bench.seen(CompletionSign::Found, 1_000), 3_000);
     }
 
     #[test]
@@ -270,14 +270,14 @@ mod tests {
         let mut bench = Bench::new();
         let path = bench.dir.path().join("m.csv");
         let modified = fs::metadata(&path).unwrap().modified().unwrap();
-        assert_eq!(bench.seen(Sign::Found, 100), 2_100);
+        assert_eq!(bench.seen(CompletionSign::Found, 100), 2_100);
         // Past the grain of the file system's clock.
-        let changed = |path| Look::of(&fs::metadata(path).unwrap()).changed;
+        let changed = |path| FileStat::of(&fs::metadata(path).unwrap()).changed;
         let before = changed(&path);
         while changed(&path) == before {
             fs::write(&path, "z\n").unwrap();
             fs::File::open(&path).unwrap().set_modified(modified).unwrap();
         }
-        assert_eq!(bench.seen(Sign::Found, 1_000), 3_000);
+        assert_eq!(bench.seen(CompletionSign::Found, 1_000), 3_000);
     }
 }

@@ -15,31 +15,31 @@ use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::domain::time::Millis;
-use crate::intake::inbox::ready::Sign;
+use crate::intake::inbox::settled::CompletionSign;
 
 /// Names that are noted between two looks. Where there are more, the folder is scanned instead.
 const NOTED_MAX: usize = 20_000;
 
 /// Where hints are left for whoever keeps the inbox.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
-    notes: Mutex<Notes>,
+pub(super) struct FsEvents {
+    notes: Mutex<PendingEvents>,
     rang: tokio::sync::Notify,
 }
 
 /// What was left since the last look.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct PendingEvents {
     /// The best sign seen of each name.
-    pub(super) signs: HashMap<OsString, Sign>,
+    pub(super) signs: HashMap<OsString, CompletionSign>,
     /// Files that were put back, and for how long.
     pub(super) put_back: Vec<(OsString, Millis)>,
     /// Hints were lost.
     pub(super) scan: bool,
 }
 
-impl Bell {
-    pub(super) fn take(&self) -> Notes {
+impl FsEvents {
+    pub(super) fn take(&self) -> PendingEvents {
         std::mem::take(&mut *self.notes())
     }
 
@@ -52,8 +52,8 @@ impl Bell {
         self.rang.notify_one();
     }
 
-    pub(super) fn notes(&self) -> MutexGuard<'_, Notes> {
-        // Notes are hints: what a panicking holder left is as good as any.
+    pub(super) fn notes(&self) -> MutexGuard<'_, PendingEvents> {
+        // PendingEvents are hints: what a panicking holder left is as good as any.
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -62,7 +62,7 @@ impl Bell {
         self.rang.notify_one();
     }
 
-    fn sign(&self, name: OsString, sign: Sign) {
+    fn sign(&self, name: OsString, sign: CompletionSign) {
         let mut notes = self.notes();
         if notes.signs.len() >= NOTED_MAX && !notes.signs.contains_key(&name) {
             notes.scan = true;
@@ -88,8 +88,8 @@ impl Bell {
             {
                 return self.ask_for_scan();
             }
-            EventKind::Access(AccessKind::Close(AccessMode::Write)) => Sign::Closed,
-            EventKind::Modify(ModifyKind::Name(RenameMode::To)) => Sign::Renamed,
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => CompletionSign::Closed,
+            EventKind::Modify(ModifyKind::Name(RenameMode::To)) => CompletionSign::Renamed,
             _ => return,
         };
         if let Some(name) = path.file_name().filter(|_| path != folder) {
@@ -110,7 +110,7 @@ impl FolderWatch {
     ///
     /// # Errors
     /// Where there is no such folder, or the kernel has no watch left.
-    pub(super) fn begin(path: &Path, bell: &Arc<Bell>) -> notify::Result<FolderWatch> {
+    pub(super) fn begin(path: &Path, bell: &Arc<FsEvents>) -> notify::Result<FolderWatch> {
         let (bell, root) = (Arc::clone(bell), path.to_owned());
         let folder = which(path)?;
         let mut watcher = notify::recommended_watcher(move |event| bell.hear(&root, event))?;
