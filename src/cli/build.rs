@@ -21,8 +21,8 @@ use crate::domain::url_policy::UrlPolicy;
 use crate::engine::scheduler::Settings;
 use crate::engine::{EngineDeps, RateLimit};
 use crate::intake::Terms;
-use crate::intake::catalogs::ServiceCatalogs;
-use crate::intake::reception::HouseRules;
+use crate::intake::catalog_refresh::ServiceCatalogs;
+use crate::intake::ingest::IngestDefaults;
 use crate::metrics::Metrics;
 use crate::output::publish::OutputDir;
 
@@ -130,8 +130,8 @@ pub(super) fn ingest_defaults(
     service: Service,
     chosen: &ServiceTarget,
     config: &Config,
-) -> Result<HouseRules, Failure> {
-    Ok(HouseRules {
+) -> Result<IngestDefaults, Failure> {
+    Ok(IngestDefaults {
         service,
         identity: chosen.identity.clone(),
         rules: config.rules()?,

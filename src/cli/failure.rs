@@ -8,7 +8,7 @@ use crate::cli::printable;
 use crate::config::ConfigError;
 use crate::engine::EngineError;
 use crate::intake::IntakeError;
-use crate::intake::catalogs::CatalogError;
+use crate::intake::catalog_refresh::CatalogError;
 use crate::store::StoreError;
 use crate::store::dump::DumpError;
 

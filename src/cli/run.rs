@@ -32,7 +32,7 @@ use crate::engine::scheduler::Standstill;
 use crate::engine::{self, Engine, Stop, Until};
 use crate::failpoint;
 use crate::intake::receipt::Receipt;
-use crate::intake::{self, Terms, catalogs, source};
+use crate::intake::{self, Terms, catalog_refresh, source};
 use crate::output::publish::OutputDir;
 use crate::output::report::Waiting;
 use crate::store::{Change, Store};
@@ -70,7 +70,7 @@ async fn run_against(
 ) -> Result<Exit, Failure> {
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let service = Service::new(chosen.options.clone())?;
-    let catalogs = catalogs::load(Some((&service, &chosen.identity)), &chosen.state, &clock).await?;
+    let catalogs = catalog_refresh::load(Some((&service, &chosen.identity)), &chosen.state, &clock).await?;
     service_target::warn_if_stale(&catalogs, &clock);
     let receipts = accept_all(&store, command, config, &catalogs.catalog, clock)?;
     if submit::has_nothing(&receipts) {

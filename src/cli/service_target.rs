@@ -15,7 +15,7 @@ use crate::cli::printable;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::time::Millis;
-use crate::intake::catalogs::{self, CatalogError, Catalogs};
+use crate::intake::catalog_refresh::{self, CatalogError, Catalogs};
 
 /// The identity of the emulator in a state.
 pub(super) const EMULATOR_IDENTITY: &str = "the emulator";
@@ -182,14 +182,14 @@ pub(super) struct CatalogSource {
 }
 
 impl CatalogSource {
-    /// The service as [`catalogs::load`] takes it.
+    /// The service as [`catalog_refresh::load`] takes it.
     pub(super) fn service(&self) -> Option<(&Service, &str)> {
         self.service.as_ref().map(|(service, identity)| (service, identity.as_str()))
     }
 
     /// The catalogs in force; says so when they are old.
     pub(super) async fn catalogs(&self, clock: &Clock) -> Result<Catalogs, Failure> {
-        let loaded = catalogs::load(self.service(), &self.state, clock).await;
+        let loaded = catalog_refresh::load(self.service(), &self.state, clock).await;
         let catalogs = match loaded {
             Err(CatalogError::NoService) => return Err(not_configured()),
             other => other?,

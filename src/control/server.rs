@@ -33,8 +33,8 @@ use crate::domain::manifest::row::Policy;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::{EngineError, to_the_end};
 use crate::intake::IntakeError;
-use crate::intake::catalogs::CatalogError;
-use crate::intake::reception::{self, Manner, Reception, ReceptionError};
+use crate::intake::catalog_refresh::CatalogError;
+use crate::intake::ingest::{self, Ingest, IngestError, IngestOptions};
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
@@ -54,7 +54,7 @@ pub struct AppState {
     /// Batches and commands.
     pub desk: EngineClient,
     /// Ingests manifests.
-    pub reception: Reception,
+    pub reception: Ingest,
     /// The response of `/v1/health`.
     pub health: Health,
     /// Where outputs lie.
@@ -380,10 +380,10 @@ async fn submit(
             submission.file
         )));
     }
-    let folder = reception::incoming(app.desk.store().dir()).map_err(|error| storage_error(&error))?;
+    let folder = ingest::incoming(app.desk.store().dir()).map_err(|error| storage_error(&error))?;
     let path = folder.path().join(name);
     receive(body, &path).await?;
-    let manner = Manner {
+    let manner = IngestOptions {
         batch: submission.batch,
         policy: Policy {
             budget: submission.budget.and_then(BudgetSetting::limit),
@@ -411,21 +411,21 @@ async fn submit(
 }
 
 /// Why a manifest was not taken in.
-pub fn ingest_refusal(error: &ReceptionError) -> Refusal {
+pub fn ingest_refusal(error: &IngestError) -> Refusal {
     Refusal::new(exit_of(error), error.to_string())
 }
 
-fn exit_of(error: &ReceptionError) -> Exit {
+fn exit_of(error: &IngestError) -> Exit {
     match error {
-        ReceptionError::Intake(IntakeError::Store(error)) if error.is_disk() => Exit::Disk,
-        ReceptionError::Intake(_) => Exit::Usage,
-        ReceptionError::Catalog(CatalogError::Store(_)) => Exit::Disk,
-        ReceptionError::Catalog(_) | ReceptionError::Unjudged(_) => Exit::Unreachable,
-        ReceptionError::Gone(_) => Exit::Unfinished,
+        IngestError::Intake(IntakeError::Store(error)) if error.is_disk() => Exit::Disk,
+        IngestError::Intake(_) => Exit::Usage,
+        IngestError::Catalog(CatalogError::Store(_)) => Exit::Disk,
+        IngestError::Catalog(_) | IngestError::Unjudged(_) => Exit::Unreachable,
+        IngestError::Gone(_) => Exit::Unfinished,
     }
 }
 
-fn ingest_error(error: &ReceptionError) -> ApiError {
+fn ingest_error(error: &IngestError) -> ApiError {
     let status = match exit_of(error) {
         Exit::Usage => StatusCode::UNPROCESSABLE_ENTITY,
         Exit::Unreachable => StatusCode::BAD_GATEWAY,

@@ -15,8 +15,8 @@ use crate::domain::time::Millis;
 use crate::engine::blocking;
 use crate::intake::inbox::dispose::{self, FilingError, Folders};
 use crate::intake::inbox::{Inbox, Look, ReadyManifest, WatchOptions};
+use crate::intake::ingest::{Ingest, IngestError, IngestOptions};
 use crate::intake::receipt::Receipt;
-use crate::intake::reception::{Manner, Reception, ReceptionError};
 use crate::intake::{IntakeError, source};
 
 /// Before a manifest that was being written is read again.
@@ -56,7 +56,7 @@ impl From<&InboxConfig> for InboxSettings {
 }
 
 /// Begins to watch an inbox. What it comes to an end by is told to `broken`.
-pub(super) fn watch(terms: InboxSettings, reception: Reception, clock: Clock, broken: mpsc::Sender<String>) {
+pub(super) fn watch(terms: InboxSettings, reception: Ingest, clock: Clock, broken: mpsc::Sender<String>) {
     let mut worker = InboxWorker {
         terms: Arc::new(terms),
         reception,
@@ -96,7 +96,7 @@ fn longer(wait: Option<Millis>) -> Millis {
 
 struct InboxWorker {
     terms: Arc<InboxSettings>,
-    reception: Reception,
+    reception: Ingest,
     clock: Clock,
     /// What was taken in and cannot be filed yet.
     unfiled: HashMap<PathBuf, Unfiled>,
@@ -142,23 +142,23 @@ impl InboxWorker {
             Ok(place) => place,
             Err(error) => return Err(self.refused(&error.to_string())),
         };
-        let manner = Manner {
+        let manner = IngestOptions {
             default_policy: self.terms.policy.clone(),
             ceiling: self.terms.policy.budget,
             place,
             expected: Some(manifest.look.identity),
-            ..Manner::default()
+            ..IngestOptions::default()
         };
         match self.reception.accept_whole(&manifest.path, manner).await {
             Ok(receipt) => {
                 self.refused = None;
                 Ok(receipt)
             }
-            Err(ReceptionError::Gone(_)) => Err(Setback::Stop),
-            Err(ReceptionError::Intake(IntakeError::Changed { .. })) => {
+            Err(IngestError::Gone(_)) => Err(Setback::Stop),
+            Err(IngestError::Intake(IntakeError::Changed { .. })) => {
                 Err(Setback::Wait(WRITER_RETRY_INTERVAL))
             }
-            Err(ReceptionError::Intake(error @ IntakeError::BatchName(_))) => {
+            Err(IngestError::Intake(error @ IntakeError::BatchName(_))) => {
                 Ok(Receipt::of_refused(&manifest.path, Diagnostic::new(Position::line(1), error.to_string())))
             }
             Err(error) => Err(self.refused(&error.to_string())),

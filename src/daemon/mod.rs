@@ -33,7 +33,7 @@ use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::Settings;
 use crate::engine::{Engine, EngineDeps, EngineError, Stop, Until};
 use crate::hooks::{HookTimeouts, Hooks, HooksError};
-use crate::intake::reception::{self, HouseRules, Reception};
+use crate::intake::ingest::{self, Ingest, IngestDefaults};
 use crate::store::{Store, StoreError};
 
 /// Everything that the configuration decides.
@@ -44,7 +44,7 @@ pub struct Parts {
     /// Limits, budgets, waits and deadlines.
     pub settings: Settings,
     /// What holds for every manifest.
-    pub house: HouseRules,
+    pub house: IngestDefaults,
     /// Where it listens.
     pub socket: PathBuf,
     /// TCP, where it is asked for.
@@ -116,7 +116,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         .map_err(|error| DaemonError::Broken(format!("failed to listen for signals: {error}")))?;
     let mut systemd = SystemdNotifier::begin(clock);
     let incoming = store.dir().to_owned();
-    reception::sweep_incoming(&incoming)
+    ingest::sweep_incoming(&incoming)
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
     let fixed = Fixed::of(&parts);
     let Parts { deps, settings, house, socket, control, token, .. } = parts;
@@ -125,7 +125,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let (identity, metrics) = (house.identity.clone(), deps.metrics.clone());
     let mut engine = Engine::new(store.clone(), deps, settings, clock, None)?;
     let handle = engine.handle();
-    let reception = Reception::new(store.clone(), handle.clone(), clock, house);
+    let reception = Ingest::new(store.clone(), handle.clone(), clock, house);
     let (fire, fires) = mpsc::channel(8);
     let health = Health {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::EngineGone;
 use crate::hooks::Hooks;
-use crate::intake::reception::Reception;
+use crate::intake::ingest::Ingest;
 use crate::store::{BatchRecord, Store};
 
 /// Most time between two looks.
@@ -22,7 +22,7 @@ const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// Archives what is old enough, for as long as the engine runs. `age` may change on the way.
 pub(super) async fn run(
     store: Arc<Store>,
-    reception: Reception,
+    reception: Ingest,
     hooks: Hooks,
     clock: Clock,
     mut age: watch::Receiver<Option<Millis>>,
@@ -50,7 +50,7 @@ fn check_interval(after: Option<Millis>) -> Duration {
 
 async fn archive_old(
     store: &Store,
-    reception: &Reception,
+    reception: &Ingest,
     hooks: &Hooks,
     now: Timestamp,
     after: Millis,

@@ -28,8 +28,8 @@ use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::{Now, Tick, Timestamp};
 use crate::engine::Stop;
 use crate::intake::IntakeError;
+use crate::intake::ingest::{Ingest, IngestError, IngestOptions};
 use crate::intake::receipt::Receipt;
-use crate::intake::reception::{Manner, Reception, ReceptionError};
 use crate::store::schedule_progress::{self, LastRun, ScheduleRecord, ScheduleRecords};
 use crate::store::{Store, StoreError};
 
@@ -76,8 +76,8 @@ impl ConfiguredSchedule {
     }
 
     /// How its run at an instant comes in.
-    fn manner(&self, at: Timestamp) -> Result<Manner, IntakeError> {
-        Ok(Manner {
+    fn manner(&self, at: Timestamp) -> Result<IngestOptions, IntakeError> {
+        Ok(IngestOptions {
             expected: None,
             batch: Some(name::of_run(&self.name, at)?),
             policy: Policy::default(),
@@ -97,8 +97,8 @@ pub(super) trait RunIngest: Send + Sync {
     fn take_in(
         &self,
         manifest: &Path,
-        manner: Manner,
-    ) -> impl Future<Output = Result<Receipt, ReceptionError>> + Send;
+        manner: IngestOptions,
+    ) -> impl Future<Output = Result<Receipt, IngestError>> + Send;
     /// The batches that have not ended.
     fn unfinished(&self) -> Result<Vec<BatchName>, StoreError>;
 }
@@ -106,12 +106,12 @@ pub(super) trait RunIngest: Send + Sync {
 /// The daemon's own door.
 #[derive(Debug)]
 pub(super) struct DaemonIngest {
-    pub(super) reception: Reception,
+    pub(super) reception: Ingest,
     pub(super) store: Arc<Store>,
 }
 
 impl RunIngest for DaemonIngest {
-    async fn take_in(&self, manifest: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
+    async fn take_in(&self, manifest: &Path, manner: IngestOptions) -> Result<Receipt, IngestError> {
         self.reception.accept_whole(manifest, manner).await
     }
 
@@ -282,7 +282,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
                 return Ok(());
             }
             match self.start(configured, at).await {
-                Err(ReceptionError::Gone(_)) => return Err(EngineEnded),
+                Err(IngestError::Gone(_)) => return Err(EngineEnded),
                 Err(error) if !is_hopeless(&error) => {
                     tracing::warn!(schedule = name, %at, %error, "failed to start a run; retrying");
                     if let Some(progress) = self.progress.get_mut(name) {
@@ -308,7 +308,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
         &mut self,
         configured: &ConfiguredSchedule,
         at: Timestamp,
-    ) -> Result<Receipt, ReceptionError> {
+    ) -> Result<Receipt, IngestError> {
         let manner = configured.manner(at)?;
         let batch = manner.batch.clone();
         let receipt = self.ingest.take_in(&configured.manifest, manner).await?;
@@ -399,8 +399,8 @@ impl<D: RunIngest> ScheduleRunner<D> {
 }
 
 /// Whether trying again cannot help.
-fn is_hopeless(error: &ReceptionError) -> bool {
-    matches!(error, ReceptionError::Intake(IntakeError::BatchName(_) | IntakeError::NotAFile { .. }))
+fn is_hopeless(error: &IngestError) -> bool {
+    matches!(error, IngestError::Intake(IntakeError::BatchName(_) | IntakeError::NotAFile { .. }))
 }
 
 fn note(schedule: &str, due: &Due) {

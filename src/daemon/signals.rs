@@ -9,13 +9,13 @@ use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{Fixed, Reload, sd_notify};
 use crate::domain::time::Millis;
 use crate::engine::{Handle, Stop};
-use crate::intake::reception::{HouseRules, Reception};
+use crate::intake::ingest::{Ingest, IngestDefaults};
 
 /// What a new configuration is given to.
 pub(super) struct Reloader {
     pub(super) reload: Reload,
     pub(super) handle: Handle,
-    pub(super) reception: Reception,
+    pub(super) reception: Ingest,
     /// What stays as it is, whatever the new one says.
     pub(super) fixed: Fixed,
     pub(super) schedules: mpsc::Sender<Vec<ConfiguredSchedule>>,
@@ -71,7 +71,7 @@ impl Reloader {
                     tracing::warn!("changed, takes effect after a restart: {}", waiting.join(", "));
                 }
                 // Jobs that are known under keys of one namespace must not be bought under another's.
-                let house = HouseRules { namespace: self.fixed.namespace.clone(), ..parts.house };
+                let house = IngestDefaults { namespace: self.fixed.namespace.clone(), ..parts.house };
                 self.reception.reload(house).await;
                 // Nobody watches schedules any more once the daemon stops.
                 let _ = self.schedules.send(parts.schedules).await;

@@ -1,19 +1,19 @@
 //! The one door through which every job enters: manifest in, batch and receipt out.
 //!
-//! [`judge()`] reads and judges a manifest row by row, for planning and for accepting alike; [`accept`]
+//! [`validate()`] reads and judges a manifest row by row, for planning and for accepting alike; [`accept`]
 //! spools what is new of it. Nothing counts until the batch it returns is
 //! committed, and a crash before that leaves nothing but a file that the next accept cuts off.
 //! Accepting the same manifest again finds every job there and adds nothing.
 
-pub mod catalogs;
+pub mod catalog_refresh;
 pub mod inbox;
-mod judge;
+pub mod ingest;
 mod planned;
 pub mod receipt;
-pub mod reception;
 pub mod source;
 #[cfg(test)]
 mod tests;
+mod validate;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -28,11 +28,11 @@ use crate::domain::job_label::label;
 use crate::domain::manifest::row::Policy;
 use crate::domain::queue_class::QueueClass;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
-use crate::domain::schedule::placeholders::Occasion;
+use crate::domain::schedule::placeholders::ScheduledRun;
 use crate::domain::time::Timestamp;
-pub use crate::intake::judge::{Batches, JudgedRow, Judgement, Present, Rows, judge};
 pub use crate::intake::planned::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::receipt::Receipt;
+pub use crate::intake::validate::{Batches, Present, Rows, Validated, ValidatedRow, validate};
 use crate::store::read_only::ReadOnlyState;
 use crate::store::spool::Appender;
 use crate::store::staging::{RowRequest, RowWithVerdict, StagedManifest, StagedRow, Staging, Verdict};
@@ -65,7 +65,7 @@ pub struct Terms<'a> {
     pub plan: AccountPlan,
     /// The run of a schedule that this is, which fills its placeholders; without one, braces stay as they
     /// are.
-    pub occasion: Option<Occasion>,
+    pub occasion: Option<ScheduledRun>,
 }
 
 /// The manifest could not be taken in; nothing of it was.
@@ -120,11 +120,11 @@ pub fn accept(
     now: Timestamp,
 ) -> Result<Accepted, IntakeError> {
     let mut batches = Stored { store, now, found: None, is_back: false };
-    let mut judgement = judge(store.begin_staging()?, path, terms, now, &mut batches)?;
-    let is_refused = judgement.is_refused();
+    let mut validated = validate(store.begin_staging()?, path, terms, now, &mut batches)?;
+    let is_refused = validated.is_refused();
     let Stored { found, is_back, .. } = batches;
-    judgement.receipt.refused = is_refused;
-    let Judgement { mut receipt, terms, origin, judged, .. } = judgement;
+    validated.receipt.refused = is_refused;
+    let Validated { mut receipt, terms, origin, judged, .. } = validated;
     let Some(mut batch) = found else { return Ok(Accepted { receipt, batch: None }) };
     let is_wanted = !is_refused && (receipt.added() > 0 || receipt.have > 0);
     if !is_wanted {
@@ -190,7 +190,7 @@ impl Batches for Stored<'_> {
     }
 }
 
-impl Judgement {
+impl Validated {
     /// Whether jobs of this manifest would be in the batch of that name once it was taken in.
     pub fn would_be_in(&self, name: &BatchName) -> bool {
         !self.is_refused()

@@ -21,7 +21,7 @@ struct Door {
     rules: Rules,
     strict: bool,
     allow_unknown_options: bool,
-    occasion: Option<Occasion>,
+    occasion: Option<ScheduledRun>,
     budget: Option<Credits>,
 }
 
@@ -271,7 +271,7 @@ fn the_most_that_a_command_allows_a_row_is_kept_with_its_jobs() {
     let terms = Terms { max_credits: Some(Credits(5)), ..door.terms() };
     let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None, is_back: false };
     let draft = door.store.begin_staging().unwrap();
-    let judged = judge(draft, &path, &terms, Timestamp(0), &mut batches).unwrap();
+    let judged = validate(draft, &path, &terms, Timestamp(0), &mut batches).unwrap();
     let row = judged.rows().unwrap().next_row().unwrap().unwrap();
     let Outcome::Jobs(jobs) = row.outcome else { panic!("{:?}", row.outcome) };
     assert_eq!(jobs.order.max_credits, Some(Credits(5)));
@@ -299,7 +299,7 @@ fn what_becomes_of_overdue_jobs_is_kept_with_the_batch() {
 }
 
 /// What a manifest comes to that somebody adds to after it was opened and before it was read.
-fn written_to_meanwhile(text: &str, more: &str) -> Result<Judgement, IntakeError> {
+fn written_to_meanwhile(text: &str, more: &str) -> Result<Validated, IntakeError> {
     let door = door();
     let path = door.dir.path().join("m.json");
     fs::write(&path, text).unwrap();
@@ -310,7 +310,7 @@ fn written_to_meanwhile(text: &str, more: &str) -> Result<Judgement, IntakeError
     }
     let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None, is_back: false };
     let draft = door.store.begin_staging().unwrap();
-    judge::judge_opened(draft, &path, opened, &door.terms(), Timestamp(0), &mut batches)
+    validate::validate_opened(draft, &path, opened, &door.terms(), Timestamp(0), &mut batches)
 }
 
 #[test]

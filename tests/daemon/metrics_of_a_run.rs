@@ -18,7 +18,7 @@ use callsheet::domain::time::Millis;
 use callsheet::domain::url_policy::UrlPolicy;
 use callsheet::engine::scheduler::{Settings, Standstill};
 use callsheet::engine::{Engine, EngineDeps, RateLimit, Stop, Until};
-use callsheet::intake::{self, catalogs};
+use callsheet::intake::{self, catalog_refresh};
 use callsheet::metrics::Metrics;
 use callsheet::output::layout::{self, Layout};
 use callsheet::output::publish::OutputDir;
@@ -109,7 +109,8 @@ fn client(emulator: &Emulator) -> Service {
 async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstill {
     let (clock, service) = (Clock::start(), client(emulator));
     let store = Arc::new(Store::open(&dir.path().join("state"), "s", false).unwrap());
-    let catalogs = catalogs::load(Some((&service, "s")), &dir.path().join("state"), &clock).await.unwrap();
+    let catalogs =
+        catalog_refresh::load(Some((&service, "s")), &dir.path().join("state"), &clock).await.unwrap();
     let manifest = dir.path().join("batch.csv");
     fs::write(&manifest, MANIFEST).unwrap();
     let rules = Rules::builtin();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use callsheet::domain::idempotency::IdempotencyKey;
 use callsheet::domain::ids::{Attempt, JobId};
 use callsheet::domain::quote::{Catalog, Rules};
-use callsheet::domain::schedule::placeholders::Occasion;
+use callsheet::domain::schedule::placeholders::ScheduledRun;
 use callsheet::domain::time::Timestamp;
 use callsheet::intake::{self, Terms};
 use callsheet::store::{Change, Store};
@@ -210,7 +210,7 @@ fn of_a_schedule() -> Vec<Line> {
     let catalogs: Value = serde_json::from_slice(&fs::read(fixture("catalogs.json")).unwrap()).unwrap();
     let catalog =
         Catalog::of(&catalogs["video"], &catalogs["image"], &catalogs["music"], &catalogs["voices"]);
-    let occasion = Occasion {
+    let occasion = ScheduledRun {
         date: "2026-11-21".to_owned(),
         time: "03:00:10".to_owned(),
         weekday: "Saturday".to_owned(),

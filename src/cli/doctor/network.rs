@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::quote::{Catalog, CatalogPart};
 use crate::domain::time::{Millis, Timestamp};
-use crate::intake::catalogs;
+use crate::intake::catalog_refresh;
 use crate::store::catalog_cache as kept;
 
 /// A clock that differs by more is worth a word. The service tells the time to the second.
@@ -142,7 +142,7 @@ async fn balance(service: &Service, config: &Config) -> Check {
 /// As the service gives them now, or as they were kept.
 async fn catalog(service: Option<&Service>, chosen: &ServiceTarget, now: Timestamp) -> Check {
     let fetched = match service {
-        Some(service) => catalogs::fetch(service, &CatalogPart::ALL).await,
+        Some(service) => catalog_refresh::fetch(service, &CatalogPart::ALL).await,
         None => Vec::new(),
     };
     let mut catalog = Catalog::default();

@@ -9,7 +9,7 @@ use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::Order;
 use crate::domain::row_changes::FieldChange;
 use crate::domain::row_verdict::RowVerdict;
-use crate::intake::{self, JudgedRow, Outcome};
+use crate::intake::{self, Outcome, ValidatedRow};
 use crate::store::staging::{AllowanceDraw, KnownJob};
 
 /// A line of the plan. A row with a `count` has a line for each of its jobs.
@@ -54,7 +54,7 @@ impl Entry<'_> {
 pub(super) fn each(
     file: &Path,
     batch: Option<&BatchName>,
-    row: &JudgedRow,
+    row: &ValidatedRow,
     mut see: impl FnMut(&Entry<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
     let blank = Entry {

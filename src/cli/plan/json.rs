@@ -190,11 +190,11 @@ fn tail<'a>(sheet: &'a Sheet, totals: &'a Totals) -> Tail<'a> {
         total_credits: group.credits,
         waivable_credits: group.waivable,
     });
-    let files = sheet.judgements.iter().map(|judgement| File {
-        file: shown(&judgement.receipt.file),
-        batch: judgement.receipt.batch.as_ref().map(|batch| batch.as_str()),
-        refused: judgement.is_refused(),
-        notes: judgement.receipt.notes.iter().map(RowProblem::of).collect(),
+    let files = sheet.validated.iter().map(|validated| File {
+        file: shown(&validated.receipt.file),
+        batch: validated.receipt.batch.as_ref().map(|batch| batch.as_str()),
+        refused: validated.is_refused(),
+        notes: validated.receipt.notes.iter().map(RowProblem::of).collect(),
     });
     Tail {
         total_credits: totals.credits,

@@ -28,9 +28,9 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::quote::{AccountPlan, Catalog};
 use crate::domain::time::Timestamp;
-use crate::intake::catalogs::Catalogs;
+use crate::intake::catalog_refresh::Catalogs;
 use crate::intake::receipt::Receipt;
-use crate::intake::{self, Batches, IntakeError, Judgement, Present, Terms, source};
+use crate::intake::{self, Batches, IntakeError, Present, Terms, Validated, source};
 use crate::store::read_only::{ReadOnlyState, Visibility};
 use crate::store::staging::Staging;
 use crate::store::{OpenJobStatus, StoreError};
@@ -59,18 +59,18 @@ async fn plan(
     let balance = balance(asked).await;
     let open = open_jobs(&peek, global, config, command.source.emulator).await?;
     let now = clock.now().wall;
-    let (judgements, seen) = judge_all(&peek, open.as_deref(), command, config, &catalogs.catalog, now)?;
-    let sheet = Sheet { judgements, balance, catalogs, plan: config.service.plan, seen };
+    let (validated, seen) = judge_all(&peek, open.as_deref(), command, config, &catalogs.catalog, now)?;
+    let sheet = Sheet { validated, balance, catalogs, plan: config.service.plan, seen };
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
         written(sheet.write_json(&mut out))?;
     } else {
-        for judgement in &sheet.judgements {
-            summary::problems(&judgement.receipt);
+        for validated in &sheet.validated {
+            summary::problems(&validated.receipt);
         }
         written(sheet.write_text(&mut out, command.rows))?;
     }
-    let receipts = || sheet.judgements.iter().map(|judgement| &judgement.receipt);
+    let receipts = || sheet.validated.iter().map(|validated| &validated.receipt);
     Ok(if receipts().any(|receipt| receipt.unjudged > 0) {
         Exit::Unreachable
     } else if receipts().any(Receipt::has_problems) {
@@ -131,21 +131,21 @@ fn judge_all(
     config: &Config,
     catalog: &Catalog,
     now: Timestamp,
-) -> Result<(Vec<Judgement>, Visibility), Failure> {
+) -> Result<(Vec<Validated>, Visibility), Failure> {
     let rules = config.rules()?;
     let terms = build::ingest_options(&command.terms, config, catalog, &rules);
-    let mut judgements: Vec<Judgement> = Vec::with_capacity(command.manifests.len());
+    let mut validated: Vec<Validated> = Vec::with_capacity(command.manifests.len());
     let mut seen = Visibility::All;
     for path in &command.manifests {
         let terms = Terms { place: source::place_of(path)?, ..terms.clone() };
-        let mut batches = Foreseen { peek, open, judgements: &judgements, now, seen: Visibility::All };
-        let judgement = intake::judge(Staging::apart()?, path, &terms, now, &mut batches)?;
+        let mut batches = Foreseen { peek, open, validated: &validated, now, seen: Visibility::All };
+        let validated = intake::validate(Staging::apart()?, path, &terms, now, &mut batches)?;
         if batches.seen == Visibility::SentUnknown {
             seen = Visibility::SentUnknown;
         }
-        judgements.push(judgement);
+        validated.push(validated);
     }
-    Ok((judgements, seen))
+    Ok((validated, seen))
 }
 
 /// The batches of a state that is looked at from outside, as they would be with the manifests judged so far.
@@ -153,7 +153,7 @@ struct Foreseen<'a> {
     peek: &'a ReadOnlyState,
     /// What the process that holds the state says of jobs that have begun.
     open: Option<&'a [OpenJobStatus]>,
-    judgements: &'a [Judgement],
+    validated: &'a [Validated],
     now: Timestamp,
     seen: Visibility,
 }
@@ -163,7 +163,7 @@ impl Foreseen<'_> {
         let found = self.peek.batch(name)?;
         let mut present =
             found.map(|found| Present { origin: found.origin, terms: found.terms, created: found.created });
-        for earlier in self.judgements.iter().filter(|earlier| earlier.would_be_in(name)) {
+        for earlier in self.validated.iter().filter(|earlier| earlier.would_be_in(name)) {
             let origin = present.as_ref().and_then(|present| present.origin.clone());
             let created = present.map_or(self.now, |present| present.created);
             let origin = origin.or_else(|| earlier.origin.clone());
@@ -176,7 +176,7 @@ impl Foreseen<'_> {
 impl Batches for Foreseen<'_> {
     fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, IntakeError> {
         self.seen = self.peek.note_jobs_of(name, self.open, draft)?;
-        self.judgements.iter().try_for_each(|earlier| earlier.note_in(draft))?;
+        self.validated.iter().try_for_each(|earlier| earlier.note_in(draft))?;
         Ok(self.batch(name)?)
     }
 
@@ -195,7 +195,7 @@ impl Batches for Foreseen<'_> {
 
 /// Everything that a plan shows.
 struct Sheet {
-    judgements: Vec<Judgement>,
+    validated: Vec<Validated>,
     balance: Option<Credits>,
     catalogs: Catalogs,
     plan: AccountPlan,
@@ -219,11 +219,11 @@ impl Sheet {
     /// Walks every job and invalid row of every manifest, adding up on the way.
     fn walk(&self, mut see: impl FnMut(&Entry<'_>) -> io::Result<()>) -> io::Result<Totals> {
         let mut totals = Totals::default();
-        for judgement in &self.judgements {
-            totals.begin(judgement);
-            let file = judgement.receipt.file.as_path();
-            let batch = judgement.receipt.batch.as_ref();
-            let mut rows = judgement.rows().map_err(other)?;
+        for validated in &self.validated {
+            totals.begin(validated);
+            let file = validated.receipt.file.as_path();
+            let batch = validated.receipt.batch.as_ref();
+            let mut rows = validated.rows().map_err(other)?;
             while let Some(row) = rows.next_row().map_err(other)? {
                 entry::each(file, batch, &row, |entry| {
                     totals.add(entry);

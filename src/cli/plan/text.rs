@@ -147,8 +147,8 @@ pub(super) fn totals(out: &mut impl Write, sheet: &Sheet, totals: &Totals) -> io
         let (jobs, most) = totals.unpriced;
         writeln!(out, "unpriced: {jobs} of them have no price; their rows allow up to {most}")?;
     }
-    for judgement in sheet.judgements.iter().filter(|judgement| judgement.is_refused()) {
-        let file = printable(&shown(&judgement.receipt.file));
+    for validated in sheet.validated.iter().filter(|validated| validated.is_refused()) {
+        let file = printable(&shown(&validated.receipt.file));
         writeln!(out, "{file} was rejected; fix the errors above and submit it again")?;
     }
     allowance(out, sheet.plan, totals.waivable)?;

@@ -9,7 +9,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::request::Kind;
 use crate::domain::row_verdict::RowVerdict;
-use crate::intake::Judgement;
+use crate::intake::Validated;
 
 /// How many jobs, by what becomes of them.
 #[derive(Debug, Default, Clone, Copy, Serialize)]
@@ -91,9 +91,9 @@ pub(super) struct Batch {
 
 impl Totals {
     /// Takes a manifest up. The terms of the last one of a batch count.
-    pub(super) fn begin(&mut self, judgement: &Judgement) {
-        if let Some(name) = &judgement.receipt.batch {
-            self.batches.entry(name.clone()).or_default().budget = judgement.terms.policy.budget;
+    pub(super) fn begin(&mut self, validated: &Validated) {
+        if let Some(name) = &validated.receipt.batch {
+            self.batches.entry(name.clone()).or_default().budget = validated.terms.policy.budget;
         }
     }
 

@@ -16,7 +16,7 @@ struct Script {
 }
 
 impl RunIngest for &Script {
-    async fn take_in(&self, manifest: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
+    async fn take_in(&self, manifest: &Path, manner: IngestOptions) -> Result<Receipt, IngestError> {
         if *self.gone.lock().unwrap() {
             return Err(EngineGone.into());
         }

@@ -25,7 +25,7 @@ const TEXT_OPTIONS: [&str; 2] = ["lyrics", "title"];
 
 /// Which run of a schedule something is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Occasion {
+pub struct ScheduledRun {
     /// `2026-11-21`
     pub date: String,
     /// `03:00`, or `03:00:10`.
@@ -46,14 +46,14 @@ enum Place {
 impl Schedule {
     /// What the placeholders stand for in a run at `at`: a fire time, or the instant at which somebody
     /// started it by hand.
-    pub fn occasion(&self, at: Timestamp) -> Occasion {
+    pub fn occasion(&self, at: Timestamp) -> ScheduledRun {
         // Outside the calendar the instant itself has to do.
         let Some(local) = self.zone.local(at) else {
             let text = at.to_string();
-            return Occasion { date: text.clone(), time: text, weekday: String::new(), n: 1 };
+            return ScheduledRun { date: text.clone(), time: text, weekday: String::new(), n: 1 };
         };
         let time = if local.second() == 0 { "%H:%M" } else { "%H:%M:%S" };
-        Occasion {
+        ScheduledRun {
             date: local.format("%F").to_string(),
             time: local.format(time).to_string(),
             weekday: local.format("%A").to_string(),
@@ -62,7 +62,7 @@ impl Schedule {
     }
 }
 
-impl Occasion {
+impl ScheduledRun {
     /// Fills the placeholders of a row: in its prompt, its texts and its id.
     pub fn fill(&self, row: &mut Row) {
         let request = &mut row.request;
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::domain::diagnostic::Position;
 
-    fn occasion() -> Occasion {
+    fn occasion() -> ScheduledRun {
         // Saturday, 21 November 2026, 03:00 in Berlin.
         let schedule = Schedule::parse("0 3 * * *", Some("Europe/Berlin")).unwrap();
         schedule.occasion(Timestamp(1_795_226_400_000))

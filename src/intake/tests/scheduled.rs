@@ -21,7 +21,7 @@ fn a_schedule_fills_placeholders_before_rows_become_jobs() {
 #[test]
 fn a_run_of_a_schedule_spends_no_more_than_schedule_and_manifest_allow() {
     let mut door = door();
-    let mut check = |occasion: Option<Occasion>, schedule, manifest: &str, expected| {
+    let mut check = |occasion: Option<ScheduledRun>, schedule, manifest: &str, expected| {
         door.occasion = occasion;
         door.budget = schedule;
         let jobs = r#""jobs": [{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}]"#;

@@ -15,12 +15,12 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
-use crate::domain::schedule::placeholders::Occasion;
+use crate::domain::schedule::placeholders::ScheduledRun;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::scheduler::{Command, CommandOutcome};
 use crate::engine::{EngineGone, Handle, blocking, to_the_end};
 use crate::failpoint;
-use crate::intake::catalogs::{self, CatalogError};
+use crate::intake::catalog_refresh::{self, CatalogError};
 use crate::intake::receipt::Receipt;
 use crate::intake::source::Identity;
 use crate::intake::{self, Accepted, IntakeError, Terms};
@@ -31,7 +31,7 @@ const CATALOG_RECHECK: Millis = Millis::from_secs(60);
 
 /// What holds for every manifest, whoever brings it.
 #[derive(Debug, Clone)]
-pub struct HouseRules {
+pub struct IngestDefaults {
     /// Where catalogs come from.
     pub service: Service,
     /// The name that its state belongs to.
@@ -48,7 +48,7 @@ pub struct HouseRules {
 
 /// How one manifest comes in.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub struct Manner {
+pub struct IngestOptions {
     /// Overrules the manifest's own name.
     pub batch: Option<BatchName>,
     /// Overrules the manifest's own policy, where it says something.
@@ -66,13 +66,13 @@ pub struct Manner {
     /// The file that is meant: another one that took its name meanwhile is not taken in.
     pub expected: Option<Identity>,
     /// The run of a schedule that this is.
-    pub occasion: Option<Occasion>,
+    pub occasion: Option<ScheduledRun>,
 }
 
 /// The manifest could not be taken in; nothing of it was, or it is not known whether it was, and then
 /// handing it in again is harmless.
 #[derive(Debug, thiserror::Error)]
-pub enum ReceptionError {
+pub enum IngestError {
     /// See [`IntakeError`].
     #[error(transparent)]
     Intake(#[from] IntakeError),
@@ -89,20 +89,20 @@ pub enum ReceptionError {
 }
 
 #[derive(Debug)]
-struct Known {
+struct StoredBatch {
     catalog: Arc<Catalog>,
     looked: Timestamp,
 }
 
 #[derive(Debug)]
 struct Inside {
-    house: HouseRules,
-    catalog: Option<Known>,
+    house: IngestDefaults,
+    catalog: Option<StoredBatch>,
 }
 
 /// See the module's documentation. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Reception {
+pub struct Ingest {
     store: Arc<Store>,
     engine: Handle,
     clock: Clock,
@@ -110,23 +110,23 @@ pub struct Reception {
     inside: Arc<Mutex<Inside>>,
 }
 
-impl Reception {
+impl Ingest {
     /// A door to a running engine and its state.
-    pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, house: HouseRules) -> Reception {
+    pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, house: IngestDefaults) -> Ingest {
         let inside = Arc::new(Mutex::new(Inside { house, catalog: None }));
-        Reception { store, engine, clock, inside }
+        Ingest { store, engine, clock, inside }
     }
 
     /// Other rules from now on.
-    pub async fn reload(&self, house: HouseRules) {
+    pub async fn reload(&self, house: IngestDefaults) {
         *self.inside.lock().await = Inside { house, catalog: None };
     }
 
     /// Takes a manifest in: on return its good rows are durable, and the engine works on them.
     ///
     /// # Errors
-    /// [`ReceptionError`]. BoundedDiagnostics of rows are no error: they stand in the receipt.
-    pub async fn accept(&self, path: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
+    /// [`IngestError`]. BoundedDiagnostics of rows are no error: they stand in the receipt.
+    pub async fn accept(&self, path: &Path, manner: IngestOptions) -> Result<Receipt, IngestError> {
         // Whoever asked may go away meanwhile, a client that is interrupted for one: what is begun is finished, and
         // nothing else is taken in beside it.
         let (own, path) = (self.clone(), path.to_owned());
@@ -145,17 +145,17 @@ impl Reception {
     /// taken in and it is an error.
     ///
     /// # Errors
-    /// [`ReceptionError`]. BoundedDiagnostics of rows are no error: they stand in the receipt.
-    pub async fn accept_whole(&self, path: &Path, manner: Manner) -> Result<Receipt, ReceptionError> {
+    /// [`IngestError`]. BoundedDiagnostics of rows are no error: they stand in the receipt.
+    pub async fn accept_whole(&self, path: &Path, manner: IngestOptions) -> Result<Receipt, IngestError> {
         let receipt = self.accept(path, manner).await?;
         match receipt.why_unjudged() {
-            Some(why) => Err(ReceptionError::Unjudged(why)),
+            Some(why) => Err(IngestError::Unjudged(why)),
             None => Ok(receipt),
         }
     }
 
     /// A manifest that was not taken in may have named an archived batch, which is back now: the engine learns of it.
-    async fn take_up_what_came_back(&self) -> Result<(), ReceptionError> {
+    async fn take_up_what_came_back(&self) -> Result<(), IngestError> {
         let known: HashSet<BatchNo> =
             self.engine.batches(None).await?.iter().map(|(record, _)| record.no).collect();
         // Where the state cannot be read, the next opening finds it.
@@ -171,8 +171,8 @@ impl Reception {
         &self,
         inside: &mut Inside,
         path: &Path,
-        manner: Manner,
-    ) -> Result<Receipt, ReceptionError> {
+        manner: IngestOptions,
+    ) -> Result<Receipt, IngestError> {
         let catalog = self.catalog(inside).await?;
         let (store, path, house, clock) =
             (self.store.clone(), path.to_owned(), inside.house.clone(), self.clock);
@@ -225,7 +225,7 @@ impl Reception {
             return Ok(known.catalog.clone());
         }
         let service = Some((&inside.house.service, inside.house.identity.as_str()));
-        let loaded = catalogs::load(service, self.store.dir(), &self.clock).await?;
+        let loaded = catalog_refresh::load(service, self.store.dir(), &self.clock).await?;
         if let Some(reason) = &loaded.stale_because {
             tracing::warn!(fetched = %loaded.fetched, reason, "using older catalogs");
         }
@@ -233,7 +233,7 @@ impl Reception {
             tracing::warn!(part = part.name(), why, "no catalog; rows that need it wait");
         }
         let catalog = Arc::new(loaded.catalog);
-        inside.catalog = Some(Known { catalog: catalog.clone(), looked: now });
+        inside.catalog = Some(StoredBatch { catalog: catalog.clone(), looked: now });
         Ok(catalog)
     }
 }
@@ -241,9 +241,9 @@ impl Reception {
 fn take_in(
     store: &Store,
     path: &Path,
-    house: &HouseRules,
+    house: &IngestDefaults,
     catalog: &Catalog,
-    manner: Manner,
+    manner: IngestOptions,
     clock: Clock,
 ) -> Result<Accepted, IntakeError> {
     let terms = Terms {

@@ -34,7 +34,7 @@ use crate::store::staging::{
 /// A manifest that was read and judged. Nothing of it counts yet, and its rows lie in a file that goes
 /// with it.
 #[derive(Debug)]
-pub struct Judgement {
+pub struct Validated {
     /// The counts, and what to tell its owner.
     pub receipt: Receipt,
     /// The terms of its batch once it is taken in.
@@ -80,14 +80,14 @@ pub trait Batches {
 
 /// One row of a judgement.
 #[derive(Debug)]
-pub struct JudgedRow {
+pub struct ValidatedRow {
     /// Its line of the manifest.
     pub line: u64,
     /// Its jobs, or what is wrong with it.
     pub outcome: Outcome,
 }
 
-impl Judgement {
+impl Validated {
     /// The rows, in manifest order.
     ///
     /// # Errors
@@ -116,14 +116,14 @@ impl Rows<'_> {
     ///
     /// # Errors
     /// When the file that holds them cannot be read.
-    pub fn next_row(&mut self) -> Result<Option<JudgedRow>, StoreError> {
+    pub fn next_row(&mut self) -> Result<Option<ValidatedRow>, StoreError> {
         let Some(found) = self.rows.next_row()? else { return Ok(None) };
         if let Some(refusal) = self.refusal {
             while self.rows.next_row()?.is_some() {}
             let outcome = Outcome::Invalid { id: None, known: Vec::new(), problems: vec![refusal.clone()] };
-            return Ok(Some(JudgedRow { line: refusal.position.line, outcome }));
+            return Ok(Some(ValidatedRow { line: refusal.position.line, outcome }));
         }
-        Ok(Some(JudgedRow { line: found.row.line, outcome: self.in_time(outcome(found)) }))
+        Ok(Some(ValidatedRow { line: found.row.line, outcome: self.in_time(outcome(found)) }))
     }
 
     /// What is there already of a batch whose time is over stays; nothing is added to it.
@@ -176,25 +176,25 @@ fn outcome(found: RowWithVerdict) -> Outcome {
 ///
 /// # Errors
 /// [`IntakeError`]. BoundedDiagnostics of rows are no error: they stand in the receipt, and good rows go on.
-pub fn judge(
+pub fn validate(
     draft: Staging,
     path: &Path,
     terms: &Terms<'_>,
     now: Timestamp,
     batches: &mut dyn Batches,
-) -> Result<Judgement, IntakeError> {
-    judge_opened(draft, path, source::open(path)?, terms, now, batches)
+) -> Result<Validated, IntakeError> {
+    validate_opened(draft, path, source::open(path)?, terms, now, batches)
 }
 
 /// The same for a manifest that is open, and was as `identity` says when it was opened.
-pub(super) fn judge_opened(
+pub(super) fn validate_opened(
     mut draft: Staging,
     path: &Path,
     (file, identity): (File, Identity),
     terms: &Terms<'_>,
     now: Timestamp,
     batches: &mut dyn Batches,
-) -> Result<Judgement, IntakeError> {
+) -> Result<Validated, IntakeError> {
     let mut receipt = Receipt::new(path);
     receipt.read = Some(identity);
     let manifest = match open_manifest(path, file) {
@@ -205,7 +205,7 @@ pub(super) fn judge_opened(
             refuse_file(problems, &mut receipt, &mut draft)?;
             let terms = resolve(terms, &Header::default(), None);
             let judged = draft.classify()?;
-            return Ok(Judgement { receipt, terms, origin: None, refusal: None, expired: None, judged });
+            return Ok(Validated { receipt, terms, origin: None, refusal: None, expired: None, judged });
         }
     };
     let header = manifest.header().clone();
@@ -223,18 +223,18 @@ pub(super) fn judge_opened(
         refuse_file(vec![problem], &mut receipt, &mut draft)?;
     }
     let expired = expired(&mut standing, present.as_ref(), now);
-    let mut desk = Desk { batch: &name, policy: &standing.policy, terms, receipt: &mut receipt };
+    let mut validator = RowValidator { batch: &name, policy: &standing.policy, terms, receipt: &mut receipt };
     for read in manifest {
-        match desk.judge_row(read) {
-            Judge::Row(row) => draft.push(&row)?,
-            Judge::Unread(line, problems) => draft.push_unread(line, problems)?,
+        match validator.validate_row(read) {
+            ValidateStep::Row(row) => draft.push(&row)?,
+            ValidateStep::Unread(line, problems) => draft.push_unread(line, problems)?,
         }
     }
     identity.check(path)?;
     failpoint::hit("accepting");
     let origin = Some(origin);
     let mut judgement =
-        Judgement { receipt, terms: standing, origin, refusal: None, expired, judged: draft.classify()? };
+        Validated { receipt, terms: standing, origin, refusal: None, expired, judged: draft.classify()? };
     count(&mut judgement)?;
     if let Some(present) = &present {
         let own = judgement.origin.as_ref().filter(|_| terms.batch.is_none());
@@ -385,9 +385,9 @@ fn keeps_name(
     let Ok(manifest) = open_manifest(path, file) else { return Ok(false) };
     let mut scratch = Receipt::new(path);
     let policy = Policy::default();
-    let desk = Desk { batch: formerly, policy: &policy, terms, receipt: &mut scratch };
+    let validator = RowValidator { batch: formerly, policy: &policy, terms, receipt: &mut scratch };
     let is_there = |read: ReadRow| match read {
-        ReadRow::Good(row) => desk.identify(&row).is_ok_and(|(_, row)| rows.contains(&row)),
+        ReadRow::Good(row) => validator.identify(&row).is_ok_and(|(_, row)| rows.contains(&row)),
         ReadRow::Bad(_) | ReadRow::Unreadable(_) => false,
     };
     let has_one = manifest.into_iter().any(is_there);
@@ -412,22 +412,22 @@ fn layout_problem(policy: &Policy) -> Option<Diagnostic> {
 }
 
 /// What a row comes to by itself.
-enum Judge {
+enum ValidateStep {
     Row(StagedRow),
     /// It has no identity.
     Unread(u64, Vec<Diagnostic>),
 }
 
 /// What rows are judged by.
-struct Desk<'a> {
+struct RowValidator<'a> {
     batch: &'a BatchName,
     policy: &'a Policy,
     terms: &'a Terms<'a>,
     receipt: &'a mut Receipt,
 }
 
-impl Desk<'_> {
-    fn judge_row(&mut self, read: ReadRow) -> Judge {
+impl RowValidator<'_> {
+    fn validate_row(&mut self, read: ReadRow) -> ValidateStep {
         match read {
             ReadRow::Good(mut row) => {
                 self.receipt.rows += 1;
@@ -439,34 +439,34 @@ impl Desk<'_> {
             }
             ReadRow::Bad(problems) => {
                 self.receipt.rows += 1;
-                Judge::Unread(problems.first().map_or(0, |problem| problem.position.line), problems)
+                ValidateStep::Unread(problems.first().map_or(0, |problem| problem.position.line), problems)
             }
             // What comes after it is lost to the reader, so it counts as one invalid row.
-            ReadRow::Unreadable(problem) => Judge::Unread(problem.position.line, vec![problem]),
+            ReadRow::Unreadable(problem) => ValidateStep::Unread(problem.position.line, vec![problem]),
         }
     }
 
     /// One whose kind cannot be told has no identity; one that the quote refuses has, because the
     /// batch may have it from a time when it was valid.
-    fn typed_row(&mut self, row: &Row) -> Judge {
+    fn typed_row(&mut self, row: &Row) -> ValidateStep {
         let Terms { catalog, rules, .. } = *self.terms;
         let (kind, fingerprint) = match self.identify(row) {
             Ok(identified) => identified,
             Err(finding) => {
                 let mistyped = row.mistyped.values().cloned();
                 let problems = std::iter::once(place(row, finding)).chain(mistyped).collect();
-                return Judge::Unread(row.position.line, problems);
+                return ValidateStep::Unread(row.position.line, problems);
             }
         };
         let mistyped = row.type_problems(kind);
         if !mistyped.is_empty() {
-            return Judge::Unread(row.position.line, mistyped);
+            return ValidateStep::Unread(row.position.line, mistyped);
         }
         if let Some(why) = CatalogPart::needed_by(kind).and_then(|part| unavailable(catalog, part)) {
             let field = if kind == Kind::Speech { "voice_id" } else { "model" };
             let wanted = RowRequest::Invalid(vec![place(row, not_now(field, why))]);
             let (label, count, line) = (row.id.clone(), row.count, row.position.line);
-            return Judge::Row(StagedRow {
+            return ValidateStep::Row(StagedRow {
                 fingerprint,
                 label,
                 count,
@@ -501,7 +501,7 @@ impl Desk<'_> {
         };
         let label = row.id.clone();
         let (count, line) = (row.count, row.position.line);
-        Judge::Row(StagedRow { fingerprint, label, count, line, draws, apart: false, wanted })
+        ValidateStep::Row(StagedRow { fingerprint, label, count, line, draws, apart: false, wanted })
     }
 
     /// What makes a row the same row.
@@ -623,8 +623,8 @@ fn draw(plan: AccountPlan, allowance: &Allowance) -> Option<AllowanceDraw> {
 }
 
 /// Counts jobs by what becomes of them, and adds up their prices.
-fn count(judgement: &mut Judgement) -> Result<(), StoreError> {
-    let Judgement { judged, receipt, expired, .. } = judgement;
+fn count(judgement: &mut Validated) -> Result<(), StoreError> {
+    let Validated { judged, receipt, expired, .. } = judgement;
     let mut rows = Rows { rows: judged.rows()?, refusal: None, expired: expired.as_ref() };
     // A problem of the file has been counted.
     let mut file_rows = u32::from(receipt.file_refused);
