@@ -14,7 +14,7 @@ use crate::domain::manifest::row::Policy;
 use crate::domain::time::Millis;
 use crate::engine::blocking;
 use crate::intake::inbox::dispose::{self, FilingError, Folders};
-use crate::intake::inbox::{Inbox, Look, ReadyManifest, WatchOptions};
+use crate::intake::inbox::{FileStat, Inbox, ReadyManifest, WatchOptions};
 use crate::intake::ingest::{Ingest, IngestError, IngestOptions};
 use crate::intake::receipt::Receipt;
 use crate::intake::{IntakeError, source};
@@ -117,7 +117,7 @@ struct Refused {
 /// takes nothing.
 struct Unfiled {
     /// What it looked like when it was read: another file under its name is another manifest.
-    look: Look,
+    look: FileStat,
     receipt: Arc<Receipt>,
     /// Before filing is tried again.
     wait: Millis,

@@ -139,11 +139,11 @@ fn judge_all(
     for path in &command.manifests {
         let terms = Terms { place: source::place_of(path)?, ..terms.clone() };
         let mut batches = Foreseen { peek, open, validated: &validated, now, seen: Visibility::All };
-        let validated = intake::validate(Staging::apart()?, path, &terms, now, &mut batches)?;
+        let manifest = intake::validate(Staging::apart()?, path, &terms, now, &mut batches)?;
         if batches.seen == Visibility::SentUnknown {
             seen = Visibility::SentUnknown;
         }
-        validated.push(validated);
+        validated.push(manifest);
     }
     Ok((validated, seen))
 }
