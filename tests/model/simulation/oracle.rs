@@ -45,6 +45,8 @@ pub struct Memory {
     pub key_refused: bool,
     /// 402, and the balance as it was answered since.
     pub short: Option<Option<u64>>,
+    /// The most that was held for what a 402 refused.
+    pub need: u64,
     pub is_stopping: bool,
     /// POSTs that were on their way when the process began.
     pub resumed: BTreeSet<JobKey>,

@@ -266,7 +266,8 @@ impl World {
         let submitting = |record: &&JobRecord| matches!(record.job.state, State::Submitting { .. });
         let resumed: BTreeSet<JobKey> =
             self.disk.open.values().filter(submitting).map(|record| record.key).collect();
-        let short = self.disk.account.out_of_credits.map(|_| None);
+        let block = self.disk.account.out_of_credits;
+        let (short, need) = (block.map(|_| None), block.map_or(0, |block| block.need.0));
         let inputs = if self.disk_is_low { vec![Input::DiskIsLow(true)] } else { Vec::new() };
         self.log.say(self.t, "program", format_args!("begins, {} jobs are open", self.disk.open.len()));
         self.process = Some(Process {
@@ -274,7 +275,7 @@ impl World {
             began: self.t,
             inputs,
             wake: Some(self.t),
-            memory: Memory { resumed, short, ..Memory::default() },
+            memory: Memory { resumed, short, need, ..Memory::default() },
             pending: 0,
             leaves_at: None,
             looked: self.t,
@@ -389,7 +390,11 @@ impl World {
                 match answer {
                     PostAnswer::Task(reading) => note_reading(memory, *key, *attempt, reading, at),
                     PostAnswer::Unauthorised(_) => memory.key_refused = true,
-                    PostAnswer::OutOfCredits(_) => memory.short = memory.short.or(Some(None)),
+                    PostAnswer::OutOfCredits(_) => {
+                        memory.short = memory.short.or(Some(None));
+                        let held = self.disk.open.get(key).map_or(0, |record| record.job.books.held.0);
+                        memory.need = memory.need.max(held);
+                    }
                     _ => {}
                 }
             }
@@ -412,6 +417,10 @@ impl World {
                 self.log.say(at, "service", format_args!("balance <- {balance:?}"));
                 if let Ok(balance) = balance {
                     memory.short = memory.short.map(|_| Some(balance.0));
+                    // What every slot may need is there again: nothing is short any more.
+                    if balance.0 >= memory.need * u64::from(self.settings.limits.in_flight) {
+                        (memory.short, memory.need) = (None, 0);
+                    }
                     memory.key_refused = false;
                 }
             }
