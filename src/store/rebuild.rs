@@ -142,7 +142,7 @@ fn salvage(dir: &Path, work: &Path, notes: &mut Vec<String>) -> Result<Salvaged,
         match open_check::check_in_child(&copy) {
             CheckResult::Opens(salvage) => return Ok(*salvage),
             CheckResult::Damaged(detail) => {
-                notes.push(format!("nothing can be read from the damaged database: {detail}"))
+                notes.push(format!("nothing can be read from the damaged database: {detail}"));
             }
             CheckResult::No => {
                 let opened =

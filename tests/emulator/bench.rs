@@ -1,4 +1,5 @@
 //! An emulator in this process, and a client with its key.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 #![allow(dead_code, reason = "each test uses its part of it")]
 
 use std::time::Duration;

@@ -17,7 +17,7 @@ fn attempts_after(named: Option<&str>, status: &str, code: &str) -> String {
         let ended = TaskReading { id: id.clone(), fault, ..reading(status, 10) };
         match named {
             Some(kind) => {
-                transition(&mut job, Event::Posted(PostAnswer::TaskNamed(id, Fault::new(kind, ""))))
+                transition(&mut job, Event::Posted(PostAnswer::TaskNamed(id, Fault::new(kind, ""))));
             }
             None => transition(&mut job, task("pending", 10)),
         }
