@@ -149,7 +149,7 @@ fn assign(
         return Ok(());
     }
     match field {
-        Field::KnownField(known) => assign_known(row, known.slot, given, limits),
+        Field::Known(known) => assign_known(row, known.slot, given, limits),
         Field::Documented(..) => Ok(()),
         Field::Forwarded(name) => {
             replace(&mut row.request.options, name, Some(forwarded(given)?));
@@ -185,7 +185,7 @@ fn assign_known(
 
 fn clear(row: &mut Row, field: &Field) {
     match field {
-        Field::KnownField(known) => match known.slot {
+        Field::Known(known) => match known.slot {
             Slot::Id => row.id = None,
             Slot::Kind => row.kind = None,
             Slot::Count => row.count = 1,

@@ -117,7 +117,7 @@ pub static KNOWN: [KnownField; 31] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Field {
     /// A bare name of the table.
-    KnownField(&'static KnownField),
+    Known(&'static KnownField),
     /// An option the service documents, written under `options`.
     Documented(&'static KnownField, OptionType),
     /// Any other option: forwarded as it is.
@@ -132,7 +132,7 @@ impl Field {
         let known = KNOWN.iter().find(|known| known.name == name)?;
         match known.slot {
             Slot::Option(accepts) => Some(Field::Documented(known, accepts)),
-            _ => Some(Field::KnownField(known)),
+            _ => Some(Field::Known(known)),
         }
     }
 
@@ -159,7 +159,7 @@ impl Field {
     /// The one name of the field, however it was spelled: options as `options.duration`.
     pub(super) fn canonical(&self) -> String {
         match self {
-            Field::KnownField(known) => known.name.to_owned(),
+            Field::Known(known) => known.name.to_owned(),
             Field::Documented(known, _) => format!("{OPTIONS}{}", known.name),
             Field::Forwarded(name) => format!("{OPTIONS}{name}"),
             Field::Meta(name) => format!("{META}{name}"),

@@ -18,7 +18,7 @@ pub(super) fn check(
     match value.as_str().and_then(sides) {
         Some((width, height)) => check_sides(family, width, height, diagnostics),
         None => {
-            diagnostics.refuse(FIELD, format!("found {}; WIDTHxHEIGHT in pixels is accepted", found(value)))
+            diagnostics.refuse(FIELD, format!("found {}; WIDTHxHEIGHT in pixels is accepted", found(value)));
         }
     }
     true

@@ -139,7 +139,7 @@ impl Job<'_> {
         match self.fitting_modes() {
             modes if modes.is_empty() => diagnostics.refuse(field, message),
             modes => {
-                diagnostics.refuse_with(field, message, format!("these inputs fit mode {}", either(&modes)))
+                diagnostics.refuse_with(field, message, format!("these inputs fit mode {}", either(&modes)));
             }
         }
     }
