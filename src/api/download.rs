@@ -124,7 +124,7 @@ impl Downloads {
         let http = client(options)
             .redirect(redirects(reach.clone()))
             .dns_resolver(Arc::new(Resolver { reach: reach.clone(), proxies: proxies(), look_up }))
-            // A link is a secret of its host: whoever knows it has the file.
+            // A link is a secret of its host: it is all that is needed to get the file.
             .referer(false)
             .timeout(Duration::from_secs(24 * 3600))
             .read_timeout(STALL_TIMEOUT)

@@ -116,7 +116,7 @@ pub fn parse_catalog(raw: &RawResponse, part: CatalogPart) -> Result<Value, Faul
     Ok(data)
 }
 
-/// A task was asked for, whoever made it: its record as it came; nothing where the service knows none of that name.
+/// The record of any task of the account, as it came; nothing where the service does not know the task.
 pub fn parse_task_record(raw: &RawResponse, task: &TaskId) -> Result<Option<Value>, Fault> {
     match parse_data(raw) {
         Err(fault) if raw.status == 404 && fault.code == "not_found" => Ok(None),

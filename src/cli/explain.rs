@@ -61,7 +61,7 @@ fn story(explanation: &Explanation) -> String {
     lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// What the task's record says for whoever reconciles an invoice.
+/// What the task's record says for reconciling an invoice.
 fn recorded(record: &TaskRecord) -> Option<String> {
     let fields = [
         ("credit record", &record.credit_id),

@@ -166,7 +166,7 @@ impl From<DumpError> for Failure {
     fn from(error: DumpError) -> Failure {
         match error {
             DumpError::Store(error) => error.into(),
-            // Whoever read it has seen enough.
+            // The reader has closed its end.
             DumpError::Io(source) if source.kind() == std::io::ErrorKind::BrokenPipe => Failure::quiet(),
             DumpError::Io(_) => Failure::new(Exit::Disk, error.to_string()),
             DumpError::Line { .. } => Failure::new(Exit::Usage, error.to_string())

@@ -127,7 +127,7 @@ fn written(outcome: std::io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// A path, fit for a terminal: whoever names a file need not be who runs the program.
+/// A path, safe for a terminal: a file's name may come from somebody else.
 fn printable_path(path: &std::path::Path) -> String {
     printable(&path.display().to_string())
 }

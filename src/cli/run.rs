@@ -136,7 +136,7 @@ fn accept_all(
 }
 
 /// Asks for the balance before anything is sent. Once a run is under way it outlasts any outage; one that
-/// cannot even begin tells whoever waits for it at once.
+/// cannot even begin tells the waiting caller at once.
 async fn reach(service: &Service, backoff: Backoff) -> Result<(), ServiceError> {
     let mut tried = 0;
     loop {

@@ -1,4 +1,4 @@
-//! `callsheet tasks`: what the service says of tasks of the account, whoever made them.
+//! `callsheet tasks`: what the service says of any task of the account.
 
 use std::io::Write;
 

@@ -34,7 +34,7 @@ pub enum HandlerError {
     /// The state refuses.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Whoever asked went away.
+    /// The client has disconnected.
     #[error("failed to write the response: {0}")]
     Reader(#[from] io::Error),
 }
@@ -56,7 +56,7 @@ impl From<StoreError> for HandlerError {
 }
 
 impl HandlerError {
-    /// What to tell whoever asked.
+    /// What the client is told.
     pub fn refusal(&self) -> Refusal {
         let (exit, hint) = match self {
             HandlerError::Find(FindError::NoBatch { .. }) => (Exit::Usage, None),
@@ -204,7 +204,7 @@ pub async fn explain(desk: &EngineClient, job: &str) -> Result<Explanation, Hand
             let is_queued = matches!(record.job.state, State::Queued);
             let parked = match desk.has_running_engine() {
                 true => parked,
-                // A budget keeps what is queued; what was sent goes on with the next process.
+                // A budget holds back what is queued; the next process continues what was sent.
                 false => parked.filter(|_| is_queued).or(Some(Parked::NoProcess)),
             };
             let parked_by = parked.filter(|_| !record.job.is_over());

@@ -46,7 +46,7 @@ impl Drop for SocketGuard {
     fn drop(&mut self) {
         let file = *self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if file_at(&self.path).is_ok_and(|found| found == file) {
-            // A name that nobody listens behind only confuses, and the next daemon takes it over.
+            // A socket file without a listener is stale; the next daemon replaces it.
             let _ = std::fs::remove_file(&self.path);
         }
     }

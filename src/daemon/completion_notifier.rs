@@ -1,4 +1,4 @@
-//! Batches that are done: their results are written and whoever waits for them is told, at least once,
+//! Batches that are done: their results are written and the hooks are called, at least once,
 //! across restarts.
 
 use std::sync::Arc;

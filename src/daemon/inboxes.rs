@@ -21,7 +21,7 @@ use crate::intake::{IntakeError, source};
 
 /// Before a manifest that was being written is read again.
 const WRITER_RETRY_INTERVAL: Millis = Millis::from_secs(2);
-/// Before something that a person or the service has to mend is tried again for the first time...
+/// The first wait before a retry of something that a person or the service has to fix...
 const RETRY_INTERVAL_MIN: Millis = Millis::from_secs(2);
 /// ...and, twice as long after every try, at most.
 const RETRY_INTERVAL_MAX: Millis = Millis::from_secs(30);
@@ -76,7 +76,7 @@ pub(super) fn watch(terms: InboxSettings, reception: Ingest, clock: Clock, broke
             }
         }
         let folder = worker.terms.folders.inbox.display().to_string();
-        // Whoever is told ends the process, so that a restart watches it again.
+        // The receiver ends the process, so that a restart watches it again.
         let _ = broken.send(format!("the inbox {folder} is no longer watched")).await;
     });
 }
@@ -165,7 +165,7 @@ impl InboxWorker {
         }
     }
 
-    /// Something else has to be mended before any manifest is taken in.
+    /// Something else has to be fixed before any manifest is accepted.
     fn refused(&mut self, said: &str) -> Setback {
         let last = self.refused.take();
         if last.as_ref().is_none_or(|last| last.said != said) {

@@ -2,7 +2,7 @@
 //!
 //! Order of a start: the state is taken up, the socket listens, what is done and was not announced is
 //! announced, inboxes and schedules are watched, and only then systemd is told that the service is ready.
-//! Order of a stop: nothing new is taken in or sent, what is in the air comes down, the socket goes away.
+//! Order of a stop: nothing new is accepted or sent, requests in flight finish, the socket is removed.
 
 mod completion_notifier;
 pub mod inboxes;

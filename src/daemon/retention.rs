@@ -1,6 +1,6 @@
 //! Batches that were done long ago leave the database and the memory of the daemon.
 //!
-//! Their outputs stay where they are, and so does all that is known of them: whoever names one has it back.
+//! Their outputs stay where they are, and so does all that is known of them: naming one brings it back.
 
 use std::sync::Arc;
 use std::time::Duration;

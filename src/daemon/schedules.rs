@@ -186,7 +186,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
         runner
     }
 
-    /// What is carried out, for whoever asks.
+    /// The runs that are carried out, for questions about them.
     pub(super) fn in_force(&self) -> watch::Receiver<Schedules> {
         self.in_force.subscribe()
     }
@@ -348,7 +348,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
             }
             None => Err(FireError::Unknown(self.no_schedule(&name))),
         };
-        // Whoever asked may have gone away.
+        // The client may have disconnected.
         let _ = reply.send(answer);
     }
 

@@ -1,4 +1,4 @@
-//! What systemd is told: ready, alive, how it goes, stopping. Without systemd nobody listens, and nothing
+//! What systemd is told: ready, alive, how it goes, stopping. Without systemd there is no receiver, and nothing
 //! is said.
 
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl SystemdNotifier {
         notify(&[NotifyState::Ready, NotifyState::Status("ready")]);
     }
 
-    /// Sees a step of the engine: whoever sees steps is alive, and only then says so.
+    /// Notes a step of the engine: the watchdog is answered only while steps are seen.
     pub(super) fn observe(&mut self, view: &StepView<'_>, is_stopping: bool) {
         let now = self.clock.now().tick;
         if self.watchdog.is_some_and(|interval| now.since(self.last_ping) >= interval) {
@@ -76,7 +76,7 @@ impl SystemdNotifier {
         }
     }
 
-    /// Nothing is in the air any more.
+    /// No request is in flight any more.
     pub(super) fn stopping(&self) {
         notify(&[NotifyState::Stopping, NotifyState::Status("stopped")]);
     }

@@ -198,7 +198,7 @@ pub enum Parked {
     NoPrice,
     /// The output disk has too little room or takes nothing more, or the state's disk is full.
     Disk,
-    /// No process works on the state. Found by whoever looks at it, never by an engine.
+    /// No process works on the state. Found by a command that reads it, never by an engine.
     NoProcess,
 }
 

@@ -100,7 +100,7 @@ impl AccountBlock {
     }
 
     /// Takes an answer for the balance in, less what it may not know yet. With as much as `slots` jobs of the dearest
-    /// kind that was refused can cost, there is no want of credits any more.
+    /// kind that was refused can cost, the account is no longer short of credits.
     pub fn hear_balance(&mut self, left: Credits, slots: u32) {
         let most = |need: Credits| Credits(need.0.saturating_mul(u64::from(slots.max(1))));
         self.out_of_credits = self.out_of_credits.filter(|block| left < most(block.need));

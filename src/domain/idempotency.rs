@@ -1,7 +1,7 @@
 //! What makes a job the same job, and the idempotency keys that follow from it.
 //!
-//! Architecture invariant: an idempotency key is derived, never drawn. Whoever holds the manifest
-//! and the configuration can compute every key again, so a lost state directory costs nothing. The
+//! Architecture invariant: an idempotency key is derived, never drawn. From the manifest and the
+//! configuration every key can be computed again, so a lost state directory costs nothing. The
 //! golden vectors in the tests below pin the derivation: a release that changed one would buy
 //! everything again.
 

@@ -1,4 +1,4 @@
-//! What is held for a job when it is let out of the queue (money rule 5).
+//! What is held for a job when it is admitted (money rule 5).
 //!
 //! The price is the one in force at that moment, not the one that was planned. A job without an exact price is held at
 //! the most that the catalog can reach for it, and where nothing bounds it, at what its row allows.
@@ -26,7 +26,7 @@ pub enum Basis {
     MaxCredits,
 }
 
-/// What a job is let out at.
+/// The price at which a job is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
     /// Set aside for it.
@@ -66,7 +66,7 @@ pub enum Withheld {
     },
 }
 
-/// What a job that costs this is let out at, where it may cost `max`.
+/// The price at which a job that costs this is admitted, where it may cost `max`.
 ///
 /// # Errors
 /// [`Withheld`]: it must not be sent at this price.

@@ -64,7 +64,7 @@ pub fn doublings(code: &str) -> u32 {
     row_of(code).map_or(0, |rule| rule.doublings)
 }
 
-/// The longest wait that the service can ask for (`Retry-After`). Whoever asks for longer is mistaken, or has clocks
+/// The longest wait that the service can ask for (`Retry-After`). A longer wait is a mistake, or comes from clocks
 /// that disagree.
 pub const RETRY_AFTER_MAX: Millis = Millis::from_secs(3_600);
 

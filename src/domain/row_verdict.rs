@@ -1,4 +1,4 @@
-//! Where a job stands in the eyes of whoever pays: what is still to be spent for it, and what is not.
+//! Where a job stands for the budget: what is still to be spent for it, and what is not.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Whether bytes come fast enough for whoever waits behind them.
+//! Whether bytes come fast enough for the downloads that wait.
 
 use crate::domain::time::{Millis, Tick};
 

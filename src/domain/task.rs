@@ -71,7 +71,7 @@ pub struct TaskReading {
     pub record: Option<Box<TaskRecord>>,
 }
 
-/// What a task's record says that decides nothing: kept for whoever reconciles an invoice. Texts as the service wrote
+/// What a task's record says that decides nothing: kept for reconciling an invoice. Texts as the service wrote
 /// them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -1,6 +1,6 @@
 //! Which hosts a result link may lead to.
 //!
-//! A link is text from outside, and whoever follows it asks from within the network that the client stands
+//! A link is text from outside, and following it makes a request from within the network that the client stands
 //! in. Links to loopback, private, link-local and other special addresses are therefore refused, wherever
 //! they come up: in the link, in a redirect, or as what a name resolves to. Two things open a way: the
 //! service itself being on an address of that kind (a service on this machine may hand out links to this

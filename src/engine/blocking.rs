@@ -6,7 +6,7 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
 
-/// Does something to its end, though whoever waits for it goes away.
+/// Runs blocking work to its end, even if its caller goes away.
 ///
 /// # Panics
 /// When it panics.

@@ -38,7 +38,7 @@ const HEAD_BYTES: usize = 4096;
 
 /// Longest time between two looks at a download's rate, and at whether another waits.
 const RATE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// How often in a row the rest of a file may be asked for in vain, before it is begun anew.
+/// How often in a row the rest of a file may fail, before the download starts over.
 const EMPTY_RESUMES_MAX: u32 = 8;
 /// After so long a download that is still slow is given up.
 const SLOW_MAX: Millis = Millis::from_secs(24 * 3600);

@@ -25,7 +25,7 @@ use crate::store::{BatchRecord, JobRecord, Restored, Store};
 const REOPEN_CHUNK: usize = 100;
 /// Outputs that are named, of those that a person edited.
 const EDITED_LISTED_MAX: usize = 1000;
-/// Names of batches that are listed to whoever asks for one that is not there.
+/// Names of batches that are listed when an unknown one is asked for.
 const LISTED_MAX: usize = 8;
 /// Fewest characters of an identity that name a job.
 const IDENTITY_MIN: usize = 8;
@@ -246,7 +246,7 @@ impl EngineClient {
 
     /// The batch of that name; an archived one is taken back.
     async fn batch(&self, name: &BatchName) -> Result<Option<BatchRecord>, EngineError> {
-        // Whoever asked may go away meanwhile, and what the state has then the engine would not know of.
+        // The client may disconnect meanwhile; then the state would have what the engine does not know of.
         let (own, name) = (self.clone(), name.clone());
         to_the_end(async move {
             let store = own.store.clone();
@@ -400,7 +400,7 @@ fn send_in_chunks(
         if label.is_none_or(|label| spec.label == label) && wanted(batch, &spec, &record) {
             chunk.push((Arc::new(spec), record));
         }
-        // Whoever wanted them may have gone away.
+        // The client may have disconnected.
         if chunk.len() >= REOPEN_CHUNK && chunks.blocking_send(std::mem::take(&mut chunk)).is_err() {
             return Ok(());
         }
@@ -411,7 +411,7 @@ fn send_in_chunks(
     Ok(())
 }
 
-/// Makes a command's changes durable, and goes on with it to the end.
+/// Makes a command's changes durable, and carries it out to the end.
 fn settle(own: &mut Scheduler, store: &Store, clock: Clock) -> Result<(), EngineError> {
     let mut inputs = Vec::new();
     loop {

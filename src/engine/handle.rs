@@ -7,7 +7,7 @@ use crate::engine::EngineDeps;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome, Scheduler, Settings};
 use crate::store::BatchRecord;
 
-/// Messages that may wait for the loop; whoever sends more waits with them.
+/// Messages that may wait for the loop; a further sender waits.
 const MESSAGES_WAITING: usize = 64;
 
 /// Where the answer to a command goes.
@@ -31,7 +31,7 @@ pub(super) enum Question {
 pub type BatchSnapshot = (BatchRecord, BatchOverview);
 
 impl Question {
-    /// Answers it. Whoever asked may have gone away meanwhile.
+    /// Answers it. The client may have disconnected meanwhile.
     pub(super) fn answer(self, scheduler: &Scheduler) {
         match self {
             Question::Overview(reply) => drop(reply.send(scheduler.overview())),

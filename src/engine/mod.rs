@@ -53,7 +53,7 @@ const EXCHANGES: usize = 64;
 const TASKS_PER_EXCHANGE: usize = 100;
 /// Exchanges that are open at once, at most.
 const EXCHANGES_MAX: usize = 1_024;
-/// How long a stop waits for what is in the air.
+/// How long a stop waits for requests in flight.
 const STOP_GRACE: Millis = Millis::from_secs(30);
 /// Between two looks at the output disk.
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
@@ -91,7 +91,7 @@ pub enum EngineError {
 pub enum Stop {
     /// Go on.
     No,
-    /// Begin nothing new, finish what is in the air.
+    /// Begin nothing new, finish requests in flight.
     Soon,
 }
 
@@ -213,7 +213,7 @@ impl Engine {
         self.scheduler.disable_sending();
     }
 
-    /// Works `until` then, or until told to stop and nothing is in the air. `observe` sees every step.
+    /// Works `until` then, or until told to stop and no request is in flight. `observe` sees every step.
     ///
     /// # Errors
     /// [`EngineError`]; everything acknowledged is safe, and a restart resumes.
@@ -248,7 +248,7 @@ impl Engine {
             for batch in taken.drain(..) {
                 self.prepare_output(batch).await;
             }
-            // Whoever sent a command may know, now that it is durable. They may have gone away meanwhile.
+            // The command is durable: its sender is told, unless it has gone away.
             outcome.drain(..).for_each(|(reply, outcome): (handle::Reply, CommandOutcome)| {
                 let _ = reply.send(outcome);
             });
@@ -256,7 +256,7 @@ impl Engine {
             let wake = step.wake;
             self.begin(step.effects).await;
             if !self.scheduler.disk_is_low() && !self.store.has_room() {
-                // The state lives on its reserve: what is in the air ends, nothing new begins.
+                // The state lives on its reserve: requests in flight end, nothing new begins.
                 inputs.push(Input::DiskIsLow(true));
                 continue;
             }
@@ -290,7 +290,7 @@ impl Engine {
                         inputs.push(Input::DiskIsLow(is_low));
                     }
                 }
-                // Keys are durable: what is still in the air is taken up by the next start.
+                // Keys are durable: the next start continues what is still in flight.
                 () = grace_over => return Ok(Standstill::Stopped),
                 changed = stop.changed(), if grace.is_none() => {
                     if changed.is_err() || *stop.borrow() == Stop::Soon {
@@ -378,7 +378,7 @@ impl Engine {
     }
 
     /// Waits until the state's disk takes a step that it refused, although the reserve was given up for it: others
-    /// filled that, too. What is in the air comes back meanwhile and waits; nothing that was decided begins. Returns
+    /// filled that, too. Answers that arrive meanwhile wait; nothing that was decided begins. Returns
     /// the commands that came in.
     async fn wait_for_room(
         &mut self,

@@ -243,7 +243,7 @@ impl HooksInner {
                     let told = tokio::select! {
                         told = self.tell(channel, &due) => Some(told),
                         () = async {
-                            // An error: whoever would tell to stop is gone.
+                            // An error: the sender of the stop is gone.
                             let _ = stop.wait_for(|stop| *stop).await;
                             tokio::time::sleep(timeouts).await;
                         } => None,

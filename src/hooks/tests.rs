@@ -281,7 +281,7 @@ async fn a_receiver_that_fails_is_told_the_same_again() {
 
 #[tokio::test]
 async fn what_was_not_delivered_is_delivered_after_a_restart() {
-    // A port that nobody listens on.
+    // A port without a listener.
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let house = house().posting_to(closed);
     let counter = house.path("runs");

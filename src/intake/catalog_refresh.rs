@@ -122,7 +122,7 @@ pub async fn load(
     renewed(service, kept, wanted, state, clock).await
 }
 
-/// Asks the service for the catalogs, however young the kept ones are, and goes on with those that it does not give.
+/// Asks the service for the catalogs, however young the kept ones are, and keeps the old ones of those that it does not give.
 ///
 /// # Errors
 /// [`CatalogError`] when there are none at all.

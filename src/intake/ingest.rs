@@ -29,7 +29,7 @@ use crate::store::Store;
 /// How long the catalogs are used without looking whether they are still fresh.
 const CATALOG_RECHECK: Millis = Millis::from_secs(60);
 
-/// What holds for every manifest, whoever brings it.
+/// What holds for every manifest, wherever it comes from.
 #[derive(Debug, Clone)]
 pub struct IngestDefaults {
     /// Where catalogs come from.
@@ -79,7 +79,7 @@ pub enum IngestError {
     /// Present are no catalogs to judge it by.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// Its good rows were taken in, and others could not be judged, because a catalog was not to be had: the manifest
+    /// Its good rows were taken in, and others could not be judged, because a catalog was not available: the manifest
     /// has to come in again.
     #[error("{0}")]
     Unjudged(String),
@@ -127,7 +127,7 @@ impl Ingest {
     /// # Errors
     /// [`IngestError`]. BoundedDiagnostics of rows are no error: they stand in the receipt.
     pub async fn accept(&self, path: &Path, manner: IngestOptions) -> Result<Receipt, IngestError> {
-        // Whoever asked may go away meanwhile, a client that is interrupted for one: what is begun is finished, and
+        // The client may disconnect meanwhile, by an interrupt for one: what is begun is finished, and
         // nothing else is taken in beside it.
         let (own, path) = (self.clone(), path.to_owned());
         to_the_end(async move {

@@ -58,7 +58,7 @@ pub struct Receipt {
     pub done: u32,
     /// Rows that are not valid.
     pub invalid: u64,
-    /// Of these, rows that could not be judged now, because a catalog was not to be had.
+    /// Of these, rows that could not be judged now, because a catalog was not available.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unjudged: u64,
     /// What the new and the changed jobs may cost.
@@ -249,7 +249,7 @@ impl Receipt {
             .then(|| format!("{} {rows} of {} {wait}: {why}", self.unjudged, self.file.display()))
     }
 
-    /// Whether something in the manifest has to be mended.
+    /// Whether something in the manifest has to be fixed.
     pub fn has_problems(&self) -> bool {
         self.problems_total > 0
     }

@@ -321,7 +321,7 @@ fn expired(terms: &mut BatchTerms, batch: Option<&Present>, now: Timestamp) -> O
     ))
 }
 
-/// A problem of the whole file takes a place among its rows, too, so that whoever walks them sees it.
+/// A problem of the whole file takes a place among its rows, too, so that every reader of them sees it.
 fn refuse_file(
     problems: Vec<Diagnostic>,
     receipt: &mut Receipt,
@@ -540,7 +540,7 @@ impl RowValidator<'_> {
             formula: quote.formula,
             waivable: price.filter(|_| draws.is_some()).unwrap_or_default(),
             allowance: draws.map(|draw| AllowanceUse { pool: draw.pool.clone(), units: draw.units }),
-            // Whoever gave a limit meant it for the price that is paid, which may be another by then.
+            // A limit is for the price that is paid, which may be another by then.
             max_credits: [row.max_credits, self.terms.max_credits].into_iter().flatten().min(),
             priority: row.priority.or(self.policy.priority).unwrap_or_default(),
             deadline: row.deadline.or(self.policy.deadline),

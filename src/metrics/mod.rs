@@ -1,6 +1,6 @@
 //! What a monitoring system is told: counters, gauges and histograms in Prometheus' text format.
 //!
-//! [`Metrics`] is a cheap handle. Whoever does something counts it there at once; what only a look at
+//! [`Metrics`] is a cheap handle. An event is counted where it happens; what only a look at
 //! the whole can tell (jobs, credits, queues) is handed over now and then as an [`Overview`].
 //! [`Metrics::render`] may be called from anywhere at any time.
 //!

@@ -140,7 +140,7 @@ impl OutputDir {
     }
 
     /// The outputs of a job that landed before: named by its own sidecar, and unchanged since. Their names are
-    /// on the device on return: whoever gave them may have been killed before they were.
+    /// on the device on return: the process that renamed them may have been killed before they were.
     pub fn published(&self, output_spec: OutputSpec<'_>) -> Option<Vec<OutputFile>> {
         let files = self.sidecar_of(output_spec.batch, output_spec.layout, output_spec.spec)?.files;
         let dir = self.batch_dir(output_spec.batch);

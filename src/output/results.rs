@@ -42,7 +42,7 @@ pub struct ResultLine<'a> {
     drift: Vec<Drift>,
 }
 
-/// What a task's record says, for whoever reconciles an invoice: in `results.jsonl` and in the sidecar.
+/// What a task's record says, for reconciling an invoice: in `results.jsonl` and in the sidecar.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct TaskShown {
     #[serde(flatten)]

@@ -9,7 +9,7 @@
 //! books of the whole state still add up, and its name, so that the same manifest still buys nothing. Naming it
 //! brings it back; a folder that somebody moved away refuses its name rather than begin it anew.
 //!
-//! A kill between the commit and the move of the folder is mended at the next opening: the database says where a
+//! A kill between the commit and the move of the folder is completed at the next opening: the database says where a
 //! batch belongs.
 
 use std::fs::{self, File};

@@ -136,7 +136,7 @@ pub struct BatchRecord {
     /// imported when it had so many.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rebuilt_rows: u32,
-    /// Whoever waits for it was told that it is done.
+    /// Its hooks were told that it is done.
     #[serde(default, skip_serializing_if = "is_default")]
     pub announced: bool,
     /// When it was last told so; nothing when it never was, or by a version that did not note it.

@@ -1,7 +1,7 @@
 //! The service's catalogs as last seen, for the time when it does not answer.
 //!
-//! They lie beside the state and not in it: a plan keeps them without opening the state, and whoever
-//! writes last wins, since every version is the service's own.
+//! They lie beside the state and not in it: a plan keeps them without opening the state, and the
+//! last writer wins, since every version is the service's own.
 
 use std::collections::BTreeMap;
 use std::fs;

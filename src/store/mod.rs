@@ -327,7 +327,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the disk of the state has room for more work. Without, what is in the air can still be
+    /// Whether the disk of the state has room for more work. Without, requests in flight can still be
     /// brought to its end; nothing new should be begun.
     pub fn has_room(&self) -> bool {
         self.recover_room().is_ok()

@@ -42,7 +42,7 @@ pub(super) fn is_possible() -> bool {
 /// The child's part: opens the database, reads all of it, prints what it holds, and returns the
 /// exit code.
 pub fn child(path: &OsString) -> u8 {
-    // Whoever is killed while it waits takes this with it: nobody would read what is found, and the next
+    // A parent that is killed while it waits takes this with it: nobody would read what is found, and the next
     // process sweeps the copy. Without it, the copy is swept a little later.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let opened =

@@ -96,7 +96,7 @@ impl Appender {
             });
         }
         file.set_len(committed).and_then(|()| file.seek(SeekFrom::End(0))).map_err(StoreError::io(path))?;
-        // Not only where it is new: whoever made it may have been killed before this.
+        // Not only where it is new: the process that made it may have been killed before this.
         sync_dir_and_parent(dir).map_err(StoreError::io(dir))?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
         Ok(Appender { path: path.to_owned(), file, bytes: committed, line: Vec::new() })
@@ -196,7 +196,7 @@ impl Lines {
         self.line.clear();
         let read = (&mut self.file).take(LINE_MAX_BYTES).read_until(b'\n', &mut self.line);
         match read.map_err(StoreError::io(&self.path))? {
-            // The file is shorter than it should be. Told once: whoever reads on comes to the end.
+            // The file is shorter than it should be. Reported once: reading on comes to the end.
             0 => self.at = self.end,
             read => self.at += read as u64,
         }

@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const UNITS: [&str; 4] =
     ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 
-/// Whoever listens on a socket.
+/// The process that listens on a socket.
 pub(super) struct Daemon {
     socket: PathBuf,
     /// Nothing: no answer in time.

@@ -149,7 +149,7 @@ fn report(checks: &[Check], global: &Global) -> Exit {
     exit
 }
 
-/// What has to be mended first decides the exit code.
+/// The first thing to fix decides the exit code.
 fn worst(checks: &[Check]) -> Exit {
     let order = [Exit::Usage, Exit::Disk, Exit::Unreachable, Exit::Unauthorised, Exit::OutOfFunds];
     let is_found =

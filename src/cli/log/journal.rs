@@ -129,7 +129,7 @@ mod tests {
     fn an_entry_arrives_field_by_field() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
-        assert!(Journal::at(&path).is_err(), "nobody listens yet");
+        assert!(Journal::at(&path).is_err(), "no journal is running");
         let listener = UnixDatagram::bind(&path).unwrap();
         let journal = Journal::at(&path).unwrap();
         let mut entry = Entry::new("failed batch=ads", Level::WARN, "callsheet::engine");

@@ -128,7 +128,7 @@ pub struct About {
     pub description: Option<String>,
     /// A display range, not a price.
     pub credits_label: Option<String>,
-    /// Announced, and not to be had yet.
+    /// Announced, not available yet.
     pub coming_soon: bool,
     /// The whole entry as the service gave it.
     pub raw: Map<String, Value>,

@@ -92,7 +92,7 @@ fn unfit(text: &str) -> Option<String> {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => {
             Some(format!("is a {}: address", url.scheme()))
         }
-        // The parser mends what the service does not: `https:example.com`.
+        // The parser repairs what the service does not: `https:example.com`.
         Ok(_) if !has_slashes(text) => Some("has no // after its scheme".to_owned()),
         Ok(_) => None,
     }

@@ -18,7 +18,7 @@ use crate::engine::scheduler::{Effect, Scheduler, job_log};
 
 /// Between two questions for the balance while it keeps something: sooner at first.
 const BALANCE_WAITS_SECS: [u64; 6] = [0, 5, 10, 20, 40, 60];
-/// Between two questions while what is in the air settles.
+/// Between two questions while requests in flight settle.
 const SETTLING_WAIT: Millis = Millis::from_secs(1);
 /// Questions in a row without an answer after which nothing is expected any more.
 const UNANSWERED_MAX: u32 = 3;

@@ -212,7 +212,7 @@ impl Scheduler {
         let front = |window: &'a RowWindow| {
             let first = window.rows.front().map(needs);
             let most = if window.is_mixed() { usize::MAX } else { most };
-            // Whoever is passed over costs a record: where there are many, only those go that pass nobody.
+            // A row that is passed over costs a record: with many of them, only rows that pass none are sent.
             let goes = |row: &&SpooledRow| !is_canceled(row) && (!is_crowded || Some(needs(row)) == first);
             let rows = window.rows.iter().take_while(goes);
             let rows = rows.filter(|row| !record.skipped.contains(&row.spec.seq));

@@ -28,7 +28,7 @@ pub enum Command {
     AddBatch(Box<BatchRecord>),
     /// Send nothing more of a batch.
     Pause(BatchNo),
-    /// Lift a pause, whoever made it.
+    /// Lift a pause of any cause.
     Resume(BatchNo),
     /// Another budget for a batch; nothing for what its plans come to.
     SetBudget(BatchNo, Option<Credits>),

@@ -226,7 +226,7 @@ impl Scheduler {
     /// Parks the queue until the disk has room. No try is counted: what is paid for is not given up because others
     /// filled the disk.
     fn disk_refused(&mut self, key: JobKey, attempt: Attempt, fault: &Fault, wanted_bytes: u64, now: Now) {
-        // Those that were in the air beside it meet the same.
+        // Requests that were in flight beside it meet the same.
         if !self.disk_is_low
             && let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key))
         {

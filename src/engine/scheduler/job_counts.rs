@@ -1,7 +1,7 @@
 //! The open jobs, and what is counted about them.
 //!
-//! With 100,000 jobs in flight nothing may look at all of them at every step. Whoever changes a job does it
-//! through [`OpenJobMut`], which counts it anew when it is let go, so that no change can be forgotten and a step
+//! With 100,000 jobs in flight nothing may look at all of them at every step. A job is changed
+//! through [`OpenJobMut`], which counts it anew when it is dropped, so that no change can be forgotten and a step
 //! costs what it touches.
 
 use std::collections::{BTreeMap, HashMap};
@@ -241,7 +241,7 @@ impl OpenJobs {
         self.jobs.get(key)
     }
 
-    /// A job to be changed; it is counted anew when it is let go.
+    /// A job to be changed; it is counted anew when this is dropped.
     pub(super) fn get_mut(&mut self, key: &JobKey) -> Option<OpenJobMut<'_>> {
         let open = self.jobs.get_mut(key)?;
         Some(OpenJobMut { open, counts: &mut self.counts })

@@ -351,7 +351,7 @@ impl Scheduler {
     }
 
     fn wake(&self) -> Option<Tick> {
-        // Nothing begins after a stop: what is in the air comes down by itself.
+        // Nothing begins after a stop: requests in flight finish by themselves.
         if self.stopping {
             return None;
         }

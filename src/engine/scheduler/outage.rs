@@ -1,4 +1,4 @@
-//! Whether the service answers at all, so that whoever waits can be told.
+//! Whether the service answers at all, so that an outage can be reported.
 //!
 //! Nothing is decided by it: each request has its own backoff.
 

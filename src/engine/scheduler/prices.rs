@@ -1,4 +1,4 @@
-//! The prices in force: what a job is let out of the queue at.
+//! The prices in force: what is held for a job when it is admitted.
 //!
 //! A job may have waited for days. Before it is sent it is priced by the catalog that holds then, which is never older
 //! than [`RENEW_INTERVAL`]. Only what admission looks at is priced, and each job once for every version of the catalog.
@@ -16,7 +16,7 @@ use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick};
 use crate::engine::scheduler::{ActiveBatch, Effect, Scheduler, SchedulerError, job_log};
 
-/// How old the catalogs may be when a job is let out. The service lets them be cached for an hour, and its prices may
+/// How old the catalogs may be when a job is admitted. The service lets them be cached for an hour, and its prices may
 /// change within it; four small answers every five minutes are little beside the readings of a single task.
 pub(super) const RENEW_INTERVAL: Millis = Millis::from_secs(300);
 /// When they are asked for again where there are none at all.
@@ -86,7 +86,7 @@ impl Prices {
         Some(quote::reprice(order.kind, &order.body, catalog, rules))
     }
 
-    /// What a waiting job is let out at.
+    /// The price at which a waiting job is admitted.
     pub(super) fn decide(
         &self,
         key: JobKey,
@@ -103,7 +103,7 @@ impl Prices {
         decision
     }
 
-    /// Takes note of a job that is let out.
+    /// Takes note of a job that is admitted.
     pub(super) fn let_out(&mut self, key: JobKey, release: Release) {
         self.forget(&key);
         if release.basis == Basis::MaxCredits {
@@ -225,7 +225,7 @@ impl Scheduler {
         self.prices.unbounded.range(range).any(is_unsettled)
     }
 
-    /// Notes at what a job is let out, and what changed since it was planned.
+    /// Notes the price at which a job is admitted, and what changed since it was planned.
     pub(super) fn let_out(&mut self, key: JobKey, attempt: Attempt, now: Now) -> Result<(), SchedulerError> {
         let Some(open) = self.jobs.get(&key) else { return Ok(()) };
         let (order, job) = (&open.spec.order, &open.record.job);

@@ -126,7 +126,7 @@ impl Scheduler {
     }
 
     pub(super) fn start_due_effects(&mut self, now: Now) -> Result<(), SchedulerError> {
-        // What is in the air finishes after a stop; nothing new begins.
+        // Requests in flight finish after a stop; nothing new begins.
         if self.stopping {
             self.timers.clear();
             return Ok(());

@@ -1,5 +1,5 @@
 //! A folder that is held open: what is done in it happens in that very folder, whatever becomes of its
-//! name meanwhile, and follows no link. Whoever may drop manifests may be able to lay links, too.
+//! name meanwhile, and follows no link. A user who may drop manifests may be able to create links, too.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};

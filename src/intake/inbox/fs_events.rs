@@ -20,7 +20,7 @@ use crate::intake::inbox::settled::CompletionSign;
 /// Names that are noted between two looks. Where there are more, the folder is scanned instead.
 const NOTED_MAX: usize = 20_000;
 
-/// Where hints are left for whoever keeps the inbox.
+/// Where hints are left for the inbox worker.
 #[derive(Debug, Default)]
 pub(super) struct FsEvents {
     notes: Mutex<PendingEvents>,

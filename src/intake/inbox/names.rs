@@ -9,7 +9,7 @@ pub(super) const RECEIPT_ENDING: &str = ".receipt.json";
 const UNFINISHED_ENDINGS: [&[u8]; 3] = [b".tmp", b".part", b"~"];
 
 /// Whether a name is left alone: dotfiles, `*.tmp`, `*.part`, `*~`; what editors save by themselves
-/// (`#m.csv#`), which would be read as a batch of its own; and receipts that came back with a mended
+/// (`#m.csv#`), which would be read as a batch of its own; and receipts that came back with a corrected
 /// manifest.
 pub(super) fn is_left_alone(name: &OsStr) -> bool {
     let name = name.as_bytes().to_ascii_lowercase();

@@ -449,7 +449,7 @@ async fn what_an_overrun_queue_of_events_lost_is_found() {
     let names = [office.path("one.csv.tmp"), office.path("two.csv.tmp")];
     fs::write(&names[0], "x").unwrap();
     let draft = office.draft("x");
-    // Nobody listens while the queue fills: whoever hears the first sign has to wait for the notes.
+    // The queue fills before it is read: the reader of the first sign has to wait for the notes.
     let bell = Arc::clone(&office.inbox.bell);
     let notes = bell.notes();
     // Two events each.

@@ -1,4 +1,4 @@
-//! How many attempts follow an end in vain, and under which keys.
+//! How many attempts follow a failure, and under which keys.
 
 use super::*;
 

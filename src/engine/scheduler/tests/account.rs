@@ -45,7 +45,7 @@ fn what_an_allowance_may_cover_is_sent_after_a_402() {
     assert_eq!(stage.posted(3, refused()), "");
     assert_eq!(stage.posted(4, refused()), "");
     stage.step(vec![Input::Fetched(Stage::key(2), Attempt(1), Ok(files()))]);
-    assert_eq!(stage.pass(Millis(1_000)).step(vec![]), "balance?", "what was in the air has settled");
+    assert_eq!(stage.pass(Millis(1_000)).step(vec![]), "balance?", "requests in flight have settled");
     assert_eq!(stage.step(balance(0)), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
     assert!(stage.scheduler.watches_the_calendar(), "midnight brings a new allowance");
@@ -191,7 +191,7 @@ fn what_was_in_the_air_when_the_balance_was_told_is_asked_for_again() {
     assert_eq!(stage.step(balance(PRICE * 2)), "post 0#1");
     stage.pass(Millis(60_000));
     assert_eq!(stage.step(vec![]), "balance?");
-    // The POST in the air may have been charged already: it is taken off twice, and that is found out.
+    // The POST in flight may have been charged already: it is taken off twice, and that is found out.
     stage.step(balance(PRICE));
     stage.posted(0, task("success"));
     assert_eq!(stage.scheduler.standstill(), None);
