@@ -24,6 +24,7 @@ use crate::control::protocol::{
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
+use crate::domain::job_state::JobState;
 use crate::engine::engine_client::EngineClient;
 use crate::store::Store;
 
@@ -65,7 +66,7 @@ struct BatchQuery<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     batch: Option<&'a BatchName>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<&'a str>,
+    state: Option<JobState>,
 }
 
 /// Where lines of JSON go.
@@ -83,7 +84,7 @@ impl Client {
     pub(super) async fn jobs(
         &self,
         batch: Option<&BatchName>,
-        state: Option<&str>,
+        state: Option<JobState>,
         sink: Sink<'_>,
     ) -> Result<(), Failure> {
         match self {

@@ -9,11 +9,12 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{printable, written};
 use crate::control::protocol::JobSummary;
-use crate::domain::job::State;
+use crate::domain::job_state::JobState;
 
 pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, Failure> {
     // The flag is the folder's everywhere; here a state's name means the jobs in it.
-    let wanted = global.state.as_deref().and_then(Path::to_str).filter(|name| State::NAMES.contains(name));
+    let wanted: Option<JobState> =
+        global.state.as_deref().and_then(Path::to_str).and_then(|name| name.parse().ok());
     let client = match wanted {
         None => client::open(global).await?,
         Some(_) => {

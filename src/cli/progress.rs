@@ -9,6 +9,7 @@ use crate::cli::log;
 use crate::cli::printable;
 use crate::clock::Clock;
 use crate::domain::credits::Credits;
+use crate::domain::job_state::JobState;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::StepView;
 use crate::engine::scheduler::{BatchOverview, Outage};
@@ -137,16 +138,16 @@ impl Sum {
             sum.rows += batch.rows;
             sum.held = sum.held + batch.totals.held;
             sum.spent = sum.spent + batch.totals.spent;
-            for (state, n) in &batch.states {
-                match *state {
-                    "queued" => sum.queued += n,
-                    "submitting" | "running" => sum.in_flight += n,
-                    "fetching" => sum.fetching += n,
-                    "failed" | "in_doubt" => {
+            for (state, n) in batch.states {
+                match state {
+                    JobState::Queued => sum.queued += n,
+                    JobState::Submitting | JobState::Running => sum.in_flight += n,
+                    JobState::Fetching => sum.fetching += n,
+                    JobState::Failed | JobState::InDoubt => {
                         sum.failed += n;
                         sum.ended += n;
                     }
-                    _ => sum.ended += n,
+                    JobState::Succeeded | JobState::Canceled | JobState::Expired => sum.ended += n,
                 }
             }
         }

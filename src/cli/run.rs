@@ -26,6 +26,7 @@ use crate::control::protocol::BatchStatus;
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
+use crate::domain::job_state::JobState;
 use crate::domain::quote::Catalog;
 use crate::domain::retry::Backoff;
 use crate::engine::scheduler::Standstill;
@@ -290,7 +291,7 @@ fn say_where_reasons_are(reasons: &[PathBuf], batches: &[BatchStatus]) {
     }
     for batch in batches {
         let name = &batch.name;
-        for state in ["canceled", "expired"] {
+        for state in [JobState::Canceled, JobState::Expired] {
             match batch.in_state(state) {
                 0 => {}
                 count => eprintln!("{name}: {count} {state}: callsheet retry {name} queues them again"),

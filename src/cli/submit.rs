@@ -17,6 +17,7 @@ use crate::control::protocol::{BatchState, BatchStatus, Status, Submission};
 use crate::domain::admission::Parked;
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::ids::BatchName;
+use crate::domain::job_state::JobState;
 use crate::intake::receipt::Receipt;
 use crate::intake::source;
 
@@ -147,7 +148,7 @@ async fn follow(follower: &Follower<'_>, batches: &BTreeSet<BatchName>) -> Resul
 }
 
 fn has_ended(batch: &BatchStatus) -> bool {
-    let moves = ["submitting", "running", "fetching"].iter().any(|state| batch.in_state(state) > 0);
+    let moves = JobState::ALL.into_iter().any(|state| state.is_moving() && batch.in_state(state) > 0);
     match batch.state {
         BatchState::Done => true,
         BatchState::Active => false,
@@ -179,14 +180,14 @@ pub(super) fn nothing_exit(receipts: &[Receipt]) -> Exit {
 
 /// What a command ends with when all that it waited for has ended.
 pub(super) fn done_exit(receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
-    let count = |state: &str| batches.iter().map(|batch| batch.in_state(state)).sum::<u32>();
+    let count = |state| batches.iter().map(|batch| batch.in_state(state)).sum::<u32>();
     if receipts.iter().any(|receipt| receipt.unjudged > 0) {
         Exit::Unreachable
     } else if receipts.iter().any(Receipt::has_problems) {
         Exit::Usage
-    } else if count("failed") + count("canceled") + count("expired") > 0 {
+    } else if count(JobState::Failed) + count(JobState::Canceled) + count(JobState::Expired) > 0 {
         Exit::SomeFailed
-    } else if count("in_doubt") > 0 {
+    } else if count(JobState::InDoubt) > 0 {
         Exit::Unfinished
     } else {
         Exit::Success

@@ -13,6 +13,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::job::{JobSpec, State};
+use crate::domain::job_state::JobState;
 use crate::domain::release_price::ABOVE_MAX;
 use crate::domain::retry::{self, Prospect};
 use crate::engine::EngineError;
@@ -95,14 +96,14 @@ pub async fn status(desk: &EngineClient, batch: Option<&BatchName>) -> Result<St
 pub fn jobs(
     store: &Store,
     batches: &[BatchRecord],
-    state: Option<&str>,
+    state: Option<JobState>,
     sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<(), HandlerError> {
     let mut line = Vec::new();
     for batch in batches {
         let mut jobs = JobIter::open(store, batch)?;
         while let Some((spec, record)) = jobs.next_job()? {
-            if state.is_some_and(|state| state != record.job.state.name()) {
+            if state.is_some_and(|state| state != record.job.state.job_state()) {
                 continue;
             }
             line.clear();

@@ -10,7 +10,8 @@ use crate::domain::charge_drift::Drift;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
-use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::job::{Job, JobSpec};
+use crate::domain::job_state::JobState;
 use crate::domain::ledger::Movement;
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
@@ -128,7 +129,12 @@ impl BatchStatus {
             waived_credits: overview.totals.waived.0,
             refunded_credits: overview.totals.refunded.0,
             refused_rows: record.refused_rows,
-            states: overview.states.iter().map(|(state, n)| ((*state).to_owned(), *n)).collect(),
+            states: overview
+                .states
+                .into_iter()
+                .filter(|(_, n)| *n > 0)
+                .map(|(state, n)| (state.name().to_owned(), n))
+                .collect(),
         }
     }
 
@@ -143,15 +149,16 @@ impl BatchStatus {
         }
     }
 
-    /// Jobs in a state, by its name.
-    pub fn in_state(&self, state: &str) -> u32 {
-        self.states.get(state).copied().unwrap_or_default()
+    /// Jobs in a state.
+    pub fn in_state(&self, state: JobState) -> u32 {
+        self.states.get(state.name()).copied().unwrap_or_default()
     }
 
     /// `3 running, 5 succeeded`, in the order of a job's life.
     pub fn states_text(&self) -> String {
-        let known = State::NAMES.iter().filter_map(|name| Some((name, self.states.get(*name)?)));
-        known.map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
+        let known = JobState::ALL.map(|state| (self.in_state(state), state.name()));
+        let known = known.iter().filter(|(n, _)| *n > 0);
+        known.map(|(n, name)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
     }
 }
 

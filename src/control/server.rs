@@ -28,7 +28,7 @@ use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
-use crate::domain::job;
+use crate::domain::job_state::JobState;
 use crate::domain::manifest::row::Policy;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::{EngineError, to_the_end};
@@ -237,13 +237,11 @@ async fn explain(State(app): Shared, Query(query): Query<JobQuery>) -> Result<Re
 }
 
 async fn jobs(State(app): Shared, Query(query): Query<JobsQuery>) -> Result<Response, ApiError> {
-    if let Some(state) = query.state.as_deref().filter(|state| !job::State::NAMES.contains(state)) {
-        let known = job::State::NAMES.join(", ");
-        return Err(ApiError::usage(format!("state: found {state:?}, expected one of {known}")));
-    }
+    let state = query.state.as_deref().map(str::parse::<JobState>).transpose();
+    let state = state.map_err(|unknown| ApiError::usage(format!("state: {unknown}")))?;
     let batches = app.desk.batches(query.batch.as_ref()).await.map_err(HandlerError::from)?;
     let store = app.desk.store().clone();
-    Ok(lines(move |sink| handlers::jobs(&store, &batches, query.state.as_deref(), sink)))
+    Ok(lines(move |sink| handlers::jobs(&store, &batches, state, sink)))
 }
 
 async fn open(State(app): Shared) -> Response {

@@ -7,6 +7,7 @@ use sd_notify::NotifyState;
 use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
+use crate::domain::job_state::JobState;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::StepView;
 
@@ -112,11 +113,11 @@ fn notify(state: &[NotifyState<'_>]) {
 /// `2 batches at work: 14 in flight, 320 queued; 1 parked (day_budget); 4210 credits spent`
 fn status_text(view: &StepView<'_>) -> String {
     let batches = view.scheduler.overview();
-    let count = |wanted: &[&str]| -> u32 {
-        let states = batches.iter().flat_map(|batch| &batch.states);
-        states.filter(|(state, _)| wanted.contains(state)).map(|(_, n)| n).sum()
+    let count = |wanted: fn(JobState) -> bool| -> u32 {
+        let states = batches.iter().flat_map(|batch| batch.states);
+        states.filter(|(state, _)| wanted(*state)).map(|(_, n)| n).sum()
     };
-    let (in_flight, queued) = (count(&["submitting", "running", "fetching"]), count(&["queued"]));
+    let (in_flight, queued) = (count(JobState::is_moving), count(|state| state == JobState::Queued));
     let spent: u64 = batches.iter().map(|batch| batch.totals.spent.0).sum();
     let parked = batches.iter().filter(|batch| batch.parked.is_some());
     let parked: std::collections::BTreeSet<&str> = parked.filter_map(|b| Some(b.parked?.name())).collect();

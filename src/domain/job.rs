@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::domain::allowances::AllowanceUse;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
+use crate::domain::job_state::JobState;
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::release_price::Release;
@@ -189,32 +190,24 @@ impl State {
     /// Dropped by its owner before it was sent.
     pub const DROPPED: State = State::Canceled { task: None, fault: None };
 
-    /// The names of all states, in the order of a job's life.
-    pub const NAMES: [&str; 9] = [
-        "queued",
-        "submitting",
-        "running",
-        "fetching",
-        "succeeded",
-        "failed",
-        "canceled",
-        "expired",
-        "in_doubt",
-    ];
+    /// The state without what belongs to it.
+    pub fn job_state(&self) -> JobState {
+        match self {
+            State::Queued => JobState::Queued,
+            State::Submitting { .. } => JobState::Submitting,
+            State::Running { .. } => JobState::Running,
+            State::Fetching { .. } => JobState::Fetching,
+            State::Succeeded { .. } => JobState::Succeeded,
+            State::Failed { .. } => JobState::Failed,
+            State::Canceled { .. } => JobState::Canceled,
+            State::Expired => JobState::Expired,
+            State::InDoubt { .. } => JobState::InDoubt,
+        }
+    }
 
     /// The state's name in everything shown.
     pub fn name(&self) -> &'static str {
-        match self {
-            State::Queued => "queued",
-            State::Submitting { .. } => "submitting",
-            State::Running { .. } => "running",
-            State::Fetching { .. } => "fetching",
-            State::Succeeded { .. } => "succeeded",
-            State::Failed { .. } => "failed",
-            State::Canceled { .. } => "canceled",
-            State::Expired => "expired",
-            State::InDoubt { .. } => "in_doubt",
-        }
+        self.job_state().name()
     }
 
     /// Whether the program has nothing more to do for it.

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use enum_map::Enum;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// What is generated. One creating endpoint each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Enum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// `POST /api/v1/videos`, asynchronous.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
 use crate::domain::job::{Job, State};
+use crate::domain::job_state::JobState;
 use crate::domain::retry::{self, Prospect};
 
 /// Where a job that its batch has already stands.
@@ -27,15 +28,15 @@ pub enum JobStanding {
 
 impl JobStanding {
     /// By the name of a job's state, what is charged for it, and the code of what made it fail.
-    pub fn of(state: &str, charged: Credits, fault_code: Option<&str>) -> JobStanding {
+    pub fn of(state: JobState, charged: Credits, fault_code: Option<&str>) -> JobStanding {
         let is_hopeless = || fault_code.is_some_and(|code| retry::prospect(code) == Prospect::Hopeless);
         match state {
-            "queued" => JobStanding::Waiting,
-            "succeeded" => JobStanding::Done,
-            "in_doubt" => JobStanding::InDoubt,
-            "failed" if is_hopeless() || !charged.is_zero() => JobStanding::FailedForGood,
-            "failed" | "canceled" | "expired" => JobStanding::Failed,
-            _ => JobStanding::Running,
+            JobState::Queued => JobStanding::Waiting,
+            JobState::Submitting | JobState::Running | JobState::Fetching => JobStanding::Running,
+            JobState::Succeeded => JobStanding::Done,
+            JobState::InDoubt => JobStanding::InDoubt,
+            JobState::Failed if is_hopeless() || !charged.is_zero() => JobStanding::FailedForGood,
+            JobState::Failed | JobState::Canceled | JobState::Expired => JobStanding::Failed,
         }
     }
 
@@ -45,7 +46,7 @@ impl JobStanding {
             State::Failed { fault, .. } => Some(fault.code.as_str()),
             _ => None,
         };
-        JobStanding::of(job.state.name(), job.books.charged, code)
+        JobStanding::of(job.state.job_state(), job.books.charged, code)
     }
 }
 
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn every_state_has_its_verdict() {
         let verdict = |state| RowVerdict::from(JobStanding::of(state, Credits::ZERO, None)).name();
-        let found = State::NAMES.map(verdict);
+        let found = JobState::ALL.map(verdict);
         let expected =
             ["waiting", "running", "running", "running", "done", "failed", "failed", "failed", "in_doubt"];
         assert_eq!(found, expected);
@@ -134,10 +135,10 @@ mod tests {
 
     #[test]
     fn a_retry_costs_only_where_it_would_buy() {
-        let failed = |charged, code| JobStanding::of("failed", Credits(charged), Some(code));
+        let failed = |charged, code| JobStanding::of(JobState::Failed, Credits(charged), Some(code));
         assert_eq!(failed(0, "provider_unavailable"), JobStanding::Failed);
         assert_eq!(failed(0, "content_rejected"), JobStanding::FailedForGood);
         assert_eq!(failed(8, "too_large"), JobStanding::FailedForGood);
-        assert_eq!(JobStanding::of("canceled", Credits::ZERO, None), JobStanding::Failed);
+        assert_eq!(JobStanding::of(JobState::Canceled, Credits::ZERO, None), JobStanding::Failed);
     }
 }

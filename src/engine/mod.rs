@@ -423,7 +423,7 @@ impl Engine {
         let now = self.clock.now();
         if now.tick >= self.overview_due {
             self.overview_due = now.tick.after(OVERVIEW_INTERVAL);
-            self.deps.metrics.set_overview(&self.scheduler.gauges(now));
+            self.deps.metrics.set_gauges(&self.scheduler.gauges(now));
         }
         if !step.ended.is_empty() {
             failpoint::hit("ended");

@@ -1,7 +1,7 @@
 //! What a monitoring system is told: counters, gauges and histograms in Prometheus' text format.
 //!
 //! [`Metrics`] is a cheap handle. An event is counted where it happens; what only a look at
-//! the whole can tell (jobs, credits, queues) is handed over now and then as an [`Overview`].
+//! the whole can tell (jobs, credits, queues) is handed over now and then as an [`Gauges`].
 //! [`Metrics::render`] may be called from anywhere at any time.
 //!
 //! Every label has few values that are known beforehand: names of batches and jobs belong in the log.
@@ -26,7 +26,8 @@ pub use self::labels::{Answer, Endpoint};
 use self::labels::{BudgetLabel, BuildLabels, EndpointLabel, JobLabels, ReasonLabel, RequestLabels};
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
-use crate::domain::job::State;
+use crate::domain::gauges::Gauges;
+use crate::domain::job_state::JobState;
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 
@@ -54,31 +55,6 @@ const REASONS: [Parked; 9] = [
 ];
 /// Kind of jobs whose batch was accepted before kinds were counted.
 const UNKNOWN_KIND: &str = "unknown";
-
-/// Everything at one moment, as only a look at the whole can tell.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Overview {
-    /// Jobs by the name of their state and by kind, where it is known.
-    pub jobs: BTreeMap<(&'static str, Option<Kind>), u64>,
-    /// Credits set aside for POSTs whose charge is not known yet.
-    pub held: Credits,
-    /// Credits charged so far, whether refunded later or not.
-    pub charged: Credits,
-    /// Credits charged once and given back.
-    pub refunded: Credits,
-    /// What `budget.total` has room for, where it is set.
-    pub room_total: Option<Credits>,
-    /// What `budget.per_day` has room for today, where it is set.
-    pub room_day: Option<Credits>,
-    /// What the balance has above `budget.min_balance`, where that is set and the balance known.
-    pub room_min_balance: Option<Credits>,
-    /// How many jobs may be in flight, as learned so far.
-    pub in_flight_limit: u32,
-    /// How long the oldest queue of unsent jobs has waited; nothing when none waits.
-    pub queue_age: Millis,
-    /// Batches with unsent jobs that are not sent, by reason.
-    pub parked: BTreeMap<Parked, u64>,
-}
 
 /// A handle on all metrics of the process; clones share them.
 #[derive(Clone)]
@@ -125,7 +101,7 @@ impl Metrics {
             drop(metrics.all.requests.get_or_create(&RequestLabels::new(endpoint, Answer::Ok)));
             drop(metrics.all.request_seconds.get_or_create(&EndpointLabel { endpoint: endpoint.name() }));
         }
-        metrics.set_overview(&Overview::default());
+        metrics.set_gauges(&Gauges::default());
         metrics
     }
 
@@ -152,17 +128,17 @@ impl Metrics {
     }
 
     /// How everything stands.
-    pub fn set_overview(&self, overview: &Overview) {
+    pub fn set_gauges(&self, gauges: &Gauges) {
         let all = &self.all;
-        all.set_jobs(&overview.jobs);
-        all.held.set(whole(overview.held));
+        all.set_jobs(&gauges.jobs);
+        all.held.set(whole(gauges.held));
         // A corrected charge may bring a sum down; a counter that goes down would be taken for a restart.
-        all.spent.inner().fetch_max(overview.charged.0, Ordering::Relaxed);
-        all.refunded.inner().fetch_max(overview.refunded.0, Ordering::Relaxed);
+        all.spent.inner().fetch_max(gauges.charged.0, Ordering::Relaxed);
+        all.refunded.inner().fetch_max(gauges.refunded.0, Ordering::Relaxed);
         let rooms = [
-            ("total", overview.room_total),
-            ("day", overview.room_day),
-            ("min_balance", overview.room_min_balance),
+            ("total", gauges.room_total),
+            ("day", gauges.room_day),
+            ("min_balance", gauges.room_min_balance),
         ];
         for (budget, room) in rooms {
             match room {
@@ -170,10 +146,10 @@ impl Metrics {
                 None => drop(all.room.remove(&BudgetLabel { budget })),
             }
         }
-        all.in_flight_limit.set(i64::from(overview.in_flight_limit));
-        all.queue_age.set(seconds(overview.queue_age));
+        all.in_flight_limit.set(i64::from(gauges.in_flight_limit));
+        all.queue_age.set(seconds(gauges.queue_age));
         for reason in REASONS {
-            let batches = overview.parked.get(&reason).copied().unwrap_or_default();
+            let batches = gauges.parked.get(&reason).copied().unwrap_or_default();
             all.parked.get_or_create(&ReasonLabel { reason: reason.name() }).set(count(batches));
         }
     }
@@ -252,13 +228,15 @@ impl All {
         }
     }
 
-    fn set_jobs(&self, jobs: &BTreeMap<(&'static str, Option<Kind>), u64>) {
-        for state in State::NAMES {
+    fn set_jobs(&self, jobs: &BTreeMap<(JobState, Option<Kind>), u64>) {
+        for state in JobState::ALL {
             for kind in Kind::ALL {
                 let jobs = jobs.get(&(state, Some(kind))).copied().unwrap_or_default();
-                self.jobs.get_or_create(&JobLabels { state, kind: kind.name() }).set(count(jobs));
+                self.jobs
+                    .get_or_create(&JobLabels { state: state.name(), kind: kind.name() })
+                    .set(count(jobs));
             }
-            let unknown = JobLabels { state, kind: UNKNOWN_KIND };
+            let unknown = JobLabels { state: state.name(), kind: UNKNOWN_KIND };
             match jobs.get(&(state, None)) {
                 Some(jobs) => drop(self.jobs.get_or_create(&unknown).set(count(*jobs))),
                 None => drop(self.jobs.remove(&unknown)),
@@ -323,15 +301,15 @@ mod tests {
     #[test]
     fn an_overview_takes_the_place_of_the_one_before() {
         let metrics = Metrics::new();
-        let before = Overview {
-            jobs: BTreeMap::from([(("queued", Some(Kind::Image)), 7), (("failed", None), 2)]),
+        let before = Gauges {
+            jobs: BTreeMap::from([((JobState::Queued, Some(Kind::Image)), 7), ((JobState::Failed, None), 2)]),
             charged: Credits(50),
             room_day: Some(Credits(9)),
             queue_age: Millis(1_500),
             parked: BTreeMap::from([(Parked::DayBudget, 3)]),
-            ..Overview::default()
+            ..Gauges::default()
         };
-        metrics.set_overview(&before);
+        metrics.set_gauges(&before);
         let queued = "callsheet_jobs{state=\"queued\",kind=\"image\"}";
         let unknown = "callsheet_jobs{state=\"failed\",kind=\"unknown\"}";
         let room = "callsheet_budget_room_credits{budget=\"day\"}";
@@ -340,7 +318,7 @@ mod tests {
         let shown = shown.map(|series| value(&metrics, series).unwrap_or_default());
         assert_eq!(shown, ["7", "2", "9", "3", "1.5"]);
 
-        metrics.set_overview(&Overview { charged: Credits(40), ..Overview::default() });
+        metrics.set_gauges(&Gauges { charged: Credits(40), ..Gauges::default() });
         assert_eq!(value(&metrics, queued).unwrap(), "0");
         assert_eq!((value(&metrics, unknown), value(&metrics, room)), (None, None));
         assert_eq!(value(&metrics, parked).unwrap(), "0");

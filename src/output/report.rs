@@ -11,6 +11,7 @@ use crate::domain::charge_drift;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::job_state::JobState;
 use crate::domain::ledger::{Movement, Totals};
 use crate::output::publish::create;
 use crate::output::results;
@@ -27,7 +28,7 @@ pub struct Sums {
     charged_credits: Credits,
     waived_credits: Credits,
     refunded_credits: Credits,
-    states: BTreeMap<&'static str, u32>,
+    states: BTreeMap<JobState, u32>,
     late: u32,
 }
 
@@ -40,7 +41,7 @@ impl Sums {
         self.charged_credits = self.charged_credits + books.charged;
         self.waived_credits = self.waived_credits + books.waived;
         self.refunded_credits = self.refunded_credits + refunded;
-        *self.states.entry(job.state.name()).or_default() += 1;
+        *self.states.entry(job.state.job_state()).or_default() += 1;
         self.late += u32::from(job.is_late());
     }
 }

@@ -9,6 +9,7 @@ use crate::domain::batch_terms::BatchTerms;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, Seq};
 use crate::domain::job::State;
+use crate::domain::job_state::{JobState, JobStateCounts};
 use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
 use crate::domain::queue_class::QueueClass;
@@ -60,6 +61,20 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// By state, with those that have not begun.
+    pub fn by_state(self, not_begun: u32) -> JobStateCounts {
+        let Ended { succeeded, failed, canceled, expired, in_doubt } = self;
+        enum_map::enum_map! {
+            JobState::Queued => not_begun,
+            JobState::Submitting | JobState::Running | JobState::Fetching => 0,
+            JobState::Succeeded => succeeded,
+            JobState::Failed => failed,
+            JobState::Canceled => canceled,
+            JobState::Expired => expired,
+            JobState::InDoubt => in_doubt,
+        }
+    }
+
     /// All that have ended.
     pub fn all(self) -> u32 {
         self.succeeded + self.failed + self.canceled + self.expired + self.in_doubt

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, Fingerprint, JobId, Seq};
 use crate::domain::job::Books;
+use crate::domain::job_state::JobState;
 use crate::domain::row_verdict::JobStanding;
 use crate::store::spool::Lines;
 use crate::store::staging::{ExistingJob, Staging};
@@ -58,7 +59,7 @@ struct AcceptedPrice {
 #[derive(Deserialize)]
 struct Outcome {
     seq: Seq,
-    state: String,
+    state: JobState,
     #[serde(default)]
     books: Books,
     #[serde(default)]
@@ -95,7 +96,7 @@ impl JobStatuses {
                 Err(error) => return Err(error),
             };
             let code = outcome.fault.as_ref().map(|fault| fault.code.as_str());
-            let standing = JobStanding::of(&outcome.state, outcome.books.charged, code);
+            let standing = JobStanding::of(outcome.state, outcome.books.charged, code);
             let index = outcome.seq.0 as usize;
             if job_statuses.ended.len() <= index {
                 job_statuses.ended.resize(index + 1, None);

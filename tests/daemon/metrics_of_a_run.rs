@@ -135,7 +135,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
     let mut engine = Engine::new(store, deps, settings(), clock, None).unwrap();
     let (_keep, stop) = watch::channel(Stop::No);
     let standstill = engine.run(Until::Standstill, stop, |_| {}).await.unwrap();
-    metrics.set_overview(&engine.scheduler().gauges(clock.now()));
+    metrics.set_gauges(&engine.scheduler().gauges(clock.now()));
     standstill
 }
 

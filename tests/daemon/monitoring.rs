@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use callsheet::domain::admission::Parked;
 use callsheet::domain::credits::Credits;
-use callsheet::domain::job::State;
+use callsheet::domain::gauges::Gauges;
+use callsheet::domain::job_state::JobState;
 use callsheet::domain::time::Millis;
-use callsheet::metrics::{Answer, Endpoint, Metrics, Overview};
+use callsheet::metrics::{Answer, Endpoint, Metrics};
 use serde_json::Value;
 
 /// Every series that there can be.
@@ -25,13 +26,13 @@ fn everything() -> String {
     metrics.poll_late(Millis(1));
     metrics.flushed(Duration::from_micros(300));
     let room = Some(Credits(1));
-    metrics.set_overview(&Overview {
-        jobs: State::NAMES.into_iter().map(|state| ((state, None), 1)).collect(),
+    metrics.set_gauges(&Gauges {
+        jobs: JobState::ALL.into_iter().map(|state| ((state, None), 1)).collect(),
         room_total: room,
         room_day: room,
         room_min_balance: room,
         parked: BTreeMap::from([(Parked::Key, 1)]),
-        ..Overview::default()
+        ..Gauges::default()
     });
     metrics.render()
 }

@@ -4,22 +4,23 @@ use std::collections::BTreeMap;
 
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
+use crate::domain::gauges::Gauges;
+use crate::domain::job_state::JobState;
 use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_counts::BatchJobCounts;
 use crate::engine::scheduler::{ActiveBatch, Scheduler};
-use crate::metrics::Overview;
 use crate::store::{Ended, KindCounts};
 
-/// Jobs by the name of their state and by kind.
-type Jobs = BTreeMap<(&'static str, Option<Kind>), u64>;
+/// Jobs by state and kind, where it is known.
+type Jobs = BTreeMap<(JobState, Option<Kind>), u64>;
 
 impl Scheduler {
-    /// Everything at this moment, for [`Metrics::set_overview`](crate::metrics::Metrics::set_overview).
+    /// Everything at this moment, for a monitoring system.
     ///
     /// Looks at every batch, and at no job.
-    pub fn gauges(&self, now: Now) -> Overview {
+    pub fn gauges(&self, now: Now) -> Gauges {
         let counts = self.jobs.counts();
         let open = counts.by_state_and_kind().map(|(state, kind, n)| ((state, Some(kind)), u64::from(n)));
         let mut jobs: Jobs = open.collect();
@@ -31,7 +32,7 @@ impl Scheduler {
         let room = |limit: Option<Credits>, totals: Totals| {
             limit.map(|limit| limit.saturating_sub(totals.committed()))
         };
-        Overview {
+        Gauges {
             jobs,
             held: self.total.held,
             charged: self.total.spent + self.total.refunded,
@@ -75,7 +76,7 @@ fn add_closed(jobs: &mut Jobs, active: &ActiveBatch, open: BatchJobCounts) {
     let record = &active.record;
     // What was accepted before kinds were counted.
     let (mut forget_finished, mut rest_open) = (KindCounts { rows: record.rows, ended: record.ended }, 0);
-    for (kind, open) in Kind::ALL.into_iter().zip(open.kinds) {
+    for (kind, open) in open.kinds {
         let Some(of_kind) = record.kinds.get(&kind) else {
             rest_open += open;
             continue;
@@ -89,15 +90,7 @@ fn add_closed(jobs: &mut Jobs, active: &ActiveBatch, open: BatchJobCounts) {
 fn add(jobs: &mut Jobs, kind: Option<Kind>, of_kind: KindCounts, open: u32) {
     let KindCounts { rows, ended } = of_kind;
     let not_begun = rows.saturating_sub(ended.all() + open);
-    let numbers = [
-        ("queued", not_begun),
-        ("succeeded", ended.succeeded),
-        ("failed", ended.failed),
-        ("canceled", ended.canceled),
-        ("expired", ended.expired),
-        ("in_doubt", ended.in_doubt),
-    ];
-    for (state, n) in numbers.into_iter().filter(|(_, n)| *n > 0) {
+    for (state, n) in ended.by_state(not_begun).into_iter().filter(|(_, n)| *n > 0) {
         *jobs.entry((state, kind)).or_default() += u64::from(n);
     }
 }
@@ -145,7 +138,7 @@ mod tests {
         scheduler.resume_job(record, spec, NOW);
     }
 
-    fn shown(overview: &Overview) -> String {
+    fn shown(overview: &Gauges) -> String {
         let kind = |kind: Option<Kind>| kind.map_or("?", Kind::name);
         let each = overview.jobs.iter().map(|((state, of), n)| format!("{n} {state} {}", kind(*of)));
         each.collect::<Vec<_>>().join(", ")

@@ -7,21 +7,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, DerefMut};
 
+use enum_map::{Enum, EnumMap};
+
 use crate::domain::admission::InFlight;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::State;
+use crate::domain::job_state::{JobState, JobStateCounts};
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::request::Kind;
 use crate::engine::scheduler::OpenJob;
-
-/// How many states there are.
-pub(super) const STATE_COUNT: usize = State::NAMES.len();
-/// The place of those whose outputs are downloaded.
-const FETCHING: usize = 3;
-/// The places of those that are at the service, or on their way to it.
-const SENT: [usize; 2] = [1, 2];
-/// How many kinds there are.
-pub(super) const KIND_COUNT: usize = Kind::ALL.len();
 
 /// The open jobs by key.
 #[derive(Debug, Default)]
@@ -39,25 +33,25 @@ pub(super) struct JobCounts {
     pub(super) busy: u32,
     /// Jobs of which a watched task was not read since the start.
     pub(super) unread: u32,
-    actions: [u32; 5],
-    states: [u32; STATE_COUNT],
-    by_kind: [[u32; STATE_COUNT]; KIND_COUNT],
+    actions: EnumMap<NextAction, u32>,
+    states: JobStateCounts,
+    by_kind: EnumMap<Kind, JobStateCounts>,
     by_batch: BTreeMap<BatchNo, BatchJobCounts>,
 }
 
 /// What is counted of one batch's open jobs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BatchJobCounts {
-    /// By state, in the order of [`State::NAMES`].
-    pub(super) states: [u32; STATE_COUNT],
-    /// By kind, in the order of [`Kind::ALL`].
-    pub(super) kinds: [u32; KIND_COUNT],
+    /// By state.
+    pub(super) states: JobStateCounts,
+    /// By kind.
+    pub(super) kinds: EnumMap<Kind, u32>,
     /// In the queue, and never sent.
     pub(super) never_sent: u32,
 }
 
 /// What a job will do by itself, if nothing stands in the way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 pub(super) enum NextAction {
     /// Nothing: it waits for admission, or is overdue and was tried since the start.
     Nothing,
@@ -74,7 +68,7 @@ pub(super) enum NextAction {
 /// What a job is counted as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CountedAs {
-    state: usize,
+    state: JobState,
     holds_slot: bool,
     busy: bool,
     never_sent: bool,
@@ -98,7 +92,7 @@ impl CountedAs {
         let unread = open.watches.values().any(|watch| !watch.seen);
         let never_sent = matches!(job.state, State::Queued) && job.first_sent.is_none();
         CountedAs {
-            state: state_index(&job.state),
+            state: job.state.job_state(),
             holds_slot: job.holds_slot(),
             busy,
             never_sent,
@@ -115,30 +109,10 @@ impl OpenJob {
     }
 }
 
-/// A state's index in [`State::NAMES`].
-fn state_index(state: &State) -> usize {
-    match state {
-        State::Queued => 0,
-        State::Submitting { .. } => 1,
-        State::Running { .. } => 2,
-        State::Fetching { .. } => FETCHING,
-        State::Succeeded { .. } => 4,
-        State::Failed { .. } => 5,
-        State::Canceled { .. } => 6,
-        State::Expired => 7,
-        State::InDoubt { .. } => 8,
-    }
-}
-
-/// A kind's index in [`Kind::ALL`].
-pub(super) fn kind_index(kind: Kind) -> usize {
-    Kind::ALL.iter().position(|other| *other == kind).unwrap_or_default()
-}
-
 impl JobCounts {
     /// Jobs that would move like this.
     pub(super) fn with_action(&self, action: NextAction) -> u32 {
-        self.actions[action as usize]
+        self.actions[action]
     }
 
     /// What is counted of a batch's open jobs.
@@ -148,18 +122,18 @@ impl JobCounts {
 
     /// Open jobs of a batch.
     pub(super) fn open_of(&self, batch: BatchNo) -> u32 {
-        self.of_batch(batch).states.iter().sum()
+        self.of_batch(batch).states.values().sum()
     }
 
     /// Jobs of a batch that are at the service, or on their way to it.
     pub(super) fn sent_of(&self, batch: BatchNo) -> u32 {
         let states = self.of_batch(batch).states;
-        SENT.iter().map(|state_index| states[*state_index]).sum()
+        states[JobState::Submitting] + states[JobState::Running]
     }
 
     /// Open jobs of a batch that are in the queue.
     pub(super) fn queued_of(&self, batch: BatchNo) -> u32 {
-        self.of_batch(batch).states[state_index(&State::Queued)]
+        self.of_batch(batch).states[JobState::Queued]
     }
 
     /// Whether a batch has open jobs in its queue.
@@ -167,17 +141,17 @@ impl JobCounts {
         self.queued_of(batch) > 0
     }
 
-    /// All open jobs, by the name of their state and by kind.
-    pub(super) fn by_state_and_kind(&self) -> impl Iterator<Item = (&'static str, Kind, u32)> {
-        let of_kind = |(kind, states): (Kind, [u32; STATE_COUNT])| {
-            State::NAMES.into_iter().zip(states).map(move |(name, n)| (name, kind, n))
+    /// All open jobs, by state and kind.
+    pub(super) fn by_state_and_kind(&self) -> impl Iterator<Item = (JobState, Kind, u32)> {
+        let of_kind = |(kind, states): (Kind, JobStateCounts)| {
+            states.into_iter().map(move |(state, n)| (state, kind, n))
         };
-        Kind::ALL.into_iter().zip(self.by_kind).flat_map(of_kind).filter(|(.., n)| *n > 0)
+        self.by_kind.into_iter().flat_map(of_kind).filter(|(.., n)| *n > 0)
     }
 
     /// Jobs whose outputs are being downloaded, or wait for it.
     pub(super) fn fetching(&self) -> u32 {
-        self.states[FETCHING]
+        self.states[JobState::Fetching]
     }
 
     fn count(&mut self, open: &OpenJob, counted_as: CountedAs) {
@@ -197,9 +171,9 @@ impl JobCounts {
     }
 
     fn change(&mut self, open: &OpenJob, counted_as: CountedAs, by_one: impl Fn(&mut u32)) {
-        by_one(&mut self.actions[counted_as.action as usize]);
+        by_one(&mut self.actions[counted_as.action]);
         by_one(&mut self.states[counted_as.state]);
-        let kind = kind_index(open.spec.order.kind);
+        let kind = open.spec.order.kind;
         by_one(&mut self.by_kind[kind][counted_as.state]);
         let of_batch = self.by_batch.entry(open.record.key.batch).or_default();
         by_one(&mut of_batch.states[counted_as.state]);

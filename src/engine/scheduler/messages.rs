@@ -7,6 +7,7 @@ use crate::domain::admission::{Limits, Parked};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile};
+use crate::domain::job_state::JobStateCounts;
 use crate::domain::ledger::{OutOfBalance, Totals};
 use crate::domain::quote::{Catalog, Rules, Surcharges};
 use crate::domain::request::Kind;
@@ -213,8 +214,8 @@ pub struct BatchOverview {
     pub name: BatchName,
     /// Accepted jobs.
     pub rows: u32,
-    /// Jobs by state, in the order of a job's life; states without jobs are left out.
-    pub states: Vec<(&'static str, u32)>,
+    /// Jobs by state.
+    pub states: JobStateCounts,
     /// Sum of the prices.
     pub planned: Credits,
     /// Credits.

@@ -39,7 +39,6 @@ pub use self::messages::{
 };
 pub use self::outage::Outage;
 use self::outage::OutageDetector;
-pub use self::overview::batch_overview;
 use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::admission::Parked;
 use crate::domain::ids::{Attempt, BatchNo, JobKey};

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use crate::domain::admission::{self, Parked};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
-use crate::domain::job::State;
+use crate::domain::job_state::JobStateCounts;
 use crate::domain::time::Now;
-use crate::engine::scheduler::job_counts::{NextAction, STATE_COUNT};
+use crate::engine::scheduler::job_counts::NextAction;
 use crate::engine::scheduler::{ActiveBatch, BatchOverview, Effect, Scheduler, SpooledRow, Standstill};
-use crate::store::{BatchRecord, Ended, JobRecord};
+use crate::store::{BatchRecord, JobRecord};
 
 impl Scheduler {
     /// Why nothing will move by itself any more; nothing while something will.
@@ -94,7 +94,7 @@ impl Scheduler {
 
     fn overview_of(&self, active: &ActiveBatch, blocked: &BTreeSet<BatchNo>) -> BatchOverview {
         let no = active.record.no;
-        let overview = overview_of(&active.record, &self.jobs.counts().of_batch(no).states);
+        let overview = overview_of(&active.record, self.jobs.counts().of_batch(no).states);
         let key = self.key_is_refused().then_some(Parked::Key);
         let disk = self.disk_is_low.then_some(Parked::Disk);
         // A pause is named first: no key, credits or room would make a paused batch go on.
@@ -173,27 +173,16 @@ impl Scheduler {
 }
 
 /// A batch in numbers, from its record and the states of its open jobs.
-pub fn batch_overview(record: &BatchRecord, states: impl Iterator<Item = &'static str>) -> BatchOverview {
-    let mut open = [0; STATE_COUNT];
-    for state in states {
-        if let Some(state_index) = State::NAMES.iter().position(|name| *name == state) {
-            open[state_index] += 1;
-        }
-    }
-    overview_of(record, &open)
-}
-
-fn overview_of(record: &BatchRecord, open: &[u32; STATE_COUNT]) -> BatchOverview {
-    let begun: u32 = open.iter().sum();
+fn overview_of(record: &BatchRecord, open: JobStateCounts) -> BatchOverview {
+    let begun: u32 = open.values().sum();
     let parked = record.paused.map(|_| Parked::Paused);
     let not_begun = record.rows.saturating_sub(begun + record.ended.all());
-    let Ended { succeeded, failed, canceled, expired, in_doubt } = record.ended;
-    let not_open = [not_begun, 0, 0, 0, succeeded, failed, canceled, expired, in_doubt];
-    let states = State::NAMES.into_iter().zip(open.iter().zip(not_open).map(|(open, other)| open + other));
+    let not_open = record.ended.by_state(not_begun);
+    let states = open.map(|state, open| open + not_open[state]);
     BatchOverview {
         name: record.name.clone(),
         rows: record.rows,
-        states: states.filter(|(_, n)| *n > 0).collect(),
+        states,
         planned: record.planned,
         totals: record.totals,
         parked,
