@@ -196,7 +196,7 @@ impl Client {
     }
 }
 
-/// See [`Access::what_comes_next`]. The status of a state that no process works on is never active.
+/// What a command says that comes next. The status of a state that no process works on is never active.
 fn next_step_of(status: &BatchStatus) -> String {
     match (status.state, status.parked_by) {
         (BatchState::Done, _) => "all its jobs have ended".to_owned(),

@@ -77,7 +77,7 @@ impl HandlerError {
 /// Every batch in numbers, or the one called so.
 ///
 /// # Errors
-/// [`AnswerError`].
+/// [`HandlerError`].
 pub async fn status(desk: &EngineClient, batch: Option<&BatchName>) -> Result<Status, HandlerError> {
     let found = desk.batch_snapshots(batch).await?;
     let of = |(record, overview): &(BatchRecord, BatchOverview)| {
@@ -92,7 +92,7 @@ pub async fn status(desk: &EngineClient, batch: Option<&BatchName>) -> Result<St
 /// in one state.
 ///
 /// # Errors
-/// [`AnswerError`]; what `sink` refuses ends it.
+/// [`HandlerError`]; what `sink` refuses ends it.
 pub fn jobs(
     store: &Store,
     batches: &[BatchRecord],
@@ -119,7 +119,7 @@ pub fn jobs(
 /// Hands over every job that has begun and not ended as one line of JSON.
 ///
 /// # Errors
-/// [`AnswerError`]; what `sink` refuses ends it.
+/// [`HandlerError`]; what `sink` refuses ends it.
 pub fn open(store: &Store, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), HandlerError> {
     for job in store.open_now()? {
         let mut line = serde_json::to_vec(&job).map_err(io::Error::from)?;
@@ -132,7 +132,7 @@ pub fn open(store: &Store, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Res
 /// Hands over every movement of the batches as one line of JSON, job by job.
 ///
 /// # Errors
-/// [`AnswerError`]; what `sink` refuses ends it.
+/// [`HandlerError`]; what `sink` refuses ends it.
 pub fn ledger(
     store: &Store,
     batches: &[BatchRecord],
@@ -166,7 +166,7 @@ pub fn ledger(
 /// Hands over the whole state as a dump, as it is at this moment.
 ///
 /// # Errors
-/// [`AnswerError`]; what `sink` refuses ends it.
+/// [`HandlerError`]; what `sink` refuses ends it.
 pub fn export(store: &Store, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), HandlerError> {
     store.export(SinkWriter(sink)).map_err(|error| match error {
         DumpError::Store(error) => error.into(),
@@ -191,7 +191,7 @@ impl io::Write for SinkWriter<'_> {
 /// The whole story of a job.
 ///
 /// # Errors
-/// [`AnswerError`].
+/// [`HandlerError`].
 pub async fn explain(desk: &EngineClient, job: &str) -> Result<Explanation, HandlerError> {
     match desk.find(job).await? {
         Target::Batch(batch) => {
@@ -336,7 +336,7 @@ fn parked_reason(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Par
 /// Pauses the batch called so, or all that are not done.
 ///
 /// # Errors
-/// [`AnswerError`].
+/// [`HandlerError`].
 pub async fn pause(desk: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
     let done = |_: &BatchRecord| Some("done, nothing to pause");
     for_each(desk, batch, Command::Pause, done).await
@@ -345,7 +345,7 @@ pub async fn pause(desk: &EngineClient, batch: Option<&BatchName>) -> Result<Bat
 /// The batch called so.
 ///
 /// # Errors
-/// [`AnswerError`].
+/// [`HandlerError`].
 pub async fn find_batch(desk: &EngineClient, name: &BatchName) -> Result<BatchRecord, HandlerError> {
     match desk.batches(Some(name)).await?.pop() {
         Some(batch) => Ok(batch),
@@ -356,7 +356,7 @@ pub async fn find_batch(desk: &EngineClient, name: &BatchName) -> Result<BatchRe
 /// Sets the budget of the batch called so: a limit, or `default`.
 ///
 /// # Errors
-/// [`AnswerError`].
+/// [`HandlerError`].
 pub async fn set_budget(
     desk: &EngineClient,
     request: &BudgetRequest,
@@ -370,7 +370,7 @@ pub async fn set_budget(
 /// What the budget of a batch is, compared with what it was.
 ///
 /// # Errors
-/// [`AnswerError`].
+/// [`HandlerError`].
 pub async fn budget_set(desk: &EngineClient, before: &BatchRecord) -> Result<BudgetSet, HandlerError> {
     let now = find_batch(desk, &before.name).await?;
     Ok(BudgetSet {
@@ -385,7 +385,7 @@ pub async fn budget_set(desk: &EngineClient, before: &BatchRecord) -> Result<Bud
 /// Lifts the pause of the batch called so, or of all.
 ///
 /// # Errors
-/// [`AnswerError`].
+/// [`HandlerError`].
 pub async fn resume(desk: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
     // A pause outlasts the end of its batch, for what a retry or a longer manifest brings.
     let done = |record: &BatchRecord| record.paused.is_none().then_some("done, nothing to resume");
@@ -414,7 +414,7 @@ async fn for_each(
 /// Drops what is not sent yet of a batch, or one job.
 ///
 /// # Errors
-/// [`AnswerError`].
+/// [`HandlerError`].
 pub async fn cancel(desk: &EngineClient, name: &str) -> Result<BatchOutcomes, HandlerError> {
     let named = desk.find(name).await?;
     let batch = named.batch().name.clone();
@@ -425,7 +425,7 @@ pub async fn cancel(desk: &EngineClient, name: &str) -> Result<BatchOutcomes, Ha
 /// Ends the doubt about a job.
 ///
 /// # Errors
-/// [`AnswerError`].
+/// [`HandlerError`].
 pub async fn resolve(desk: &EngineClient, wish: &ResolveRequest) -> Result<BatchOutcomes, HandlerError> {
     let named = desk.find(&wish.name).await?;
     let batch = named.batch().name.clone();
@@ -456,7 +456,7 @@ fn exceeds_hold(named: &Target, wish: &ResolveRequest) -> Option<String> {
 /// With `max_credits` each may cost that much, whatever its row says, and so may those that wait.
 ///
 /// # Errors
-/// [`AnswerError`].
+/// [`HandlerError`].
 pub async fn retry(
     desk: &EngineClient,
     name: &str,
@@ -470,7 +470,7 @@ pub async fn retry(
 /// Takes up what is paid for and is not on disk as it was.
 ///
 /// # Errors
-/// [`AnswerError`].
+/// [`HandlerError`].
 pub async fn download(
     desk: &EngineClient,
     name: &str,
