@@ -67,7 +67,7 @@ pub fn recovered(
         }
         (Some(mut outcome), _) => {
             // It may have been asked for again since, and sent; no key would find that task.
-            outcome.may_have_been_sent = !is_trusted && !is_keyed && !is_paid(&outcome);
+            outcome.may_have_been_sent |= !is_trusted && !is_keyed && !is_paid(&outcome);
             outcome
         }
         (None, Some(open)) => goes_on(open, spec, is_trusted, now),
@@ -216,6 +216,8 @@ mod tests {
         assert_eq!(keyed(left(None, Some(Job::queued()))), "queued#1 0");
         assert_eq!(keyed(left(Some(failed(1)), Some(Job::queued()))), "queued#1 0", "it was asked for again");
         assert_eq!(keyless(left(Some(failed(1)), None)), "failed#1 0");
+        let doubted = Job { may_have_been_sent: true, ..failed(1) };
+        assert_eq!(keyless(left(Some(doubted), None)), "failed?#1 0", "an earlier rebuild could not tell");
     }
 
     #[test]

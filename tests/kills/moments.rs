@@ -25,7 +25,7 @@ const CREDITS: u64 = 100_000;
 pub struct Tally {
     pub kills: usize,
     pub jobs: usize,
-    /// Jobs whose two tasks were given back.
+    /// Jobs whose every task was given back.
     pub failed: usize,
     pub tasks: usize,
     pub charges: u64,
@@ -52,7 +52,7 @@ impl fmt::Display for Tally {
         let Tally { kills, jobs, failed, tasks, charges, refunds, replays, faults } = self;
         write!(
             f,
-            "{kills} kills, {jobs} jobs ({failed} failed twice), {tasks} tasks, {charges} charges, {refunds} refunds, {replays} keys \
+            "{kills} kills, {jobs} jobs ({failed} failed), {tasks} tasks, {charges} charges, {refunds} refunds, {replays} keys \
              sent again, {faults} faults"
         )
     }
@@ -239,8 +239,13 @@ impl MomentsRun {
             for line in &outputs.lines {
                 let text = |name: &str| line[name].as_str().unwrap().to_owned();
                 if line["state"] == "failed" {
-                    // A task that fails inside its own request is tried once more, and not again.
-                    assert_eq!(given_back.get(&text("job")), Some(&2), "{line:#}");
+                    // A task that fails inside its own request is tried once more, and not again; others may have
+                    // failed before it.
+                    let tasks = given_back.get(&text("job")).copied().unwrap_or_default();
+                    assert!(
+                        tasks >= 2 && line["attempts"] == tasks,
+                        "{tasks} tasks were given back: {line:#}"
+                    );
                     assert_eq!(line["charged_credits"], 0, "{line:#}");
                     tally.failed += 1;
                     continue;
