@@ -61,16 +61,16 @@ pub fn recovered(
         }
     }
     let is_keyed = spec.order.kind.is_keyed();
+    let is_news =
+        |open: &Job| is_trusted || outcome.as_ref().is_none_or(|outcome| open.attempt > outcome.attempt);
+    let open = open.filter(is_news);
     let job = match (outcome, open) {
-        (Some(outcome), Some(open)) if is_trusted || open.attempt > outcome.attempt => {
-            goes_on(open, spec, is_trusted, now)
-        }
-        (Some(mut outcome), _) => {
+        (_, Some(open)) => goes_on(open, spec, is_trusted, now),
+        (Some(mut outcome), None) => {
             // It may have been asked for again since, and sent; no key would find that task.
             outcome.may_have_been_sent |= !is_trusted && !is_keyed && !is_paid(&outcome);
             outcome
         }
-        (None, Some(open)) => goes_on(open, spec, is_trusted, now),
         (None, None) if !is_keyed => on_its_way(&Job::queued(), spec, now)?,
         (None, None) => return None,
     };

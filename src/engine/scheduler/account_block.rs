@@ -174,8 +174,7 @@ impl Scheduler {
         // What was charged since the question left may be in the answer already or not.
         let sent = self.charged_in_all().saturating_sub(self.account.charged_when_asked);
         // What is held for a job that waits in the queue, since its state was recovered, is taken off when it is sent.
-        let waiting = self.jobs.values().filter(|open| matches!(open.record.job.state, State::Queued));
-        let waiting: Credits = waiting.map(|open| open.record.job.books.held).sum();
+        let waiting = self.jobs.counts().held_in_queue;
         let (unsure, slots) = (self.total.held.saturating_sub(waiting), self.settings.limits.in_flight);
         let account = &mut self.account;
         account.is_asking = false;

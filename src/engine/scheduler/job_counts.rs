@@ -10,6 +10,7 @@ use std::ops::{Deref, DerefMut};
 use enum_map::{Enum, EnumMap};
 
 use crate::domain::admission::InFlight;
+use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::State;
 use crate::domain::job_state::{JobState, JobStateCounts};
@@ -33,6 +34,8 @@ pub(super) struct JobCounts {
     pub(super) busy: u32,
     /// Jobs of which a watched task was not read since the start.
     pub(super) unread: u32,
+    /// What is held for jobs in the queue, since their state was recovered.
+    pub(super) held_in_queue: Credits,
     actions: EnumMap<NextAction, u32>,
     states: JobStateCounts,
     by_kind: EnumMap<Kind, JobStateCounts>,
@@ -75,6 +78,7 @@ pub(super) struct CountedAs {
     /// A watched task of it was not read since the start.
     unread: bool,
     action: NextAction,
+    held_in_queue: Credits,
 }
 
 impl CountedAs {
@@ -90,7 +94,9 @@ impl CountedAs {
         };
         let busy = open.busy || open.watches.values().any(|watch| watch.busy);
         let unread = open.watches.values().any(|watch| !watch.seen);
-        let never_sent = matches!(job.state, State::Queued) && job.first_sent.is_none();
+        let is_queued = matches!(job.state, State::Queued);
+        let never_sent = is_queued && job.first_sent.is_none();
+        let held_in_queue = if is_queued { job.books.held } else { Credits::ZERO };
         CountedAs {
             state: job.state.job_state(),
             holds_slot: job.holds_slot(),
@@ -98,6 +104,7 @@ impl CountedAs {
             never_sent,
             unread,
             action,
+            held_in_queue,
         }
     }
 }
@@ -157,6 +164,7 @@ impl JobCounts {
     fn count(&mut self, open: &OpenJob, counted_as: CountedAs) {
         let add = |count: &mut u32| *count += 1;
         self.change(open, counted_as, add);
+        self.held_in_queue = self.held_in_queue + counted_as.held_in_queue;
         if counted_as.holds_slot {
             self.in_flight.add(open.spec.order.kind, open.spec.order.model.as_deref());
         }
@@ -165,6 +173,7 @@ impl JobCounts {
     fn uncount(&mut self, open: &OpenJob, counted_as: CountedAs) {
         let subtract = |count: &mut u32| *count = count.saturating_sub(1);
         self.change(open, counted_as, subtract);
+        self.held_in_queue = self.held_in_queue.saturating_sub(counted_as.held_in_queue);
         if counted_as.holds_slot {
             self.in_flight.remove(open.spec.order.kind, open.spec.order.model.as_deref());
         }
