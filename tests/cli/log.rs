@@ -42,7 +42,9 @@ fn a_job_is_followed_from_line_to_line() {
     for line in submitted {
         assert_eq!((&line["batch"], &line["attempt"]), (&json!("batch"), &json!(1)));
         assert!(tasks.iter().any(|task| line["task"] == task.id.as_str()), "{line}");
-        assert_eq!(line["charged"], 8);
+        // On a busy machine the task of image-2 may have failed, and be refunded, before its response is written.
+        let is_refunded = line["job"] == "image-2" && line["charged"] == 0;
+        assert!(line["charged"] == 8 || is_refunded, "{line}");
     }
     let finished = said(&lines, "finished");
     assert_eq!(
