@@ -1,15 +1,14 @@
-//! Connection limits of the control server: number, lifetime and idle time are bounded, so that a client that
-//! hangs or floods harms nobody.
+//! Connection limits of the control server, so that a client that hangs or floods harms nobody: a semaphore bounds the
+//! number of connections, hyper the time for the head of a request, tower-http the time for the next bytes of its body.
 //!
-//! Every new connection is accepted. At the limit, the one is closed that has kept the server waiting the
-//! longest: first among those that have sent no request yet, then among those that send or read slowly. A client
-//! that waits for its response is never closed.
+//! Ours is what happens at the limit. A new connection is accepted, and the one is closed that has kept the server
+//! waiting the longest: first among those that have sent no request yet, then among those that send or read slowly. A
+//! client that waits for its response is never closed.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::pin::Pin;
+use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -20,65 +19,109 @@ use axum::response::Response;
 use futures_util::{StreamExt, stream};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::AbortHandle;
+use tower_http::timeout::{RequestBodyTimeoutLayer, TimeoutError};
 
 /// Connections that are served at once.
 const CONNECTIONS_MAX: usize = 64;
 /// How long a client may take to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it may take to send the next bytes of a body.
+pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection may last, whatever happens on it.
 const CONNECTION_LIFETIME_MAX: Duration = Duration::from_secs(15 * 60);
-/// So many bytes received count as progress.
+/// So many bytes of a request's body count as progress.
 const PROGRESS_BYTES: usize = 16 * 1024;
 /// Between two tries to close a connection, when none can be closed.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Limits the number of connections.
+/// Serves connections, a limited number at once.
 #[derive(Debug)]
 pub(super) struct ConnectionLimit {
-    free: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
+    body_timeout: Duration,
     table: Arc<Mutex<ConnectionTable>>,
-}
-
-/// Held by a connection while it is served.
-#[derive(Debug)]
-pub(super) struct ConnectionPermit {
-    handle: Arc<ConnectionHandle>,
-    evict: Arc<Notify>,
-    _permit: OwnedSemaphorePermit,
 }
 
 impl ConnectionLimit {
     pub(super) fn new() -> ConnectionLimit {
-        ConnectionLimit::of(CONNECTIONS_MAX)
+        ConnectionLimit::of(CONNECTIONS_MAX, BODY_TIMEOUT)
     }
 
-    fn of(number: usize) -> ConnectionLimit {
-        ConnectionLimit { free: Arc::new(Semaphore::new(number)), table: Arc::default() }
-    }
-
-    /// A permit for a new connection: a free one, or that of the connection that keeps the server waiting the longest.
-    /// None once the server ends.
-    pub(super) async fn take(&self) -> Option<ConnectionPermit> {
-        loop {
-            let free = self.free.clone();
-            let permit = match self.free.clone().try_acquire_owned() {
-                Ok(permit) => Ok(permit),
-                Err(_) => {
-                    lock(&self.table).evict_one();
-                    match tokio::time::timeout(RETRY_INTERVAL, free.acquire_owned()).await {
-                        Ok(permit) => permit,
-                        // Everybody waits for an answer.
-                        Err(_) => continue,
-                    }
-                }
-            };
-            let (id, evict) = lock(&self.table).register();
-            let handle = Arc::new(ConnectionHandle { table: self.table.clone(), id });
-            return Some(ConnectionPermit { handle, evict, _permit: permit.ok()? });
+    fn of(connections: usize, body_timeout: Duration) -> ConnectionLimit {
+        ConnectionLimit {
+            permits: Arc::new(Semaphore::new(connections)),
+            body_timeout,
+            table: Arc::default(),
         }
     }
+
+    /// Serves a connection in a task of its own, once there is a permit for it.
+    pub(super) async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        router: Router,
+    ) {
+        let Some(permit) = self.permit().await else { return };
+        // Held until the connection is in the table: its task may begin at once.
+        let mut table = lock(&self.table);
+        let activity = Activity { table: self.table.clone(), id: table.next_turn() };
+        let id = activity.id;
+        let router = router
+            .layer(RequestBodyTimeoutLayer::new(self.body_timeout))
+            .layer(middleware::from_fn_with_state(activity, track_phase));
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIMEOUT)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        let task = tokio::spawn(async move {
+            let _permit = permit;
+            match tokio::time::timeout(CONNECTION_LIFETIME_MAX, connection).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "control connection failed"),
+                Err(_) => tracing::debug!("control connection closed: it lasted too long"),
+            }
+        });
+        table.insert(id, task.abort_handle());
+    }
+
+    /// A free permit, or that of the connection that keeps the server waiting the longest. None once the server ends.
+    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        loop {
+            if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+                return Some(permit);
+            }
+            lock(&self.table).evict_one();
+            match tokio::time::timeout(RETRY_INTERVAL, self.permits.clone().acquire_owned()).await {
+                Ok(permit) => return permit.ok(),
+                // Every client waits for a response.
+                Err(_) => continue,
+            }
+        }
+    }
+}
+
+/// What a connection is doing. Those that compare lower are closed first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    /// The head of a request is waited for.
+    ReadingHead,
+    /// The client sends a body, or reads a response that is made as it is read.
+    Transferring,
+    /// The client waits for its response.
+    Responding,
+}
+
+#[derive(Debug)]
+struct Connection {
+    phase: Phase,
+    /// The turn at which it entered its phase, or sent [`PROGRESS_BYTES`] more.
+    last_progress: u64,
+    /// Received since then.
+    bytes: usize,
+    task: AbortHandle,
 }
 
 /// The open connections.
@@ -86,68 +129,29 @@ impl ConnectionLimit {
 struct ConnectionTable {
     /// A logical clock: counts progress of any connection.
     turn: u64,
-    connections: BTreeMap<u64, ConnectionInfo>,
-}
-
-/// The phase of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    /// The head of a request is waited for.
-    ReadingHead,
-    /// Its body is.
-    ReadingBody,
-    /// The client waits for its answer.
-    Responding,
-}
-
-#[derive(Debug)]
-struct ConnectionInfo {
-    phase: Phase,
-    /// Whether it leaves its answer unread.
-    is_full: bool,
-    /// The turn at which it got on last.
-    last_progress: u64,
-    /// Bytes that it has sent since.
-    bytes: usize,
-    is_evicted: bool,
-    evict: Arc<Notify>,
-}
-
-impl ConnectionInfo {
-    /// What the server waits for it to do; nothing while it waits for the server.
-    fn waiting_for(&self) -> Option<Phase> {
-        match self.phase {
-            Phase::Responding => self.is_full.then_some(Phase::ReadingBody),
-            phase => Some(phase),
-        }
-    }
+    connections: BTreeMap<u64, Connection>,
 }
 
 impl ConnectionTable {
-    fn register(&mut self) -> (u64, Arc<Notify>) {
+    fn next_turn(&mut self) -> u64 {
         self.turn += 1;
-        let evict = Arc::new(Notify::new());
-        let info = ConnectionInfo {
-            phase: Phase::ReadingHead,
-            is_full: false,
-            last_progress: self.turn,
-            bytes: 0,
-            is_evicted: false,
-            evict: evict.clone(),
-        };
-        self.connections.insert(self.turn, info);
-        (self.turn, evict)
+        self.turn
+    }
+
+    fn insert(&mut self, id: u64, task: AbortHandle) {
+        self.connections.retain(|_, connection| !connection.task.is_finished());
+        let connection = Connection { phase: Phase::ReadingHead, last_progress: id, bytes: 0, task };
+        self.connections.insert(id, connection);
     }
 
     fn evict_one(&mut self) {
-        let waited_for = self.connections.values_mut().filter(|info| !info.is_evicted);
-        let waited_for = waited_for.filter_map(|info| Some((info.waiting_for()?, info.last_progress, info)));
-        if let Some((phase, _, info)) =
-            waited_for.min_by_key(|(phase, last_progress, _)| (*phase, *last_progress))
-        {
+        let open = self.connections.iter().filter(|(_, connection)| !connection.task.is_finished());
+        let waited_for = open.filter(|(_, connection)| connection.phase != Phase::Responding);
+        let first = waited_for.min_by_key(|(_, connection)| (connection.phase, connection.last_progress));
+        let Some(id) = first.map(|(id, _)| *id) else { return };
+        if let Some(Connection { phase, task, .. }) = self.connections.remove(&id) {
             tracing::debug!(?phase, "control connection closed: too many connections");
-            info.is_evicted = true;
-            info.evict.notify_one();
+            task.abort();
         }
     }
 }
@@ -156,216 +160,216 @@ fn lock(table: &Mutex<ConnectionTable>) -> MutexGuard<'_, ConnectionTable> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A connection's entry in the table; removed when dropped.
-#[derive(Debug)]
-struct ConnectionHandle {
+/// Records what one connection is doing.
+#[derive(Debug, Clone)]
+struct Activity {
     table: Arc<Mutex<ConnectionTable>>,
     id: u64,
 }
 
-impl ConnectionHandle {
-    /// Does something else from now on.
+impl Activity {
     fn enter(&self, phase: Phase) {
         let mut table = lock(&self.table);
-        table.turn += 1;
-        let turn = table.turn;
-        if let Some(info) = table.connections.get_mut(&self.id) {
-            (info.phase, info.last_progress, info.bytes) = (phase, turn, 0);
+        let turn = table.next_turn();
+        if let Some(connection) = table.connections.get_mut(&self.id) {
+            (connection.phase, connection.last_progress, connection.bytes) = (phase, turn, 0);
         }
     }
 
-    fn has_sent(&self, bytes: usize) {
+    fn received(&self, bytes: usize) {
         let mut table = lock(&self.table);
         let turn = table.turn + 1;
-        let Some(info) = table.connections.get_mut(&self.id) else { return };
-        info.bytes += bytes;
-        if info.bytes >= PROGRESS_BYTES {
-            (info.last_progress, info.bytes) = (turn, 0);
+        let Some(connection) = table.connections.get_mut(&self.id) else { return };
+        connection.bytes += bytes;
+        if connection.bytes >= PROGRESS_BYTES {
+            (connection.last_progress, connection.bytes) = (turn, 0);
             table.turn = turn;
         }
     }
-
-    fn is_full(&self, is_full: bool) {
-        if let Some(info) = lock(&self.table).connections.get_mut(&self.id) {
-            info.is_full = is_full;
-        }
-    }
 }
 
-impl Drop for ConnectionHandle {
-    fn drop(&mut self) {
-        lock(&self.table).connections.remove(&self.id);
-    }
-}
-
-/// Serves one connection to its end.
-pub(super) fn serve(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    router: Router,
-    permit: ConnectionPermit,
-) {
-    tokio::spawn(async move {
-        let router = router.layer(middleware::from_fn_with_state(permit.handle.clone(), track_phase));
-        let stream = ObservedStream { stream, handle: permit.handle.clone() };
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIMEOUT)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-        tokio::select! {
-            ended = connection => if let Err(error) = ended {
-                tracing::debug!(%error, "control connection failed");
-            },
-            () = permit.evict.notified() => {}
-            () = tokio::time::sleep(CONNECTION_LIFETIME_MAX) => {
-                tracing::debug!("control connection closed: it lasted too long");
-            }
-        }
-    });
-}
-
-async fn track_phase(State(handle): State<Arc<ConnectionHandle>>, request: Request, next: Next) -> Response {
+async fn track_phase(State(activity): State<Activity>, request: Request, next: Next) -> Response {
     let request = request.map(|body| {
         if body.is_end_stream() {
-            handle.enter(Phase::Responding);
+            activity.enter(Phase::Responding);
             return body;
         }
-        handle.enter(Phase::ReadingBody);
-        then(body, handle.clone(), Phase::Responding)
+        activity.enter(Phase::Transferring);
+        let activity = activity.clone();
+        observed(body, move |polled| match polled {
+            Poll::Ready(Some(bytes)) => activity.received(bytes),
+            Poll::Ready(None) => activity.enter(Phase::Responding),
+            Poll::Pending => {}
+        })
     });
     let response = next.run(request).await;
     response.map(|body| {
         // What is there as a whole is on its way now; of many lines some are still to be made.
         if body.size_hint().exact().is_some() {
-            handle.enter(Phase::ReadingHead);
+            activity.enter(Phase::ReadingHead);
             return body;
         }
-        handle.enter(Phase::Responding);
-        then(body, handle.clone(), Phase::ReadingHead)
+        activity.enter(Phase::Responding);
+        // hyper asks for more when the client has read enough of what there is.
+        observed(body, move |polled| {
+            activity.enter(match polled {
+                Poll::Ready(Some(_)) => Phase::Transferring,
+                Poll::Ready(None) => Phase::ReadingHead,
+                Poll::Pending => Phase::Responding,
+            });
+        })
     })
 }
 
-/// The same body, with a note of what comes after its end.
-fn then(body: Body, handle: Arc<ConnectionHandle>, phase: Phase) -> Body {
-    let end = stream::poll_fn(move |_| {
-        handle.enter(phase);
-        Poll::Ready(None)
-    });
-    Body::from_stream(body.into_data_stream().chain(end))
+/// The same body; `observe` is called with the length of each chunk, and at the end.
+fn observed(body: Body, observe: impl Fn(Poll<Option<usize>>) + Send + 'static) -> Body {
+    let mut chunks = body.into_data_stream();
+    Body::from_stream(stream::poll_fn(move |context| {
+        let polled = chunks.poll_next_unpin(context);
+        observe(match &polled {
+            Poll::Ready(chunk) => {
+                Poll::Ready(chunk.as_ref().map(|chunk| chunk.as_ref().map_or(0, |bytes| bytes.len())))
+            }
+            Poll::Pending => Poll::Pending,
+        });
+        polled
+    }))
 }
 
-/// A stream that records its client's progress.
-#[derive(Debug)]
-struct ObservedStream<S> {
-    stream: S,
-    handle: Arc<ConnectionHandle>,
-}
-
-impl<S> ObservedStream<S> {
-    fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.handle.is_full(written.is_pending());
-        written
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        let bytes = buffer.filled().len() - before;
-        if bytes > 0 {
-            self.handle.has_sent(bytes);
+/// Whether a body was not read to its end because nothing came for too long.
+pub(super) fn is_body_timeout(error: &(dyn Error + 'static)) -> bool {
+    let mut error = Some(error);
+    while let Some(cause) = error {
+        if cause.is::<TimeoutError>() {
+            return true;
         }
-        read
+        error = cause.source();
     }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, buffer);
-        self.written(written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffers: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, buffers);
-        self.written(written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
+    false
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use axum::routing::post;
+
     use super::*;
 
-    /// The guests that were sent away, in the order in which they were.
-    fn evicted(table: &mut ConnectionTable, number: usize) -> Vec<u64> {
-        let mut order = Vec::new();
-        for _ in 0..number {
-            table.evict_one();
-            order.extend(table.connections.iter().filter(|(_, info)| info.is_evicted).map(|(id, _)| *id));
-            table.connections.retain(|_, info| !info.is_evicted);
-        }
-        order
-    }
-
-    #[test]
-    fn who_keeps_the_server_waiting_the_longest_leaves_first() {
-        let table: Arc<Mutex<ConnectionTable>> = Arc::default();
-        let handles: Vec<Arc<ConnectionHandle>> = (0..6)
-            .map(|_| Arc::new(ConnectionHandle { table: table.clone(), id: lock(&table).register().0 }))
-            .collect();
-        handles[0].enter(Phase::Responding);
-        handles[1].enter(Phase::ReadingBody);
-        handles[2].enter(Phase::ReadingBody);
-        // The first of the two gets on.
-        handles[1].has_sent(PROGRESS_BYTES);
-        handles[2].has_sent(10);
-        // And one has an answer that it does not read.
-        handles[3].enter(Phase::Responding);
-        handles[3].is_full(true);
-        let ids: Vec<u64> = handles.iter().map(|handle| handle.id).collect();
-        let order = evicted(&mut lock(&table), 6);
-        assert_eq!(order, [ids[4], ids[5], ids[2], ids[1], ids[3]], "the one that waits stays");
+    fn activity(table: &Arc<Mutex<ConnectionTable>>) -> Activity {
+        let mut entries = lock(table);
+        let id = entries.next_turn();
+        entries.insert(id, tokio::spawn(std::future::pending::<()>()).abort_handle());
+        Activity { table: table.clone(), id }
     }
 
     #[tokio::test]
-    async fn a_place_is_found_as_long_as_not_everybody_waits_for_an_answer() {
-        let limit = ConnectionLimit::of(2);
-        let (first, second) = (limit.take().await.unwrap(), limit.take().await.unwrap());
-        second.handle.enter(Phase::Responding);
-        let evict = first.evict.clone();
-        let leaving = tokio::spawn(async move {
-            evict.notified().await;
-            drop(first);
+    async fn who_keeps_the_server_waiting_the_longest_is_closed_first() {
+        let table: Arc<Mutex<ConnectionTable>> = Arc::default();
+        let connections: Vec<Activity> = (0..6).map(|_| activity(&table)).collect();
+        connections[0].enter(Phase::Responding);
+        connections[1].enter(Phase::Transferring);
+        connections[2].enter(Phase::Transferring);
+        // The first of the two gets on.
+        connections[1].received(PROGRESS_BYTES);
+        connections[2].received(10);
+        // And one has a response that it does not read.
+        connections[3].enter(Phase::Responding);
+        connections[3].enter(Phase::Transferring);
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            let before: Vec<u64> = lock(&table).connections.keys().copied().collect();
+            lock(&table).evict_one();
+            order.extend(before.into_iter().filter(|id| !lock(&table).connections.contains_key(id)));
+        }
+        let ids: Vec<u64> = connections.iter().map(|activity| activity.id).collect();
+        assert_eq!(order, [ids[4], ids[5], ids[2], ids[1], ids[3]], "the one that waits stays");
+    }
+
+    /// A client of a new connection that is served with `router`.
+    async fn connect(limit: &ConnectionLimit, router: &Router) -> UnixStream {
+        let (client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        limit.serve(tokio::net::UnixStream::from_std(server).unwrap(), router.clone()).await;
+        client
+    }
+
+    /// What a client reads until the server closes the connection.
+    async fn read_to_end(mut client: UnixStream) -> String {
+        let read = tokio::task::spawn_blocking(move || {
+            let mut text = String::new();
+            client.read_to_string(&mut text).map(|_| text)
         });
-        let third = limit.take().await.unwrap();
-        leaving.await.unwrap();
-        third.handle.enter(Phase::Responding);
-        let full = tokio::time::timeout(RETRY_INTERVAL * 3, limit.take()).await;
-        assert!(full.is_err(), "both wait for their answers");
-        drop(second);
-        assert!(limit.take().await.is_some());
+        read.await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_is_served_unless_every_client_waits_for_its_response() {
+        let limit = ConnectionLimit::of(2, BODY_TIMEOUT);
+        let (started, mut starts) = tokio::sync::mpsc::channel(2);
+        let finish = Arc::new(Semaphore::new(0));
+        let finished = finish.clone();
+        let router = Router::new().route(
+            "/",
+            post(async move || {
+                started.send(()).await.unwrap();
+                finished.acquire().await.unwrap().forget();
+                "done"
+            }),
+        );
+        let request = b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        let idle = connect(&limit, &router).await;
+        let mut first = connect(&limit, &router).await;
+        first.write_all(request).unwrap();
+        starts.recv().await.unwrap();
+        let mut second = connect(&limit, &router).await;
+        assert_eq!(read_to_end(idle).await, "", "it sent no request, and is closed");
+        second.write_all(request).unwrap();
+        starts.recv().await.unwrap();
+        let third = tokio::time::timeout(RETRY_INTERVAL * 3, connect(&limit, &router)).await;
+        assert!(third.is_err(), "both wait for their responses");
+        finish.add_permits(2);
+        assert!(read_to_end(first).await.ends_with("done"));
+        assert!(read_to_end(second).await.ends_with("done"));
+        connect(&limit, &router).await;
+    }
+
+    /// The response to a body that comes in `chunks`, with a pause in milliseconds before each.
+    async fn response(chunks: &'static [(u64, usize)]) -> String {
+        let router = Router::new().route(
+            "/",
+            post(async |body: Body| match axum::body::to_bytes(body, 1 << 20).await {
+                Ok(bytes) => format!("{} bytes", bytes.len()),
+                Err(error) if is_body_timeout(&error) => "timeout".to_owned(),
+                Err(error) => error.to_string(),
+            }),
+        );
+        let limit = ConnectionLimit::of(1, Duration::from_millis(400));
+        let mut client = connect(&limit, &router).await;
+        let mut writer = client.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let length: usize = chunks.iter().map(|(_, bytes)| bytes).sum();
+            let head = format!("connection: close\r\ncontent-length: {length}\r\n\r\n");
+            writer.write_all(format!("POST / HTTP/1.1\r\nhost: x\r\n{head}").as_bytes())?;
+            for (pause, bytes) in chunks {
+                std::thread::sleep(Duration::from_millis(*pause));
+                writer.write_all(&vec![b'x'; *bytes])?;
+            }
+            Ok::<_, std::io::Error>(())
+        });
+        let read = tokio::task::spawn_blocking(move || {
+            let mut buffer = vec![0; 1024];
+            client.read(&mut buffer).map(|length| String::from_utf8_lossy(&buffer[..length]).into_owned())
+        });
+        read.await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_body_may_come_slowly_but_has_to_come() {
+        let steady = response(&[(0, 1000), (150, 1000), (150, 1000), (150, 1000)]).await;
+        assert!(steady.ends_with("4000 bytes"), "{steady}");
+        let stopped = response(&[(0, 100_000), (1500, 1)]).await;
+        assert!(stopped.ends_with("timeout"), "{stopped}");
     }
 }

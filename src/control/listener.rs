@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
-use crate::control::connections::{self, ConnectionLimit};
+use crate::control::connections::ConnectionLimit;
 use crate::control::protocol::Refusal;
 use crate::control::server::ApiError;
 use crate::domain::exit_code::Exit;
@@ -136,11 +136,10 @@ pub fn serve_socket(
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let Some(permit) = limit.take().await else { return };
                     let Ok(peer) = stream.peer_cred() else { continue };
                     let peer = Peer { uid: Some(peer.uid()), pid: peer.pid() };
                     let router = router.clone().layer(middleware::from_fn_with_state(peer, log_peer));
-                    connections::serve(stream, router, permit);
+                    limit.serve(stream, router).await;
                 }
                 Err(error) => back_off(&error).await,
             }
@@ -167,13 +166,12 @@ pub async fn serve_tcp(listener: TcpListener, router: Router, token: Option<Secr
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let Some(permit) = limit.take().await else { return };
                 let peer = Peer { uid: None, pid: None };
                 let router = router
                     .clone()
                     .layer(middleware::from_fn_with_state(peer, log_peer))
                     .layer(middleware::from_fn_with_state(auth.clone(), authenticate));
-                connections::serve(stream, router, permit);
+                limit.serve(stream, router).await;
             }
             Err(error) => back_off(&error).await,
         }

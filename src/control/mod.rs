@@ -5,7 +5,6 @@
 //! [`EngineClient`](crate::engine::engine_client::EngineClient), so that they are the same with and without a
 //! daemon; [`server`] holds the routes, [`client`] sends requests, and [`listener`] authenticates connections.
 
-mod body;
 pub mod client;
 mod connections;
 pub mod handlers;

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::PathRejection;
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::rejection::{BytesRejection, FailedToBufferBody, PathRejection};
+use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use futures_util::StreamExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
 
-use crate::control::body::{BodyError, BodyRate, TimedBody};
+use crate::control::connections::{self, BODY_TIMEOUT};
 use crate::control::handlers::{self, HandlerError};
 use crate::control::protocol::{
     BatchRequest, BudgetRequest, ErrorBody, Health, NDJSON, NameRequest, Refusal, ResolveRequest,
@@ -45,7 +46,7 @@ const BODY_MAX_BYTES: usize = 64 * 1024;
 const MANIFEST_MAX_BYTES: u64 = 4 << 30;
 /// How long a client may leave a response unread.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
-/// TimedBody of an answer of many lines.
+/// Size of a chunk of a response of many lines, in bytes.
 const CHUNK_BYTES: usize = 32 * 1024;
 
 /// The state that the handlers share.
@@ -112,6 +113,7 @@ pub fn router(app: Arc<AppState>) -> Router {
         .route("/metrics", get(metrics))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
         .with_state(app)
 }
 
@@ -123,21 +125,20 @@ impl ApiError {
     fn usage(message: impl Into<String>) -> ApiError {
         ApiError(StatusCode::BAD_REQUEST, Refusal::new(Exit::Usage, message))
     }
+
+    /// A body that was not read to its end.
+    fn body(error: &(dyn std::error::Error + 'static)) -> ApiError {
+        if connections::is_body_timeout(error) {
+            let message = format!("body timeout: no data for {} seconds", BODY_TIMEOUT.as_secs());
+            return ApiError(StatusCode::REQUEST_TIMEOUT, Refusal::new(Exit::Usage, message));
+        }
+        ApiError::usage(format!("the body ended early: {error}"))
+    }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         (self.0, Json(ErrorBody { error: self.1 })).into_response()
-    }
-}
-
-impl From<BodyError> for ApiError {
-    fn from(error: BodyError) -> ApiError {
-        let status = match error {
-            BodyError::Stalled(_) | BodyError::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
-            BodyError::Broken(_) => StatusCode::BAD_REQUEST,
-        };
-        ApiError(status, Refusal::new(Exit::Usage, error.to_string()))
     }
 }
 
@@ -158,17 +159,13 @@ struct JsonBody<T>(T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<JsonBody<T>, ApiError> {
-        let mut chunks = TimedBody::of(request.into_body(), BodyRate::default());
-        let mut body = Vec::new();
-        while let Some(chunk) = chunks.next().await? {
-            if body.len() + chunk.len() > BODY_MAX_BYTES {
-                return Err(ApiError::usage(format!(
-                    "the request body has more than {BODY_MAX_BYTES} bytes"
-                )));
+    async fn from_request(request: Request, state: &S) -> Result<JsonBody<T>, ApiError> {
+        let body = Bytes::from_request(request, state).await.map_err(|error| match error {
+            BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
+                ApiError::usage(format!("the request body has more than {BODY_MAX_BYTES} bytes"))
             }
-            body.extend_from_slice(&chunk);
-        }
+            error => ApiError::body(&error),
+        })?;
         let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
         serde_json::from_slice(text)
             .map(JsonBody)
@@ -443,9 +440,10 @@ fn storage_error(error: &io::Error) -> ApiError {
 async fn receive(body: Body, path: &Path) -> Result<(), ApiError> {
     let broken = |error: io::Error| storage_error(&error);
     let mut file = tokio::fs::File::create(path).await.map_err(broken)?;
-    let mut chunks = TimedBody::of(body, BodyRate::default());
+    let mut chunks = body.into_data_stream();
     let mut bytes = 0;
-    while let Some(chunk) = chunks.next().await? {
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| ApiError::body(&error))?;
         bytes += chunk.len() as u64;
         if bytes > MANIFEST_MAX_BYTES {
             return Err(ApiError::usage(format!("the manifest has more than {MANIFEST_MAX_BYTES} bytes")));
