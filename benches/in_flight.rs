@@ -35,7 +35,7 @@ use std::time::Instant;
 
 use callsheet::domain::admission::Limits;
 use callsheet::domain::credits::Credits;
-use callsheet::domain::ids::{Attempt, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
+use callsheet::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
 use callsheet::domain::job::{JobSpec, Order, OutputFile};
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::request::Kind;
@@ -219,7 +219,7 @@ impl World {
             self.seen.polls += 1;
             self.seen.intervals.extend(heard.map(|heard| self.now - heard));
             let status = if ends <= self.now { "success" } else { "processing" };
-            self.arrive(self.answer, Input::Read(key, Attempt(1), ReadAnswer::Task(reading(status))));
+            self.arrive(self.answer, Input::Read(key, AttemptNo(1), ReadAnswer::Task(reading(status))));
         }
     }
 

@@ -88,7 +88,7 @@ async fn fetch(
     let batch = named.batch().clone();
     // Those that a run left behind, on a full disk for one.
     let is_waiting = |record: &JobRecord| {
-        record.key.batch == batch.no && matches!(record.job.state, State::Fetching { .. })
+        record.key.batch == batch.no && matches!(record.job.state(), State::Fetching { .. })
     };
     let waiting = store.open_jobs()?.iter().filter(|record| is_waiting(record)).count();
     let granted = desk.fetch_again(&named, output_dir.clone(), deps.layout.clone()).await?;

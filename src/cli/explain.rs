@@ -25,35 +25,41 @@ fn story(explanation: &Explanation) -> String {
     let Explanation { batch, spec, job, idempotency_key, next, .. } = explanation;
     let books = job.all_books();
     let mut lines = vec![
-        format!("{}/{}: {} (line {} of the manifest)", batch, spec.label, job.state.name(), spec.order.line),
+        format!(
+            "{}/{}: {} (line {} of the manifest)",
+            batch,
+            spec.label,
+            job.state().name(),
+            spec.order.line
+        ),
         format!("  what      {} {}", spec.order.kind, spec.order.model.as_deref().unwrap_or_default()),
         format!("  text      {}", shorten(spec.order.text())),
         format!("  price     {}", price(spec, job)),
         format!("  books     {} held, {} charged, {} waived", books.held.0, books.charged.0, books.waived.0),
         format!("  identity  {}", spec.id),
     ];
-    if job.first_sent.is_some() {
+    if job.first_sent().is_some() {
         let key = idempotency_key.as_deref().unwrap_or("none: the endpoint supports no key");
-        lines.push(format!("  attempt   {} under key {key}", job.attempt.0));
+        lines.push(format!("  attempt   {} under key {key}", job.attempt().0));
     }
-    if let Some(task) = job.state.task() {
+    if let Some(task) = job.state().task() {
         lines.push(format!("  task      {}", task.0));
     }
-    lines.extend(job.superseded.iter().map(|other| {
-        let (task, charged) = (&other.task.0, other.books.charged);
-        format!("  beside    task {task} of attempt {}: {charged} charged", other.attempt.0)
+    lines.extend(job.resubmitted_attempts().filter_map(|other| {
+        let (task, charged) = (&other.task()?.0, other.books().charged);
+        Some(format!("  beside    task {task} of attempt {}: {charged} charged", other.no().0))
     }));
-    if let State::Succeeded { files, .. } = &job.state {
+    if let State::Succeeded { files, .. } = job.state() {
         lines.extend(files.iter().map(|file| format!("  file      {} ({} bytes)", file.path, file.bytes)));
     }
     lines.extend(explanation.drift.iter().map(|drift| format!("  drift     {drift}")));
-    lines.extend(job.record.as_deref().and_then(recorded));
+    lines.extend(job.task_record().and_then(recorded));
     lines.push("history".to_owned());
-    for line in &job.history {
+    for line in job.history() {
         let movement = line.movement.map(|movement| format!(" [{}]", moved(movement))).unwrap_or_default();
         lines.push(format!("  {} #{} {}{movement}", line.at, line.attempt.0, line.what));
     }
-    if job.history.is_empty() {
+    if job.history().is_empty() {
         lines.push("  no history yet".to_owned());
     }
     lines.push(format!("next: {next}"));

@@ -103,7 +103,7 @@ pub fn jobs(
     for batch in batches {
         let mut jobs = JobIter::open(store, batch)?;
         while let Some((spec, record)) = jobs.next_job()? {
-            if state.is_some_and(|state| state != record.job.state.job_state()) {
+            if state.is_some_and(|state| state != record.job.state().job_state()) {
                 continue;
             }
             line.clear();
@@ -142,7 +142,7 @@ pub fn ledger(
     for batch in batches {
         let mut jobs = JobIter::open(store, batch)?;
         while let Some((spec, record)) = jobs.next_job()? {
-            for line in &record.job.history {
+            for line in record.job.history() {
                 let Some(movement) = line.movement else { continue };
                 let task = record.job.task_of(line.attempt);
                 let entry = LedgerEntry {
@@ -199,10 +199,10 @@ pub async fn explain(desk: &EngineClient, job: &str) -> Result<Explanation, Hand
             Err(FindError::Nothing(text).into())
         }
         Target::Job(batch, spec, record) => {
-            let key = IdempotencyKey::derive(spec.id, record.job.attempt);
+            let key = IdempotencyKey::derive(spec.id, record.job.attempt());
             let overviews = desk.overview().await?;
             let parked = overviews.iter().find(|of| of.name == batch.name).and_then(|of| of.parked);
-            let is_queued = matches!(record.job.state, State::Queued);
+            let is_queued = matches!(record.job.state(), State::Queued);
             let parked = match desk.has_running_engine() {
                 true => parked,
                 // A budget holds back what is queued; the next process continues what was sent.
@@ -226,13 +226,13 @@ pub async fn explain(desk: &EngineClient, job: &str) -> Result<Explanation, Hand
 /// What the program does next for a job, and what a person can do.
 fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<Parked>) -> String {
     if let Some(parked_reason) =
-        parked.and_then(|parked| parked_reason(batch, spec, &record.job.state, parked))
+        parked.and_then(|parked| parked_reason(batch, spec, record.job.state(), parked))
     {
         return parked_reason;
     }
-    let overdue = if record.job.overdue { " It is overdue, so it is polled less often." } else { "" };
-    match &record.job.state {
-        State::Queued if record.job.may_have_been_sent || batch.may_have_been_sent(spec.seq) => {
+    let overdue = if record.job.is_overdue() { " It is overdue, so it is polled less often." } else { "" };
+    match record.job.state() {
+        State::Queued if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) => {
             let (name, label) = (&batch.name, &spec.label);
             if spec.order.kind.is_keyed() {
                 format!(
@@ -268,7 +268,7 @@ fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<
         State::Succeeded { .. } => {
             "nothing; callsheet download fetches its outputs again, free of charge".to_owned()
         }
-        State::Failed { .. } if !record.job.books.charged.is_zero() => {
+        State::Failed { .. } if !record.job.books().charged.is_zero() => {
             "it is paid for; callsheet download tries to fetch its outputs again, free of charge".to_owned()
         }
         State::Failed { fault, .. } if fault.code == ABOVE_MAX => format!("nothing: {}", fault.message),
@@ -439,9 +439,9 @@ pub async fn resolve(desk: &EngineClient, wish: &ResolveRequest) -> Result<Batch
 /// Why so high a charge is probably a slip: it could not be taken back.
 fn exceeds_hold(named: &Target, wish: &ResolveRequest) -> Option<String> {
     let Target::Job(_, spec, record) = named else { return None };
-    let (books, charged) = (record.job.books, Credits(wish.charged));
+    let (books, charged) = (record.job.books(), Credits(wish.charged));
     let most = books.held.max(books.charged);
-    let in_doubt = matches!(record.job.state, State::InDoubt { .. } | State::Queued);
+    let in_doubt = matches!(record.job.state(), State::InDoubt { .. } | State::Queued);
     // Where nothing is known to have been set aside for it, its price stands for that.
     let most = if most.is_zero() { spec.order.hold().unwrap_or_default() } else { most };
     (in_doubt && charged > most && !wish.above_hold).then(|| {

@@ -46,8 +46,8 @@ pub fn pauses(policy: Option<OnDrift>, drift: &[Drift]) -> bool {
 pub fn of(order: &Order, job: &Job) -> Vec<Drift> {
     let mut found = Vec::new();
     found.extend(price(order, job));
-    found.extend(model(order, job.ran_model.as_deref()));
-    found.extend(job.ran_options.iter().flat_map(|ran| options(order, ran)));
+    found.extend(model(order, job.ran_model()));
+    found.extend(job.ran_options().into_iter().flat_map(|ran| options(order, ran)));
     found
 }
 
@@ -56,9 +56,9 @@ pub fn of(order: &Order, job: &Job) -> Vec<Drift> {
 /// back, and an unsettled one is not known.
 fn price(order: &Order, job: &Job) -> Option<Drift> {
     let is_charged =
-        matches!(job.state, State::Running { .. } | State::Fetching { .. } | State::Succeeded { .. });
-    let actual = job.books.charged + job.books.waived;
-    let is_known = is_charged && job.books.held.is_zero();
+        matches!(job.state(), State::Running { .. } | State::Fetching { .. } | State::Succeeded { .. });
+    let actual = job.books().charged + job.books().waived;
+    let is_known = is_charged && job.books().held.is_zero();
     match job.price(order) {
         Some(price) => (is_known && price != actual).then(|| drift("price_credits", price.0, actual.0)),
         None => {

@@ -10,7 +10,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::domain::ids::{Attempt, BatchName, Fingerprint, JobId};
+use crate::domain::ids::{AttemptNo, BatchName, Fingerprint, JobId};
 
 /// SHA-256 over length-prefixed parts, so that no two lists of parts share an image.
 fn digest(parts: &[&[u8]]) -> [u8; 16] {
@@ -60,7 +60,7 @@ pub struct IdempotencyKey(String);
 
 impl IdempotencyKey {
     /// The key of one attempt at one job. All resends of the attempt carry it; no other attempt does.
-    pub fn derive(job: JobId, attempt: Attempt) -> IdempotencyKey {
+    pub fn derive(job: JobId, attempt: AttemptNo) -> IdempotencyKey {
         IdempotencyKey(format!("cs1-{job}-{}", attempt.0))
     }
 
@@ -87,7 +87,7 @@ mod tests {
     fn key(namespace: &str, batch: &str, id: Option<&str>, json: &str, n: u32, attempt: u32) -> String {
         let batch = batch.parse().unwrap();
         let fingerprint = Fingerprint::derive(namespace, &batch, id, "/api/v1/videos", &body(json));
-        IdempotencyKey::derive(JobId::derive(fingerprint, n), Attempt(attempt)).to_string()
+        IdempotencyKey::derive(JobId::derive(fingerprint, n), AttemptNo(attempt)).to_string()
     }
 
     /// Never edit an expected value here: each is a key that somebody has already paid under.

@@ -107,16 +107,16 @@ impl fmt::Display for TaskId {
 /// Number of an attempt at a job, from 1. A new attempt has a new idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Attempt(pub u32);
+pub struct AttemptNo(pub u32);
 
-impl Attempt {
+impl AttemptNo {
     /// The first.
-    pub const FIRST: Attempt = Attempt(1);
+    pub const FIRST: AttemptNo = AttemptNo(1);
 
     /// The one after this.
     #[must_use]
-    pub fn next(self) -> Attempt {
-        Attempt(self.0.saturating_add(1))
+    pub fn next(self) -> AttemptNo {
+        AttemptNo(self.0.saturating_add(1))
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::allowances::AllowanceUse;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
+use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Deadline;
@@ -271,7 +271,7 @@ pub struct Landed {
     /// The task that made them.
     pub task: TaskId,
     /// The attempt that it was of.
-    pub attempt: Attempt,
+    pub attempt: AttemptNo,
     /// What it was charged.
     pub charged: Credits,
     /// What an allowance covered.
@@ -309,18 +309,45 @@ impl Books {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Superseded {
     /// Its attempt.
-    pub attempt: Attempt,
+    pub(in crate::domain) attempt: AttemptNo,
     /// The task.
-    pub task: TaskId,
+    pub(in crate::domain) task: TaskId,
     /// What is charged for it.
-    pub books: Books,
+    pub(in crate::domain) books: Books,
     /// The UTC day that this counts for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub day: Option<UtcDay>,
+    pub(in crate::domain) day: Option<UtcDay>,
     /// Since when it is watched beside the present attempt.
-    pub since: Timestamp,
+    pub(in crate::domain) since: Timestamp,
     /// What became of it.
-    pub watch: WatchState,
+    pub(in crate::domain) watch: WatchState,
+}
+
+impl Superseded {
+    /// Its number.
+    pub fn no(&self) -> AttemptNo {
+        self.attempt
+    }
+
+    /// Its task.
+    pub fn task(&self) -> Option<&TaskId> {
+        Some(&self.task)
+    }
+
+    /// What is charged for it.
+    pub fn books(&self) -> Books {
+        self.books
+    }
+
+    /// Whether nothing that the service offers tells what became of it.
+    pub fn is_in_doubt(&self) -> bool {
+        self.watch == WatchState::InDoubt
+    }
+
+    /// Since when it is watched beside the present attempt.
+    pub fn watched_since(&self) -> Option<Timestamp> {
+        Some(self.since)
+    }
 }
 
 /// What became of a superseded task.
@@ -343,7 +370,7 @@ pub struct HistoryLine {
     /// When.
     pub at: Timestamp,
     /// Which attempt.
-    pub attempt: Attempt,
+    pub attempt: AttemptNo,
     /// What happened, in plain words.
     pub what: String,
     /// The movement it caused.
@@ -359,56 +386,56 @@ pub const HISTORY_MAX_LINES: usize = 64;
 pub struct Job {
     /// Where it stands.
     #[serde(flatten)]
-    pub state: State,
+    pub(in crate::domain) state: State,
     /// The present attempt.
-    pub attempt: Attempt,
+    pub(in crate::domain) attempt: AttemptNo,
     /// What is set aside and charged.
-    pub books: Books,
+    pub(in crate::domain) books: Books,
     /// The first POST of the first attempt: deadlines count from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_sent: Option<Timestamp>,
+    pub(in crate::domain) first_sent: Option<Timestamp>,
     /// The first POST that its deadline counts from, where that is not the first of all: it was
     /// resubmitted, or retried by a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline_from: Option<Timestamp>,
+    pub(in crate::domain) deadline_from: Option<Timestamp>,
     /// What it was let out at last: the price in force then, and not the one that was planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub released: Option<Release>,
+    pub(in crate::domain) released: Option<Release>,
     /// What a person allowed it to cost since, in place of what its row said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_credits: Option<Credits>,
+    pub(in crate::domain) max_credits: Option<Credits>,
     /// The UTC day that the present attempt's hold and charge count for: the day of its hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub day: Option<UtcDay>,
+    pub(in crate::domain) day: Option<UtcDay>,
     /// Its deadline passed while it was in flight; its slot is free again.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub overdue: bool,
+    pub(in crate::domain) overdue: bool,
     /// A request under its present key may have been sent by a state that is gone: this one was rebuilt or imported.
     /// It is neither dropped as unsent nor given another key.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub may_have_been_sent: bool,
+    pub(in crate::domain) may_have_been_sent: bool,
     /// The model that ran its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ran_model: Option<String>,
+    pub(in crate::domain) ran_model: Option<String>,
     /// The options its task was priced with, defaults filled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ran_options: Option<Map<String, Value>>,
+    pub(in crate::domain) ran_options: Option<Map<String, Value>>,
     /// What else the record of its task says, once the task has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub record: Option<Box<TaskRecord>>,
+    pub(in crate::domain) record: Option<Box<TaskRecord>>,
     /// Tasks of other attempts that are paid for as well, or may be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub superseded: Vec<Superseded>,
+    pub(in crate::domain) superseded: Vec<Superseded>,
     /// The error that named the present task. The task's record decides whether the attempt is over, and may say less
     /// of why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rejected: Option<Fault>,
+    pub(in crate::domain) rejected: Option<Fault>,
     /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub begun_for: Vec<String>,
+    pub(in crate::domain) begun_for: Vec<String>,
     /// What happened, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub history: Vec<HistoryLine>,
+    pub(in crate::domain) history: Vec<HistoryLine>,
 }
 
 impl Job {
@@ -416,7 +443,7 @@ impl Job {
     pub fn queued() -> Job {
         Job {
             state: State::Queued,
-            attempt: Attempt::FIRST,
+            attempt: AttemptNo::FIRST,
             books: Books::default(),
             first_sent: None,
             deadline_from: None,
@@ -433,6 +460,137 @@ impl Job {
             begun_for: Vec::new(),
             history: Vec::new(),
         }
+    }
+
+    /// Where it stands: the state of its present attempt.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Number of the present attempt, whose key is in use.
+    pub fn attempt(&self) -> AttemptNo {
+        self.attempt
+    }
+
+    /// What is set aside and charged for the present attempt. [`Job::all_books`] counts the others, too.
+    pub fn books(&self) -> Books {
+        self.books
+    }
+
+    /// The UTC day that the present attempt's hold and charge count for: the day of its hold.
+    pub fn day(&self) -> Option<UtcDay> {
+        self.day
+    }
+
+    /// The task of the present attempt, where one is known.
+    pub fn task(&self) -> Option<&TaskId> {
+        self.state.task()
+    }
+
+    /// The first POST of the first attempt; nothing before anything of it was taken.
+    pub fn first_sent(&self) -> Option<Timestamp> {
+        self.first_sent
+    }
+
+    /// The POST that its deadline counts from: the first of all, or the first since it was resubmitted or retried by a
+    /// person.
+    pub fn deadline_from(&self) -> Option<Timestamp> {
+        self.deadline_from.or(self.first_sent)
+    }
+
+    /// What it was let out at last: the price in force then, and not the one that was planned.
+    pub fn released(&self) -> Option<Release> {
+        self.released
+    }
+
+    /// What a person allowed it to cost, in place of what its row says.
+    pub fn max_credits(&self) -> Option<Credits> {
+        self.max_credits
+    }
+
+    /// Its deadline passed while it was in flight; its slot is free again.
+    pub fn is_overdue(&self) -> bool {
+        self.overdue
+    }
+
+    /// A request under its present key may have been sent by a state that is gone: this one was rebuilt or imported.
+    /// It is neither dropped as unsent nor given another key.
+    pub fn may_have_been_sent(&self) -> bool {
+        self.may_have_been_sent
+    }
+
+    /// The model that ran its task.
+    pub fn ran_model(&self) -> Option<&str> {
+        self.ran_model.as_deref()
+    }
+
+    /// The options its task was priced with, defaults filled.
+    pub fn ran_options(&self) -> Option<&Map<String, Value>> {
+        self.ran_options.as_ref()
+    }
+
+    /// What else the record of its task says, once the task has ended.
+    pub fn task_record(&self) -> Option<&TaskRecord> {
+        self.record.as_deref()
+    }
+
+    /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
+    pub fn begun_for(&self) -> &[String] {
+        &self.begun_for
+    }
+
+    /// What happened, oldest first.
+    pub fn history(&self) -> &[HistoryLine] {
+        &self.history
+    }
+
+    /// Attempts beside the present one whose tasks are paid for, or were or may be: their job was resubmitted.
+    pub fn resubmitted_attempts(&self) -> impl Iterator<Item = &Superseded> {
+        self.superseded.iter()
+    }
+
+    /// Of these, the ones whose task has not ended.
+    pub fn watched_attempts(&self) -> impl Iterator<Item = &Superseded> {
+        self.superseded.iter().filter(|other| other.watch == WatchState::Open)
+    }
+
+    /// Every task that may yet be charged or is: of the present attempt, and of those beside it.
+    pub fn tasks(&self) -> impl Iterator<Item = &TaskId> {
+        self.state.task().into_iter().chain(self.superseded.iter().map(|other| &other.task))
+    }
+
+    /// Whether a person must decide about one of its attempts.
+    pub fn is_in_doubt(&self) -> bool {
+        matches!(self.state, State::InDoubt { .. })
+            || self.superseded.iter().any(|other| other.watch == WatchState::InDoubt)
+    }
+
+    /// Marks that a state that is gone may have sent it. See [`Job::may_have_been_sent`].
+    pub fn mark_may_have_been_sent(&mut self) {
+        self.may_have_been_sent = true;
+    }
+
+    /// Lets it cost more, or less, than its row says; in credits.
+    pub fn set_max_credits(&mut self, max_credits: Option<Credits>) {
+        self.max_credits = max_credits;
+    }
+
+    /// Forgets its result links, so that its task is read again for fresh ones.
+    pub fn forget_links(&mut self) {
+        if let State::Fetching { urls, .. } = &mut self.state {
+            urls.clear();
+        }
+    }
+
+    /// A job in a state of its `no`-th attempt, however it came there.
+    #[cfg(test)]
+    pub(crate) fn at(no: AttemptNo, state: State) -> Job {
+        Job { attempt: no, state, ..Job::queued() }
+    }
+
+    /// A job of which nothing tells whether it was sent. See [`Job::may_have_been_sent`].
+    pub fn queued_perhaps_sent() -> Job {
+        Job { may_have_been_sent: true, ..Job::queued() }
     }
 
     /// Its exact price: the one that it was let out at, or else the planned one.
@@ -458,7 +616,7 @@ impl Job {
 
     /// The task of one of its attempts: of the present one, or of one that is watched on beside it. Of those that
     /// are over, only the history's words tell.
-    pub fn task_of(&self, attempt: Attempt) -> Option<&TaskId> {
+    pub fn task_of(&self, attempt: AttemptNo) -> Option<&TaskId> {
         if attempt == self.attempt {
             return self.state.task();
         }
@@ -466,8 +624,8 @@ impl Job {
     }
 
     /// The latest attempt that was begun, whose key is used up.
-    pub fn newest_attempt(&self) -> Attempt {
-        self.superseded.iter().map(|other| other.attempt).fold(self.attempt, Attempt::max)
+    pub fn newest_attempt(&self) -> AttemptNo {
+        self.superseded.iter().map(|other| other.attempt).fold(self.attempt, AttemptNo::max)
     }
 
     /// The days that its books count for.

@@ -23,7 +23,7 @@ mod superseded;
 mod tests;
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{Attempt, TaskId};
+use crate::domain::ids::{AttemptNo, TaskId};
 use crate::domain::job::{Books, HistoryLine, Job, OutputFile, RESOLVED, State};
 use crate::domain::ledger::Movement;
 use crate::domain::release_price::{Basis, Release};
@@ -131,9 +131,9 @@ pub enum IllegalEvent {
         /// The event.
         event: &'static str,
         /// The attempt it is for.
-        addressed: Attempt,
+        addressed: AttemptNo,
         /// The attempt the job is at.
-        present: Attempt,
+        present: AttemptNo,
     },
     /// The state has no use for it.
     #[error("\"{event}\" cannot happen to a job that is {state}")]
@@ -184,6 +184,33 @@ pub fn resumed(mut job: Job) -> Job {
     job
 }
 
+/// A job whose state was lost or carried elsewhere: a request that was on its way under a key goes back to the queue,
+/// with its key and its hold, and what is queued may have been sent since. Without a key it stays as it is.
+pub fn requeued(mut job: Job, keyed: bool, at: Timestamp) -> Job {
+    match job.state {
+        State::Queued => job.may_have_been_sent = true,
+        State::Submitting { .. } if keyed => {
+            let what = "the state was rebuilt; queued again under the same key, which may have been sent";
+            let line = HistoryLine { at, attempt: job.attempt, what: what.to_owned(), movement: None };
+            history::push(&mut job.history, line);
+            job.may_have_been_sent = true;
+            job.state = State::Queued;
+        }
+        _ => {}
+    }
+    job
+}
+
+/// A job without its history and its counts of sends: all that decides what can happen to it next. Two jobs that agree
+/// in it have the same future, which is what a model checker has to know.
+pub fn without_history(mut job: Job) -> Job {
+    job.history.clear();
+    if let State::Submitting { sends, fault, .. } = &mut job.state {
+        (*sends, *fault) = ((*sends).min(1), None);
+    }
+    job
+}
+
 /// Applies `event`, addressed to `attempt`, at time `at`.
 ///
 /// # Errors
@@ -191,7 +218,7 @@ pub fn resumed(mut job: Job) -> Job {
 /// then as it was.
 pub fn apply(
     job: &Job,
-    attempt: Attempt,
+    attempt: AttemptNo,
     event: Event,
     terms: AttemptRules,
     at: Timestamp,
@@ -407,7 +434,7 @@ impl Change {
         self.end(State::Queued, &format!("not accepted: {fault}"));
         // Its deadline counts from the POST that is taken, which may be days from now.
         self.job.deadline_from = None;
-        if self.job.attempt == Attempt::FIRST {
+        if self.job.attempt == AttemptNo::FIRST {
             self.job.first_sent = None;
         }
     }
@@ -513,7 +540,7 @@ impl Change {
     }
 
     /// What an allowance covered may turn out otherwise than it was first told.
-    fn note_waived(&mut self, attempt: Attempt, from: Credits, to: Credits) {
+    fn note_waived(&mut self, attempt: AttemptNo, from: Credits, to: Credits) {
         if from == to {
             return;
         }
@@ -590,7 +617,7 @@ impl Change {
         self.note_for(self.job.attempt, what, movement);
     }
 
-    fn note_for(&mut self, attempt: Attempt, what: &str, movement: Option<Movement>) {
+    fn note_for(&mut self, attempt: AttemptNo, what: &str, movement: Option<Movement>) {
         self.movements.extend(movement);
         let line = HistoryLine { at: self.at, attempt, what: what.to_owned(), movement };
         history::push(&mut self.job.history, line);

@@ -4,8 +4,8 @@
 //! nor given another key before its task's own record says that it failed or was canceled. One whose endpoint honours
 //! no key is never queued by guessing: it is in doubt, and a person decides.
 
-use crate::domain::ids::Attempt;
-use crate::domain::job::{Books, HistoryLine, Job, JobSpec, Landed, State};
+use crate::domain::ids::AttemptNo;
+use crate::domain::job::{Books, Job, JobSpec, Landed, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event};
 use crate::domain::task::{PostAnswer, TaskReading, TaskStatus};
 use crate::domain::time::Timestamp;
@@ -49,13 +49,14 @@ pub fn recovered(
         (Some(open), Some(exported)) if exported.attempt > open.attempt => Some(exported),
         (open, exported) => open.or(exported),
     };
-    let is_paid = |job: &Job| matches!(job.state, State::Succeeded { .. }) || job.books != Books::default();
-    let is_known = |job: &Job| job.state.task().is_some() || !job.superseded.is_empty();
+    let is_paid =
+        |job: &Job| matches!(job.state(), State::Succeeded { .. }) || job.books() != Books::default();
+    let is_known = |job: &Job| job.state().task().is_some() || job.resubmitted_attempts().next().is_some();
     // A sidecar tells of the attempt that was paid for, where its outcome was not written. An open job that knows its
     // task finds it by itself.
     if !outcome.as_ref().is_some_and(is_paid) && !open.as_ref().is_some_and(is_known) {
-        let attempts = [&open, &outcome].into_iter().flatten().map(|job| job.attempt);
-        let least = attempts.max().unwrap_or(Attempt::FIRST);
+        let attempts = [&open, &outcome].into_iter().flatten().map(|job| job.attempt());
+        let least = attempts.max().unwrap_or(AttemptNo::FIRST);
         if let Some(landed) = landed().filter(|landed| landed.attempt >= least) {
             return Some(Recovered { job: landed_job(landed, spec, now)?, is_from_sidecar: true });
         }
@@ -79,20 +80,8 @@ pub fn recovered(
 
 /// A job whose request was on its way goes back to the queue, under the same key and with its hold. One whose
 /// endpoint honours no key stays as it is. One that is queued may have been sent since.
-pub fn requeued(mut job: Job, spec: &JobSpec, now: Timestamp) -> Job {
-    match job.state {
-        State::Queued => job.may_have_been_sent = true,
-        State::Submitting { .. } if spec.order.kind.is_keyed() => {
-            let what =
-                "the state was rebuilt; queued again under the same key, which may have been sent".to_owned();
-            let line = HistoryLine { at: now, attempt: job.attempt, what, movement: None };
-            job.history.push(line);
-            job.may_have_been_sent = true;
-            job.state = State::Queued;
-        }
-        _ => {}
-    }
-    job
+pub fn requeued(job: Job, spec: &JobSpec, now: Timestamp) -> Job {
+    lifecycle::requeued(job, spec.order.kind.is_keyed(), now)
 }
 
 /// An open job as it goes on: nothing of it is sent by itself.
@@ -113,7 +102,7 @@ const KEYED: AttemptRules = AttemptRules { attempts: 1, keyed: true };
 fn on_its_way(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<Job> {
     let job = &Job { may_have_been_sent: false, ..job.clone() };
     let event = Event::Admit { hold: spec.order.hold().unwrap_or_default(), day: now.utc_day() };
-    lifecycle::apply(job, job.attempt, event, KEYED, now).ok().map(|step| step.job)
+    lifecycle::apply(job, job.attempt(), event, KEYED, now).ok().map(|step| step.job)
 }
 
 /// The job that its sidecar tells of.
@@ -173,7 +162,7 @@ mod tests {
     }
 
     fn at(attempt: u32, state: State) -> Job {
-        Job { attempt: Attempt(attempt), state, ..Job::queued() }
+        Job { attempt: AttemptNo(attempt), state, ..Job::queued() }
     }
 
     fn failed(attempt: u32) -> Job {
@@ -188,7 +177,7 @@ mod tests {
     fn landed(attempt: u32) -> Landed {
         let (charged, waived) = (Credits(8), Credits::ZERO);
         let task = TaskId("t1".into());
-        Landed { task, attempt: Attempt(attempt), charged, waived, model: None, files: Vec::new() }
+        Landed { task, attempt: AttemptNo(attempt), charged, waived, model: None, files: Vec::new() }
     }
 
     /// `state#attempt credits`, `?` for one that may have been sent, `*` for one that a sidecar tells of.
@@ -196,9 +185,9 @@ mod tests {
         let found = recovered(&spec(kind), remains, || sidecar, is_trusted, Timestamp(0));
         let Some(Recovered { job, is_from_sidecar }) = found else { return "not begun".to_owned() };
         let (sent, star) =
-            (if job.may_have_been_sent { "?" } else { "" }, if is_from_sidecar { "*" } else { "" });
-        let credits = job.books.held + job.books.charged;
-        format!("{}{sent}{star}#{} {}", job.state.name(), job.attempt.0, credits.0)
+            (if job.may_have_been_sent() { "?" } else { "" }, if is_from_sidecar { "*" } else { "" });
+        let credits = job.books().held + job.books().charged;
+        format!("{}{sent}{star}#{} {}", job.state().name(), job.attempt().0, credits.0)
     }
 
     fn left(outcome: Option<Job>, open: Option<Job>) -> Remains {

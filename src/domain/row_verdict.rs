@@ -42,11 +42,11 @@ impl JobStanding {
 
     /// Where a job stands.
     pub fn of_job(job: &Job) -> JobStanding {
-        let code = match &job.state {
+        let code = match job.state() {
             State::Failed { fault, .. } => Some(fault.code.as_str()),
             _ => None,
         };
-        JobStanding::of(job.state.job_state(), job.books.charged, code)
+        JobStanding::of(job.state().job_state(), job.books().charged, code)
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) fn effect_span(effect: &Effect, scheduler: &Scheduler) -> Span {
         }
         Effect::Fetch(order) => {
             let (batch, job, attempt) = (order.batch.as_str(), order.spec.label.as_str(), order.attempt.0);
-            let task = order.job.state.task().map(|task| task.0.as_str());
+            let task = order.job.state().task().map(|task| task.0.as_str());
             tracing::info_span!("fetch", batch, job, attempt, task)
         }
         Effect::LoadRows { batch, .. } => tracing::info_span!("load", batch = name(*batch)),

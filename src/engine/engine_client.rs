@@ -318,7 +318,7 @@ impl EngineClient {
         target: &Target,
         max_credits: Option<Credits>,
     ) -> Result<CommandOutcome, EngineError> {
-        let wanted = move |_: &BatchRecord, _: &JobSpec, record: &JobRecord| match record.job.state {
+        let wanted = move |_: &BatchRecord, _: &JobSpec, record: &JobRecord| match record.job.state() {
             State::Failed { .. } | State::Canceled { .. } | State::Expired => true,
             // One that waits for a price may be allowed to cost what it might.
             State::Queued => max_credits.is_some(),
@@ -326,7 +326,7 @@ impl EngineClient {
         };
         let allowed = move |found: Vec<FoundJob>| {
             let allow = |(spec, mut record): FoundJob| {
-                record.job.max_credits = max_credits.or(record.job.max_credits);
+                record.job.set_max_credits(max_credits.or(record.job.max_credits()));
                 (spec, record)
             };
             Command::Retry(found.into_iter().map(allow).collect())
@@ -351,7 +351,7 @@ impl EngineClient {
             let layout = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
             let layout = layout.unwrap_or_else(|| default_layout.clone());
             let output_spec = OutputSpec { batch: &batch.name, layout: &layout, spec, job: &record.job };
-            let is_missing = record.job.state.is_final() && output_dir.published(output_spec).is_none();
+            let is_missing = record.job.state().is_final() && output_dir.published(output_spec).is_none();
             if is_missing {
                 let mut edited = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let room = EDITED_LISTED_MAX.saturating_sub(edited.len());

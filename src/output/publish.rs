@@ -474,7 +474,7 @@ mod tests {
 
     use super::*;
     use crate::domain::credits::Credits;
-    use crate::domain::ids::{Fingerprint, Seq, TaskId};
+    use crate::domain::ids::{AttemptNo, Fingerprint, Seq, TaskId};
     use crate::domain::job::{Order, State};
     use crate::domain::request::Kind;
 
@@ -515,7 +515,7 @@ mod tests {
     impl Bench {
         fn job(&self) -> Job {
             let urls = vec!["http://x/1.png".to_owned()];
-            Job { state: State::Fetching { task: TaskId("t1".into()), urls }, ..Job::queued() }
+            Job::at(AttemptNo::FIRST, State::Fetching { task: TaskId("t1".into()), urls })
         }
 
         fn part(&self, job: JobId, n: usize, content: &str) -> Part {

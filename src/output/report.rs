@@ -41,7 +41,7 @@ impl Sums {
         self.charged_credits = self.charged_credits + books.charged;
         self.waived_credits = self.waived_credits + books.waived;
         self.refunded_credits = self.refunded_credits + refunded;
-        *self.states.entry(job.state.job_state()).or_default() += 1;
+        *self.states.entry(job.state().job_state()).or_default() += 1;
         self.late += u32::from(job.is_late());
     }
 }
@@ -129,7 +129,7 @@ impl Report {
 
     /// Adds a job whose outputs lie in `dir`, as far as they are there.
     pub fn add(&mut self, dir: &Path, spec: &JobSpec, job: &Job) {
-        if let State::Succeeded { files, .. } = &job.state {
+        if let State::Succeeded { files, .. } = job.state() {
             let missing = files.iter().filter(|file| dir.join(&file.path).symlink_metadata().is_err());
             let missing = u32::try_from(missing.count()).unwrap_or(u32::MAX);
             self.missing_files = self.missing_files.saturating_add(missing);
@@ -140,7 +140,7 @@ impl Report {
         self.by_kind.entry(kind).or_default().add(spec, job, refunded);
         let model = spec.order.model.clone().unwrap_or_else(|| kind.to_owned());
         self.by_model.entry(model).or_default().add(spec, job, refunded);
-        match &job.state {
+        match job.state() {
             State::Failed { fault, .. } => list(&mut self.failed, spec, fault.to_string()),
             State::InDoubt { fault, .. } => list(&mut self.in_doubt, spec, fault.to_string()),
             State::Queued => self.waiting.add(spec.order.hold().unwrap_or_default()),
@@ -149,8 +149,9 @@ impl Report {
         if job.is_late() {
             list(&mut self.late, spec, "finished after its deadline".to_owned());
         }
-        for other in &job.superseded {
-            let (task, attempt, charged) = (&other.task, other.attempt.0, other.books.charged);
+        for other in job.resubmitted_attempts() {
+            let Some(task) = other.task() else { continue };
+            let (attempt, charged) = (other.no().0, other.books().charged);
             list(&mut self.resubmitted, spec, format!("task {task} of attempt {attempt}: {charged} charged"));
         }
         for drift in charge_drift::of(&spec.order, job) {
@@ -200,7 +201,7 @@ fn list(listed: &mut Vec<Listed>, spec: &JobSpec, reason: String) {
 /// What earlier attempts were charged and got back.
 fn refunded(job: &Job) -> Credits {
     let mut totals = Totals::default();
-    for movement in job.history.iter().filter_map(|line| line.movement) {
+    for movement in job.history().iter().filter_map(|line| line.movement) {
         // History is bounded: a line whose counterpart is gone counts for what it gave back.
         if totals.apply(movement).is_err()
             && let Movement::Refund { spent, .. } = movement

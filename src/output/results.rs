@@ -55,45 +55,45 @@ pub(super) struct TaskShown {
 impl TaskShown {
     /// What the record of a job's present task says, once it has ended; nothing where it was not kept.
     pub(super) fn of(job: &Job) -> Option<TaskShown> {
-        let record = job.record.as_deref()?.clone();
-        Some(TaskShown { record, options: job.ran_options.clone() })
+        let record = job.task_record()?.clone();
+        Some(TaskShown { record, options: job.ran_options().cloned() })
     }
 }
 
 impl<'a> ResultLine<'a> {
     /// The result of a job, ended or not.
     pub fn new(batch: &'a BatchName, spec: &'a JobSpec, job: &'a Job) -> ResultLine<'a> {
-        let files = match &job.state {
+        let files = match job.state() {
             State::Succeeded { files, .. } => files.as_slice(),
             _ => &[],
         };
-        let error = match &job.state {
+        let error = match job.state() {
             State::Failed { fault, .. } | State::InDoubt { fault, .. } => Some(fault),
             State::Submitting { fault, .. } => fault.as_ref(),
             _ => None,
         };
-        let sent = job.first_sent.is_some();
-        let ended = job.history.last().filter(|_| job.state.is_final());
+        let sent = job.first_sent().is_some();
+        let ended = job.history().last().filter(|_| job.state().is_final());
         let show = |at: Timestamp| at.to_string();
         ResultLine {
             id: &spec.label,
             batch,
-            state: job.state.name(),
+            state: job.state().name(),
             late: job.is_late(),
             files,
             price_credits: job.price(&spec.order),
             charged_credits: job.all_books().charged,
             waived_credits: job.all_books().waived,
             attempts: if sent { job.newest_attempt().0 } else { 0 },
-            task_id: job.state.task(),
-            model: job.ran_model.as_deref().or(spec.order.model.as_deref()),
+            task_id: job.state().task(),
+            model: job.ran_model().or(spec.order.model.as_deref()),
             error,
             task: TaskShown::of(job),
             meta: &spec.order.meta,
             kind: spec.order.kind.name(),
             line: spec.order.line,
             job: spec.id.to_string(),
-            first_sent: job.first_sent.map(show),
+            first_sent: job.first_sent().map(show),
             ended: ended.map(|line| show(line.at)),
             drift: charge_drift::of(&spec.order, job),
         }

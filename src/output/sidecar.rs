@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::idempotency::IdempotencyKey;
-use crate::domain::ids::{Attempt, BatchName, JobId, TaskId};
+use crate::domain::ids::{AttemptNo, BatchName, JobId, TaskId};
 use crate::domain::job::{Landed, OutputFile};
 use crate::output::publish::OutputSpec;
 use crate::output::results::TaskShown;
@@ -47,15 +47,15 @@ impl Sidecar {
             id: spec.label.clone(),
             batch: batch.clone(),
             kind: spec.order.kind.name().to_owned(),
-            model: job.ran_model.clone().or_else(|| spec.order.model.clone()),
+            model: job.ran_model().map(str::to_owned).or_else(|| spec.order.model.clone()),
             request: spec.order.body.clone(),
-            task_id: job.state.task().cloned(),
-            idempotency_key: IdempotencyKey::derive(spec.id, job.attempt).to_string(),
-            attempt: job.attempt.0,
+            task_id: job.state().task().cloned(),
+            idempotency_key: IdempotencyKey::derive(spec.id, job.attempt()).to_string(),
+            attempt: job.attempt().0,
             price_credits: job.price(&spec.order),
-            charged_credits: job.books.charged,
-            waived_credits: job.books.waived,
-            late: job.overdue,
+            charged_credits: job.books().charged,
+            waived_credits: job.books().waived,
+            late: job.is_overdue(),
             task: TaskShown::of(job),
             files,
             meta: spec.order.meta.clone(),
@@ -66,7 +66,7 @@ impl Sidecar {
     pub(super) fn told(self) -> Option<Landed> {
         Some(Landed {
             task: self.task_id?,
-            attempt: Attempt(self.attempt),
+            attempt: AttemptNo(self.attempt),
             charged: self.charged_credits,
             waived: self.waived_credits,
             model: self.model,

@@ -430,8 +430,8 @@ impl BatchRebuild {
     fn outcome(&mut self, record: JobRecord) {
         let place = self.rows.get(record.key.seq.0 as usize).copied();
         let is_ours = record.key.batch == self.batch.no && place == Some(record.row_at);
-        let before = self.outcomes.get(&record.key.seq.0).map(|record| record.job.attempt);
-        if is_ours && record.job.is_over() && before.is_none_or(|attempt| attempt <= record.job.attempt) {
+        let before = self.outcomes.get(&record.key.seq.0).map(|record| record.job.attempt());
+        if is_ours && record.job.is_over() && before.is_none_or(|attempt| attempt <= record.job.attempt()) {
             self.outcomes.insert(record.key.seq.0, record);
         }
     }
@@ -459,7 +459,7 @@ impl BatchRebuild {
                 key: JobKey { batch: self.batch.no, seq: spec.seq },
                 id: spec.id,
                 row_at: at,
-                job: Job { may_have_been_sent: !from.trusted, ..Job::queued() },
+                job: if from.trusted { Job::queued() } else { Job::queued_perhaps_sent() },
             };
             self.kinds.entry(spec.order.kind).or_default().rows += 1;
             let outcome = outcomes.remove(&spec.seq.0);
@@ -478,8 +478,8 @@ impl BatchRebuild {
             }
             self.book(&found.job);
             if found.job.is_over() {
-                self.ended.count(&found.job.state);
-                self.kinds.entry(spec.order.kind).or_default().ended.count(&found.job.state);
+                self.ended.count(found.job.state());
+                self.kinds.entry(spec.order.kind).or_default().ended.count(found.job.state());
                 ended.push(found);
             } else {
                 self.open.push(found);
@@ -522,8 +522,8 @@ impl BatchRebuild {
                 *total = *total + own;
             }
         }
-        let mut day = job.day;
-        for line in &job.history {
+        let mut day = job.day();
+        for line in job.history() {
             match line.movement {
                 Some(Movement::Hold(_)) => day = Some(line.at.utc_day()),
                 Some(Movement::Refund { spent, .. }) => {

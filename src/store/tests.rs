@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
+use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, State};
 use crate::domain::request::Kind;
 use crate::domain::row_verdict::JobStanding;
@@ -34,8 +34,7 @@ fn batch(no: u32, rows: u32) -> BatchRecord {
 
 fn job(batch: u32, seq: u32, state: State) -> JobRecord {
     let key = JobKey { batch: BatchNo(batch), seq: Seq(seq) };
-    let job = Job { state, attempt: Attempt(1), ..Job::queued() };
-    JobRecord { key, id: JobId([0; 16]), row_at: 0, job }
+    JobRecord { key, id: JobId([0; 16]), row_at: 0, job: Job::at(AttemptNo(1), state) }
 }
 
 fn order(line: u64, priority: i8) -> Box<Order> {
@@ -119,7 +118,7 @@ fn an_outcome_that_was_never_acknowledged_is_cut_off() {
     let mut lines = Lines::open(&path, 0, store.outcomes_bytes(BatchNo(1)).unwrap()).unwrap();
     let mut states = Vec::new();
     while let Some((_, record)) = lines.next_line::<JobRecord>().unwrap() {
-        states.push(record.job.state.name());
+        states.push(record.job.state().name());
     }
     assert_eq!(states, ["canceled", "expired"]);
     assert!(acknowledged > 0);

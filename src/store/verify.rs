@@ -292,7 +292,7 @@ fn tail(
     let mut lines = Lines::open(&path, committed, meta.len())?;
     // A line that is cut off, or was never on the device, ends what can be told.
     while let Ok(Some((_, record))) = lines.next_line::<JobRecord>() {
-        let was_sent = !matches!(record.job.state, State::Canceled { task: None, .. } | State::Expired);
+        let was_sent = !matches!(record.job.state(), State::Canceled { task: None, .. } | State::Expired);
         if was_sent && records.open_job(record.key).is_none() {
             let seq = record.key.seq.0;
             say(format!("job {seq} has ended, and the database knows neither that nor that it began"));
@@ -479,7 +479,7 @@ impl<'a> BatchCheck<'a> {
     fn outcome(&mut self, at: u64, record: &JobRecord) {
         let seq = record.key.seq.0;
         if record.key.batch != self.batch.no || !record.job.is_over() {
-            let (batch, state) = (record.key.batch.0, record.job.state.name());
+            let (batch, state) = (record.key.batch.0, record.job.state().name());
             self.say(format!("the outcome at byte {at} is of job {seq} of batch {batch}, which is {state}"));
             return;
         }
@@ -537,7 +537,7 @@ impl<'a> BatchCheck<'a> {
                     let counts = self.places.get(record.key.seq.0 as usize).is_some_and(|p| p.outcome == at);
                     if counts && self.records.open_job(record.key).is_none() {
                         add(&record.job);
-                        ended.count(&record.job.state);
+                        ended.count(record.job.state());
                     }
                 }
                 Ok(None) => break,

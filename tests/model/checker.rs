@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
 use callsheet::domain::credits::Credits;
-use callsheet::domain::ids::{Attempt, TaskId};
-use callsheet::domain::job::{Job, OutputFile, State, WatchState};
+use callsheet::domain::ids::{AttemptNo, TaskId};
+use callsheet::domain::job::{Job, OutputFile, State};
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::lifecycle::{self, AttemptRules, Event, Want, resumed, wants};
 use callsheet::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
@@ -151,7 +151,7 @@ impl Market {
     /// product does.
     fn apply(&self, world: &mut World, job: usize, attempt: u32, event: Event) {
         let before = &world.jobs[job].0;
-        let Ok(transition) = lifecycle::apply(before, Attempt(attempt), event, self.terms(), Timestamp(0))
+        let Ok(transition) = lifecycle::apply(before, AttemptNo(attempt), event, self.terms(), Timestamp(0))
         else {
             return;
         };
@@ -161,12 +161,7 @@ impl Market {
         (totals.waived, totals.refunded) = (Credits(1_000), Credits::ZERO);
         transition.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
         (world.held, world.spent) = (totals.held.0, totals.spent.0);
-        let mut after = transition.job;
-        after.history.clear();
-        if let State::Submitting { sends, fault, .. } = &mut after.state {
-            (*sends, *fault) = ((*sends).min(1), None);
-        }
-        world.jobs[job] = Life(after);
+        world.jobs[job] = Life(lifecycle::without_history(transition.job));
     }
 
     /// The service's side of a POST: the task of this key, a new one, or none.
@@ -186,12 +181,13 @@ impl Market {
 
     /// The client gave up waiting for an answer.
     fn silence(&self, world: &mut World, job: usize, may_have_run: bool) {
-        let attempt = world.jobs[job].0.attempt;
+        let attempt = world.jobs[job].0.attempt();
         if self.rule == Rule::FreshKeyAfterSilence {
-            let mut broken = Job { attempt: attempt.next(), ..Job::queued() };
-            broken.day = Some(UtcDay(0));
+            let failed = Event::Posted(PostAnswer::Task(reading(job, attempt.0, End::Busy)));
+            let terms = AttemptRules { attempts: u32::MAX, ..self.terms() };
+            let broken = lifecycle::apply(&world.jobs[job].0, attempt, failed, terms, Timestamp(0)).unwrap();
             world.held -= PRICE;
-            world.jobs[job] = Life(broken);
+            world.jobs[job] = Life(lifecycle::without_history(broken.job));
             return;
         }
         let fault = Fault::new("timeout", "");
@@ -255,10 +251,10 @@ impl Model for Market {
 
     fn actions(&self, world: &World, acts: &mut Vec<Act>) {
         for (job, Life(life)) in world.jobs.iter().enumerate() {
-            let waits = world.wire.iter().any(|(j, attempt, _)| (*j, *attempt) == (job, life.attempt.0));
-            match wants(&life.state) {
+            let waits = world.wire.iter().any(|(j, attempt, _)| (*j, *attempt) == (job, life.attempt().0));
+            match wants(life.state()) {
                 Want::Admission
-                    if world.held + world.spent + PRICE - life.books.held.0 <= self.budget * PRICE =>
+                    if world.held + world.spent + PRICE - life.books().held.0 <= self.budget * PRICE =>
                 {
                     acts.push(Act::Admit(job));
                 }
@@ -274,21 +270,21 @@ impl Model for Market {
                 Want::Fetch => acts.push(Act::Fetch(job)),
                 _ => {}
             }
-            if self.refusals && wants(&life.state) == Want::Post && !waits {
+            if self.refusals && wants(life.state()) == Want::Post && !waits {
                 acts.push(Act::PostRefusedOnTheWay(job));
             }
-            let may_be_delayed = world.delayed.len() < self.delays && wants(&life.state) == Want::Post;
+            let may_be_delayed = world.delayed.len() < self.delays && wants(life.state()) == Want::Post;
             if may_be_delayed && !waits {
                 acts.push(Act::PostDelayed(job));
             }
-            for other in life.superseded.iter().filter(|other| other.watch == WatchState::Open) {
-                let attempt = other.attempt.0;
+            for other in life.watched_attempts() {
+                let attempt = other.no().0;
                 acts.push(Act::WatchExpired(job, attempt));
                 if !world.wire.iter().any(|(j, a, _)| (*j, *a) == (job, attempt)) {
                     acts.push(Act::ReadLate(job, attempt));
                 }
             }
-            if matches!(life.state, State::Running { .. }) && !life.overdue {
+            if matches!(life.state(), State::Running { .. }) && !life.is_overdue() {
                 acts.push(Act::Overdue(job));
             }
         }
@@ -313,21 +309,21 @@ impl Model for Market {
         let mut next = world.clone();
         match act {
             Act::Admit(job) => {
-                let attempt = world.jobs[job].0.attempt.0;
+                let attempt = world.jobs[job].0.attempt().0;
                 self.apply(&mut next, job, attempt, Event::Admit { hold: Credits(PRICE), day: UtcDay(0) });
             }
             Act::Post(job) => {
-                let attempt = world.jobs[job].0.attempt.0;
+                let attempt = world.jobs[job].0.attempt().0;
                 let answer = self.serve(&mut next, job, attempt);
                 next.wire.insert((job, attempt, answer));
             }
             Act::PostUnheard(job) => {
-                self.serve(&mut next, job, world.jobs[job].0.attempt.0);
+                self.serve(&mut next, job, world.jobs[job].0.attempt().0);
                 self.silence(&mut next, job, true);
             }
             Act::PostLost(job) => self.silence(&mut next, job, false),
             Act::PostDelayed(job) => {
-                next.delayed.insert((job, world.jobs[job].0.attempt.0));
+                next.delayed.insert((job, world.jobs[job].0.attempt().0));
                 self.silence(&mut next, job, true);
             }
             Act::Arrive(job, attempt) => {
@@ -335,16 +331,16 @@ impl Model for Market {
                 self.serve(&mut next, job, attempt);
             }
             Act::PostUnauthorised(job) => {
-                next.wire.insert((job, world.jobs[job].0.attempt.0, Answer::Unauthorised));
+                next.wire.insert((job, world.jobs[job].0.attempt().0, Answer::Unauthorised));
             }
             Act::PostTurnedAway(job) => {
-                next.wire.insert((job, world.jobs[job].0.attempt.0, Answer::Unavailable));
+                next.wire.insert((job, world.jobs[job].0.attempt().0, Answer::Unavailable));
             }
             Act::PostRefusedOnTheWay(job) => {
-                next.wire.insert((job, world.jobs[job].0.attempt.0, Answer::Page));
+                next.wire.insert((job, world.jobs[job].0.attempt().0, Answer::Page));
             }
             Act::Read(job) => {
-                let attempt = world.jobs[job].0.attempt.0;
+                let attempt = world.jobs[job].0.attempt().0;
                 let task = world.tasks.iter().find(|((j, a, _), _)| (*j, *a) == (job, attempt));
                 next.wire.insert((job, attempt, Answer::Reading(*task?.1)));
             }
@@ -365,7 +361,7 @@ impl Model for Market {
                 next.tasks.insert(key, end);
             }
             Act::Fetch(job) => {
-                let attempt = world.jobs[job].0.attempt.0;
+                let attempt = world.jobs[job].0.attempt().0;
                 let file = OutputFile {
                     path: String::new(),
                     bytes: 1,
@@ -376,28 +372,26 @@ impl Model for Market {
                 self.apply(&mut next, job, attempt, Event::Fetched(vec![file]));
             }
             Act::Overdue(job) => {
-                let attempt = world.jobs[job].0.attempt.0;
+                let attempt = world.jobs[job].0.attempt().0;
                 let event = if self.resubmit { Event::Resubmit } else { Event::Overdue };
                 self.apply(&mut next, job, attempt, event);
             }
             Act::Cancel(job) => {
-                self.apply(&mut next, job, world.jobs[job].0.attempt.0, Event::Cancel);
+                self.apply(&mut next, job, world.jobs[job].0.attempt().0, Event::Cancel);
             }
             Act::Retry(job) => {
                 let life = &world.jobs[job].0;
                 // Attempts without end would be no more histories of another sort.
-                if life.attempt.0 > self.attempts && life.state.is_ended_by_record() {
+                if life.attempt().0 > self.attempts && life.state().is_ended_by_record() {
                     return None;
                 }
-                self.apply(&mut next, job, life.attempt.0, Event::Retry);
+                self.apply(&mut next, job, life.attempt().0, Event::Retry);
             }
             Act::Rebuild => {
                 next.wire.clear();
                 for Life(job) in &mut next.jobs {
-                    if matches!(job.state, State::Submitting { .. }) {
-                        job.state = State::Queued;
-                    }
-                    job.may_have_been_sent |= matches!(job.state, State::Queued);
+                    let requeued = lifecycle::requeued(job.clone(), self.keyed, Timestamp(0));
+                    *job = lifecycle::without_history(requeued);
                 }
             }
             Act::Crash => {
@@ -407,7 +401,7 @@ impl Model for Market {
                     if self.rule != Rule::ForgetsWhatWasOnItsWay {
                         next.jobs[job] = Life(resumed(world.jobs[job].0.clone()));
                     }
-                    if !self.keyed && matches!(world.jobs[job].0.state, State::Submitting { .. }) {
+                    if !self.keyed && matches!(world.jobs[job].0.state(), State::Submitting { .. }) {
                         self.silence(&mut next, job, true);
                     }
                 }
@@ -418,7 +412,7 @@ impl Model for Market {
 
     /// A broken rule may make attempts without end.
     fn within_boundary(&self, world: &World) -> bool {
-        world.jobs.iter().all(|Life(job)| job.attempt.0 <= self.attempts + 1)
+        world.jobs.iter().all(|Life(job)| job.attempt().0 <= self.attempts + 1)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
@@ -446,7 +440,7 @@ impl Model for Market {
             Property::<Self>::always("what is over and not in doubt is booked to the credit", |_, world| {
                 world.jobs.iter().enumerate().all(|(n, Life(job))| {
                     !job.is_over()
-                        || is_in_doubt(job)
+                        || job.is_in_doubt()
                         || job.all_books().charged.0 == PRICE * world.charged_tasks(n)
                 })
             }),
@@ -454,7 +448,7 @@ impl Model for Market {
                 world
                     .jobs
                     .iter()
-                    .all(|Life(job)| !job.is_over() || is_in_doubt(job) || job.all_books().held.is_zero())
+                    .all(|Life(job)| !job.is_over() || job.is_in_doubt() || job.all_books().held.is_zero())
             }),
             Property::<Self>::always("the books of the jobs add up to the ledger", |_, world| {
                 let held: Credits = world.jobs.iter().map(|Life(job)| job.all_books().held).sum();
@@ -462,23 +456,25 @@ impl Model for Market {
                 (held.0, charged.0) == (world.held, world.spent)
             }),
             Property::<Self>::always("a job that has not ended wants something", |_, world| {
-                let watches = |job: &Job| job.superseded.iter().any(|other| other.watch == WatchState::Open);
+                let watches = |job: &Job| job.watched_attempts().next().is_some();
                 world
                     .jobs
                     .iter()
-                    .all(|Life(job)| job.is_over() || wants(&job.state) != Want::Nothing || watches(job))
+                    .all(|Life(job)| job.is_over() || wants(job.state()) != Want::Nothing || watches(job))
             }),
             Property::<Self>::always("what succeeded was charged, and its task succeeded", |_, world| {
                 world.jobs.iter().enumerate().all(|(n, Life(job))| {
                     let made = world.tasks.iter().any(|((j, ..), end)| *j == n && *end == End::Success);
-                    !matches!(job.state, State::Succeeded { .. })
-                        || made && job.books.charged == Credits(PRICE)
+                    !matches!(job.state(), State::Succeeded { .. })
+                        || made && job.books().charged == Credits(PRICE)
                 })
             }),
             Property::<Self>::sometimes("all jobs can succeed", |market, world| {
-                let made =
-                    world.jobs.iter().filter(|life| matches!(life.0.state, State::Succeeded { .. })).count()
-                        as u64;
+                let made = world
+                    .jobs
+                    .iter()
+                    .filter(|life| matches!(life.0.state(), State::Succeeded { .. }))
+                    .count() as u64;
                 made == (market.jobs as u64).min(market.budget).min(market.funds)
             }),
             Property::<Self>::sometimes(
@@ -491,7 +487,7 @@ impl Model for Market {
             ),
             Property::<Self>::sometimes("and the first one can be the one that is kept", |market, world| {
                 let first = |Life(job): &Life| {
-                    matches!(job.state, State::Succeeded { .. }) && job.attempt < job.newest_attempt()
+                    matches!(job.state(), State::Succeeded { .. }) && job.attempt() < job.newest_attempt()
                 };
                 !market.resubmit || market.budget < 2 || world.jobs.iter().any(first)
             }),
@@ -504,12 +500,6 @@ impl World {
     fn charged_tasks(&self, job: usize) -> u64 {
         self.tasks.iter().filter(|((j, ..), end)| *j == job && end.is_charged()).count() as u64
     }
-}
-
-/// Whether a person must decide about the job, or about a task that it was resubmitted over.
-fn is_in_doubt(job: &Job) -> bool {
-    matches!(job.state, State::InDoubt { .. })
-        || job.superseded.iter().any(|other| other.watch == WatchState::InDoubt)
 }
 
 const MARKET: Market = Market {

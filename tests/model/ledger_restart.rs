@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use callsheet::domain::credits::Credits;
-use callsheet::domain::ids::{Attempt, BatchNo, JobId, JobKey, Seq, TaskId};
+use callsheet::domain::ids::{AttemptNo, BatchNo, JobId, JobKey, Seq, TaskId};
 use callsheet::domain::job::{Books, Job, State};
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::lifecycle::{self, AttemptRules, Event};
@@ -112,7 +112,8 @@ impl Memory {
     /// True when it had a place.
     fn happen(&mut self, draw: &Draw) -> bool {
         let before = &self.jobs[draw.job];
-        let attempt = if draw.is_late { Attempt(before.attempt.0.saturating_sub(1)) } else { before.attempt };
+        let attempt =
+            if draw.is_late { AttemptNo(before.attempt().0.saturating_sub(1)) } else { before.attempt() };
         let Ok(step) = lifecycle::apply(before, attempt, event(draw), TERMS, Timestamp(0)) else {
             return false;
         };
@@ -129,7 +130,7 @@ impl Memory {
     /// nothing is spent but what jobs were charged and did not get back.
     fn adds_up(&self) {
         let sums = |covers: &dyn Fn(&Job) -> bool| {
-            let books = self.jobs.iter().filter(|job| covers(job)).map(|job| job.books);
+            let books = self.jobs.iter().filter(|job| covers(job)).map(|job| job.books());
             books.fold(Books::default(), |sum, of| Books {
                 held: sum.held + of.held,
                 charged: sum.charged + of.charged,
@@ -140,10 +141,10 @@ impl Memory {
         assert_eq!(told(self.total), sums(&|_| true), "the whole state");
         assert_eq!(told(self.batch), sums(&|_| true), "the batch");
         for (day, totals) in &self.days {
-            assert_eq!(told(*totals), sums(&|job| job.day == Some(*day)), "{day:?}");
+            assert_eq!(told(*totals), sums(&|job| job.day() == Some(*day)), "{day:?}");
         }
         let open = |job: &Job| {
-            matches!(job.state, State::Submitting { .. } | State::Running { .. } | State::InDoubt { .. })
+            matches!(job.state(), State::Submitting { .. } | State::Running { .. } | State::InDoubt { .. })
         };
         assert_eq!(self.total.held, sums(&open).held, "only what is in the air or in doubt holds anything");
     }
@@ -156,7 +157,7 @@ impl Memory {
         };
         let batch = BatchRecord::new(BATCH, "batch".parse().unwrap(), Timestamp(0));
         let mut ended = Ended::default();
-        self.jobs.iter().filter(|job| job.is_over()).for_each(|job| ended.count(&job.state));
+        self.jobs.iter().filter(|job| job.is_over()).for_each(|job| ended.count(job.state()));
         let batch = BatchRecord { rows: u32::try_from(JOBS).unwrap(), totals: self.batch, ended, ..batch };
         let mut changes: Vec<Change> = changed.iter().map(record).collect();
         changes.extend([Change::Batch(Box::new(batch)), Change::Total(self.total)]);

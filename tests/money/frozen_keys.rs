@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use callsheet::domain::idempotency::IdempotencyKey;
-use callsheet::domain::ids::{Attempt, JobId};
+use callsheet::domain::ids::{AttemptNo, JobId};
 use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::schedule::placeholders::ScheduledRun;
 use callsheet::domain::time::Timestamp;
@@ -143,7 +143,7 @@ fn read_by_the_program(env: &TestEnv, setting: &str, files: &[String], flags: &[
 /// The key of the first attempt at a job.
 fn key_of(job_id: &str) -> String {
     let job = JobId::try_from(job_id.to_owned()).unwrap();
-    IdempotencyKey::derive(job, Attempt::FIRST).to_string()
+    IdempotencyKey::derive(job, AttemptNo::FIRST).to_string()
 }
 
 struct Job {

@@ -1,7 +1,7 @@
 //! A job's history, kept short: what is forgotten never changes what the movements that stay add up to.
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::Attempt;
+use crate::domain::ids::AttemptNo;
 use crate::domain::job::{HISTORY_MAX_LINES, HistoryLine};
 use crate::domain::ledger::{Movement, Totals};
 
@@ -33,7 +33,7 @@ fn forget_oldest(history: &mut Vec<HistoryLine>) {
 /// Of an open charge that was corrected again and again, the first two corrections become one. Charges of
 /// different attempts have nothing to do with each other.
 fn merge_corrections(history: &mut Vec<HistoryLine>) {
-    let corrections: Vec<(usize, Attempt, Credits, Credits)> = (history.iter().enumerate())
+    let corrections: Vec<(usize, AttemptNo, Credits, Credits)> = (history.iter().enumerate())
         .filter_map(|(at, line)| match line.movement {
             Some(Movement::Correct { from, to }) => Some((at, line.attempt, from, to)),
             _ => None,

@@ -4,7 +4,7 @@
 //! to succeed are kept: where that is a superseded task, it and the present attempt change places, so that
 //! everything that is true of a job's present task stays true.
 
-use crate::domain::ids::{Attempt, TaskId};
+use crate::domain::ids::{AttemptNo, TaskId};
 use crate::domain::job::{Books, Job, State, Superseded, WatchState};
 use crate::domain::ledger::Movement;
 use crate::domain::lifecycle::{AttemptRules, Change, Event};
@@ -22,7 +22,7 @@ pub(super) fn may_resubmit(job: &Job, terms: AttemptRules) -> bool {
 }
 
 /// The superseded task that an event for `attempt` is about, if one is still watched.
-pub(super) fn watched(job: &Job, attempt: Attempt) -> Option<usize> {
+pub(super) fn watched(job: &Job, attempt: AttemptNo) -> Option<usize> {
     job.superseded.iter().position(|other| other.attempt == attempt && other.watch == WatchState::Open)
 }
 

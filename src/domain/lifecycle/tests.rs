@@ -64,11 +64,11 @@ fn transcript(terms: AttemptRules, events: Vec<Event>) -> String {
     let mut lines = Vec::new();
     for event in events {
         let name = event.name();
-        lines.push(match apply(&job, job.attempt, event, terms, Timestamp(0)) {
+        lines.push(match apply(&job, job.attempt(), event, terms, Timestamp(0)) {
             Ok(transition) => {
                 job = transition.job;
-                let Books { held, charged, .. } = job.books;
-                format!("{name}: {}#{} {}/{}", job.state.name(), job.attempt.0, held.0, charged.0)
+                let Books { held, charged, .. } = job.books();
+                format!("{name}: {}#{} {}/{}", job.state().name(), job.attempt().0, held.0, charged.0)
             }
             Err(illegal) => format!("{name}: {illegal}"),
         });
@@ -255,7 +255,8 @@ fn low_funds_and_a_bad_key_fail_no_job() {
 
 #[test]
 fn a_deadline_counts_from_the_post_that_is_taken() {
-    let transition = |job: &Job, event, at| apply(job, job.attempt, event, TERMS, Timestamp(at)).unwrap().job;
+    let transition =
+        |job: &Job, event, at| apply(job, job.attempt(), event, TERMS, Timestamp(at)).unwrap().job;
     let turned_away = transition(&Job::queued(), admit(10), 1_000);
     let turned_away = transition(&turned_away, Event::Posted(PostAnswer::OutOfCredits(fault())), 2_000);
     assert_eq!(turned_away.first_sent, None, "nothing of it was taken");
@@ -342,9 +343,9 @@ fn outputs_can_be_downloaded_again_and_again() {
 fn a_late_answer_for_an_older_attempt_is_refused() {
     let mut job = Job::queued();
     for event in [admit(10), task("pending", 10), Event::Read(failed("busy"))] {
-        job = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap().job;
+        job = apply(&job, job.attempt(), event, TERMS, Timestamp(0)).unwrap().job;
     }
-    let late = apply(&job, Attempt(1), read("success", 10), TERMS, Timestamp(0)).unwrap_err();
+    let late = apply(&job, AttemptNo(1), read("success", 10), TERMS, Timestamp(0)).unwrap_err();
     assert_eq!(late.to_string(), "\"read\" is for attempt 1, the job is at attempt 2");
 }
 
@@ -359,9 +360,9 @@ fn history_is_bounded() {
         } else {
             read("pending", charged)
         };
-        job = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap().job;
+        job = apply(&job, job.attempt(), event, TERMS, Timestamp(0)).unwrap().job;
     }
-    assert_eq!(job.history.len(), HISTORY_MAX_LINES);
+    assert_eq!(job.history().len(), HISTORY_MAX_LINES);
 }
 
 #[test]
@@ -370,7 +371,7 @@ fn what_was_charged_and_given_back_unseen_is_in_the_books_all_the_same() {
     let mut moved = Vec::new();
     let named = Event::Posted(PostAnswer::TaskNamed(TaskId("t1".into()), fault()));
     for event in [admit(10), named, Event::Read(failed("busy"))] {
-        let transition = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap();
+        let transition = apply(&job, job.attempt(), event, TERMS, Timestamp(0)).unwrap();
         (job, moved) = (transition.job, [moved, transition.movements].concat());
     }
     let (spent, waived) = (Credits(10), Credits::ZERO);
@@ -383,14 +384,14 @@ fn what_was_charged_and_given_back_unseen_is_in_the_books_all_the_same() {
 fn beside(terms: AttemptRules, events: Vec<(u32, Event)>) -> String {
     let mut job = Job::queued();
     for (attempt, event) in events {
-        job = apply(&job, Attempt(attempt), event, terms, Timestamp(0)).unwrap().job;
+        job = apply(&job, AttemptNo(attempt), event, terms, Timestamp(0)).unwrap().job;
     }
-    let Books { held, charged, .. } = job.books;
-    let mut told = vec![format!("{}#{} {}/{}", job.state.name(), job.attempt.0, held.0, charged.0)];
+    let Books { held, charged, .. } = job.books();
+    let mut told = vec![format!("{}#{} {}/{}", job.state().name(), job.attempt().0, held.0, charged.0)];
     told.extend(job.superseded.iter().map(|other| {
         format!("{}#{} {} {:?}", other.task, other.attempt.0, other.books.charged.0, other.watch)
     }));
-    assert_eq!(job.is_over(), job.state.is_final() && !told.iter().any(|line| line.ends_with("Open")));
+    assert_eq!(job.is_over(), job.state().is_final() && !told.iter().any(|line| line.ends_with("Open")));
     told.join(", ")
 }
 
@@ -470,18 +471,18 @@ fn without_a_key_or_a_known_charge_a_job_is_merely_overdue() {
 fn a_retried_job_is_late_for_nothing() {
     let mut job = Job::queued();
     for event in [admit(10), task("pending", 10), Event::Overdue, Event::Read(failed("busy")), Event::Retry] {
-        job = apply(&job, job.attempt, event, TERMS, Timestamp(1_000)).unwrap().job;
+        job = apply(&job, job.attempt(), event, TERMS, Timestamp(1_000)).unwrap().job;
     }
-    let job = apply(&job, job.attempt, admit(10), TERMS, Timestamp(90_000)).unwrap().job;
+    let job = apply(&job, job.attempt(), admit(10), TERMS, Timestamp(90_000)).unwrap().job;
     assert!(job.holds_slot());
-    assert_eq!(job.deadline_from, Some(Timestamp(90_000)));
+    assert_eq!(job.deadline_from(), Some(Timestamp(90_000)));
 }
 
 #[test]
 fn what_was_on_its_way_when_the_program_ended_keeps_its_hold() {
-    let sent = apply(&Job::queued(), Attempt(1), admit(10), TERMS, Timestamp(0)).unwrap().job;
+    let sent = apply(&Job::queued(), AttemptNo(1), admit(10), TERMS, Timestamp(0)).unwrap().job;
     let refused = Event::Posted(PostAnswer::Unauthorised(fault()));
-    let found = apply(&resumed(sent), Attempt(1), refused, TERMS, Timestamp(0)).unwrap().job;
+    let found = apply(&resumed(sent), AttemptNo(1), refused, TERMS, Timestamp(0)).unwrap().job;
     assert_eq!((found.state.name(), found.books.held), ("submitting", Credits(10)));
 }
 
@@ -490,13 +491,13 @@ fn resolved(events: Vec<Event>, charged: u64) -> String {
     let mut job = Job::queued();
     let mut totals = Totals::default();
     for event in events.into_iter().chain([Event::Resolve(Credits(charged))]) {
-        let transition = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap();
+        let transition = apply(&job, job.attempt(), event, TERMS, Timestamp(0)).unwrap();
         job = transition.job;
         transition.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
     }
-    let (Books { held, charged, .. }, Totals { spent, refunded, .. }) = (job.books, totals);
+    let (Books { held, charged, .. }, Totals { spent, refunded, .. }) = (job.books(), totals);
     assert_eq!(totals.held, held);
-    format!("{} {}/{} spent {} refunded {}", job.state.name(), held.0, charged.0, spent.0, refunded.0)
+    format!("{} {}/{} spent {} refunded {}", job.state().name(), held.0, charged.0, spent.0, refunded.0)
 }
 
 #[test]
@@ -524,12 +525,12 @@ fn what_an_allowance_covered_follows_the_tasks_record() {
         Event::Read(covered(6)),
         Event::Read(covered(2)),
     ] {
-        let transition = apply(&job, job.attempt, event, TERMS, Timestamp(0)).unwrap();
+        let transition = apply(&job, job.attempt(), event, TERMS, Timestamp(0)).unwrap();
         job = transition.job;
         transition.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
     }
     assert_eq!(
-        (job.books.waived, totals.waived, totals.spent, totals.refunded),
+        (job.books().waived, totals.waived, totals.spent, totals.refunded),
         (Credits(2), Credits(2), Credits(10), Credits(0))
     );
 }
@@ -569,7 +570,10 @@ fn any_event() -> impl Strategy<Value = Event> {
 /// What the movements that a job remembers come to.
 fn remembered(job: &Job) -> Totals {
     let mut totals = Totals::default();
-    job.history.iter().filter_map(|line| line.movement).for_each(|movement| totals.apply(movement).unwrap());
+    job.history()
+        .iter()
+        .filter_map(|line| line.movement)
+        .for_each(|movement| totals.apply(movement).unwrap());
     totals
 }
 
@@ -581,9 +585,9 @@ proptest! {
         let terms = AttemptRules { attempts: 6, keyed: true };
         let mut job = Job::queued();
         for event in events {
-            let Ok(transition) = apply(&job, job.attempt, event, terms, Timestamp(0)) else { continue };
+            let Ok(transition) = apply(&job, job.attempt(), event, terms, Timestamp(0)) else { continue };
             job = transition.job;
-            prop_assert!(job.history.len() <= HISTORY_MAX_LINES);
+            prop_assert!(job.history().len() <= HISTORY_MAX_LINES);
             let totals = remembered(&job);
             let Books { held, charged, waived } = job.all_books();
             prop_assert_eq!((totals.held, totals.spent, totals.waived), (held, charged, waived));
@@ -598,22 +602,22 @@ proptest! {
         let (mut job, mut totals, mut at) = (Job::queued(), Totals::default(), Timestamp(0));
         for (event, addressee) in events {
             at = at.after(Millis(1));
-            let mut attempts: Vec<Attempt> = job.superseded.iter().map(|other| other.attempt).collect();
-            attempts.push(job.attempt);
+            let mut attempts: Vec<AttemptNo> = job.superseded.iter().map(|other| other.attempt).collect();
+            attempts.push(job.attempt());
             let Ok(transition) = apply(&job, *addressee.get(&attempts), event, terms, at) else { continue };
             let attempts: std::collections::BTreeSet<u32> = transition.job.superseded.iter().map(|other| other.attempt.0).collect();
             prop_assert_eq!(attempts.len(), transition.job.superseded.len());
-            prop_assert!(!attempts.contains(&transition.job.attempt.0), "every attempt has one task");
+            prop_assert!(!attempts.contains(&transition.job.attempt().0), "every attempt has one task");
             for movement in transition.movements {
                 totals.apply(movement).unwrap();
             }
             job = transition.job;
             prop_assert_eq!(totals.held, job.all_books().held);
             prop_assert_eq!(totals.spent, job.all_books().charged);
-            let empty = matches!(job.state, State::Queued | State::Canceled { .. } | State::Expired);
-            prop_assert!(!empty || job.books == Books::default(), "{:?}", job);
-            let may_hold = matches!(job.state, State::Submitting { .. } | State::Running { .. } | State::InDoubt { .. });
-            prop_assert!(may_hold || job.books.held.is_zero(), "{:?}", job);
+            let empty = matches!(job.state(), State::Queued | State::Canceled { .. } | State::Expired);
+            prop_assert!(!empty || job.books() == Books::default(), "{:?}", job);
+            let may_hold = matches!(job.state(), State::Submitting { .. } | State::Running { .. } | State::InDoubt { .. });
+            prop_assert!(may_hold || job.books().held.is_zero(), "{:?}", job);
         }
     }
 }

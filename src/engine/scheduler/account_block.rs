@@ -130,7 +130,7 @@ impl Scheduler {
     /// A job has moved: keeps count of the POSTs under way that an allowance may cover.
     pub(super) fn watch_allowance(&mut self, key: JobKey, movements: &[Movement]) {
         let Some(open) = self.jobs.get(&key) else { return };
-        let is_submitting = matches!(open.record.job.state, State::Submitting { .. });
+        let is_submitting = matches!(open.record.job.state(), State::Submitting { .. });
         let pool = self.allowance_of(&open.spec.order).map(|of| of.pool);
         let account = &mut self.account;
         if !is_submitting {
@@ -327,7 +327,7 @@ impl Scheduler {
         let Some(open) = self.jobs.get(&key).filter(|_| self.account.block.out_of_credits.is_some()) else {
             return true;
         };
-        let hold = open.record.job.books.held;
+        let hold = open.record.job.books().held;
         let allowance = self.allowance_of(&open.spec.order);
         if let Some(known) = &mut self.account.known
             && known.balance >= known.sent + hold

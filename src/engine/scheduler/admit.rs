@@ -96,7 +96,7 @@ impl Scheduler {
             if !self.jobs.contains_key(&key) {
                 self.begin_rows_up_to(key);
             }
-            let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt) else { continue };
+            let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt()) else { continue };
             self.prices.forget(&key);
             self.apply(key, attempt, Event::Refuse(fault), now)?;
         }
@@ -150,7 +150,7 @@ impl Scheduler {
         let has_expired = active.has_expired(now);
         let begun = self.candidates.fronts(batch, most).filter_map(|key| self.jobs.get(&key));
         // One that may have been sent is not dropped; it is not bought after its time either.
-        let begun = begun.filter(|open| !has_expired || open.record.job.first_sent.is_some());
+        let begun = begun.filter(|open| !has_expired || open.record.job.first_sent().is_some());
         let begun = begun.map(|open| (false, &open.spec));
         let rows = if has_expired { Vec::new() } else { self.rows_at_the_front(active, most) };
         let rows = rows.into_iter().map(|spec| (true, spec));
@@ -180,8 +180,9 @@ impl Scheduler {
     fn candidate(&self, key: JobKey, spec: &JobSpec, limits: &Limits) -> Result<Candidate, Withheld> {
         let order = &spec.order;
         let job = self.jobs.get(&key).map(|open| &open.record.job);
-        let held = job.map(|job| job.books.held).unwrap_or_default();
-        let Release { hold, basis } = self.prices.decide(key, order, job.and_then(|job| job.max_credits))?;
+        let held = job.map(|job| job.books().held).unwrap_or_default();
+        let Release { hold, basis } =
+            self.prices.decide(key, order, job.and_then(|job| job.max_credits()))?;
         Ok(Candidate {
             key,
             priority: order.priority,
@@ -195,7 +196,7 @@ impl Scheduler {
     }
 
     fn may_be_charged(&self, key: JobKey) -> bool {
-        self.jobs.get(&key).is_some_and(|open| open.record.job.may_have_been_sent)
+        self.jobs.get(&key).is_some_and(|open| open.record.job.may_have_been_sent())
     }
 
     /// The first rows of each window; of a mixed one all, since any may fit where the first does not.
@@ -228,7 +229,7 @@ impl Scheduler {
         if !self.jobs.contains_key(&key) {
             self.begin_rows_up_to(key);
         }
-        let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt) else { return Ok(()) };
+        let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt()) else { return Ok(()) };
         if self.deadline_has_passed(key, now) {
             return self.apply(key, attempt, Event::Expire, now);
         }
@@ -250,7 +251,7 @@ impl Scheduler {
     fn deadline_has_passed(&self, key: JobKey, now: Now) -> bool {
         let Some(OpenJob { record, spec, .. }) = self.jobs.get(&key) else { return false };
         let (job, deadline) = (&record.job, spec.order.deadline);
-        let was_never_sent = job.first_sent.is_none() && !job.may_have_been_sent;
+        let was_never_sent = job.first_sent().is_none() && !job.may_have_been_sent();
         was_never_sent && matches!(deadline, Some(Deadline::At(at)) if at <= now.wall)
     }
 
@@ -265,8 +266,10 @@ impl Scheduler {
                 continue;
             }
             self.candidates.insert(row_key, &row.spec.order);
-            let may_have_been_sent = record.may_have_been_sent(row.spec.seq);
-            let job = Job { may_have_been_sent, ..Job::queued() };
+            let job = match record.may_have_been_sent(row.spec.seq) {
+                true => Job::queued_perhaps_sent(),
+                false => Job::queued(),
+            };
             let job = JobRecord { key: row_key, id: row.spec.id, row_at: row.at, job };
             self.jobs.insert(row_key, OpenJob::new(job, row.spec));
             self.pending.changed_jobs.insert(row_key);

@@ -196,11 +196,11 @@ impl Scheduler {
     /// being sent by a pause: asking for its task under its key would buy it, had it never been sent.
     fn cancel(&mut self, no: BatchNo, now: Now) -> Result<CommandOutcome, SchedulerError> {
         let queued = self.jobs.values().filter(|open| open.record.key.batch == no);
-        let queued = queued.filter(|open| matches!(open.record.job.state, State::Queued));
+        let queued = queued.filter(|open| matches!(open.record.job.state(), State::Queued));
         let (kept, queued): (Vec<&OpenJob>, Vec<&OpenJob>) =
-            queued.partition(|open| open.record.job.may_have_been_sent);
+            queued.partition(|open| open.record.job.may_have_been_sent());
         let kept = u32::try_from(kept.len()).unwrap_or(u32::MAX);
-        let queued: Vec<_> = queued.iter().map(|open| (open.record.key, open.record.job.attempt)).collect();
+        let queued: Vec<_> = queued.iter().map(|open| (open.record.key, open.record.job.attempt())).collect();
         let open = self.jobs.counts().open_of(no);
         let Some(active) = self.batches.get_mut(&no) else { return Ok(CommandOutcome::default()) };
         let begun = open.saturating_add(active.record.ended.all());
@@ -233,7 +233,7 @@ impl Scheduler {
     fn cancel_job(&mut self, (spec, record): FoundJob, now: Now) -> Result<CommandOutcome, SchedulerError> {
         let key = record.key;
         let present = self.jobs.get(&key).map(|open| &open.record.job).unwrap_or(&record.job);
-        match &present.state {
+        match present.state() {
             State::Queued if self.may_have_been_sent(&spec, &record) => {
                 return Ok(CommandOutcome { may_have_been_sent: 1, ..CommandOutcome::default() });
             }
@@ -244,7 +244,7 @@ impl Scheduler {
             }
             _ => return Ok(CommandOutcome { in_flight: 1, ..CommandOutcome::default() }),
         }
-        let attempt = present.attempt;
+        let attempt = present.attempt();
         if !self.jobs.contains_key(&key) {
             let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
             if active.record.skipped.len() >= SKIPPED_MAX {
@@ -263,7 +263,7 @@ impl Scheduler {
     /// Whether a queued job, as it was found in the spool, may have been sent by a state that is gone.
     fn may_have_been_sent(&self, spec: &JobSpec, found: &JobRecord) -> bool {
         if let Some(open) = self.jobs.get(&found.key) {
-            return open.record.job.may_have_been_sent;
+            return open.record.job.may_have_been_sent();
         }
         self.batches.get(&found.key.batch).is_some_and(|active| active.record.may_have_been_sent(spec.seq))
     }
@@ -276,7 +276,7 @@ impl Scheduler {
         now: Now,
     ) -> Result<CommandOutcome, SchedulerError> {
         let key = record.key;
-        let attempt = self.jobs.get(&key).map_or(record.job.attempt, |open| open.record.job.attempt);
+        let attempt = self.jobs.get(&key).map_or(record.job.attempt(), |open| open.record.job.attempt());
         if !self.jobs.contains_key(&key) {
             let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
             if active.record.skipped.len() >= SKIPPED_MAX {
@@ -284,8 +284,9 @@ impl Scheduler {
                 return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
             }
             active.record.skipped.insert(spec.seq);
-            let job = Job { may_have_been_sent: true, ..record.job };
-            self.open_queued(JobRecord { job, ..record }, spec);
+            let mut record = record;
+            record.job.mark_may_have_been_sent();
+            self.open_queued(record, spec);
         }
         self.apply(key, attempt, Event::Resolve(charged), now)?;
         Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
@@ -297,11 +298,11 @@ impl Scheduler {
         charged: Credits,
         now: Now,
     ) -> Result<CommandOutcome, SchedulerError> {
-        let present = self.jobs.get(&record.key).map_or(&record.job.state, |open| &open.record.job.state);
+        let present = self.jobs.get(&record.key).map_or(record.job.state(), |open| open.record.job.state());
         if matches!(present, State::Queued) && self.may_have_been_sent(&spec, &record) {
             return self.resolve_queued((spec, record), charged, now);
         }
-        let (key, attempt, state) = (record.key, record.job.attempt, record.job.state.clone());
+        let (key, attempt, state) = (record.key, record.job.attempt(), record.job.state().clone());
         let is_in_doubt = matches!(state, State::InDoubt { .. }) && !self.jobs.contains_key(&key);
         let Some(active) = self.batches.get_mut(&key.batch).filter(|_| is_in_doubt) else {
             let refused = Some(format!("it is not in doubt: it is {}", state.name()));
@@ -326,12 +327,12 @@ impl Scheduler {
         let mut outcome = CommandOutcome::default();
         self.prices.renew();
         for (spec, record) in found {
-            if matches!(record.job.state, State::Queued) || self.jobs.contains_key(&record.key) {
-                outcome.jobs += u32::from(self.allow(record.key, record.job.max_credits));
+            if matches!(record.job.state(), State::Queued) || self.jobs.contains_key(&record.key) {
+                outcome.jobs += u32::from(self.allow(record.key, record.job.max_credits()));
                 continue;
             }
             let expires = self.batches.get(&record.key.batch).and_then(|active| active.record.expires());
-            if record.job.first_sent.is_none() && expires.is_some_and(|at| at <= now.wall) {
+            if record.job.first_sent().is_none() && expires.is_some_and(|at| at <= now.wall) {
                 outcome.expired.push(spec.label.clone());
                 continue;
             }
@@ -343,12 +344,15 @@ impl Scheduler {
                     let Some(active) = self.batches.get_mut(&record.key.batch) else { continue };
                     // No key would find its task again, had a state that is gone sent it after all.
                     let was_dropped =
-                        matches!(record.job.state, State::Canceled { task: None, .. } | State::Expired);
-                    job.may_have_been_sent |= was_dropped
+                        matches!(record.job.state(), State::Canceled { task: None, .. } | State::Expired);
+                    if was_dropped
                         && !spec.order.kind.is_keyed()
-                        && active.record.may_have_been_sent(spec.seq);
-                    outcome.same_key += u32::from(job.attempt == record.job.attempt);
-                    active.record.count_reopened(spec.order.kind, &record.job.state);
+                        && active.record.may_have_been_sent(spec.seq)
+                    {
+                        job.mark_may_have_been_sent();
+                    }
+                    outcome.same_key += u32::from(job.attempt() == record.job.attempt());
+                    active.record.count_reopened(spec.order.kind, record.job.state());
                     active.record.canceled = false;
                     active.record.announced = false;
                     self.open_queued(JobRecord { job: *job, ..record }, spec);
@@ -370,10 +374,10 @@ impl Scheduler {
             self.begin_rows_up_to(key);
         }
         let Some(mut open) = self.jobs.get_mut(&key) else { return false };
-        if !matches!(open.record.job.state, State::Queued) {
+        if !matches!(open.record.job.state(), State::Queued) {
             return false;
         }
-        open.record.job.max_credits = max_credits;
+        open.record.job.set_max_credits(max_credits);
         drop(open);
         self.prices.forget(&key);
         self.pending.changed_jobs.insert(key);
@@ -388,13 +392,13 @@ impl Scheduler {
                 continue;
             }
             let terms = AttemptRules { attempts: 0, keyed: true };
-            let attempt = record.job.attempt;
+            let attempt = record.job.attempt();
             let Ok(transition) = lifecycle::apply(&record.job, attempt, Event::FetchAgain, terms, now.wall)
             else {
                 continue;
             };
             let Some(active) = self.batches.get_mut(&key.batch) else { continue };
-            active.record.count_reopened(spec.order.kind, &record.job.state);
+            active.record.count_reopened(spec.order.kind, record.job.state());
             active.record.announced = false;
             self.pending.changed_batches.insert(key.batch);
             self.pending.changed_jobs.insert(key);
@@ -423,18 +427,18 @@ enum RetryVerdict {
 }
 
 fn retried(spec: &JobSpec, record: &JobRecord, now: Now) -> RetryVerdict {
-    if let State::Failed { fault, .. } = &record.job.state
+    if let State::Failed { fault, .. } = record.job.state()
         && retry::prospect(&fault.code) == Prospect::Hopeless
     {
         return RetryVerdict::Hopeless;
     }
     let terms = AttemptRules { attempts: u32::MAX, keyed: spec.order.kind.is_keyed() };
-    let attempt = record.job.attempt;
+    let attempt = record.job.attempt();
     match lifecycle::apply(&record.job, attempt, Event::Retry, terms, now.wall) {
-        Ok(transition) if lifecycle::wants(&transition.job.state) == Want::Admission => {
+        Ok(transition) if lifecycle::wants(transition.job.state()) == Want::Admission => {
             RetryVerdict::Yes(Box::new(transition.job))
         }
-        Err(IllegalEvent::Misplaced { .. }) if matches!(record.job.state, State::Failed { .. }) => {
+        Err(IllegalEvent::Misplaced { .. }) if matches!(record.job.state(), State::Failed { .. }) => {
             RetryVerdict::Paid
         }
         Ok(_) | Err(_) => RetryVerdict::No,

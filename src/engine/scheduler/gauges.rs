@@ -109,8 +109,7 @@ fn less(all: KindCounts, some: KindCounts) -> KindCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::BatchNo;
-    use crate::domain::ids::{JobKey, Seq, TaskId};
+    use crate::domain::ids::{AttemptNo, BatchNo, JobKey, Seq, TaskId};
     use crate::domain::job::{Job, State};
     use crate::domain::time::{Tick, Timestamp};
     use crate::engine::scheduler::tests::{settings, spec};
@@ -134,7 +133,7 @@ mod tests {
 
     fn take(scheduler: &mut Scheduler, seq: u32, kind: Kind, state: State) {
         let (key, spec) = (JobKey { batch: BatchNo(1), seq: Seq(seq) }, spec(seq, kind));
-        let record = JobRecord { key, id: spec.id, row_at: 0, job: Job { state, ..Job::queued() } };
+        let record = JobRecord { key, id: spec.id, row_at: 0, job: Job::at(AttemptNo::FIRST, state) };
         scheduler.resume_job(record, spec, NOW);
     }
 

@@ -1,6 +1,6 @@
 //! What came in: answers, downloads, rows and the balance.
 
-use crate::domain::ids::{Attempt, BatchNo, JobKey};
+use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::{DOWNLOAD_FAILED, OutputFile, State};
 use crate::domain::lifecycle::Event;
 use crate::domain::poll_interval::{Bounds, Observed};
@@ -72,7 +72,7 @@ impl Scheduler {
             let fault = Fault::new("broken_answer", text);
             return PostAnswer::Again { fault, wait: None, may_have_run: true };
         }
-        let state = self.jobs.get(&key).map(|open| &open.record.job.state);
+        let state = self.jobs.get(&key).map(|open| open.record.job.state());
         match state {
             Some(State::Submitting { may_have_run: true, .. }) => answer.after_a_lost_one(),
             _ => answer,
@@ -82,7 +82,7 @@ impl Scheduler {
     pub(super) fn posted(
         &mut self,
         key: JobKey,
-        attempt: Attempt,
+        attempt: AttemptNo,
         answer: PostAnswer,
         now: Now,
     ) -> Result<(), SchedulerError> {
@@ -98,7 +98,7 @@ impl Scheduler {
             }
             PostAnswer::OutOfCredits(_) => {
                 if let Some(open) = self.jobs.get(&key) {
-                    let need = open.record.job.books.held;
+                    let need = open.record.job.books().held;
                     let allowance = self.allowance_of(&open.spec.order);
                     self.out_of_credits(need, allowance.as_ref(), now);
                 }
@@ -135,7 +135,7 @@ impl Scheduler {
     pub(super) fn read(
         &mut self,
         key: JobKey,
-        attempt: Attempt,
+        attempt: AttemptNo,
         answer: ReadAnswer,
         now: Now,
     ) -> Result<(), SchedulerError> {
@@ -179,7 +179,7 @@ impl Scheduler {
     pub(super) fn fetched(
         &mut self,
         key: JobKey,
-        attempt: Attempt,
+        attempt: AttemptNo,
         outcome: Result<Vec<OutputFile>, FetchFault>,
         now: Now,
     ) -> Result<(), SchedulerError> {
@@ -198,14 +198,14 @@ impl Scheduler {
     }
 
     /// A download that gave its slot up has not failed: it takes its turn again, behind all that are not slow.
-    fn download_yielded(&mut self, key: JobKey, attempt: Attempt, fault: &Fault, now: Now) {
+    fn download_yielded(&mut self, key: JobKey, attempt: AttemptNo, fault: &Fault, now: Now) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
         let rounds = open.slow_rounds;
         open.slow_rounds = rounds.saturating_add(1);
         drop(open);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =
-                LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
+                LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state().task());
             job_log::download_yielded(context, fault);
         }
         let wait = self.settings.backoff.wait(rounds, self.random.f64(), None);
@@ -225,13 +225,13 @@ impl Scheduler {
 
     /// Parks the queue until the disk has room. No try is counted: what is paid for is not given up because others
     /// filled the disk.
-    fn disk_refused(&mut self, key: JobKey, attempt: Attempt, fault: &Fault, wanted_bytes: u64, now: Now) {
+    fn disk_refused(&mut self, key: JobKey, attempt: AttemptNo, fault: &Fault, wanted_bytes: u64, now: Now) {
         // Requests that were in flight beside it meet the same.
         if !self.disk_is_low
             && let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key))
         {
             let context =
-                LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
+                LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state().task());
             job_log::download_failed(context, fault);
         }
         self.set_disk_low(true);
@@ -242,7 +242,7 @@ impl Scheduler {
     fn fetch_failed(
         &mut self,
         key: JobKey,
-        attempt: Attempt,
+        attempt: AttemptNo,
         fault: FetchFault,
         now: Now,
     ) -> Result<(), SchedulerError> {
@@ -261,7 +261,7 @@ impl Scheduler {
         drop(open);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =
-                LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state.task());
+                LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state().task());
             job_log::download_failed(context, &fault);
         }
         if lasting || faults + 1 >= FETCH_TRIES_MAX {
@@ -310,16 +310,14 @@ impl Scheduler {
 
     /// Whether a job's task has succeeded and shows nothing to download.
     fn has_no_results(&self, key: JobKey) -> bool {
-        let state = self.jobs.get(&key).map(|open| &open.record.job.state);
+        let state = self.jobs.get(&key).map(|open| open.record.job.state());
         matches!(state, Some(State::Fetching { urls, .. }) if urls.is_empty())
     }
 
     /// Forgets a job's links, so that its task is read again for fresh ones.
     pub(super) fn read_before_fetching(&mut self, key: JobKey) {
-        if let Some(mut open) = self.jobs.get_mut(&key)
-            && let State::Fetching { urls, .. } = &mut open.record.job.state
-        {
-            urls.clear();
+        if let Some(mut open) = self.jobs.get_mut(&key) {
+            open.record.job.forget_links();
         }
     }
 

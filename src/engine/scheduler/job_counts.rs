@@ -84,21 +84,21 @@ pub(super) struct CountedAs {
 impl CountedAs {
     fn of(open: &OpenJob) -> CountedAs {
         let job = &open.record.job;
-        let action = match lifecycle::wants(&job.state) {
+        let action = match lifecycle::wants(job.state()) {
             Want::Admission if open.due.is_some() => NextAction::NextAttempt,
             // An overdue one is waited for until it was tried once since the start.
-            Want::Post if !job.overdue || open.faults == 0 => NextAction::Post,
-            Want::Read if !job.overdue || open.task_since.is_none() => NextAction::Read,
+            Want::Post if !job.is_overdue() || open.faults == 0 => NextAction::Post,
+            Want::Read if !job.is_overdue() || open.task_since.is_none() => NextAction::Read,
             Want::Fetch => NextAction::Fetch,
             Want::Admission | Want::Post | Want::Read | Want::Nothing => NextAction::Nothing,
         };
         let busy = open.busy || open.watches.values().any(|watch| watch.busy);
         let unread = open.watches.values().any(|watch| !watch.seen);
-        let is_queued = matches!(job.state, State::Queued);
-        let never_sent = is_queued && job.first_sent.is_none();
-        let held_in_queue = if is_queued { job.books.held } else { Credits::ZERO };
+        let is_queued = matches!(job.state(), State::Queued);
+        let never_sent = is_queued && job.first_sent().is_none();
+        let held_in_queue = if is_queued { job.books().held } else { Credits::ZERO };
         CountedAs {
-            state: job.state.job_state(),
+            state: job.state().job_state(),
             holds_slot: job.holds_slot(),
             busy,
             never_sent,

@@ -6,7 +6,7 @@
 
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{Attempt, BatchName, TaskId};
+use crate::domain::ids::{AttemptNo, BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, Order, State};
 use crate::domain::lifecycle::IllegalEvent;
 use crate::domain::task::Fault;
@@ -27,7 +27,7 @@ impl<'a> LogContext<'a> {
     pub(super) fn new(
         batch: &'a BatchName,
         spec: &'a JobSpec,
-        attempt: Attempt,
+        attempt: AttemptNo,
         task: Option<&'a TaskId>,
     ) -> LogContext<'a> {
         let task = task.map(|task| task.0.as_str());
@@ -45,37 +45,39 @@ macro_rules! log_event {
 
 /// Says what an event made of a job.
 pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job) {
-    let context = LogContext::new(batch, spec, before.attempt, after.state.task().or(before.state.task()));
-    let was_submitting = matches!(before.state, State::Submitting { .. });
-    if was_submitting && after.state.task().is_some() {
-        let (charged, waived) = (after.books.charged.0, after.books.waived.0);
+    let context = LogContext::new(batch, spec, before.attempt(), after.task().or(before.task()));
+    let was_submitting = matches!(before.state(), State::Submitting { .. });
+    if was_submitting && after.task().is_some() {
+        let (charged, waived) = (after.books().charged.0, after.books().waived.0);
         log_event!(info, context, kind = spec.order.kind.name(), charged, waived, "submitted");
     }
-    if after.overdue && !before.overdue {
+    if after.is_overdue() && !before.is_overdue() {
         log_event!(info, context, "late: its deadline has passed; its task is still watched");
     }
-    match &after.state {
-        State::Queued if after.attempt != before.attempt => {
-            let reason = after.history.last().map_or("", |line| line.what.as_str());
+    match after.state() {
+        State::Queued if after.attempt() != before.attempt() => {
+            let reason = after.history().last().map_or("", |line| line.what.as_str());
             log_event!(info, context, reason, "attempt over, retrying with a new key");
         }
         State::Queued if was_submitting => log_event!(debug, context, "not accepted, queued again"),
-        State::Queued if after.released != before.released && after.history.len() > before.history.len() => {
-            let reason = after.history.last().map_or("", |line| line.what.as_str());
+        State::Queued
+            if after.released() != before.released() && after.history().len() > before.history().len() =>
+        {
+            let reason = after.history().last().map_or("", |line| line.what.as_str());
             log_event!(info, context, reason, "another price than before");
         }
-        State::Submitting { .. } if matches!(before.state, State::Queued) => {
-            log_event!(debug, context, held = after.books.held.0, "admitted");
+        State::Submitting { .. } if matches!(before.state(), State::Queued) => {
+            log_event!(debug, context, held = after.books().held.0, "admitted");
         }
         State::Submitting { sends, fault: Some(fault), .. } if was_submitting => {
             log_event!(debug, context, sends, %fault, "no answer, resending under the same key");
         }
-        State::Fetching { urls, .. } if !matches!(before.state, State::Fetching { .. }) => {
+        State::Fetching { urls, .. } if !matches!(before.state(), State::Fetching { .. }) => {
             log_event!(debug, context, outputs = urls.len(), "the task has succeeded");
         }
         State::Succeeded { files, .. } => {
             let bytes: u64 = files.iter().map(|file| file.bytes).sum();
-            let (outputs, late, charged) = (files.len(), after.overdue, after.books.charged.0);
+            let (outputs, late, charged) = (files.len(), after.is_overdue(), after.books().charged.0);
             log_event!(info, context, outputs, bytes, charged, late, "finished");
         }
         State::Failed { fault, .. } => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::admission::{Limits, Parked};
 use crate::domain::credits::Credits;
-use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey, TaskId};
+use crate::domain::ids::{AttemptNo, BatchName, BatchNo, JobKey, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::domain::job_state::JobStateCounts;
 use crate::domain::ledger::{OutOfBalance, Totals};
@@ -56,11 +56,11 @@ pub struct Settings {
 #[derive(Debug)]
 pub enum Input {
     /// A creating POST came to this.
-    Posted(JobKey, Attempt, PostAnswer),
+    Posted(JobKey, AttemptNo, PostAnswer),
     /// Reading a task came to this.
-    Read(JobKey, Attempt, ReadAnswer),
+    Read(JobKey, AttemptNo, ReadAnswer),
     /// Downloading a job's outputs came to this.
-    Fetched(JobKey, Attempt, Result<Vec<OutputFile>, FetchFault>),
+    Fetched(JobKey, AttemptNo, Result<Vec<OutputFile>, FetchFault>),
     /// Rows of a batch, read from its spool from byte `from` on.
     Rows {
         /// The batch.
@@ -124,7 +124,7 @@ pub enum Effect {
         /// Which job.
         key: JobKey,
         /// Which attempt.
-        attempt: Attempt,
+        attempt: AttemptNo,
         /// What is wanted.
         spec: Arc<JobSpec>,
     },
@@ -133,7 +133,7 @@ pub enum Effect {
         /// Which job.
         key: JobKey,
         /// Which attempt.
-        attempt: Attempt,
+        attempt: AttemptNo,
         /// Which task.
         task: TaskId,
         /// What was wanted: Shorts Studio's tasks are read elsewhere than all others.
@@ -168,7 +168,7 @@ pub struct FetchOrder {
     /// Which job.
     pub key: JobKey,
     /// Which attempt.
-    pub attempt: Attempt,
+    pub attempt: AttemptNo,
     /// Name of its batch.
     pub batch: BatchName,
     /// Layout of the batch's outputs, where its policy gives one.

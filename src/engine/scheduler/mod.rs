@@ -41,7 +41,7 @@ pub use self::outage::Outage;
 use self::outage::OutageDetector;
 use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::admission::Parked;
-use crate::domain::ids::{Attempt, BatchNo, JobKey};
+use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
@@ -119,7 +119,7 @@ struct OpenJob {
     /// When its task was last seen running.
     last_running: Option<Tick>,
     /// Tasks of other attempts that are watched beside it.
-    watches: BTreeMap<Attempt, TaskWatch>,
+    watches: BTreeMap<AttemptNo, TaskWatch>,
     /// What it was last counted as.
     counted: Option<CountedAs>,
 }
@@ -156,8 +156,8 @@ pub struct Scheduler {
     candidates: QueuedJobs,
     timers: BTreeSet<(Tick, JobKey)>,
     deadlines: BTreeSet<(Timestamp, JobKey)>,
-    watch_timers: BTreeSet<(Tick, JobKey, Attempt)>,
-    watch_ends: BTreeSet<(Timestamp, JobKey, Attempt)>,
+    watch_timers: BTreeSet<(Tick, JobKey, AttemptNo)>,
+    watch_ends: BTreeSet<(Timestamp, JobKey, AttemptNo)>,
     /// Jobs whose outputs wait for a free download.
     fetch_queue: VecDeque<JobKey>,
     /// Those that came too slowly before: they wait until nobody else does.
@@ -279,8 +279,8 @@ impl Scheduler {
     pub fn resume_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
         let key = record.key;
         let record = JobRecord { job: lifecycle::resumed(record.job), ..record };
-        let attempt = record.job.attempt;
-        let want = lifecycle::wants(&record.job.state);
+        let attempt = record.job.attempt();
+        let want = lifecycle::wants(record.job.state());
         self.task_owners.add_job(key, &record.job);
         if want == Want::Admission {
             self.candidates.insert(key, &spec.order);

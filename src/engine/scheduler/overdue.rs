@@ -1,7 +1,6 @@
 //! The slow watch over tasks that a resubmission left behind.
 
-use crate::domain::ids::{Attempt, JobKey};
-use crate::domain::job::WatchState;
+use crate::domain::ids::{AttemptNo, JobKey};
 use crate::domain::lifecycle::Event;
 use crate::domain::task::ReadAnswer;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
@@ -24,17 +23,20 @@ pub(super) struct TaskWatch {
 impl Scheduler {
     /// Watches what a job's last change left to be watched, and nothing else. `before` is the attempt it was at:
     /// an exchange that is under way belongs to that.
-    pub(super) fn watch_superseded(&mut self, key: JobKey, before: Attempt, first_wait: Millis, now: Now) {
+    pub(super) fn watch_superseded(&mut self, key: JobKey, before: AttemptNo, first_wait: Millis, now: Now) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let present = open.record.job.attempt;
-        if present == before && open.watches.is_empty() && open.record.job.superseded.is_empty() {
+        let present = open.record.job.attempt();
+        if present == before
+            && open.watches.is_empty()
+            && open.record.job.resubmitted_attempts().next().is_none()
+        {
             return;
         }
-        let superseded = open.record.job.superseded.iter().filter(|other| other.watch == WatchState::Open);
-        let watched: Vec<(Attempt, Timestamp)> = superseded
-            .map(|other| (other.attempt, other.since.after(self.settings.watch_overdue_for)))
-            .collect();
-        let known: Vec<(Attempt, TaskWatch)> =
+        let watch_end = |since: Timestamp| since.after(self.settings.watch_overdue_for);
+        let watched = open.record.job.watched_attempts();
+        let watched: Vec<(AttemptNo, Timestamp)> =
+            watched.filter_map(|other| Some((other.no(), watch_end(other.watched_since()?)))).collect();
+        let known: Vec<(AttemptNo, TaskWatch)> =
             open.watches.iter().map(|(attempt, watch)| (*attempt, *watch)).collect();
         for (attempt, watch) in known {
             if !watched.iter().any(|(watched, _)| *watched == attempt) {
@@ -87,7 +89,7 @@ impl Scheduler {
 
     /// Puts the end of a watch off until its task was read once since the start: it may have ended during a
     /// downtime. Returns whether it was put off.
-    fn read_before_watch_expires(&mut self, key: JobKey, attempt: Attempt, now: Now) -> bool {
+    fn read_before_watch_expires(&mut self, key: JobKey, attempt: AttemptNo, now: Now) -> bool {
         let Some(mut open) = self.jobs.get_mut(&key) else { return false };
         let Some(watch) = open.watches.get_mut(&attempt).filter(|watch| !watch.seen) else { return false };
         watch.until = now.wall.after(UNREAD_GRACE);
@@ -97,10 +99,9 @@ impl Scheduler {
         true
     }
 
-    fn read_watched_task(&mut self, key: JobKey, attempt: Attempt, due: Tick) {
+    fn read_watched_task(&mut self, key: JobKey, attempt: AttemptNo, due: Tick) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let task = open.record.job.superseded.iter().find(|other| other.attempt == attempt);
-        let Some(task) = task.map(|other| other.task.clone()) else { return };
+        let Some(task) = open.record.job.task_of(attempt).cloned() else { return };
         let spec = open.spec.clone();
         let Some(watch) = open.watches.get_mut(&attempt) else { return };
         watch.due = None;
@@ -110,7 +111,7 @@ impl Scheduler {
         }
     }
 
-    fn schedule_watch(&mut self, key: JobKey, attempt: Attempt, at: Tick) {
+    fn schedule_watch(&mut self, key: JobKey, attempt: AttemptNo, at: Tick) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
         let Some(watch) = open.watches.get_mut(&attempt) else { return };
         if let Some(due) = watch.due.replace(at) {
@@ -120,7 +121,7 @@ impl Scheduler {
     }
 
     /// Whether an answer is about a watched task rather than the present attempt's.
-    pub(super) fn is_watched(&self, key: JobKey, attempt: Attempt) -> bool {
+    pub(super) fn is_watched(&self, key: JobKey, attempt: AttemptNo) -> bool {
         self.jobs.get(&key).is_some_and(|open| open.watches.contains_key(&attempt))
     }
 
@@ -128,12 +129,12 @@ impl Scheduler {
     pub(super) fn watched_task_read(
         &mut self,
         key: JobKey,
-        attempt: Attempt,
+        attempt: AttemptNo,
         answer: ReadAnswer,
         now: Now,
     ) -> Result<(), SchedulerError> {
         let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
-        let before = open.record.job.attempt;
+        let before = open.record.job.attempt();
         let Some(watch) = open.watches.get_mut(&attempt) else { return Ok(()) };
         (watch.busy, watch.seen) = (false, true);
         watch.faults = if matches!(answer, ReadAnswer::Missing(_)) { watch.faults + 1 } else { 0 };
@@ -148,7 +149,7 @@ impl Scheduler {
             ReadAnswer::Missing(_) | ReadAnswer::Again { .. } => {}
             ReadAnswer::Unauthorised(_) => self.block_for_key(now),
         }
-        if self.jobs.get(&key).is_some_and(|open| open.record.job.attempt != before) {
+        if self.jobs.get(&key).is_some_and(|open| open.record.job.attempt() != before) {
             // It succeeded first: its outputs are wanted now.
             self.follow_up(key, Some(Millis(0)), now);
         }

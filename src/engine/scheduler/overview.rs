@@ -111,7 +111,7 @@ impl Scheduler {
     fn next_hold(&self, active: &ActiveBatch) -> Option<Credits> {
         let batch = active.record.no;
         let queued = self.candidates.fronts(batch, 1).filter_map(|key| self.jobs.get(&key));
-        let queued = queued.map(|open| (open.record.key, &open.spec.order, open.record.job.max_credits));
+        let queued = queued.map(|open| (open.record.key, &open.spec.order, open.record.job.max_credits()));
         let rows = active.windows.iter().flat_map(|window| &window.rows);
         let rows = rows.map(|row| (JobKey { batch, seq: row.spec.seq }, &row.spec.order, None));
         let holds =

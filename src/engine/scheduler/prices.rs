@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{Attempt, BatchName, BatchNo, JobKey, Seq};
+use crate::domain::ids::{AttemptNo, BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, Order, State};
 use crate::domain::lifecycle::Event;
 use crate::domain::quote::{self, Bound, Catalog, Cost, FieldDiagnostic, Rules};
@@ -219,17 +219,22 @@ impl Scheduler {
             self.jobs
                 .get(key)
                 .map(|open| &open.record.job)
-                .filter(|job| !matches!(job.state, State::Queued))
+                .filter(|job| !matches!(job.state(), State::Queued))
                 .is_some_and(|job| is_unbounded(job) && is_unsettled(job))
         };
         self.prices.unbounded.range(range).any(is_unsettled)
     }
 
     /// Notes the price at which a job is admitted, and what changed since it was planned.
-    pub(super) fn let_out(&mut self, key: JobKey, attempt: Attempt, now: Now) -> Result<(), SchedulerError> {
+    pub(super) fn let_out(
+        &mut self,
+        key: JobKey,
+        attempt: AttemptNo,
+        now: Now,
+    ) -> Result<(), SchedulerError> {
         let Some(open) = self.jobs.get(&key) else { return Ok(()) };
         let (order, job) = (&open.spec.order, &open.record.job);
-        let Ok(release) = self.prices.decide(key, order, job.max_credits) else { return Ok(()) };
+        let Ok(release) = self.prices.decide(key, order, job.max_credits()) else { return Ok(()) };
         let was = job.hold(order).filter(|was| *was != release.hold);
         self.prices.let_out(key, release);
         self.apply(key, attempt, Event::Price { release, was }, now)
@@ -247,9 +252,9 @@ impl Scheduler {
         if !is_unsettled(job) {
             self.prices.unbounded.remove(&key);
         }
-        let Some(release) = job.released else { return };
-        let charged = job.books.charged + job.books.waived;
-        if matches!(job.state, State::Running { .. } | State::Fetching { .. } | State::Succeeded { .. })
+        let Some(release) = job.released() else { return };
+        let charged = job.books().charged + job.books().waived;
+        if matches!(job.state(), State::Running { .. } | State::Fetching { .. } | State::Succeeded { .. })
             && !is_unsettled(job)
             && self.prices.learn(order, release, charged)
             && let Some(catalog) = &self.prices.catalog
@@ -262,9 +267,9 @@ impl Scheduler {
 }
 
 fn is_unbounded(job: &Job) -> bool {
-    job.released.is_some_and(|release| release.basis == Basis::MaxCredits)
+    job.released().is_some_and(|release| release.basis == Basis::MaxCredits)
 }
 
 fn is_unsettled(job: &Job) -> bool {
-    !job.books.held.is_zero()
+    !job.books().held.is_zero()
 }

@@ -36,8 +36,7 @@ impl TaskOwners {
 
     /// Takes up the tasks of a job that had begun before.
     pub(super) fn add_job(&mut self, key: JobKey, job: &Job) {
-        let superseded = job.superseded.iter().map(|other| &other.task);
-        for task in job.state.task().into_iter().chain(superseded) {
+        for task in job.tasks() {
             self.belongs_to_another(key, task);
         }
     }

@@ -15,7 +15,7 @@ use super::*;
 use crate::domain::admission::Limits;
 use crate::domain::allowances::AccountBlock;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{Attempt, Fingerprint, JobId, Seq, TaskId};
+use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::{Order, OutputFile, State};
 use crate::domain::request::Kind;
 use crate::domain::retry::Backoff;
@@ -147,7 +147,7 @@ impl Stage {
             self.commit(&step.changes);
             assert!(self.scheduler.jobs.counts_right(), "what is counted is what is there");
             self.ended.extend(
-                step.ended.iter().map(|(spec, job)| format!("{} {}", spec.label, job.job.state.name())),
+                step.ended.iter().map(|(spec, job)| format!("{} {}", spec.label, job.job.state().name())),
             );
             for effect in step.effects {
                 match effect {
@@ -224,8 +224,8 @@ impl Stage {
         active.windows.iter().map(|window| window.rows.len()).sum()
     }
 
-    fn attempt(&self, seq: u32) -> Attempt {
-        self.durable[&Stage::key(seq)].job.attempt
+    fn attempt(&self, seq: u32) -> AttemptNo {
+        self.durable[&Stage::key(seq)].job.attempt()
     }
 
     /// The process dies and starts again with what is durable.
@@ -270,7 +270,7 @@ fn a_job_runs_from_queue_to_disk() {
     assert_eq!(stage.pass(Millis(5_001)).step(vec![]), "read 0#1");
     assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
     assert_eq!(stage.scheduler.standstill(), None);
-    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
     assert!(stage.durable.is_empty());
@@ -289,7 +289,7 @@ fn a_lost_answer_is_sent_again_under_the_same_key_and_later_each_time() {
         }
         waits.push(stage.now.tick.since(before));
     }
-    assert_eq!(stage.attempt(0), Attempt(1));
+    assert_eq!(stage.attempt(0), AttemptNo(1));
     assert!(waits[5] > Millis(10_000) && waits[0] <= Millis(2_100), "{waits:?}");
 }
 
@@ -303,12 +303,12 @@ fn the_task_of_another_job_is_not_believed() {
         assert_eq!(stage.posted(1, again), "", "the same key goes out again, later");
         stage.pass_until("post 1#1");
         assert!(
-            matches!(&stage.durable[&Stage::key(1)].job.state, State::Submitting { fault: Some(fault), .. }
+            matches!(&stage.durable[&Stage::key(1)].job.state(), State::Submitting { fault: Some(fault), .. }
             if fault.message == "the service answered with task first, which it has made for another job")
         );
     }
     // Of a job that has ended, too, and of one that was taken up.
-    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
     assert_eq!(stage.posted(1, PostAnswer::Task(first)), "");
     assert_eq!(stage.batch.totals.held, Credits(PRICE), "what it may have cost stays set aside");
     stage.pass_until("post 1#1");
@@ -443,7 +443,7 @@ fn broken_links_are_renewed_by_reading_the_task() {
     stage.step(vec![]);
     assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
     let stale = Err(FetchFault::Stale(fault("download")));
-    assert_eq!(stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), stale)]), "");
+    assert_eq!(stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), stale)]), "");
     assert_eq!(stage.pass(Millis(2_000)).step(vec![]), "read 0#1");
     assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
 }
@@ -456,7 +456,7 @@ fn fresh_links_that_never_work_are_given_up() {
     let mut fetches = 1;
     while stage.ended.is_empty() {
         let stale = Err(FetchFault::Stale(fault("not_media")));
-        stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), stale)]);
+        stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), stale)]);
         if stage.pass(Millis::from_secs(300)).step(vec![]) == "read 0#1" {
             assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
             fetches += 1;
@@ -491,8 +491,8 @@ fn a_budget_parks_what_does_not_fit() {
     assert_eq!(stage.step(vec![]), "post 0#1, post 1#1");
     stage.posted(0, task("success"));
     stage.posted(1, task("success"));
-    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
-    stage.step(vec![Input::Fetched(Stage::key(1), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(1), AttemptNo(1), Ok(files()))]);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::BatchBudget)));
     assert_eq!(stage.batch.totals.committed(), Credits(20));
 }
@@ -507,7 +507,8 @@ fn a_stop_lets_what_is_in_the_air_finish_and_begins_nothing() {
         assert_eq!(stage.posted(seq, task("success")), "");
     }
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Stopped));
-    let fetching = stage.durable.values().filter(|record| matches!(record.job.state, State::Fetching { .. }));
+    let fetching =
+        stage.durable.values().filter(|record| matches!(record.job.state(), State::Fetching { .. }));
     assert_eq!(fetching.count(), 16, "what the answers told is durable");
 }
 
@@ -546,7 +547,7 @@ fn rejected_prompts_in_a_row_pause_the_batch() {
     assert_eq!(stage.step(vec![]), "post 0#1");
     assert_eq!(stage.posted(0, rejected()), "post 1#1");
     assert_eq!(stage.posted(1, task("success")), "fetch 1#1, post 2#1");
-    assert_eq!(stage.step(vec![Input::Fetched(Stage::key(1), Attempt(1), Ok(files()))]), "");
+    assert_eq!(stage.step(vec![Input::Fetched(Stage::key(1), AttemptNo(1), Ok(files()))]), "");
     assert_eq!(stage.posted(2, rejected()), "post 3#1");
     assert_eq!(stage.posted(3, rejected()), "post 4#1");
     assert_eq!(stage.posted(4, rejected()), "", "three in a row");
@@ -579,13 +580,13 @@ fn a_disk_that_refuses_files_parks_and_no_file_is_given_up() {
     assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
     for _ in 0..20 {
         let refused = FetchFault::DiskRefuses { fault: fault("disk"), wanted_bytes: 500 };
-        assert_eq!(stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Err(refused))]), "");
+        assert_eq!(stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Err(refused))]), "");
         assert_eq!(stage.scheduler.refused_bytes(), Some(500));
         assert_eq!(stage.pass(Millis::from_secs(300)).step(vec![]).matches("fetch").count(), 0);
         assert!(stage.step(vec![Input::DiskIsLow(false)]).contains("fetch 0#1"));
         assert_eq!(stage.scheduler.refused_bytes(), None);
     }
-    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
 }
 
@@ -595,7 +596,7 @@ fn a_day_budget_resumes_at_midnight() {
     let mut stage = Stage::with(2, Settings { limits: day, ..settings() });
     assert_eq!(stage.step(vec![]), "post 0#1");
     stage.posted(0, task("success"));
-    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::DayBudget)));
     assert!(stage.scheduler.watches_the_calendar());
     assert_eq!(stage.pass(Millis(86_400_000)).step(vec![]), "post 1#1");
@@ -611,7 +612,7 @@ fn a_charge_that_differs_pauses_the_batch_when_its_policy_says_so() {
     assert_eq!(stage.step(vec![]), "post 0#1");
     let dear = TaskReading { charged: Credits(PRICE * 2), ..reading("success") };
     assert_eq!(stage.posted(0, PostAnswer::Task(dear)), "fetch 0#1", "what is paid for is collected");
-    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
     assert_eq!(stage.batch.paused, Some(crate::store::Pause::Drift));
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Paused)));
 }
@@ -621,7 +622,7 @@ fn a_stop_that_comes_with_the_last_answer_leaves_nothing_unfinished() {
     let mut stage = Stage::of(1);
     stage.step(vec![]);
     stage.posted(0, task("success"));
-    let fetched = Input::Fetched(Stage::key(0), Attempt(1), Ok(files()));
+    let fetched = Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()));
     stage.step(vec![Input::Stop, fetched]);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
 }

@@ -1,6 +1,6 @@
 //! Alarms: what is due, and what is overdue.
 
-use crate::domain::ids::{Attempt, BatchNo, JobKey};
+use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, Want};
 use crate::domain::manifest::row::{Deadline, OnDeadline};
@@ -23,9 +23,9 @@ impl Scheduler {
             self.deadlines.remove(&(at, key));
             let Some(mut open) = self.jobs.get_mut(&key) else { continue };
             open.deadline = None;
-            let (attempt, overdue) = (open.record.job.attempt, open.record.job.overdue);
+            let (attempt, overdue) = (open.record.job.attempt(), open.record.job.is_overdue());
             let is_unread =
-                open.task_since.is_none() && matches!(open.record.job.state, State::Running { .. });
+                open.task_since.is_none() && matches!(open.record.job.state(), State::Running { .. });
             drop(open);
             if is_unread && (overdue || self.resubmits(key)) {
                 self.postpone_deadline(key, UNREAD_GRACE, now);
@@ -43,7 +43,7 @@ impl Scheduler {
                 Event::Overdue
             };
             self.apply(key, attempt, event, now)?;
-            if self.jobs.get(&key).is_some_and(|open| open.record.job.attempt != attempt) {
+            if self.jobs.get(&key).is_some_and(|open| open.record.job.attempt() != attempt) {
                 // The next attempt waits for a slot and the budgets, and for nothing else.
                 self.schedule(key, now.tick);
             }
@@ -94,7 +94,7 @@ impl Scheduler {
     pub(super) fn watch_deadline(&mut self, key: JobKey) {
         let Some(open) = self.jobs.get(&key) else { return };
         let job = &open.record.job;
-        let in_flight = matches!(job.state, State::Submitting { .. } | State::Running { .. });
+        let in_flight = matches!(job.state(), State::Submitting { .. } | State::Running { .. });
         let wanted = if in_flight { self.deadline_of(&open.spec, job) } else { None };
         let present = open.deadline;
         if wanted == present {
@@ -112,12 +112,12 @@ impl Scheduler {
     }
 
     pub(super) fn deadline_of(&self, spec: &JobSpec, job: &Job) -> Option<Timestamp> {
-        let first_sent = job.deadline_from.or(job.first_sent)?;
+        let first_sent = job.deadline_from()?;
         let deadline = match spec.order.deadline {
             Some(Deadline::At(at)) => at,
             _ => first_sent.after(self.deadline_span(spec)?),
         };
-        match (job.overdue, &job.state) {
+        match (job.is_overdue(), job.state()) {
             (false, _) => Some(deadline),
             // Only a task can be watched to the end of the window.
             (true, State::Running { .. }) => Some(deadline.after(self.settings.watch_overdue_for)),
@@ -140,7 +140,7 @@ impl Scheduler {
             }
             let is_keyed = open.spec.order.kind.is_keyed();
             let is_slow = open.slow_rounds > 0;
-            let want = lifecycle::wants(&open.record.job.state);
+            let want = lifecycle::wants(open.record.job.state());
             let spec = open.spec.clone();
             drop(open);
             match want {
@@ -167,7 +167,7 @@ impl Scheduler {
     /// A POST without a key leaves straight from admission. One that is still to be sent was on its way
     /// when an earlier process ended: it may have made a task, and sending it again may make another.
     fn mark_outcome_unknown(&mut self, key: JobKey, now: Now) -> Result<(), SchedulerError> {
-        let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt) else { return Ok(()) };
+        let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt()) else { return Ok(()) };
         let fault = Fault::new("interrupted", "the program ended while the request was on its way");
         let unknown = PostAnswer::Again { fault, wait: None, may_have_run: true };
         self.apply(key, attempt, Event::Posted(unknown), now)
@@ -181,8 +181,8 @@ impl Scheduler {
     /// Begins an effect that was due at `due`.
     pub(super) fn begin(&mut self, key: JobKey, want: Want, due: Tick) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let attempt = open.record.job.attempt;
-        let effect = match (want, &open.record.job.state) {
+        let attempt = open.record.job.attempt();
+        let effect = match (want, open.record.job.state()) {
             (Want::Post, State::Submitting { .. }) => Effect::Post { key, attempt, spec: open.spec.clone() },
             (Want::Read, State::Running { task } | State::Fetching { task, .. }) => {
                 Effect::Read { key, attempt, task: task.clone(), spec: open.spec.clone(), due }
@@ -219,7 +219,7 @@ impl Scheduler {
     pub(super) fn poll_wait(&mut self, key: JobKey, now: Now) -> Millis {
         let Some(open) = self.jobs.get(&key) else { return self.settings.poll_max };
         // After a restart even an overdue task is looked at once, soon.
-        if open.record.job.overdue && open.task_since.is_some() {
+        if open.record.job.is_overdue() && open.task_since.is_some() {
             return self.settings.overdue_poll;
         }
         let elapsed = open.task_since.map(|since| now.tick.since(since));
@@ -282,7 +282,7 @@ impl Scheduler {
             self.begin_rows_up_to(last);
         }
         for key in dropped {
-            self.apply(key, Attempt::FIRST, event.clone(), now)?;
+            self.apply(key, AttemptNo::FIRST, event.clone(), now)?;
         }
         Ok(())
     }
@@ -291,9 +291,9 @@ impl Scheduler {
         for key in self.candidates.of_batch(no) {
             let Some(job) = self.jobs.get(&key).map(|open| &open.record.job) else { continue };
             // One that waits for another attempt does not expire; its owner may still cancel it.
-            let is_due = *event == Event::Cancel || job.first_sent.is_none();
-            if is_due && !job.may_have_been_sent {
-                let attempt = job.attempt;
+            let is_due = *event == Event::Cancel || job.first_sent().is_none();
+            if is_due && !job.may_have_been_sent() {
+                let attempt = job.attempt();
                 self.apply(key, attempt, event.clone(), now)?;
             }
         }

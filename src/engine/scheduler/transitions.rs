@@ -1,7 +1,7 @@
 //! The lives of jobs: events applied, movements booked, changes noted.
 
 use crate::domain::charge_drift;
-use crate::domain::ids::{Attempt, JobKey};
+use crate::domain::ids::{AttemptNo, JobKey};
 use crate::domain::job::State;
 use crate::domain::lifecycle::{self, AttemptRules, Event, Want};
 use crate::domain::retry;
@@ -16,7 +16,7 @@ impl Scheduler {
     pub(super) fn apply(
         &mut self,
         key: JobKey,
-        attempt: Attempt,
+        attempt: AttemptNo,
         event: Event,
         now: Now,
     ) -> Result<(), SchedulerError> {
@@ -27,7 +27,7 @@ impl Scheduler {
         let transition = match lifecycle::apply(&open.record.job, attempt, event, terms, now.wall) {
             Ok(transition) => transition,
             Err(illegal) => {
-                let task = open.record.job.state.task();
+                let task = open.record.job.state().task();
                 let context = LogContext::new(&active.record.name, &open.spec, attempt, task);
                 job_log::dropped(context, &illegal);
                 return Ok(());
@@ -39,8 +39,8 @@ impl Scheduler {
         }
         let before = std::mem::replace(&mut open.record.job, transition.job);
         job_log::moved(&active.record.name, &open.spec, &before, &open.record.job);
-        let (before, before_books) = (before.attempt, before.books);
-        if !matches!(open.record.job.state, State::Queued) {
+        let (before, before_books) = (before.attempt(), before.books());
+        if !matches!(open.record.job.state(), State::Queued) {
             self.candidates.remove(&key);
         }
         for movement in transition.movements.iter().copied() {
@@ -55,7 +55,7 @@ impl Scheduler {
         self.pending.changed_jobs.insert(key);
         let on_drift = active.record.policy.on_drift;
         let (order, job) = (&open.spec.order, &open.record.job);
-        let is_settled = job.books != before_books && job.books.held.is_zero();
+        let is_settled = job.books() != before_books && job.books().held.is_zero();
         // Comparing options costs more than the rest of the transition: only who asked for it pays for it.
         let pauses = || on_drift.is_some() && charge_drift::pauses(on_drift, &charge_drift::of(order, job));
         if active.record.paused.is_none()
@@ -89,8 +89,8 @@ impl Scheduler {
             self.deadlines.remove(&(at, key));
         }
         if let Some(active) = self.batches.get_mut(&key.batch) {
-            active.record.count_ended(open.spec.order.kind, &open.record.job.state);
-            count_rejections(&mut active.record, &open.record.job.state, self.settings.rejections);
+            active.record.count_ended(open.spec.order.kind, open.record.job.state());
+            count_rejections(&mut active.record, open.record.job.state(), self.settings.rejections);
             self.pending.changed_batches.insert(key.batch);
             job_log::batch_done(&active.record);
         }
@@ -102,11 +102,11 @@ impl Scheduler {
     /// After an answer: when the job wants something next.
     pub(super) fn follow_up(&mut self, key: JobKey, wait: Option<Millis>, now: Now) {
         let Some(job) = self.jobs.get(&key).map(|open| &open.record.job) else { return };
-        let usual = match lifecycle::wants(&job.state) {
+        let usual = match lifecycle::wants(job.state()) {
             Want::Read => self.poll_wait(key, now),
             Want::Admission => {
-                let longer = job.begun_for.last().map_or(0, |code| retry::doublings(code));
-                let repeated = job.attempt.0.saturating_sub(2).saturating_add(longer);
+                let longer = job.begun_for().last().map_or(0, |code| retry::doublings(code));
+                let repeated = job.attempt().0.saturating_sub(2).saturating_add(longer);
                 self.settings.backoff.wait(repeated, self.random.f64(), None)
             }
             Want::Post | Want::Fetch | Want::Nothing => Millis(0),

@@ -189,7 +189,7 @@ impl Disk {
             for ((at, spec), job) in (0..).zip(specs).zip(found) {
                 let segment = batch.segments.partition_point(|segment| segment.end <= at);
                 let has_begun = at < batch.segments[segment].cursor;
-                let silent = || Job { may_have_been_sent: !is_whole, ..Job::queued() };
+                let silent = || if is_whole { Job::queued() } else { Job::queued_perhaps_sent() };
                 let Some(job) = job.or_else(|| has_begun.then(silent)) else { continue };
                 if !has_begun {
                     batch.skipped.insert(spec.seq);
@@ -204,7 +204,7 @@ impl Disk {
                 }
                 let key = JobKey { batch: no, seq: spec.seq };
                 if job.is_over() {
-                    batch.count_ended(spec.order.kind, &job.state);
+                    batch.count_ended(spec.order.kind, job.state());
                 }
                 let place = if job.is_over() { &mut self.outcomes } else { &mut self.open };
                 place.insert(key, JobRecord { key, id: spec.id, row_at: at, job });

@@ -74,7 +74,7 @@ impl World {
             }
             Errand::Cancel => self.cancel(no, &jobs),
             Errand::CancelJob => {
-                let (key, state) = (one.1.key, one.1.job.state.clone());
+                let (key, state) = (one.1.key, one.1.job.state().clone());
                 self.execute(Command::CancelJob(Box::new(one)))?;
                 if state == State::Queued {
                     self.marks.push((key, self.was_dropped(key)));
@@ -84,7 +84,7 @@ impl World {
             Errand::Retry => self.retry(jobs),
             Errand::RetryJob => self.retry(vec![one]),
             Errand::FetchAgain => {
-                let ended = jobs.into_iter().filter(|found| found.1.job.state.is_final());
+                let ended = jobs.into_iter().filter(|found| found.1.job.state().is_final());
                 self.execute(Command::FetchAgain(ended.collect()))
             }
             Errand::Resolve => self.resolve_what_is_known(),
@@ -108,7 +108,7 @@ impl World {
 
     fn cancel(&mut self, no: BatchNo, jobs: &[FoundJob]) -> Verdict {
         self.execute(Command::Cancel(no))?;
-        for (_, record) in jobs.iter().filter(|found| found.1.job.state == State::Queued) {
+        for (_, record) in jobs.iter().filter(|found| *found.1.job.state() == State::Queued) {
             self.marks.push((record.key, self.was_dropped(record.key)));
         }
         Ok(())
@@ -122,7 +122,7 @@ impl World {
 
     fn retry(&mut self, found: Vec<FoundJob>) -> Verdict {
         let is_retried = |found: &FoundJob| {
-            matches!(found.1.job.state, State::Failed { .. } | State::Canceled { .. } | State::Expired)
+            matches!(found.1.job.state(), State::Failed { .. } | State::Canceled { .. } | State::Expired)
         };
         let found: Vec<FoundJob> = found.into_iter().filter(is_retried).collect();
         for (_, record) in &found {
@@ -162,7 +162,7 @@ impl World {
     /// Doubts are ended by what a person finds in the service's books, once nothing there can change.
     fn resolve_what_is_known(&mut self) -> Verdict {
         let doubtful: Vec<JobKey> = (self.disk.outcomes.values())
-            .filter(|record| matches!(record.job.state, State::InDoubt { .. }))
+            .filter(|record| matches!(record.job.state(), State::InDoubt { .. }))
             .map(|record| record.key)
             .collect();
         for key in doubtful {
@@ -173,7 +173,7 @@ impl World {
             self.bring_back(key.batch)?;
             let jobs = self.disk.jobs(key.batch);
             let Some(found) = jobs.into_iter().find(|found| found.1.key == key) else { continue };
-            let attempt = found.1.job.attempt.0;
+            let attempt = found.1.job.attempt().0;
             let of_attempt = self.service.tasks_of(key).filter(|task| task.attempt == attempt);
             let charged = Credits(of_attempt.map(|task| task.net()).sum());
             self.log.say(self.t, "operator", format_args!("finds that job {} cost {charged}", key.seq.0));
@@ -190,8 +190,8 @@ impl World {
         for batch in expired {
             for found in self.disk.jobs(batch.no) {
                 let (key, job) = (found.1.key, &found.1.job);
-                let may_have_been_sent = job.may_have_been_sent || batch.may_have_been_sent(key.seq);
-                let is_left = matches!(job.state, State::Queued) && job.first_sent.is_none();
+                let may_have_been_sent = job.may_have_been_sent() || batch.may_have_been_sent(key.seq);
+                let is_left = matches!(job.state(), State::Queued) && job.first_sent().is_none();
                 let is_settled = self.service.tasks_of(key).all(Task::is_settled);
                 if is_left && may_have_been_sent && is_settled && !self.in_air.contains_key(&key) {
                     let charged = Credits(self.service.tasks_of(key).map(Task::net).sum());

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use callsheet::domain::credits::Credits;
-use callsheet::domain::ids::{Attempt, BatchNo, JobKey};
-use callsheet::domain::job::{Books, JobSpec, State, WatchState};
+use callsheet::domain::ids::{AttemptNo, BatchNo, JobKey};
+use callsheet::domain::job::{Books, JobSpec, State};
 use callsheet::domain::manifest::row::{Deadline, OnDeadline};
 use callsheet::domain::time::Now;
 use callsheet::engine::scheduler::{Scheduler, Settings};
@@ -137,8 +137,8 @@ impl Oracle {
     /// What is held for jobs without a key of which a lost database could not say that they had not been sent.
     fn doubted(&self, disk: &Disk, of: impl Fn(&JobKey) -> bool) -> u64 {
         let records = disk.begun().filter(|record| of(&record.key) && self.lost.contains(&record.key.batch));
-        let in_doubt = records.filter(|record| matches!(record.job.state, State::InDoubt { .. }));
-        in_doubt.map(|record| record.job.books.held.0).sum()
+        let in_doubt = records.filter(|record| matches!(record.job.state(), State::InDoubt { .. }));
+        in_doubt.map(|record| record.job.books().held.0).sum()
     }
 
     /// What stands charged above what had been set aside for it.
@@ -157,20 +157,20 @@ impl Oracle {
     pub fn posts(
         &self,
         key: JobKey,
-        attempt: Attempt,
+        attempt: AttemptNo,
         spec: &JobSpec,
         (disk, scheduler, memory, now, at): (&Disk, &Scheduler, &Memory, Now, u64),
         (settings, disk_is_low): (&Settings, bool),
     ) -> Verdict {
         let who = named(key, attempt.0);
-        let record = disk.open.get(&key).filter(|record| record.job.attempt == attempt);
-        let state = record.map(|record| &record.job.state);
+        let record = disk.open.get(&key).filter(|record| record.job.attempt() == attempt);
+        let state = record.map(|record| record.job.state());
         let Some(State::Submitting { may_have_run, sends, .. }) = state else {
             return Err(format!("{who} is sent, and what is durable of it is {state:?}"));
         };
         check(!memory.is_stopping, || format!("{who} is sent after a stop"))?;
         check(!memory.key_refused, || format!("{who} is sent under a refused key"))?;
-        let held = record.map_or(0, |record| record.job.books.held.0);
+        let held = record.map_or(0, |record| record.job.books().held.0);
         let is_covered = memory.short.is_none_or(|balance| balance.is_some_and(|balance| balance >= held));
         let is_covered = is_covered || spec.order.allowance().is_some();
         check(is_covered, || {
@@ -189,14 +189,14 @@ impl Oracle {
             let Some((percent, heard)) = memory.prices else {
                 return Err(format!("{who} is sent, and no prices are known"));
             };
-            let held = record.map(|record| record.job.books.held.0).unwrap_or_default();
+            let held = record.map(|record| record.job.books().held.0).unwrap_or_default();
             let price = listed(spec.order.price.unwrap_or_default().0, percent);
             check(held >= price, || format!("{who} is held at {held}, and costs {price}"))?;
             check(at - heard <= CATALOG_AGE, || {
                 format!("{who} is sent by prices of {} s ago", (at - heard) / 1000)
             })?;
         }
-        let is_first = attempt == Attempt::FIRST;
+        let is_first = attempt == AttemptNo::FIRST;
         check(!is_first || !has_expired(batch, now), || format!("{who} is sent after its batch expired"))?;
         let slots = disk.open.values().filter(|record| record.job.holds_slot()).count();
         check(slots <= settings.limits.in_flight as usize, || {
@@ -208,7 +208,7 @@ impl Oracle {
     pub fn reads(
         &self,
         key: JobKey,
-        attempt: Attempt,
+        attempt: AttemptNo,
         disk: &Disk,
         memory: &Memory,
         at: u64,
@@ -219,7 +219,7 @@ impl Oracle {
         check(!memory.key_refused, || format!("{who} is read under a refused key"))?;
         let job = disk.open.get(&key).map(|record| &record.job);
         let wants_links =
-            job.is_some_and(|job| job.attempt == attempt && matches!(job.state, State::Fetching { .. }));
+            job.is_some_and(|job| job.attempt() == attempt && matches!(job.state(), State::Fetching { .. }));
         match memory.ended.get(&(key, attempt.0)) {
             Some(true) if wants_links => return Ok(()),
             Some(_) => return Err(format!("{who} is read after it was seen to have ended")),
@@ -236,7 +236,7 @@ impl Oracle {
         for batch in disk.batches.values() {
             let mut ended = Ended::default();
             for (_, record) in disk.jobs(batch.no) {
-                ended.count(&record.job.state);
+                ended.count(record.job.state());
                 self.agrees(&record, disk, service)?;
             }
             check(ended == batch.ended && batch.is_done(), || {
@@ -255,10 +255,10 @@ impl Oracle {
     /// The books of a job, ours and the service's.
     fn agrees(&self, record: &JobRecord, disk: &Disk, service: &Service) -> Verdict {
         let job = &record.job;
-        let who = named(record.key, job.attempt.0);
+        let who = named(record.key, job.attempt().0);
         let Books { held, charged, .. } = job.all_books();
         let theirs: u64 = service.tasks_of(record.key).map(|task| task.net()).sum();
-        let is_doubtful = job.superseded.iter().any(|other| other.watch == WatchState::InDoubt);
+        let is_doubtful = job.resubmitted_attempts().any(|other| other.is_in_doubt());
         check(held.is_zero(), || format!("{who} still holds {held}"))?;
         // A lost database knew of attempts that nothing else tells of: of those begun beside another that was overdue, and of
         // those that were asked for after an outcome.
@@ -267,11 +267,11 @@ impl Oracle {
             && (policy == Some(OnDeadline::Resubmit) || self.retries.contains_key(&record.key));
         let is_known = charged.0 == theirs || is_forgotten && charged.0 < theirs;
         check(is_known || is_doubtful && charged.0 > theirs, || {
-            format!("{who}, {}: it costs {theirs}, the books say {charged}", job.state.name())
+            format!("{who}, {}: it costs {theirs}, the books say {charged}", job.state().name())
         })?;
-        let succeeded = |task: &super::service::Task| task.attempt == job.attempt.0 && task.has_succeeded();
+        let succeeded = |task: &super::service::Task| task.attempt == job.attempt().0 && task.has_succeeded();
         check(
-            !matches!(job.state, State::Succeeded { .. }) || service.tasks_of(record.key).any(succeeded),
+            !matches!(job.state(), State::Succeeded { .. }) || service.tasks_of(record.key).any(succeeded),
             || format!("{who} is said to have succeeded, and has not"),
         )?;
         Ok(())
@@ -311,7 +311,7 @@ fn has_expired(batch: &BatchRecord, now: Now) -> bool {
 /// The open jobs of a batch in one line, for a history that does not come to rest.
 pub fn what_is_open(disk: &Disk, no: BatchNo) -> String {
     let open = disk.open.values().filter(|record| record.key.batch == no);
-    let open =
-        open.map(|record| format!("{} {}", named(record.key, record.job.attempt.0), record.job.state.name()));
+    let open = open
+        .map(|record| format!("{} {}", named(record.key, record.job.attempt().0), record.job.state().name()));
     open.collect::<Vec<_>>().join(", ")
 }

@@ -9,7 +9,7 @@ use callsheet::api::shorts_studio;
 use callsheet::api::{RawResponse, response};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::idempotency::IdempotencyKey;
-use callsheet::domain::ids::{Attempt, JobKey, TaskId};
+use callsheet::domain::ids::{AttemptNo, JobKey, TaskId};
 use callsheet::domain::job::{JobSpec, Landed, OutputFile, State};
 use callsheet::domain::quote::Catalog;
 use callsheet::domain::request::Kind;
@@ -53,7 +53,7 @@ pub(super) enum Event {
     /// A creating POST reaches the service; its answer is heard then, by that process.
     Post(Request, Box<JobSpecOf>, Option<(u64, u32)>),
     /// A reading of a task does.
-    Read(JobKey, Attempt, TaskId, Box<JobSpecOf>, (u64, u32)),
+    Read(JobKey, AttemptNo, TaskId, Box<JobSpecOf>, (u64, u32)),
     Balance(u64, u32),
     /// The catalogs are asked for.
     Catalog(u64, u32),
@@ -263,7 +263,7 @@ impl World {
         self.number += 1;
         let now = Now { wall: self.wall(), tick: Tick(0) };
         let scheduler = self.disk.take_up(self.settings.clone(), now);
-        let submitting = |record: &&JobRecord| matches!(record.job.state, State::Submitting { .. });
+        let submitting = |record: &&JobRecord| matches!(record.job.state(), State::Submitting { .. });
         let resumed: BTreeSet<JobKey> =
             self.disk.open.values().filter(submitting).map(|record| record.key).collect();
         let block = self.disk.account.out_of_credits;
@@ -392,7 +392,7 @@ impl World {
                     PostAnswer::Unauthorised(_) => memory.key_refused = true,
                     PostAnswer::OutOfCredits(_) => {
                         memory.short = memory.short.or(Some(None));
-                        let held = self.disk.open.get(key).map_or(0, |record| record.job.books.held.0);
+                        let held = self.disk.open.get(key).map_or(0, |record| record.job.books().held.0);
                         memory.need = memory.need.max(held);
                     }
                     _ => {}
@@ -479,20 +479,20 @@ impl World {
             if let Change::Open(record) | Change::End(record) = change {
                 self.log.say(
                     self.t,
-                    named(record.key, record.job.attempt.0),
-                    format_args!("{} {:?}", record.job.state.name(), record.job.all_books()),
+                    named(record.key, record.job.attempt().0),
+                    format_args!("{} {:?}", record.job.state().name(), record.job.all_books()),
                 );
                 if let Some(process) = &mut self.process
-                    && !matches!(record.job.state, State::Submitting { .. })
+                    && !matches!(record.job.state(), State::Submitting { .. })
                 {
                     process.memory.resumed.remove(&record.key);
                 }
             }
             if let Change::Open(record) = change
-                && matches!(record.job.state, State::Submitting { .. })
+                && matches!(record.job.state(), State::Submitting { .. })
             {
-                let of = (record.key, record.job.attempt.0);
-                let held = record.job.books.held.0;
+                let of = (record.key, record.job.attempt().0);
+                let held = record.job.books().held.0;
                 if self.oracle.set_aside.get(&of).is_none_or(|(_, known)| *known != held) {
                     self.oracle.set_aside.insert(of, (self.t, held));
                 }
@@ -545,7 +545,8 @@ impl World {
             self.die(down, "it was stopped");
             return Ok(());
         }
-        let doubts = || self.disk.outcomes.values().any(|job| matches!(job.job.state, State::InDoubt { .. }));
+        let doubts =
+            || self.disk.outcomes.values().any(|job| matches!(job.job.state(), State::InDoubt { .. }));
         self.is_over = self.t >= self.horizon
             && standstill == Some(Standstill::Done)
             && self.in_air.is_empty()
@@ -605,7 +606,7 @@ impl World {
     }
 
     /// A creating POST leaves. What becomes of it on its way is drawn now.
-    fn post(&mut self, key: JobKey, attempt: Attempt, spec: JobSpecOf) {
+    fn post(&mut self, key: JobKey, attempt: AttemptNo, spec: JobSpecOf) {
         let (at, number) = (self.t, self.number);
         let (cost, is_refused) = self.truths[&key];
         let kind = spec.order.kind;
@@ -660,7 +661,7 @@ impl World {
     }
 
     /// The client gives up waiting for an answer.
-    fn silence(&mut self, key: JobKey, attempt: Attempt) {
+    fn silence(&mut self, key: JobKey, attempt: AttemptNo) {
         *self.silences.entry((key, attempt.0)).or_default() += 1;
         let may_have_run = self.rule != Rule::SilenceMeansNothing;
         let fault = Fault::new("timeout", "no answer in time");
@@ -695,7 +696,7 @@ impl World {
             } else {
                 shorts_studio::classify_post(&raw, set_aside)
             };
-            self.at(at, Event::Hear(number, Input::Posted(key, Attempt(request.attempt), answer)));
+            self.at(at, Event::Hear(number, Input::Posted(key, AttemptNo(request.attempt), answer)));
         }
         self.oracle.arrived(request, tasks, &self.disk, &self.service)?;
         let set_aside = self.oracle.set_aside.get(&(key, request.attempt));
@@ -720,8 +721,8 @@ impl World {
             let landed = Landed {
                 task: task.clone(),
                 attempt: order.attempt,
-                charged: order.job.books.charged,
-                waived: order.job.books.waived,
+                charged: order.job.books().charged,
+                waived: order.job.books().waived,
                 model: None,
                 files: files.clone(),
             };
@@ -756,7 +757,7 @@ fn read_answer(spec: &JobSpec, task: &TaskId, raw: &RawResponse) -> ReadAnswer {
     }
 }
 
-fn note_reading(memory: &mut Memory, key: JobKey, attempt: Attempt, reading: &TaskReading, at: u64) {
+fn note_reading(memory: &mut Memory, key: JobKey, attempt: AttemptNo, reading: &TaskReading, at: u64) {
     memory.read_at.insert((key, attempt.0), at);
     match reading.status {
         TaskStatus::Success => drop(memory.ended.insert((key, attempt.0), true)),

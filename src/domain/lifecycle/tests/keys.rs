@@ -8,11 +8,11 @@ fn attempts_after(named: Option<&str>, status: &str, code: &str) -> String {
     let terms = AttemptRules { attempts: 5, keyed: true };
     let mut job = Job::queued();
     let transition = |job: &mut Job, event: Event| {
-        *job = apply(job, job.attempt, event, terms, Timestamp(0)).unwrap().job;
+        *job = apply(job, job.attempt(), event, terms, Timestamp(0)).unwrap().job;
     };
-    while matches!(job.state, State::Queued) {
+    while matches!(job.state(), State::Queued) {
         transition(&mut job, admit(10));
-        let id = TaskId(format!("t{}", job.attempt.0));
+        let id = TaskId(format!("t{}", job.attempt().0));
         let fault = Some(Fault::new(code, "said so")).filter(|_| !code.is_empty());
         let ended = TaskReading { id: id.clone(), fault, ..reading(status, 10) };
         match named {
@@ -22,9 +22,9 @@ fn attempts_after(named: Option<&str>, status: &str, code: &str) -> String {
             None => transition(&mut job, task("pending", 10)),
         }
         transition(&mut job, Event::Read(ended));
-        assert_eq!(job.books, Books::default(), "it is refunded");
+        assert_eq!(job.books(), Books::default(), "it is refunded");
     }
-    format!("{} after {}", job.state.name(), job.attempt.0)
+    format!("{} after {}", job.state().name(), job.attempt().0)
 }
 
 #[test]
@@ -77,11 +77,11 @@ fn a_retry_has_another_key_only_where_the_tasks_record_ended_the_attempt() {
     let key_of = |events: Vec<Event>| {
         let mut job = Job::queued();
         for event in events.into_iter().chain([Event::Retry]) {
-            job = apply(&job, job.attempt, event, AttemptRules { attempts: 1, ..TERMS }, Timestamp(0))
+            job = apply(&job, job.attempt(), event, AttemptRules { attempts: 1, ..TERMS }, Timestamp(0))
                 .unwrap()
                 .job;
         }
-        job.attempt.0
+        job.attempt().0
     };
     let refused = Event::Posted(PostAnswer::Refused(Fault::new("not_found", "")));
     let named = || Event::Posted(PostAnswer::TaskNamed(TaskId("t1".into()), fault()));
@@ -106,32 +106,35 @@ fn rebuilt(held: u64) -> Job {
 #[test]
 fn what_may_have_been_sent_is_not_dropped_and_keeps_key_and_hold() {
     for event in [Event::Cancel, Event::Expire] {
-        assert!(apply(&rebuilt(10), Attempt(1), event, TERMS, Timestamp(0)).is_err());
+        assert!(apply(&rebuilt(10), AttemptNo(1), event, TERMS, Timestamp(0)).is_err());
     }
     for (held, hold, expected) in [
         (0, 10, Movement::Hold(Credits(10))),
         (4, 10, Movement::Hold(Credits(6))),
         (10, 4, Movement::Release(Credits(6))),
     ] {
-        let transition = apply(&rebuilt(held), Attempt(1), admit(hold), TERMS, Timestamp(0)).unwrap();
+        let transition = apply(&rebuilt(held), AttemptNo(1), admit(hold), TERMS, Timestamp(0)).unwrap();
         assert_eq!(transition.movements, [expected], "{held} {hold}");
-        assert_eq!(transition.job.books.held, Credits(hold));
+        assert_eq!(transition.job.books().held, Credits(hold));
         // A refusal of this send says nothing about the one before.
         let refused = Event::Posted(PostAnswer::OutOfCredits(fault()));
-        let job = apply(&transition.job, Attempt(1), refused, TERMS, Timestamp(0)).unwrap().job;
-        assert_eq!((job.state.name(), job.books.held), ("submitting", Credits(hold)));
+        let job = apply(&transition.job, AttemptNo(1), refused, TERMS, Timestamp(0)).unwrap().job;
+        assert_eq!((job.state().name(), job.books().held), ("submitting", Credits(hold)));
     }
-    let transition = apply(&rebuilt(10), Attempt(1), admit(10), TERMS, Timestamp(0)).unwrap();
+    let transition = apply(&rebuilt(10), AttemptNo(1), admit(10), TERMS, Timestamp(0)).unwrap();
     assert_eq!(transition.movements, [], "it is set aside already");
-    let doubtful = apply(&rebuilt(0), Attempt(1), admit(10), KEYLESS, Timestamp(0)).unwrap().job;
+    let doubtful = apply(&rebuilt(0), AttemptNo(1), admit(10), KEYLESS, Timestamp(0)).unwrap().job;
     assert_eq!((doubtful.state.name(), doubtful.books.held), ("in_doubt", Credits(10)));
     for (held, charged) in [(10, 0), (10, 7), (0, 0), (0, 7)] {
         let found = Event::Resolve(Credits(charged));
-        let transition = apply(&rebuilt(held), Attempt(1), found, TERMS, Timestamp(0)).unwrap();
+        let transition = apply(&rebuilt(held), AttemptNo(1), found, TERMS, Timestamp(0)).unwrap();
         let mut totals = Totals { held: Credits(held), ..Totals::default() };
         transition.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
         assert_eq!((totals.held, totals.spent), (Credits::ZERO, Credits(charged)));
-        assert_eq!((transition.job.state.name(), transition.job.books.charged), ("failed", Credits(charged)));
+        assert_eq!(
+            (transition.job.state().name(), transition.job.books().charged),
+            ("failed", Credits(charged))
+        );
         assert!(transition.day.is_some());
     }
 }
@@ -148,7 +151,7 @@ fn what_an_allowance_covered_of_a_superseded_task_is_corrected() {
         (1, Event::Read(covered(2))),
         (1, Event::Read(TaskReading { waived: Credits(3), ..reading("success", 10) })),
     ] {
-        let transition = apply(&job, Attempt(attempt), event, TERMS, Timestamp(0)).unwrap();
+        let transition = apply(&job, AttemptNo(attempt), event, TERMS, Timestamp(0)).unwrap();
         job = transition.job;
         transition.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
     }

@@ -44,7 +44,7 @@ fn what_an_allowance_may_cover_is_sent_after_a_402() {
     assert_eq!(stage.posted(2, waived()), "fetch 2#1, post 4#1");
     assert_eq!(stage.posted(3, refused()), "");
     assert_eq!(stage.posted(4, refused()), "");
-    stage.step(vec![Input::Fetched(Stage::key(2), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(2), AttemptNo(1), Ok(files()))]);
     assert_eq!(stage.pass(Millis(1_000)).step(vec![]), "balance?", "requests in flight have settled");
     assert_eq!(stage.step(balance(0)), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
@@ -171,7 +171,7 @@ fn a_least_balance_is_held_against_a_balance_that_is_asked_for_ever_again() {
     assert_eq!(said, "fetch 0#1, post 1#1", "far from the limit an answer of a second ago will do");
     stage.pass(Millis(1));
     assert_eq!(stage.posted(1, task("success")), "fetch 1#1, balance?");
-    let fetched = |seq| Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()));
+    let fetched = |seq| Input::Fetched(Stage::key(seq), AttemptNo(1), Ok(files()));
     stage.step(vec![fetched(0), fetched(1)]);
     assert_eq!(stage.scheduler.standstill(), None);
     // Somebody else has spent nearly all that was above the limit.

@@ -14,7 +14,7 @@ fn an_overdue_job_frees_its_slot_and_is_collected_late() {
     assert_eq!(stage.pass(Millis::from_secs(299)).step(vec![]), "", "watched slowly");
     assert_eq!(stage.pass(Millis::from_secs(1)).step(vec![]), "read 0#1");
     assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
-    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
 }
 

@@ -71,8 +71,8 @@ fn nothing_is_sent_before_the_catalog_in_force_is_known_and_the_hold_is_its_pric
     assert_eq!(stage.step(vec![catalog(20)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(20));
     let job = &stage.durable[&Stage::key(0)].job;
-    assert_eq!(job.released, Some(Release::priced(Credits(20))));
-    let said: Vec<&str> = job.history.iter().map(|line| line.what.as_str()).collect();
+    assert_eq!(job.released(), Some(Release::priced(Credits(20))));
+    let said: Vec<&str> = job.history().iter().map(|line| line.what.as_str()).collect();
     assert_eq!(said, ["the price is 20 credits now, was 10 when it was accepted", "admitted"]);
     stage.posted(0, charged(20));
     assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::BatchBudget));
@@ -84,7 +84,7 @@ fn a_price_that_did_not_change_is_not_spoken_of() {
     let mut stage = images(1, None);
     stage.step(vec![]);
     assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
-    assert_eq!(stage.durable[&Stage::key(0)].job.history.len(), 1);
+    assert_eq!(stage.durable[&Stage::key(0)].job.history().len(), 1);
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn a_job_that_costs_more_than_it_may_ends_free_of_charge_and_a_person_may_let_it
     assert_eq!(stage.batch.totals, Totals::default());
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
 
-    let mut job = Job::queued();
-    job.max_credits = Some(Credits(20));
     let message = "the price is 20 credits now";
-    job.state = State::Failed { fault: Fault::new(ABOVE_MAX, message), task: None };
+    let failed = State::Failed { fault: Fault::new(ABOVE_MAX, message), task: None };
+    let mut job = Job::at(AttemptNo::FIRST, failed);
+    job.set_max_credits(Some(Credits(20)));
     let record = JobRecord { key: Stage::key(0), id: stage.specs[0].id, row_at: 0, job };
     let found = vec![(stage.specs[0].clone(), record)];
     stage.batch.policy.budget = Some(Credits(100));
@@ -176,7 +176,7 @@ fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_also_after_a_restart() {
     stage.step(vec![]);
     assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(7));
-    let release = stage.durable[&Stage::key(0)].job.released.unwrap();
+    let release = stage.durable[&Stage::key(0)].job.released().unwrap();
     assert_eq!(release, Release { hold: Credits(7), basis: Basis::MaxCredits });
     assert_eq!(stage.pass(Millis::from_secs(1)).step(vec![]), "");
     assert_eq!(stage.posted(0, charged(7)), "post 1#1");
@@ -208,7 +208,8 @@ fn a_waiting_job_may_be_allowed_to_cost_more() {
     stage.step(vec![]);
     assert_eq!(stage.step(vec![catalog(10)]), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::NoPrice)));
-    let job = Job { max_credits: Some(Credits(9)), ..Job::queued() };
+    let mut job = Job::queued();
+    job.set_max_credits(Some(Credits(9)));
     let record = JobRecord { key: Stage::key(0), id: stage.specs[0].id, row_at: 0, job };
     let outcome = stage.scheduler.execute(Command::Retry(vec![(stage.specs[0].clone(), record)]), stage.now);
     assert_eq!(outcome.unwrap().jobs, 1);

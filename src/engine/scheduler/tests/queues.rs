@@ -57,7 +57,7 @@ impl Stage {
         let begun: Vec<u32> = self.durable.keys().map(|key| key.seq.0).collect();
         for seq in begun {
             self.posted(seq, task("success"));
-            self.step(vec![Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()))]);
+            self.step(vec![Input::Fetched(Stage::key(seq), AttemptNo(1), Ok(files()))]);
         }
     }
 }

@@ -16,7 +16,7 @@ fn resubmitting(slots: u32) -> Stage {
 }
 
 fn answer(stage: &mut Stage, attempt: u32, answer: ReadAnswer) -> String {
-    stage.step(vec![Input::Read(Stage::key(0), Attempt(attempt), answer)])
+    stage.step(vec![Input::Read(Stage::key(0), AttemptNo(attempt), answer)])
 }
 
 /// Half an hour passes, and what is said at its end.
@@ -29,7 +29,7 @@ fn second(status: &str) -> TaskReading {
 }
 
 fn fetched(attempt: u32) -> Vec<Input> {
-    vec![Input::Fetched(Stage::key(0), Attempt(attempt), Ok(files()))]
+    vec![Input::Fetched(Stage::key(0), AttemptNo(attempt), Ok(files()))]
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn what_could_only_be_late_and_what_has_no_key_is_not_resubmitted() {
         stage.step(vec![]);
         stage.posted(0, task("pending"));
         assert_eq!(deadline_passes(&mut stage), "read 0#1");
-        assert!(stage.durable[&Stage::key(0)].job.overdue);
+        assert!(stage.durable[&Stage::key(0)].job.is_overdue());
     }
 }
 
@@ -128,7 +128,7 @@ fn a_clock_that_steps_buys_nothing() {
     let mut stage = resubmitting(1);
     stage.now.wall = stage.now.wall.after(Millis::from_secs(86_400));
     assert_eq!(stage.step(vec![]), "", "a day has passed by the calendar alone");
-    assert!(!stage.durable[&Stage::key(0)].job.overdue);
+    assert!(!stage.durable[&Stage::key(0)].job.is_overdue());
     assert_eq!(stage.pass(Millis::from_secs(1_790)).step(vec![]), "read 0#1");
     assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), "");
     assert_eq!(stage.pass(Millis::from_secs(10)).step(vec![]), "post 0#2");

@@ -145,7 +145,7 @@ fn nothing_wakes_a_loop_that_stops() {
 fn a_slow_download_waits_behind_all_others_and_is_never_given_up_for_it() {
     let mut stage = Stage::with(3, Settings { downloads: 1, ..settings() });
     stage.step(vec![]);
-    let slow = || Input::Fetched(Stage::key(0), Attempt(1), Err(FetchFault::Slow(fault("slow"))));
+    let slow = || Input::Fetched(Stage::key(0), AttemptNo(1), Err(FetchFault::Slow(fault("slow"))));
     assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
     assert_eq!(stage.posted(1, task("success")), "");
     assert!(stage.scheduler.download_waits());
@@ -153,7 +153,7 @@ fn a_slow_download_waits_behind_all_others_and_is_never_given_up_for_it() {
     // Its wait is over, and a new one comes in after it.
     stage.pass(Millis::from_secs(5)).step(vec![]);
     assert_eq!(stage.posted(2, task("success")), "");
-    let done = |seq| Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()));
+    let done = |seq| Input::Fetched(Stage::key(seq), AttemptNo(1), Ok(files()));
     assert_eq!(stage.step(vec![done(1)]), "fetch 2#1");
     assert_eq!(stage.step(vec![done(2)]), "fetch 0#1");
     assert!(!stage.scheduler.download_waits());
@@ -239,7 +239,7 @@ fn an_outage_or_a_refused_key_puts_off_no_reading_of_a_later_task() {
             }
         }
         stage.read(seq, ReadAnswer::Task(reading("success")));
-        let said = stage.step(vec![Input::Fetched(Stage::key(seq), Attempt(1), Ok(files()))]);
+        let said = stage.step(vec![Input::Fetched(Stage::key(seq), AttemptNo(1), Ok(files()))]);
         assert!(!said.contains("read"), "{said}");
     }
     assert!(first_read(&mut stage, 10) <= Millis::from_secs(10));
