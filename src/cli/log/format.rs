@@ -3,6 +3,8 @@
 //! Fields of the spans around an event stand on its line as its own do, so that `batch`, `job`, `attempt`
 //! and `task` are always found in one place. For people, text from outside is shown, not obeyed: a service's
 //! message cannot move the cursor or begin a line of its own.
+//!
+//! `docs/dependencies.md` says what the formatters of tracing-subscriber and tracing-journald lack for this.
 
 use std::fmt::{self, Write};
 
@@ -14,7 +16,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::cli::log::journal::{Entry, Journal};
+use crate::cli::log::journal::{Journal, JournalEntry};
 use crate::cli::printable;
 use crate::clock::Clock;
 use crate::domain::time::Timestamp;
@@ -27,19 +29,19 @@ pub(super) enum Style {
 }
 
 /// Where lines go.
-pub(super) enum Out {
+pub(super) enum LogOutput {
     Stderr(Style),
     Journal(Journal),
 }
 
 /// Writes every event as a line.
 pub(super) struct FormatLayer {
-    out: Out,
+    out: LogOutput,
     clock: Clock,
 }
 
 impl FormatLayer {
-    pub(super) fn new(out: Out, clock: Clock) -> FormatLayer {
+    pub(super) fn new(out: LogOutput, clock: Clock) -> FormatLayer {
         FormatLayer { out, clock }
     }
 }
@@ -73,11 +75,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for FormatLayer {
         // Libraries that speak `log` name themselves in a field.
         let target = fields.log_target.take().unwrap_or_else(|| metadata.target().to_owned());
         let line =
-            Line { at: self.clock.now().wall, level: *metadata.level(), target: &target, fields: &fields };
+            LogLine { at: self.clock.now().wall, level: *metadata.level(), target: &target, fields: &fields };
         match &self.out {
-            Out::Stderr(Style::Human { colour }) => super::write(&line.for_people(*colour)),
-            Out::Stderr(Style::Json) => super::write(&line.as_json()),
-            Out::Journal(journal) => journal.write(&line.as_entry()),
+            LogOutput::Stderr(Style::Human { colour }) => super::write(&line.human(*colour)),
+            LogOutput::Stderr(Style::Json) => super::write(&line.json()),
+            LogOutput::Journal(journal) => journal.write(&line.journal_entry()),
         }
     }
 }
@@ -135,15 +137,15 @@ impl Visit for Fields {
 }
 
 /// An event, ready to be written.
-struct Line<'a> {
+struct LogLine<'a> {
     at: Timestamp,
     level: Level,
     target: &'a str,
     fields: &'a Fields,
 }
 
-impl Line<'_> {
-    fn for_people(&self, colour: bool) -> String {
+impl LogLine<'_> {
+    fn human(&self, colour: bool) -> String {
         let (dim, bright, plain) = if colour { ("\x1b[2m", self.colour(), "\x1b[0m") } else { ("", "", "") };
         let (at, level, message) = (self.at, self.level, printable(&self.fields.message));
         let mut line = format!("{dim}{at}{plain} {bright}{level:>5}{plain} ");
@@ -163,11 +165,11 @@ impl Line<'_> {
         }
     }
 
-    fn as_entry(&self) -> Entry {
+    fn journal_entry(&self) -> JournalEntry {
         let mut message = printable(&self.fields.message);
         self.append_fields(&mut message, "", "");
-        let mut entry = Entry::new(&message, self.level, self.target);
-        self.fields.list.iter().for_each(|(name, value)| entry.own(name, value));
+        let mut entry = JournalEntry::new(&message, self.level, self.target);
+        self.fields.list.iter().for_each(|(name, value)| entry.add_field(name, value));
         entry
     }
 
@@ -181,14 +183,14 @@ impl Line<'_> {
         }
     }
 
-    fn as_json(&self) -> String {
-        let own = [
+    fn json(&self) -> String {
+        let standard = [
             ("timestamp", Value::from(self.at.to_string())),
             ("level", self.level.as_str().into()),
             ("target", self.target.into()),
             ("message", self.fields.message.as_str().into()),
         ];
-        let all = own.iter().chain(&self.fields.list);
+        let all = standard.iter().chain(&self.fields.list);
         let members = all.map(|(name, value)| format!("{}:{value}", Value::from(*name)));
         format!("{{{}}}\n", members.collect::<Vec<_>>().join(","))
     }
@@ -207,8 +209,8 @@ mod tests {
 
     use super::*;
 
-    fn line(fields: &Fields, level: Level) -> Line<'_> {
-        Line { at: Timestamp(1_000), level, target: "callsheet::engine", fields }
+    fn line(fields: &Fields, level: Level) -> LogLine<'_> {
+        LogLine { at: Timestamp(1_000), level, target: "callsheet::engine", fields }
     }
 
     fn fields(message: &str, list: &[(&'static str, Value)]) -> Fields {
@@ -222,17 +224,17 @@ mod tests {
             &[("batch", json!("ads")), ("attempt", json!(2)), ("reason", json!("too dark"))],
         );
         assert_eq!(
-            line(&fields, Level::INFO).for_people(false),
+            line(&fields, Level::INFO).human(false),
             "1970-01-01T00:00:01.000Z  INFO failed batch=ads attempt=2 reason=\"too dark\"\n"
         );
-        let debug = line(&fields, Level::DEBUG).for_people(true);
+        let debug = line(&fields, Level::DEBUG).human(true);
         assert!(debug.contains("\x1b[34mDEBUG\x1b[0m \x1b[2mcallsheet::engine:\x1b[0m failed"), "{debug:?}");
     }
 
     #[test]
     fn a_message_from_outside_cannot_drive_the_terminal() {
         let hostile = "\x1b[2J\x07\r\nERROR forged \u{9b}31m \u{202e}";
-        let line = line(&fields(hostile, &[("fault", json!(hostile))]), Level::WARN).for_people(false);
+        let line = line(&fields(hostile, &[("fault", json!(hostile))]), Level::WARN).human(false);
         assert_eq!(line.chars().filter(|c| c.is_control()).collect::<String>(), "\n", "{line:?}");
         assert!(line.ends_with("\\u{202e}\"\n"), "{line:?}");
     }
@@ -242,7 +244,7 @@ mod tests {
         let mut fields = fields("read \"it\"", &[("task", json!("t\n1"))]);
         fields.put("attempt", json!(1));
         fields.put("attempt", json!(2));
-        let line = line(&fields, Level::INFO).as_json();
+        let line = line(&fields, Level::INFO).json();
         assert_eq!(line.matches('\n').count(), 1);
         assert_eq!(
             serde_json::from_str::<Value>(&line).unwrap(),

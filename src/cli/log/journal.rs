@@ -1,4 +1,4 @@
-//! The journal, spoken to as it wants to be (systemd's native protocol): a datagram with an entry's fields.
+//! Log entries for systemd-journald, by its native protocol: one datagram with the fields of an entry.
 //!
 //! The message carries the fields, too: `journalctl -u callsheet` shows messages alone, and `finished` says
 //! little without its job.
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tracing::Level;
 
-/// Where a journal listens.
+/// The socket of systemd-journald.
 const SOCKET: &str = "/run/systemd/journal/socket";
 /// What precedes the names of our fields: `CALLSHEET_BATCH`, `CALLSHEET_JOB`.
 const PREFIX: &str = "CALLSHEET_";
@@ -36,8 +36,8 @@ impl Journal {
         Journal::at(Path::new(SOCKET))
     }
 
-    /// Where it is looked for.
-    pub(super) fn place() -> &'static str {
+    /// The path of its socket.
+    pub(super) fn socket_path() -> &'static str {
         SOCKET
     }
 
@@ -49,20 +49,20 @@ impl Journal {
     }
 
     /// Writes an entry. There is nobody to tell when that fails.
-    pub(super) fn write(&self, entry: &Entry) {
+    pub(super) fn write(&self, entry: &JournalEntry) {
         let _ = self.socket.send_to(&entry.bytes, &self.path);
     }
 }
 
 /// An entry, field by field.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct JournalEntry {
     bytes: Vec<u8>,
 }
 
-impl Entry {
-    pub(super) fn new(message: &str, level: Level, target: &str) -> Entry {
-        let mut entry = Entry { bytes: Vec::with_capacity(512) };
+impl JournalEntry {
+    pub(super) fn new(message: &str, level: Level, target: &str) -> JournalEntry {
+        let mut entry = JournalEntry { bytes: Vec::with_capacity(512) };
         entry.field("MESSAGE", message);
         entry.field("PRIORITY", priority(level));
         entry.field("SYSLOG_IDENTIFIER", "callsheet");
@@ -71,7 +71,7 @@ impl Entry {
     }
 
     /// Adds a field of ours.
-    pub(super) fn own(&mut self, name: &str, value: &Value) {
+    pub(super) fn add_field(&mut self, name: &str, value: &Value) {
         let fit = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
         let name: String = PREFIX.chars().chain(name.chars().map(fit)).take(NAME_MAX).collect();
         match value {
@@ -132,13 +132,13 @@ mod tests {
         assert!(Journal::at(&path).is_err(), "no journal is running");
         let listener = UnixDatagram::bind(&path).unwrap();
         let journal = Journal::at(&path).unwrap();
-        let mut entry = Entry::new("failed batch=ads", Level::WARN, "callsheet::engine");
-        entry.own("batch", &json!("ads"));
-        entry.own("late.by", &json!(3));
-        entry.own("reason", &json!("two\nPRIORITY=0"));
+        let mut entry = JournalEntry::new("failed batch=ads", Level::WARN, "callsheet::engine");
+        entry.add_field("batch", &json!("ads"));
+        entry.add_field("late.by", &json!(3));
+        entry.add_field("reason", &json!("two\nPRIORITY=0"));
         journal.write(&entry);
         let mut buffer = [0; 1024];
-        assert_eq!(listener.recv(&mut buffer).unwrap(), 0, "the knock");
+        assert_eq!(listener.recv(&mut buffer).unwrap(), 0, "the check that it is there");
         let length = listener.recv(&mut buffer).unwrap();
         let expected = [
             ("MESSAGE", "failed batch=ads"),
@@ -155,9 +155,9 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_cut_between_characters() {
-        let entry = Entry::new(&"ü".repeat(VALUE_MAX_BYTES), Level::ERROR, "t");
+        let entry = JournalEntry::new(&"ü".repeat(VALUE_MAX_BYTES), Level::ERROR, "t");
         assert_eq!(read(&entry.bytes)[0].1, "ü".repeat(VALUE_MAX_BYTES / 2));
-        let odd = Entry::new(&format!("x{}", "ü".repeat(VALUE_MAX_BYTES)), Level::ERROR, "t");
+        let odd = JournalEntry::new(&format!("x{}", "ü".repeat(VALUE_MAX_BYTES)), Level::ERROR, "t");
         assert_eq!(read(&odd.bytes)[0].1.len(), VALUE_MAX_BYTES - 1);
     }
 }

@@ -16,7 +16,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use self::format::{FormatLayer, Out, Style};
+use self::format::{FormatLayer, LogOutput, Style};
 use self::journal::Journal;
 use crate::cli::arguments::Global;
 use crate::cli::exit::Exit;
@@ -47,8 +47,8 @@ pub(super) fn begin(global: &Global, is_daemon: bool) -> Result<(), Failure> {
     let is_journal = is_stderr(stream.as_deref()) && journal().is_ok();
     let destination = destination(config.format, is_daemon, stderr().is_terminal(), is_journal);
     let out = match destination {
-        Destination::Journal => Out::Journal(journal()?),
-        Destination::Stderr(style) => Out::Stderr(style),
+        Destination::Journal => LogOutput::Journal(journal()?),
+        Destination::Stderr(style) => LogOutput::Stderr(style),
     };
     // Nothing else in the program begins logging.
     let _ =
@@ -126,7 +126,7 @@ fn journal() -> Result<Journal, Failure> {
     Journal::find().map_err(|error| {
         let message = format!(
             "log.format is journald, but the journal is not available at {}: {error}",
-            Journal::place()
+            Journal::socket_path()
         );
         Failure::new(Exit::Usage, message).hint("log.format = \"auto\" uses the journal if there is one")
     })
