@@ -1,4 +1,4 @@
-//! FieldDiagnostic the account's rate limit without being told: additive increase, multiplicative decrease.
+//! Finds the account's rate limit without being told: additive increase, multiplicative decrease.
 //!
 //! The service's document names no limits. A 429, or a task that fails as `rate_limited` or `busy`,
 //! says that there is one; answers without it say that there is room.
@@ -49,9 +49,14 @@ impl AdaptiveLimit {
         u32::try_from(self.parts / PARTS).unwrap_or(self.ceiling).clamp(1, self.ceiling)
     }
 
-    /// When the wait that the service asked for is over.
+    /// When the wait that the service asked for is over; nothing once it was noticed that it is.
     pub fn wait_until(&self) -> Option<Tick> {
         self.wait_until
+    }
+
+    /// Notices that the wait that the service asked for is over.
+    pub fn forget_past_wait(&mut self, now: Tick) {
+        self.wait_until = self.wait_until.filter(|until| now < *until);
     }
 
     /// The service took a request: one slot more for each whole round of them.
@@ -106,6 +111,10 @@ mod tests {
         throttle.refused(Tick(0), Some(Millis(7_000)));
         throttle.refused(Tick(10), Some(Millis(1_000)));
         assert_eq!((throttle.slots(Tick(6_999)), throttle.slots(Tick(7_000))), (0, 4));
+        throttle.forget_past_wait(Tick(6_999));
+        assert_eq!(throttle.wait_until(), Some(Tick(7_000)));
+        throttle.forget_past_wait(Tick(7_000));
+        assert_eq!(throttle.wait_until(), None);
         throttle.refused(Tick(8_000), Some(Millis(u64::MAX)));
         assert_eq!(throttle.slots(Tick(3_608_000)), 4, "not for ever");
     }

@@ -172,10 +172,11 @@ impl Scheduler {
 
     pub(super) fn balance(&mut self, answer: &Result<Credits, Fault>, now: Now) {
         // What was charged since the question left may be in the answer already or not.
-        let sent = self.charged_in_all().saturating_sub(self.account.charged_when_asked);
+        let sent = self.budgets.charged().saturating_sub(self.account.charged_when_asked);
         // What is held for a job that waits in the queue, since its state was recovered, is taken off when it is sent.
         let waiting = self.jobs.counts().held_in_queue;
-        let (unsure, slots) = (self.total.held.saturating_sub(waiting), self.settings.limits.in_flight);
+        let (unsure, slots) =
+            (self.budgets.total().held.saturating_sub(waiting), self.settings.limits.in_flight);
         let account = &mut self.account;
         account.is_asking = false;
         // What is waited for next counts from here, however long this took.
@@ -241,13 +242,13 @@ impl Scheduler {
         if self.stopping || self.balance_due().is_none_or(|at| at > now.tick) {
             return;
         }
-        self.account.charged_when_asked = self.charged_in_all();
+        self.account.charged_when_asked = self.budgets.charged();
         let account = &mut self.account;
         account.is_asking = true;
         account.asked = Some(now.tick);
         account.tries = account.tries.saturating_add(1);
         account.key_refused = account.key_refused.map(|_| now.tick);
-        self.pending.step.effects.push(Effect::AskBalance);
+        self.pending.begin(Effect::AskBalance);
     }
 
     /// When the balance is asked for next; nothing while a question is under way.
@@ -347,10 +348,5 @@ impl Scheduler {
             self.account.blocked.insert(key);
         }
         is_free
-    }
-
-    /// Everything that was ever charged, given back or not.
-    fn charged_in_all(&self) -> Credits {
-        self.total.spent + self.total.refunded
     }
 }

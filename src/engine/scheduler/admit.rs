@@ -15,8 +15,8 @@ use crate::domain::release_price::{Basis, Release, Withheld};
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
+use crate::engine::scheduler::parts::row_windows::{RowWindow, window_rows};
 use crate::engine::scheduler::prices::above_max;
-use crate::engine::scheduler::row_windows::{RowWindow, window_rows};
 use crate::engine::scheduler::{
     ADMIT_MAX, ActiveBatch, Effect, OpenJob, Scheduler, SchedulerError, SpooledRow,
 };
@@ -37,18 +37,18 @@ impl Scheduler {
     /// Lets jobs out; nothing is returned where nothing was decided.
     pub(super) fn admit(&mut self, now: Now) -> Result<Option<Admission>, SchedulerError> {
         // Whatever else keeps the queue: a wait that is over is no reason to wake up.
-        self.crowded_until = self.adaptive_limit.wait_until().filter(|until| now.tick < *until);
+        self.adaptive_limit.forget_past_wait(now.tick);
         if self.stopping || self.sending_disabled || self.key_is_refused() {
             return Ok(None);
         }
-        let is_low = self.disk_is_low.then_some(Parked::Disk);
+        let is_low = self.disk.is_low().then_some(Parked::Disk);
         self.batches.for_each_unfinished(|active| {
             // What is left of an expired batch may have been sent: it waits for a person.
             let is_kept = active.record.paused.is_some() || active.has_expired(now);
             active.parked = is_low.or(is_kept.then_some(Parked::Paused));
         });
         // A batch that is kept is said to be, whether or not prices are known: none are asked for on its account.
-        if self.disk_is_low || !self.prices_are_known(now) {
+        if self.disk.is_low() || !self.prices_are_known(now) {
             return Ok(None);
         }
         // Outputs that pile up because the disk or the result host is slow hold back new work. What is
@@ -70,7 +70,7 @@ impl Scheduler {
         }
         let decision = admission::admit(board, ADMIT_MAX.min(backlog - open));
         if decision.admitted.len() >= ADMIT_MAX {
-            self.pending.step.wake = Some(now.tick);
+            self.pending.wake_at(now.tick);
         }
         for (batch, parked) in &decision.parked {
             if let Some(active) = self.batches.get_mut(batch) {
@@ -79,12 +79,12 @@ impl Scheduler {
             }
         }
         for candidate in &decision.admitted {
-            self.last_served = candidate.key.batch;
+            self.batches.served(candidate.key.batch);
             self.spend(candidate.hold);
             self.send(candidate, now)?;
             // One that could only be late ended instead: its slot is free for the next, without waiting for news.
             if !self.jobs.contains_key(&candidate.key) {
-                self.pending.step.wake = Some(now.tick);
+                self.pending.wake_at(now.tick);
             }
         }
         Ok(Some(decision))
@@ -101,7 +101,7 @@ impl Scheduler {
             self.apply(key, attempt, Event::Refuse(fault), now)?;
         }
         // What waits behind them takes its turn.
-        self.pending.step.wake = Some(now.tick);
+        self.pending.wake_at(now.tick);
         Ok(())
     }
 
@@ -119,17 +119,16 @@ impl Scheduler {
         let in_flight =
             InFlight { all: counted.all, by_kind: counted.by_kind.clone(), by_model: by_model.collect() };
         // Batches after the one served last come first, then the others.
-        let batches =
-            self.batches.unfinished_after(self.last_served).filter(|active| active.record.paused.is_none());
+        let batches = self.batches.in_turn().filter(|active| active.record.paused.is_none());
         let free = limits.in_flight.saturating_sub(in_flight.all) as usize;
         let most = free.clamp(FRONT_MIN, ADMIT_MAX);
         let waiting = batches
             .filter_map(|active| self.waiting(active, &limits, &in_flight, most, now, too_dear))
             .collect();
-        let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
+        let day = self.budgets.day(now.wall.utc_day());
         let (balance, balance_age) = self.balance_left(now);
         let out_of_credits = self.account.block.out_of_credits.is_some();
-        let (total, pools) = (self.total, self.pools(now));
+        let (total, pools) = (self.budgets.total(), self.pools(now));
         AdmissionInput { limits, in_flight, total, day, balance, balance_age, out_of_credits, pools, waiting }
     }
 
@@ -272,17 +271,17 @@ impl Scheduler {
             };
             let job = JobRecord { key: row_key, id: row.spec.id, row_at: row.at, job };
             self.jobs.insert(row_key, OpenJob::new(job, row.spec));
-            self.pending.changed_jobs.insert(row_key);
+            self.pending.job_changed(row_key);
             if row_key == key {
                 break;
             }
         }
-        self.pending.changed_batches.insert(key.batch);
+        self.pending.batch_changed(key.batch);
     }
 
     /// Rows at the front whose jobs were canceled before their turn.
     pub(super) fn pass_over_skipped(&mut self) {
-        let changed = &mut self.pending.changed_batches;
+        let pending = &mut self.pending;
         self.batches.for_each_unfinished(|ActiveBatch { record, windows, .. }| {
             if record.skipped.is_empty() {
                 return;
@@ -292,7 +291,7 @@ impl Scheduler {
                     && record.skipped.remove(&row.spec.seq)
                 {
                     window.pop(&mut record.segments);
-                    changed.insert(record.no);
+                    pending.batch_changed(record.no);
                 }
             }
         });
@@ -302,7 +301,7 @@ impl Scheduler {
         if self.stopping {
             return;
         }
-        let effects = &mut self.pending.step.effects;
+        let pending = &mut self.pending;
         self.batches.for_each_unfinished(|ActiveBatch { record, windows, .. }| {
             windows.retain_mut(|window| window.advance(&record.segments));
             let most = window_rows(windows.len());
@@ -312,7 +311,7 @@ impl Scheduler {
                 }
                 if let Some((from, end)) = window.unread(&record.segments) {
                     window.loading = true;
-                    effects.push(Effect::LoadRows { batch: record.no, from, end, most });
+                    pending.begin(Effect::LoadRows { batch: record.no, from, end, most });
                 }
             }
         });

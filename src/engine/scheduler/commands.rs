@@ -125,7 +125,7 @@ impl Scheduler {
             Command::AddBatch(record) => {
                 let no = record.no;
                 self.add_batch(*record);
-                self.pending.changed_batches.insert(no);
+                self.pending.batch_changed(no);
                 Ok(CommandOutcome::default())
             }
             Command::Pause(no) => Ok(self.change(no, |batch| batch.paused = Some(Pause::Owner))),
@@ -165,14 +165,14 @@ impl Scheduler {
     fn change(&mut self, no: BatchNo, change: impl FnOnce(&mut BatchRecord)) -> CommandOutcome {
         let Some(active) = self.batches.get_mut(&no) else { return CommandOutcome::default() };
         change(&mut active.record);
-        self.pending.changed_batches.insert(no);
+        self.pending.batch_changed(no);
         CommandOutcome { in_flight: self.in_flight_of(no), ..CommandOutcome::default() }
     }
 
     /// Lets go of a batch that is done, whose owner was told so, and of which nothing waits to be made durable.
     fn archive(&mut self, no: BatchNo) -> CommandOutcome {
         let is_open = self.jobs.counts().open_of(no) > 0;
-        let is_changing = self.pending.changed_batches.contains(&no);
+        let is_changing = self.pending.has_changed_batch(no);
         match self.batches.get(&no) {
             Some(active)
                 if active.record.is_done() && active.record.announced && !is_open && !is_changing => {}
@@ -181,7 +181,7 @@ impl Scheduler {
         self.jobs.forget(no);
         let jobs = self.batches.remove(&no).map_or(0, |active| {
             let rows = active.record.rows;
-            self.pending.archived.push(active.record);
+            self.pending.batch_archived(active.record);
             rows
         });
         CommandOutcome { jobs, ..CommandOutcome::default() }
@@ -216,7 +216,7 @@ impl Scheduler {
         if may_have_been_sent > 0 {
             active.record.paused = Some(Pause::Rebuilt);
         }
-        self.pending.changed_batches.insert(no);
+        self.pending.batch_changed(no);
         let mut jobs = not_begun.saturating_sub(may_have_been_sent.saturating_sub(kept));
         for (key, attempt) in queued {
             self.apply(key, attempt, Event::Cancel, now)?;
@@ -319,8 +319,8 @@ impl Scheduler {
         let key = record.key;
         self.candidates.insert(key, &spec.order);
         self.jobs.insert(key, OpenJob::new(record, spec));
-        self.pending.changed_jobs.insert(key);
-        self.pending.changed_batches.insert(key.batch);
+        self.pending.job_changed(key);
+        self.pending.batch_changed(key.batch);
     }
 
     fn retry(&mut self, found: Vec<FoundJob>, now: Now) -> CommandOutcome {
@@ -380,7 +380,7 @@ impl Scheduler {
         open.record.job.set_max_credits(max_credits);
         drop(open);
         self.prices.forget(&key);
-        self.pending.changed_jobs.insert(key);
+        self.pending.job_changed(key);
         true
     }
 
@@ -400,8 +400,8 @@ impl Scheduler {
             let Some(active) = self.batches.get_mut(&key.batch) else { continue };
             active.record.count_reopened(spec.order.kind, record.job.state());
             active.record.announced = false;
-            self.pending.changed_batches.insert(key.batch);
-            self.pending.changed_jobs.insert(key);
+            self.pending.batch_changed(key.batch);
+            self.pending.job_changed(key);
             self.resume_job(JobRecord { job: transition.job, ..record }, spec, now);
             outcome.jobs += 1;
         }
@@ -413,6 +413,7 @@ impl Scheduler {
         // Another key, another plan: what was refused may not be any more.
         self.ask_balance_soon();
         self.prices.set_rules(settings.rules.clone());
+        self.wait_times.reconfigure(&settings);
         self.settings = settings;
         let keys: Vec<_> = self.jobs.values().map(|open| open.record.key).collect();
         keys.into_iter().for_each(|key| self.watch_deadline(key));

@@ -9,7 +9,7 @@ use crate::domain::job_state::JobState;
 use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now};
-use crate::engine::scheduler::job_counts::BatchJobCounts;
+use crate::engine::scheduler::parts::job_counts::BatchJobCounts;
 use crate::engine::scheduler::{ActiveBatch, Scheduler};
 use crate::store::{Ended, KindCounts};
 
@@ -27,17 +27,17 @@ impl Scheduler {
         for (no, active) in self.batches.iter() {
             add_closed(&mut jobs, active, counts.of_batch(*no));
         }
-        let day = self.days.get(&now.wall.utc_day()).copied().unwrap_or_default();
+        let (total, day) = (self.budgets.total(), self.budgets.day(now.wall.utc_day()));
         let limits = &self.settings.limits;
         let room = |limit: Option<Credits>, totals: Totals| {
             limit.map(|limit| limit.saturating_sub(totals.committed()))
         };
         Gauges {
             jobs,
-            held: self.total.held,
-            charged: self.total.spent + self.total.refunded,
-            refunded: self.total.refunded,
-            room_total: room(limits.total, self.total),
+            held: total.held,
+            charged: self.budgets.charged(),
+            refunded: total.refunded,
+            room_total: room(limits.total, total),
             room_day: room(limits.per_day, day),
             room_min_balance: limits
                 .min_balance

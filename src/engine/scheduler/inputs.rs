@@ -3,12 +3,11 @@
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::{DOWNLOAD_FAILED, OutputFile, State};
 use crate::domain::lifecycle::Event;
-use crate::domain::poll_interval::{Bounds, Observed};
+use crate::domain::poll_interval::Observed;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log::{self, LogContext};
-use crate::engine::scheduler::row_windows::RowWindow;
-use crate::engine::scheduler::timers::interval_name;
+use crate::engine::scheduler::parts::row_windows::RowWindow;
 use crate::engine::scheduler::{ActiveBatch, FetchFault, Input, Scheduler, SchedulerError, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed.
@@ -22,12 +21,12 @@ impl Scheduler {
             Input::Posted(key, attempt, answer) => {
                 let answer = self.checked_answer(key, answer);
                 let fault = if let PostAnswer::Again { fault, .. } = &answer { Some(fault) } else { None };
-                self.note_answer(fault, now);
+                self.outage_detector.note_answer(fault, self.settings.backoff.base, now);
                 self.posted(key, attempt, answer, now)
             }
             Input::Read(key, attempt, answer) => {
                 let fault = if let ReadAnswer::Again { fault, .. } = &answer { Some(fault) } else { None };
-                self.note_answer(fault, now);
+                self.outage_detector.note_answer(fault, self.settings.backoff.base, now);
                 self.read(key, attempt, answer, now)
             }
             Input::Fetched(key, attempt, outcome) => self.fetched(key, attempt, outcome, now),
@@ -92,7 +91,7 @@ impl Scheduler {
                 if fault.code == "http_429" || fault.code == "rate_limited" {
                     self.adaptive_limit.refused(now.tick, *wait);
                 }
-                let wait = self.settings.backoff.wait(faults, self.random.f64(), *wait);
+                let wait = self.wait_times.after_fault(faults, *wait);
                 self.count_fault(key);
                 wait
             }
@@ -168,7 +167,7 @@ impl Scheduler {
             }
             ReadAnswer::Again { wait, .. } => {
                 self.count_fault(key);
-                let backoff = self.settings.backoff.wait(faults, self.random.f64(), wait);
+                let backoff = self.wait_times.after_fault(faults, wait);
                 Some(backoff.max(self.settings.poll_min))
             }
         };
@@ -183,7 +182,7 @@ impl Scheduler {
         outcome: Result<Vec<OutputFile>, FetchFault>,
         now: Now,
     ) -> Result<(), SchedulerError> {
-        self.fetching = self.fetching.saturating_sub(1);
+        self.downloads.ended();
         if self.effect_ended(key).is_none() {
             return Ok(());
         }
@@ -208,18 +207,14 @@ impl Scheduler {
                 LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state().task());
             job_log::download_yielded(context, fault);
         }
-        let wait = self.settings.backoff.wait(rounds, self.random.f64(), None);
+        let wait = self.wait_times.after_fault(rounds, None);
         self.follow_up(key, Some(wait), now);
     }
 
     /// Parks the queue, or lets it go.
     pub(in crate::engine) fn set_disk_low(&mut self, is_low: bool) {
-        if self.disk_is_low != is_low {
+        if self.disk.set_low(is_low) {
             job_log::disk(is_low);
-        }
-        self.disk_is_low = is_low;
-        if !is_low {
-            self.refused_bytes = None;
         }
     }
 
@@ -227,15 +222,16 @@ impl Scheduler {
     /// filled the disk.
     fn disk_refused(&mut self, key: JobKey, attempt: AttemptNo, fault: &Fault, wanted_bytes: u64, now: Now) {
         // Requests that were in flight beside it meet the same.
-        if !self.disk_is_low
+        if !self.disk.is_low()
             && let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key))
         {
             let context =
                 LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state().task());
             job_log::download_failed(context, fault);
         }
-        self.set_disk_low(true);
-        self.refused_bytes = self.refused_bytes.max(Some(wanted_bytes));
+        if self.disk.refuse(wanted_bytes) {
+            job_log::disk(true);
+        }
         self.follow_up(key, None, now);
     }
 
@@ -269,7 +265,7 @@ impl Scheduler {
             self.apply(key, attempt, Event::FetchAbandoned(fault), now)?;
             return Ok(());
         }
-        let wait = self.settings.backoff.wait(faults, self.random.f64(), None);
+        let wait = self.wait_times.after_fault(faults, None);
         if stale {
             self.read_before_fetching(key);
         }
@@ -289,8 +285,7 @@ impl Scheduler {
             && let Some((created, last_running)) = open.task_created.take().zip(open.last_running)
         {
             let observed = Observed { created, last_running, ended: now.tick };
-            let bounds = Bounds { min: self.settings.poll_min, max: self.settings.poll_max };
-            self.poll_interval.learn(interval_name(&open.spec), observed, bounds);
+            self.wait_times.learn(&open.spec, observed);
         }
         let code = reading.fault.as_ref().map(|fault| fault.code.as_str());
         if matches!(code, Some("rate_limited" | "busy")) {

@@ -4,21 +4,10 @@ use crate::domain::ids::{AttemptNo, JobKey};
 use crate::domain::lifecycle::Event;
 use crate::domain::task::ReadAnswer;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
+use crate::engine::scheduler::due::{ACCOUNT_RECHECK, UNREAD_GRACE, watch_expired};
 use crate::engine::scheduler::inputs::MISSING_MAX;
-use crate::engine::scheduler::timers::{ACCOUNT_RECHECK, UNREAD_GRACE, watch_expired};
+use crate::engine::scheduler::parts::open_job::TaskWatch;
 use crate::engine::scheduler::{Effect, Scheduler, SchedulerError};
-
-/// What this process knows of a watched task.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct TaskWatch {
-    /// It is being read.
-    pub(super) busy: bool,
-    /// It was read since the start.
-    pub(super) seen: bool,
-    due: Option<Tick>,
-    until: Timestamp,
-    faults: u32,
-}
 
 impl Scheduler {
     /// Watches what a job's last change left to be watched, and nothing else. `before` is the attempt it was at:
@@ -36,15 +25,11 @@ impl Scheduler {
         let watched = open.record.job.watched_attempts();
         let watched: Vec<(AttemptNo, Timestamp)> =
             watched.filter_map(|other| Some((other.no(), watch_end(other.watched_since()?)))).collect();
-        let known: Vec<(AttemptNo, TaskWatch)> =
-            open.watches.iter().map(|(attempt, watch)| (*attempt, *watch)).collect();
-        for (attempt, watch) in known {
+        let known: Vec<AttemptNo> = open.watches.keys().copied().collect();
+        for attempt in known {
             if !watched.iter().any(|(watched, _)| *watched == attempt) {
                 open.watches.remove(&attempt);
-                self.watch_ends.remove(&(watch.until, key, attempt));
-                if let Some(due) = watch.due {
-                    self.watch_timers.remove(&(due, key, attempt));
-                }
+                self.timers.cancel_watch(key, attempt);
             }
         }
         let was_busy = present != before && open.busy;
@@ -55,29 +40,25 @@ impl Scheduler {
             if open.watches.contains_key(&attempt) {
                 continue;
             }
-            let (busy, due) = (was_busy && attempt == before, now.tick.after(first_wait));
-            let watch = TaskWatch { busy, seen: present != before, due: Some(due), until, faults: 0 };
+            let watch = TaskWatch { busy: was_busy && attempt == before, seen: present != before, faults: 0 };
             open.watches.insert(attempt, watch);
-            self.watch_timers.insert((due, key, attempt));
-            self.watch_ends.insert((until, key, attempt));
+            self.timers.set_watched_read(key, attempt, now.tick.after(first_wait));
+            self.timers.set_watch_end(key, attempt, until);
         }
     }
 
     /// Reads the watched tasks that are due, and leaves those to a person that were watched long enough.
     pub(super) fn check_watched_tasks(&mut self, now: Now) -> Result<(), SchedulerError> {
-        while let Some(&(at, key, attempt)) = self.watch_ends.first().filter(|(at, ..)| *at <= now.wall) {
-            self.watch_ends.remove(&(at, key, attempt));
+        while let Some((key, attempt)) = self.timers.pop_watch_end(now.wall) {
             if self.read_before_watch_expires(key, attempt, now) {
                 continue;
             }
             self.apply(key, attempt, watch_expired(), now)?;
         }
         if self.stopping {
-            self.watch_timers.clear();
             return Ok(());
         }
-        while let Some(&(at, key, attempt)) = self.watch_timers.first().filter(|(at, ..)| *at <= now.tick) {
-            self.watch_timers.remove(&(at, key, attempt));
+        while let Some((at, key, attempt)) = self.timers.pop_watched_read(now.tick) {
             if self.key_is_refused() {
                 self.schedule_watch(key, attempt, now.tick.after(ACCOUNT_RECHECK));
             } else {
@@ -90,12 +71,11 @@ impl Scheduler {
     /// Puts the end of a watch off until its task was read once since the start: it may have ended during a
     /// downtime. Returns whether it was put off.
     fn read_before_watch_expires(&mut self, key: JobKey, attempt: AttemptNo, now: Now) -> bool {
-        let Some(mut open) = self.jobs.get_mut(&key) else { return false };
-        let Some(watch) = open.watches.get_mut(&attempt).filter(|watch| !watch.seen) else { return false };
-        watch.until = now.wall.after(UNREAD_GRACE);
-        let until = watch.until;
-        drop(open);
-        self.watch_ends.insert((until, key, attempt));
+        let watch = self.jobs.get(&key).and_then(|open| open.watches.get(&attempt));
+        if watch.is_none_or(|watch| watch.seen) {
+            return false;
+        }
+        self.timers.set_watch_end(key, attempt, now.wall.after(UNREAD_GRACE));
         true
     }
 
@@ -104,20 +84,16 @@ impl Scheduler {
         let Some(task) = open.record.job.task_of(attempt).cloned() else { return };
         let spec = open.spec.clone();
         let Some(watch) = open.watches.get_mut(&attempt) else { return };
-        watch.due = None;
         if !watch.busy {
             watch.busy = true;
-            self.pending.step.effects.push(Effect::Read { key, attempt, task, spec, due });
+            self.pending.begin(Effect::Read { key, attempt, task, spec, due });
         }
     }
 
     fn schedule_watch(&mut self, key: JobKey, attempt: AttemptNo, at: Tick) {
-        let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let Some(watch) = open.watches.get_mut(&attempt) else { return };
-        if let Some(due) = watch.due.replace(at) {
-            self.watch_timers.remove(&(due, key, attempt));
+        if self.is_watched(key, attempt) {
+            self.timers.set_watched_read(key, attempt, at);
         }
-        self.watch_timers.insert((at, key, attempt));
     }
 
     /// Whether an answer is about a watched task rather than the present attempt's.

@@ -7,8 +7,10 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::job_state::JobStateCounts;
 use crate::domain::time::Now;
-use crate::engine::scheduler::job_counts::NextAction;
-use crate::engine::scheduler::{ActiveBatch, BatchOverview, Effect, Scheduler, SpooledRow, Standstill};
+use crate::engine::scheduler::parts::job_counts::NextAction;
+use crate::engine::scheduler::{
+    ActiveBatch, BatchOverview, Effect, Outage, Scheduler, SpooledRow, Standstill,
+};
 use crate::store::{BatchRecord, JobRecord};
 
 impl Scheduler {
@@ -35,14 +37,14 @@ impl Scheduler {
         if sends
             && (moves(NextAction::NextAttempt) || counts.with_action(NextAction::Post) as usize > blocked)
             || !self.key_is_refused() && (moves(NextAction::Read) || counts.unread > 0)
-            || !self.disk_is_low && moves(NextAction::Fetch)
+            || !self.disk.is_low() && moves(NextAction::Fetch)
         {
             return None;
         }
-        if self.sending_disabled && !(self.disk_is_low && moves(NextAction::Fetch)) {
+        if self.sending_disabled && !(self.disk.is_low() && moves(NextAction::Fetch)) {
             return Some(Standstill::Done);
         }
-        if self.disk_is_low {
+        if self.disk.is_low() {
             return Some(Standstill::Parked(Parked::Disk));
         }
         if self.key_is_refused() {
@@ -64,13 +66,13 @@ impl Scheduler {
 
     /// Whether the disk keeps the queue.
     pub fn disk_is_low(&self) -> bool {
-        self.disk_is_low
+        self.disk.is_low()
     }
 
     /// How much room, in bytes, the output disk must have before it is asked to take files again; nothing unless it
     /// refused one.
     pub fn refused_bytes(&self) -> Option<u64> {
-        self.refused_bytes
+        self.disk.refused_bytes()
     }
 
     /// Every batch in numbers, oldest first.
@@ -96,7 +98,7 @@ impl Scheduler {
         let no = active.record.no;
         let overview = overview_of(&active.record, self.jobs.counts().of_batch(no).states);
         let key = self.key_is_refused().then_some(Parked::Key);
-        let disk = self.disk_is_low.then_some(Parked::Disk);
+        let disk = self.disk.is_low().then_some(Parked::Disk);
         // A pause is named first: no key, credits or room would make a paused batch go on.
         let credits = blocked.contains(&no).then_some(Parked::Credits);
         let parked = overview.parked.or(key).or(disk).or(active.parked).or(credits);
@@ -122,7 +124,7 @@ impl Scheduler {
     /// What is to be read of the spools before [`Scheduler::foresee`] can tell.
     pub fn rows_wanted(&mut self) -> Vec<Effect> {
         self.load_rows();
-        std::mem::take(&mut self.pending.step.effects)
+        self.pending.take_effects()
     }
 
     /// Takes in what was read.
@@ -143,7 +145,7 @@ impl Scheduler {
 
     /// Whether a download waits for a slot.
     pub fn download_waits(&self) -> bool {
-        !self.fetch_queue.is_empty() || !self.slow_queue.is_empty()
+        self.downloads.has_waiting()
     }
 
     /// A batch's record as it stands.
@@ -159,6 +161,12 @@ impl Scheduler {
     /// Every open job as it stands.
     pub fn open_jobs(&self) -> impl Iterator<Item = &JobRecord> {
         self.jobs.values().map(|open| &open.record)
+    }
+
+    /// The outage that is being waited out; nothing while the service answers.
+    pub fn outage(&self) -> Option<Outage> {
+        let next_try = [self.timers.next_effect(), self.adaptive_limit.wait_until()];
+        self.outage_detector.outage(next_try.into_iter().flatten().min())
     }
 
     /// How many jobs may be in flight, as configured.

@@ -159,7 +159,7 @@ impl Scheduler {
         }
         if !self.key_is_refused() && self.has_waiting() {
             self.prices.asking = true;
-            self.pending.step.effects.push(Effect::RenewCatalog);
+            self.pending.begin(Effect::RenewCatalog);
         }
     }
 
@@ -261,7 +261,7 @@ impl Scheduler {
         {
             job_log::charged_above(order, release.hold, charged);
             self.prices.keeping += 1;
-            self.pending.step.effects.push(Effect::KeepSurcharges(catalog.surcharges.clone()));
+            self.pending.begin(Effect::KeepSurcharges(catalog.surcharges.clone()));
         }
     }
 }

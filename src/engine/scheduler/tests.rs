@@ -9,18 +9,22 @@ mod resubmit;
 mod retention;
 mod waits;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde_json::Map;
 
 use super::*;
 use crate::domain::admission::Limits;
 use crate::domain::allowances::AccountBlock;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
-use crate::domain::job::{Order, OutputFile, State};
+use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
+use crate::domain::job::{JobSpec, Order, OutputFile, State};
 use crate::domain::request::Kind;
 use crate::domain::retry::Backoff;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
-use crate::store::Segment;
+use crate::domain::time::{Millis, Now, Tick, Timestamp};
+use crate::store::{BatchRecord, Change, JobRecord, Segment};
 
 const PRICE: u64 = 10;
 

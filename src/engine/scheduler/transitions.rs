@@ -45,14 +45,13 @@ impl Scheduler {
         }
         for movement in transition.movements.iter().copied() {
             active.record.totals.apply(movement)?;
-            self.total.apply(movement)?;
-            self.pending.changed_batches.insert(key.batch);
+            self.budgets.apply(movement, transition.day)?;
+            self.pending.batch_changed(key.batch);
             if let Some(day) = transition.day {
-                self.days.entry(day).or_default().apply(movement)?;
-                self.pending.changed_days.insert(day);
+                self.pending.day_changed(day);
             }
         }
-        self.pending.changed_jobs.insert(key);
+        self.pending.job_changed(key);
         let on_drift = active.record.policy.on_drift;
         let (order, job) = (&open.spec.order, &open.record.job);
         let is_settled = job.books() != before_books && job.books().held.is_zero();
@@ -63,7 +62,7 @@ impl Scheduler {
         {
             active.record.paused = Some(Pause::Drift);
             job_log::paused(&active.record, "a charge, a model or options other than planned");
-            self.pending.changed_batches.insert(key.batch);
+            self.pending.batch_changed(key.batch);
         }
         let is_over = open.record.job.is_over();
         let settled = is_settled.then(|| (open.spec.clone(), job.clone()));
@@ -82,21 +81,14 @@ impl Scheduler {
 
     pub(super) fn end(&mut self, key: JobKey) {
         let Some(open) = self.jobs.remove(&key) else { return };
-        if let Some(due) = open.due {
-            self.timers.remove(&(due, key));
-        }
-        if let Some(at) = open.deadline {
-            self.deadlines.remove(&(at, key));
-        }
+        self.timers.cancel_job(key);
         if let Some(active) = self.batches.get_mut(&key.batch) {
             active.record.count_ended(open.spec.order.kind, open.record.job.state());
             count_rejections(&mut active.record, open.record.job.state(), self.settings.rejections);
-            self.pending.changed_batches.insert(key.batch);
+            self.pending.batch_changed(key.batch);
             job_log::batch_done(&active.record);
         }
-        self.pending.changed_jobs.remove(&key);
-        self.pending.ended_jobs.push(open.record.clone());
-        self.pending.step.ended.push((open.spec, open.record));
+        self.pending.job_ended(open.spec, open.record);
     }
 
     /// After an answer: when the job wants something next.
@@ -107,7 +99,7 @@ impl Scheduler {
             Want::Admission => {
                 let longer = job.begun_for().last().map_or(0, |code| retry::doublings(code));
                 let repeated = job.attempt().0.saturating_sub(2).saturating_add(longer);
-                self.settings.backoff.wait(repeated, self.random.f64(), None)
+                self.wait_times.after_fault(repeated, None)
             }
             Want::Post | Want::Fetch | Want::Nothing => Millis(0),
         };

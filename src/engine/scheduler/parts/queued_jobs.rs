@@ -17,20 +17,20 @@ type Class = (Reverse<i8>, QueueClass);
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub(super) struct QueuedJobs {
+pub struct QueuedJobs {
     batches: BTreeMap<BatchNo, BTreeMap<Class, BTreeSet<Seq>>>,
     classes: HashMap<JobKey, Class>,
 }
 
 impl QueuedJobs {
-    pub(super) fn insert(&mut self, key: JobKey, order: &Order) {
+    pub fn insert(&mut self, key: JobKey, order: &Order) {
         let class = (Reverse(order.priority), Grain::Price.class_of(order));
         self.remove(&key);
         self.classes.insert(key, class);
         self.batches.entry(key.batch).or_default().entry(class).or_default().insert(key.seq);
     }
 
-    pub(super) fn remove(&mut self, key: &JobKey) {
+    pub fn remove(&mut self, key: &JobKey) {
         let Some(class) = self.classes.remove(key) else { return };
         let Some(classes) = self.batches.get_mut(&key.batch) else { return };
         if let Some(jobs) = classes.get_mut(&class) {
@@ -45,14 +45,14 @@ impl QueuedJobs {
     }
 
     /// The first jobs of each class of a batch, `most` of each.
-    pub(super) fn fronts(&self, batch: BatchNo, most: usize) -> impl Iterator<Item = JobKey> {
+    pub fn fronts(&self, batch: BatchNo, most: usize) -> impl Iterator<Item = JobKey> {
         let classes = self.batches.get(&batch).into_iter().flat_map(BTreeMap::values);
         let fronts = classes.take(CLASSES_LOOKED_AT).flat_map(move |jobs| jobs.iter().take(most));
         fronts.map(move |seq| JobKey { batch, seq: *seq })
     }
 
     /// All queued jobs of a batch, in order.
-    pub(super) fn of_batch(&self, batch: BatchNo) -> BTreeSet<JobKey> {
+    pub fn of_batch(&self, batch: BatchNo) -> BTreeSet<JobKey> {
         let classes = self.batches.get(&batch).into_iter().flat_map(BTreeMap::values);
         classes.flatten().map(|seq| JobKey { batch, seq: *seq }).collect()
     }

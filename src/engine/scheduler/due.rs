@@ -4,7 +4,6 @@ use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Event, Want};
 use crate::domain::manifest::row::{Deadline, OnDeadline};
-use crate::domain::poll_interval::Bounds;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::scheduler::{ActiveBatch, Effect, FetchOrder, Scheduler, SchedulerError};
@@ -19,14 +18,11 @@ const DROPPED_MAX: usize = 64;
 impl Scheduler {
     /// An overdue job gives its slot back; one that was watched long enough is left to a person.
     pub(super) fn apply_deadlines(&mut self, now: Now) -> Result<(), SchedulerError> {
-        while let Some(&(at, key)) = self.deadlines.first().filter(|(at, _)| *at <= now.wall) {
-            self.deadlines.remove(&(at, key));
-            let Some(mut open) = self.jobs.get_mut(&key) else { continue };
-            open.deadline = None;
+        while let Some(key) = self.timers.pop_deadline(now.wall) {
+            let Some(open) = self.jobs.get(&key) else { continue };
             let (attempt, overdue) = (open.record.job.attempt(), open.record.job.is_overdue());
             let is_unread =
                 open.task_since.is_none() && matches!(open.record.job.state(), State::Running { .. });
-            drop(open);
             if is_unread && (overdue || self.resubmits(key)) {
                 self.postpone_deadline(key, UNREAD_GRACE, now);
                 continue;
@@ -73,11 +69,7 @@ impl Scheduler {
     /// Puts a deadline off. After a downtime it may long have passed while the task has long succeeded: that is read
     /// before anything is given up or bought for it.
     fn postpone_deadline(&mut self, key: JobKey, wait: Millis, now: Now) {
-        let later = now.wall.after(wait);
-        if let Some(mut open) = self.jobs.get_mut(&key) {
-            open.deadline = Some(later);
-        }
-        self.deadlines.insert((later, key));
+        self.timers.set_deadline(key, Some(now.wall.after(wait)));
     }
 
     /// Whether a job gets another attempt when its deadline passes. One with an instant for a deadline does not:
@@ -96,19 +88,7 @@ impl Scheduler {
         let job = &open.record.job;
         let in_flight = matches!(job.state(), State::Submitting { .. } | State::Running { .. });
         let wanted = if in_flight { self.deadline_of(&open.spec, job) } else { None };
-        let present = open.deadline;
-        if wanted == present {
-            return;
-        }
-        if let Some(at) = present {
-            self.deadlines.remove(&(at, key));
-        }
-        if let Some(at) = wanted {
-            self.deadlines.insert((at, key));
-        }
-        if let Some(mut open) = self.jobs.get_mut(&key) {
-            open.deadline = wanted;
-        }
+        self.timers.set_deadline(key, wanted);
     }
 
     pub(super) fn deadline_of(&self, spec: &JobSpec, job: &Job) -> Option<Timestamp> {
@@ -128,13 +108,12 @@ impl Scheduler {
     pub(super) fn start_due_effects(&mut self, now: Now) -> Result<(), SchedulerError> {
         // Requests in flight finish after a stop; nothing new begins.
         if self.stopping {
-            self.timers.clear();
+            self.timers.stop_effects();
             return Ok(());
         }
-        while let Some(&(at, key)) = self.timers.first().filter(|(at, _)| *at <= now.tick) {
-            self.timers.remove(&(at, key));
+        while let Some((at, key)) = self.timers.pop_effect(now.tick) {
             let Some(mut open) = self.jobs.get_mut(&key) else { continue };
-            open.due = None;
+            open.is_timed = false;
             if open.busy {
                 continue;
             }
@@ -146,8 +125,7 @@ impl Scheduler {
             match want {
                 Want::Admission => self.candidates.insert(key, &spec.order),
                 Want::Nothing => {}
-                Want::Fetch if is_slow => self.slow_queue.push_back(key),
-                Want::Fetch => self.fetch_queue.push_back(key),
+                Want::Fetch => self.downloads.add(key, is_slow),
                 Want::Post if self.sending_disabled => {}
                 Want::Post if !is_keyed => self.mark_outcome_unknown(key, now)?,
                 Want::Post if !self.may_post_again(key, now) => self.postpone(key, now),
@@ -155,9 +133,8 @@ impl Scheduler {
                 want @ (Want::Post | Want::Read) => self.begin(key, want, at),
             }
         }
-        while self.fetching < self.settings.downloads
-            && !self.disk_is_low
-            && let Some(key) = self.fetch_queue.pop_front().or_else(|| self.slow_queue.pop_front())
+        while !self.disk.is_low()
+            && let Some(key) = self.downloads.pop(self.settings.downloads)
         {
             self.begin(key, Want::Fetch, now.tick);
         }
@@ -189,7 +166,7 @@ impl Scheduler {
             }
             (Want::Fetch, State::Fetching { urls, .. }) => {
                 let Some(active) = self.batches.get(&key.batch) else { return };
-                self.fetching += 1;
+                self.downloads.started();
                 Effect::Fetch(Box::new(FetchOrder {
                     key,
                     attempt,
@@ -203,16 +180,14 @@ impl Scheduler {
             _ => return,
         };
         open.busy = true;
-        self.pending.step.effects.push(effect);
+        self.pending.begin(effect);
     }
 
     /// Sets a job's alarm, in place of the one it had.
     pub(super) fn schedule(&mut self, key: JobKey, at: Tick) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        if let Some(due) = open.due.replace(at) {
-            self.timers.remove(&(due, key));
-        }
-        self.timers.insert((at, key));
+        open.is_timed = true;
+        self.timers.set_effect(key, at);
     }
 
     /// The wait before a job's task is read (again).
@@ -222,11 +197,8 @@ impl Scheduler {
         if open.record.job.is_overdue() && open.task_since.is_some() {
             return self.settings.overdue_poll;
         }
-        let elapsed = open.task_since.map(|since| now.tick.since(since));
-        let first = elapsed == Some(Millis(0));
-        let bounds = Bounds { min: self.settings.poll_min, max: self.settings.poll_max };
-        let draw = self.random.f64();
-        self.poll_interval.wait(interval_name(&open.spec), (elapsed, first), bounds, draw, now.tick)
+        let seen_for = open.task_since.map(|since| now.tick.since(since));
+        self.wait_times.until_poll(&open.spec, seen_for, now.tick)
     }
 
     /// What was not sent before its batch expired, or was canceled, never is.
@@ -276,7 +248,7 @@ impl Scheduler {
         }
         if dropped.len() >= DROPPED_MAX {
             // There may be more in memory, of which nothing else would remind.
-            self.pending.step.wake = Some(now.tick);
+            self.pending.wake_at(now.tick);
         }
         for last in lasts {
             self.begin_rows_up_to(last);
@@ -304,9 +276,4 @@ impl Scheduler {
 /// A task was watched to the end of the late window, and is left to a person.
 pub(super) fn watch_expired() -> Event {
     Event::WatchExpired(Fault::new("deadline", "its task did not end within deadlines.watch_overdue_for"))
-}
-
-/// The name under which it is learned how long a job's task takes.
-pub(super) fn interval_name(spec: &JobSpec) -> &str {
-    spec.order.model.as_deref().unwrap_or(spec.order.kind.name())
 }

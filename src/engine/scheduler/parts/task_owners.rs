@@ -12,14 +12,14 @@ const REMEMBERED: u32 = 65_536;
 
 /// The latest tasks, by a hash of their ids: 64 bits of it are enough to tell them apart.
 #[derive(Debug, Default)]
-pub(super) struct TaskOwners {
+pub struct TaskOwners {
     owners: HashMap<u64, JobKey>,
     order: VecDeque<u64>,
 }
 
 impl TaskOwners {
     /// Whether `task` is known to belong to another job than `key`; else it is `key`'s from now on.
-    pub(super) fn belongs_to_another(&mut self, key: JobKey, task: &TaskId) -> bool {
+    pub fn belongs_to_another(&mut self, key: JobKey, task: &TaskId) -> bool {
         let hash = hash(task);
         if let Some(owner) = self.owners.get(&hash) {
             return *owner != key;
@@ -35,7 +35,7 @@ impl TaskOwners {
     }
 
     /// Takes up the tasks of a job that had begun before.
-    pub(super) fn add_job(&mut self, key: JobKey, job: &Job) {
+    pub fn add_job(&mut self, key: JobKey, job: &Job) {
         for task in job.tasks() {
             self.belongs_to_another(key, task);
         }

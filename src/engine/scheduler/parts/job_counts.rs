@@ -16,26 +16,26 @@ use crate::domain::job::State;
 use crate::domain::job_state::{JobState, JobStateCounts};
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::request::Kind;
-use crate::engine::scheduler::OpenJob;
+use crate::engine::scheduler::parts::open_job::OpenJob;
 
 /// The open jobs by key.
 #[derive(Debug, Default)]
-pub(super) struct OpenJobs {
+pub struct OpenJobs {
     jobs: HashMap<JobKey, OpenJob>,
     counts: JobCounts,
 }
 
 /// What is counted.
 #[derive(Debug, Default)]
-pub(super) struct JobCounts {
+pub struct JobCounts {
     /// Jobs that take up a slot.
-    pub(super) in_flight: InFlight,
+    pub in_flight: InFlight,
     /// Jobs with an effect under way.
-    pub(super) busy: u32,
+    pub busy: u32,
     /// Jobs of which a watched task was not read since the start.
-    pub(super) unread: u32,
+    pub unread: u32,
     /// What is held for jobs in the queue, since their state was recovered.
-    pub(super) held_in_queue: Credits,
+    pub held_in_queue: Credits,
     actions: EnumMap<NextAction, u32>,
     states: JobStateCounts,
     by_kind: EnumMap<Kind, JobStateCounts>,
@@ -44,18 +44,18 @@ pub(super) struct JobCounts {
 
 /// What is counted of one batch's open jobs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct BatchJobCounts {
+pub struct BatchJobCounts {
     /// By state.
-    pub(super) states: JobStateCounts,
+    pub states: JobStateCounts,
     /// By kind.
-    pub(super) kinds: EnumMap<Kind, u32>,
+    pub kinds: EnumMap<Kind, u32>,
     /// In the queue, and never sent.
-    pub(super) never_sent: u32,
+    pub never_sent: u32,
 }
 
 /// What a job will do by itself, if nothing stands in the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
-pub(super) enum NextAction {
+pub enum NextAction {
     /// Nothing: it waits for admission, or is overdue and was tried since the start.
     Nothing,
     /// It waits out the time before its next attempt.
@@ -70,7 +70,7 @@ pub(super) enum NextAction {
 
 /// What a job is counted as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CountedAs {
+pub struct CountedAs {
     state: JobState,
     holds_slot: bool,
     busy: bool,
@@ -85,7 +85,7 @@ impl CountedAs {
     fn of(open: &OpenJob) -> CountedAs {
         let job = &open.record.job;
         let action = match lifecycle::wants(job.state()) {
-            Want::Admission if open.due.is_some() => NextAction::NextAttempt,
+            Want::Admission if open.is_timed => NextAction::NextAttempt,
             // An overdue one is waited for until it was tried once since the start.
             Want::Post if !job.is_overdue() || open.faults == 0 => NextAction::Post,
             Want::Read if !job.is_overdue() || open.task_since.is_none() => NextAction::Read,
@@ -111,45 +111,45 @@ impl CountedAs {
 
 impl OpenJob {
     /// What it will do by itself, as it was counted last.
-    pub(super) fn action(&self) -> Option<NextAction> {
+    pub fn action(&self) -> Option<NextAction> {
         self.counted.map(|counted_as| counted_as.action)
     }
 }
 
 impl JobCounts {
     /// Jobs that would move like this.
-    pub(super) fn with_action(&self, action: NextAction) -> u32 {
+    pub fn with_action(&self, action: NextAction) -> u32 {
         self.actions[action]
     }
 
     /// What is counted of a batch's open jobs.
-    pub(super) fn of_batch(&self, batch: BatchNo) -> BatchJobCounts {
+    pub fn of_batch(&self, batch: BatchNo) -> BatchJobCounts {
         self.by_batch.get(&batch).copied().unwrap_or_default()
     }
 
     /// Open jobs of a batch.
-    pub(super) fn open_of(&self, batch: BatchNo) -> u32 {
+    pub fn open_of(&self, batch: BatchNo) -> u32 {
         self.of_batch(batch).states.values().sum()
     }
 
     /// Jobs of a batch that are at the service, or on their way to it.
-    pub(super) fn sent_of(&self, batch: BatchNo) -> u32 {
+    pub fn sent_of(&self, batch: BatchNo) -> u32 {
         let states = self.of_batch(batch).states;
         states[JobState::Submitting] + states[JobState::Running]
     }
 
     /// Open jobs of a batch that are in the queue.
-    pub(super) fn queued_of(&self, batch: BatchNo) -> u32 {
+    pub fn queued_of(&self, batch: BatchNo) -> u32 {
         self.of_batch(batch).states[JobState::Queued]
     }
 
     /// Whether a batch has open jobs in its queue.
-    pub(super) fn has_queued(&self, batch: BatchNo) -> bool {
+    pub fn has_queued(&self, batch: BatchNo) -> bool {
         self.queued_of(batch) > 0
     }
 
     /// All open jobs, by state and kind.
-    pub(super) fn by_state_and_kind(&self) -> impl Iterator<Item = (JobState, Kind, u32)> {
+    pub fn by_state_and_kind(&self) -> impl Iterator<Item = (JobState, Kind, u32)> {
         let of_kind = |(kind, states): (Kind, JobStateCounts)| {
             states.into_iter().map(move |(state, n)| (state, kind, n))
         };
@@ -157,7 +157,7 @@ impl JobCounts {
     }
 
     /// Jobs whose outputs are being downloaded, or wait for it.
-    pub(super) fn fetching(&self) -> u32 {
+    pub fn fetching(&self) -> u32 {
         self.states[JobState::Fetching]
     }
 
@@ -212,31 +212,31 @@ impl JobCounts {
 
 impl OpenJobs {
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.jobs.len()
     }
 
-    pub(super) fn contains_key(&self, key: &JobKey) -> bool {
+    pub fn contains_key(&self, key: &JobKey) -> bool {
         self.jobs.contains_key(key)
     }
 
-    pub(super) fn get(&self, key: &JobKey) -> Option<&OpenJob> {
+    pub fn get(&self, key: &JobKey) -> Option<&OpenJob> {
         self.jobs.get(key)
     }
 
     /// A job to be changed; it is counted anew when this is dropped.
-    pub(super) fn get_mut(&mut self, key: &JobKey) -> Option<OpenJobMut<'_>> {
+    pub fn get_mut(&mut self, key: &JobKey) -> Option<OpenJobMut<'_>> {
         let open = self.jobs.get_mut(key)?;
         Some(OpenJobMut { open, counts: &mut self.counts })
     }
 
-    pub(super) fn insert(&mut self, key: JobKey, mut open: OpenJob) {
+    pub fn insert(&mut self, key: JobKey, mut open: OpenJob) {
         self.remove(&key);
         self.counts.recount(&mut open);
         self.jobs.insert(key, open);
     }
 
-    pub(super) fn remove(&mut self, key: &JobKey) -> Option<OpenJob> {
+    pub fn remove(&mut self, key: &JobKey) -> Option<OpenJob> {
         let mut open = self.jobs.remove(key)?;
         if let Some(counted_as) = open.counted.take() {
             self.counts.uncount(&open, counted_as);
@@ -245,21 +245,21 @@ impl OpenJobs {
     }
 
     /// Keeps no numbers of a batch that has left.
-    pub(super) fn forget(&mut self, batch: BatchNo) {
+    pub fn forget(&mut self, batch: BatchNo) {
         self.counts.by_batch.remove(&batch);
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &OpenJob> {
+    pub fn values(&self) -> impl Iterator<Item = &OpenJob> {
         self.jobs.values()
     }
 
-    pub(super) fn counts(&self) -> &JobCounts {
+    pub fn counts(&self) -> &JobCounts {
         &self.counts
     }
 
     /// Whether everything counted agrees with the jobs as they stand.
     #[cfg(test)]
-    pub(super) fn counts_right(&self) -> bool {
+    pub fn counts_right(&self) -> bool {
         let mut anew = JobCounts::default();
         self.jobs.values().for_each(|open| anew.count(open, CountedAs::of(open)));
         // What was counted once and is not there any more stays as a zero.
@@ -284,7 +284,7 @@ impl OpenJobs {
 
 /// An open job that is being changed.
 #[derive(Debug)]
-pub(super) struct OpenJobMut<'a> {
+pub struct OpenJobMut<'a> {
     open: &'a mut OpenJob,
     counts: &'a mut JobCounts,
 }

@@ -12,7 +12,7 @@ use crate::engine::scheduler::SpooledRow;
 use crate::store::Segment;
 
 /// Rows of a window, at most.
-pub(super) const WINDOW_ROWS_MAX: usize = 64;
+pub const WINDOW_ROWS_MAX: usize = 64;
 /// Rows of a window, at least, however many there are.
 const WINDOW_ROWS_MIN: usize = 2;
 /// Rows of all windows of a batch, unless there are too many windows for that.
@@ -22,16 +22,16 @@ const WINDOWS_MAX: usize = 256;
 
 /// The next rows of one class.
 #[derive(Debug)]
-pub(super) struct RowWindow {
+pub struct RowWindow {
     class: QueueClass,
     /// Places of its segments in the batch's record, in order; the rows are of the first.
     segments: VecDeque<usize>,
-    pub(super) rows: VecDeque<SpooledRow>,
-    pub(super) loading: bool,
+    pub rows: VecDeque<SpooledRow>,
+    pub loading: bool,
 }
 
 /// Empty windows for all that waits.
-pub(super) fn windows_of(segments: &[Segment]) -> Vec<RowWindow> {
+pub fn windows_of(segments: &[Segment]) -> Vec<RowWindow> {
     let mut places: BTreeMap<(Reverse<i8>, QueueClass), usize> = BTreeMap::new();
     let mut windows: Vec<RowWindow> = Vec::new();
     for (index, segment) in segments.iter().enumerate().filter(|(_, segment)| !segment.is_through()) {
@@ -50,18 +50,18 @@ pub(super) fn windows_of(segments: &[Segment]) -> Vec<RowWindow> {
 }
 
 /// How many rows each of so many windows should hold.
-pub(super) fn window_rows(windows: usize) -> usize {
+pub fn window_rows(windows: usize) -> usize {
     (BATCH_ROWS / windows.max(1)).clamp(WINDOW_ROWS_MIN, WINDOW_ROWS_MAX)
 }
 
 impl RowWindow {
     /// Whether its rows need not have anything in common.
-    pub(super) fn is_mixed(&self) -> bool {
+    pub fn is_mixed(&self) -> bool {
         self.class.is_mixed()
     }
 
     /// Goes on to the next segment where one is through; false when none is left.
-    pub(super) fn advance(&mut self, segments: &[Segment]) -> bool {
+    pub fn advance(&mut self, segments: &[Segment]) -> bool {
         while let Some(index) = self.segments.front()
             && segments.get(*index).is_none_or(Segment::is_through)
         {
@@ -71,7 +71,7 @@ impl RowWindow {
     }
 
     /// From which byte to which its next rows are to be read; nothing at the end of its segment.
-    pub(super) fn unread(&self, segments: &[Segment]) -> Option<(u64, u64)> {
+    pub fn unread(&self, segments: &[Segment]) -> Option<(u64, u64)> {
         let mut own = self.segments.iter().filter_map(|index| segments.get(*index));
         let segment = own.find(|segment| !segment.is_through())?;
         let from = self.rows.back().map_or(segment.cursor, |row| row.end);
@@ -79,12 +79,12 @@ impl RowWindow {
     }
 
     /// Whether it has the row of this job.
-    pub(super) fn holds(&self, seq: Seq) -> bool {
+    pub fn holds(&self, seq: Seq) -> bool {
         self.rows.iter().any(|row| row.spec.seq == seq)
     }
 
     /// Takes its first row out of the queue for good.
-    pub(super) fn pop(&mut self, segments: &mut [Segment]) -> Option<SpooledRow> {
+    pub fn pop(&mut self, segments: &mut [Segment]) -> Option<SpooledRow> {
         let row = self.rows.pop_front()?;
         if let Some(segment) = self.segments.front().and_then(|index| segments.get_mut(*index)) {
             segment.cursor = row.end;

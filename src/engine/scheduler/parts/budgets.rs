@@ -1,0 +1,89 @@
+//! What is held and spent against the budgets: of the whole state, and of each UTC day.
+
+use std::collections::BTreeMap;
+
+use crate::domain::credits::Credits;
+use crate::domain::ledger::{Movement, OutOfBalance, Totals};
+use crate::domain::time::UtcDay;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Budgets {
+    total: Totals,
+    days: BTreeMap<UtcDay, Totals>,
+}
+
+impl Budgets {
+    /// Goes on from what the whole state has held and spent.
+    pub fn new(total: Totals) -> Budgets {
+        Budgets { total, days: BTreeMap::new() }
+    }
+
+    /// Takes up a day as it was stored.
+    pub fn set_day(&mut self, day: UtcDay, totals: Totals) {
+        self.days.insert(day, totals);
+    }
+
+    /// Whether a day was taken up.
+    pub fn has_day(&self, day: UtcDay) -> bool {
+        self.days.contains_key(&day)
+    }
+
+    /// What the whole state has held and spent.
+    pub fn total(&self) -> Totals {
+        self.total
+    }
+
+    /// What a day has held and spent; nothing, where it was not taken up.
+    pub fn day(&self, day: UtcDay) -> Totals {
+        self.days.get(&day).copied().unwrap_or_default()
+    }
+
+    /// Everything that was ever charged, in credits, given back or not.
+    pub fn charged(&self) -> Credits {
+        self.total.spent + self.total.refunded
+    }
+
+    /// Books a movement against the whole, and against the day of its POST where that is known.
+    ///
+    /// # Errors
+    /// [`OutOfBalance`] when more would be taken out than is in it.
+    pub fn apply(&mut self, movement: Movement, day: Option<UtcDay>) -> Result<(), OutOfBalance> {
+        self.total.apply(movement)?;
+        match day {
+            Some(day) => self.days.entry(day).or_default().apply(movement),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_movement_counts_for_the_whole_and_for_the_day_of_its_post() {
+        let (monday, tuesday) = (UtcDay(1), UtcDay(2));
+        let mut budgets = Budgets::new(Totals { held: Credits(5), ..Totals::default() });
+        budgets.set_day(monday, Totals { held: Credits(5), ..Totals::default() });
+        budgets.apply(Movement::Hold(Credits(10)), Some(tuesday)).unwrap();
+        let settle = Movement::Settle { held: Credits(5), spent: Credits(4), waived: Credits(0) };
+        budgets.apply(settle, Some(monday)).unwrap();
+        assert_eq!((budgets.day(monday).held, budgets.day(monday).spent), (Credits(0), Credits(4)));
+        assert_eq!((budgets.day(tuesday).held, budgets.total().held), (Credits(10), Credits(10)));
+        assert_eq!(budgets.charged(), Credits(4));
+    }
+
+    #[test]
+    fn what_was_refunded_was_charged_all_the_same() {
+        let mut budgets = Budgets::new(Totals { spent: Credits(9), ..Totals::default() });
+        budgets.apply(Movement::Refund { spent: Credits(9), waived: Credits(0) }, None).unwrap();
+        assert_eq!((budgets.total().spent, budgets.charged()), (Credits(0), Credits(9)));
+    }
+
+    #[test]
+    fn a_day_that_does_not_balance_is_an_error() {
+        let mut budgets = Budgets::new(Totals { held: Credits(5), ..Totals::default() });
+        assert!(budgets.apply(Movement::Release(Credits(5)), Some(UtcDay(1))).is_err());
+    }
+}

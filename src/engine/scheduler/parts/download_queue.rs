@@ -1,0 +1,75 @@
+//! Jobs whose outputs wait for a free download: those that came too slowly before wait until nobody else does.
+
+use std::collections::VecDeque;
+
+use crate::domain::ids::JobKey;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct DownloadQueue {
+    waiting: VecDeque<JobKey>,
+    slow: VecDeque<JobKey>,
+    under_way: usize,
+}
+
+impl DownloadQueue {
+    /// A job's outputs wait from now on.
+    pub fn add(&mut self, key: JobKey, is_slow: bool) {
+        let queue = if is_slow { &mut self.slow } else { &mut self.waiting };
+        queue.push_back(key);
+    }
+
+    /// Takes the next job out of the queue, while fewer than `slots` downloads are under way.
+    pub fn pop(&mut self, slots: usize) -> Option<JobKey> {
+        if self.under_way >= slots {
+            return None;
+        }
+        self.waiting.pop_front().or_else(|| self.slow.pop_front())
+    }
+
+    /// A download began.
+    pub fn started(&mut self) {
+        self.under_way += 1;
+    }
+
+    /// A download came to an end, whichever.
+    pub fn ended(&mut self) {
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+
+    /// Whether any waits for a slot.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty() || !self.slow.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{BatchNo, Seq};
+
+    fn key(seq: u32) -> JobKey {
+        JobKey { batch: BatchNo(1), seq: Seq(seq) }
+    }
+
+    #[test]
+    fn slow_ones_go_last_and_only_so_many_at_once() {
+        let mut downloads = DownloadQueue::default();
+        downloads.add(key(1), true);
+        downloads.add(key(2), false);
+        downloads.add(key(3), false);
+        let next = |downloads: &mut DownloadQueue| {
+            let key = downloads.pop(2);
+            key.iter().for_each(|_| downloads.started());
+            key.map(|key| key.seq.0)
+        };
+        assert_eq!(
+            [next(&mut downloads), next(&mut downloads), next(&mut downloads)],
+            [Some(2), Some(3), None]
+        );
+        downloads.ended();
+        assert!(downloads.has_waiting());
+        assert_eq!(next(&mut downloads), Some(1));
+        assert!(!downloads.has_waiting());
+    }
+}

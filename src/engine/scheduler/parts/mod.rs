@@ -1,0 +1,21 @@
+//! What the scheduler is made of.
+//!
+//! Each part keeps its fields to itself and knows nothing of the scheduler, which composes them and passes between
+//! them: what a part must know of another, it is given.
+
+#![allow(unreachable_pub, reason = "`pub` marks what a part offers to the scheduler")]
+
+pub mod active_batch;
+pub mod active_batches;
+pub mod budgets;
+pub mod disk_state;
+pub mod download_queue;
+pub mod job_counts;
+pub mod open_job;
+pub mod outage_detector;
+pub mod pending_step;
+pub mod queued_jobs;
+pub mod row_windows;
+pub mod task_owners;
+pub mod timers;
+pub mod wait_times;

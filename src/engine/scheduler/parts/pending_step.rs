@@ -1,0 +1,101 @@
+//! The step that is being put together: what changed, what has ended, and what is to begin once that is durable.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::domain::allowances::AccountBlock;
+use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::job::JobSpec;
+use crate::domain::time::{Tick, Timestamp, UtcDay};
+use crate::engine::scheduler::messages::{Effect, Step};
+use crate::engine::scheduler::parts::active_batches::ActiveBatches;
+use crate::engine::scheduler::parts::budgets::Budgets;
+use crate::engine::scheduler::parts::job_counts::OpenJobs;
+use crate::store::{BatchRecord, Change, JobRecord};
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct PendingStep {
+    effects: Vec<Effect>,
+    wake: Option<Tick>,
+    ended: Vec<(Arc<JobSpec>, JobRecord)>,
+    changed_jobs: BTreeSet<JobKey>,
+    changed_batches: BTreeSet<BatchNo>,
+    changed_days: BTreeSet<UtcDay>,
+    archived: Vec<BatchRecord>,
+}
+
+impl PendingStep {
+    /// An open job is to be made durable as it will stand at the end of the step.
+    pub fn job_changed(&mut self, key: JobKey) {
+        self.changed_jobs.insert(key);
+    }
+
+    /// A batch is to be made durable as it will stand at the end of the step.
+    pub fn batch_changed(&mut self, no: BatchNo) {
+        self.changed_batches.insert(no);
+    }
+
+    /// Whether a batch is to be made durable.
+    pub fn has_changed_batch(&self, no: BatchNo) -> bool {
+        self.changed_batches.contains(&no)
+    }
+
+    /// A day's totals are to be made durable, and the whole's with them.
+    pub fn day_changed(&mut self, day: UtcDay) {
+        self.changed_days.insert(day);
+    }
+
+    /// A job has ended.
+    pub fn job_ended(&mut self, spec: Arc<JobSpec>, record: JobRecord) {
+        self.changed_jobs.remove(&record.key);
+        self.ended.push((spec, record));
+    }
+
+    /// A batch leaves.
+    pub fn batch_archived(&mut self, record: BatchRecord) {
+        self.archived.push(record);
+    }
+
+    /// Something is to begin once the step is durable.
+    pub fn begin(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    /// The next step is due at once.
+    pub fn wake_at(&mut self, at: Tick) {
+        self.wake = Some(at);
+    }
+
+    /// Takes out what is to begin.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The step, with everything that changed as it stands now. `next_due` is when the next one is due, where nothing
+    /// is at once.
+    pub fn finish(
+        &mut self,
+        jobs: &OpenJobs,
+        batches: &ActiveBatches,
+        budgets: &Budgets,
+        account: Option<AccountBlock>,
+        (next_due, now): (Option<Tick>, Timestamp),
+    ) -> Step {
+        let pending = std::mem::take(self);
+        let mut changes = Vec::new();
+        let open = pending.changed_jobs.iter().filter_map(|key| jobs.get(key));
+        changes.extend(open.map(|open| Change::Open(open.record.clone())));
+        changes.extend(pending.ended.iter().map(|(_, record)| Change::End(record.clone())));
+        let changed = pending.changed_batches.iter().filter_map(|no| batches.get(no));
+        changes.extend(changed.map(|active| Change::Batch(Box::new(active.record.clone()))));
+        changes.extend(pending.archived.into_iter().map(|batch| Change::Archive(Box::new(batch), now)));
+        if !pending.changed_days.is_empty() {
+            changes.push(Change::Total(budgets.total()));
+        }
+        changes.extend(pending.changed_days.iter().map(|day| Change::Day(*day, budgets.day(*day))));
+        changes.extend(account.map(Change::Account));
+        let wake = pending.wake.or(next_due);
+        Step { changes, effects: pending.effects, wake, ended: pending.ended }
+    }
+}
