@@ -23,7 +23,7 @@ use crate::domain::batch_origin::SourcePlace;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
-use crate::domain::schedule::due::{self, Due, Handled, Missed, ON_TIME, Overlap, Rules};
+use crate::domain::schedule::due::{self, Due, Handled, Missed, ON_TIME, Overlap, SchedulePolicy};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::{Now, Tick, Timestamp};
 use crate::engine::Stop;
@@ -47,7 +47,7 @@ const RETRY_INTERVAL: crate::domain::time::Millis = crate::domain::time::Millis:
 pub struct ConfiguredSchedule {
     name: String,
     schedule: Schedule,
-    rules: Rules,
+    run_policy: SchedulePolicy,
     manifest: PathBuf,
     policy: Policy,
     default_policy: Policy,
@@ -63,7 +63,11 @@ impl ConfiguredSchedule {
         Ok(ConfiguredSchedule {
             name: config.name.clone(),
             schedule: config.schedule()?,
-            rules: Rules { missed: config.missed, missed_max: config.missed_max, overlap: config.overlap },
+            run_policy: SchedulePolicy {
+                missed: config.missed,
+                missed_max: config.missed_max,
+                overlap: config.overlap,
+            },
             manifest: config.manifest.clone(),
             policy: Policy { budget: config.budget, ..Policy::default() },
             default_policy: config.policy.clone(),
@@ -236,14 +240,14 @@ impl<D: RunIngest> ScheduleRunner<D> {
 
     /// Moves what is due to what is waiting.
     fn decide(&mut self, configured: &ConfiguredSchedule, now: Timestamp) {
-        let ConfiguredSchedule { name, schedule, rules, .. } = configured;
+        let ConfiguredSchedule { name, schedule, run_policy, .. } = configured;
         let progress = self.progress.entry(name.clone()).or_default();
         let handled = progress.handled.as_ref();
-        let mut due = due::decide(schedule, *rules, handled, now, false);
-        if !due.start.is_empty() && rules.overlap == Overlap::Skip {
+        let mut due = due::decide(schedule, *run_policy, handled, now, false);
+        if !due.start.is_empty() && run_policy.overlap == Overlap::Skip {
             match self.ingest.unfinished() {
                 Ok(batches) if batches.iter().any(|batch| name::is_run_of(name, batch)) => {
-                    due = due::decide(schedule, *rules, handled, now, true);
+                    due = due::decide(schedule, *run_policy, handled, now, true);
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -260,7 +264,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
             tracing::warn!(schedule = name, %up_to, "the clock was set back; schedules wait until it has caught up");
         }
         progress.is_behind = behind > ON_TIME;
-        let most = if rules.missed == Missed::All { rules.missed_max.max(1) } else { 1 };
+        let most = if run_policy.missed == Missed::All { run_policy.missed_max.max(1) } else { 1 };
         // What is due together goes together.
         let most = usize::try_from(most).unwrap_or(usize::MAX).max(due.start.len());
         progress.waiting.extend(&due.start);

@@ -45,7 +45,7 @@ fn configured(name: &str, cron: &str, missed: Missed) -> ConfiguredSchedule {
     ConfiguredSchedule {
         name: name.to_owned(),
         schedule: Schedule::parse(cron, None).unwrap(),
-        rules: Rules { missed, missed_max: 3, overlap: Overlap::Skip },
+        run_policy: SchedulePolicy { missed, missed_max: 3, overlap: Overlap::Skip },
         manifest: PathBuf::from("m.csv"),
         policy: Policy::default(),
         default_policy: Policy::default(),
@@ -212,7 +212,7 @@ async fn the_loop_sleeps_no_longer_than_it_may() {
 async fn what_comes_late_by_less_than_a_minute_runs_as_if_it_had_not() {
     let stage = Stage::new();
     let mut often = configured("news", "*/5 * * * * *", Missed::Latest);
-    often.rules.overlap = Overlap::Allow;
+    often.run_policy.overlap = Overlap::Allow;
     let mut runner = stage.begin(vec![often]);
     look(&mut runner, "2026-11-21T02:30:00Z").await;
     look(&mut runner, "2026-11-21T02:30:16Z").await;

@@ -54,13 +54,12 @@ pub enum Overlap {
 
 /// What a schedule says about runs that do not come one by one.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
+pub struct SchedulePolicy {
     /// About those that were missed.
     pub missed: Missed,
     /// Most runs that are started at once where `missed` is `all`; at least 1.
     pub missed_max: u32,
-    /// About those that meet an unfinished one. Runs that are caught up with together are one another's
-    /// company by wish, and are not held to overlap.
+    /// About those that meet an unfinished one. Missed runs that are started together do not count as overlapping.
     pub overlap: Overlap,
 }
 
@@ -80,8 +79,7 @@ pub struct Due {
     pub start: Vec<Timestamp>,
     /// What does not run, and why.
     pub left_out: Vec<LeftOut>,
-    /// To be kept, and on the device before a run counts as started only if it is derived again from the
-    /// same instants, as batches are.
+    /// To be kept once the runs were started. After a crash in between, the same runs are derived from the same instants.
     pub handled: Handled,
 }
 
@@ -129,7 +127,7 @@ impl Reason {
 /// again, and names the same runs.
 pub fn decide(
     schedule: &Schedule,
-    rules: Rules,
+    policy: SchedulePolicy,
     handled: Option<&Handled>,
     now: Timestamp,
     is_active: bool,
@@ -144,11 +142,11 @@ pub fn decide(
     // What lies after it is on time.
     let line = Timestamp(now.0.saturating_sub_unsigned(ON_TIME.0).saturating_sub(1)).max(known.up_to);
     let mut on_time: Vec<Timestamp> = schedule.fires_after(line).take_while(|fire| *fire <= now).collect();
-    let room = match rules.missed {
+    let room = match policy.missed {
         // The last run is on time.
         Missed::Latest | Missed::Skip => usize::from(on_time.is_empty()),
         Missed::All => {
-            let most = rules.missed_max.clamp(1, CATCH_UP_MAX);
+            let most = policy.missed_max.clamp(1, CATCH_UP_MAX);
             usize::try_from(most).unwrap_or(1).saturating_sub(on_time.len())
         }
     };
@@ -157,16 +155,16 @@ pub fn decide(
     let Some(&last) = on_time.last().or(old.fires.back()) else {
         return Due { start: Vec::new(), left_out: Vec::new(), handled: known.clone() };
     };
-    if room == 0 || rules.missed == Missed::Skip {
+    if room == 0 || policy.missed == Missed::Skip {
         old.leave_out_all();
     }
     let mut left_out = Vec::new();
     if let Some(older) = old.last_older {
-        let reason = if rules.missed == Missed::All { Reason::TooMany } else { Reason::Missed };
+        let reason = if policy.missed == Missed::All { Reason::TooMany } else { Reason::Missed };
         left_out.push(LeftOut { reason, count: old.older, or_more: old.or_more, last: older });
     }
-    let may_overlap = rules.overlap == Overlap::Allow;
-    if !may_overlap && !is_active && rules.missed != Missed::All && on_time.len() > 1 {
+    let may_overlap = policy.overlap == Overlap::Allow;
+    if !may_overlap && !is_active && policy.missed != Missed::All && on_time.len() > 1 {
         let together = on_time.split_off(on_time.len() - 1);
         let before = std::mem::replace(&mut on_time, together);
         if let Some(&last) = before.last() {

@@ -1,9 +1,18 @@
-//! The text of an expression, and what it says.
+//! A crontab expression, and the local times that it names.
+//!
+//! Fields are parsed here, because the `cron` crate reads days of the week, steps and its own additions (`L`, `?`)
+//! otherwise than crontab(5), and its errors name no field. The calendar is the crate's alone: which times an expression
+//! names, which one is next, and which days fit. It is handed six or seven fields as plain lists, days of the week by
+//! name, and one day field at a time where one of the two is enough, since the crate always wants both.
 
-use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use cron::TimeUnitSpec;
 
 use crate::domain::schedule::ScheduleError;
-use crate::domain::schedule::field::{DAY, Field, HOUR, Kind, MINUTE, MONTH, SECOND, WEEKDAY, YEAR};
+use crate::domain::schedule::field::{DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, YEAR};
 
 /// Longest expression, in characters.
 const CHARS_MAX: usize = 1000;
@@ -22,24 +31,20 @@ const NICKNAMES: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
 ];
 
-/// An expression that was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A parsed expression.
+#[derive(Debug, Clone)]
 pub(super) struct Expression {
     /// As it was written, with one blank between two fields.
     pub source: String,
-    pub seconds: BTreeSet<u32>,
-    pub minutes: BTreeSet<u32>,
-    pub hours: BTreeSet<u32>,
-    pub days: Field,
-    pub months: BTreeSet<u32>,
-    pub weekdays: Field,
-    /// Every year where it says nothing.
-    pub years: Option<BTreeSet<u32>>,
     /// None of its times of day begins with `*`: a change of the clocks neither drops nor repeats it.
     pub is_fixed: bool,
+    /// By day-of-month and day-of-week at once, or by each of them where one is enough. Never empty.
+    calendars: Vec<cron::Schedule>,
 }
 
 impl Expression {
+    /// # Errors
+    /// When the text is no expression, or there is no day on which it fires.
     pub(super) fn parse(text: &str) -> Result<Expression, ScheduleError> {
         if text.chars().count() > CHARS_MAX {
             return Err(ScheduleError::cron(format!("is longer than {CHARS_MAX} characters")));
@@ -54,39 +59,64 @@ impl Expression {
             [s, m, h, d, mo, w, y] => (Some(s), [m, h, d, mo, w], Some(y)),
             _ => return Err(wrong_number(&source, fields.len())),
         };
-        let read = |kind: &Kind, text: &str| kind.parse(text);
-        let seconds = read(&SECOND, seconds.unwrap_or("0"))?;
-        let minutes = read(&MINUTE, minute)?;
-        let hours = read(&HOUR, hour)?;
+        let seconds = SECOND.parse(seconds.unwrap_or("0"))?;
+        let (minutes, hours) = (MINUTE.parse(minute)?, HOUR.parse(hour)?);
+        let (days, months, weekdays) = (DAY.parse(day)?, MONTH.parse(month)?, WEEKDAY.parse(weekday)?);
+        let years = years.map(|years| YEAR.parse(years)).transpose()?;
         let is_fixed = ![&seconds, &minutes, &hours].iter().any(|field| field.is_star);
-        Ok(Expression {
-            source: source.clone(),
-            seconds: seconds.values,
-            minutes: minutes.values,
-            hours: hours.values,
-            days: read(&DAY, day)?,
-            months: read(&MONTH, month)?.values,
-            weekdays: read(&WEEKDAY, weekday)?,
-            years: years.map(|years| read(&YEAR, years)).transpose()?.map(|field| field.values),
-            is_fixed,
-        })
+
+        let times = [seconds.list(60), minutes.list(60), hours.list(24)].join(" ");
+        let months = months.list(12);
+        let years = years.map_or_else(|| "*".to_owned(), |years| years.list(usize::MAX));
+        let text = |days: &str, weekdays: &str| format!("{times} {days} {months} {weekdays} {years}");
+        // Both days have to fit where one begins with `*`, else one of them (crontab(5)).
+        let texts = if days.is_star || weekdays.is_star {
+            vec![text(&days.list(31), &weekdays.weekday_list())]
+        } else {
+            vec![text(&days.list(31), "*"), text("*", &weekdays.weekday_list())]
+        };
+        let mut calendars = Vec::new();
+        for text in texts {
+            let calendar = cron::Schedule::from_str(&text)
+                .map_err(|error| ScheduleError::cron(format!("{source:?}: {error}")))?;
+            // 30 February is in the calendar's language and in no year.
+            if calendar.after(&DateTime::<Utc>::UNIX_EPOCH).next().is_some() {
+                calendars.push(calendar);
+            }
+        }
+        if calendars.is_empty() {
+            return Err(ScheduleError::cron(format!(
+                "{source:?} never fires: no year from 1970 to 2100 has such a day; days that the months have are \
+                 accepted"
+            )));
+        }
+        Ok(Expression { source, is_fixed, calendars })
+    }
+
+    /// The first local time after `local`, both in seconds since 1970 as if local time were UTC.
+    pub(super) fn next(&self, local: i64) -> Option<i64> {
+        let after = DateTime::<Utc>::from_timestamp(local, 0)?;
+        let next = self.calendars.iter().filter_map(|calendar| calendar.after(&after).next());
+        next.map(|next| next.timestamp()).min()
     }
 
     /// How many of its times of day come before a second of the day; all of them before 86,400.
     pub(super) fn times_before(&self, second: i64) -> usize {
+        // The times of day are the same in each.
+        let Some(calendar) = self.calendars.first() else { return 0 };
+        let (seconds, minutes, hours) = (calendar.seconds(), calendar.minutes(), calendar.hours());
         let part = |value: i64| u32::try_from(value).unwrap_or(0);
         let (hour, minute, second) = (part(second / 3600), part(second / 60 % 60), part(second % 60));
-        let below = |values: &BTreeSet<u32>, value: u32| values.range(..value).count();
-        let in_minute = if self.minutes.contains(&minute) { below(&self.seconds, second) } else { 0 };
-        let in_hour = below(&self.minutes, minute) * self.seconds.len() + in_minute;
-        let in_hour = if self.hours.contains(&hour) { in_hour } else { 0 };
-        below(&self.hours, hour) * self.minutes.len() * self.seconds.len() + in_hour
+        let in_minute = if minutes.includes(minute) { below(seconds, second) } else { 0 };
+        let in_hour = below(minutes, minute) * seconds.iter().count() + in_minute;
+        let in_hour = if hours.includes(hour) { in_hour } else { 0 };
+        below(hours, hour) * minutes.iter().count() * seconds.iter().count() + in_hour
     }
+}
 
-    /// Whether both days have to fit, or one of them (crontab(5)).
-    pub(super) fn needs_both_days(&self) -> bool {
-        self.days.is_star || self.weekdays.is_star
-    }
+/// How many of a field's values are less than `value`.
+fn below(field: &impl TimeUnitSpec, value: u32) -> usize {
+    field.range((Unbounded, Excluded(value))).count()
 }
 
 fn nickname(text: &str) -> Result<&'static str, ScheduleError> {

@@ -4,42 +4,59 @@ use std::collections::BTreeSet;
 
 use crate::domain::schedule::ScheduleError;
 
-/// What a field is about and which values it has.
+/// The values that a field accepts.
 #[derive(Debug)]
-pub(super) struct Kind {
+pub(super) struct FieldSpec {
     /// As messages name it.
     pub name: &'static str,
-    /// Its least value.
     pub low: u32,
-    /// Its greatest value.
     pub high: u32,
     /// Names of its values from `low` on, in lower case.
     pub names: &'static [&'static str],
 }
 
-pub(super) const SECOND: Kind = Kind { name: "second", low: 0, high: 59, names: &[] };
-pub(super) const MINUTE: Kind = Kind { name: "minute", low: 0, high: 59, names: &[] };
-pub(super) const HOUR: Kind = Kind { name: "hour", low: 0, high: 23, names: &[] };
-pub(super) const DAY: Kind = Kind { name: "day-of-month", low: 1, high: 31, names: &[] };
-pub(super) const MONTH: Kind = Kind { name: "month", low: 1, high: 12, names: &MONTHS };
+pub(super) const SECOND: FieldSpec = FieldSpec { name: "second", low: 0, high: 59, names: &[] };
+pub(super) const MINUTE: FieldSpec = FieldSpec { name: "minute", low: 0, high: 59, names: &[] };
+pub(super) const HOUR: FieldSpec = FieldSpec { name: "hour", low: 0, high: 23, names: &[] };
+pub(super) const DAY: FieldSpec = FieldSpec { name: "day-of-month", low: 1, high: 31, names: &[] };
+pub(super) const MONTH: FieldSpec = FieldSpec { name: "month", low: 1, high: 12, names: &MONTHS };
 /// Sunday is both 0 and 7.
-pub(super) const WEEKDAY: Kind = Kind { name: "day-of-week", low: 0, high: 7, names: &WEEKDAYS };
+pub(super) const WEEKDAY: FieldSpec = FieldSpec { name: "day-of-week", low: 0, high: 7, names: &WEEKDAYS };
 /// As far as the calendar of the `cron` crate goes.
-pub(super) const YEAR: Kind = Kind { name: "year", low: 1970, high: 2100, names: &[] };
+pub(super) const YEAR: FieldSpec = FieldSpec { name: "year", low: 1970, high: 2100, names: &[] };
 
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-pub(super) const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// A field as it was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A parsed field.
+#[derive(Debug)]
 pub(super) struct Field {
     pub values: BTreeSet<u32>,
     /// It begins with `*`, with a step or not: it does not restrict in the sense of crontab(5).
     pub is_star: bool,
 }
 
-impl Kind {
+impl Field {
+    /// The values in the language of the `cron` crate: `1,2,5`, or `*` for `count` of them.
+    pub(super) fn list(&self, count: usize) -> String {
+        if self.values.len() == count {
+            return "*".to_owned();
+        }
+        self.values.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    /// The same for days of the week, by name: the crate counts them from another day.
+    pub(super) fn weekday_list(&self) -> String {
+        if self.values.len() == WEEKDAYS.len() {
+            return "*".to_owned();
+        }
+        let named = self.values.iter().filter_map(|&day| WEEKDAYS.get(day as usize).copied());
+        named.collect::<Vec<_>>().join(",")
+    }
+}
+
+impl FieldSpec {
     pub(super) fn parse(&self, text: &str) -> Result<Field, ScheduleError> {
         let mut values = BTreeSet::new();
         for part in text.split(',') {

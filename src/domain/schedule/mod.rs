@@ -28,7 +28,6 @@ mod tests;
 mod zone;
 
 use crate::domain::schedule::expression::Expression;
-use crate::domain::schedule::fires::FireIter;
 use crate::domain::schedule::zone::Zone;
 use crate::domain::time::Timestamp;
 
@@ -55,7 +54,6 @@ impl ScheduleError {
 pub struct Schedule {
     expression: Expression,
     zone: Zone,
-    fire_iter: FireIter,
 }
 
 impl Schedule {
@@ -66,8 +64,7 @@ impl Schedule {
     pub fn parse(cron: &str, timezone: Option<&str>) -> Result<Schedule, ScheduleError> {
         let zone = Zone::parse(timezone.unwrap_or("UTC"))?;
         let expression = Expression::parse(cron)?;
-        let fire_iter = FireIter::of(&expression)?;
-        Ok(Schedule { expression, zone, fire_iter })
+        Ok(Schedule { expression, zone })
     }
 
     /// Expression and zone as one text: two schedules with the same are the same.

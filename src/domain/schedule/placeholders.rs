@@ -36,9 +36,9 @@ pub struct ScheduledRun {
     pub n: u32,
 }
 
-/// Where a placeholder stands.
+/// What kind of field a placeholder is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum FieldKind {
     Text,
     Id,
 }
@@ -67,25 +67,25 @@ impl ScheduledRun {
     pub fn fill(&self, row: &mut Row) {
         let request = &mut row.request;
         for text in [&mut request.prompt, &mut request.text].into_iter().flatten() {
-            *text = self.filled(text, Place::Text);
+            *text = self.filled(text, FieldKind::Text);
         }
         for option in TEXT_OPTIONS {
             if let Some(serde_json::Value::String(text)) = request.options.get_mut(option) {
-                *text = self.filled(text, Place::Text);
+                *text = self.filled(text, FieldKind::Text);
             }
         }
         if let Some(id) = &mut row.id {
-            *id = self.filled(id, Place::Id);
+            *id = self.filled(id, FieldKind::Id);
         }
     }
 
-    fn filled(&self, text: &str, place: Place) -> String {
+    fn filled(&self, text: &str, kind: FieldKind) -> String {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(at) = rest.find('{') {
             filled.push_str(&rest[..at]);
             rest = &rest[at..];
-            let known = rest.find('}').and_then(|end| Some((self.value(&rest[1..end], place)?, end)));
+            let known = rest.find('}').and_then(|end| Some((self.value(&rest[1..end], kind)?, end)));
             match known {
                 Some((value, end)) => {
                     filled.push_str(&value);
@@ -101,10 +101,10 @@ impl ScheduledRun {
         filled
     }
 
-    fn value(&self, word: &str, place: Place) -> Option<String> {
+    fn value(&self, word: &str, kind: FieldKind) -> Option<String> {
         match word {
             "date" => Some(self.date.clone()),
-            "time" if place == Place::Id => Some(self.time.replace(':', "")),
+            "time" if kind == FieldKind::Id => Some(self.time.replace(':', "")),
             "time" => Some(self.time.clone()),
             "weekday" => Some(self.weekday.clone()),
             "n" => Some(self.n.to_string()),
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn placeholders_are_filled_and_other_braces_stay() {
         let check = |text: &str, expected: &str| {
-            assert_eq!(occasion().filled(text, Place::Text), expected, "{text}");
+            assert_eq!(occasion().filled(text, FieldKind::Text), expected, "{text}");
         };
         check("News of {weekday}, {date}, {time}", "News of Saturday, 2026-11-21, 03:00");
         check("episode {n}", "episode 325");

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use chrono::{DateTime, NaiveDate};
+use chrono::{DateTime, Datelike, NaiveDate};
 use proptest::prelude::*;
 
-use super::due::{Due, Handled, Missed, Overlap, Reason, Rules, decide};
+use super::due::{Due, Handled, Missed, Overlap, Reason, SchedulePolicy, decide};
+use super::field::{DAY, Field, HOUR, MINUTE, MONTH, SECOND, WEEKDAY};
 use super::*;
 use crate::domain::time::Millis;
 
@@ -218,19 +219,19 @@ fn runs_are_named_after_schedule_and_instant() {
 /// A clock, a schedule, and what became of it.
 struct Story {
     schedule: Schedule,
-    rules: Rules,
+    policy: SchedulePolicy,
     handled: Option<Handled>,
     is_active: bool,
 }
 
 fn story(cron: &str, missed: Missed) -> Story {
-    let rules = Rules { missed, missed_max: 3, overlap: Overlap::Skip };
-    Story { schedule: schedule(cron, None), rules, handled: None, is_active: false }
+    let policy = SchedulePolicy { missed, missed_max: 3, overlap: Overlap::Skip };
+    Story { schedule: schedule(cron, None), policy, handled: None, is_active: false }
 }
 
 impl Story {
     fn decide(&mut self, now: &str) -> Due {
-        let due = decide(&self.schedule, self.rules, self.handled.as_ref(), at(now), self.is_active);
+        let due = decide(&self.schedule, self.policy, self.handled.as_ref(), at(now), self.is_active);
         self.handled = Some(due.handled.clone());
         due
     }
@@ -288,7 +289,7 @@ fn a_restart_over_a_fire_time_misses_nothing() {
 fn a_stall_of_less_than_a_minute_misses_nothing() {
     let stall = |missed, overlap, expected: &str| {
         let mut story = story("*/5 * * * * *", missed);
-        story.rules.overlap = overlap;
+        story.policy.overlap = overlap;
         story.check("2026-11-21T03:00:00Z", "");
         story.check("2026-11-21T03:00:16Z", expected);
         story.check("2026-11-21T03:00:17Z", "");
@@ -301,10 +302,10 @@ fn a_stall_of_less_than_a_minute_misses_nothing() {
     stall(Missed::All, Overlap::Skip, "start 03:00 03:00 03:00");
     // Longer than that: what is older was missed.
     let mut story = story("*/30 * * * * *", Missed::Latest);
-    story.rules.overlap = Overlap::Allow;
+    story.policy.overlap = Overlap::Allow;
     story.check("2026-11-21T03:00:00Z", "");
     story.check("2026-11-21T03:02:10Z", "start 03:01 03:02; left out 2 missed");
-    story.rules.missed = Missed::All;
+    story.policy.missed = Missed::All;
     story.check(
         "2026-11-21T03:05:10Z",
         "start 03:04 03:04 03:05; left out 3 missed, and more than missed_max",
@@ -353,9 +354,9 @@ fn an_unfinished_run_leaves_the_next_out_unless_they_may_overlap() {
     story.is_active = false;
     story.check("2026-11-21T03:00:30Z", "");
     story.is_active = true;
-    story.rules.overlap = Overlap::Allow;
+    story.policy.overlap = Overlap::Allow;
     story.check("2026-11-21T04:00:00Z", "start 04:00");
-    story.rules = Rules { missed: Missed::All, missed_max: 3, overlap: Overlap::Skip };
+    story.policy = SchedulePolicy { missed: Missed::All, missed_max: 3, overlap: Overlap::Skip };
     story.check(
         "2026-11-21T09:30:00Z",
         "left out 2 missed, and more than missed_max; left out 3 the run before has not ended",
@@ -366,7 +367,7 @@ fn an_unfinished_run_leaves_the_next_out_unless_they_may_overlap() {
 fn years_of_seconds_are_decided_at_once() {
     for (missed, expected) in [(Missed::Skip, 1), (Missed::Latest, 1), (Missed::All, 1000)] {
         let mut story = story("* * * * * *", missed);
-        story.rules.missed_max = u32::MAX;
+        story.policy.missed_max = u32::MAX;
         story.decide("1995-01-01T00:00:00Z");
         let due = story.decide("2026-11-21T03:00:00.500Z");
         assert_eq!(due.start.len(), expected, "{missed:?}");
@@ -409,9 +410,9 @@ fn expressions() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Every second of a day is asked one by one whether the expression names it.
+    /// Every second of a day is asked one by one whether the fields of the expression have it.
     #[test]
-    fn the_walk_agrees_with_the_sets(cron in expressions(), day in 0_i64..1461) {
+    fn fires_agree_with_the_fields(cron in expressions(), day in 0_i64..1461) {
         let schedule = schedule(&cron, None);
         let begin = at("2025-01-01T00:00:00Z").0 / 1000 + day * 86_400;
         let end = Timestamp((begin + 86_400) * 1000);
@@ -420,14 +421,23 @@ proptest! {
             .take_while(|fire| *fire < end)
             .map(|fire| fire.0 / 1000 - begin)
             .collect();
-        let expression = &schedule.expression;
+        let texts: Vec<&str> = cron.split(' ').collect();
+        let (second, texts) = if texts.len() == 6 { (texts[0], &texts[1..]) } else { ("0", &texts[..]) };
+        let (seconds, minutes) = (SECOND.parse(second).unwrap(), MINUTE.parse(texts[0]).unwrap());
+        let (hours, days) = (HOUR.parse(texts[1]).unwrap(), DAY.parse(texts[2]).unwrap());
+        let (months, weekdays) = (MONTH.parse(texts[3]).unwrap(), WEEKDAY.parse(texts[4]).unwrap());
         let date = DateTime::from_timestamp(begin, 0).unwrap().date_naive();
+        let by_day = days.values.contains(&date.day());
+        let by_weekday = weekdays.values.contains(&date.weekday().num_days_from_sunday());
+        let needs_both = days.is_star || weekdays.is_star;
+        let fits_day = months.values.contains(&date.month())
+            && if needs_both { by_day && by_weekday } else { by_day || by_weekday };
         let named = |second: &i64| {
-            let has = |set: &BTreeSet<u32>, value: i64| set.contains(&u32::try_from(value).unwrap());
-            schedule.fits_day(date)
-                && has(&expression.hours, second / 3600)
-                && has(&expression.minutes, second / 60 % 60)
-                && has(&expression.seconds, second % 60)
+            let has = |field: &Field, value: i64| field.values.contains(&u32::try_from(value).unwrap());
+            fits_day
+                && has(&hours, second / 3600)
+                && has(&minutes, second / 60 % 60)
+                && has(&seconds, second % 60)
         };
         prop_assert_eq!(walked, (0..86_400).filter(named).collect::<BTreeSet<i64>>());
     }

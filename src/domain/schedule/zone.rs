@@ -7,7 +7,7 @@ use crate::domain::schedule::ScheduleError;
 use crate::domain::time::Timestamp;
 
 /// No zone changes its clocks and changes them back within so many seconds.
-const STEP: i64 = 12 * 3600;
+const SCAN_STEP: i64 = 12 * 3600;
 
 /// Below this likeness (Jaro-Winkler) a zone is not what was meant.
 const LIKENESS: f64 = 0.8;
@@ -58,7 +58,7 @@ impl Zone {
         let old = self.offset(from);
         let mut low = from;
         while low < until {
-            let mut high = (low + STEP).min(until);
+            let mut high = (low + SCAN_STEP).min(until);
             let mut new = self.offset(high);
             if new == old {
                 low = high;
