@@ -14,6 +14,7 @@ use crate::domain::job::{Order, State};
 use crate::domain::ledger::Movement;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick};
+use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{Effect, Scheduler, job_log};
 
 /// Between two questions for the balance while it keeps something: sooner at first.
@@ -130,8 +131,8 @@ impl Scheduler {
     /// A job has moved: keeps count of the POSTs under way that an allowance may cover.
     pub(super) fn watch_allowance(&mut self, key: JobKey, movements: &[Movement]) {
         let Some(open) = self.jobs.get(&key) else { return };
-        let is_submitting = matches!(open.record.job.state(), State::Submitting { .. });
-        let pool = self.allowance_of(&open.spec.order).map(|of| of.pool);
+        let is_submitting = matches!(open.job().state(), State::Submitting { .. });
+        let pool = self.allowance_of(&open.spec().order).map(|of| of.pool);
         let account = &mut self.account;
         if !is_submitting {
             account.blocked.remove(&key);
@@ -174,7 +175,7 @@ impl Scheduler {
         // What was charged since the question left may be in the answer already or not.
         let sent = self.budgets.charged().saturating_sub(self.account.charged_when_asked);
         // What is held for a job that waits in the queue, since its state was recovered, is taken off when it is sent.
-        let waiting = self.jobs.counts().held_in_queue;
+        let waiting = self.jobs.counts().held_in_queue();
         let (unsure, slots) =
             (self.budgets.total().held.saturating_sub(waiting), self.settings.limits.in_flight);
         let account = &mut self.account;
@@ -328,8 +329,8 @@ impl Scheduler {
         let Some(open) = self.jobs.get(&key).filter(|_| self.account.block.out_of_credits.is_some()) else {
             return true;
         };
-        let hold = open.record.job.books().held;
-        let allowance = self.allowance_of(&open.spec.order);
+        let hold = open.job().books().held;
+        let allowance = self.allowance_of(&open.spec().order);
         if let Some(known) = &mut self.account.known
             && known.balance >= known.sent + hold
         {
@@ -339,7 +340,7 @@ impl Scheduler {
         }
         let is_free = allowance.is_some_and(|AllowanceUse { pool, units }| {
             let others = self.account.covered.get(&pool).into_iter().flatten().filter(|other| **other != key);
-            let is_tried = others.filter_map(|other| self.jobs.get(other)).any(|other| other.busy);
+            let is_tried = others.filter_map(|other| self.jobs.get(other)).any(OpenJob::is_busy);
             self.account.block.trial(&pool, now.wall).lets(units, is_tried)
         });
         if is_free {

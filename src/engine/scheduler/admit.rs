@@ -54,9 +54,9 @@ impl Scheduler {
         // Outputs that pile up because the disk or the result host is slow hold back new work. What is
         // overdue does not: its slot is free.
         let counts = self.jobs.counts();
-        let open = (counts.in_flight.all + counts.fetching()) as usize;
+        let open = (counts.in_flight().all + counts.fetching()) as usize;
         let backlog = self.settings.limits.in_flight as usize * 2 + self.settings.downloads;
-        if open >= backlog || counts.in_flight.all >= self.adaptive_limit.slots(now.tick) {
+        if open >= backlog || counts.in_flight().all >= self.adaptive_limit.slots(now.tick) {
             return Ok(None);
         }
         let mut too_dear = Vec::new();
@@ -96,7 +96,7 @@ impl Scheduler {
             if !self.jobs.contains_key(&key) {
                 self.begin_rows_up_to(key);
             }
-            let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt()) else { continue };
+            let Some(attempt) = self.jobs.get(&key).map(|open| open.job().attempt()) else { continue };
             self.prices.forget(&key);
             self.apply(key, attempt, Event::Refuse(fault), now)?;
         }
@@ -113,7 +113,7 @@ impl Scheduler {
     fn board_with(&self, now: Now, too_dear: &mut Vec<(JobKey, Fault)>) -> AdmissionInput {
         let mut limits = self.settings.limits.clone();
         limits.in_flight = self.adaptive_limit.slots(now.tick);
-        let counted = &self.jobs.counts().in_flight;
+        let counted = self.jobs.counts().in_flight();
         let limited = limits.in_flight_per_model.keys();
         let by_model = limited.filter_map(|model| Some((model.clone(), *counted.by_model.get(model)?)));
         let in_flight =
@@ -147,10 +147,10 @@ impl Scheduler {
         let batch = active.record.no;
         let has_room = |order: &Order| in_flight.has_room(limits, order.kind, order.model.as_deref());
         let has_expired = active.has_expired(now);
-        let begun = self.candidates.fronts(batch, most).filter_map(|key| self.jobs.get(&key));
+        let begun = self.jobs.candidates(batch, most);
         // One that may have been sent is not dropped; it is not bought after its time either.
-        let begun = begun.filter(|open| !has_expired || open.record.job.first_sent().is_some());
-        let begun = begun.map(|open| (false, &open.spec));
+        let begun = begun.filter(|open| !has_expired || open.job().first_sent().is_some());
+        let begun = begun.map(|open| (false, open.spec()));
         let rows = if has_expired { Vec::new() } else { self.rows_at_the_front(active, most) };
         let rows = rows.into_iter().map(|spec| (true, spec));
         let mut specs: Vec<(bool, &Arc<JobSpec>)> =
@@ -178,7 +178,7 @@ impl Scheduler {
     /// A waiting job as admission sees it, at the price in force.
     fn candidate(&self, key: JobKey, spec: &JobSpec, limits: &Limits) -> Result<Candidate, Withheld> {
         let order = &spec.order;
-        let job = self.jobs.get(&key).map(|open| &open.record.job);
+        let job = self.jobs.get(&key).map(|open| open.job());
         let held = job.map(|job| job.books().held).unwrap_or_default();
         let Release { hold, basis } =
             self.prices.decide(key, order, job.and_then(|job| job.max_credits()))?;
@@ -195,7 +195,7 @@ impl Scheduler {
     }
 
     fn may_be_charged(&self, key: JobKey) -> bool {
-        self.jobs.get(&key).is_some_and(|open| open.record.job.may_have_been_sent())
+        self.jobs.get(&key).is_some_and(|open| open.job().may_have_been_sent())
     }
 
     /// The first rows of each window; of a mixed one all, since any may fit where the first does not.
@@ -228,7 +228,7 @@ impl Scheduler {
         if !self.jobs.contains_key(&key) {
             self.begin_rows_up_to(key);
         }
-        let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt()) else { return Ok(()) };
+        let Some(attempt) = self.jobs.get(&key).map(|open| open.job().attempt()) else { return Ok(()) };
         if self.deadline_has_passed(key, now) {
             return self.apply(key, attempt, Event::Expire, now);
         }
@@ -239,7 +239,7 @@ impl Scheduler {
             active.log_unparked();
         }
         if let Some(mut open) = self.jobs.get_mut(&key) {
-            open.in_flight_since = Some(now.tick);
+            open.set_in_flight(now.tick);
         }
         self.watch_deadline(key);
         self.begin(key, Want::Post, now.tick);
@@ -248,8 +248,8 @@ impl Scheduler {
 
     /// Whether a job that was never sent could only be late. One that may have been sent was perhaps sent in time.
     fn deadline_has_passed(&self, key: JobKey, now: Now) -> bool {
-        let Some(OpenJob { record, spec, .. }) = self.jobs.get(&key) else { return false };
-        let (job, deadline) = (&record.job, spec.order.deadline);
+        let Some(open) = self.jobs.get(&key) else { return false };
+        let (job, deadline) = (open.job(), open.spec().order.deadline);
         let was_never_sent = job.first_sent().is_none() && !job.may_have_been_sent();
         was_never_sent && matches!(deadline, Some(Deadline::At(at)) if at <= now.wall)
     }
@@ -264,13 +264,13 @@ impl Scheduler {
             if record.skipped.remove(&row.spec.seq) {
                 continue;
             }
-            self.candidates.insert(row_key, &row.spec.order);
             let job = match record.may_have_been_sent(row.spec.seq) {
                 true => Job::queued_perhaps_sent(),
                 false => Job::queued(),
             };
             let job = JobRecord { key: row_key, id: row.spec.id, row_at: row.at, job };
-            self.jobs.insert(row_key, OpenJob::new(job, row.spec));
+            self.jobs.insert(OpenJob::new(job, row.spec));
+            self.jobs.queue(row_key);
             self.pending.job_changed(row_key);
             if row_key == key {
                 break;

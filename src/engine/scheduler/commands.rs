@@ -178,7 +178,7 @@ impl Scheduler {
                 if active.record.is_done() && active.record.announced && !is_open && !is_changing => {}
             _ => return CommandOutcome::default(),
         }
-        self.jobs.forget(no);
+        self.jobs.forget_batch(no);
         let jobs = self.batches.remove(&no).map_or(0, |active| {
             let rows = active.record.rows;
             self.pending.batch_archived(active.record);
@@ -195,12 +195,12 @@ impl Scheduler {
     /// what comes back for another attempt. What may have been sent by a state that is gone stays, and is kept from
     /// being sent by a pause: asking for its task under its key would buy it, had it never been sent.
     fn cancel(&mut self, no: BatchNo, now: Now) -> Result<CommandOutcome, SchedulerError> {
-        let queued = self.jobs.values().filter(|open| open.record.key.batch == no);
-        let queued = queued.filter(|open| matches!(open.record.job.state(), State::Queued));
+        let queued = self.jobs.iter().filter(|open| open.key().batch == no);
+        let queued = queued.filter(|open| matches!(open.job().state(), State::Queued));
         let (kept, queued): (Vec<&OpenJob>, Vec<&OpenJob>) =
-            queued.partition(|open| open.record.job.may_have_been_sent());
+            queued.partition(|open| open.job().may_have_been_sent());
         let kept = u32::try_from(kept.len()).unwrap_or(u32::MAX);
-        let queued: Vec<_> = queued.iter().map(|open| (open.record.key, open.record.job.attempt())).collect();
+        let queued: Vec<_> = queued.iter().map(|open| (open.key(), open.job().attempt())).collect();
         let open = self.jobs.counts().open_of(no);
         let Some(active) = self.batches.get_mut(&no) else { return Ok(CommandOutcome::default()) };
         let begun = open.saturating_add(active.record.ended.all());
@@ -232,7 +232,7 @@ impl Scheduler {
 
     fn cancel_job(&mut self, (spec, record): FoundJob, now: Now) -> Result<CommandOutcome, SchedulerError> {
         let key = record.key;
-        let present = self.jobs.get(&key).map(|open| &open.record.job).unwrap_or(&record.job);
+        let present = self.jobs.get(&key).map(|open| open.job()).unwrap_or(&record.job);
         match present.state() {
             State::Queued if self.may_have_been_sent(&spec, &record) => {
                 return Ok(CommandOutcome { may_have_been_sent: 1, ..CommandOutcome::default() });
@@ -263,7 +263,7 @@ impl Scheduler {
     /// Whether a queued job, as it was found in the spool, may have been sent by a state that is gone.
     fn may_have_been_sent(&self, spec: &JobSpec, found: &JobRecord) -> bool {
         if let Some(open) = self.jobs.get(&found.key) {
-            return open.record.job.may_have_been_sent();
+            return open.job().may_have_been_sent();
         }
         self.batches.get(&found.key.batch).is_some_and(|active| active.record.may_have_been_sent(spec.seq))
     }
@@ -276,7 +276,7 @@ impl Scheduler {
         now: Now,
     ) -> Result<CommandOutcome, SchedulerError> {
         let key = record.key;
-        let attempt = self.jobs.get(&key).map_or(record.job.attempt(), |open| open.record.job.attempt());
+        let attempt = self.jobs.get(&key).map_or(record.job.attempt(), |open| open.job().attempt());
         if !self.jobs.contains_key(&key) {
             let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
             if active.record.skipped.len() >= SKIPPED_MAX {
@@ -298,7 +298,7 @@ impl Scheduler {
         charged: Credits,
         now: Now,
     ) -> Result<CommandOutcome, SchedulerError> {
-        let present = self.jobs.get(&record.key).map_or(record.job.state(), |open| open.record.job.state());
+        let present = self.jobs.get(&record.key).map_or(record.job.state(), |open| open.job().state());
         if matches!(present, State::Queued) && self.may_have_been_sent(&spec, &record) {
             return self.resolve_queued((spec, record), charged, now);
         }
@@ -310,15 +310,15 @@ impl Scheduler {
         };
         active.record.count_reopened(spec.order.kind, &state);
         active.record.announced = false;
-        self.jobs.insert(key, OpenJob::new(record, spec));
+        self.jobs.insert(OpenJob::new(record, spec));
         self.apply(key, attempt, Event::Resolve(charged), now)?;
         Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
     }
 
     fn open_queued(&mut self, record: JobRecord, spec: Arc<JobSpec>) {
         let key = record.key;
-        self.candidates.insert(key, &spec.order);
-        self.jobs.insert(key, OpenJob::new(record, spec));
+        self.jobs.insert(OpenJob::new(record, spec));
+        self.jobs.queue(key);
         self.pending.job_changed(key);
         self.pending.batch_changed(key.batch);
     }
@@ -374,10 +374,10 @@ impl Scheduler {
             self.begin_rows_up_to(key);
         }
         let Some(mut open) = self.jobs.get_mut(&key) else { return false };
-        if !matches!(open.record.job.state(), State::Queued) {
+        if !matches!(open.job().state(), State::Queued) {
             return false;
         }
-        open.record.job.set_max_credits(max_credits);
+        open.set_max_credits(max_credits);
         drop(open);
         self.prices.forget(&key);
         self.pending.job_changed(key);
@@ -415,7 +415,7 @@ impl Scheduler {
         self.prices.set_rules(settings.rules.clone());
         self.wait_times.reconfigure(&settings);
         self.settings = settings;
-        let keys: Vec<_> = self.jobs.values().map(|open| open.record.key).collect();
+        let keys: Vec<_> = self.jobs.iter().map(|open| open.key()).collect();
         keys.into_iter().for_each(|key| self.watch_deadline(key));
     }
 }

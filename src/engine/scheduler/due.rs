@@ -20,9 +20,9 @@ impl Scheduler {
     pub(super) fn apply_deadlines(&mut self, now: Now) -> Result<(), SchedulerError> {
         while let Some(key) = self.timers.pop_deadline(now.wall) {
             let Some(open) = self.jobs.get(&key) else { continue };
-            let (attempt, overdue) = (open.record.job.attempt(), open.record.job.is_overdue());
+            let (attempt, overdue) = (open.job().attempt(), open.job().is_overdue());
             let is_unread =
-                open.task_since.is_none() && matches!(open.record.job.state(), State::Running { .. });
+                open.seen_for(now.tick).is_none() && matches!(open.job().state(), State::Running { .. });
             if is_unread && (overdue || self.resubmits(key)) {
                 self.postpone_deadline(key, UNREAD_GRACE, now);
                 continue;
@@ -39,7 +39,7 @@ impl Scheduler {
                 Event::Overdue
             };
             self.apply(key, attempt, event, now)?;
-            if self.jobs.get(&key).is_some_and(|open| open.record.job.attempt() != attempt) {
+            if self.jobs.get(&key).is_some_and(|open| open.job().attempt() != attempt) {
                 // The next attempt waits for a slot and the budgets, and for nothing else.
                 self.schedule(key, now.tick);
             }
@@ -52,8 +52,8 @@ impl Scheduler {
     /// for nothing: what is bought for want of an answer is bought by the clock that never steps.
     fn resubmission_wait(&self, key: JobKey, now: Now) -> Option<Millis> {
         let open = self.jobs.get(&key).filter(|_| self.resubmits(key))?;
-        let span = self.deadline_span(&open.spec)?;
-        let seen = now.tick.since(open.in_flight_since?);
+        let span = self.deadline_span(open.spec())?;
+        let seen = open.in_flight_for(now.tick)?;
         (seen < span).then(|| Millis(span.0 - seen.0))
     }
 
@@ -79,15 +79,15 @@ impl Scheduler {
         let Some(open) = self.jobs.get(&key) else { return false };
         active.record.policy.on_deadline == Some(OnDeadline::Resubmit)
             && !active.record.canceled
-            && !matches!(open.spec.order.deadline, Some(Deadline::At(_)))
+            && !matches!(open.spec().order.deadline, Some(Deadline::At(_)))
     }
 
     /// Sets the alarm for a job's deadline, or for the end of its watch.
     pub(super) fn watch_deadline(&mut self, key: JobKey) {
         let Some(open) = self.jobs.get(&key) else { return };
-        let job = &open.record.job;
+        let job = open.job();
         let in_flight = matches!(job.state(), State::Submitting { .. } | State::Running { .. });
-        let wanted = if in_flight { self.deadline_of(&open.spec, job) } else { None };
+        let wanted = if in_flight { self.deadline_of(open.spec(), job) } else { None };
         self.timers.set_deadline(key, wanted);
     }
 
@@ -113,17 +113,16 @@ impl Scheduler {
         }
         while let Some((at, key)) = self.timers.pop_effect(now.tick) {
             let Some(mut open) = self.jobs.get_mut(&key) else { continue };
-            open.is_timed = false;
-            if open.busy {
+            open.set_timed(false);
+            if open.is_busy() {
                 continue;
             }
-            let is_keyed = open.spec.order.kind.is_keyed();
-            let is_slow = open.slow_rounds > 0;
-            let want = lifecycle::wants(open.record.job.state());
-            let spec = open.spec.clone();
+            let is_keyed = open.spec().order.kind.is_keyed();
+            let is_slow = open.is_slow();
+            let want = lifecycle::wants(open.job().state());
             drop(open);
             match want {
-                Want::Admission => self.candidates.insert(key, &spec.order),
+                Want::Admission => self.jobs.queue(key),
                 Want::Nothing => {}
                 Want::Fetch => self.downloads.add(key, is_slow),
                 Want::Post if self.sending_disabled => {}
@@ -144,7 +143,7 @@ impl Scheduler {
     /// A POST without a key leaves straight from admission. One that is still to be sent was on its way
     /// when an earlier process ended: it may have made a task, and sending it again may make another.
     fn mark_outcome_unknown(&mut self, key: JobKey, now: Now) -> Result<(), SchedulerError> {
-        let Some(attempt) = self.jobs.get(&key).map(|open| open.record.job.attempt()) else { return Ok(()) };
+        let Some(attempt) = self.jobs.get(&key).map(|open| open.job().attempt()) else { return Ok(()) };
         let fault = Fault::new("interrupted", "the program ended while the request was on its way");
         let unknown = PostAnswer::Again { fault, wait: None, may_have_run: true };
         self.apply(key, attempt, Event::Posted(unknown), now)
@@ -158,11 +157,13 @@ impl Scheduler {
     /// Begins an effect that was due at `due`.
     pub(super) fn begin(&mut self, key: JobKey, want: Want, due: Tick) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let attempt = open.record.job.attempt();
-        let effect = match (want, open.record.job.state()) {
-            (Want::Post, State::Submitting { .. }) => Effect::Post { key, attempt, spec: open.spec.clone() },
+        let attempt = open.job().attempt();
+        let effect = match (want, open.job().state()) {
+            (Want::Post, State::Submitting { .. }) => {
+                Effect::Post { key, attempt, spec: open.spec().clone() }
+            }
             (Want::Read, State::Running { task } | State::Fetching { task, .. }) => {
-                Effect::Read { key, attempt, task: task.clone(), spec: open.spec.clone(), due }
+                Effect::Read { key, attempt, task: task.clone(), spec: open.spec().clone(), due }
             }
             (Want::Fetch, State::Fetching { urls, .. }) => {
                 let Some(active) = self.batches.get(&key.batch) else { return };
@@ -172,21 +173,21 @@ impl Scheduler {
                     attempt,
                     batch: active.record.name.clone(),
                     layout: active.record.policy.layout.clone(),
-                    spec: open.spec.clone(),
-                    job: open.record.job.clone(),
+                    spec: open.spec().clone(),
+                    job: open.job().clone(),
                     urls: urls.clone(),
                 }))
             }
             _ => return,
         };
-        open.busy = true;
+        open.effect_began();
         self.pending.begin(effect);
     }
 
     /// Sets a job's alarm, in place of the one it had.
     pub(super) fn schedule(&mut self, key: JobKey, at: Tick) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        open.is_timed = true;
+        open.set_timed(true);
         self.timers.set_effect(key, at);
     }
 
@@ -194,11 +195,11 @@ impl Scheduler {
     pub(super) fn poll_wait(&mut self, key: JobKey, now: Now) -> Millis {
         let Some(open) = self.jobs.get(&key) else { return self.settings.poll_max };
         // After a restart even an overdue task is looked at once, soon.
-        if open.record.job.is_overdue() && open.task_since.is_some() {
+        let seen_for = open.seen_for(now.tick);
+        if open.job().is_overdue() && seen_for.is_some() {
             return self.settings.overdue_poll;
         }
-        let seen_for = open.task_since.map(|since| now.tick.since(since));
-        self.wait_times.until_poll(&open.spec, seen_for, now.tick)
+        self.wait_times.until_poll(open.spec(), seen_for, now.tick)
     }
 
     /// What was not sent before its batch expired, or was canceled, never is.
@@ -260,8 +261,8 @@ impl Scheduler {
     }
 
     fn drop_queued(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), SchedulerError> {
-        for key in self.candidates.of_batch(no) {
-            let Some(job) = self.jobs.get(&key).map(|open| &open.record.job) else { continue };
+        for key in self.jobs.all_candidates(no) {
+            let Some(job) = self.jobs.get(&key).map(|open| open.job()) else { continue };
             // One that waits for another attempt does not expire; its owner may still cancel it.
             let is_due = *event == Event::Cancel || job.first_sent().is_none();
             if is_due && !job.may_have_been_sent() {

@@ -3,7 +3,6 @@
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::{DOWNLOAD_FAILED, OutputFile, State};
 use crate::domain::lifecycle::Event;
-use crate::domain::poll_interval::Observed;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log::{self, LogContext};
@@ -66,12 +65,12 @@ impl Scheduler {
             PostAnswer::TaskNamed(task, _) => Some(task),
             _ => None,
         };
-        if let Some(task) = named.filter(|task| self.task_owners.belongs_to_another(key, task)) {
+        if let Some(task) = named.filter(|task| self.jobs.task_belongs_to_another(key, task)) {
             let text = format!("the service answered with task {task}, which it has made for another job");
             let fault = Fault::new("broken_answer", text);
             return PostAnswer::Again { fault, wait: None, may_have_run: true };
         }
-        let state = self.jobs.get(&key).map(|open| open.record.job.state());
+        let state = self.jobs.get(&key).map(|open| open.job().state());
         match state {
             Some(State::Submitting { may_have_run: true, .. }) => answer.after_a_lost_one(),
             _ => answer,
@@ -97,8 +96,8 @@ impl Scheduler {
             }
             PostAnswer::OutOfCredits(_) => {
                 if let Some(open) = self.jobs.get(&key) {
-                    let need = open.record.job.books().held;
-                    let allowance = self.allowance_of(&open.spec.order);
+                    let need = open.job().books().held;
+                    let allowance = self.allowance_of(&open.spec().order);
                     self.out_of_credits(need, allowance.as_ref(), now);
                 }
                 Millis(0)
@@ -122,7 +121,7 @@ impl Scheduler {
             self.learn_from_task(key, reading, now);
             if let Some(mut open) = self.jobs.get_mut(&key) {
                 // A task that was asked for twice may have run since the first time.
-                open.task_created = (faults == 0).then_some(now.tick);
+                open.task_was_created((faults == 0).then_some(now.tick));
             }
         }
         self.apply(key, attempt, Event::Posted(answer), now)?;
@@ -199,12 +198,11 @@ impl Scheduler {
     /// A download that gave its slot up has not failed: it takes its turn again, behind all that are not slow.
     fn download_yielded(&mut self, key: JobKey, attempt: AttemptNo, fault: &Fault, now: Now) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let rounds = open.slow_rounds;
-        open.slow_rounds = rounds.saturating_add(1);
+        let rounds = open.count_slow_round();
         drop(open);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =
-                LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state().task());
+                LogContext::new(&active.record.name, open.spec(), attempt, open.job().state().task());
             job_log::download_yielded(context, fault);
         }
         let wait = self.wait_times.after_fault(rounds, None);
@@ -226,7 +224,7 @@ impl Scheduler {
             && let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key))
         {
             let context =
-                LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state().task());
+                LogContext::new(&active.record.name, open.spec(), attempt, open.job().state().task());
             job_log::download_failed(context, fault);
         }
         if self.disk.refuse(wanted_bytes) {
@@ -252,12 +250,11 @@ impl Scheduler {
             }
         };
         let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
-        let faults = open.fetch_faults;
-        open.fetch_faults = faults.saturating_add(1);
+        let faults = open.count_fetch_fault();
         drop(open);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =
-                LogContext::new(&active.record.name, &open.spec, attempt, open.record.job.state().task());
+                LogContext::new(&active.record.name, open.spec(), attempt, open.job().state().task());
             job_log::download_failed(context, &fault);
         }
         if lasting || faults + 1 >= FETCH_TRIES_MAX {
@@ -276,24 +273,15 @@ impl Scheduler {
     /// Takes from a task's record what it says about how long tasks of the model take, and about crowding.
     fn learn_from_task(&mut self, key: JobKey, reading: &TaskReading, now: Now) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        open.task_since.get_or_insert(now.tick);
-        let has_ended =
-            matches!(reading.status, TaskStatus::Success | TaskStatus::Failed | TaskStatus::Canceled);
-        if !has_ended {
-            open.last_running = Some(now.tick);
-        } else if reading.status == TaskStatus::Success
-            && let Some((created, last_running)) = open.task_created.take().zip(open.last_running)
-        {
-            let observed = Observed { created, last_running, ended: now.tick };
-            self.wait_times.learn(&open.spec, observed);
+        if let Some(observed) = open.observe(&reading.status, now.tick) {
+            self.wait_times.learn(open.spec(), observed);
         }
         let code = reading.fault.as_ref().map(|fault| fault.code.as_str());
         if matches!(code, Some("rate_limited" | "busy")) {
             self.adaptive_limit.refused(now.tick, None);
         }
         if matches!(reading.status, TaskStatus::Failed | TaskStatus::Canceled) {
-            (open.task_since, open.task_created, open.last_running) = (None, None, None);
-            let need = open.record.job.hold(&open.spec.order).unwrap_or_default();
+            let need = open.job().hold(&open.spec().order).unwrap_or_default();
             drop(open);
             match code {
                 Some("insufficient_credits") => self.out_of_credits(need, None, now),
@@ -305,14 +293,14 @@ impl Scheduler {
 
     /// Whether a job's task has succeeded and shows nothing to download.
     fn has_no_results(&self, key: JobKey) -> bool {
-        let state = self.jobs.get(&key).map(|open| open.record.job.state());
+        let state = self.jobs.get(&key).map(|open| open.job().state());
         matches!(state, Some(State::Fetching { urls, .. }) if urls.is_empty())
     }
 
     /// Forgets a job's links, so that its task is read again for fresh ones.
     pub(super) fn read_before_fetching(&mut self, key: JobKey) {
         if let Some(mut open) = self.jobs.get_mut(&key) {
-            open.record.job.forget_links();
+            open.forget_links();
         }
     }
 

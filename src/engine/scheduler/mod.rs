@@ -44,13 +44,11 @@ use crate::engine::scheduler::parts::active_batches::ActiveBatches;
 use crate::engine::scheduler::parts::budgets::Budgets;
 use crate::engine::scheduler::parts::disk_state::DiskState;
 use crate::engine::scheduler::parts::download_queue::DownloadQueue;
-use crate::engine::scheduler::parts::job_counts::OpenJobs;
 use crate::engine::scheduler::parts::open_job::OpenJob;
+use crate::engine::scheduler::parts::open_jobs::OpenJobs;
 use crate::engine::scheduler::parts::outage_detector::OutageDetector;
 use crate::engine::scheduler::parts::pending_step::PendingStep;
-use crate::engine::scheduler::parts::queued_jobs::QueuedJobs;
 use crate::engine::scheduler::parts::row_windows::windows_of;
-use crate::engine::scheduler::parts::task_owners::TaskOwners;
 use crate::engine::scheduler::parts::timers::Timers;
 use crate::engine::scheduler::parts::wait_times::WaitTimes;
 use crate::engine::scheduler::prices::Prices;
@@ -65,9 +63,6 @@ pub struct Scheduler {
     settings: Settings,
     batches: ActiveBatches,
     jobs: OpenJobs,
-    task_owners: TaskOwners,
-    /// Queued jobs whose wait is over, if they had one.
-    candidates: QueuedJobs,
     timers: Timers,
     wait_times: WaitTimes,
     downloads: DownloadQueue,
@@ -95,8 +90,6 @@ impl Scheduler {
             settings,
             batches: ActiveBatches::default(),
             jobs: OpenJobs::default(),
-            task_owners: TaskOwners::default(),
-            candidates: QueuedJobs::default(),
             timers: Timers::default(),
             downloads: DownloadQueue::default(),
             budgets: Budgets::new(total),
@@ -157,12 +150,12 @@ impl Scheduler {
         let record = JobRecord { job: lifecycle::resumed(record.job), ..record };
         let attempt = record.job.attempt();
         let want = lifecycle::wants(record.job.state());
-        self.task_owners.add_job(key, &record.job);
+        let mut open = OpenJob::new(record, spec);
+        open.set_in_flight(now.tick);
+        self.jobs.resume(open);
         if want == Want::Admission {
-            self.candidates.insert(key, &spec.order);
+            self.jobs.queue(key);
         }
-        let in_flight_since = Some(now.tick);
-        self.jobs.insert(key, OpenJob { in_flight_since, ..OpenJob::new(record, spec) });
         self.watch_allowance(key, &[]);
         let wait = match want {
             // It may have been read just before the restart.

@@ -3,10 +3,9 @@
 use crate::domain::ids::{AttemptNo, JobKey};
 use crate::domain::lifecycle::Event;
 use crate::domain::task::ReadAnswer;
-use crate::domain::time::{Millis, Now, Tick, Timestamp};
+use crate::domain::time::{Millis, Now, Tick};
 use crate::engine::scheduler::due::{ACCOUNT_RECHECK, UNREAD_GRACE, watch_expired};
 use crate::engine::scheduler::inputs::MISSING_MAX;
-use crate::engine::scheduler::parts::open_job::TaskWatch;
 use crate::engine::scheduler::{Effect, Scheduler, SchedulerError};
 
 impl Scheduler {
@@ -14,36 +13,13 @@ impl Scheduler {
     /// an exchange that is under way belongs to that.
     pub(super) fn watch_superseded(&mut self, key: JobKey, before: AttemptNo, first_wait: Millis, now: Now) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let present = open.record.job.attempt();
-        if present == before
-            && open.watches.is_empty()
-            && open.record.job.resubmitted_attempts().next().is_none()
-        {
-            return;
+        let changes = open.update_watches(before);
+        for attempt in changes.ended {
+            self.timers.cancel_watch(key, attempt);
         }
-        let watch_end = |since: Timestamp| since.after(self.settings.watch_overdue_for);
-        let watched = open.record.job.watched_attempts();
-        let watched: Vec<(AttemptNo, Timestamp)> =
-            watched.filter_map(|other| Some((other.no(), watch_end(other.watched_since()?)))).collect();
-        let known: Vec<AttemptNo> = open.watches.keys().copied().collect();
-        for attempt in known {
-            if !watched.iter().any(|(watched, _)| *watched == attempt) {
-                open.watches.remove(&attempt);
-                self.timers.cancel_watch(key, attempt);
-            }
-        }
-        let was_busy = present != before && open.busy;
-        if present != before {
-            (open.busy, open.faults, open.fetch_faults, open.task_since) = (false, 0, 0, None);
-        }
-        for (attempt, until) in watched {
-            if open.watches.contains_key(&attempt) {
-                continue;
-            }
-            let watch = TaskWatch { busy: was_busy && attempt == before, seen: present != before, faults: 0 };
-            open.watches.insert(attempt, watch);
+        for (attempt, since) in changes.begun {
             self.timers.set_watched_read(key, attempt, now.tick.after(first_wait));
-            self.timers.set_watch_end(key, attempt, until);
+            self.timers.set_watch_end(key, attempt, since.after(self.settings.watch_overdue_for));
         }
     }
 
@@ -71,8 +47,7 @@ impl Scheduler {
     /// Puts the end of a watch off until its task was read once since the start: it may have ended during a
     /// downtime. Returns whether it was put off.
     fn read_before_watch_expires(&mut self, key: JobKey, attempt: AttemptNo, now: Now) -> bool {
-        let watch = self.jobs.get(&key).and_then(|open| open.watches.get(&attempt));
-        if watch.is_none_or(|watch| watch.seen) {
+        if self.jobs.get(&key).is_none_or(|open| !open.is_unread(attempt)) {
             return false;
         }
         self.timers.set_watch_end(key, attempt, now.wall.after(UNREAD_GRACE));
@@ -81,11 +56,8 @@ impl Scheduler {
 
     fn read_watched_task(&mut self, key: JobKey, attempt: AttemptNo, due: Tick) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let Some(task) = open.record.job.task_of(attempt).cloned() else { return };
-        let spec = open.spec.clone();
-        let Some(watch) = open.watches.get_mut(&attempt) else { return };
-        if !watch.busy {
-            watch.busy = true;
+        if let Some(task) = open.begin_watched_read(attempt) {
+            let spec = open.spec().clone();
             self.pending.begin(Effect::Read { key, attempt, task, spec, due });
         }
     }
@@ -98,7 +70,7 @@ impl Scheduler {
 
     /// Whether an answer is about a watched task rather than the present attempt's.
     pub(super) fn is_watched(&self, key: JobKey, attempt: AttemptNo) -> bool {
-        self.jobs.get(&key).is_some_and(|open| open.watches.contains_key(&attempt))
+        self.jobs.get(&key).is_some_and(|open| open.is_watched(attempt))
     }
 
     /// Reading a watched task came to this.
@@ -110,11 +82,9 @@ impl Scheduler {
         now: Now,
     ) -> Result<(), SchedulerError> {
         let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
-        let before = open.record.job.attempt();
-        let Some(watch) = open.watches.get_mut(&attempt) else { return Ok(()) };
-        (watch.busy, watch.seen) = (false, true);
-        watch.faults = if matches!(answer, ReadAnswer::Missing(_)) { watch.faults + 1 } else { 0 };
-        let faults = watch.faults;
+        let before = open.job().attempt();
+        let is_missing = matches!(answer, ReadAnswer::Missing(_));
+        let Some(faults) = open.watched_read_ended(attempt, is_missing) else { return Ok(()) };
         drop(open);
         self.schedule_watch(key, attempt, now.tick.after(self.settings.overdue_poll));
         match answer {
@@ -125,7 +95,7 @@ impl Scheduler {
             ReadAnswer::Missing(_) | ReadAnswer::Again { .. } => {}
             ReadAnswer::Unauthorised(_) => self.block_for_key(now),
         }
-        if self.jobs.get(&key).is_some_and(|open| open.record.job.attempt() != before) {
+        if self.jobs.get(&key).is_some_and(|open| open.job().attempt() != before) {
             // It succeeded first: its outputs are wanted now.
             self.follow_up(key, Some(Millis(0)), now);
         }

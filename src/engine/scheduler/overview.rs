@@ -17,7 +17,7 @@ impl Scheduler {
     /// Why nothing will move by itself any more; nothing while something will.
     pub fn standstill(&self) -> Option<Standstill> {
         let counts = self.jobs.counts();
-        if counts.busy > 0
+        if counts.busy() > 0
             || self.account.is_asking
             || self.prices.are_busy() && !self.stopping
             || self.batches.unfinished().any(ActiveBatch::is_loading)
@@ -36,7 +36,7 @@ impl Scheduler {
         let blocked = blocked.filter(|open| open.action() == Some(NextAction::Post)).count();
         if sends
             && (moves(NextAction::NextAttempt) || counts.with_action(NextAction::Post) as usize > blocked)
-            || !self.key_is_refused() && (moves(NextAction::Read) || counts.unread > 0)
+            || !self.key_is_refused() && (moves(NextAction::Read) || counts.unread() > 0)
             || !self.disk.is_low() && moves(NextAction::Fetch)
         {
             return None;
@@ -112,8 +112,8 @@ impl Scheduler {
     /// The smallest hold among the jobs of a batch that wait next.
     fn next_hold(&self, active: &ActiveBatch) -> Option<Credits> {
         let batch = active.record.no;
-        let queued = self.candidates.fronts(batch, 1).filter_map(|key| self.jobs.get(&key));
-        let queued = queued.map(|open| (open.record.key, &open.spec.order, open.record.job.max_credits()));
+        let queued = self.jobs.candidates(batch, 1);
+        let queued = queued.map(|open| (open.key(), &open.spec().order, open.job().max_credits()));
         let rows = active.windows.iter().flat_map(|window| &window.rows);
         let rows = rows.map(|row| (JobKey { batch, seq: row.spec.seq }, &row.spec.order, None));
         let holds =
@@ -160,7 +160,7 @@ impl Scheduler {
 
     /// Every open job as it stands.
     pub fn open_jobs(&self) -> impl Iterator<Item = &JobRecord> {
-        self.jobs.values().map(|open| &open.record)
+        self.jobs.iter().map(|open| open.record())
     }
 
     /// The outage that is being waited out; nothing while the service answers.

@@ -218,7 +218,7 @@ impl Scheduler {
         let is_unsettled = |key: &JobKey| {
             self.jobs
                 .get(key)
-                .map(|open| &open.record.job)
+                .map(|open| open.job())
                 .filter(|job| !matches!(job.state(), State::Queued))
                 .is_some_and(|job| is_unbounded(job) && is_unsettled(job))
         };
@@ -233,7 +233,7 @@ impl Scheduler {
         now: Now,
     ) -> Result<(), SchedulerError> {
         let Some(open) = self.jobs.get(&key) else { return Ok(()) };
-        let (order, job) = (&open.spec.order, &open.record.job);
+        let (order, job) = (&open.spec().order, open.job());
         let Ok(release) = self.prices.decide(key, order, job.max_credits()) else { return Ok(()) };
         let was = job.hold(order).filter(|was| *was != release.hold);
         self.prices.let_out(key, release);
@@ -242,7 +242,7 @@ impl Scheduler {
 
     /// Takes up a job that was let out before.
     pub(super) fn note_release(&mut self, key: JobKey) {
-        if self.jobs.get(&key).is_some_and(|open| is_unbounded(&open.record.job)) {
+        if self.jobs.get(&key).is_some_and(|open| is_unbounded(open.job())) {
             self.prices.unbounded.insert(key);
         }
     }

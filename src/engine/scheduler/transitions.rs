@@ -23,26 +23,23 @@ impl Scheduler {
         let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
         let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(()) };
         let attempts = active.record.policy.attempts.unwrap_or(self.settings.attempts);
-        let terms = AttemptRules { attempts, keyed: open.spec.order.kind.is_keyed() };
-        let transition = match lifecycle::apply(&open.record.job, attempt, event, terms, now.wall) {
+        let terms = AttemptRules { attempts, keyed: open.spec().order.kind.is_keyed() };
+        let transition = match lifecycle::apply(open.job(), attempt, event, terms, now.wall) {
             Ok(transition) => transition,
             Err(illegal) => {
-                let task = open.record.job.state().task();
-                let context = LogContext::new(&active.record.name, &open.spec, attempt, task);
+                let task = open.job().state().task();
+                let context = LogContext::new(&active.record.name, open.spec(), attempt, task);
                 job_log::dropped(context, &illegal);
                 return Ok(());
             }
         };
         // A reading of a task that still runs says nothing new, and costs no commit.
-        if transition.movements.is_empty() && transition.job == open.record.job {
+        if transition.movements.is_empty() && transition.job == *open.job() {
             return Ok(());
         }
-        let before = std::mem::replace(&mut open.record.job, transition.job);
-        job_log::moved(&active.record.name, &open.spec, &before, &open.record.job);
+        let before = open.replace_job(transition.job);
+        job_log::moved(&active.record.name, open.spec(), &before, open.job());
         let (before, before_books) = (before.attempt(), before.books());
-        if !matches!(open.record.job.state(), State::Queued) {
-            self.candidates.remove(&key);
-        }
         for movement in transition.movements.iter().copied() {
             active.record.totals.apply(movement)?;
             self.budgets.apply(movement, transition.day)?;
@@ -53,7 +50,7 @@ impl Scheduler {
         }
         self.pending.job_changed(key);
         let on_drift = active.record.policy.on_drift;
-        let (order, job) = (&open.spec.order, &open.record.job);
+        let (order, job) = (&open.spec().order, open.job());
         let is_settled = job.books() != before_books && job.books().held.is_zero();
         // Comparing options costs more than the rest of the transition: only who asked for it pays for it.
         let pauses = || on_drift.is_some() && charge_drift::pauses(on_drift, &charge_drift::of(order, job));
@@ -64,9 +61,13 @@ impl Scheduler {
             job_log::paused(&active.record, "a charge, a model or options other than planned");
             self.pending.batch_changed(key.batch);
         }
-        let is_over = open.record.job.is_over();
-        let settled = is_settled.then(|| (open.spec.clone(), job.clone()));
+        let is_over = open.job().is_over();
+        let is_queued = matches!(open.job().state(), State::Queued);
+        let settled = is_settled.then(|| (open.spec().clone(), job.clone()));
         drop(open);
+        if !is_queued {
+            self.jobs.unqueue(&key);
+        }
         self.watch_allowance(key, &transition.movements);
         if let Some((spec, job)) = settled {
             self.learn_charge(key, &spec.order, &job);
@@ -83,17 +84,18 @@ impl Scheduler {
         let Some(open) = self.jobs.remove(&key) else { return };
         self.timers.cancel_job(key);
         if let Some(active) = self.batches.get_mut(&key.batch) {
-            active.record.count_ended(open.spec.order.kind, open.record.job.state());
-            count_rejections(&mut active.record, open.record.job.state(), self.settings.rejections);
+            active.record.count_ended(open.spec().order.kind, open.job().state());
+            count_rejections(&mut active.record, open.job().state(), self.settings.rejections);
             self.pending.batch_changed(key.batch);
             job_log::batch_done(&active.record);
         }
-        self.pending.job_ended(open.spec, open.record);
+        let (spec, record) = open.into_parts();
+        self.pending.job_ended(spec, record);
     }
 
     /// After an answer: when the job wants something next.
     pub(super) fn follow_up(&mut self, key: JobKey, wait: Option<Millis>, now: Now) {
-        let Some(job) = self.jobs.get(&key).map(|open| &open.record.job) else { return };
+        let Some(job) = self.jobs.get(&key).map(|open| open.job()) else { return };
         let usual = match lifecycle::wants(job.state()) {
             Want::Read => self.poll_wait(key, now),
             Want::Admission => {
@@ -111,19 +113,18 @@ impl Scheduler {
     /// is not open any more.
     pub(super) fn effect_ended(&mut self, key: JobKey) -> Option<u32> {
         let mut open = self.jobs.get_mut(&key)?;
-        open.busy = false;
-        Some(open.faults)
+        Some(open.effect_ended())
     }
 
     pub(super) fn count_fault(&mut self, key: JobKey) {
         if let Some(mut open) = self.jobs.get_mut(&key) {
-            open.faults = open.faults.saturating_add(1);
+            open.count_fault();
         }
     }
 
     pub(super) fn reset_faults(&mut self, key: JobKey) {
         if let Some(mut open) = self.jobs.get_mut(&key) {
-            open.faults = 0;
+            open.reset_faults();
         }
     }
 }

@@ -1,43 +1,29 @@
-//! The open jobs, and what is counted about them.
+//! What is counted about the open jobs, by one map for each question.
 //!
-//! With 100,000 jobs in flight nothing may look at all of them at every step. A job is changed
-//! through [`OpenJobMut`], which counts it anew when it is dropped, so that no change can be forgotten and a step
-//! costs what it touches.
+//! With 100,000 jobs in flight nothing may look at all of them at every step: [`OpenJobs`] counts a job anew whenever
+//! it was changed.
+//!
+//! [`OpenJobs`]: crate::engine::scheduler::parts::open_jobs::OpenJobs
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::{Deref, DerefMut};
+use std::collections::BTreeMap;
 
 use enum_map::{Enum, EnumMap};
 
 use crate::domain::admission::InFlight;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchNo, JobKey};
-use crate::domain::job::State;
+use crate::domain::ids::BatchNo;
+use crate::domain::job::Order;
 use crate::domain::job_state::{JobState, JobStateCounts};
-use crate::domain::lifecycle::{self, Want};
 use crate::domain::request::Kind;
-use crate::engine::scheduler::parts::open_job::OpenJob;
-
-/// The open jobs by key.
-#[derive(Debug, Default)]
-pub struct OpenJobs {
-    jobs: HashMap<JobKey, OpenJob>,
-    counts: JobCounts,
-}
 
 /// What is counted.
 #[derive(Debug, Default)]
 pub struct JobCounts {
-    /// Jobs that take up a slot.
-    pub in_flight: InFlight,
-    /// Jobs with an effect under way.
-    pub busy: u32,
-    /// Jobs of which a watched task was not read since the start.
-    pub unread: u32,
-    /// What is held for jobs in the queue, since their state was recovered.
-    pub held_in_queue: Credits,
+    in_flight: InFlight,
+    busy: u32,
+    unread: u32,
+    held_in_queue: Credits,
     actions: EnumMap<NextAction, u32>,
-    states: JobStateCounts,
     by_kind: EnumMap<Kind, JobStateCounts>,
     by_batch: BTreeMap<BatchNo, BatchJobCounts>,
 }
@@ -71,52 +57,43 @@ pub enum NextAction {
 /// What a job is counted as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CountedAs {
-    state: JobState,
-    holds_slot: bool,
-    busy: bool,
-    never_sent: bool,
+    /// Its state.
+    pub state: JobState,
+    /// It takes up a slot.
+    pub holds_slot: bool,
+    /// An effect of it is under way.
+    pub busy: bool,
+    /// It is in the queue, and was never sent.
+    pub never_sent: bool,
     /// A watched task of it was not read since the start.
-    unread: bool,
-    action: NextAction,
-    held_in_queue: Credits,
-}
-
-impl CountedAs {
-    fn of(open: &OpenJob) -> CountedAs {
-        let job = &open.record.job;
-        let action = match lifecycle::wants(job.state()) {
-            Want::Admission if open.is_timed => NextAction::NextAttempt,
-            // An overdue one is waited for until it was tried once since the start.
-            Want::Post if !job.is_overdue() || open.faults == 0 => NextAction::Post,
-            Want::Read if !job.is_overdue() || open.task_since.is_none() => NextAction::Read,
-            Want::Fetch => NextAction::Fetch,
-            Want::Admission | Want::Post | Want::Read | Want::Nothing => NextAction::Nothing,
-        };
-        let busy = open.busy || open.watches.values().any(|watch| watch.busy);
-        let unread = open.watches.values().any(|watch| !watch.seen);
-        let is_queued = matches!(job.state(), State::Queued);
-        let never_sent = is_queued && job.first_sent().is_none();
-        let held_in_queue = if is_queued { job.books().held } else { Credits::ZERO };
-        CountedAs {
-            state: job.state().job_state(),
-            holds_slot: job.holds_slot(),
-            busy,
-            never_sent,
-            unread,
-            action,
-            held_in_queue,
-        }
-    }
-}
-
-impl OpenJob {
-    /// What it will do by itself, as it was counted last.
-    pub fn action(&self) -> Option<NextAction> {
-        self.counted.map(|counted_as| counted_as.action)
-    }
+    pub unread: bool,
+    /// What it will do by itself.
+    pub action: NextAction,
+    /// What is held for it although it is in the queue.
+    pub held_in_queue: Credits,
 }
 
 impl JobCounts {
+    /// Jobs that take up a slot.
+    pub fn in_flight(&self) -> &InFlight {
+        &self.in_flight
+    }
+
+    /// Jobs with an effect under way.
+    pub fn busy(&self) -> u32 {
+        self.busy
+    }
+
+    /// Jobs of which a watched task was not read since the start.
+    pub fn unread(&self) -> u32 {
+        self.unread
+    }
+
+    /// What is held for jobs in the queue, in credits, since their state was recovered.
+    pub fn held_in_queue(&self) -> Credits {
+        self.held_in_queue
+    }
+
     /// Jobs that would move like this.
     pub fn with_action(&self, action: NextAction) -> u32 {
         self.actions[action]
@@ -158,33 +135,38 @@ impl JobCounts {
 
     /// Jobs whose outputs are being downloaded, or wait for it.
     pub fn fetching(&self) -> u32 {
-        self.states[JobState::Fetching]
+        self.by_kind.values().map(|states| states[JobState::Fetching]).sum()
     }
 
-    fn count(&mut self, open: &OpenJob, counted_as: CountedAs) {
+    /// Counts a job.
+    pub fn add(&mut self, batch: BatchNo, order: &Order, counted_as: CountedAs) {
         let add = |count: &mut u32| *count += 1;
-        self.change(open, counted_as, add);
+        self.change(batch, order.kind, counted_as, add);
         self.held_in_queue = self.held_in_queue + counted_as.held_in_queue;
         if counted_as.holds_slot {
-            self.in_flight.add(open.spec.order.kind, open.spec.order.model.as_deref());
+            self.in_flight.add(order.kind, order.model.as_deref());
         }
     }
 
-    fn uncount(&mut self, open: &OpenJob, counted_as: CountedAs) {
+    /// Counts a job no more that was counted like this.
+    pub fn remove(&mut self, batch: BatchNo, order: &Order, counted_as: CountedAs) {
         let subtract = |count: &mut u32| *count = count.saturating_sub(1);
-        self.change(open, counted_as, subtract);
+        self.change(batch, order.kind, counted_as, subtract);
         self.held_in_queue = self.held_in_queue.saturating_sub(counted_as.held_in_queue);
         if counted_as.holds_slot {
-            self.in_flight.remove(open.spec.order.kind, open.spec.order.model.as_deref());
+            self.in_flight.remove(order.kind, order.model.as_deref());
         }
     }
 
-    fn change(&mut self, open: &OpenJob, counted_as: CountedAs, by_one: impl Fn(&mut u32)) {
+    /// Keeps no numbers of a batch.
+    pub fn forget_batch(&mut self, batch: BatchNo) {
+        self.by_batch.remove(&batch);
+    }
+
+    fn change(&mut self, batch: BatchNo, kind: Kind, counted_as: CountedAs, by_one: impl Fn(&mut u32)) {
         by_one(&mut self.actions[counted_as.action]);
-        by_one(&mut self.states[counted_as.state]);
-        let kind = open.spec.order.kind;
         by_one(&mut self.by_kind[kind][counted_as.state]);
-        let of_batch = self.by_batch.entry(open.record.key.batch).or_default();
+        let of_batch = self.by_batch.entry(batch).or_default();
         by_one(&mut of_batch.states[counted_as.state]);
         by_one(&mut of_batch.kinds[kind]);
         if counted_as.never_sent {
@@ -198,112 +180,60 @@ impl JobCounts {
         }
     }
 
-    fn recount(&mut self, open: &mut OpenJob) {
-        let counted_as = CountedAs::of(open);
-        if open.counted == Some(counted_as) {
-            return;
-        }
-        if let Some(before) = open.counted.replace(counted_as) {
-            self.uncount(open, before);
-        }
-        self.count(open, counted_as);
-    }
-}
-
-impl OpenJobs {
+    /// Whether another count of the same jobs came to the same.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.jobs.len()
-    }
-
-    pub fn contains_key(&self, key: &JobKey) -> bool {
-        self.jobs.contains_key(key)
-    }
-
-    pub fn get(&self, key: &JobKey) -> Option<&OpenJob> {
-        self.jobs.get(key)
-    }
-
-    /// A job to be changed; it is counted anew when this is dropped.
-    pub fn get_mut(&mut self, key: &JobKey) -> Option<OpenJobMut<'_>> {
-        let open = self.jobs.get_mut(key)?;
-        Some(OpenJobMut { open, counts: &mut self.counts })
-    }
-
-    pub fn insert(&mut self, key: JobKey, mut open: OpenJob) {
-        self.remove(&key);
-        self.counts.recount(&mut open);
-        self.jobs.insert(key, open);
-    }
-
-    pub fn remove(&mut self, key: &JobKey) -> Option<OpenJob> {
-        let mut open = self.jobs.remove(key)?;
-        if let Some(counted_as) = open.counted.take() {
-            self.counts.uncount(&open, counted_as);
-        }
-        Some(open)
-    }
-
-    /// Keeps no numbers of a batch that has left.
-    pub fn forget(&mut self, batch: BatchNo) {
-        self.counts.by_batch.remove(&batch);
-    }
-
-    pub fn values(&self) -> impl Iterator<Item = &OpenJob> {
-        self.jobs.values()
-    }
-
-    pub fn counts(&self) -> &JobCounts {
-        &self.counts
-    }
-
-    /// Whether everything counted agrees with the jobs as they stand.
-    #[cfg(test)]
-    pub fn counts_right(&self) -> bool {
-        let mut anew = JobCounts::default();
-        self.jobs.values().for_each(|open| anew.count(open, CountedAs::of(open)));
+    pub fn agrees_with(&self, anew: &JobCounts) -> bool {
         // What was counted once and is not there any more stays as a zero.
-        let kinds = crate::domain::request::Kind::ALL.iter();
         let of_kind =
             |counts: &JobCounts, kind| counts.in_flight.by_kind.get(kind).copied().unwrap_or_default();
-        let models = self.counts.in_flight.by_model.iter();
-        (anew.in_flight.all, anew.busy, anew.unread, anew.actions, anew.states)
-            == (
-                self.counts.in_flight.all,
-                self.counts.busy,
-                self.counts.unread,
-                self.counts.actions,
-                self.counts.states,
-            )
-            && kinds.clone().all(|kind| of_kind(&anew, kind) == of_kind(&self.counts, kind))
-            && models.clone().all(|(m, n)| anew.in_flight.by_model.get(m).copied().unwrap_or_default() == *n)
-            && anew.by_kind == self.counts.by_kind
-            && self.counts.by_batch.keys().all(|no| anew.of_batch(*no) == self.counts.of_batch(*no))
+        let of_model = |model| anew.in_flight.by_model.get(model).copied().unwrap_or_default();
+        (self.in_flight.all, self.busy, self.unread, self.held_in_queue)
+            == (anew.in_flight.all, anew.busy, anew.unread, anew.held_in_queue)
+            && (self.actions, self.by_kind) == (anew.actions, anew.by_kind)
+            && Kind::ALL.iter().all(|kind| of_kind(anew, kind) == of_kind(self, kind))
+            && self.in_flight.by_model.iter().all(|(model, n)| of_model(model) == *n)
+            && self.by_batch.keys().all(|no| anew.of_batch(*no) == self.of_batch(*no))
     }
 }
 
-/// An open job that is being changed.
-#[derive(Debug)]
-pub struct OpenJobMut<'a> {
-    open: &'a mut OpenJob,
-    counts: &'a mut JobCounts,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::scheduler::tests::spec;
 
-impl Deref for OpenJobMut<'_> {
-    type Target = OpenJob;
-    fn deref(&self) -> &OpenJob {
-        self.open
-    }
-}
+    const RUNNING: CountedAs = CountedAs {
+        state: JobState::Running,
+        holds_slot: true,
+        busy: true,
+        never_sent: false,
+        unread: true,
+        action: NextAction::Read,
+        held_in_queue: Credits::ZERO,
+    };
+    const QUEUED: CountedAs = CountedAs {
+        state: JobState::Queued,
+        holds_slot: false,
+        busy: false,
+        never_sent: true,
+        unread: false,
+        action: NextAction::Nothing,
+        held_in_queue: Credits(7),
+    };
 
-impl DerefMut for OpenJobMut<'_> {
-    fn deref_mut(&mut self) -> &mut OpenJob {
-        self.open
-    }
-}
-
-impl Drop for OpenJobMut<'_> {
-    fn drop(&mut self) {
-        self.counts.recount(self.open);
+    #[test]
+    fn a_job_is_counted_for_the_whole_its_kind_and_its_batch() {
+        let (mut counts, video) = (JobCounts::default(), spec(0, Kind::Video));
+        let [first, second] = [BatchNo(1), BatchNo(2)];
+        counts.add(first, &video.order, RUNNING);
+        counts.add(second, &video.order, QUEUED);
+        assert_eq!((counts.in_flight().all, counts.busy(), counts.unread()), (1, 1, 1));
+        assert_eq!((counts.sent_of(first), counts.open_of(second), counts.has_queued(second)), (1, 1, true));
+        assert_eq!((counts.of_batch(second).never_sent, counts.held_in_queue()), (1, Credits(7)));
+        assert_eq!((counts.with_action(NextAction::Read), counts.with_action(NextAction::Fetch)), (1, 0));
+        let of_all: Vec<_> = counts.by_state_and_kind().collect();
+        assert_eq!(of_all, [(JobState::Queued, Kind::Video, 1), (JobState::Running, Kind::Video, 1)]);
+        counts.remove(first, &video.order, RUNNING);
+        counts.remove(second, &video.order, QUEUED);
+        assert!(counts.agrees_with(&JobCounts::default()));
     }
 }

@@ -12,6 +12,7 @@ pub mod disk_state;
 pub mod download_queue;
 pub mod job_counts;
 pub mod open_job;
+pub mod open_jobs;
 pub mod outage_detector;
 pub mod pending_step;
 pub mod queued_jobs;

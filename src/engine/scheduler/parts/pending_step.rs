@@ -10,7 +10,7 @@ use crate::domain::time::{Tick, Timestamp, UtcDay};
 use crate::engine::scheduler::messages::{Effect, Step};
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
 use crate::engine::scheduler::parts::budgets::Budgets;
-use crate::engine::scheduler::parts::job_counts::OpenJobs;
+use crate::engine::scheduler::parts::open_jobs::OpenJobs;
 use crate::store::{BatchRecord, Change, JobRecord};
 
 /// See the module's documentation.
@@ -85,7 +85,7 @@ impl PendingStep {
         let pending = std::mem::take(self);
         let mut changes = Vec::new();
         let open = pending.changed_jobs.iter().filter_map(|key| jobs.get(key));
-        changes.extend(open.map(|open| Change::Open(open.record.clone())));
+        changes.extend(open.map(|open| Change::Open(open.record().clone())));
         changes.extend(pending.ended.iter().map(|(_, record)| Change::End(record.clone())));
         let changed = pending.changed_batches.iter().filter_map(|no| batches.get(no));
         changes.extend(changed.map(|active| Change::Batch(Box::new(active.record.clone()))));

@@ -1,0 +1,212 @@
+//! The jobs that have begun and not ended, by key: what is counted about them, which of them wait in the queue, and
+//! whose tasks are whose.
+//!
+//! A job is changed through [`OpenJobMut`], which counts it anew when it is dropped, so that no change can be forgotten
+//! and a step costs what it touches.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::{Deref, DerefMut};
+
+use crate::domain::ids::{BatchNo, JobKey, TaskId};
+use crate::engine::scheduler::parts::job_counts::JobCounts;
+use crate::engine::scheduler::parts::open_job::OpenJob;
+use crate::engine::scheduler::parts::queued_jobs::QueuedJobs;
+use crate::engine::scheduler::parts::task_owners::TaskOwners;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct OpenJobs {
+    jobs: HashMap<JobKey, OpenJob>,
+    counts: JobCounts,
+    /// Queued jobs whose wait is over, if they had one.
+    queued: QueuedJobs,
+    task_owners: TaskOwners,
+}
+
+impl OpenJobs {
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether a job is open.
+    pub fn contains_key(&self, key: &JobKey) -> bool {
+        self.jobs.contains_key(key)
+    }
+
+    /// An open job.
+    pub fn get(&self, key: &JobKey) -> Option<&OpenJob> {
+        self.jobs.get(key)
+    }
+
+    /// A job to be changed; it is counted anew when this is dropped.
+    pub fn get_mut(&mut self, key: &JobKey) -> Option<OpenJobMut<'_>> {
+        let open = self.jobs.get_mut(key)?;
+        Some(OpenJobMut { open, counts: &mut self.counts })
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &OpenJob> {
+        self.jobs.values()
+    }
+
+    /// A job that had begun before is open from now on, and the tasks that it has are its own.
+    pub fn resume(&mut self, open: OpenJob) {
+        self.task_owners.add_job(open.key(), open.job());
+        self.insert(open);
+    }
+
+    /// A job is open from now on.
+    pub fn insert(&mut self, mut open: OpenJob) {
+        let key = open.key();
+        self.remove(&key);
+        recount(&mut open, &mut self.counts);
+        self.jobs.insert(key, open);
+    }
+
+    /// A job is not open any more. Whose its tasks were is remembered.
+    pub fn remove(&mut self, key: &JobKey) -> Option<OpenJob> {
+        let mut open = self.jobs.remove(key)?;
+        self.queued.remove(key);
+        if let Some(counted_as) = open.set_counted(None) {
+            self.counts.remove(key.batch, &open.spec().order, counted_as);
+        }
+        Some(open)
+    }
+
+    /// An open job waits in the queue and nothing else keeps it: it is a candidate for admission.
+    pub fn queue(&mut self, key: JobKey) {
+        if let Some(open) = self.jobs.get(&key) {
+            self.queued.insert(key, &open.spec().order);
+        }
+    }
+
+    /// An open job has left the queue.
+    pub fn unqueue(&mut self, key: &JobKey) {
+        self.queued.remove(key);
+    }
+
+    /// The first candidates of each class of a batch, `most` of each.
+    pub fn candidates(&self, batch: BatchNo, most: usize) -> impl Iterator<Item = &OpenJob> {
+        self.queued.fronts(batch, most).filter_map(|key| self.jobs.get(&key))
+    }
+
+    /// All candidates of a batch, in order.
+    pub fn all_candidates(&self, batch: BatchNo) -> BTreeSet<JobKey> {
+        self.queued.of_batch(batch)
+    }
+
+    /// Whether `task` is known to belong to another job than `key`; else it is `key`'s from now on.
+    pub fn task_belongs_to_another(&mut self, key: JobKey, task: &TaskId) -> bool {
+        self.task_owners.belongs_to_another(key, task)
+    }
+
+    /// Keeps no numbers of a batch that has left.
+    pub fn forget_batch(&mut self, batch: BatchNo) {
+        self.counts.forget_batch(batch);
+    }
+
+    /// What is counted about them.
+    pub fn counts(&self) -> &JobCounts {
+        &self.counts
+    }
+
+    /// Whether everything counted agrees with the jobs as they stand.
+    #[cfg(test)]
+    pub fn counts_right(&self) -> bool {
+        let mut anew = JobCounts::default();
+        for open in self.jobs.values() {
+            anew.add(open.key().batch, &open.spec().order, open.count_as());
+        }
+        self.counts.agrees_with(&anew)
+    }
+}
+
+fn recount(open: &mut OpenJob, counts: &mut JobCounts) {
+    let counted_as = open.count_as();
+    if open.counted() == Some(counted_as) {
+        return;
+    }
+    let before = open.set_counted(Some(counted_as));
+    let (batch, order) = (open.key().batch, &open.spec().order);
+    if let Some(before) = before {
+        counts.remove(batch, order, before);
+    }
+    counts.add(batch, order, counted_as);
+}
+
+/// An open job that is being changed.
+#[derive(Debug)]
+pub struct OpenJobMut<'a> {
+    open: &'a mut OpenJob,
+    counts: &'a mut JobCounts,
+}
+
+impl Deref for OpenJobMut<'_> {
+    type Target = OpenJob;
+    fn deref(&self) -> &OpenJob {
+        self.open
+    }
+}
+
+impl DerefMut for OpenJobMut<'_> {
+    fn deref_mut(&mut self) -> &mut OpenJob {
+        self.open
+    }
+}
+
+impl Drop for OpenJobMut<'_> {
+    fn drop(&mut self) {
+        recount(self.open, self.counts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{AttemptNo, Seq};
+    use crate::domain::job::{Job, State};
+    use crate::domain::request::Kind;
+    use crate::engine::scheduler::tests::spec;
+    use crate::store::JobRecord;
+
+    const BATCH: BatchNo = BatchNo(1);
+
+    fn key(seq: u32) -> JobKey {
+        JobKey { batch: BATCH, seq: Seq(seq) }
+    }
+
+    fn open(seq: u32, state: State) -> OpenJob {
+        let (spec, job) = (spec(seq, Kind::Video), Job::at(AttemptNo::FIRST, state));
+        OpenJob::new(JobRecord { key: key(seq), id: spec.id, row_at: 0, job }, spec)
+    }
+
+    #[test]
+    fn whatever_is_changed_is_counted_anew() {
+        let mut jobs = OpenJobs::default();
+        jobs.insert(open(0, State::Queued));
+        jobs.insert(open(1, State::Running { task: TaskId("t".into()) }));
+        assert_eq!((jobs.counts().queued_of(BATCH), jobs.counts().sent_of(BATCH)), (1, 1));
+        jobs.get_mut(&key(1)).unwrap().effect_began();
+        assert_eq!(jobs.counts().busy(), 1);
+        jobs.get_mut(&key(0)).unwrap().replace_job(Job::at(AttemptNo::FIRST, State::Expired));
+        assert!(!jobs.counts().has_queued(BATCH));
+        jobs.remove(&key(1));
+        assert_eq!((jobs.counts().busy(), jobs.len()), (0, 1));
+        assert!(jobs.counts_right());
+    }
+
+    #[test]
+    fn a_job_that_leaves_is_no_candidate_and_its_task_stays_its_own() {
+        let mut jobs = OpenJobs::default();
+        jobs.resume(open(0, State::Running { task: TaskId("t".into()) }));
+        jobs.insert(open(1, State::Queued));
+        jobs.queue(key(1));
+        jobs.queue(key(2));
+        assert_eq!(jobs.candidates(BATCH, 9).map(OpenJob::key).collect::<Vec<_>>(), [key(1)]);
+        jobs.remove(&key(1));
+        assert!(jobs.all_candidates(BATCH).is_empty());
+        jobs.remove(&key(0));
+        assert!(jobs.task_belongs_to_another(key(3), &TaskId("T".into())));
+    }
+}
