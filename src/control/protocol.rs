@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::domain::admission::Parked;
 use crate::domain::budget::BudgetSetting;
@@ -10,7 +10,7 @@ use crate::domain::charge_drift::Drift;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
-use crate::domain::job::{Job, JobSpec};
+use crate::domain::job::{Job, JobSpec, RecordView};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::Movement;
 use crate::domain::task::Fault;
@@ -186,7 +186,8 @@ pub struct Explanation {
     pub batch: BatchName,
     /// What is wanted.
     pub spec: JobSpec,
-    /// What became of it.
+    /// What became of it: as [`RecordView`] shows it.
+    #[serde(serialize_with = "job_view")]
     pub job: Job,
     /// Where its task differs from what was planned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -198,6 +199,10 @@ pub struct Explanation {
     pub parked_by: Option<Parked>,
     /// What comes next, in plain words.
     pub next: String,
+}
+
+fn job_view<S: Serializer>(job: &Job, serializer: S) -> Result<S::Ok, S::Error> {
+    RecordView::of(job).serialize(serializer)
 }
 
 /// A line of `GET /v1/ledger`.

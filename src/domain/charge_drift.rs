@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
     use crate::domain::credits::Credits;
-    use crate::domain::ids::TaskId;
+    use crate::domain::ids::{AttemptNo, TaskId};
     use crate::domain::job::Books;
     use crate::domain::release_price::{Basis, Release};
 
@@ -145,15 +145,13 @@ mod tests {
         order(Kind::Video, Some("house-c1"), Some(10), body)
     }
 
+    fn running() -> Job {
+        Job::at(AttemptNo::FIRST, State::Running { task: TaskId("t".into()) })
+    }
+
     fn ran(model: &str, charged: u64, waived: u64, options: &Value) -> Job {
         let books = Books { charged: Credits(charged), waived: Credits(waived), ..Books::default() };
-        Job {
-            state: State::Running { task: TaskId("t".into()) },
-            books,
-            ran_model: Some(model.to_owned()),
-            ran_options: options.as_object().cloned(),
-            ..Job::queued()
-        }
+        running().with_books(books).with_run(model, options)
     }
 
     #[track_caller]
@@ -191,12 +189,10 @@ mod tests {
 
     #[test]
     fn what_the_record_leaves_out_and_what_was_given_back_is_no_drift() {
-        let mut job = ran("house-c1", 0, 0, &json!(null));
-        job.state = State::DROPPED;
-        check(&video(), &job, &[]);
-        job.state = State::Running { task: TaskId("t".into()) };
-        job.books.held = Credits(10);
-        check(&video(), &job, &[]);
+        let dropped = Job::at(AttemptNo::FIRST, State::DROPPED).with_run("house-c1", &json!(null));
+        check(&video(), &dropped, &[]);
+        let held = Books { held: Credits(10), ..Books::default() };
+        check(&video(), &running().with_books(held).with_run("house-c1", &json!(null)), &[]);
         let unpriced = order(Kind::ShortsStudio, None, None, json!({"any": 1}));
         check(&unpriced, &ran("studio", 40, 0, &json!({"any": 2})), &[]);
     }
@@ -217,20 +213,19 @@ mod tests {
 
     #[test]
     fn a_charge_is_held_against_the_price_that_the_job_was_let_out_at() {
-        let mut job = ran("house-c1", 20, 0, &json!({}));
+        let job = ran("house-c1", 20, 0, &json!({}));
         check(&video(), &job, &["price_credits: planned 10, was 20"]);
-        job.released = Some(Release::priced(Credits(20)));
-        check(&video(), &job, &[]);
+        check(&video(), &job.with_release(Release::priced(Credits(20))), &[]);
     }
 
     #[test]
     fn a_charge_above_the_hold_of_an_unpriced_job_is_drift_and_always_pauses() {
         let unpriced = order(Kind::ShortsStudio, None, None, json!({"any": 1}));
-        let mut job = ran("studio", 40, 0, &json!({}));
-        job.released = Some(Release { hold: Credits(40), basis: Basis::MaxCredits });
+        let release = Release { hold: Credits(40), basis: Basis::MaxCredits };
+        let job = ran("studio", 40, 0, &json!({})).with_release(release);
         check(&unpriced, &job, &[]);
         assert!(!is_above_hold(&unpriced, &job));
-        job.books.charged = Credits(41);
+        let job = ran("studio", 41, 0, &json!({})).with_release(release);
         check(&unpriced, &job, &["hold_credits: planned 40, was 41"]);
         assert!(is_above_hold(&unpriced, &job));
         assert!(pauses(None, &of(&unpriced, &job)) && pauses(Some(OnDrift::Report), &of(&unpriced, &job)));

@@ -1,5 +1,9 @@
-//! A job: what was asked for (`Order`, fixed) and what became of it so far (`Job`, moved by the
-//! lifecycle alone).
+//! A job: what was asked for (`Order`, fixed) and what became of it so far (`Job`, a list of attempts, moved by the
+//! lifecycle alone: its fields are closed to everything else).
+
+mod attempt;
+pub mod lifecycle;
+mod record_format;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -7,12 +11,14 @@ use serde_json::{Map, Value};
 use crate::domain::allowances::AllowanceUse;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
-use crate::domain::job_state::JobState;
+use crate::domain::job::attempt::is_default;
+pub use crate::domain::job::attempt::{Attempt, Books, DOWNLOAD_FAILED, RESOLVED, State};
+pub use crate::domain::job::record_format::RecordView;
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::release_price::Release;
 use crate::domain::request::Kind;
-use crate::domain::task::{Fault, TaskRecord};
+use crate::domain::task::TaskRecord;
 use crate::domain::time::{Timestamp, UtcDay};
 
 /// What is wanted and at what price: validated, defaulted and priced. Never changes.
@@ -77,10 +83,6 @@ pub struct JobSpec {
     pub order: Order,
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 impl Order {
     /// What was to be held for it when it was planned: its price, or for a job without one the most that it may cost.
     pub fn hold(&self) -> Option<Credits> {
@@ -97,154 +99,6 @@ impl Order {
     pub fn text(&self) -> &str {
         let field = |name: &str| self.body.get(name).and_then(Value::as_str);
         field("prompt").or_else(|| field("text")).unwrap_or_default()
-    }
-}
-
-/// The code of a job that is paid for, and whose outputs could not be downloaded.
-pub const DOWNLOAD_FAILED: &str = "download_failed";
-/// The code of a job in doubt, once a person found out what it was charged.
-pub const RESOLVED: &str = "resolved";
-
-/// Where a job stands. See [`crate::domain::lifecycle`] for every way in and out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
-pub enum State {
-    /// Wanted, and nothing is sent under its present key that could have made a task, unless
-    /// [`Job::may_have_been_sent`] says otherwise.
-    ///
-    /// In: accepted; a failed attempt that may be repeated; a POST that was answered 401 or 402, or,
-    /// where there is no key, one that surely made no task.
-    /// Out: admission sends it; it is canceled; it expires.
-    /// Stuck: it is *parked*, and the reason (budget, credits, key, pause, disk) says what lifts it.
-    Queued,
-    /// A hold is set aside and a POST is on its way, or about to be.
-    ///
-    /// In: admission. Out: an answer that shows a task or rules one out.
-    /// Stuck: the service does not answer. The same key is sent again, ever more slowly.
-    Submitting {
-        /// Whether an earlier send under this key may have made a task.
-        may_have_run: bool,
-        /// How often it was sent without a usable answer.
-        sends: u32,
-        /// The last unusable answer.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        fault: Option<Fault>,
-    },
-    /// The service has a task for it.
-    ///
-    /// In: an answer with a task. Out: the task's final status.
-    /// Stuck: overdue; it is watched slowly, and nothing is sent again.
-    Running {
-        /// The task.
-        task: TaskId,
-    },
-    /// The task succeeded; its outputs are being downloaded.
-    ///
-    /// In: status `success`. Out: every output is on disk, or downloading was given up.
-    /// Stuck: result links fail. The task is read again for fresh ones.
-    Fetching {
-        /// The task.
-        task: TaskId,
-        /// Its results; empty until the task shows some.
-        urls: Vec<String>,
-    },
-    /// Every output is on disk, checked and synced. Final.
-    Succeeded {
-        /// The task.
-        task: TaskId,
-        /// Its outputs.
-        files: Vec<OutputFile>,
-    },
-    /// No attempt is left, or none would help. Final, until somebody asks for a retry.
-    Failed {
-        /// The last attempt's reason.
-        fault: Fault,
-        /// The last attempt's task.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        task: Option<TaskId>,
-    },
-    /// Dropped by its owner before it was sent, or canceled at the service by somebody else. Final, until somebody
-    /// asks for a retry.
-    Canceled {
-        /// The task that was canceled at the service; nothing where it was dropped before it was sent.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        task: Option<TaskId>,
-        /// What the task's record says about that.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        fault: Option<Fault>,
-    },
-    /// Its batch's time ran out before it was sent. Final.
-    Expired,
-    /// It may have been charged, and nothing the service offers can tell. Its hold or charge stays
-    /// until a person decides. Final for the program.
-    InDoubt {
-        /// What made it so.
-        fault: Fault,
-        /// The task, where one is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        task: Option<TaskId>,
-    },
-}
-
-impl State {
-    /// Dropped by its owner before it was sent.
-    pub const DROPPED: State = State::Canceled { task: None, fault: None };
-
-    /// The state without what belongs to it.
-    pub fn job_state(&self) -> JobState {
-        match self {
-            State::Queued => JobState::Queued,
-            State::Submitting { .. } => JobState::Submitting,
-            State::Running { .. } => JobState::Running,
-            State::Fetching { .. } => JobState::Fetching,
-            State::Succeeded { .. } => JobState::Succeeded,
-            State::Failed { .. } => JobState::Failed,
-            State::Canceled { .. } => JobState::Canceled,
-            State::Expired => JobState::Expired,
-            State::InDoubt { .. } => JobState::InDoubt,
-        }
-    }
-
-    /// The state's name in everything shown.
-    pub fn name(&self) -> &'static str {
-        self.job_state().name()
-    }
-
-    /// Whether the program has nothing more to do for it.
-    pub fn is_final(&self) -> bool {
-        matches!(
-            self,
-            State::Succeeded { .. }
-                | State::Failed { .. }
-                | State::Canceled { .. }
-                | State::Expired
-                | State::InDoubt { .. }
-        )
-    }
-
-    /// The task of the present attempt, where one is known.
-    pub fn task(&self) -> Option<&TaskId> {
-        match self {
-            State::Running { task } | State::Fetching { task, .. } | State::Succeeded { task, .. } => {
-                Some(task)
-            }
-            State::Failed { task, .. } | State::Canceled { task, .. } | State::InDoubt { task, .. } => {
-                task.as_ref()
-            }
-            State::Queued | State::Submitting { .. } | State::Expired => None,
-        }
-    }
-
-    /// Whether the record of the present attempt's task said that it failed or was canceled. Only then another attempt
-    /// gets another key: the service answers this one with that task for ever (Idempotency, 4).
-    pub fn is_ended_by_record(&self) -> bool {
-        match self {
-            State::Failed { task: Some(_), fault } => {
-                !matches!(fault.code.as_str(), DOWNLOAD_FAILED | RESOLVED)
-            }
-            State::Canceled { task, .. } => task.is_some(),
-            _ => false,
-        }
     }
 }
 
@@ -282,88 +136,6 @@ pub struct Landed {
     pub files: Vec<OutputFile>,
 }
 
-/// What is set aside and charged for a job at this moment.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Books {
-    /// Set aside for a POST whose charge is not known yet.
-    pub held: Credits,
-    /// Charged by the present attempt's task.
-    pub charged: Credits,
-    /// Covered by a plan allowance.
-    pub waived: Credits,
-}
-
-impl Books {
-    fn and(self, other: Books) -> Books {
-        Books {
-            held: self.held + other.held,
-            charged: self.charged + other.charged,
-            waived: self.waived + other.waived,
-        }
-    }
-}
-
-/// A task of another attempt than the present one, which is paid for or may yet be: made before its job was
-/// resubmitted, or after, where the earlier one succeeded first.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Superseded {
-    /// Its attempt.
-    pub(in crate::domain) attempt: AttemptNo,
-    /// The task.
-    pub(in crate::domain) task: TaskId,
-    /// What is charged for it.
-    pub(in crate::domain) books: Books,
-    /// The UTC day that this counts for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::domain) day: Option<UtcDay>,
-    /// Since when it is watched beside the present attempt.
-    pub(in crate::domain) since: Timestamp,
-    /// What became of it.
-    pub(in crate::domain) watch: WatchState,
-}
-
-impl Superseded {
-    /// Its number.
-    pub fn no(&self) -> AttemptNo {
-        self.attempt
-    }
-
-    /// Its task.
-    pub fn task(&self) -> Option<&TaskId> {
-        Some(&self.task)
-    }
-
-    /// What is charged for it.
-    pub fn books(&self) -> Books {
-        self.books
-    }
-
-    /// Whether nothing that the service offers tells what became of it.
-    pub fn is_in_doubt(&self) -> bool {
-        self.watch == WatchState::InDoubt
-    }
-
-    /// Since when it is watched beside the present attempt.
-    pub fn watched_since(&self) -> Option<Timestamp> {
-        Some(self.since)
-    }
-}
-
-/// What became of a superseded task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WatchState {
-    /// It has not ended, and is read slowly.
-    Open,
-    /// It succeeded, and stays paid for.
-    Succeeded,
-    /// It failed, or could not be downloaded; nothing more comes of it.
-    Over,
-    /// Nothing the service offers tells what became of it. Its charge stays until a person decides.
-    InDoubt,
-}
-
 /// One line of a job's history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryLine {
@@ -381,110 +153,123 @@ pub struct HistoryLine {
 /// Most lines of history a job keeps; the oldest go first.
 pub const HISTORY_MAX_LINES: usize = 64;
 
-/// What became of a job so far.
+/// Most attempts a job keeps; the oldest that came to nothing go first.
+const ATTEMPTS_MAX: usize = 16;
+
+/// What became of a job so far: the attempts at it, one of which is the present one and decides where the job stands.
+/// [`record_format`] says how it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "record_format::StoredJob")]
 pub struct Job {
-    /// Where it stands.
-    #[serde(flatten)]
-    pub(in crate::domain) state: State,
-    /// The present attempt.
-    pub(in crate::domain) attempt: AttemptNo,
-    /// What is set aside and charged.
-    pub(in crate::domain) books: Books,
+    /// By number; never empty. Of the oldest that came to nothing some may be forgotten.
+    attempts: Vec<Attempt>,
+    /// The present attempt, where that is not the newest: its task succeeded first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept: Option<AttemptNo>,
     /// The first POST of the first attempt: deadlines count from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::domain) first_sent: Option<Timestamp>,
+    first_sent: Option<Timestamp>,
     /// The first POST that its deadline counts from, where that is not the first of all: it was
     /// resubmitted, or retried by a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::domain) deadline_from: Option<Timestamp>,
+    deadline_from: Option<Timestamp>,
     /// What it was let out at last: the price in force then, and not the one that was planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::domain) released: Option<Release>,
+    released: Option<Release>,
     /// What a person allowed it to cost since, in place of what its row said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::domain) max_credits: Option<Credits>,
-    /// The UTC day that the present attempt's hold and charge count for: the day of its hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::domain) day: Option<UtcDay>,
+    max_credits: Option<Credits>,
     /// Its deadline passed while it was in flight; its slot is free again.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(in crate::domain) overdue: bool,
-    /// A request under its present key may have been sent by a state that is gone: this one was rebuilt or imported.
-    /// It is neither dropped as unsent nor given another key.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub(in crate::domain) may_have_been_sent: bool,
-    /// The model that ran its task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::domain) ran_model: Option<String>,
-    /// The options its task was priced with, defaults filled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::domain) ran_options: Option<Map<String, Value>>,
-    /// What else the record of its task says, once the task has ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::domain) record: Option<Box<TaskRecord>>,
-    /// Tasks of other attempts that are paid for as well, or may be.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::domain) superseded: Vec<Superseded>,
-    /// The error that named the present task. The task's record decides whether the attempt is over, and may say less
-    /// of why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::domain) rejected: Option<Fault>,
+    overdue: bool,
     /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::domain) begun_for: Vec<String>,
+    begun_for: Vec<String>,
     /// What happened, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::domain) history: Vec<HistoryLine>,
+    history: Vec<HistoryLine>,
 }
 
 impl Job {
     /// A job that nothing was done for.
     pub fn queued() -> Job {
+        Job::of(Attempt::queued(AttemptNo::FIRST))
+    }
+
+    /// A job of which nothing tells whether it was sent. See [`Attempt::may_have_been_sent`].
+    pub fn queued_perhaps_sent() -> Job {
+        let mut job = Job::queued();
+        job.mark_may_have_been_sent();
+        job
+    }
+
+    /// A job that nothing was done for, whose next key is that of attempt `no`.
+    pub(in crate::domain) fn queued_at(no: AttemptNo) -> Job {
+        Job::of(Attempt::queued(no))
+    }
+
+    fn of(attempt: Attempt) -> Job {
         Job {
-            state: State::Queued,
-            attempt: AttemptNo::FIRST,
-            books: Books::default(),
+            attempts: vec![attempt],
+            kept: None,
             first_sent: None,
             deadline_from: None,
             released: None,
             max_credits: None,
-            day: None,
             overdue: false,
-            may_have_been_sent: false,
-            ran_model: None,
-            ran_options: None,
-            record: None,
-            superseded: Vec::new(),
-            rejected: None,
             begun_for: Vec::new(),
             history: Vec::new(),
         }
     }
 
+    /// The attempt that decides where the job stands.
+    pub fn present(&self) -> &Attempt {
+        &self.attempts[self.present_index()]
+    }
+
+    fn present_mut(&mut self) -> &mut Attempt {
+        let present = self.present_index();
+        &mut self.attempts[present]
+    }
+
+    /// The newest one, unless another succeeded first.
+    fn present_index(&self) -> usize {
+        let newest = self.attempts.len().saturating_sub(1);
+        self.kept.and_then(|kept| self.index_of(kept)).unwrap_or(newest)
+    }
+
+    fn index_of(&self, no: AttemptNo) -> Option<usize> {
+        self.attempts.iter().position(|attempt| attempt.no == no)
+    }
+
+    /// All attempts that are known of, by number.
+    pub fn attempts(&self) -> &[Attempt] {
+        &self.attempts
+    }
+
     /// Where it stands: the state of its present attempt.
     pub fn state(&self) -> &State {
-        &self.state
+        &self.present().state
     }
 
     /// Number of the present attempt, whose key is in use.
     pub fn attempt(&self) -> AttemptNo {
-        self.attempt
+        self.present().no
     }
 
     /// What is set aside and charged for the present attempt. [`Job::all_books`] counts the others, too.
     pub fn books(&self) -> Books {
-        self.books
+        self.present().books
     }
 
     /// The UTC day that the present attempt's hold and charge count for: the day of its hold.
     pub fn day(&self) -> Option<UtcDay> {
-        self.day
+        self.present().day
     }
 
     /// The task of the present attempt, where one is known.
     pub fn task(&self) -> Option<&TaskId> {
-        self.state.task()
+        self.present().task()
     }
 
     /// The first POST of the first attempt; nothing before anything of it was taken.
@@ -516,22 +301,22 @@ impl Job {
     /// A request under its present key may have been sent by a state that is gone: this one was rebuilt or imported.
     /// It is neither dropped as unsent nor given another key.
     pub fn may_have_been_sent(&self) -> bool {
-        self.may_have_been_sent
+        self.present().may_have_been_sent
     }
 
     /// The model that ran its task.
     pub fn ran_model(&self) -> Option<&str> {
-        self.ran_model.as_deref()
+        self.present().ran_model.as_deref()
     }
 
     /// The options its task was priced with, defaults filled.
     pub fn ran_options(&self) -> Option<&Map<String, Value>> {
-        self.ran_options.as_ref()
+        self.present().ran_options.as_ref()
     }
 
     /// What else the record of its task says, once the task has ended.
     pub fn task_record(&self) -> Option<&TaskRecord> {
-        self.record.as_deref()
+        self.present().record.as_deref()
     }
 
     /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
@@ -544,30 +329,34 @@ impl Job {
         &self.history
     }
 
-    /// Attempts beside the present one whose tasks are paid for, or were or may be: their job was resubmitted.
-    pub fn resubmitted_attempts(&self) -> impl Iterator<Item = &Superseded> {
-        self.superseded.iter()
+    /// Other attempts than the present one whose tasks were watched beside it: their job was resubmitted.
+    pub fn resubmitted_attempts(&self) -> impl Iterator<Item = &Attempt> {
+        self.other_attempts().filter(|other| other.watched_since.is_some())
     }
 
     /// Of these, the ones whose task has not ended.
-    pub fn watched_attempts(&self) -> impl Iterator<Item = &Superseded> {
-        self.superseded.iter().filter(|other| other.watch == WatchState::Open)
+    pub fn watched_attempts(&self) -> impl Iterator<Item = &Attempt> {
+        self.other_attempts().filter(|other| other.is_running())
     }
 
-    /// Every task that may yet be charged or is: of the present attempt, and of those beside it.
+    fn other_attempts(&self) -> impl Iterator<Item = &Attempt> {
+        let present = self.attempt();
+        self.attempts.iter().filter(move |attempt| attempt.no != present)
+    }
+
+    /// The tasks that were made for it, as far as they are known.
     pub fn tasks(&self) -> impl Iterator<Item = &TaskId> {
-        self.state.task().into_iter().chain(self.superseded.iter().map(|other| &other.task))
+        self.attempts.iter().filter_map(Attempt::task)
     }
 
     /// Whether a person must decide about one of its attempts.
     pub fn is_in_doubt(&self) -> bool {
-        matches!(self.state, State::InDoubt { .. })
-            || self.superseded.iter().any(|other| other.watch == WatchState::InDoubt)
+        self.attempts.iter().any(Attempt::is_in_doubt)
     }
 
-    /// Marks that a state that is gone may have sent it. See [`Job::may_have_been_sent`].
+    /// Marks that a state that is gone may have sent it. See [`Attempt::may_have_been_sent`].
     pub fn mark_may_have_been_sent(&mut self) {
-        self.may_have_been_sent = true;
+        self.present_mut().may_have_been_sent = true;
     }
 
     /// Lets it cost more, or less, than its row says; in credits.
@@ -577,20 +366,9 @@ impl Job {
 
     /// Forgets its result links, so that its task is read again for fresh ones.
     pub fn forget_links(&mut self) {
-        if let State::Fetching { urls, .. } = &mut self.state {
+        if let State::Fetching { urls, .. } = &mut self.present_mut().state {
             urls.clear();
         }
-    }
-
-    /// A job in a state of its `no`-th attempt, however it came there.
-    #[cfg(test)]
-    pub(crate) fn at(no: AttemptNo, state: State) -> Job {
-        Job { attempt: no, state, ..Job::queued() }
-    }
-
-    /// A job of which nothing tells whether it was sent. See [`Job::may_have_been_sent`].
-    pub fn queued_perhaps_sent() -> Job {
-        Job { may_have_been_sent: true, ..Job::queued() }
     }
 
     /// Its exact price: the one that it was let out at, or else the planned one.
@@ -605,47 +383,71 @@ impl Job {
 
     /// What is set aside and charged for it by all its attempts together.
     pub fn all_books(&self) -> Books {
-        self.superseded.iter().fold(self.books, |sum, other| sum.and(other.books))
+        self.attempts.iter().fold(Books::default(), |sum, attempt| sum.and(attempt.books))
     }
 
     /// What each of its attempts holds and was charged, with the day that it counts for.
     pub fn books_by_day(&self) -> impl Iterator<Item = (Option<UtcDay>, Books)> + '_ {
-        let others = self.superseded.iter().map(|other| (other.day, other.books));
-        std::iter::once((self.day, self.books)).chain(others)
-    }
-
-    /// The task of one of its attempts: of the present one, or of one that is watched on beside it. Of those that
-    /// are over, only the history's words tell.
-    pub fn task_of(&self, attempt: AttemptNo) -> Option<&TaskId> {
-        if attempt == self.attempt {
-            return self.state.task();
-        }
-        self.superseded.iter().find(|other| other.attempt == attempt).map(|other| &other.task)
-    }
-
-    /// The latest attempt that was begun, whose key is used up.
-    pub fn newest_attempt(&self) -> AttemptNo {
-        self.superseded.iter().map(|other| other.attempt).fold(self.attempt, AttemptNo::max)
+        self.attempts.iter().map(|attempt| (attempt.day, attempt.books))
     }
 
     /// The days that its books count for.
     pub fn days(&self) -> impl Iterator<Item = UtcDay> + '_ {
-        self.day.into_iter().chain(self.superseded.iter().filter_map(|other| other.day))
+        self.attempts.iter().filter_map(|attempt| attempt.day)
+    }
+
+    /// The task of one of its attempts, where one is known.
+    pub fn task_of(&self, no: AttemptNo) -> Option<&TaskId> {
+        self.attempts.iter().find(|attempt| attempt.no == no).and_then(Attempt::task)
+    }
+
+    /// The latest attempt that was begun, whose key is used up.
+    pub fn newest_attempt(&self) -> AttemptNo {
+        self.attempts.last().map_or(AttemptNo::FIRST, |attempt| attempt.no)
     }
 
     /// Whether the program has nothing more to do for it: it has ended, and so have the tasks that it was
     /// resubmitted over.
     pub fn is_over(&self) -> bool {
-        self.state.is_final() && self.superseded.iter().all(|other| other.watch != WatchState::Open)
+        self.state().is_final() && self.watched_attempts().next().is_none()
     }
 
     /// Whether its outputs came after its deadline.
     pub fn is_late(&self) -> bool {
-        matches!(self.state, State::Succeeded { .. }) && (self.overdue || !self.superseded.is_empty())
+        let is_resubmitted = self.resubmitted_attempts().next().is_some();
+        matches!(self.state(), State::Succeeded { .. }) && (self.overdue || is_resubmitted)
     }
 
     /// Whether it takes up one of the service's slots.
     pub fn holds_slot(&self) -> bool {
-        !self.overdue && matches!(self.state, State::Submitting { .. } | State::Running { .. })
+        !self.overdue && matches!(self.state(), State::Submitting { .. } | State::Running { .. })
+    }
+
+    /// A job in a state of attempt `no`, however it came there.
+    #[cfg(test)]
+    pub(crate) fn at(no: AttemptNo, state: State) -> Job {
+        Job::of(Attempt::at(no, state))
+    }
+
+    /// The same job, with other books of its present attempt.
+    #[cfg(test)]
+    pub(crate) fn with_books(mut self, books: Books) -> Job {
+        self.present_mut().books = books;
+        self
+    }
+
+    /// The same job, let out at another price.
+    #[cfg(test)]
+    pub(crate) fn with_release(mut self, release: Release) -> Job {
+        self.released = Some(release);
+        self
+    }
+
+    /// The same job, with what its task's record says of the model and the options.
+    #[cfg(test)]
+    pub(crate) fn with_run(mut self, model: &str, options: &Value) -> Job {
+        let present = self.present_mut();
+        (present.ran_model, present.ran_options) = (Some(model.to_owned()), options.as_object().cloned());
+        self
     }
 }

@@ -20,7 +20,6 @@ pub mod job;
 pub mod job_label;
 pub mod job_state;
 pub mod ledger;
-pub mod lifecycle;
 pub mod manifest;
 pub mod poll_interval;
 pub mod queue_class;
@@ -36,3 +35,5 @@ pub mod slow_download;
 pub mod task;
 pub mod time;
 pub mod url_policy;
+
+pub use job::lifecycle;

@@ -46,7 +46,7 @@ pub fn recovered(
     }
     // The later attempt is the later news; among equals the database's.
     let open = match (open, exported) {
-        (Some(open), Some(exported)) if exported.attempt > open.attempt => Some(exported),
+        (Some(open), Some(exported)) if exported.attempt() > open.attempt() => Some(exported),
         (open, exported) => open.or(exported),
     };
     let is_paid =
@@ -63,13 +63,15 @@ pub fn recovered(
     }
     let is_keyed = spec.order.kind.is_keyed();
     let is_news =
-        |open: &Job| is_trusted || outcome.as_ref().is_none_or(|outcome| open.attempt > outcome.attempt);
+        |open: &Job| is_trusted || outcome.as_ref().is_none_or(|outcome| open.attempt() > outcome.attempt());
     let open = open.filter(is_news);
     let job = match (outcome, open) {
         (_, Some(open)) => goes_on(open, spec, is_trusted, now),
         (Some(mut outcome), None) => {
             // It may have been asked for again since, and sent; no key would find that task.
-            outcome.may_have_been_sent |= !is_trusted && !is_keyed && !is_paid(&outcome);
+            if !is_trusted && !is_keyed && !is_paid(&outcome) {
+                outcome.mark_may_have_been_sent();
+            }
             outcome
         }
         (None, None) if !is_keyed => on_its_way(&Job::queued(), spec, now)?,
@@ -86,7 +88,7 @@ pub fn requeued(job: Job, spec: &JobSpec, now: Timestamp) -> Job {
 
 /// An open job as it goes on: nothing of it is sent by itself.
 fn goes_on(open: Job, spec: &JobSpec, is_trusted: bool, now: Timestamp) -> Job {
-    let is_queued = matches!(open.state, State::Queued);
+    let is_queued = matches!(open.state(), State::Queued);
     if is_queued && !spec.order.kind.is_keyed() && !is_trusted {
         on_its_way(&open, spec, now).unwrap_or(open)
     } else if !is_queued || !is_trusted {
@@ -100,7 +102,7 @@ const KEYED: AttemptRules = AttemptRules { attempts: 1, keyed: true };
 
 /// The job as if its request had just left: what became of it is not known.
 fn on_its_way(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<Job> {
-    let job = &Job { may_have_been_sent: false, ..job.clone() };
+    let job = &lifecycle::taken_for_unsent(job.clone());
     let event = Event::Admit { hold: spec.order.hold().unwrap_or_default(), day: now.utc_day() };
     lifecycle::apply(job, job.attempt(), event, KEYED, now).ok().map(|step| step.job)
 }
@@ -119,7 +121,7 @@ fn landed_job(landed: Landed, spec: &JobSpec, now: Timestamp) -> Option<Job> {
         fault: None,
         record: None,
     };
-    let mut job = on_its_way(&Job { attempt, ..Job::queued() }, spec, now)?;
+    let mut job = on_its_way(&Job::queued_at(attempt), spec, now)?;
     for event in [Event::Posted(PostAnswer::Task(reading)), Event::Fetched(landed.files)] {
         job = lifecycle::apply(&job, attempt, event, KEYED, now).ok()?.job;
     }
@@ -162,7 +164,7 @@ mod tests {
     }
 
     fn at(attempt: u32, state: State) -> Job {
-        Job { attempt: AttemptNo(attempt), state, ..Job::queued() }
+        Job::at(AttemptNo(attempt), state)
     }
 
     fn failed(attempt: u32) -> Job {
@@ -171,7 +173,7 @@ mod tests {
 
     fn submitting(attempt: u32) -> Job {
         let state = State::Submitting { may_have_run: false, sends: 0, fault: None };
-        Job { books: Books { held: Credits(8), ..Books::default() }, ..at(attempt, state) }
+        at(attempt, state).with_books(Books { held: Credits(8), ..Books::default() })
     }
 
     fn landed(attempt: u32) -> Landed {
@@ -205,7 +207,8 @@ mod tests {
         assert_eq!(keyed(left(None, Some(Job::queued()))), "queued#1 0");
         assert_eq!(keyed(left(Some(failed(1)), Some(Job::queued()))), "queued#1 0", "it was asked for again");
         assert_eq!(keyless(left(Some(failed(1)), None)), "failed#1 0");
-        let doubted = Job { may_have_been_sent: true, ..failed(1) };
+        let mut doubted = failed(1);
+        doubted.mark_may_have_been_sent();
         assert_eq!(keyless(left(Some(doubted), None)), "failed?#1 0", "an earlier rebuild could not tell");
     }
 
@@ -243,7 +246,7 @@ mod tests {
         }
         let older = stands(Kind::Image, left(Some(failed(2)), None), Some(landed(1)), false);
         assert_eq!(older, "failed#2 0", "that was before");
-        let paid = Job { books: Books { charged: Credits(5), ..Books::default() }, ..failed(1) };
+        let paid = failed(1).with_books(Books { charged: Credits(5), ..Books::default() });
         let told = stands(Kind::Image, left(Some(paid), None), Some(landed(1)), false);
         assert_eq!(told, "failed#1 5", "a person has said what it cost");
     }

@@ -26,8 +26,11 @@ use crate::store::{
     BatchRecord, JobRecord, Pause, Store, StoreError, archive, batch_backup, batch_dir, marker, verify,
 };
 
-/// Version of the dump's format.
-const VERSION: u32 = 1;
+/// Version of the dump's format. In version 2 a job's record is a list of attempts; the outcomes of older batches are
+/// carried word for word, in the format that they were written in.
+const VERSION: u32 = 2;
+/// The oldest version that is taken in.
+const OLDEST: u32 = 1;
 const DAY_MS: i64 = 86_400_000;
 
 /// The dump cannot be written, or not be taken in.
@@ -298,8 +301,9 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(DumpHeader, Snapshot), 
         checksum: crc32fast::Hasher::new(),
     };
     let head: DumpHeader = reader.next()?;
-    if head.callsheet_dump != VERSION {
-        let found = format!("it has export version {}; this version reads {VERSION}", head.callsheet_dump);
+    if !(OLDEST..=VERSION).contains(&head.callsheet_dump) {
+        let version = head.callsheet_dump;
+        let found = format!("it has export version {version}; this version reads {OLDEST} to {VERSION}");
         return Err(reader.wrong(found));
     }
     let mut records = Snapshot { commits: head.commit, ..Snapshot::default() };

@@ -29,7 +29,7 @@ pub enum StoreError {
         dir: PathBuf,
     },
     /// Another version wrote it.
-    #[error("{} has state format {found}; this version reads format {expected}", .dir.display())]
+    #[error("{} has state format {found}; this version reads formats up to {expected}", .dir.display())]
     OtherVersion {
         /// The state directory.
         dir: PathBuf,

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchNo, Fingerprint, JobId, Seq};
+use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, Seq};
 use crate::domain::job::Books;
 use crate::domain::job_state::JobState;
 use crate::domain::row_verdict::JobStanding;
@@ -59,11 +59,39 @@ struct AcceptedPrice {
 #[derive(Deserialize)]
 struct Outcome {
     seq: Seq,
-    state: JobState,
+    #[serde(default)]
+    attempts: Vec<EndedAttempt>,
+    #[serde(default)]
+    kept: Option<AttemptNo>,
+    // A record of format 1 has these of its present attempt alone.
+    #[serde(default)]
+    state: Option<JobState>,
     #[serde(default)]
     books: Books,
     #[serde(default)]
     fault: Option<FaultCode>,
+}
+
+/// The part of an attempt that tells where it stands.
+#[derive(Deserialize)]
+struct EndedAttempt {
+    no: AttemptNo,
+    state: JobState,
+    books: Books,
+    #[serde(default)]
+    fault: Option<FaultCode>,
+}
+
+impl Outcome {
+    /// State, books and fault of the attempt that decides where the job stands.
+    fn present(&self) -> Option<(JobState, Books, Option<&str>)> {
+        let kept = self.attempts.iter().find(|attempt| Some(attempt.no) == self.kept);
+        let (state, books, fault) = match kept.or(self.attempts.last()) {
+            Some(attempt) => (attempt.state, attempt.books, &attempt.fault),
+            None => (self.state?, self.books, &self.fault),
+        };
+        Some((state, books, fault.as_ref().map(|fault| fault.code.as_str())))
+    }
 }
 
 #[derive(Deserialize)]
@@ -95,8 +123,14 @@ impl JobStatuses {
                 }
                 Err(error) => return Err(error),
             };
-            let code = outcome.fault.as_ref().map(|fault| fault.code.as_str());
-            let standing = JobStanding::of(outcome.state, outcome.books.charged, code);
+            let Some((state, present, code)) = outcome.present() else {
+                return Err(StoreError::Damaged {
+                    dir: path.to_owned(),
+                    what: format!("the outcome of job {}", outcome.seq.0),
+                    detail: "it has no state".to_owned(),
+                });
+            };
+            let standing = JobStanding::of(state, present.charged, code);
             let index = outcome.seq.0 as usize;
             if job_statuses.ended.len() <= index {
                 job_statuses.ended.resize(index + 1, None);
@@ -104,7 +138,7 @@ impl JobStatuses {
             job_statuses.ended[index] = Some(standing);
             match standing {
                 JobStanding::InDoubt => {
-                    let credits = outcome.books.held + outcome.books.charged;
+                    let credits = present.held + present.charged;
                     job_statuses.in_doubt.insert(outcome.seq, credits);
                 }
                 _ => drop(job_statuses.in_doubt.remove(&outcome.seq)),

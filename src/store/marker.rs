@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::store::{StoreError, catalog_cache, write_atomic};
 
 pub(super) const FILE_NAME: &str = "callsheet-state.json";
-/// Format of the whole directory.
-const FORMAT: u32 = 1;
+/// Format of the whole directory. In format 2 a job's record is a list of attempts.
+const FORMAT: u32 = 2;
+/// The oldest format that is read. It is carried over as it is changed: what is written is of the latest.
+const OLDEST: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Marker {
@@ -51,13 +53,22 @@ pub(super) fn service(dir: &Path) -> Result<Option<String>, StoreError> {
 pub(super) fn claim(dir: &Path, service: &str, adopt: bool) -> Result<(), StoreError> {
     let Some(marker) = read(dir)? else { return write(dir, service) };
     match marker.service == service {
-        true => Ok(()),
+        true => raise(dir),
         false if adopt => write(dir, service),
         false => Err(StoreError::OtherService {
             dir: dir.to_owned(),
             found: marker.service,
             wanted: service.to_owned(),
         }),
+    }
+}
+
+/// Says that the folder is of the latest format, before anything of that is written: an older program refuses it from
+/// then on.
+pub(super) fn raise(dir: &Path) -> Result<(), StoreError> {
+    match read(dir)?.filter(|marker| marker.format < FORMAT) {
+        Some(marker) => write(dir, &marker.service),
+        None => Ok(()),
     }
 }
 
@@ -73,7 +84,7 @@ fn read(dir: &Path) -> Result<Option<Marker>, StoreError> {
         what: FILE_NAME.to_owned(),
         detail: error.to_string(),
     })?;
-    if marker.format != FORMAT {
+    if !(OLDEST..=FORMAT).contains(&marker.format) {
         let dir = dir.to_owned();
         return Err(StoreError::OtherVersion { dir, found: marker.format, expected: FORMAT });
     }

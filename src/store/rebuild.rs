@@ -119,6 +119,7 @@ pub fn rebuild(
     let live = records.batches.iter().map(|batch| batch.totals);
     records.total = live.chain(archived).fold(Totals::default(), Add::add);
     verify::quick(dir, &records)?;
+    marker::raise(dir)?;
     install(dir, work.path(), &records, &mut rebuilt)?;
     Ok(rebuilt)
 }

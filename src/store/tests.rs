@@ -157,9 +157,9 @@ fn a_state_of_another_version_is_refused_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(&dir));
     let marker = dir.path().join("callsheet-state.json");
-    let text = fs::read_to_string(&marker).unwrap().replace("\"format\": 1", "\"format\": 9");
+    let text = fs::read_to_string(&marker).unwrap().replace("\"format\": 2", "\"format\": 9");
     fs::write(&marker, &text).unwrap();
-    assert_eq!(refusal(dir.path(), SERVICE), "STATE has state format 9; this version reads format 1");
+    assert_eq!(refusal(dir.path(), SERVICE), "STATE has state format 9; this version reads formats up to 2");
     assert_eq!(fs::read_to_string(&marker).unwrap(), text);
 }
 

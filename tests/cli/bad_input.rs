@@ -333,7 +333,7 @@ fn a_state_of_another_version() {
     let env = TestEnv::new();
     env.write("state/callsheet-state.json", r#"{"format": 7, "service": "SERVICE"}"#);
     assert_snapshot!(refused_folder(&env, &[], 2), @r"
-    error: state has state format 7; this version reads format 1
+    error: state has state format 7; this version reads formats up to 2
     hint: use the version that wrote it, or choose another state with --state
     ");
 }

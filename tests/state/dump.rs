@@ -50,7 +50,7 @@ fn a_finished_state_comes_back_byte_for_byte() {
     assert_eq!(dump(&env, "new"), first);
     assert_eq!(first.lines().filter(|line| line.starts_with("{\"row\"")).count(), ids.len());
     let head: Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
-    assert_eq!(head["callsheet_dump"], 1);
+    assert_eq!(head["callsheet_dump"], 2);
 }
 
 #[test]

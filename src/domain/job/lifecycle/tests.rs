@@ -388,8 +388,14 @@ fn beside(terms: AttemptRules, events: Vec<(u32, Event)>) -> String {
     }
     let Books { held, charged, .. } = job.books();
     let mut told = vec![format!("{}#{} {}/{}", job.state().name(), job.attempt().0, held.0, charged.0)];
-    told.extend(job.superseded.iter().map(|other| {
-        format!("{}#{} {} {:?}", other.task, other.attempt.0, other.books.charged.0, other.watch)
+    told.extend(job.resubmitted_attempts().map(|other| {
+        let became = match other.state() {
+            State::Running { .. } => "Open",
+            State::Fetching { .. } => "Succeeded",
+            State::InDoubt { .. } => "InDoubt",
+            _ => "Over",
+        };
+        format!("{}#{} {} {became}", other.task().unwrap(), other.no().0, other.books().charged.0)
     }));
     assert_eq!(job.is_over(), job.state().is_final() && !told.iter().any(|line| line.ends_with("Open")));
     told.join(", ")
@@ -441,6 +447,61 @@ fn the_first_to_succeed_is_kept_whatever_the_other_is_at() {
 }
 
 #[test]
+fn what_may_have_been_sent_is_asked_for_before_another_attempt_is_kept() {
+    let step = |job: &Job, no, event| apply(job, AttemptNo(no), event, TERMS, Timestamp(0)).unwrap().job;
+    let mut job = Job::queued();
+    for (no, event) in [(1, admit(10)), (1, task("pending", 10)), (1, Event::Resubmit), (2, admit(10))] {
+        job = step(&job, no, event);
+    }
+    // Its state is rebuilt while the second request is on its way, and the first task succeeds.
+    let job = step(&requeued(job, true, Timestamp(0)), 1, read("success", 10));
+    assert_eq!((job.state().name(), job.attempt().0), ("queued", 2));
+    assert_eq!(job.all_books(), Books { held: Credits(10), charged: Credits(10), ..Books::default() });
+    let job = step(&step(&job, 2, admit(10)), 2, second_task("pending"));
+    assert_eq!((job.state().name(), job.attempt().0), ("fetching", 1), "its charge is known");
+    assert_eq!(job.all_books().charged, Credits(20));
+    assert_eq!(job.watched_attempts().map(Attempt::no).collect::<Vec<_>>(), [AttemptNo(2)]);
+}
+
+#[test]
+fn every_attempt_keeps_its_own_task_and_fault() {
+    let named = Event::Posted(PostAnswer::TaskNamed(TaskId("t1".into()), fault()));
+    let mut job = Job::queued();
+    for (no, event) in [
+        (1, admit(10)),
+        (1, named),
+        (1, Event::Read(failed("busy"))),
+        (2, admit(10)),
+        (2, second_task("pending")),
+    ] {
+        job = apply(&job, AttemptNo(no), event, TERMS, Timestamp(0)).unwrap().job;
+    }
+    let [first, present] = job.attempts() else { panic!("{job:?}") };
+    assert_eq!(first.state().name(), "failed");
+    assert_eq!(job.task_of(AttemptNo(1)), Some(&TaskId("t1".into())));
+    assert_eq!(present.task(), Some(&TaskId("t2".into())));
+    assert_eq!((job.is_late(), job.resubmitted_attempts().count()), (false, 0), "it was never overdue");
+}
+
+#[test]
+fn attempts_are_bounded_and_those_that_are_paid_for_are_kept() {
+    let rules = AttemptRules { attempts: u32::MAX, keyed: true };
+    let mut job = Job::queued();
+    for round in 1..100 {
+        let id = TaskId(format!("t{round}"));
+        let pending = TaskReading { id: id.clone(), ..reading("pending", 10) };
+        let end =
+            if round == 1 { Event::Resubmit } else { Event::Read(TaskReading { id, ..failed("busy") }) };
+        for event in [admit(10), Event::Posted(PostAnswer::Task(pending)), end] {
+            job = apply(&job, job.attempt(), event, rules, Timestamp(0)).unwrap().job;
+        }
+    }
+    assert_eq!((job.attempts().len(), job.attempt()), (crate::domain::job::ATTEMPTS_MAX, AttemptNo(100)));
+    assert_eq!(job.watched_attempts().map(Attempt::no).collect::<Vec<_>>(), [AttemptNo::FIRST]);
+    assert_eq!(job.all_books().charged, Credits(10));
+}
+
+#[test]
 fn a_key_is_used_up_once_and_attempts_are_counted_together() {
     let busy = || TaskReading { id: TaskId("t2".into()), ..failed("busy") };
     let again = vec![(2, admit(10)), (2, second_task("pending")), (2, Event::Read(busy()))];
@@ -483,7 +544,7 @@ fn what_was_on_its_way_when_the_program_ended_keeps_its_hold() {
     let sent = apply(&Job::queued(), AttemptNo(1), admit(10), TERMS, Timestamp(0)).unwrap().job;
     let refused = Event::Posted(PostAnswer::Unauthorised(fault()));
     let found = apply(&resumed(sent), AttemptNo(1), refused, TERMS, Timestamp(0)).unwrap().job;
-    assert_eq!((found.state.name(), found.books.held), ("submitting", Credits(10)));
+    assert_eq!((found.state().name(), found.books().held), ("submitting", Credits(10)));
 }
 
 /// What a doubt comes to: the state, the books and the totals that every movement was added to.
@@ -602,12 +663,10 @@ proptest! {
         let (mut job, mut totals, mut at) = (Job::queued(), Totals::default(), Timestamp(0));
         for (event, addressee) in events {
             at = at.after(Millis(1));
-            let mut attempts: Vec<AttemptNo> = job.superseded.iter().map(|other| other.attempt).collect();
-            attempts.push(job.attempt());
+            let attempts: Vec<AttemptNo> = job.attempts().iter().map(Attempt::no).collect();
             let Ok(transition) = apply(&job, *addressee.get(&attempts), event, terms, at) else { continue };
-            let attempts: std::collections::BTreeSet<u32> = transition.job.superseded.iter().map(|other| other.attempt.0).collect();
-            prop_assert_eq!(attempts.len(), transition.job.superseded.len());
-            prop_assert!(!attempts.contains(&transition.job.attempt().0), "every attempt has one task");
+            let numbers: Vec<AttemptNo> = transition.job.attempts().iter().map(Attempt::no).collect();
+            prop_assert!(numbers.is_sorted_by(|one, next| one < next), "every attempt is there once: {numbers:?}");
             for movement in transition.movements {
                 totals.apply(movement).unwrap();
             }

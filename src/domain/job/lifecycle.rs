@@ -15,16 +15,16 @@
 //! Keys: an attempt keeps its key until its task's own record says that it failed or was canceled. Only then the next
 //! attempt has another one ([`State::is_ended_by_record`]).
 //!
-//! A resubmitted job has tasks of other attempts beside its present one: see `superseded`.
+//! A resubmitted job has attempts beside its present one, whose tasks go the same ways: see `resubmission`.
 
 mod history;
-mod superseded;
+mod resubmission;
 #[cfg(test)]
 mod tests;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, TaskId};
-use crate::domain::job::{Books, HistoryLine, Job, OutputFile, RESOLVED, State};
+use crate::domain::job::{ATTEMPTS_MAX, Attempt, Books, HistoryLine, Job, OutputFile, RESOLVED, State};
 use crate::domain::ledger::Movement;
 use crate::domain::release_price::{Basis, Release};
 use crate::domain::retry::{self, Prospect};
@@ -178,7 +178,7 @@ pub fn wants(state: &State) -> Want {
 
 /// A job as a new process finds it: a POST that was on its way when the last one ended may have made a task.
 pub fn resumed(mut job: Job) -> Job {
-    if let State::Submitting { may_have_run, .. } = &mut job.state {
+    if let State::Submitting { may_have_run, .. } = &mut job.present_mut().state {
         *may_have_run = true;
     }
     job
@@ -187,17 +187,23 @@ pub fn resumed(mut job: Job) -> Job {
 /// A job whose state was lost or carried elsewhere: a request that was on its way under a key goes back to the queue,
 /// with its key and its hold, and what is queued may have been sent since. Without a key it stays as it is.
 pub fn requeued(mut job: Job, keyed: bool, at: Timestamp) -> Job {
-    match job.state {
-        State::Queued => job.may_have_been_sent = true,
+    let present = job.present_mut();
+    match present.state {
+        State::Queued => present.may_have_been_sent = true,
         State::Submitting { .. } if keyed => {
+            (present.state, present.may_have_been_sent) = (State::Queued, true);
             let what = "the state was rebuilt; queued again under the same key, which may have been sent";
-            let line = HistoryLine { at, attempt: job.attempt, what: what.to_owned(), movement: None };
+            let line = HistoryLine { at, attempt: present.no, what: what.to_owned(), movement: None };
             history::push(&mut job.history, line);
-            job.may_have_been_sent = true;
-            job.state = State::Queued;
         }
         _ => {}
     }
+    job
+}
+
+/// The job as if nothing were known of an earlier request under its present key.
+pub(in crate::domain) fn taken_for_unsent(mut job: Job) -> Job {
+    job.present_mut().may_have_been_sent = false;
     job
 }
 
@@ -205,81 +211,90 @@ pub fn requeued(mut job: Job, keyed: bool, at: Timestamp) -> Job {
 /// in it have the same future, which is what a model checker has to know.
 pub fn without_history(mut job: Job) -> Job {
     job.history.clear();
-    if let State::Submitting { sends, fault, .. } = &mut job.state {
+    if let State::Submitting { sends, fault, .. } = &mut job.present_mut().state {
         (*sends, *fault) = ((*sends).min(1), None);
     }
     job
 }
 
-/// Applies `event`, addressed to `attempt`, at time `at`.
+/// Applies `event`, addressed to attempt `no`, at time `at`.
 ///
 /// # Errors
-/// [`IllegalEvent`] when the event is for another attempt or the state has no use for it; the job is
-/// then as it was.
+/// [`IllegalEvent`] when the attempt or its state has no use for the event; the job is then as it was.
 pub fn apply(
     job: &Job,
-    attempt: AttemptNo,
+    no: AttemptNo,
     event: Event,
-    terms: AttemptRules,
+    rules: AttemptRules,
     at: Timestamp,
 ) -> Result<Transition, IllegalEvent> {
-    let name = event.name();
-    let stale = IllegalEvent::Stale { event: name, addressed: attempt, present: job.attempt };
-    let mut change = Change { job: job.clone(), movements: Vec::new(), day: job.day, at };
-    if attempt == job.attempt {
-        change.event(job, event, terms)?;
-    } else {
-        let index = superseded::watched(job, attempt).ok_or_else(|| stale.clone())?;
-        if !change.superseded_event(index, event) {
-            return Err(stale);
-        }
-    }
-    change.collect_superseded();
+    let present = job.attempt();
+    let found = job.index_of(no).map(|index| (index, &job.attempts[index]));
+    let has_place = |attempt: &Attempt| no == present || resubmission::has_place_beside(attempt, &event);
+    let Some((index, attempt)) = found.filter(|(_, attempt)| has_place(attempt)) else {
+        return Err(IllegalEvent::Stale { event: event.name(), addressed: no, present });
+    };
+    let (job, day) = (job.clone(), attempt.day);
+    let mut change = Change { job, index, is_present: no == present, movements: Vec::new(), day, at };
+    change.event(event, rules)?;
+    change.keep_first_success();
     Ok(Transition { job: change.job, movements: change.movements, day: change.day })
 }
 
 /// A transition being put together.
 struct Change {
     job: Job,
+    /// The attempt that it is of.
+    index: usize,
+    /// Whether that attempt decides where the job stands.
+    is_present: bool,
     movements: Vec<Movement>,
     day: Option<UtcDay>,
     at: Timestamp,
 }
 
 impl Change {
-    /// An event of the present attempt; `job` is as it was.
-    fn event(&mut self, job: &Job, event: Event, terms: AttemptRules) -> Result<(), IllegalEvent> {
+    fn attempt(&self) -> &Attempt {
+        &self.job.attempts[self.index]
+    }
+
+    fn attempt_mut(&mut self) -> &mut Attempt {
+        &mut self.job.attempts[self.index]
+    }
+
+    /// What the event makes of its attempt, and of the job.
+    fn event(&mut self, event: Event, rules: AttemptRules) -> Result<(), IllegalEvent> {
+        let Attempt { state, books, may_have_been_sent, .. } = self.attempt().clone();
+        let misplaced = IllegalEvent::Misplaced { event: event.name(), state: state.name() };
         let change = self;
-        let misplaced = IllegalEvent::Misplaced { event: event.name(), state: job.state.name() };
-        match (&job.state, event) {
+        match (state, event) {
             (State::Queued, Event::Price { release, was }) => change.price(release, was),
-            (State::Queued, Event::Refuse(fault)) if !job.may_have_been_sent => {
+            (State::Queued, Event::Refuse(fault)) if !may_have_been_sent => {
                 let what = format!("not sent: {fault}");
                 change.end(State::Failed { fault, task: None }, &what);
             }
-            (State::Queued, Event::Admit { hold, day }) => change.admit(hold, day, terms),
-            (State::Queued, Event::Cancel) if !job.may_have_been_sent => {
+            (State::Queued, Event::Admit { hold, day }) => change.admit(hold, day, rules),
+            (State::Queued, Event::Cancel) if !may_have_been_sent => {
                 change.end(State::DROPPED, "canceled before it was sent");
             }
-            (State::Queued, Event::Expire) if !job.may_have_been_sent => {
+            (State::Queued, Event::Expire) if !may_have_been_sent => {
                 change.end(State::Expired, "expired before it was sent");
             }
 
             (State::Submitting { may_have_run, sends, .. }, Event::Posted(answer)) => {
-                let (may_have_run, sends) = (*may_have_run, *sends);
-                change.posted(answer, may_have_run, sends, terms);
+                change.posted(answer, may_have_run, sends, rules);
             }
 
             (State::Running { .. } | State::Fetching { .. }, Event::Read(reading)) => {
-                change.read(reading, terms);
+                change.read(reading, rules);
             }
             (State::Running { task } | State::Fetching { task, .. }, Event::TaskMissing(fault)) => {
-                change.doubt(fault, Some(task.clone()));
+                change.doubt(fault, Some(task));
             }
-            (State::Running { task }, Event::WatchExpired(fault)) => change.doubt(fault, Some(task.clone())),
+            (State::Running { task }, Event::WatchExpired(fault)) => change.doubt(fault, Some(task)),
 
-            (State::Running { task }, Event::Resubmit) if superseded::may_resubmit(job, terms) => {
-                change.supersede(task.clone());
+            (State::Running { .. }, Event::Resubmit) if resubmission::may_resubmit(&change.job, rules) => {
+                change.resubmit();
             }
             (State::Submitting { .. } | State::Running { .. }, Event::Overdue | Event::Resubmit) => {
                 change.job.overdue = true;
@@ -288,20 +303,21 @@ impl Change {
 
             (State::Fetching { task, .. }, Event::Fetched(files)) => {
                 let what = format!("{} on disk", plural(files.len(), "output"));
-                change.end(State::Succeeded { task: task.clone(), files }, &what);
+                change.end(State::Succeeded { task, files }, &what);
             }
             (State::Fetching { task, .. }, Event::FetchAbandoned(fault)) => {
                 let what = format!("download given up: {fault}");
-                change.end(State::Failed { fault, task: Some(task.clone()) }, &what);
+                change.end(State::Failed { fault, task: Some(task) }, &what);
             }
 
-            (State::Failed { .. } | State::Canceled { .. } | State::Expired, Event::Retry) => {
+            (state @ (State::Failed { .. } | State::Canceled { .. } | State::Expired), Event::Retry) => {
                 // What was paid for and only could not be fetched must not be bought again.
-                if job.books != Books::default() || !job.is_over() {
+                if books != Books::default() || !change.job.is_over() {
                     return Err(misplaced);
                 }
-                if job.state.is_ended_by_record() || !terms.keyed {
-                    change.next_attempt("retry requested");
+                if state.is_ended_by_record() || !rules.keyed {
+                    change.note("retry requested", None);
+                    change.begin_attempt();
                 } else {
                     change.end(State::Queued, "queued again under the same key");
                 }
@@ -311,28 +327,31 @@ impl Change {
 
             (State::Succeeded { task, .. } | State::Failed { task: Some(task), .. }, Event::FetchAgain) => {
                 // A task that failed gave its charge back and has no outputs.
-                let is_paid = job.books != Books::default() || matches!(job.state, State::Succeeded { .. });
-                if !is_paid || !job.is_over() {
+                let is_paid =
+                    books != Books::default() || matches!(change.job.state(), State::Succeeded { .. });
+                if !is_paid || !change.job.is_over() {
                     return Err(misplaced);
                 }
-                let fetching = State::Fetching { task: task.clone(), urls: Vec::new() };
+                let fetching = State::Fetching { task, urls: Vec::new() };
                 change.end(fetching, "its outputs are downloaded again");
             }
 
-            (State::Queued, Event::Resolve(charged)) if job.may_have_been_sent => {
-                change.day = Some(*change.job.day.get_or_insert(change.at.utc_day()));
-                change.job.may_have_been_sent = false;
+            (State::Queued, Event::Resolve(charged)) if may_have_been_sent => {
+                let today = change.at.utc_day();
+                let attempt = change.attempt_mut();
+                attempt.may_have_been_sent = false;
+                change.day = Some(*attempt.day.get_or_insert(today));
                 change.resolve(charged);
                 let fault = Fault::new(RESOLVED, format!("resolved: {charged} were charged"));
                 let what = format!("resolved: {charged} were charged before the state was rebuilt");
                 change.end(State::Failed { fault, task: None }, &what);
             }
 
-            (State::InDoubt { task, .. }, Event::Resolve(charged)) if job.is_over() => {
+            (State::InDoubt { task, .. }, Event::Resolve(charged)) if change.job.is_over() => {
                 change.resolve(charged);
                 let fault = Fault::new(RESOLVED, format!("resolved: {charged} were charged"));
                 let what = format!("no longer in doubt: {charged} were charged");
-                change.end(State::Failed { fault, task: task.clone() }, &what);
+                change.end(State::Failed { fault, task }, &what);
             }
 
             (
@@ -367,33 +386,34 @@ impl Change {
     }
 
     /// What was set aside for it before the state was rebuilt stays so, on its own day.
-    fn admit(&mut self, hold: Credits, day: UtcDay, terms: AttemptRules) {
-        let held = self.job.books.held;
+    fn admit(&mut self, hold: Credits, day: UtcDay, rules: AttemptRules) {
         self.job.first_sent.get_or_insert(self.at);
         self.job.deadline_from.get_or_insert(self.at);
+        let attempt = self.attempt_mut();
+        let held = attempt.books.held;
         if held.is_zero() {
-            self.job.day = Some(day);
+            attempt.day = Some(day);
         }
-        self.day = self.job.day;
-        self.job.books = Books { held: hold, ..Books::default() };
-        let may_have_run = std::mem::take(&mut self.job.may_have_been_sent);
-        self.job.state = State::Submitting { may_have_run, sends: 0, fault: None };
+        attempt.books = Books { held: hold, ..Books::default() };
+        let may_have_run = std::mem::take(&mut attempt.may_have_been_sent);
+        attempt.state = State::Submitting { may_have_run, sends: 0, fault: None };
+        self.day = attempt.day;
         let movement = if hold < held {
             Some(Movement::Release(held.saturating_sub(hold)))
         } else {
             Some(Movement::Hold(hold.saturating_sub(held))).filter(|_| held != hold || held.is_zero())
         };
         self.note("admitted", movement);
-        if may_have_run && !terms.keyed {
+        if may_have_run && !rules.keyed {
             // No key would find the task again that an earlier request may have made.
             let text = "it may have been sent before the state was rebuilt, and has no key to ask under";
             self.doubt(Fault::new("interrupted", text), None);
         }
     }
 
-    fn posted(&mut self, answer: PostAnswer, may_have_run: bool, sends: u32, terms: AttemptRules) {
+    fn posted(&mut self, answer: PostAnswer, may_have_run: bool, sends: u32, rules: AttemptRules) {
         match if may_have_run { answer.after_a_lost_one() } else { answer } {
-            PostAnswer::Task(reading) => self.read(reading, terms),
+            PostAnswer::Task(reading) => self.read(reading, rules),
             PostAnswer::TaskNamed(task, fault) => self.adopt(task, fault),
             PostAnswer::Refused(fault) => {
                 self.release();
@@ -404,22 +424,22 @@ impl Change {
             // so only a job that was never in doubt gives its hold back.
             PostAnswer::Unauthorised(fault) | PostAnswer::OutOfCredits(fault) => {
                 if may_have_run {
-                    self.job.state = State::Submitting { may_have_run, sends, fault: Some(fault) };
+                    self.attempt_mut().state = State::Submitting { may_have_run, sends, fault: Some(fault) };
                 } else {
                     self.not_taken(&fault);
                 }
             }
-            PostAnswer::Again { fault, may_have_run: this_one, .. } if this_one && !terms.keyed => {
+            PostAnswer::Again { fault, may_have_run: this_one, .. } if this_one && !rules.keyed => {
                 self.doubt(fault, None);
             }
             // Without a key, a POST is on its way exactly as long as the job is submitting: a restart
             // that finds it so cannot tell what became of it, and must not send it again.
-            PostAnswer::Again { fault, .. } if !terms.keyed => self.not_taken(&fault),
+            PostAnswer::Again { fault, .. } if !rules.keyed => self.not_taken(&fault),
             PostAnswer::Again { fault, may_have_run: this_one, .. } => {
                 if sends == 0 {
                     self.note(&format!("no usable answer, resending under the same key: {fault}"), None);
                 }
-                self.job.state = State::Submitting {
+                self.attempt_mut().state = State::Submitting {
                     may_have_run: may_have_run || this_one,
                     sends: sends.saturating_add(1),
                     fault: Some(fault),
@@ -434,7 +454,7 @@ impl Change {
         self.end(State::Queued, &format!("not accepted: {fault}"));
         // Its deadline counts from the POST that is taken, which may be days from now.
         self.job.deadline_from = None;
-        if self.job.attempt == AttemptNo::FIRST {
+        if self.attempt().no == AttemptNo::FIRST {
             self.job.first_sent = None;
         }
     }
@@ -442,41 +462,52 @@ impl Change {
     /// An error named a task: its own record decides (money rule 3).
     fn adopt(&mut self, task: TaskId, fault: Fault) {
         self.note(&format!("answered with an error that names task {task}, reading it: {fault}"), None);
-        self.job.state = State::Running { task };
-        self.job.rejected = Some(fault);
+        let attempt = self.attempt_mut();
+        (attempt.state, attempt.rejected) = (State::Running { task }, Some(fault));
     }
 
     /// The task's record is the only source of charges and refunds (money rule 10).
-    fn read(&mut self, reading: TaskReading, terms: AttemptRules) {
+    fn read(&mut self, reading: TaskReading, rules: AttemptRules) {
+        let attempt = self.attempt_mut();
         if reading.model.is_some() {
-            self.job.ran_model.clone_from(&reading.model);
+            attempt.ran_model.clone_from(&reading.model);
         }
         if reading.options.is_some() {
-            self.job.ran_options.clone_from(&reading.options);
+            attempt.ran_options.clone_from(&reading.options);
         }
         // Not while it runs: many jobs run, and it changes until then.
         if reading.status.is_final() {
-            self.job.record.clone_from(&reading.record);
+            attempt.record.clone_from(&reading.record);
         }
         match reading.status {
             TaskStatus::Pending | TaskStatus::Processing | TaskStatus::Other(_) => {
                 self.settle(&reading);
-                self.job.state = State::Running { task: reading.id };
+                self.attempt_mut().state = State::Running { task: reading.id };
             }
             TaskStatus::Success => {
                 self.settle(&reading);
-                self.job.rejected = None;
-                if !matches!(self.job.state, State::Fetching { .. }) {
-                    self.note(if self.job.overdue { "finished late" } else { "finished" }, None);
+                if !matches!(self.attempt().state, State::Fetching { .. }) {
+                    self.note_finished(&reading.id);
                 }
-                self.job.state = State::Fetching { task: reading.id, urls: reading.urls };
+                let attempt = self.attempt_mut();
+                attempt.rejected = None;
+                attempt.state = State::Fetching { task: reading.id, urls: reading.urls };
             }
-            TaskStatus::Failed | TaskStatus::Canceled => self.attempt_over(reading, terms),
+            TaskStatus::Failed | TaskStatus::Canceled => self.attempt_over(reading, rules),
         }
     }
 
-    fn attempt_over(&mut self, reading: TaskReading, terms: AttemptRules) {
-        if !self.job.books.held.is_zero() {
+    fn note_finished(&mut self, task: &TaskId) {
+        match (self.is_present, self.job.overdue) {
+            (true, false) => self.note("finished", None),
+            (true, true) => self.note("finished late", None),
+            (false, _) => self.note(&format!("task {task} finished late; it is paid for"), None),
+        }
+    }
+
+    /// The task failed or was canceled, and gave its charge back. Another attempt follows the present one alone.
+    fn attempt_over(&mut self, reading: TaskReading, rules: AttemptRules) {
+        if !self.attempt().books.held.is_zero() {
             // Charged and given back before anybody looked.
             self.settle(&reading);
         }
@@ -486,18 +517,17 @@ impl Change {
             let (code, word) = if is_canceled { ("canceled", "canceled") } else { ("generic", "failed") };
             Fault::new(code, format!("the service ended the task as {word} and gave no reason"))
         });
+        let named = self.attempt_mut().rejected.take();
         if is_canceled {
             // Somebody has decided: only a person buys it again.
             let what = format!("task {} was canceled at the service by another client: {fault}", reading.id);
-            self.job.rejected = None;
             self.end(State::Canceled { task: Some(reading.id), fault: Some(fault) }, &what);
             return;
         }
         let prospect_of = |fault: &Fault| retry::prospect(&fault.code);
         let mut cause = fault.code.clone();
         // The record may say why in more words, or not at all: the stricter of the two decides.
-        if let Some(named) = self.job.rejected.take().filter(|named| prospect_of(named) > prospect_of(&fault))
-        {
+        if let Some(named) = named.filter(|named| prospect_of(named) > prospect_of(&fault)) {
             cause.clone_from(&named.code);
             if prospect_of(&named) == Prospect::Hopeless {
                 fault = named;
@@ -508,39 +538,38 @@ impl Change {
             Prospect::Once => !self.job.begun_for.contains(&cause),
             Prospect::OnlyAsked | Prospect::Hopeless => false,
         };
-        let is_left = self.job.newest_attempt().0 < terms.attempts && !self.job.overdue;
-        if is_left && may_help {
+        let is_left = self.job.newest_attempt().0 < rules.attempts && !self.job.overdue;
+        let is_followed = self.is_present && is_left && may_help;
+        let next = if is_followed { ", retrying with a new key" } else { "" };
+        let what = format!("task {} failed{next}: {fault}", reading.id);
+        self.end(State::Failed { fault, task: Some(reading.id) }, &what);
+        if is_followed {
             self.job.begun_for.push(cause);
-            self.next_attempt(&format!("task {} failed, retrying with a new key: {fault}", reading.id));
-        } else {
-            let what = format!("task {} failed: {fault}", reading.id);
-            self.end(State::Failed { fault, task: Some(reading.id) }, &what);
+            self.begin_attempt();
         }
     }
 
     fn settle(&mut self, reading: &TaskReading) {
-        let Books { held, charged, .. } = self.job.books;
+        let Attempt { books: Books { held, charged, .. }, state, .. } = self.attempt();
+        let (held, charged) = (*held, *charged);
         // An adopted task is read while the hold still stands.
-        let unsettled = matches!(self.job.state, State::Submitting { .. }) || !held.is_zero();
+        let unsettled = matches!(state, State::Submitting { .. }) || !held.is_zero();
         if unsettled {
-            self.job.books = Books { held: Credits::ZERO, charged: reading.charged, waived: reading.waived };
+            self.attempt_mut().books =
+                Books { held: Credits::ZERO, charged: reading.charged, waived: reading.waived };
             let movement = Movement::Settle { held, spent: reading.charged, waived: reading.waived };
             self.note(&format!("task {} created", reading.id), Some(movement));
         } else if charged != reading.charged {
-            self.job.books.charged = reading.charged;
+            self.attempt_mut().books.charged = reading.charged;
             let movement = Movement::Correct { from: charged, to: reading.charged };
             self.note("the task's record shows another charge than before", Some(movement));
         }
         self.correct_waived(reading.waived);
     }
 
-    fn correct_waived(&mut self, to: Credits) {
-        let from = std::mem::replace(&mut self.job.books.waived, to);
-        self.note_waived(self.job.attempt, from, to);
-    }
-
     /// What an allowance covered may turn out otherwise than it was first told.
-    fn note_waived(&mut self, attempt: AttemptNo, from: Credits, to: Credits) {
+    fn correct_waived(&mut self, to: Credits) {
+        let from = std::mem::replace(&mut self.attempt_mut().books.waived, to);
         if from == to {
             return;
         }
@@ -548,18 +577,18 @@ impl Change {
         if !from.is_zero() {
             let movement = Movement::Refund { spent: nothing, waived: from };
             let what = "the task's record shows that an allowance covered another part";
-            self.note_for(attempt, what, Some(movement));
+            self.note(what, Some(movement));
         }
         if !to.is_zero() {
             let movement = Movement::Settle { held: nothing, spent: nothing, waived: to };
-            self.note_for(attempt, "an allowance covered this part, by the task's record", Some(movement));
+            self.note("an allowance covered this part, by the task's record", Some(movement));
         }
     }
 
     /// Books what a person found instead of what was feared.
     fn resolve(&mut self, charged: Credits) {
-        let Books { held, charged: before, waived } = self.job.books;
-        self.job.books = Books { charged, ..Books::default() };
+        let books = Books { charged, ..Books::default() };
+        let Books { held, charged: before, waived } = std::mem::replace(&mut self.attempt_mut().books, books);
         let nothing = Credits::ZERO;
         let movements = [
             (!held.is_zero() && charged.is_zero()).then_some(Movement::Release(held)),
@@ -577,49 +606,58 @@ impl Change {
             self.note("as a person found", Some(movement));
         }
         if held.is_zero() && !charged.is_zero() {
-            self.job.books.waived = waived;
+            self.attempt_mut().books.waived = waived;
         }
     }
 
     fn release(&mut self) {
-        let held = std::mem::take(&mut self.job.books.held);
+        let held = std::mem::take(&mut self.attempt_mut().books.held);
         if !held.is_zero() {
             self.note("nothing was charged", Some(Movement::Release(held)));
         }
     }
 
     fn refund(&mut self) {
-        let Books { charged, waived, .. } = std::mem::take(&mut self.job.books);
+        let Books { charged, waived, .. } = std::mem::take(&mut self.attempt_mut().books);
         if !charged.is_zero() || !waived.is_zero() {
             self.note("refunded by the service", Some(Movement::Refund { spent: charged, waived }));
         }
     }
 
-    fn next_attempt(&mut self, why: &str) {
-        self.end(State::Queued, why);
-        self.job.attempt = self.job.newest_attempt().next();
-        self.job.ran_model = None;
-        self.job.ran_options = None;
-        self.job.record = None;
+    /// The job queues under a new key, which is used up by that. Whether an earlier request may be on its way is true
+    /// of the job, where no key tells its attempts apart.
+    fn begin_attempt(&mut self) {
+        let mut next = Attempt::queued(self.job.newest_attempt().next());
+        next.may_have_been_sent = self.attempt().may_have_been_sent;
+        let came_to_nothing = |attempt: &Attempt| !attempt.is_running() && attempt.books == Books::default();
+        if self.job.attempts.len() >= ATTEMPTS_MAX
+            && let Some(oldest) = self.job.attempts.iter().position(came_to_nothing)
+        {
+            self.job.attempts.remove(oldest);
+        }
+        self.job.attempts.push(next);
+        self.job.kept = None;
     }
 
+    /// Nothing that the service offers tells what became of the attempt. Its hold or charge stays counted.
     fn doubt(&mut self, fault: Fault, task: Option<TaskId>) {
-        let what = format!("in doubt, record the charge with callsheet resolve: {fault}");
+        let what = match &task {
+            Some(task) if !self.is_present => {
+                format!("task {task} is in doubt, its charge stays counted: {fault}")
+            }
+            _ => format!("in doubt, record the charge with callsheet resolve: {fault}"),
+        };
         self.end(State::InDoubt { fault, task }, &what);
     }
 
     fn end(&mut self, state: State, what: &str) {
         self.note(what, None);
-        self.job.state = state;
+        self.attempt_mut().state = state;
     }
 
     fn note(&mut self, what: &str, movement: Option<Movement>) {
-        self.note_for(self.job.attempt, what, movement);
-    }
-
-    fn note_for(&mut self, attempt: AttemptNo, what: &str, movement: Option<Movement>) {
         self.movements.extend(movement);
-        let line = HistoryLine { at: self.at, attempt, what: what.to_owned(), movement };
+        let line = HistoryLine { at: self.at, attempt: self.attempt().no, what: what.to_owned(), movement };
         history::push(&mut self.job.history, line);
     }
 }

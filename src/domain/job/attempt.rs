@@ -1,0 +1,289 @@
+//! An attempt at a job: one idempotency key, at most one task, and what was charged for it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::{AttemptNo, TaskId};
+use crate::domain::job::OutputFile;
+use crate::domain::job_state::JobState;
+use crate::domain::task::{Fault, TaskRecord};
+use crate::domain::time::{Timestamp, UtcDay};
+
+/// The code of a job that is paid for, and whose outputs could not be downloaded.
+pub const DOWNLOAD_FAILED: &str = "download_failed";
+/// The code of a job in doubt, once a person found out what it was charged.
+pub const RESOLVED: &str = "resolved";
+
+/// Where an attempt stands. The present attempt's state is its job's. See [`crate::domain::lifecycle`] for every way in
+/// and out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum State {
+    /// Wanted, and nothing is sent under its present key that could have made a task, unless
+    /// [`Attempt::may_have_been_sent`] says otherwise.
+    ///
+    /// In: accepted; a failed attempt that may be repeated; a POST that was answered 401 or 402, or,
+    /// where there is no key, one that surely made no task.
+    /// Out: admission sends it; it is canceled; it expires.
+    /// Stuck: it is *parked*, and the reason (budget, credits, key, pause, disk) says what lifts it.
+    Queued,
+    /// A hold is set aside and a POST is on its way, or about to be.
+    ///
+    /// In: admission. Out: an answer that shows a task or rules one out.
+    /// Stuck: the service does not answer. The same key is sent again, ever more slowly.
+    Submitting {
+        /// Whether an earlier send under this key may have made a task.
+        may_have_run: bool,
+        /// How often it was sent without a usable answer.
+        sends: u32,
+        /// The last unusable answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fault: Option<Fault>,
+    },
+    /// The service has a task for it.
+    ///
+    /// In: an answer with a task. Out: the task's final status.
+    /// Stuck: overdue; it is watched slowly, and nothing is sent again.
+    Running {
+        /// The task.
+        task: TaskId,
+    },
+    /// The task succeeded; its outputs are being downloaded.
+    ///
+    /// In: status `success`. Out: every output is on disk, or downloading was given up.
+    /// Stuck: result links fail. The task is read again for fresh ones.
+    ///
+    /// Beside the present attempt nothing is downloaded: it is paid for, and kept if the present one comes to nothing.
+    Fetching {
+        /// The task.
+        task: TaskId,
+        /// Its results; empty until the task shows some.
+        urls: Vec<String>,
+    },
+    /// Every output is on disk, checked and synced. Final.
+    Succeeded {
+        /// The task.
+        task: TaskId,
+        /// Its outputs.
+        files: Vec<OutputFile>,
+    },
+    /// No attempt is left, or none would help. Final, until somebody asks for a retry.
+    Failed {
+        /// The last attempt's reason.
+        fault: Fault,
+        /// The last attempt's task.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TaskId>,
+    },
+    /// Dropped by its owner before it was sent, or canceled at the service by somebody else. Final, until somebody
+    /// asks for a retry.
+    Canceled {
+        /// The task that was canceled at the service; nothing where it was dropped before it was sent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TaskId>,
+        /// What the task's record says about that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fault: Option<Fault>,
+    },
+    /// Its batch's time ran out before it was sent. Final.
+    Expired,
+    /// It may have been charged, and nothing the service offers can tell. Its hold or charge stays
+    /// until a person decides. Final for the program.
+    InDoubt {
+        /// What made it so.
+        fault: Fault,
+        /// The task, where one is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TaskId>,
+    },
+}
+
+impl State {
+    /// Dropped by its owner before it was sent.
+    pub const DROPPED: State = State::Canceled { task: None, fault: None };
+
+    /// The state without what belongs to it.
+    pub fn job_state(&self) -> JobState {
+        match self {
+            State::Queued => JobState::Queued,
+            State::Submitting { .. } => JobState::Submitting,
+            State::Running { .. } => JobState::Running,
+            State::Fetching { .. } => JobState::Fetching,
+            State::Succeeded { .. } => JobState::Succeeded,
+            State::Failed { .. } => JobState::Failed,
+            State::Canceled { .. } => JobState::Canceled,
+            State::Expired => JobState::Expired,
+            State::InDoubt { .. } => JobState::InDoubt,
+        }
+    }
+
+    /// The state's name in everything shown.
+    pub fn name(&self) -> &'static str {
+        self.job_state().name()
+    }
+
+    /// Whether the program has nothing more to do for it.
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self,
+            State::Succeeded { .. }
+                | State::Failed { .. }
+                | State::Canceled { .. }
+                | State::Expired
+                | State::InDoubt { .. }
+        )
+    }
+
+    /// The task of the present attempt, where one is known.
+    pub fn task(&self) -> Option<&TaskId> {
+        match self {
+            State::Running { task } | State::Fetching { task, .. } | State::Succeeded { task, .. } => {
+                Some(task)
+            }
+            State::Failed { task, .. } | State::Canceled { task, .. } | State::InDoubt { task, .. } => {
+                task.as_ref()
+            }
+            State::Queued | State::Submitting { .. } | State::Expired => None,
+        }
+    }
+
+    /// Whether the record of the present attempt's task said that it failed or was canceled. Only then another attempt
+    /// gets another key: the service answers this one with that task for ever (Idempotency, 4).
+    pub fn is_ended_by_record(&self) -> bool {
+        match self {
+            State::Failed { task: Some(_), fault } => {
+                !matches!(fault.code.as_str(), DOWNLOAD_FAILED | RESOLVED)
+            }
+            State::Canceled { task, .. } => task.is_some(),
+            _ => false,
+        }
+    }
+}
+
+/// What is set aside and charged for an attempt, or for all attempts of a job, at this moment; in credits.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Books {
+    /// Set aside for a POST whose charge is not known yet.
+    pub held: Credits,
+    /// Charged by its task.
+    pub charged: Credits,
+    /// Covered by a plan allowance.
+    pub waived: Credits,
+}
+
+impl Books {
+    pub(super) fn and(self, other: Books) -> Books {
+        Books {
+            held: self.held + other.held,
+            charged: self.charged + other.charged,
+            waived: self.waived + other.waived,
+        }
+    }
+}
+
+/// One try at a job, under one key. Moved by the lifecycle alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Its number: the key is derived from it.
+    pub(super) no: AttemptNo,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub(super) state: State,
+    /// What is set aside and charged for it.
+    pub(super) books: Books,
+    /// The UTC day that this counts for: the day of its hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) day: Option<UtcDay>,
+    /// A request under its key may have been sent by a state that is gone.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) may_have_been_sent: bool,
+    /// The error that named its task. The task's record decides whether the attempt is over, and may say less of why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rejected: Option<Fault>,
+    /// Since when its task is, or was, watched beside the job's present attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) watched_since: Option<Timestamp>,
+    /// The model that ran its task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ran_model: Option<String>,
+    /// The options its task was priced with, defaults filled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ran_options: Option<Map<String, Value>>,
+    /// What else the record of its task says, once the task has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) record: Option<Box<TaskRecord>>,
+}
+
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl Attempt {
+    /// An attempt that nothing was done for.
+    pub(super) fn queued(no: AttemptNo) -> Attempt {
+        Attempt::at(no, State::Queued)
+    }
+
+    pub(super) fn at(no: AttemptNo, state: State) -> Attempt {
+        Attempt {
+            no,
+            state,
+            books: Books::default(),
+            day: None,
+            may_have_been_sent: false,
+            rejected: None,
+            watched_since: None,
+            ran_model: None,
+            ran_options: None,
+            record: None,
+        }
+    }
+
+    /// Its number, from 1. Numbers of attempts that were never sent are used again.
+    pub fn no(&self) -> AttemptNo {
+        self.no
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Its task, where one is known.
+    pub fn task(&self) -> Option<&TaskId> {
+        self.state.task()
+    }
+
+    /// What is set aside and charged for it.
+    pub fn books(&self) -> Books {
+        self.books
+    }
+
+    /// The UTC day that its books count for: the day of its hold.
+    pub fn day(&self) -> Option<UtcDay> {
+        self.day
+    }
+
+    /// A request under its key may have been sent by a state that is gone: this one was rebuilt or imported. It is
+    /// neither dropped as unsent nor given another key.
+    pub fn may_have_been_sent(&self) -> bool {
+        self.may_have_been_sent
+    }
+
+    /// Since when its task is, or was, watched beside the job's present attempt; nothing where it never was.
+    pub fn watched_since(&self) -> Option<Timestamp> {
+        self.watched_since
+    }
+
+    /// Whether nothing that the service offers tells what became of it. Its charge stays until a person decides.
+    pub fn is_in_doubt(&self) -> bool {
+        matches!(self.state, State::InDoubt { .. })
+    }
+
+    /// Whether its task is known not to have ended.
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self.state, State::Running { .. })
+    }
+}

@@ -1,0 +1,97 @@
+//! Resubmitting: another attempt while the overdue one's task is watched on, and paid for if it succeeds after all.
+//!
+//! Every attempt is read, timed and booked by the same code. What the present one alone does is here and in
+//! [`Change::attempt_over`]: it decides where the job stands, and whether another attempt follows. The outputs of the
+//! first to succeed are kept: it becomes the present one.
+
+use crate::domain::ids::AttemptNo;
+use crate::domain::job::lifecycle::{AttemptRules, Change, Event};
+use crate::domain::job::{Attempt, Books, Job, State};
+use crate::domain::retry::{self, Prospect};
+
+/// Whether an overdue job may be given another attempt: it has one left, its key keeps the attempts apart, what its
+/// task was charged is known, and nobody said that the same request would be refused again.
+pub(super) fn may_resubmit(job: &Job, rules: AttemptRules) -> bool {
+    let present = job.present();
+    rules.keyed
+        && job.newest_attempt().0 < rules.attempts
+        && present.books.held.is_zero()
+        && present.rejected.as_ref().is_none_or(|fault| retry::prospect(&fault.code) < Prospect::OnlyAsked)
+        && present.is_running()
+}
+
+/// Whether an event can happen to an attempt beside the present one: only its task is watched.
+pub(super) fn has_place_beside(attempt: &Attempt, event: &Event) -> bool {
+    let is_about_its_task = matches!(event, Event::Read(_) | Event::TaskMissing(_) | Event::WatchExpired(_));
+    attempt.is_running() && is_about_its_task
+}
+
+impl Change {
+    /// The task is left to a slow watch, and the job queues for another attempt.
+    pub(super) fn resubmit(&mut self) {
+        let task = self.attempt().task().map(ToString::to_string).unwrap_or_default();
+        self.note(
+            &format!("overdue: retrying with a new key, charged as well; task {task} is still watched"),
+            None,
+        );
+        self.attempt_mut().watched_since = Some(self.at);
+        self.begin_attempt();
+        self.job.deadline_from = None;
+    }
+
+    /// Keeps the outputs of the first attempt that succeeded beside the present one, unless that came first. One
+    /// whose charge is not known yet, or of which a request may be on its way, is waited for: it cannot be left out
+    /// of the books.
+    pub(super) fn keep_first_success(&mut self) {
+        let present = self.job.present();
+        let mut others = self.job.attempts.iter().filter(|other| other.no != present.no);
+        let Some(found) = others.find(|other| matches!(other.state, State::Fetching { .. })) else { return };
+        let is_waited_for = match &present.state {
+            State::Submitting { .. } | State::Fetching { .. } | State::Succeeded { .. } => true,
+            State::Running { .. } => !present.books.held.is_zero(),
+            State::InDoubt { task, .. } => task.is_none(),
+            State::Queued => present.may_have_been_sent,
+            State::Failed { .. } | State::Canceled { .. } | State::Expired => false,
+        };
+        if is_waited_for {
+            return;
+        }
+        let (kept, displaced) = (found.no, present.no);
+        let of_it = format!("of attempt {}", displaced.0);
+        let other = match present.task() {
+            Some(task) if present.is_running() => format!("task {task} {of_it} is watched to its end"),
+            Some(task) => format!("nothing is kept of task {task} {of_it}"),
+            None => format!("attempt {} is not needed", displaced.0),
+        };
+        self.displace(displaced);
+        self.keep(kept, &other);
+    }
+
+    /// An attempt is no longer the present one. One that made no task and has nothing in the books leaves no trace,
+    /// and its number is used again.
+    fn displace(&mut self, no: AttemptNo) {
+        let at = self.at;
+        self.job.attempts.retain_mut(|attempt| {
+            if attempt.no == no && attempt.task().is_some() {
+                attempt.watched_since = Some(at);
+            }
+            attempt.no != no || attempt.task().is_some() || attempt.books != Books::default()
+        });
+    }
+
+    /// An attempt is the present one from now on, since its task succeeded first.
+    fn keep(&mut self, no: AttemptNo, other: &str) {
+        let Some(index) = self.job.index_of(no) else { return };
+        self.job.kept = Some(no).filter(|no| *no != self.job.newest_attempt());
+        self.index = index;
+        let attempt = self.attempt_mut();
+        (attempt.watched_since, attempt.rejected) = (None, None);
+        let State::Fetching { task, urls } = &mut attempt.state else { return };
+        // They may be old: its record is read for fresh ones.
+        urls.clear();
+        let what = format!("the outputs of task {task} are kept; {other}");
+        self.note(&what, None);
+        // Its deadline is long past; it gets no further attempt by itself.
+        self.job.overdue = true;
+    }
+}
