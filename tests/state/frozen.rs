@@ -6,6 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use callsheet::store::JobRecord;
+use serde_json::Value;
+
 use crate::support::collect_outputs::Outputs;
 use crate::support::{TestEnv, audit_of_state};
 
@@ -46,8 +49,27 @@ fn it_reads_the_same() {
     let env = thawed();
     assert_eq!(said(&env, &["jobs", "--json"]), stored("jobs.jsonl"));
     assert_eq!(said(&env, &["ledger", "--csv"]), stored("ledger.csv"));
-    assert_eq!(said(&env, &["state", "export"]), stored("dump.jsonl"));
+    assert_eq!(said(&env, &["state", "export"]), stored("dump.format-2.jsonl"));
     env.run(["state", "verify"].into_iter().chain(STATE)).exited(0).says("read 4 batches with 11 rows");
+}
+
+/// What format 1 said of batches, rows, ended jobs and credits is said word for word; open jobs are the same ones.
+#[test]
+fn what_is_carried_over_is_what_it_was() {
+    let (before, after) = (stored("dump.jsonl"), stored("dump.format-2.jsonl"));
+    let unchanged = |dump: &str| {
+        let kinds = ["{\"batch\"", "{\"row\"", "{\"outcome\"", "{\"total\"", "{\"day\""];
+        let lines = dump.lines().filter(|line| kinds.iter().any(|kind| line.starts_with(kind)));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(unchanged(&after), unchanged(&before));
+    let open = |dump: &str| {
+        let lines =
+            dump.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()?.get("open").cloned());
+        lines.map(|line| serde_json::from_value::<JobRecord>(line).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(open(&after), open(&before));
+    assert_eq!(open(&after).len(), 3);
 }
 
 #[test]
