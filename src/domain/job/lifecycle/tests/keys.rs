@@ -143,7 +143,7 @@ fn what_may_have_been_sent_is_not_dropped_and_keeps_key_and_hold() {
 }
 
 #[test]
-fn what_an_allowance_covered_of_a_superseded_task_is_corrected() {
+fn what_an_allowance_covered_of_a_task_resubmitted_over_is_corrected() {
     let covered = |waived: u64| TaskReading { waived: Credits(waived), ..reading("pending", 10) };
     let (mut job, mut totals) = (Job::queued(), Totals::default());
     for (attempt, event) in [
