@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use callsheet::api::{RawResponse, response, shorts_studio};
 use callsheet::config::Config;
 use callsheet::control::protocol::{
-    BatchRequest, NameRequest, ResolveRequest, Status, Submission, Submitted,
+    CancelRequest, PauseRequest, ResolveRequest, RetryRequest, Status, Submission,
 };
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::TaskId;
@@ -17,6 +17,7 @@ use callsheet::domain::quote::catalog::CatalogPart;
 use callsheet::domain::quote::{Catalog, Rules, quote};
 use callsheet::domain::request::{Kind, Request};
 use callsheet::domain::task::{PostAnswer, ReadAnswer, TaskReading};
+use callsheet::intake::receipt::Receipt;
 use callsheet::output::{detect_media_type, is_truncated};
 use serde_json::Value;
 
@@ -68,14 +69,15 @@ pub fn config(data: &[u8]) {
 
 /// What a control client or a daemon may be sent; a status that is read is written and read the same.
 pub fn control(data: &[u8]) {
-    let wishes = [
-        serde_json::from_slice::<BatchRequest>(data).map(drop),
-        serde_json::from_slice::<NameRequest>(data).map(drop),
+    let read = [
+        serde_json::from_slice::<PauseRequest>(data).map(drop),
+        serde_json::from_slice::<CancelRequest>(data).map(drop),
+        serde_json::from_slice::<RetryRequest>(data).map(drop),
         serde_json::from_slice::<ResolveRequest>(data).map(drop),
         serde_json::from_slice::<Submission>(data).map(drop),
-        serde_json::from_slice::<Submitted>(data).map(drop),
+        serde_json::from_slice::<Receipt>(data).map(drop),
     ];
-    for error in wishes.into_iter().filter_map(Result::err) {
+    for error in read.into_iter().filter_map(Result::err) {
         assert!(!error.to_string().is_empty());
     }
     if let Ok(status) = serde_json::from_slice::<Status>(data) {

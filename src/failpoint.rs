@@ -4,12 +4,11 @@
 //! without debug assertions, which is what people run, contain none of it.
 
 /// The places of a job's life, in its order. A name is one place in the code.
-pub const NAMES: [&str; 17] = [
+pub const NAMES: [&str; 16] = [
     "accepting",
     "taken",
     "flushed",
     "accepted",
-    "received",
     "receipt-written",
     "admitted",
     "posted",
@@ -26,11 +25,9 @@ pub const NAMES: [&str; 17] = [
 
 /// Places that only batches pass which were done long ago.
 pub const OF_RETENTION: [&str; 2] = ["archived", "taken-back"];
-/// Those that only `run` comes to, which has a door of its own for manifests.
-pub const OF_THE_RUN: [&str; 1] = ["accepted"];
 
 /// Those that only the daemon comes to.
-pub const OF_THE_DAEMON: [&str; 3] = ["taken", "received", "receipt-written"];
+pub const OF_THE_DAEMON: [&str; 1] = ["receipt-written"];
 
 /// Dies here, if this is the place and the time.
 #[cfg(debug_assertions)]

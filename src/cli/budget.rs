@@ -8,14 +8,12 @@ use serde_json::json;
 use crate::cli::arguments::{BudgetCommand, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{client, service_target, written};
+use crate::cli::{client, written};
 use crate::control::protocol::BudgetRequest;
 
 pub(super) async fn run(command: &BudgetCommand, global: &Global) -> Result<Exit, Failure> {
-    let config = service_target::config(global)?;
-    let client = client::open(global).await?;
     let request = BudgetRequest { batch: command.batch.clone(), budget: command.budget };
-    let set = client.set_budget(&request, config.budget.per_batch).await?;
+    let set = client::call(global, &request).await?;
     if global.json {
         written(writeln!(anstream::stdout(), "{:#}", json!(set)))?;
     }

@@ -1,13 +1,15 @@
 //! Builds the engine's parts from the configuration.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::api::Service;
 use crate::cli::arguments::ManifestArguments;
 use crate::cli::failure::Failure;
-use crate::cli::service_target::ServiceTarget;
+use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::control::app::AppParts;
 use crate::domain::admission::Limits;
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget::BudgetSetting;
@@ -125,18 +127,25 @@ pub(super) fn ingest_options<'a>(
     }
 }
 
-/// Defaults for every manifest that a daemon ingests.
-pub(super) fn ingest_defaults(
-    service: Service,
-    chosen: &ServiceTarget,
+/// What an engine and its control API need. Without a service they take no manifests.
+pub(super) fn app_parts(
     config: &Config,
-) -> Result<IngestDefaults, Failure> {
-    Ok(IngestDefaults {
-        service,
-        identity: chosen.identity.clone(),
-        rules: config.rules()?,
-        namespace: config.service.key_namespace.clone(),
-        default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
-        plan: config.service.plan,
+    output: &Path,
+    service: Option<(Service, &ServiceTarget)>,
+) -> Result<AppParts, Failure> {
+    let configured = || config.service.base_url.as_ref().map(service_target::identity_of);
+    let identity = service.as_ref().map(|(_, chosen)| chosen.identity.clone()).or_else(configured);
+    Ok(AppParts {
+        settings: scheduler_settings(config)?,
+        ingest: IngestDefaults {
+            service: service.map(|(service, _)| service),
+            identity: identity.unwrap_or_default(),
+            rules: config.rules()?,
+            namespace: config.service.key_namespace.clone(),
+            default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
+            plan: config.service.plan,
+        },
+        output_dir: OutputDir::new(output),
+        layout: config.layout()?,
     })
 }

@@ -6,10 +6,11 @@ use crate::cli::arguments::{Global, NameArgument};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{client, outcome_json, printable};
+use crate::control::protocol::CancelRequest;
 
 pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit, Failure> {
-    let client = client::open(global).await?;
-    for outcome in outcome_json::print(client.cancel(&command.name).await?, global)? {
+    let request = CancelRequest { name: command.name.clone() };
+    for outcome in outcome_json::print(client::call(global, &request).await?, global)? {
         let granted = outcome.granted;
         eprintln!("{}: {} canceled before they were sent", outcome.batch, granted.jobs);
         if granted.in_flight > 0 {

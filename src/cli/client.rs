@@ -1,12 +1,11 @@
-//! The client that commands use: it talks to the daemon if one runs on the state, and else works on the state
-//! itself. Both give the same answers.
+//! The client that commands use: of the daemon if one runs on the state, otherwise of an engine in this process. Both
+//! serve the same routes.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use axum::http::Method;
 
 use crate::cli::arguments::Global;
 use crate::cli::daemon_discovery::{self, DaemonConnection};
@@ -15,28 +14,23 @@ use crate::cli::failure::Failure;
 use crate::cli::{build, service_target};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::client::{ControlClient, ControlClientError};
-use crate::control::handlers::{self, HandlerError};
-use crate::control::protocol::{
-    BatchOutcomes, BatchRequest, BatchState, BatchStatus, BudgetRequest, BudgetSet, Explanation, NameRequest,
-    Refusal, ResolveRequest, RetryRequest, Status,
-};
+use crate::control::app::{App, InProcess};
+use crate::control::client::{Client, ClientError};
+use crate::control::protocol::{BatchState, BatchStatus, Lines, Request, StatusRequest};
 use crate::domain::admission::Parked;
-use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
-use crate::domain::job_state::JobState;
-use crate::engine::engine_client::EngineClient;
+use crate::engine::{Mode, Scope};
 use crate::store::Store;
 
 /// Name of the control socket in the state.
 const SOCKET: &str = "callsheet.sock";
 
-/// Local or remote access to batches.
-pub(super) enum Client {
-    /// Works on the state in this process: no daemon runs.
-    Local(EngineClient),
-    /// Talks to the daemon.
-    Remote(DaemonConnection),
+/// The control API of the state that a command names: a daemon's, or this process's own where none runs.
+pub(super) enum StateClient {
+    /// A daemon works on the state.
+    Daemon(Box<DaemonConnection>),
+    /// An engine in this process has the state.
+    InProcess(InProcess),
 }
 
 /// Path of the control socket of a state's daemon.
@@ -44,156 +38,91 @@ pub(super) fn socket(config: &Config, state: &Path) -> PathBuf {
     config.paths.socket.clone().unwrap_or_else(|| state.join(SOCKET))
 }
 
-/// Connects to the daemon, or opens the state.
-pub(super) async fn open(global: &Global) -> Result<Client, Failure> {
+/// Sends one request: to the daemon if one runs on the state, otherwise to an engine in this process. A question
+/// then changes nothing, and a command sends nothing.
+///
+/// # Errors
+/// When the state cannot be opened, and what the request meets.
+pub(super) async fn call<R: Request>(global: &Global, request: &R) -> Result<R::Response, Failure> {
+    with(global, R::METHOD, async |client| client.call(request).await).await
+}
+
+/// The same for several requests, of this method or of [`Method::GET`].
+///
+/// # Errors
+/// When the state cannot be opened, and what `work` meets.
+pub(super) async fn with<T>(
+    global: &Global,
+    method: Method,
+    work: impl AsyncFnOnce(&StateClient) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let config = service_target::config(global)?;
-    match daemon_discovery::find_daemon(global, &config, false).await? {
-        Some(daemon) => Ok(Client::Remote(daemon)),
-        None => {
-            let dir = service_target::state_dir(&config, false);
-            let store = Arc::new(Store::open_existing(&dir)?);
-            Ok(Client::Local(EngineClient::in_process(
-                store,
-                build::scheduler_settings(&config)?,
-                Clock::start(),
-            )?))
-        }
+    if let Some(daemon) = daemon_discovery::find_daemon(global, &config, false).await? {
+        return work(&StateClient::Daemon(Box::new(daemon))).await;
     }
+    let mode = if method == Method::GET { Mode::Read } else { Mode::Offline };
+    let dir = service_target::state_dir(&config, false);
+    let store = Arc::new(Store::open_existing(&dir)?);
+    let parts = build::app_parts(&config, &service_target::output_dir_of_state(&config, &dir), None)?;
+    let app = App::new(store, mode, &Scope::All, parts, Clock::start())?;
+    let client = StateClient::InProcess(InProcess::begin(app));
+    let done = work(&client).await;
+    if let StateClient::InProcess(engine) = client {
+        // An engine that ended by itself says why.
+        engine.end().await?;
+    }
+    done
 }
 
-#[derive(Serialize)]
-struct BatchQuery<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    batch: Option<&'a BatchName>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<JobState>,
-}
-
-/// Where lines of JSON go.
-type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
-
-impl Client {
-    pub(super) async fn status(&self, batch: Option<&BatchName>) -> Result<Status, Failure> {
+impl StateClient {
+    fn client(&self) -> &Client {
         match self {
-            Client::Local(desk) => Ok(handlers::status(desk, batch).await?),
-            Client::Remote(DaemonConnection { client, .. }) => Ok(status_of(client, batch).await?),
+            StateClient::Daemon(daemon) => &daemon.client,
+            StateClient::InProcess(engine) => engine.client(),
         }
     }
 
-    /// The result of every job, one line each.
-    pub(super) async fn jobs(
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// What it meets.
+    pub(super) async fn call<R: Request>(&self, request: &R) -> Result<R::Response, Failure> {
+        Ok(self.client().call(request).await?)
+    }
+
+    /// Sends a request and passes the response on, line by line.
+    ///
+    /// # Errors
+    /// What it meets.
+    pub(super) async fn lines(
         &self,
-        batch: Option<&BatchName>,
-        state: Option<JobState>,
-        sink: Sink<'_>,
+        request: &impl Request<Response = Lines>,
+        sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        match self {
-            Client::Local(desk) => {
-                let batches = desk.batches(batch).await.map_err(HandlerError::from)?;
-                Ok(handlers::jobs(desk.store(), &batches, state, sink)?)
-            }
-            Client::Remote(DaemonConnection { client, .. }) => {
-                Ok(client.lines("/v1/jobs", &BatchQuery { batch, state }, sink).await?)
-            }
-        }
-    }
-
-    /// Every movement, one line each.
-    pub(super) async fn ledger(&self, batch: Option<&BatchName>, sink: Sink<'_>) -> Result<(), Failure> {
-        match self {
-            Client::Local(desk) => {
-                let batches = desk.batches(batch).await.map_err(HandlerError::from)?;
-                Ok(handlers::ledger(desk.store(), &batches, sink)?)
-            }
-            Client::Remote(DaemonConnection { client, .. }) => {
-                Ok(client.lines("/v1/ledger", &BatchQuery { batch, state: None }, sink).await?)
-            }
-        }
-    }
-
-    /// Prints how many archived batches a list leaves out.
-    pub(super) async fn report_archived(&self) -> Result<(), Failure> {
-        let batches = match self {
-            Client::Local(desk) => desk.store().archived_count(),
-            Client::Remote(_) => self.status(None).await?.archived,
-        };
-        match batches {
-            0 => {}
-            1 => anstream::eprintln!("1 archived batch is not listed; give its name to see it"),
-            _ => anstream::eprintln!("{batches} archived batches are not listed; give a name to see one"),
-        }
-        Ok(())
-    }
-
-    pub(super) async fn explain(&self, job: &str) -> Result<Explanation, Failure> {
-        match self {
-            Client::Local(desk) => Ok(handlers::explain(desk, job).await?),
-            Client::Remote(DaemonConnection { client, .. }) => {
-                Ok(client.get("/v1/explain", &[("job", job)]).await?)
-            }
-        }
-    }
-
-    pub(super) async fn pause(&self, batch: Option<&BatchName>) -> Result<BatchOutcomes, Failure> {
-        match self {
-            Client::Local(desk) => Ok(handlers::pause(desk, batch).await?),
-            Client::Remote(DaemonConnection { client, .. }) => {
-                post(client, "/v1/pause", &batch_request(batch)).await
-            }
-        }
-    }
-
-    pub(super) async fn resume(&self, batch: Option<&BatchName>) -> Result<BatchOutcomes, Failure> {
-        match self {
-            Client::Local(desk) => Ok(handlers::resume(desk, batch).await?),
-            Client::Remote(DaemonConnection { client, .. }) => {
-                post(client, "/v1/resume", &batch_request(batch)).await
-            }
-        }
-    }
-
-    pub(super) async fn cancel(&self, name: &str) -> Result<BatchOutcomes, Failure> {
-        match self {
-            Client::Local(desk) => Ok(handlers::cancel(desk, name).await?),
-            Client::Remote(DaemonConnection { client, .. }) => {
-                post(client, "/v1/cancel", &name_request(name)).await
-            }
-        }
-    }
-
-    pub(super) async fn retry(&self, asked: &RetryRequest) -> Result<BatchOutcomes, Failure> {
-        match self {
-            Client::Local(desk) => {
-                Ok(handlers::retry(desk, &asked.name, asked.max_credits.map(Credits)).await?)
-            }
-            Client::Remote(DaemonConnection { client, .. }) => post(client, "/v1/retry", asked).await,
-        }
-    }
-
-    pub(super) async fn resolve(&self, found: &ResolveRequest) -> Result<BatchOutcomes, Failure> {
-        match self {
-            Client::Local(desk) => Ok(handlers::resolve(desk, found).await?),
-            Client::Remote(DaemonConnection { client, .. }) => post(client, "/v1/resolve", found).await,
-        }
-    }
-
-    /// Sets the budget of a batch; `default` is the configuration's, for a batch that has none of its own.
-    pub(super) async fn set_budget(
-        &self,
-        request: &BudgetRequest,
-        default: Option<Credits>,
-    ) -> Result<BudgetSet, Failure> {
-        match self {
-            Client::Local(desk) => Ok(handlers::set_budget(desk, request, default).await?),
-            Client::Remote(DaemonConnection { client, .. }) => post(client, "/v1/budget", request).await,
-        }
+        Ok(self.client().lines(request, sink).await?)
     }
 
     /// What happens next with a batch: who continues it, or what blocks it.
+    ///
+    /// # Errors
+    /// What the question for its status meets.
     pub(super) async fn next_step(&self, batch: &BatchName) -> Result<String, Failure> {
-        let status = self.status(Some(batch)).await?;
+        let status = self.call(&StatusRequest { batch: Some(batch.clone()) }).await?;
         Ok(status.batches.first().map_or_else(String::new, next_step_of))
     }
+}
+
+/// Prints how many archived batches a list leaves out.
+///
+/// # Errors
+/// What the question for them meets.
+pub(super) async fn report_archived(client: &StateClient) -> Result<(), Failure> {
+    match client.call(&StatusRequest::default()).await?.archived {
+        0 => {}
+        1 => anstream::eprintln!("1 archived batch is not listed; give its name to see it"),
+        batches => anstream::eprintln!("{batches} archived batches are not listed; give a name to see one"),
+    }
+    Ok(())
 }
 
 /// What a command says that comes next. The status of a state that no process works on is never active.
@@ -209,67 +138,23 @@ fn next_step_of(status: &BatchStatus) -> String {
     }
 }
 
-/// The daemon's status of one batch, or of all.
-pub(super) async fn status_of(
-    client: &ControlClient,
-    batch: Option<&BatchName>,
-) -> Result<Status, ControlClientError> {
-    client.get("/v1/status", &BatchQuery { batch, state: None }).await
-}
-
-fn batch_request(batch: Option<&BatchName>) -> BatchRequest {
-    BatchRequest { batch: batch.cloned() }
-}
-
-/// A request that names a batch or a job.
-pub(super) fn name_request(name: &str) -> NameRequest {
-    NameRequest { name: name.to_owned() }
-}
-
-async fn post<T: DeserializeOwned>(
-    client: &ControlClient,
-    path: &str,
-    body: &impl Serialize,
-) -> Result<T, Failure> {
-    Ok(client.post(path, body).await?)
-}
-
-impl From<Refusal> for Failure {
-    fn from(Refusal { message, hint, exit_code }: Refusal) -> Failure {
-        let failure = Failure::new(Exit::of_code(exit_code), message);
-        match hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    }
-}
-
-impl From<HandlerError> for Failure {
-    fn from(error: HandlerError) -> Failure {
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
         match error {
-            HandlerError::Engine(error) => error.into(),
-            HandlerError::Reader(error) => match super::written(Err(error)) {
+            ClientError::Refused(refusal) => refusal.into(),
+            ClientError::Manifest(error) => error.into(),
+            ClientError::Io(error) => match super::written(Err(error)) {
                 Err(failure) => failure,
                 // The reader closed the pipe.
                 Ok(()) => Failure::quiet(),
             },
-            HandlerError::Find(_) => error.refusal().into(),
-        }
-    }
-}
-
-impl From<ControlClientError> for Failure {
-    fn from(error: ControlClientError) -> Failure {
-        match error {
-            ControlClientError::Refused(refusal) => refusal.into(),
-            ControlClientError::Io(error) => HandlerError::Reader(error).into(),
-            ControlClientError::NoDaemon { .. } => Failure::new(Exit::Unreachable, error.to_string())
+            ClientError::NoDaemon { .. } => Failure::new(Exit::Unreachable, error.to_string())
                 .hint("start it with callsheet daemon, or give its socket with --socket"),
-            ControlClientError::PathTooLong { .. } => Failure::new(Exit::Usage, error.to_string())
+            ClientError::PathTooLong { .. } => Failure::new(Exit::Usage, error.to_string())
                 .hint("choose a shorter path with --socket or paths.socket"),
-            ControlClientError::PermissionDenied { .. } => Failure::new(Exit::Unreachable, error.to_string())
+            ClientError::PermissionDenied { .. } => Failure::new(Exit::Unreachable, error.to_string())
                 .hint("add the user to the socket's group; see callsheet doctor"),
-            ControlClientError::ConnectionLost { .. } => Failure::new(Exit::Unreachable, error.to_string())
+            ClientError::ConnectionLost { .. } => Failure::new(Exit::Unreachable, error.to_string())
                 .hint("accepted manifests are safe; check that the daemon runs, then repeat the command"),
         }
     }

@@ -59,8 +59,7 @@ fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {
     let service = Service::new(chosen.options.clone())?;
     Ok(Parts {
         deps: build::engine_deps(service.clone(), chosen, config)?,
-        settings: build::scheduler_settings(config)?,
-        house: build::ingest_defaults(service, chosen, config)?,
+        app: build::app_parts(config, &chosen.output, Some((service, chosen)))?,
         socket: client::socket(config, &chosen.state),
         control: config.control.clone(),
         token: config.control_token()?,

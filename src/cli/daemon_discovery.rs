@@ -15,8 +15,8 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service_target;
 use crate::config::Config;
-use crate::control::client::{ControlClient, ControlClientError};
-use crate::control::protocol::Health;
+use crate::control::client::{Client, ClientError};
+use crate::control::protocol::{Health, HealthRequest};
 
 /// Timeout of the health request.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(30);
@@ -24,7 +24,7 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(30);
 /// A connection to the daemon that a command talks to.
 #[derive(Debug)]
 pub(super) struct DaemonConnection {
-    pub(super) client: ControlClient,
+    pub(super) client: Client,
     pub(super) health: Health,
     socket: PathBuf,
 }
@@ -68,7 +68,7 @@ pub(super) async fn find_daemon(
             Ok(None)
         }
         // Nobody can listen there; submit says so.
-        Err(ControlClientError::PathTooLong { .. }) if global.socket.is_none() => Ok(None),
+        Err(ClientError::PathTooLong { .. }) if global.socket.is_none() => Ok(None),
         // The socket of the configuration, and a state that is not its: should that daemon have the state after all,
         // the state's lock says so.
         Err(error) if names_state && global.socket.is_none() && config.paths.socket.is_some() => {
@@ -87,7 +87,7 @@ pub(super) async fn require_daemon(global: &Global, config: &Config) -> Result<D
     let state = service_target::state_dir(config, false);
     let socket = client::socket(config, &state);
     let daemon = match probe(global, &socket, &state, false).await? {
-        Discovered::None => return Err(ControlClientError::NoDaemon { socket }.into()),
+        Discovered::None => return Err(ClientError::NoDaemon { socket }.into()),
         Discovered::OtherState(daemon) if config.paths.state.is_some() => {
             let (socket, theirs) = (socket.display(), daemon.health.state.display());
             let message = format!("the daemon at {socket} works on {theirs}, not on {}", state.display());
@@ -106,20 +106,20 @@ async fn probe(
     socket: &Path,
     state: &Path,
     is_emulated: bool,
-) -> Result<Discovered, ControlClientError> {
-    let client = match ControlClient::connect(socket).await {
-        Err(ControlClientError::NoDaemon { .. }) => return Ok(Discovered::None),
+) -> Result<Discovered, ClientError> {
+    let client = match Client::connect(socket).await {
+        Err(ClientError::NoDaemon { .. }) => return Ok(Discovered::None),
         other => other?,
     };
-    let health = tokio::time::timeout(HEALTH_TIMEOUT, client.health()).await;
-    let health = health.map_err(|_| ControlClientError::ConnectionLost {
+    let health = tokio::time::timeout(HEALTH_TIMEOUT, client.call(&HealthRequest {})).await;
+    let health = health.map_err(|_| ClientError::ConnectionLost {
         socket: socket.to_owned(),
         detail: format!("no response within {} seconds", HEALTH_TIMEOUT.as_secs()),
     })??;
     if health.state.as_os_str().is_empty() {
         let detail =
             format!("it runs callsheet {}, which does not report its state; restart it", health.version);
-        return Err(ControlClientError::ConnectionLost { socket: socket.to_owned(), detail });
+        return Err(ClientError::ConnectionLost { socket: socket.to_owned(), detail });
     }
     let is_meant = global.socket.is_some() && global.state.is_none() && !is_emulated;
     let is_ours = is_meant || is_same_path(state, &health.state);

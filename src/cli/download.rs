@@ -4,11 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anstream::eprintln;
-use tokio::sync::watch;
 
 use crate::api::Service;
 use crate::cli::arguments::{DownloadCommand, Global};
-use crate::cli::client::name_request;
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
@@ -17,28 +15,28 @@ use crate::cli::{build, outcome_json, submit};
 use crate::cli::{printable, printable_path};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::control::app::{App, AppParts, InProcess};
 use crate::control::handlers::HandlerError;
-use crate::control::protocol::{BatchOutcome, BatchOutcomes};
+use crate::control::protocol::{BatchOutcome, DownloadRequest};
 use crate::domain::job::State;
-use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::Standstill;
-use crate::engine::{self, Engine, Stop, Until};
-use crate::store::{JobRecord, Store};
+use crate::engine::{self, Mode, Scope};
+use crate::store::{BatchRecord, JobRecord, Store};
 
 /// Edited outputs that are named.
 const EDITED_SHOWN: usize = 20;
 
 pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;
-    if let Some(DaemonConnection { client, .. }) =
+    if let Some(DaemonConnection { client, health, .. }) =
         daemon_discovery::find_daemon(global, &config, command.source.emulator).await?
     {
-        let outcomes: BatchOutcomes = client.post("/v1/download", &name_request(&command.name)).await?;
+        let outcomes = client.call(&DownloadRequest { name: command.name.clone() }).await?;
         for outcome in outcome_json::print(outcomes, global)? {
             say_what_stays(&outcome);
             match outcome.granted.jobs {
                 0 => eprintln!("{}: all paid outputs are on disk", outcome.batch),
-                jobs => eprintln!("{}: the daemon downloads {jobs} again", outcome.batch),
+                jobs => eprintln!("{}: {} downloads {jobs} again", outcome.batch, health.process.name()),
             }
         }
         return Ok(Exit::Success);
@@ -47,7 +45,7 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
         true => service_target::emulator_target(&config, 1.0).await?,
         false => service_target::configured_target(&config)?,
     };
-    let outcome = fetch(&chosen, command, &config, global).await;
+    let outcome = download(&chosen, command, &config, global).await;
     if let Some(emulator) = chosen.emulator {
         emulator.stop().await;
     }
@@ -73,7 +71,7 @@ fn say_what_stays(outcome: &BatchOutcome) {
     }
 }
 
-async fn fetch(
+async fn download(
     chosen: &ServiceTarget,
     command: &DownloadCommand,
     config: &Config,
@@ -81,39 +79,44 @@ async fn fetch(
 ) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, false)?);
-    let deps = build::engine_deps(Service::new(chosen.options.clone())?, chosen, config)?;
-    let output_dir = deps.output_dir.clone();
-    let desk = EngineClient::in_process(store.clone(), build::scheduler_settings(config)?, clock)?;
-    let named = desk.find(&command.name).await.map_err(HandlerError::from)?;
-    let batch = named.batch().clone();
+    let service = Service::new(chosen.options.clone())?;
+    let parts = build::app_parts(config, &chosen.output, Some((service.clone(), chosen)))?;
+    let output_dir = parts.output_dir.clone();
+    let batch = find(&store, &parts, &command.name, clock).await?;
     // Those that a run left behind, on a full disk for one.
-    let is_waiting = |record: &JobRecord| {
-        record.key.batch == batch.no && matches!(record.job.state(), State::Fetching { .. })
+    let waiting_now = || -> Result<usize, Failure> {
+        let is_waiting = |record: &JobRecord| {
+            record.key.batch == batch.no && matches!(record.job.state(), State::Fetching { .. })
+        };
+        Ok(store.open_jobs()?.iter().filter(|record| is_waiting(record)).count())
     };
-    let waiting = store.open_jobs()?.iter().filter(|record| is_waiting(record)).count();
-    let granted = desk.fetch_again(&named, output_dir.clone(), deps.layout.clone()).await?;
-    let again = granted.jobs;
-    let outcome = BatchOutcome { batch: batch.name.clone(), granted };
-    say_what_stays(&outcome);
-    outcome_json::print(BatchOutcomes { batches: vec![outcome] }, global)?;
+    let waiting = waiting_now()?;
+    let deps = build::engine_deps(service, chosen, config)?;
+    let scope = Scope::Only(BTreeSet::from([batch.no]));
+    let app = App::new(store.clone(), Mode::Free(Box::new(deps)), &scope, parts, clock)?;
+    let engine = InProcess::begin(app);
+    let outcomes = engine.client().call(&DownloadRequest { name: command.name.clone() }).await;
+    let mut again = 0;
+    let reported = outcomes.map_err(Failure::from).and_then(|outcomes| outcome_json::print(outcomes, global));
+    if let Ok(outcomes) = &reported {
+        outcomes.iter().for_each(say_what_stays);
+        again = outcomes.iter().map(|outcome| outcome.granted.jobs).sum();
+    }
+    let standstill = engine.finish().await?;
+    reported?;
     if again == 0 && waiting == 0 {
         eprintln!("{}: all paid outputs are on disk", batch.name);
         return Ok(Exit::Success);
     }
-    let only = BTreeSet::from([batch.no]);
-    let mut engine =
-        Engine::new(store.clone(), deps, build::scheduler_settings(config)?, clock, Some(&only))?;
-    engine.disable_sending();
-    let (_keep, stop) = watch::channel(Stop::No);
-    if let Standstill::Parked(parked) = engine.run(Until::Standstill, stop, |_| {}).await? {
+    if let Standstill::Parked(parked) = standstill {
         eprintln!("parked: {}", parked.explain());
         return Ok(submit::parked_exit(parked));
     }
-    let waiting =
-        waiting.saturating_sub(engine.scheduler().open_jobs().filter(|record| is_waiting(record)).count());
-    let batch = engine.scheduler().batch(batch.no).cloned().unwrap_or(batch);
+    let waiting = waiting.saturating_sub(waiting_now()?);
+    let batch = store.batch(batch.no)?.unwrap_or(batch);
     engine::write_results(&store, &output_dir, &batch)?;
-    let open = engine.scheduler().open_jobs().count();
+    let is_open = |record: &JobRecord| record.key.batch == batch.no;
+    let open = store.open_jobs()?.iter().filter(|record| is_open(record)).count();
     let dir = printable_path(&output_dir.batch_dir(&batch.name));
     match waiting {
         0 => eprintln!("{}: {again} downloaded again into {}", batch.name, dir),
@@ -123,4 +126,19 @@ async fn fetch(
         ),
     }
     Ok(if batch.ended.failed > 0 || open > 0 { Exit::SomeFailed } else { Exit::Success })
+}
+
+/// The batch that is named, or the named job's.
+async fn find(
+    store: &Arc<Store>,
+    parts: &AppParts,
+    name: &str,
+    clock: Clock,
+) -> Result<BatchRecord, Failure> {
+    let app = App::new(store.clone(), Mode::Offline, &Scope::Only(BTreeSet::new()), parts.clone(), clock)?;
+    let engine = app.state.engine.clone();
+    let serving = InProcess::begin(app);
+    let found = engine.find(name).await.map_err(HandlerError::from);
+    serving.end().await?;
+    Ok(found.map_err(|error| Failure::from(error.refusal()))?.batch().clone())
 }

@@ -9,13 +9,13 @@ use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{printable, written};
-use crate::control::protocol::Explanation;
+use crate::control::protocol::{ExplainRequest, Explanation};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::ledger::Movement;
 use crate::domain::task::TaskRecord;
 
 pub(super) async fn run(command: &JobArgument, global: &Global) -> Result<Exit, Failure> {
-    let explanation = client::open(global).await?.explain(&command.job).await?;
+    let explanation = client::call(global, &ExplainRequest { job: command.job.clone() }).await?;
     let text = if global.json { format!("{:#}", json!(explanation)) } else { story(&explanation) };
     written(writeln!(anstream::stdout(), "{text}"))?;
     Ok(Exit::Success)

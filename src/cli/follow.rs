@@ -9,7 +9,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::cli::daemon_discovery::DaemonConnection;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::control::client::{ControlClient, ControlClientError};
+use crate::control::client::{Client, ClientError};
+use crate::control::protocol::HealthRequest;
 
 /// How long to wait for a daemon that went away. Under systemd it is back within seconds.
 const ABSENCE_MAX: Duration = Duration::from_secs(30);
@@ -19,7 +20,7 @@ const TRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Polls a daemon, and waits for it when it goes away.
 #[derive(Debug)]
 pub(super) struct Follower<'a> {
-    client: &'a ControlClient,
+    client: &'a Client,
     /// The daemon's state: another daemon may replace it.
     state: PathBuf,
     absence_max: Duration,
@@ -36,7 +37,7 @@ impl<'a> Follower<'a> {
     /// What the daemon refuses, and that it does not come back.
     pub(super) async fn ask<T>(
         &self,
-        question: impl AsyncFn(&ControlClient) -> Result<T, ControlClientError>,
+        question: impl AsyncFn(&Client) -> Result<T, ClientError>,
     ) -> Result<T, Failure> {
         // A connection may break for less than the end of a daemon.
         for _ in 0..2 {
@@ -74,9 +75,9 @@ impl<'a> Follower<'a> {
     /// None when a daemon of another state answers.
     async fn ask_if_same_daemon<T>(
         &self,
-        question: impl AsyncFn(&ControlClient) -> Result<T, ControlClientError>,
-    ) -> Result<Option<T>, ControlClientError> {
-        if self.client.health().await?.state != self.state {
+        question: impl AsyncFn(&Client) -> Result<T, ClientError>,
+    ) -> Result<Option<T>, ClientError> {
+        if self.client.call(&HealthRequest {}).await?.state != self.state {
             return Ok(None);
         }
         question(self.client).await.map(Some)
@@ -84,13 +85,14 @@ impl<'a> Follower<'a> {
 }
 
 /// Whether the daemon is gone or stopping.
-fn is_gone(error: &ControlClientError) -> bool {
+fn is_gone(error: &ClientError) -> bool {
     match error {
-        ControlClientError::NoDaemon { .. } | ControlClientError::ConnectionLost { .. } => true,
-        ControlClientError::Refused(refusal) => refusal.exit_code == Exit::Unfinished.code(),
-        ControlClientError::PathTooLong { .. }
-        | ControlClientError::PermissionDenied { .. }
-        | ControlClientError::Io(_) => false,
+        ClientError::NoDaemon { .. } | ClientError::ConnectionLost { .. } => true,
+        ClientError::Refused(refusal) => refusal.exit_code == Exit::Unfinished.code(),
+        ClientError::PathTooLong { .. }
+        | ClientError::PermissionDenied { .. }
+        | ClientError::Manifest(_)
+        | ClientError::Io(_) => false,
     }
 }
 
@@ -134,14 +136,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");
         let _listener = tokio::net::UnixListener::bind(&socket).unwrap();
-        let client = ControlClient::connect(&socket).await.unwrap();
+        let client = Client::connect(&socket).await.unwrap();
         let follower = Follower { client: &client, state: PathBuf::from("/state"), absence_max };
         let asked = Cell::new(0);
         follower
-            .ask(async |_: &ControlClient| {
+            .ask(async |_: &Client| {
                 let answer = answers.get(asked.replace(asked.get() + 1)).copied().flatten();
                 let gone = Refusal::new(Exit::Unfinished, "the daemon is stopping");
-                answer.map(str::to_owned).ok_or(ControlClientError::Refused(gone))
+                answer.map(str::to_owned).ok_or(ClientError::Refused(gone))
             })
             .await
     }

@@ -8,28 +8,34 @@ use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{printable, written};
-use crate::control::protocol::JobSummary;
+use crate::control::protocol::{JobSummary, JobsRequest, Request};
 use crate::domain::job_state::JobState;
 
 pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, Failure> {
     // The flag is the folder's everywhere; here a state's name means the jobs in it.
     let wanted: Option<JobState> =
         global.state.as_deref().and_then(Path::to_str).and_then(|name| name.parse().ok());
-    let client = match wanted {
-        None => client::open(global).await?,
+    let global = &match wanted {
+        None => global.clone(),
         Some(_) => {
             let folder = std::env::var_os("CALLSHEET_STATE").map(PathBuf::from);
-            client::open(&Global { state: folder, ..global.clone() }).await?
+            Global { state: folder, ..global.clone() }
         }
     };
-    let mut out = BufWriter::new(anstream::stdout());
-    let mut print = |line: &[u8]| if global.json { out.write_all(line) } else { in_words(line, &mut out) };
-    client.jobs(command.batch.as_ref(), wanted, &mut print).await?;
-    written(out.flush())?;
-    if command.batch.is_none() {
-        client.report_archived().await?;
-    }
-    Ok(Exit::Success)
+    let state = wanted.map(|state| state.name().to_owned());
+    let request = JobsRequest { batch: command.batch.clone(), state };
+    client::with(global, JobsRequest::METHOD, async |client| {
+        let mut out = BufWriter::new(anstream::stdout());
+        let mut print =
+            |line: &[u8]| if global.json { out.write_all(line) } else { in_words(line, &mut out) };
+        client.lines(&request, &mut print).await?;
+        written(out.flush())?;
+        if command.batch.is_none() {
+            client::report_archived(client).await?;
+        }
+        Ok(Exit::Success)
+    })
+    .await
 }
 
 fn in_words(line: &[u8], out: &mut impl Write) -> io::Result<()> {

@@ -8,7 +8,7 @@ use crate::cli::exit::Exit;
 use crate::cli::explain::moved;
 use crate::cli::failure::Failure;
 use crate::cli::{printable, written};
-use crate::control::protocol::LedgerEntry;
+use crate::control::protocol::{LedgerEntry, LedgerRequest, Request};
 use crate::domain::ledger::Movement;
 
 const COLUMNS: [&str; 9] = [
@@ -24,24 +24,26 @@ const COLUMNS: [&str; 9] = [
 ];
 
 pub(super) async fn run(command: &LedgerCommand, global: &Global) -> Result<Exit, Failure> {
-    let client = client::open(global).await?;
-    let mut out = BufWriter::new(anstream::stdout());
-    if command.csv {
-        written(writeln!(out, "{}", COLUMNS.join(",")))?;
-    }
-    let mut print = |line: &[u8]| {
-        if global.json && !command.csv {
-            return out.write_all(line);
+    client::with(global, LedgerRequest::METHOD, async |client| {
+        let mut out = BufWriter::new(anstream::stdout());
+        if command.csv {
+            written(writeln!(out, "{}", COLUMNS.join(",")))?;
         }
-        let entry: LedgerEntry = serde_json::from_slice(line)?;
-        if command.csv { as_csv(&entry, &mut out) } else { in_words(&entry, &mut out) }
-    };
-    client.ledger(command.batch.as_ref(), &mut print).await?;
-    written(out.flush())?;
-    if command.batch.is_none() {
-        client.report_archived().await?;
-    }
-    Ok(Exit::Success)
+        let mut print = |line: &[u8]| {
+            if global.json && !command.csv {
+                return out.write_all(line);
+            }
+            let entry: LedgerEntry = serde_json::from_slice(line)?;
+            if command.csv { as_csv(&entry, &mut out) } else { in_words(&entry, &mut out) }
+        };
+        client.lines(&LedgerRequest { batch: command.batch.clone() }, &mut print).await?;
+        written(out.flush())?;
+        if command.batch.is_none() {
+            client::report_archived(client).await?;
+        }
+        Ok(Exit::Success)
+    })
+    .await
 }
 
 fn in_words(entry: &LedgerEntry, out: &mut impl Write) -> io::Result<()> {

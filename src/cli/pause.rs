@@ -6,10 +6,11 @@ use crate::cli::arguments::{BatchArgument, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{client, outcome_json};
+use crate::control::protocol::{PauseRequest, Request, ResumeRequest};
 
 pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
-    let client = client::open(global).await?;
-    let outcomes = outcome_json::print(client.pause(command.batch.as_ref()).await?, global)?;
+    let request = PauseRequest { batch: command.batch.clone() };
+    let outcomes = outcome_json::print(client::call(global, &request).await?, global)?;
     if outcomes.is_empty() {
         eprintln!("no unfinished batch to pause; batches that come later are not paused");
     }
@@ -26,19 +27,22 @@ pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Ex
 }
 
 pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
-    let client = client::open(global).await?;
-    let outcomes = outcome_json::print(client.resume(command.batch.as_ref()).await?, global)?;
-    if outcomes.is_empty() {
-        eprintln!("no unfinished batch to resume");
-    }
-    for outcome in outcomes {
-        match outcome.granted.refused {
-            Some(refused) => eprintln!("{}: {refused}", outcome.batch),
-            None => {
-                let next = client.next_step(&outcome.batch).await?;
-                eprintln!("{}: resumed; {next}", outcome.batch);
+    let request = ResumeRequest { batch: command.batch.clone() };
+    client::with(global, ResumeRequest::METHOD, async |client| {
+        let outcomes = outcome_json::print(client.call(&request).await?, global)?;
+        if outcomes.is_empty() {
+            eprintln!("no unfinished batch to resume");
+        }
+        for outcome in outcomes {
+            match outcome.granted.refused {
+                Some(refused) => eprintln!("{}: {refused}", outcome.batch),
+                None => {
+                    let next = client.next_step(&outcome.batch).await?;
+                    eprintln!("{}: resumed; {next}", outcome.batch);
+                }
             }
         }
-    }
-    Ok(Exit::Success)
+        Ok(Exit::Success)
+    })
+    .await
 }

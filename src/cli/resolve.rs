@@ -9,10 +9,9 @@ use crate::cli::{client, outcome_json, printable};
 use crate::control::protocol::ResolveRequest;
 
 pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exit, Failure> {
-    let client = client::open(global).await?;
     let charged = command.charged.unwrap_or_default();
-    let found = ResolveRequest { name: command.job.clone(), charged, above_hold: command.above_hold };
-    for outcome in outcome_json::print(client.resolve(&found).await?, global)? {
+    let request = ResolveRequest { name: command.job.clone(), charged, above_hold: command.above_hold };
+    for outcome in outcome_json::print(client::call(global, &request).await?, global)? {
         if let Some(refused) = outcome.granted.refused {
             return Err(Failure::new(Exit::Usage, format!("{}: {refused}", command.job)));
         }

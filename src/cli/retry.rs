@@ -6,40 +6,42 @@ use crate::cli::arguments::{Global, RetryCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{client, outcome_json, printable};
-use crate::control::protocol::RetryRequest;
+use crate::control::protocol::{Request, RetryRequest};
 
 /// Jobs named one by one.
 const SHOWN_MAX: usize = 20;
 
 pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit, Failure> {
-    let asked = RetryRequest { name: command.named.name.clone(), max_credits: command.max_credits };
-    let client = client::open(global).await?;
-    for outcome in outcome_json::print(client.retry(&asked).await?, global)? {
-        let granted = outcome.granted;
-        match granted.jobs {
-            0 if granted.hopeless.is_empty() && granted.paid.is_empty() && granted.expired.is_empty() => {
-                eprintln!("{}: nothing to retry: no job failed, expired or was canceled", asked.name);
+    let request = RetryRequest { name: command.named.name.clone(), max_credits: command.max_credits };
+    client::with(global, RetryRequest::METHOD, async |client| {
+        for outcome in outcome_json::print(client.call(&request).await?, global)? {
+            let granted = outcome.granted;
+            match granted.jobs {
+                0 if granted.hopeless.is_empty() && granted.paid.is_empty() && granted.expired.is_empty() => {
+                    eprintln!("{}: nothing to retry: no job failed, expired or was canceled", request.name);
+                }
+                0 => eprintln!("{}: nothing was queued again", request.name),
+                jobs => {
+                    let next = client.next_step(&outcome.batch).await?;
+                    let keys = match granted.same_key {
+                        0 => "each under a new key".to_owned(),
+                        same if same == jobs => "each under its old key".to_owned(),
+                        same => format!("{same} of them under their old keys, the others under new keys"),
+                    };
+                    eprintln!("{}: {jobs} queued again, {keys}; {next}", outcome.batch);
+                }
             }
-            0 => eprintln!("{}: nothing was queued again", asked.name),
-            jobs => {
-                let next = client.next_step(&outcome.batch).await?;
-                let keys = match granted.same_key {
-                    0 => "each under a new key".to_owned(),
-                    same if same == jobs => "each under its old key".to_owned(),
-                    same => format!("{same} of them under their old keys, the others under new keys"),
-                };
-                eprintln!("{}: {jobs} queued again, {keys}; {next}", outcome.batch);
-            }
+            list(&granted.hopeless, "would be rejected again: change their rows and submit the manifest again");
+            list(
+                &granted.expired,
+                "would expire at once: set a later policy.expires (in the manifest, or in the configuration of its inbox \
+                 or schedule), submit the manifest again, then retry",
+            );
+            list(&granted.paid, "are paid for but not downloaded: use callsheet download");
         }
-        list(&granted.hopeless, "would be rejected again: change their rows and submit the manifest again");
-        list(
-            &granted.expired,
-            "would expire at once: set a later policy.expires (in the manifest, or in the configuration of its inbox \
-             or schedule), submit the manifest again, then retry",
-        );
-        list(&granted.paid, "are paid for but not downloaded: use callsheet download");
-    }
-    Ok(Exit::Success)
+        Ok(Exit::Success)
+    })
+    .await
 }
 
 fn list(labels: &[String], why: &str) {

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::api::{Service, ServiceError};
 use crate::cli::arguments::{Global, RunCommand};
 use crate::cli::build;
+use crate::cli::client;
 use crate::cli::daemon_discovery;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
@@ -22,21 +23,21 @@ use crate::cli::summary;
 use crate::cli::{printable, printable_path};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::control::app::{App, AppParts, InProcess};
+use crate::control::listener::{self, SocketGuard};
 use crate::control::protocol::BatchStatus;
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
 use crate::domain::job_state::JobState;
-use crate::domain::quote::Catalog;
 use crate::domain::retry::Backoff;
 use crate::engine::scheduler::Standstill;
-use crate::engine::{self, Engine, Stop, Until};
-use crate::failpoint;
+use crate::engine::{self, Engine, Mode, Scope, Stop, Until};
+use crate::intake::catalog_refresh;
 use crate::intake::receipt::Receipt;
-use crate::intake::{self, Terms, catalog_refresh, source};
 use crate::output::publish::OutputDir;
 use crate::output::report::Waiting;
-use crate::store::{Change, Store};
+use crate::store::Store;
 
 /// Failed jobs that are named on the terminal; the results name all.
 const TROUBLED_SHOWN: usize = 5;
@@ -71,9 +72,8 @@ async fn run_against(
 ) -> Result<Exit, Failure> {
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let service = Service::new(chosen.options.clone())?;
-    let catalogs = catalog_refresh::load(Some((&service, &chosen.identity)), &chosen.state, &clock).await?;
-    service_target::warn_if_stale(&catalogs, &clock);
-    let receipts = accept_all(&store, command, config, &catalogs.catalog, clock)?;
+    let parts = build::app_parts(config, &chosen.output, Some((service.clone(), chosen)))?;
+    let receipts = submit_all(&store, &parts, command, clock).await?;
     if submit::has_nothing(&receipts) {
         if global.json {
             summary::json(&receipts, &[], &chosen.output, submit::nothing_exit(&receipts).code());
@@ -87,17 +87,18 @@ async fn run_against(
         }
     }
     let deps = build::engine_deps(service.clone(), chosen, config)?;
-    let output_dir = deps.output_dir.clone();
-    let settings = build::scheduler_settings(config)?;
-    let backoff = settings.backoff;
-    let mut engine = Engine::new(store.clone(), deps, settings, clock, Some(&only))?;
-    if engine.scheduler().batches().any(|batch| !batch.is_done()) {
+    let (output_dir, backoff) = (deps.output_dir.clone(), parts.settings.backoff);
+    let mode = Mode::Paying(Box::new(deps));
+    let mut app = App::new(store.clone(), mode, &Scope::Only(only.clone()), parts, clock)?;
+    let listening = listen(&app, &client::socket(config, &chosen.state)).await;
+    if app.engine.scheduler().batches().any(|batch| !batch.is_done()) {
         reach(&service, backoff).await?;
     }
-    let standstill = drive(&mut engine, clock).await?;
-    let overview: Vec<BatchStatus> = statuses(&engine);
+    let standstill = drive(&mut app.engine, clock).await?;
+    drop(listening);
+    let overview: Vec<BatchStatus> = statuses(&app.engine);
     let exit = exit_of(standstill, &receipts, &overview);
-    let written = match write_all_results(&engine, &store, output_dir, &only).await {
+    let written = match write_all_results(&app.engine, &store, output_dir, &only).await {
         // How the run ended is told all the same; the next one writes them.
         Err(failure) if exit == Exit::Disk => {
             let _ = failure.report();
@@ -111,29 +112,39 @@ async fn run_against(
     Ok(exit)
 }
 
-/// Takes the manifests in, one after the other. What is good of them is durable afterwards.
-fn accept_all(
-    store: &Store,
+/// Submits the manifests to an engine in this process that sends nothing yet. What is good of them is durable
+/// afterwards.
+async fn submit_all(
+    store: &Arc<Store>,
+    parts: &AppParts,
     command: &RunCommand,
-    config: &Config,
-    catalog: &Catalog,
     clock: Clock,
 ) -> Result<Vec<Receipt>, Failure> {
-    let rules = config.rules()?;
-    let terms = build::ingest_options(&command.terms, config, catalog, &rules);
-    let mut receipts = Vec::with_capacity(command.manifests.len());
-    for path in &command.manifests {
-        let terms = Terms { place: source::place_of(path)?, ..terms.clone() };
-        let accepted = intake::accept(store, path, &terms, clock.now().wall)?;
-        if let Some(batch) = accepted.batch {
-            store.commit(&[Change::Batch(Box::new(batch))])?;
-            failpoint::hit("accepted");
+    let service = parts.ingest.service.as_ref().map(|service| (service, parts.ingest.identity.as_str()));
+    let catalogs = catalog_refresh::load(service, store.dir(), &clock).await?;
+    service_target::warn_if_stale(&catalogs, &clock);
+    let nothing_yet = Scope::Only(BTreeSet::new());
+    let app = App::new(store.clone(), Mode::Offline, &nothing_yet, parts.clone(), clock)?;
+    app.state.ingest.use_catalog(Arc::new(catalogs.catalog)).await;
+    let engine = InProcess::begin(app);
+    let receipts = submit::submit_all(engine.client(), &command.manifests, &command.terms).await;
+    // An engine that ended by itself says why.
+    engine.end().await?;
+    receipts
+}
+
+/// Listens for questions and for its owner's commands while the run lasts. A run works without them, too.
+async fn listen(app: &App, socket: &Path) -> Option<SocketGuard> {
+    match listener::listen(socket).await {
+        Ok((listener, guard)) => {
+            tokio::spawn(listener::serve_socket(listener, &guard, app.router_without_manifests()));
+            Some(guard)
         }
-        accepted.receipt.announce();
-        summary::receipt(&accepted.receipt);
-        receipts.push(accepted.receipt);
+        Err(error) => {
+            tracing::info!(socket = %socket.display(), %error, "this run answers no questions");
+            None
+        }
     }
-    Ok(receipts)
 }
 
 /// Asks for the balance before anything is sent. Once a run is under way it outlasts any outage; one that

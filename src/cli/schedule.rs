@@ -13,7 +13,7 @@ use crate::cli::failure::Failure;
 use crate::cli::{printable, service_target, summary, table, written};
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
-use crate::control::protocol::{ActiveSchedule, Schedules, Submitted};
+use crate::control::protocol::{ActiveSchedule, RunScheduleRequest, SchedulesRequest};
 use crate::domain::ids::{BadBatchName, BatchName};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::Timestamp;
@@ -84,7 +84,7 @@ async fn look(global: &Global) -> Result<InForce, Failure> {
                 health.pid
             );
         }
-        let told: Schedules = client.get("/v1/schedules", &()).await?;
+        let told = client.call(&SchedulesRequest {}).await?;
         let parse = |told: ActiveSchedule| -> Result<_, ScheduleError> {
             Ok((told.name, Schedule::parse(&told.cron, Some(&told.timezone))?))
         };
@@ -232,8 +232,7 @@ async fn run_now(config: &Config, command: &ScheduleNameArgument, global: &Globa
     if name::check(&command.name).is_err() {
         return Err(not_found(&command.name, config.schedule.iter().map(|schedule| schedule.name.as_str())));
     }
-    let route = format!("/v1/schedules/{}/run", command.name);
-    let receipt: Submitted = client.post(&route, &serde_json::json!({})).await?;
+    let receipt = client.call(&RunScheduleRequest { name: command.name.clone() }).await?;
     summary::receipt(&receipt);
     if global.json {
         written(json(&mut io::stdout().lock(), &serde_json::json!(receipt)))?;

@@ -13,7 +13,8 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{printable, printable_path, service_target, written};
 use crate::clock::Clock;
-use crate::control::client::ControlClient;
+use crate::control::client::Client;
+use crate::control::protocol::ExportRequest;
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::output::layout::Layout;
@@ -51,7 +52,7 @@ fn dir(global: &Global) -> Result<PathBuf, Failure> {
 
 /// Where an export comes from: the daemon that has the state, or the state itself.
 enum Source {
-    Daemon(ControlClient),
+    Daemon(Client),
     State(Box<Store>),
 }
 
@@ -70,7 +71,7 @@ impl Source {
         let mut out = BufWriter::new(out);
         match self {
             Source::Daemon(client) => {
-                client.lines("/v1/state", &(), &mut |line| out.write_all(line)).await?;
+                client.lines(&ExportRequest {}, &mut |line| out.write_all(line)).await?;
                 out.flush().map_err(dump::DumpError::Io)?;
             }
             Source::State(store) => store.export(out)?,

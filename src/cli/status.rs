@@ -4,13 +4,13 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use crate::cli::arguments::{Global, StatusCommand};
-use crate::cli::client::{self, Client};
+use crate::cli::client::{self, StateClient};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::follow::{Follower, Interrupts, report_interrupted};
 use crate::cli::{summary, written};
-use crate::control::client::ControlClient;
-use crate::control::protocol::BatchState;
+use crate::control::client::Client;
+use crate::control::protocol::{BatchState, Request, StatusRequest};
 use crate::domain::admission::Parked;
 use crate::domain::ids::BatchName;
 
@@ -18,34 +18,39 @@ use crate::domain::ids::BatchName;
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(command: &StatusCommand, global: &Global) -> Result<Exit, Failure> {
-    let client = client::open(global).await?;
-    if !command.watch {
-        return show_until_done(command, global, &client).await;
-    }
-    if matches!(client, Client::Local(_)) {
-        return Err(Failure::new(Exit::Usage, "no daemon is running, so nothing changes")
-            .hint("omit --watch, or start callsheet daemon"));
-    }
-    let mut interrupts = Interrupts::listen();
-    tokio::select! {
-        shown = show_until_done(command, global, &client) => shown,
-        () = interrupts.recv() => {
-            Ok(report_interrupted(command.batch.as_ref().map_or("BATCH", BatchName::as_str)))
+    client::with(global, StatusRequest::METHOD, async |client| {
+        if !command.watch {
+            return show_until_done(command, global, client).await;
         }
-    }
+        if matches!(client, StateClient::InProcess(_)) {
+            return Err(Failure::new(Exit::Usage, "no daemon is running, so nothing changes")
+                .hint("omit --watch, or start callsheet daemon"));
+        }
+        let mut interrupts = Interrupts::listen();
+        tokio::select! {
+            shown = show_until_done(command, global, client) => shown,
+            () = interrupts.recv() => {
+                Ok(report_interrupted(command.batch.as_ref().map_or("BATCH", BatchName::as_str)))
+            }
+        }
+    })
+    .await
 }
 
 /// Shows it once, or again and again with `--watch`.
-async fn show_until_done(command: &StatusCommand, global: &Global, client: &Client) -> Result<Exit, Failure> {
+async fn show_until_done(
+    command: &StatusCommand,
+    global: &Global,
+    client: &StateClient,
+) -> Result<Exit, Failure> {
+    let request = StatusRequest { batch: command.batch.clone() };
     let mut shown = String::new();
     loop {
         let status = match client {
-            Client::Remote(daemon) if command.watch => {
-                let question =
-                    async |client: &ControlClient| client::status_of(client, command.batch.as_ref()).await;
-                Follower::new(daemon).ask(question).await?
+            StateClient::Daemon(daemon) if command.watch => {
+                Follower::new(daemon).ask(async |client: &Client| client.call(&request).await).await?
             }
-            client => client.status(command.batch.as_ref()).await?,
+            client => client.call(&request).await?,
         };
         let text = if global.json {
             let text = if command.watch {

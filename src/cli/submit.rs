@@ -12,8 +12,8 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::follow::{Follower, Interrupts, report_interrupted};
 use crate::cli::{service_target, summary};
-use crate::control::client::{ControlClient, ControlClientError};
-use crate::control::protocol::{BatchState, BatchStatus, Status, Submission};
+use crate::control::client::{Client, ClientError};
+use crate::control::protocol::{BatchState, BatchStatus, ProcessKind, StatusRequest, Submission};
 use crate::domain::admission::Parked;
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::ids::BatchName;
@@ -39,8 +39,11 @@ pub(super) async fn submit(
     global: &Global,
 ) -> Result<Exit, Failure> {
     let DaemonConnection { client, health, .. } = daemon;
+    if health.process == ProcessKind::Run {
+        return Err(health.refuse_manifests().into());
+    }
     if !wait {
-        let receipts = hand_in(client, manifests, terms).await?;
+        let receipts = submit_all(client, manifests, terms).await?;
         let statuses = look(client, &batches_of(&receipts)).await?;
         let exit = exit_of(&receipts, &statuses, wait);
         if global.json {
@@ -50,7 +53,7 @@ pub(super) async fn submit(
     }
     let mut interrupts = Interrupts::listen();
     let receipts = tokio::select! {
-        receipts = hand_in(client, manifests, terms) => receipts?,
+        receipts = submit_all(client, manifests, terms) => receipts?,
         () = interrupts.recv() => {
             eprintln!(
                 "interrupted: the daemon continues with the submitted manifests; repeat the command to submit the \
@@ -78,15 +81,15 @@ pub(super) async fn submit(
     Ok(exit)
 }
 
-async fn hand_in(
-    client: &ControlClient,
+/// Submits manifests one after the other, and says what was read in each.
+pub(super) async fn submit_all(
+    client: &Client,
     manifests: &[PathBuf],
     terms: &ManifestArguments,
 ) -> Result<Vec<Receipt>, Failure> {
     let mut receipts = Vec::with_capacity(manifests.len());
     for path in manifests {
-        let mut receipt =
-            client.submit(path, &submission(path, terms)?).await.map_err(|error| named(path, error))?;
+        let mut receipt = client.submit(path, &submission(path, terms)?).await?;
         receipt.file.clone_from(path);
         summary::receipt(&receipt);
         receipts.push(receipt);
@@ -118,28 +121,15 @@ fn submission(path: &Path, terms: &ManifestArguments) -> Result<Submission, Fail
     })
 }
 
-/// A file that cannot be read is named.
-fn named(path: &Path, error: ControlClientError) -> Failure {
-    match error {
-        ControlClientError::Io(error) => {
-            Failure::new(Exit::Usage, format!("failed to read {}: {error}", path.display()))
-        }
-        error => error.into(),
-    }
-}
-
-async fn look(
-    client: &ControlClient,
-    batches: &BTreeSet<BatchName>,
-) -> Result<Vec<BatchStatus>, ControlClientError> {
-    let status: Status = client.get("/v1/status", &()).await?;
+async fn look(client: &Client, batches: &BTreeSet<BatchName>) -> Result<Vec<BatchStatus>, ClientError> {
+    let status = client.call(&StatusRequest::default()).await?;
     Ok(status.batches.into_iter().filter(|batch| batches.contains(&batch.name)).collect())
 }
 
 /// Looks until every batch is done, or something that only its owner can lift keeps it.
 async fn follow(follower: &Follower<'_>, batches: &BTreeSet<BatchName>) -> Result<Vec<BatchStatus>, Failure> {
     loop {
-        let statuses = follower.ask(async |client: &ControlClient| look(client, batches).await).await?;
+        let statuses = follower.ask(async |client: &Client| look(client, batches).await).await?;
         if statuses.iter().all(has_ended) {
             return Ok(statuses);
         }

@@ -3,22 +3,33 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{self, Method};
 use futures_util::StreamExt;
-use serde::Serialize;
+use futures_util::stream::{self, Stream};
 use serde::de::DeserializeOwned;
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
+use tower::ServiceExt;
 
+use crate::control::handlers::HandlerError;
 use crate::control::listener::PATH_MAX_BYTES;
-use crate::control::protocol::{ErrorBody, Health, Refusal, Submission, Submitted};
+use crate::control::protocol::{ErrorBody, Lines, MANIFESTS_PATH, Refusal, Request, Submission};
+use crate::intake::IntakeError;
+use crate::intake::receipt::Receipt;
+use crate::intake::source::{self, Identity};
 
 /// How long the daemon may take to begin a response. Ingesting a million rows takes a minute.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// So much of a manifest is read at once, in bytes.
+const CHUNK_BYTES: usize = 64 * 1024;
 /// Over a Unix socket nothing is looked up; the name only has to be one.
 const BASE: &str = "http://callsheet";
 
 /// Why a request to the daemon failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ControlClientError {
+pub enum ClientError {
     /// No process listens on the socket.
     #[error("no daemon is running ({})", .socket.display())]
     NoDaemon {
@@ -50,41 +61,56 @@ pub enum ControlClientError {
         /// Why.
         detail: String,
     },
-    /// The input cannot be read, or the output cannot be written.
+    /// The output cannot be written.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// The manifest cannot be read.
+    #[error(transparent)]
+    Manifest(#[from] IntakeError),
 }
 
-/// A connection to the daemon's control socket.
+/// How requests reach the server.
 #[derive(Debug, Clone)]
-pub struct ControlClient {
-    http: reqwest::Client,
-    socket: PathBuf,
+enum Transport {
+    /// A process that listens on a Unix socket.
+    Unix(PathBuf),
+    /// The same routes in this process.
+    InProcess(Router),
 }
 
-impl ControlClient {
+/// A client of the control API.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    transport: Transport,
+}
+
+impl Client {
+    /// A client of routes in this process.
+    pub fn in_process(router: Router) -> Client {
+        Client { http: reqwest::Client::new(), transport: Transport::InProcess(router) }
+    }
+
     /// Connects to the daemon that listens on `socket`.
     ///
     /// # Errors
-    /// [`ControlClientError::NoDaemon`] when none does.
-    pub async fn connect(socket: &Path) -> Result<ControlClient, ControlClientError> {
+    /// [`ClientError::NoDaemon`] when none does.
+    pub async fn connect(socket: &Path) -> Result<Client, ClientError> {
         if socket.as_os_str().len() > PATH_MAX_BYTES {
-            return Err(ControlClientError::PathTooLong { socket: socket.to_owned() });
+            return Err(ClientError::PathTooLong { socket: socket.to_owned() });
         }
-        let broken =
-            |detail: String| ControlClientError::ConnectionLost { socket: socket.to_owned(), detail };
+        let broken = |detail: String| ClientError::ConnectionLost { socket: socket.to_owned(), detail };
         match UnixStream::connect(socket).await {
             Ok(_) => {}
             Err(error) => {
                 use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
                 return Err(match error.kind() {
                     NotFound | NotADirectory | ConnectionRefused => {
-                        ControlClientError::NoDaemon { socket: socket.to_owned() }
+                        ClientError::NoDaemon { socket: socket.to_owned() }
                     }
-                    PermissionDenied => ControlClientError::PermissionDenied {
-                        socket: socket.to_owned(),
-                        detail: error.to_string(),
-                    },
+                    PermissionDenied => {
+                        ClientError::PermissionDenied { socket: socket.to_owned(), detail: error.to_string() }
+                    }
                     _ => broken(error.to_string()),
                 });
             }
@@ -97,66 +123,46 @@ impl ControlClient {
             .read_timeout(RESPONSE_TIMEOUT)
             .build()
             .map_err(|error| broken(error.to_string()))?;
-        Ok(ControlClient { http, socket: socket.to_owned() })
+        Ok(Client { http, transport: Transport::Unix(socket.to_owned()) })
     }
 
-    /// The health of the daemon.
+    /// Sends a request.
     ///
     /// # Errors
-    /// [`ControlClientError`].
-    pub async fn health(&self) -> Result<Health, ControlClientError> {
-        self.get("/v1/health", &()).await
-    }
-
-    /// Sends a GET request.
-    ///
-    /// # Errors
-    /// [`ControlClientError`].
-    pub async fn get<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        query: &impl Serialize,
-    ) -> Result<T, ControlClientError> {
-        self.fetch_json(self.http.get(format!("{BASE}{path}")).query(query)).await
-    }
-
-    /// Sends a POST request with a JSON body.
-    ///
-    /// # Errors
-    /// [`ControlClientError`].
-    pub async fn post<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &impl Serialize,
-    ) -> Result<T, ControlClientError> {
-        self.fetch_json(self.http.post(format!("{BASE}{path}")).json(body)).await
+    /// [`ClientError`].
+    pub async fn call<R: Request>(&self, request: &R) -> Result<R::Response, ClientError> {
+        self.fetch_json(self.request(request)).await
     }
 
     /// Submits a manifest.
     ///
     /// # Errors
-    /// [`ControlClientError`].
-    pub async fn submit(&self, manifest: &Path, terms: &Submission) -> Result<Submitted, ControlClientError> {
-        let file = tokio::fs::File::open(manifest).await?;
-        let request = self.http.post(format!("{BASE}/v1/manifests")).query(terms).body(file);
-        self.fetch_json(request).await
+    /// [`ClientError`].
+    pub async fn submit(&self, manifest: &Path, terms: &Submission) -> Result<Receipt, ClientError> {
+        let (file, opened) = source::open(manifest)?;
+        let body = reqwest::Body::wrap_stream(unchanged(file, opened, manifest.to_owned()));
+        let request = self.http.post(format!("{BASE}{MANIFESTS_PATH}")).query(terms).body(body);
+        let response = self.fetch_json(request).await;
+        if response.is_err() {
+            opened.check(manifest)?;
+        }
+        response
     }
 
-    /// Sends a GET request and passes the response on, line by line.
+    /// Sends a request and passes the response on, line by line.
     ///
     /// # Errors
-    /// [`ControlClientError`]; an answer that breaks off is one.
+    /// [`ClientError`]; a response that breaks off is one.
     pub async fn lines(
         &self,
-        path: &str,
-        query: &impl Serialize,
+        request: &impl Request<Response = Lines>,
         sink: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
-    ) -> Result<(), ControlClientError> {
-        let answer = self.send(self.http.get(format!("{BASE}{path}")).query(query)).await?;
+    ) -> Result<(), ClientError> {
+        let answer = self.send(self.request(request)).await?;
         let mut chunks = answer.bytes_stream();
         let mut rest: Vec<u8> = Vec::new();
         while let Some(chunk) = chunks.next().await {
-            rest.extend_from_slice(&chunk.map_err(|error| self.connection_lost(&error))?);
+            rest.extend_from_slice(&chunk.map_err(|error| self.broken(&error))?);
             let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') else { continue };
             let tail = rest.split_off(end + 1);
             for line in rest.split_inclusive(|byte| *byte == b'\n') {
@@ -167,26 +173,84 @@ impl ControlClient {
         Ok(())
     }
 
+    fn request<R: Request>(&self, request: &R) -> reqwest::RequestBuilder {
+        let url = format!("{BASE}{}", request.path());
+        match R::METHOD {
+            Method::GET => self.http.get(url).query(request),
+            method => self.http.request(method, url).json(request),
+        }
+    }
+
     async fn fetch_json<T: DeserializeOwned>(
         &self,
         request: reqwest::RequestBuilder,
-    ) -> Result<T, ControlClientError> {
-        self.send(request).await?.json().await.map_err(|error| self.connection_lost(&error))
+    ) -> Result<T, ClientError> {
+        self.send(request).await?.json().await.map_err(|error| self.broken(&error))
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, ControlClientError> {
-        let answer = request.send().await.map_err(|error| self.connection_lost(&error))?;
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, ClientError> {
+        let answer = self.exchange(request).await.map_err(|error| self.broken(&error))?;
         if answer.status().is_success() {
             return Ok(answer);
         }
         let status = answer.status();
         match answer.json::<ErrorBody>().await {
-            Ok(refused) => Err(ControlClientError::Refused(refused.error)),
-            Err(_) => Err(self.connection_lost(&status)),
+            Ok(refused) => Err(ClientError::Refused(refused.error)),
+            Err(_) => Err(self.connection_lost(status.to_string())),
         }
     }
 
-    fn connection_lost(&self, error: &dyn std::fmt::Display) -> ControlClientError {
-        ControlClientError::ConnectionLost { socket: self.socket.clone(), detail: error.to_string() }
+    /// The only place where the two transports differ.
+    async fn exchange(&self, request: reqwest::RequestBuilder) -> reqwest::Result<reqwest::Response> {
+        let request = request.build()?;
+        match &self.transport {
+            Transport::Unix(_) => self.http.execute(request).await,
+            Transport::InProcess(router) => {
+                let request = http::Request::try_from(request)?.map(Body::new);
+                let Ok(response) = router.clone().oneshot(request).await;
+                let body = |body: Body| reqwest::Body::wrap_stream(body.into_data_stream());
+                Ok(response.map(body).into())
+            }
+        }
     }
+
+    /// A request or a response that broke off. What the server in this process met is known; a daemon has logged it.
+    fn broken(&self, error: &reqwest::Error) -> ClientError {
+        let mut source = std::error::Error::source(error);
+        while let Some(error) = source {
+            if let Some(met) = error.downcast_ref::<HandlerError>() {
+                return ClientError::Refused(met.refusal());
+            }
+            source = match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+                Some(inner) => Some(inner),
+                None => error.source(),
+            };
+        }
+        self.connection_lost(error.to_string())
+    }
+
+    fn connection_lost(&self, detail: String) -> ClientError {
+        let socket = match &self.transport {
+            Transport::Unix(socket) => socket.clone(),
+            Transport::InProcess(_) => PathBuf::from("in this process"),
+        };
+        ClientError::ConnectionLost { socket, detail }
+    }
+}
+
+/// The bytes of a manifest. One that was written to meanwhile breaks off before its end, and nothing of it is accepted.
+fn unchanged(
+    file: std::fs::File,
+    opened: Identity,
+    path: PathBuf,
+) -> impl Stream<Item = std::io::Result<Bytes>> {
+    stream::try_unfold((tokio::fs::File::from_std(file), path), move |(mut file, path)| async move {
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+        file.read_buf(&mut chunk).await?;
+        if chunk.is_empty() {
+            opened.check(&path).map_err(std::io::Error::other)?;
+            return Ok(None);
+        }
+        Ok(Some((Bytes::from(chunk), (file, path))))
+    })
 }

@@ -1,10 +1,10 @@
-//! The answers, from a desk: the same whether a daemon gives them or a command finds them itself.
+//! The answers to requests, from an engine and its state.
 
 use std::io;
 
 use crate::control::protocol::{
-    BatchOutcome, BatchOutcomes, BatchStatus, BudgetRequest, BudgetSet, Explanation, LedgerEntry, Refusal,
-    ResolveRequest, Status,
+    BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, Explanation, LedgerEntry, Refusal, ResolveRequest,
+    Status,
 };
 use crate::domain::admission::Parked;
 use crate::domain::charge_drift;
@@ -59,18 +59,16 @@ impl From<StoreError> for HandlerError {
 impl HandlerError {
     /// What the client is told.
     pub fn refusal(&self) -> Refusal {
-        let (exit, hint) = match self {
-            HandlerError::Find(FindError::NoBatch { .. }) => (Exit::Usage, None),
-            HandlerError::Find(FindError::Nothing(_)) => {
-                (Exit::Usage, Some("list jobs with callsheet jobs; name a job as BATCH/JOB"))
-            }
+        match self {
+            HandlerError::Find(FindError::Nothing(_)) => Refusal::new(Exit::Usage, self.to_string())
+                .hint("list jobs with callsheet jobs; name a job as BATCH/JOB"),
             HandlerError::Find(FindError::Several { .. }) => {
-                (Exit::Usage, Some("name one as BATCH/JOB or by its identity"))
+                Refusal::new(Exit::Usage, self.to_string()).hint("name one as BATCH/JOB or by its identity")
             }
-            HandlerError::Engine(EngineError::Gone(_)) => (Exit::Unfinished, None),
-            _ => (Exit::Disk, None),
-        };
-        Refusal { hint: hint.map(str::to_owned), ..Refusal::new(exit, self.to_string()) }
+            HandlerError::Find(FindError::NoBatch { .. }) => Refusal::new(Exit::Usage, self.to_string()),
+            HandlerError::Find(FindError::Engine(error)) | HandlerError::Engine(error) => error.into(),
+            HandlerError::Reader(_) => Refusal::new(Exit::Disk, self.to_string()),
+        }
     }
 }
 
@@ -78,13 +76,13 @@ impl HandlerError {
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn status(desk: &EngineClient, batch: Option<&BatchName>) -> Result<Status, HandlerError> {
-    let found = desk.batch_snapshots(batch).await?;
+pub async fn status(engine: &EngineClient, batch: Option<&BatchName>) -> Result<Status, HandlerError> {
+    let found = engine.batch_snapshots(batch).await?;
     let of = |(record, overview): &(BatchRecord, BatchOverview)| {
-        BatchStatus::new(record, overview).with_process(desk.has_running_engine())
+        BatchStatus::new(record, overview).with_process(engine.works())
     };
     let batches = found.iter().map(of).collect();
-    let archived = if batch.is_none() { desk.store().archived_count() } else { 0 };
+    let archived = if batch.is_none() { engine.store().archived_count() } else { 0 };
     Ok(Status { batches, archived })
 }
 
@@ -192,18 +190,18 @@ impl io::Write for SinkWriter<'_> {
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn explain(desk: &EngineClient, job: &str) -> Result<Explanation, HandlerError> {
-    match desk.find(job).await? {
+pub async fn explain(engine: &EngineClient, job: &str) -> Result<Explanation, HandlerError> {
+    match engine.find(job).await? {
         Target::Batch(batch) => {
             let text = format!("{} (a batch; callsheet jobs {} lists its jobs)", job, batch.name);
             Err(FindError::Nothing(text).into())
         }
         Target::Job(batch, spec, record) => {
             let key = IdempotencyKey::derive(spec.id, record.job.attempt());
-            let overviews = desk.overview().await?;
+            let overviews = engine.overview().await?;
             let parked = overviews.iter().find(|of| of.name == batch.name).and_then(|of| of.parked);
             let is_queued = matches!(record.job.state(), State::Queued);
-            let parked = match desk.has_running_engine() {
+            let parked = match engine.works() {
                 true => parked,
                 // A budget holds back what is queued; the next process continues what was sent.
                 false => parked.filter(|_| is_queued).or(Some(Parked::NoProcess)),
@@ -337,42 +335,28 @@ fn parked_reason(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Par
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn pause(desk: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
+pub async fn pause(engine: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
     let done = |_: &BatchRecord| Some("done, nothing to pause");
-    for_each(desk, batch, Command::Pause, done).await
+    for_each(engine, batch, Command::Pause, done).await
 }
 
 /// The batch called so.
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn find_batch(desk: &EngineClient, name: &BatchName) -> Result<BatchRecord, HandlerError> {
-    match desk.batches(Some(name)).await?.pop() {
+pub async fn find_batch(engine: &EngineClient, name: &BatchName) -> Result<BatchRecord, HandlerError> {
+    match engine.batches(Some(name)).await?.pop() {
         Some(batch) => Ok(batch),
         None => Err(FindError::NoBatch { name: name.to_string(), known: Vec::new() }.into()),
     }
-}
-
-/// Sets the budget of the batch called so: a limit, or `default`.
-///
-/// # Errors
-/// [`HandlerError`].
-pub async fn set_budget(
-    desk: &EngineClient,
-    request: &BudgetRequest,
-    default: Option<Credits>,
-) -> Result<BudgetSet, HandlerError> {
-    let record = find_batch(desk, &request.batch).await?;
-    desk.execute(Command::SetBudget(record.no, request.budget.limit().or(default))).await?;
-    budget_set(desk, &record).await
 }
 
 /// What the budget of a batch is, compared with what it was.
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn budget_set(desk: &EngineClient, before: &BatchRecord) -> Result<BudgetSet, HandlerError> {
-    let now = find_batch(desk, &before.name).await?;
+pub async fn budget_set(engine: &EngineClient, before: &BatchRecord) -> Result<BudgetSet, HandlerError> {
+    let now = find_batch(engine, &before.name).await?;
     Ok(BudgetSet {
         batch: now.name.clone(),
         before_credits: before.budget().0,
@@ -386,25 +370,26 @@ pub async fn budget_set(desk: &EngineClient, before: &BatchRecord) -> Result<Bud
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn resume(desk: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
+pub async fn resume(engine: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
     // A pause outlasts the end of its batch, for what a retry or a longer manifest brings.
     let done = |record: &BatchRecord| record.paused.is_none().then_some("done, nothing to resume");
-    for_each(desk, batch, Command::Resume, done).await
+    for_each(engine, batch, Command::Resume, done).await
 }
 
 async fn for_each(
-    desk: &EngineClient,
+    engine: &EngineClient,
     batch: Option<&BatchName>,
-    wish: fn(BatchNo) -> Command,
+    command: fn(BatchNo) -> Command,
     pointless_when_done: fn(&BatchRecord) -> Option<&'static str>,
 ) -> Result<BatchOutcomes, HandlerError> {
     let mut batches = Vec::new();
-    for record in desk.batches(batch).await?.into_iter().filter(|record| batch.is_some() || !record.is_done())
+    for record in
+        engine.batches(batch).await?.into_iter().filter(|record| batch.is_some() || !record.is_done())
     {
         let pointless = if record.is_done() { pointless_when_done(&record) } else { None };
         let granted = match pointless {
             Some(why) => CommandOutcome { refused: Some(why.to_owned()), ..CommandOutcome::default() },
-            None => desk.execute(wish(record.no)).await?,
+            None => engine.execute(command(record.no)).await?,
         };
         batches.push(BatchOutcome { batch: record.name, granted });
     }
@@ -415,10 +400,10 @@ async fn for_each(
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn cancel(desk: &EngineClient, name: &str) -> Result<BatchOutcomes, HandlerError> {
-    let named = desk.find(name).await?;
+pub async fn cancel(engine: &EngineClient, name: &str) -> Result<BatchOutcomes, HandlerError> {
+    let named = engine.find(name).await?;
     let batch = named.batch().name.clone();
-    let granted = desk.cancel(named).await?;
+    let granted = engine.cancel(named).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, granted }] })
 }
 
@@ -426,25 +411,25 @@ pub async fn cancel(desk: &EngineClient, name: &str) -> Result<BatchOutcomes, Ha
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn resolve(desk: &EngineClient, wish: &ResolveRequest) -> Result<BatchOutcomes, HandlerError> {
-    let named = desk.find(&wish.name).await?;
+pub async fn resolve(engine: &EngineClient, request: &ResolveRequest) -> Result<BatchOutcomes, HandlerError> {
+    let named = engine.find(&request.name).await?;
     let batch = named.batch().name.clone();
-    let granted = match exceeds_hold(&named, wish) {
+    let granted = match exceeds_hold(&named, request) {
         Some(refused) => CommandOutcome { refused: Some(refused), ..CommandOutcome::default() },
-        None => desk.resolve(named, Credits(wish.charged)).await?,
+        None => engine.resolve(named, Credits(request.charged)).await?,
     };
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, granted }] })
 }
 
 /// Why so high a charge is probably a slip: it could not be taken back.
-fn exceeds_hold(named: &Target, wish: &ResolveRequest) -> Option<String> {
+fn exceeds_hold(named: &Target, request: &ResolveRequest) -> Option<String> {
     let Target::Job(_, spec, record) = named else { return None };
-    let (books, charged) = (record.job.books(), Credits(wish.charged));
+    let (books, charged) = (record.job.books(), Credits(request.charged));
     let most = books.held.max(books.charged);
     let in_doubt = matches!(record.job.state(), State::InDoubt { .. } | State::Queued);
     // Where nothing is known to have been set aside for it, its price stands for that.
     let most = if most.is_zero() { spec.order.hold().unwrap_or_default() } else { most };
-    (in_doubt && charged > most && !wish.above_hold).then(|| {
+    (in_doubt && charged > most && !request.above_hold).then(|| {
         format!(
             "{charged} are more than the {most} held for it, and a recorded charge cannot be changed; add \
              --above-hold (above_hold) if the charge is right"
@@ -458,12 +443,12 @@ fn exceeds_hold(named: &Target, wish: &ResolveRequest) -> Option<String> {
 /// # Errors
 /// [`HandlerError`].
 pub async fn retry(
-    desk: &EngineClient,
+    engine: &EngineClient,
     name: &str,
     max_credits: Option<Credits>,
 ) -> Result<BatchOutcomes, HandlerError> {
-    let named = desk.find(name).await?;
-    let granted = desk.retry(&named, max_credits).await?;
+    let named = engine.find(name).await?;
+    let granted = engine.retry(&named, max_credits).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
 }
 
@@ -472,12 +457,12 @@ pub async fn retry(
 /// # Errors
 /// [`HandlerError`].
 pub async fn download(
-    desk: &EngineClient,
+    engine: &EngineClient,
     name: &str,
     output_dir: OutputDir,
     layout: Layout,
 ) -> Result<BatchOutcomes, HandlerError> {
-    let named = desk.find(name).await?;
-    let granted = desk.fetch_again(&named, output_dir, layout).await?;
+    let named = engine.find(name).await?;
+    let granted = engine.fetch_again(&named, output_dir, layout).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
 }

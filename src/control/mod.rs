@@ -2,12 +2,15 @@
 //! configuration asks for it. `docs/control.md` documents it for pipelines.
 //!
 //! [`protocol`] defines requests and responses; [`handlers`] makes the responses from a
-//! [`EngineClient`](crate::engine::engine_client::EngineClient), so that they are the same with and without a
-//! daemon; [`server`] holds the routes, [`client`] sends requests, and [`listener`] authenticates connections.
+//! [`EngineClient`](crate::engine::engine_client::EngineClient); [`server`] holds the routes, [`client`] sends
+//! requests, and [`listener`] authenticates connections. [`app`] puts an engine and its routes together: where no
+//! daemon runs, a command serves the same routes to itself.
 
+pub mod app;
 pub mod client;
 mod connections;
 pub mod handlers;
 pub mod listener;
 pub mod protocol;
+mod refusals;
 pub mod server;

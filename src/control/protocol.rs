@@ -1,7 +1,9 @@
-//! What is asked and answered. Fields may be added, not renamed.
+//! The requests of the control API and their responses. Fields may be added, not renamed.
 
 use std::collections::BTreeMap;
 
+use axum::http::Method;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::domain::admission::Parked;
@@ -22,7 +24,130 @@ use crate::store::BatchRecord;
 /// Media type of answers that are one object a line.
 pub const NDJSON: &str = "application/x-ndjson";
 
-/// Every batch in numbers: `GET /v1/status`.
+/// A request of the control API: where it goes and what it is answered with. A GET carries its fields as the query,
+/// a POST as a JSON body.
+pub trait Request: Serialize {
+    /// GET asks, and changes nothing; POST is a command.
+    const METHOD: Method;
+    /// The route; `{name}` in it stands for a field.
+    const PATH: &'static str;
+    /// The body of the response.
+    type Response: DeserializeOwned;
+
+    /// The route with its fields filled in.
+    fn path(&self) -> String {
+        Self::PATH.to_owned()
+    }
+}
+
+/// Response of as many lines of JSON as there are.
+#[derive(Debug, Deserialize)]
+pub enum Lines {}
+
+macro_rules! requests {
+    ($($request:ident: $method:ident $path:literal -> $response:ty;)*) => {
+        $(impl Request for $request {
+            const METHOD: Method = Method::$method;
+            const PATH: &'static str = $path;
+            type Response = $response;
+        })*
+    };
+}
+
+requests! {
+    HealthRequest: GET "/v1/health" -> Health;
+    StatusRequest: GET "/v1/status" -> Status;
+    JobsRequest: GET "/v1/jobs" -> Lines;
+    OpenJobsRequest: GET "/v1/open" -> Lines;
+    ExplainRequest: GET "/v1/explain" -> Explanation;
+    LedgerRequest: GET "/v1/ledger" -> Lines;
+    ExportRequest: GET "/v1/state" -> Lines;
+    SchedulesRequest: GET "/v1/schedules" -> Schedules;
+    PauseRequest: POST "/v1/pause" -> BatchOutcomes;
+    ResumeRequest: POST "/v1/resume" -> BatchOutcomes;
+    CancelRequest: POST "/v1/cancel" -> BatchOutcomes;
+    RetryRequest: POST "/v1/retry" -> BatchOutcomes;
+    DownloadRequest: POST "/v1/download" -> BatchOutcomes;
+    ResolveRequest: POST "/v1/resolve" -> BatchOutcomes;
+    BudgetRequest: POST "/v1/budget" -> BudgetSet;
+}
+
+impl Request for RunScheduleRequest {
+    const METHOD: Method = Method::POST;
+    const PATH: &'static str = "/v1/schedules/{name}/run";
+    type Response = Receipt;
+
+    fn path(&self) -> String {
+        Self::PATH.replace("{name}", &self.name)
+    }
+}
+
+/// The route that takes manifests: the query is a [`Submission`], the body the manifest, the response its receipt.
+pub const MANIFESTS_PATH: &str = "/v1/manifests";
+
+/// Asks who answers.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct HealthRequest {}
+
+/// Asks for the jobs that have begun and not ended.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct OpenJobsRequest {}
+
+/// Asks for the whole state as a dump.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ExportRequest {}
+
+/// Asks for the schedules that are carried out.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct SchedulesRequest {}
+
+/// Runs a schedule out of turn.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunScheduleRequest {
+    /// The schedule's name: letters, digits, `-`, `_` and `.`.
+    #[serde(skip)]
+    pub name: String,
+}
+
+/// Asks for one batch in numbers, or for all.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatusRequest {
+    /// The batch; none means all that are listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchName>,
+}
+
+/// Asks for the result of every job.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobsRequest {
+    /// The batch; none means all that are listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchName>,
+    /// Only jobs in this state, by its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+}
+
+/// Asks for every movement of credits.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LedgerRequest {
+    /// The batch; none means all that are listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchName>,
+}
+
+/// Asks for the whole story of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExplainRequest {
+    /// The job's label, `BATCH/LABEL`, or the beginning of its identity.
+    pub job: String,
+}
+
+/// Every batch in numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Oldest first.
@@ -162,7 +287,7 @@ impl BatchStatus {
     }
 }
 
-/// A line of `GET /v1/jobs`, and of `results.jsonl`, as far as a list of jobs needs it.
+/// A line of the response to [`JobsRequest`], and of `results.jsonl`, as far as a list of jobs needs it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct JobSummary {
     /// The job's label.
@@ -179,7 +304,7 @@ pub struct JobSummary {
     pub error: Option<Fault>,
 }
 
-/// The whole story of a job: `GET /v1/explain`.
+/// The whole story of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// Its batch.
@@ -205,7 +330,7 @@ fn job_view<S: Serializer>(job: &Job, serializer: S) -> Result<S::Ok, S::Error> 
     RecordView::of(job).serialize(serializer)
 }
 
-/// A line of `GET /v1/ledger`.
+/// A line of the response to [`LedgerRequest`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerEntry {
     /// When.
@@ -222,7 +347,7 @@ pub struct LedgerEntry {
     pub task_id: String,
 }
 
-/// The schedules that a daemon carries out: `GET /v1/schedules`.
+/// The schedules that a daemon carries out.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedules {
     /// In the order of its configuration.
@@ -240,24 +365,41 @@ pub struct ActiveSchedule {
     pub timezone: String,
 }
 
-/// Names a batch; none means all that are open. Body of `POST /v1/pause` and `/v1/resume`.
+/// Sends nothing more of a batch, or of all that are unfinished.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct BatchRequest {
-    /// Its name.
+pub struct PauseRequest {
+    /// The batch; none means all that are unfinished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchName>,
 }
 
-/// Names a batch or a job. Body of `POST /v1/cancel` and `/v1/download`.
+/// Lifts the pause of a batch, or of all that are unfinished.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResumeRequest {
+    /// The batch; none means all that are unfinished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchName>,
+}
+
+/// Drops what is not sent yet of a batch, or one job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NameRequest {
+pub struct CancelRequest {
     /// A batch's name, a job's label, `BATCH/LABEL`, or the beginning of a job's identity.
     pub name: String,
 }
 
-/// Names what is queued again. Body of `POST /v1/retry`.
+/// Downloads outputs again that are paid for and not on disk as they were.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DownloadRequest {
+    /// A batch's name, a job's label, `BATCH/LABEL`, or the beginning of a job's identity.
+    pub name: String,
+}
+
+/// Queues failed, canceled and expired jobs again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetryRequest {
@@ -268,7 +410,7 @@ pub struct RetryRequest {
     pub max_credits: Option<u64>,
 }
 
-/// What a person found out about a job in doubt. Body of `POST /v1/resolve`.
+/// Records what a job in doubt was charged, as the account shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResolveRequest {
@@ -281,7 +423,7 @@ pub struct ResolveRequest {
     pub above_hold: bool,
 }
 
-/// Another budget for a batch. Body of `POST /v1/budget`.
+/// Sets the budget of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetRequest {
@@ -306,7 +448,7 @@ pub struct BudgetSet {
     pub committed_credits: u64,
 }
 
-/// What came of a wish, batch by batch.
+/// What a command came to for a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchOutcome {
     /// The batch.
@@ -316,7 +458,7 @@ pub struct BatchOutcome {
     pub granted: CommandOutcome,
 }
 
-/// What came of a wish.
+/// What a command came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchOutcomes {
     /// Batch by batch.
@@ -350,12 +492,12 @@ pub struct Submission {
     pub allow_unknown_options: bool,
 }
 
-/// What became of a manifest that was handed in.
-pub type Submitted = Receipt;
-
-/// Whom one speaks to: `GET /v1/health`.
+/// The process that answers, and what it works on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
+    /// What the process does.
+    #[serde(default)]
+    pub process: ProcessKind,
     /// Version of the program.
     pub version: String,
     /// Its process.
@@ -369,6 +511,36 @@ pub struct Health {
     /// The state folder; absolute and without links.
     #[serde(default)]
     pub state: std::path::PathBuf,
+}
+
+impl Health {
+    /// Why a process that is no daemon takes no manifests.
+    pub fn refuse_manifests(&self) -> Refusal {
+        let (state, pid) = (self.state.display(), self.pid);
+        Refusal::new(Exit::Usage, format!("a run works on {state} (process {pid}) and takes no more manifests"))
+            .hint("wait for that process to end, or choose another state with --state; callsheet daemon takes manifests at any time")
+    }
+}
+
+/// What the process does that answers.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessKind {
+    /// It serves until it is stopped.
+    #[default]
+    Daemon,
+    /// It ends with its batches, and takes no more manifests.
+    Run,
+}
+
+impl ProcessKind {
+    /// `the daemon` or `the run`.
+    pub fn name(self) -> &'static str {
+        match self {
+            ProcessKind::Daemon => "the daemon",
+            ProcessKind::Run => "the run",
+        }
+    }
 }
 
 /// Why something was not done.
@@ -387,6 +559,12 @@ impl Refusal {
     /// One that says what is wrong, and nothing of what to do.
     pub fn new(exit: Exit, message: impl Into<String>) -> Refusal {
         Refusal { message: message.into(), hint: None, exit_code: exit.code() }
+    }
+
+    /// The same with what to do next.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Refusal {
+        Refusal { hint: Some(hint.into()), ..self }
     }
 }
 

@@ -13,7 +13,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::StreamExt;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
@@ -21,21 +20,21 @@ use tokio::sync::{mpsc, watch};
 use crate::control::connections::{self, BODY_TIMEOUT};
 use crate::control::handlers::{self, HandlerError};
 use crate::control::protocol::{
-    BatchRequest, BudgetRequest, ErrorBody, Health, NDJSON, NameRequest, Refusal, ResolveRequest,
-    RetryRequest, Schedules, Submission, Submitted,
+    BudgetRequest, CancelRequest, DownloadRequest, ErrorBody, ExplainRequest, ExportRequest, Health,
+    HealthRequest, JobsRequest, LedgerRequest, MANIFESTS_PATH, NDJSON, OpenJobsRequest, PauseRequest,
+    Refusal, Request as _, ResolveRequest, ResumeRequest, RetryRequest, RunScheduleRequest, Schedules,
+    SchedulesRequest, StatusRequest, Submission,
 };
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
-use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::domain::manifest::row::Policy;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::{EngineError, to_the_end};
-use crate::intake::IntakeError;
-use crate::intake::catalog_refresh::CatalogError;
 use crate::intake::ingest::{self, Ingest, IngestError, IngestOptions};
+use crate::intake::receipt::Receipt;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
@@ -49,25 +48,32 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Size of a chunk of a response of many lines, in bytes.
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// The state that the handlers share.
-#[derive(Debug)]
+/// What the handlers share.
+#[derive(Debug, Clone)]
 pub struct AppState {
     /// Batches and commands.
-    pub desk: EngineClient,
-    /// Ingests manifests.
-    pub reception: Ingest,
+    pub engine: EngineClient,
+    /// Takes manifests in.
+    pub ingest: Ingest,
     /// The response of `/v1/health`.
     pub health: Health,
     /// Where outputs lie.
     pub output_dir: OutputDir,
     /// Layout of batches that have none of their own.
     pub layout: Layout,
-    /// Fires a schedule by its name, and says what came of it.
-    pub schedules: mpsc::Sender<FireRequest>,
-    /// The schedules that are carried out at present.
-    pub in_force: watch::Receiver<Schedules>,
+    /// The schedules that this process carries out; nothing where it carries out none.
+    pub schedules: Option<ScheduleAccess>,
     /// The metrics, as Prometheus reads them.
     pub metrics: Metrics,
+}
+
+/// The schedules of a daemon.
+#[derive(Debug, Clone)]
+pub struct ScheduleAccess {
+    /// Runs a schedule by its name, and says what came of it.
+    pub run: mpsc::Sender<FireRequest>,
+    /// Those that are carried out at present.
+    pub in_force: watch::Receiver<Schedules>,
 }
 
 /// A schedule is to be fired out of turn.
@@ -76,7 +82,7 @@ pub struct FireRequest {
     /// Its name.
     pub name: String,
     /// Where what came of it goes.
-    pub reply: tokio::sync::oneshot::Sender<Result<Submitted, FireError>>,
+    pub reply: tokio::sync::oneshot::Sender<Result<Receipt, FireError>>,
 }
 
 /// Why a schedule does not fire.
@@ -91,30 +97,41 @@ pub enum FireError {
 type Shared = State<Arc<AppState>>;
 
 /// Every route.
-pub fn router(app: Arc<AppState>) -> Router {
+pub fn router(app: AppState) -> Router {
+    routes().route(MANIFESTS_PATH, post(submit)).with_state(Arc::new(app))
+}
+
+/// Every route of a process that takes no more manifests than it was given.
+pub fn router_without_manifests(app: AppState) -> Router {
+    routes().route(MANIFESTS_PATH, post(refuse_manifest)).with_state(Arc::new(app))
+}
+
+async fn refuse_manifest(State(app): Shared) -> ApiError {
+    ApiError(StatusCode::CONFLICT, app.health.refuse_manifests())
+}
+
+fn routes() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/v1/health", get(health))
-        .route("/v1/status", get(status))
-        .route("/v1/jobs", get(jobs))
-        .route("/v1/open", get(open))
-        .route("/v1/explain", get(explain))
-        .route("/v1/ledger", get(ledger))
-        .route("/v1/state", get(export))
-        .route("/v1/pause", post(pause))
-        .route("/v1/resume", post(resume))
-        .route("/v1/cancel", post(cancel))
-        .route("/v1/retry", post(retry))
-        .route("/v1/download", post(download))
-        .route("/v1/resolve", post(resolve))
-        .route("/v1/budget", post(set_budget))
-        .route("/v1/manifests", post(submit))
-        .route("/v1/schedules", get(schedules))
-        .route("/v1/schedules/{name}/run", post(fire))
+        .route(HealthRequest::PATH, get(health))
+        .route(StatusRequest::PATH, get(status))
+        .route(JobsRequest::PATH, get(jobs))
+        .route(OpenJobsRequest::PATH, get(open))
+        .route(ExplainRequest::PATH, get(explain))
+        .route(LedgerRequest::PATH, get(ledger))
+        .route(ExportRequest::PATH, get(export))
+        .route(PauseRequest::PATH, post(pause))
+        .route(ResumeRequest::PATH, post(resume))
+        .route(CancelRequest::PATH, post(cancel))
+        .route(RetryRequest::PATH, post(retry))
+        .route(DownloadRequest::PATH, post(download))
+        .route(ResolveRequest::PATH, post(resolve))
+        .route(BudgetRequest::PATH, post(set_budget))
+        .route(SchedulesRequest::PATH, get(schedules))
+        .route(RunScheduleRequest::PATH, post(run_schedule))
         .route("/metrics", get(metrics))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
-        .with_state(app)
 }
 
 /// An error response.
@@ -186,25 +203,6 @@ impl<T: DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BatchQuery {
-    batch: Option<BatchName>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JobsQuery {
-    batch: Option<BatchName>,
-    state: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JobQuery {
-    job: String,
-}
-
 async fn not_found(request: Request) -> ApiError {
     let message = format!("no such route: {} {}", request.method(), request.uri().path());
     let hint = Some("see docs/control.md".to_owned());
@@ -225,35 +223,35 @@ async fn metrics(State(app): Shared) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], app.metrics.render())
 }
 
-async fn status(State(app): Shared, Query(query): Query<BatchQuery>) -> Result<Response, ApiError> {
-    Ok(Json(handlers::status(&app.desk, query.batch.as_ref()).await?).into_response())
+async fn status(State(app): Shared, Query(query): Query<StatusRequest>) -> Result<Response, ApiError> {
+    Ok(Json(handlers::status(&app.engine, query.batch.as_ref()).await?).into_response())
 }
 
-async fn explain(State(app): Shared, Query(query): Query<JobQuery>) -> Result<Response, ApiError> {
-    Ok(Json(handlers::explain(&app.desk, &query.job).await?).into_response())
+async fn explain(State(app): Shared, Query(query): Query<ExplainRequest>) -> Result<Response, ApiError> {
+    Ok(Json(handlers::explain(&app.engine, &query.job).await?).into_response())
 }
 
-async fn jobs(State(app): Shared, Query(query): Query<JobsQuery>) -> Result<Response, ApiError> {
+async fn jobs(State(app): Shared, Query(query): Query<JobsRequest>) -> Result<Response, ApiError> {
     let state = query.state.as_deref().map(str::parse::<JobState>).transpose();
     let state = state.map_err(|unknown| ApiError::usage(format!("state: {unknown}")))?;
-    let batches = app.desk.batches(query.batch.as_ref()).await.map_err(HandlerError::from)?;
-    let store = app.desk.store().clone();
+    let batches = app.engine.batches(query.batch.as_ref()).await.map_err(HandlerError::from)?;
+    let store = app.engine.store().clone();
     Ok(lines(move |sink| handlers::jobs(&store, &batches, state, sink)))
 }
 
 async fn open(State(app): Shared) -> Response {
-    let store = app.desk.store().clone();
+    let store = app.engine.store().clone();
     lines(move |sink| handlers::open(&store, sink))
 }
 
-async fn ledger(State(app): Shared, Query(query): Query<BatchQuery>) -> Result<Response, ApiError> {
-    let batches = app.desk.batches(query.batch.as_ref()).await.map_err(HandlerError::from)?;
-    let store = app.desk.store().clone();
+async fn ledger(State(app): Shared, Query(query): Query<LedgerRequest>) -> Result<Response, ApiError> {
+    let batches = app.engine.batches(query.batch.as_ref()).await.map_err(HandlerError::from)?;
+    let store = app.engine.store().clone();
     Ok(lines(move |sink| handlers::ledger(&store, &batches, sink)))
 }
 
 async fn export(State(app): Shared) -> Response {
-    let store = app.desk.store().clone();
+    let store = app.engine.store().clone();
     lines(move |sink| handlers::export(&store, sink))
 }
 
@@ -294,29 +292,29 @@ fn lines(make: impl FnOnce(Sink<'_>) -> Result<(), HandlerError> + Send + 'stati
 
 // A command runs to its end once it was received, even if the client disconnects.
 
-async fn pause(State(app): Shared, JsonBody(body): JsonBody<BatchRequest>) -> Result<Response, ApiError> {
-    let work = async move { handlers::pause(&app.desk, body.batch.as_ref()).await };
+async fn pause(State(app): Shared, JsonBody(body): JsonBody<PauseRequest>) -> Result<Response, ApiError> {
+    let work = async move { handlers::pause(&app.engine, body.batch.as_ref()).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
-async fn resume(State(app): Shared, JsonBody(body): JsonBody<BatchRequest>) -> Result<Response, ApiError> {
-    let work = async move { handlers::resume(&app.desk, body.batch.as_ref()).await };
+async fn resume(State(app): Shared, JsonBody(body): JsonBody<ResumeRequest>) -> Result<Response, ApiError> {
+    let work = async move { handlers::resume(&app.engine, body.batch.as_ref()).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
-async fn cancel(State(app): Shared, JsonBody(body): JsonBody<NameRequest>) -> Result<Response, ApiError> {
-    let work = async move { handlers::cancel(&app.desk, &body.name).await };
+async fn cancel(State(app): Shared, JsonBody(body): JsonBody<CancelRequest>) -> Result<Response, ApiError> {
+    let work = async move { handlers::cancel(&app.engine, &body.name).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
 async fn retry(State(app): Shared, JsonBody(body): JsonBody<RetryRequest>) -> Result<Response, ApiError> {
     let max_credits = body.max_credits.map(Credits);
-    let work = async move { handlers::retry(&app.desk, &body.name, max_credits).await };
+    let work = async move { handlers::retry(&app.engine, &body.name, max_credits).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
 async fn resolve(State(app): Shared, JsonBody(body): JsonBody<ResolveRequest>) -> Result<Response, ApiError> {
-    let work = async move { handlers::resolve(&app.desk, &body).await };
+    let work = async move { handlers::resolve(&app.engine, &body).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
@@ -324,32 +322,41 @@ async fn set_budget(
     State(app): Shared,
     JsonBody(body): JsonBody<BudgetRequest>,
 ) -> Result<Response, ApiError> {
-    let record = handlers::find_batch(&app.desk, &body.batch).await?;
-    let granted = app.reception.set_budget(record.no, body.budget).await;
+    let record = handlers::find_batch(&app.engine, &body.batch).await?;
+    let granted = app.ingest.set_budget(record.no, body.budget).await;
     granted.map_err(|gone| HandlerError::from(EngineError::from(gone)))?;
-    Ok(Json(handlers::budget_set(&app.desk, &record).await?).into_response())
+    Ok(Json(handlers::budget_set(&app.engine, &record).await?).into_response())
 }
 
-async fn download(State(app): Shared, JsonBody(body): JsonBody<NameRequest>) -> Result<Response, ApiError> {
+async fn download(
+    State(app): Shared,
+    JsonBody(body): JsonBody<DownloadRequest>,
+) -> Result<Response, ApiError> {
     let (output_dir, layout) = (app.output_dir.clone(), app.layout.clone());
-    let work = async move { handlers::download(&app.desk, &body.name, output_dir, layout).await };
+    let work = async move { handlers::download(&app.engine, &body.name, output_dir, layout).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
 async fn schedules(State(app): Shared) -> Json<Schedules> {
-    Json(app.in_force.borrow().clone())
+    Json(app.schedules.as_ref().map(|schedules| schedules.in_force.borrow().clone()).unwrap_or_default())
 }
 
-async fn fire(
+async fn run_schedule(
     State(app): Shared,
     name: Result<axum::extract::Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let axum::extract::Path(name) = name.map_err(|error| ApiError::usage(error.body_text()))?;
+    let Some(schedules) = &app.schedules else {
+        return Err(ApiError(
+            StatusCode::CONFLICT,
+            Refusal::new(Exit::Usage, "this process runs no schedules").hint("start callsheet daemon"),
+        ));
+    };
     let (reply, answer) = tokio::sync::oneshot::channel();
     let gone = || {
         ApiError(StatusCode::SERVICE_UNAVAILABLE, Refusal::new(Exit::Unfinished, "the daemon is stopping"))
     };
-    app.schedules.send(FireRequest { name, reply }).await.map_err(|_| gone())?;
+    schedules.run.send(FireRequest { name, reply }).await.map_err(|_| gone())?;
     match answer.await.map_err(|_| gone())? {
         Ok(receipt) => Ok(Json(receipt).into_response()),
         Err(FireError::Unknown(refusal)) => Err(ApiError(StatusCode::NOT_FOUND, refusal)),
@@ -375,10 +382,10 @@ async fn submit(
             submission.file
         )));
     }
-    let folder = ingest::incoming(app.desk.store().dir()).map_err(|error| storage_error(&error))?;
+    let folder = ingest::incoming(app.engine.store().dir()).map_err(|error| storage_error(&error))?;
     let path = folder.path().join(name);
     receive(body, &path).await?;
-    let manner = IngestOptions {
+    let options = IngestOptions {
         batch: submission.batch,
         policy: Policy {
             budget: submission.budget.and_then(BudgetSetting::limit),
@@ -396,38 +403,24 @@ async fn submit(
     };
     // The folder is kept until the manifest was read, though the client goes away.
     let work = async move {
-        let accepted = app.reception.accept(&path, manner).await;
+        let accepted = app.ingest.accept(&path, options).await;
         drop(folder);
         accepted
     };
     let mut receipt = to_the_end(work).await.map_err(|error| ingest_error(&error))?;
     receipt.file = PathBuf::from(submission.file);
-    Ok(Json::<Submitted>(receipt).into_response())
-}
-
-/// Why a manifest was not taken in.
-pub fn ingest_refusal(error: &IngestError) -> Refusal {
-    Refusal::new(exit_of(error), error.to_string())
-}
-
-fn exit_of(error: &IngestError) -> Exit {
-    match error {
-        IngestError::Intake(IntakeError::Store(error)) if error.is_disk() => Exit::Disk,
-        IngestError::Intake(_) => Exit::Usage,
-        IngestError::Catalog(CatalogError::Store(_)) => Exit::Disk,
-        IngestError::Catalog(_) | IngestError::Unjudged(_) => Exit::Unreachable,
-        IngestError::Gone(_) => Exit::Unfinished,
-    }
+    Ok(Json(receipt).into_response())
 }
 
 fn ingest_error(error: &IngestError) -> ApiError {
-    let status = match exit_of(error) {
+    let refusal = Refusal::from(error);
+    let status = match Exit::of_code(refusal.exit_code) {
         Exit::Usage => StatusCode::UNPROCESSABLE_ENTITY,
-        Exit::Unreachable => StatusCode::BAD_GATEWAY,
+        Exit::Unreachable | Exit::Unauthorised => StatusCode::BAD_GATEWAY,
         Exit::Disk => StatusCode::INSUFFICIENT_STORAGE,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    ApiError(status, ingest_refusal(error))
+    ApiError(status, refusal)
 }
 
 /// The manifest has no place on the state's disk.
@@ -466,8 +459,8 @@ mod tests {
         for (error, status, exit) in [
             (FindError::Nothing("a".to_owned()).into(), StatusCode::NOT_FOUND, Exit::Usage),
             (EngineError::from(EngineGone).into(), StatusCode::SERVICE_UNAVAILABLE, Exit::Unfinished),
-            (missing().into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Disk),
-            (FindError::Engine(missing().into()).into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Disk),
+            (missing().into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Usage),
+            (FindError::Engine(missing().into()).into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Usage),
         ] {
             let ApiError(found, refusal) = HandlerError::into(error);
             assert_eq!((found, refusal.exit_code), (status, exit.code()), "{}", refusal.message);

@@ -56,10 +56,10 @@ impl From<&InboxConfig> for InboxSettings {
 }
 
 /// Begins to watch an inbox. What it comes to an end by is told to `broken`.
-pub(super) fn watch(terms: InboxSettings, reception: Ingest, clock: Clock, broken: mpsc::Sender<String>) {
+pub(super) fn watch(terms: InboxSettings, ingest: Ingest, clock: Clock, broken: mpsc::Sender<String>) {
     let mut worker = InboxWorker {
         terms: Arc::new(terms),
-        reception,
+        ingest,
         clock,
         unfiled: HashMap::new(),
         refused: None,
@@ -96,7 +96,7 @@ fn longer(wait: Option<Millis>) -> Millis {
 
 struct InboxWorker {
     terms: Arc<InboxSettings>,
-    reception: Ingest,
+    ingest: Ingest,
     clock: Clock,
     /// What was taken in and cannot be filed yet.
     unfiled: HashMap<PathBuf, Unfiled>,
@@ -149,7 +149,7 @@ impl InboxWorker {
             expected: Some(manifest.look.identity),
             ..IngestOptions::default()
         };
-        match self.reception.accept_whole(&manifest.path, manner).await {
+        match self.ingest.accept_whole(&manifest.path, manner).await {
             Ok(receipt) => {
                 self.refused = None;
                 Ok(receipt)

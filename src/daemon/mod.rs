@@ -15,25 +15,25 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use axum::Router;
 use secrecy::SecretString;
 use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::{ControlConfig, HooksConfig};
+use crate::control::app::{App, AppParts};
 use crate::control::listener::{self, SocketGuard};
-use crate::control::protocol::Health;
-use crate::control::server::{self, AppState};
+use crate::control::protocol::ProcessKind;
+use crate::control::server::ScheduleAccess;
 use crate::daemon::completion_notifier::CompletionNotifier;
 use crate::daemon::inboxes::InboxSettings;
 use crate::daemon::schedules::{ConfiguredSchedule, Inputs, ScheduleRunner};
 use crate::daemon::sd_notify::SystemdNotifier;
 use crate::daemon::signals::Signals;
 use crate::domain::time::Millis;
-use crate::engine::engine_client::EngineClient;
-use crate::engine::scheduler::Settings;
-use crate::engine::{Engine, EngineDeps, EngineError, Stop, Until};
+use crate::engine::{EngineDeps, EngineError, Mode, Scope, Stop, Until};
 use crate::hooks::{HookTimeouts, Hooks, HooksError};
-use crate::intake::ingest::{self, Ingest, IngestDefaults};
+use crate::intake::ingest;
 use crate::store::{Store, StoreError};
 
 /// Everything that the configuration decides.
@@ -41,10 +41,8 @@ use crate::store::{Store, StoreError};
 pub struct Parts {
     /// The service, the output folder and rates.
     pub deps: EngineDeps,
-    /// Limits, budgets, waits and deadlines.
-    pub settings: Settings,
-    /// What holds for every manifest.
-    pub house: IngestDefaults,
+    /// What holds for the engine and for every manifest.
+    pub app: AppParts,
     /// Where it listens.
     pub socket: PathBuf,
     /// TCP, where it is asked for.
@@ -119,62 +117,44 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     ingest::sweep_incoming(&incoming)
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
     let fixed = Fixed::of(&parts);
-    let Parts { deps, settings, house, socket, control, token, .. } = parts;
+    let Parts { deps, app: app_parts, socket, control, token, .. } = parts;
     let Parts { inboxes, hooks, hooks_secret, schedules: planned, archive_after, .. } = parts;
-    let (output_dir, layout) = (deps.output_dir.clone(), deps.layout.clone());
-    let (identity, metrics) = (house.identity.clone(), deps.metrics.clone());
-    let mut engine = Engine::new(store.clone(), deps, settings, clock, None)?;
-    let handle = engine.handle();
-    let reception = Ingest::new(store.clone(), handle.clone(), clock, house);
+    let mode = Mode::Paying(Box::new(deps));
+    let mut app = App::new(store.clone(), mode, &Scope::All, app_parts, clock)?;
+    app.state.health.process = ProcessKind::Daemon;
+    let (handle, ingest) = (app.engine.handle(), app.state.ingest.clone());
+    let output_dir = app.state.output_dir.clone();
     let (fire, fires) = mpsc::channel(8);
-    let health = Health {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
-        since: clock.now().wall,
-        service: identity,
-        output: std::path::absolute(output_dir.root()).unwrap_or_else(|_| output_dir.root().to_owned()),
-        state: store.dir().canonicalize().unwrap_or_else(|_| store.dir().to_owned()),
-    };
-    let desk = EngineClient::to_running(store.clone(), handle.clone());
-    let ingest = schedules::DaemonIngest { reception: reception.clone(), store: store.clone() };
-    let scheduled = ScheduleRunner::begin(ingest, store.dir(), planned);
-    let app = AppState {
-        desk,
-        reception: reception.clone(),
-        health,
-        output_dir: output_dir.clone(),
-        layout,
-        schedules: fire,
-        in_force: scheduled.in_force(),
-        metrics,
-    };
+    let schedule_ingest = schedules::DaemonIngest { ingest: ingest.clone(), store: store.clone() };
+    let scheduled = ScheduleRunner::begin(schedule_ingest, store.dir(), planned);
+    app.state.schedules = Some(ScheduleAccess { run: fire, in_force: scheduled.in_force() });
     let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), HookTimeouts::default(), clock)?;
-    let socket_name = listen(&socket, &control, token, Arc::new(app)).await?;
+    let socket_name = listen(&socket, &control, token, app.router()).await?;
 
     let completion_notifier =
         CompletionNotifier::begin(store.clone(), handle.clone(), output_dir, hooks.clone(), clock);
-    for batch in engine.scheduler().batches().filter(|batch| batch.is_done() && !batch.announced) {
+    for batch in app.engine.scheduler().batches().filter(|batch| batch.is_done() && !batch.announced) {
         completion_notifier.announce(batch.no);
     }
     let (break_sender, mut broken) = mpsc::channel(1);
     for terms in inboxes {
-        inboxes::watch(terms, reception.clone(), clock, break_sender.clone());
+        inboxes::watch(terms, ingest.clone(), clock, break_sender.clone());
     }
     let (stop_sender, stop) = watch::channel(Stop::No);
     let (age, ages) = watch::channel(archive_after);
-    tokio::spawn(retention::run(store.clone(), reception.clone(), hooks.clone(), clock, ages));
+    tokio::spawn(retention::run(store.clone(), ingest.clone(), hooks.clone(), clock, ages));
     let delivering = tokio::spawn(deliver(hooks, stop.clone()));
     let (schedules, reloads) = mpsc::channel(1);
     tokio::spawn(scheduled.run(clock, Inputs { reloads, fires, stop: stop.clone() }));
     tokio::spawn(signals::watch(
         signals,
         stop_sender,
-        signals::Reloader { reload, handle, reception, schedules, archive_after: age, fixed },
+        signals::Reloader { reload, handle, ingest, schedules, archive_after: age, fixed },
     ));
     tracing::info!(socket = %socket.display(), "ready");
     systemd.ready();
     let stopping = stop.clone();
-    let working = engine.run(Until::Stopped, stop, |view| {
+    let working = app.engine.run(Until::Stopped, stop, |view| {
         completion_notifier.observe(view);
         systemd.observe(view, *stopping.borrow() == Stop::Soon);
     });
@@ -227,7 +207,7 @@ impl Fixed {
             control: parts.control.clone(),
             inboxes: parts.inboxes.clone(),
             hooks: parts.hooks.clone(),
-            namespace: parts.house.namespace.clone(),
+            namespace: parts.app.ingest.namespace.clone(),
         }
     }
 
@@ -248,9 +228,8 @@ async fn listen(
     socket: &Path,
     control: &ControlConfig,
     token: Option<SecretString>,
-    app: Arc<AppState>,
+    router: Router,
 ) -> Result<SocketGuard, DaemonError> {
-    let router = server::router(app);
     let tcp = match control.http {
         None => None,
         Some(at) => {

@@ -22,7 +22,7 @@ const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// Archives what is old enough, for as long as the engine runs. `age` may change on the way.
 pub(super) async fn run(
     store: Arc<Store>,
-    reception: Ingest,
+    ingest: Ingest,
     hooks: Hooks,
     clock: Clock,
     mut age: watch::Receiver<Option<Millis>>,
@@ -30,7 +30,7 @@ pub(super) async fn run(
     loop {
         let after = *age.borrow_and_update();
         if let Some(after) = after
-            && archive_old(&store, &reception, &hooks, clock.now().wall, after).await.is_err()
+            && archive_old(&store, &ingest, &hooks, clock.now().wall, after).await.is_err()
         {
             return;
         }
@@ -50,7 +50,7 @@ fn check_interval(after: Option<Millis>) -> Duration {
 
 async fn archive_old(
     store: &Store,
-    reception: &Ingest,
+    ingest: &Ingest,
     hooks: &Hooks,
     now: Timestamp,
     after: Millis,
@@ -63,7 +63,7 @@ async fn archive_old(
         }
     };
     for batch in batches.iter().filter(|batch| is_old(batch, now, after)) {
-        if !reception.archive(batch.no).await? {
+        if !ingest.archive(batch.no).await? {
             continue;
         }
         tracing::info!(batch = %batch.name, rows = batch.rows, "archived");

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use crate::clock::Clock;
 use crate::config::ScheduleConfig;
 use crate::control::protocol::{ActiveSchedule, Refusal, Schedules};
-use crate::control::server::{FireError, FireRequest, ingest_refusal};
+use crate::control::server::{FireError, FireRequest};
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
@@ -110,13 +110,13 @@ pub(super) trait RunIngest: Send + Sync {
 /// The daemon's own door.
 #[derive(Debug)]
 pub(super) struct DaemonIngest {
-    pub(super) reception: Ingest,
+    pub(super) ingest: Ingest,
     pub(super) store: Arc<Store>,
 }
 
 impl RunIngest for DaemonIngest {
     async fn take_in(&self, manifest: &Path, manner: IngestOptions) -> Result<Receipt, IngestError> {
-        self.reception.accept_whole(manifest, manner).await
+        self.ingest.accept_whole(manifest, manner).await
     }
 
     fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {
@@ -346,7 +346,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
                 // Names show seconds.
                 let at = Timestamp(now.0.div_euclid(1000) * 1000);
                 let answer = self.start(&configured, at).await;
-                let answer = answer.map_err(|error| FireError::Refused(ingest_refusal(&error)));
+                let answer = answer.map_err(|error| FireError::Refused(Refusal::from(&error)));
                 self.save();
                 answer
             }

@@ -15,7 +15,7 @@ use crate::intake::ingest::{Ingest, IngestDefaults};
 pub(super) struct Reloader {
     pub(super) reload: Reload,
     pub(super) handle: Handle,
-    pub(super) reception: Ingest,
+    pub(super) ingest: Ingest,
     /// What stays as it is, whatever the new one says.
     pub(super) fixed: Fixed,
     pub(super) schedules: mpsc::Sender<Vec<ConfiguredSchedule>>,
@@ -71,12 +71,12 @@ impl Reloader {
                     tracing::warn!("changed, takes effect after a restart: {}", waiting.join(", "));
                 }
                 // Jobs that are known under keys of one namespace must not be bought under another's.
-                let house = IngestDefaults { namespace: self.fixed.namespace.clone(), ..parts.house };
-                self.reception.reload(house).await;
+                let defaults = IngestDefaults { namespace: self.fixed.namespace.clone(), ..parts.app.ingest };
+                self.ingest.reload(defaults).await;
                 // Nobody watches schedules any more once the daemon stops.
                 let _ = self.schedules.send(parts.schedules).await;
                 self.archive_after.send_replace(parts.archive_after);
-                match self.handle.reload(parts.settings, parts.deps).await {
+                match self.handle.reload(parts.app.settings, parts.deps).await {
                     Ok(()) => tracing::info!("configuration reloaded"),
                     Err(error) => tracing::warn!(%error, "configuration not reloaded"),
                 }

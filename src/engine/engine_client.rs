@@ -1,22 +1,16 @@
-//! Where an owner's questions and commands are answered, whether an engine runs or not.
-//!
-//! While one runs, commands go to its loop and questions to the state beside it. While none runs the
-//! client takes the state up itself: the same scheduler decides and the same store commits, and nothing is sent.
+//! An owner's questions and commands: what is named is found in the state, and the engine decides.
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::clock::Clock;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, State};
 use crate::engine::handle::{BatchSnapshot, Handle};
 use crate::engine::job_iter::JobIter;
-use crate::engine::scheduler::{
-    BatchOverview, Command, CommandOutcome, Effect, FoundJob, Input, Scheduler, Settings,
-};
-use crate::engine::{self, EngineError, blocking, row_reader, to_the_end};
+use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome, FoundJob};
+use crate::engine::{EngineError, blocking, to_the_end};
 use crate::output::layout::Layout;
 use crate::output::publish::{OutputDir, OutputSpec};
 use crate::store::{BatchRecord, JobRecord, Restored, Store};
@@ -30,20 +24,13 @@ const LISTED_MAX: usize = 8;
 /// Fewest characters of an identity that name a job.
 const IDENTITY_MIN: usize = 8;
 
-/// See the module's documentation. Cheap to clone.
+/// Finds what is named, and has commands executed. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct EngineClient {
     store: Arc<Store>,
-    backend: Backend,
+    engine: Handle,
     /// One walk that takes jobs up again at a time: a second could take up what the first has just done.
     reopening: Arc<tokio::sync::Mutex<()>>,
-}
-
-/// Who executes commands.
-#[derive(Debug, Clone)]
-enum Backend {
-    Engine(Handle),
-    InProcess(Arc<std::sync::Mutex<Scheduler>>, Clock),
 }
 
 /// What `BATCH|JOB` names.
@@ -113,29 +100,14 @@ fn listed(names: &[String]) -> String {
 }
 
 impl EngineClient {
-    /// A client of a running engine.
-    pub fn to_running(store: Arc<Store>, engine: Handle) -> EngineClient {
-        EngineClient { store, backend: Backend::Engine(engine), reopening: Arc::default() }
+    /// A client of the engine that works on a state.
+    pub fn new(store: Arc<Store>, engine: Handle) -> EngineClient {
+        EngineClient { store, engine, reopening: Arc::default() }
     }
 
-    /// A client of a state that no engine works on: a scheduler in this process decides.
-    ///
-    /// # Errors
-    /// [`EngineError`] when the state cannot be read.
-    pub fn in_process(
-        store: Arc<Store>,
-        settings: Settings,
-        clock: Clock,
-    ) -> Result<EngineClient, EngineError> {
-        let mut scheduler = engine::resume_scheduler(&store, settings, |_| true, clock.now())?;
-        scheduler.disable_sending();
-        let backend = Backend::InProcess(Arc::new(std::sync::Mutex::new(scheduler)), clock);
-        Ok(EngineClient { store, backend, reopening: Arc::default() })
-    }
-
-    /// Whether an engine works on the state.
-    pub fn has_running_engine(&self) -> bool {
-        matches!(self.backend, Backend::Engine(_))
+    /// Whether the engine works on the jobs, or only answers and notes commands.
+    pub fn works(&self) -> bool {
+        self.engine.works()
     }
 
     /// The state.
@@ -146,37 +118,18 @@ impl EngineClient {
     /// Has a command executed: on return it is durable.
     ///
     /// # Errors
-    /// [`EngineError`] when the state refuses, or the engine has ended.
+    /// [`EngineError`] when the engine has ended.
     pub async fn execute(&self, command: Command) -> Result<CommandOutcome, EngineError> {
-        match &self.backend {
-            Backend::Engine(engine) => Ok(engine.execute(command).await?),
-            Backend::InProcess(scheduler, clock) => {
-                let (scheduler, clock, store) = (scheduler.clone(), *clock, self.store.clone());
-                blocking(move || {
-                    // A command that panicked took the process with it, so the lock cannot be poisoned.
-                    let mut own = scheduler.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    let now = clock.now();
-                    engine::load_days(&mut own, &store, &[now.wall.utc_day()])?;
-                    engine::load_days(&mut own, &store, &command.days())?;
-                    let outcome = own.execute(command, now)?;
-                    settle(&mut own, &store, clock)?;
-                    Ok(outcome)
-                })
-                .await
-            }
-        }
+        Ok(self.engine.execute(command).await?)
     }
 
     /// Every batch in numbers, oldest first, with what keeps it from going on. A key, credits, a disk and `min_balance`
-    /// are for a running engine to find out; budgets and pauses are told without one, too.
+    /// are for an engine that works to find out; budgets and pauses are told without one, too.
     ///
     /// # Errors
-    /// [`EngineError`] when the engine has ended, or the state cannot be read.
+    /// [`EngineError`] when the engine has ended.
     pub async fn overview(&self) -> Result<Vec<BatchOverview>, EngineError> {
-        match &self.backend {
-            Backend::Engine(engine) => Ok(engine.overview().await?),
-            Backend::InProcess(..) => self.with_budgets(|own| own.overview()).await,
-        }
+        Ok(self.engine.overview().await?)
     }
 
     /// The batch called so as it stands and in numbers, from the archive if it lies there; without a name all that are
@@ -185,48 +138,14 @@ impl EngineClient {
     /// # Errors
     /// [`FindError::NoBatch`], or the state refuses.
     pub async fn batch_snapshots(&self, name: Option<&BatchName>) -> Result<Vec<BatchSnapshot>, FindError> {
-        let found = self.snapshots_in_memory(name).await?;
+        let in_memory = async || self.engine.batches(name).await.map_err(EngineError::from);
+        let found = in_memory().await?;
         if name.is_none() || !found.is_empty() {
             return Ok(found);
         }
         // It may be archived, and is back then; or nothing is called so.
         self.batches(name).await?;
-        Ok(self.snapshots_in_memory(name).await?)
-    }
-
-    async fn snapshots_in_memory(&self, name: Option<&BatchName>) -> Result<Vec<BatchSnapshot>, EngineError> {
-        match &self.backend {
-            Backend::Engine(engine) => Ok(engine.batches(name).await?),
-            Backend::InProcess(..) => {
-                let name = name.cloned();
-                self.with_budgets(move |own| own.batch_snapshots(name.as_ref())).await
-            }
-        }
-    }
-
-    /// What the scheduler in this process says once it has found out which budgets keep batches.
-    async fn with_budgets<T: Send + 'static>(
-        &self,
-        say: impl FnOnce(&Scheduler) -> T + Send + 'static,
-    ) -> Result<T, EngineError> {
-        let Backend::InProcess(scheduler, clock) = &self.backend else {
-            return Err(engine::EngineGone.into());
-        };
-        let (scheduler, clock, store) = (scheduler.clone(), *clock, self.store.clone());
-        blocking(move || {
-            let mut own = scheduler.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let now = clock.now();
-            engine::load_days(&mut own, &store, &[now.wall.utc_day()])?;
-            for effect in own.rows_wanted() {
-                if let Effect::LoadRows { batch, from, end, most } = effect {
-                    let rows = row_reader::load_rows(&store, batch, from, end, most)?;
-                    own.add_rows(batch, from, rows);
-                }
-            }
-            own.foresee(now);
-            Ok(say(&own))
-        })
-        .await
+        Ok(in_memory().await?)
     }
 
     /// The batch called so, from the archive if it lies there; without a name all that are not archived, oldest
@@ -409,29 +328,6 @@ fn send_in_chunks(
         let _ = chunks.blocking_send(chunk);
     }
     Ok(())
-}
-
-/// Makes a command's changes durable, and carries it out to the end.
-fn settle(own: &mut Scheduler, store: &Store, clock: Clock) -> Result<(), EngineError> {
-    let mut inputs = Vec::new();
-    loop {
-        let now = clock.now();
-        engine::load_days(own, store, &[now.wall.utc_day()])?;
-        let step = own.step(std::mem::take(&mut inputs), now)?;
-        if !step.changes.is_empty() {
-            store.commit(&step.changes)?;
-        }
-        for effect in step.effects {
-            if let Effect::LoadRows { batch, from, end, most } = effect {
-                let rows = row_reader::load_rows(store, batch, from, end, most)?;
-                inputs.push(Input::Rows { batch, from, rows });
-            }
-        }
-        // A step that left something for the next asks for it at once.
-        if inputs.is_empty() && step.wake.is_none_or(|at| at > now.tick) {
-            return Ok(());
-        }
-    }
 }
 
 fn find_job(store: &Store, text: &str) -> Result<Target, FindError> {

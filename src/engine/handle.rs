@@ -50,13 +50,19 @@ pub struct EngineGone;
 pub struct Handle {
     sender: mpsc::Sender<Message>,
     questions: mpsc::Sender<Question>,
+    works: bool,
 }
 
 impl Handle {
-    pub(super) fn new() -> (Handle, mpsc::Receiver<Message>, mpsc::Receiver<Question>) {
+    pub(super) fn new(works: bool) -> (Handle, mpsc::Receiver<Message>, mpsc::Receiver<Question>) {
         let (sender, messages) = mpsc::channel(MESSAGES_WAITING);
         let (ask, questions) = mpsc::channel(MESSAGES_WAITING);
-        (Handle { sender, questions: ask }, messages, questions)
+        (Handle { sender, questions: ask, works }, messages, questions)
+    }
+
+    /// Whether the engine works on the jobs. One that only answers and notes commands leaves them as they are.
+    pub fn works(&self) -> bool {
+        self.works
     }
 
     /// Has a command executed: on return it is durable.

@@ -91,6 +91,8 @@ pub enum EngineError {
 pub enum Stop {
     /// Go on.
     No,
+    /// End when nothing moves any more.
+    AtStandstill,
     /// Begin nothing new, finish requests in flight.
     Soon,
 }
@@ -134,12 +136,38 @@ pub struct EngineDeps {
 /// How changes are made durable.
 type Commit = fn(&Store, &[Change]) -> Result<(), StoreError>;
 
-/// The running engine.
+/// What an engine may do in its process.
+#[derive(Debug, Clone)]
+pub enum Mode {
+    /// Answers questions from a snapshot: no step, no commit.
+    Read,
+    /// Executes commands and commits them. Nothing leaves the process.
+    Offline,
+    /// Reads tasks, catalogs and the balance, and downloads. Sends no creating POST.
+    Free(Box<EngineDeps>),
+    /// Sends what the budgets allow, too.
+    Paying(Box<EngineDeps>),
+}
+
+/// Which batches of the state an engine works on. What all others hold and have spent counts all the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// All of them.
+    All,
+    /// Those with these numbers.
+    Only(BTreeSet<BatchNo>),
+}
+
+/// The engine of a process.
 #[derive(Debug)]
 pub struct Engine {
     store: Arc<Store>,
-    /// Shared with every effect under way.
-    deps: Arc<EngineDeps>,
+    /// No step is taken: see [`Mode::Read`].
+    is_read_only: bool,
+    /// Shared with every effect under way; nothing where no effect may begin: see [`Mode::Offline`].
+    deps: Option<Arc<EngineDeps>>,
+    /// What is done, how long it took and how everything stands is counted here.
+    metrics: Metrics,
     clock: Clock,
     scheduler: Scheduler,
     events: mpsc::Receiver<Input>,
@@ -163,28 +191,39 @@ pub struct StepView<'a> {
 }
 
 impl Engine {
-    /// Takes up the open jobs of the state. With `only`, no other batch is worked on; what others hold and have spent counts all the same.
+    /// Takes up the open jobs of the state, of the batches in its scope.
     ///
     /// # Errors
     /// [`StoreError`] when the state cannot be read.
     pub fn new(
         store: Arc<Store>,
-        deps: EngineDeps,
+        mode: Mode,
         settings: Settings,
         clock: Clock,
-        only: Option<&BTreeSet<BatchNo>>,
+        scope: &Scope,
     ) -> Result<Engine, StoreError> {
-        let settings_in_flight = settings.limits.in_flight as usize;
-        let is_ours = |no: BatchNo| only.is_none_or(|only| only.contains(&no));
-        let scheduler = resume_scheduler(&store, settings, is_ours, clock.now())?;
+        let (is_read_only, sends) = (matches!(mode, Mode::Read), matches!(mode, Mode::Paying(_)));
+        let deps = match mode {
+            Mode::Read | Mode::Offline => None,
+            Mode::Free(deps) | Mode::Paying(deps) => Some(Arc::from(deps)),
+        };
+        let metrics = deps.as_ref().map_or_else(Metrics::new, |deps: &Arc<EngineDeps>| deps.metrics.clone());
+        let in_flight = settings.limits.in_flight as usize / TASKS_PER_EXCHANGE;
+        let is_ours = |no: BatchNo| match scope {
+            Scope::All => true,
+            Scope::Only(batches) => batches.contains(&no),
+        };
+        let mut scheduler = resume_scheduler(&store, settings, is_ours, clock.now())?;
+        if !sends {
+            scheduler.disable_sending();
+        }
         let (sender, events) = mpsc::channel(INBOX_EVENTS);
-        let (handle, messages, questions) = Handle::new();
-        let in_flight = settings_in_flight / TASKS_PER_EXCHANGE;
-        let exchanges = Arc::new(Semaphore::new(in_flight.clamp(EXCHANGES, EXCHANGES_MAX)));
-        let overview_due = Tick(0);
+        let (handle, messages, questions) = Handle::new(deps.is_some());
         Ok(Engine {
             store,
-            deps: Arc::new(deps),
+            is_read_only,
+            deps,
+            metrics,
             clock,
             scheduler,
             events,
@@ -192,9 +231,9 @@ impl Engine {
             messages,
             questions,
             handle,
-            exchanges,
+            exchanges: Arc::new(Semaphore::new(in_flight.clamp(EXCHANGES, EXCHANGES_MAX))),
             suspended_downloads: Arc::default(),
-            overview_due,
+            overview_due: Tick(0),
         })
     }
 
@@ -208,12 +247,8 @@ impl Engine {
         &self.store
     }
 
-    /// Sends no creating POST, whatever is wanted.
-    pub fn disable_sending(&mut self) {
-        self.scheduler.disable_sending();
-    }
-
-    /// Works `until` then, or until told to stop and no request is in flight. `observe` sees every step.
+    /// Works `until` then, or until told to stop and no request is in flight. `observe` sees every step. An engine
+    /// that begins no effects serves until it is told to stop.
     ///
     /// # Errors
     /// [`EngineError`]; everything acknowledged is safe, and a restart resumes.
@@ -227,7 +262,9 @@ impl Engine {
         let mut disk_checks = tokio::time::interval(DISK_INTERVAL);
         // The first tick comes at once, and so does the first look: before anything is sent.
         disk_checks.tick().await;
-        if !self.prepare_outputs().await? || self.disk_is_low().await {
+        if let Some(deps) = self.deps.clone()
+            && (!self.prepare_outputs(&deps).await? || self.disk_is_low(&deps).await)
+        {
             inputs.push(Input::DiskIsLow(true));
         }
         let mut outcome = Vec::new();
@@ -239,7 +276,7 @@ impl Engine {
         loop {
             let mut step = self.decide(std::mem::take(&mut inputs))?;
             if let Err(error) = self.commit(&mut step, Store::commit).await {
-                if until == Until::Standstill || !error.is_full() {
+                if until == Until::Standstill || self.deps.is_none() || !error.is_full() {
                     return Err(error.into());
                 }
                 waiting.extend(self.wait_for_room(error, &mut step, &mut stop, &mut observe).await?);
@@ -248,20 +285,33 @@ impl Engine {
             for batch in taken.drain(..) {
                 self.prepare_output(batch).await;
             }
+            observe(&StepView { scheduler: &self.scheduler, step: &step });
+            let Step { wake, effects, .. } = step;
+            match self.deps.clone() {
+                Some(deps) => self.begin(effects, &deps),
+                None => {
+                    inputs.extend(self.load_rows(effects).await?);
+                    // Its process ends when the command is answered: what follows from it comes first.
+                    if !inputs.is_empty() || wake.is_some_and(|at| at <= self.clock.now().tick) {
+                        continue;
+                    }
+                }
+            }
             // The command is durable: its sender is told, unless it has gone away.
             outcome.drain(..).for_each(|(reply, outcome): (handle::Reply, CommandOutcome)| {
                 let _ = reply.send(outcome);
             });
-            observe(&StepView { scheduler: &self.scheduler, step: &step });
-            let wake = step.wake;
-            self.begin(step.effects).await;
             if !self.scheduler.disk_is_low() && !self.store.has_room() {
                 // The state lives on its reserve: requests in flight end, nothing new begins.
                 inputs.push(Input::DiskIsLow(true));
                 continue;
             }
-            if let Some(standstill) = self.scheduler.standstill()
-                && (until == Until::Standstill || standstill == Standstill::Stopped || grace.is_some())
+            if self.deps.is_some()
+                && let Some(standstill) = self.scheduler.standstill()
+                && (until == Until::Standstill
+                    || *stop.borrow() == Stop::AtStandstill
+                    || standstill == Standstill::Stopped
+                    || grace.is_some())
             {
                 return Ok(standstill);
             }
@@ -277,6 +327,7 @@ impl Engine {
                     }
                 }
                 Some(question) = self.questions.recv() => {
+                    self.find_what_parks().await?;
                     question.answer(&self.scheduler);
                     // Nothing changed by it.
                     while let Ok(question) = self.questions.try_recv() {
@@ -284,8 +335,9 @@ impl Engine {
                     }
                 }
                 () = timer => {}
-                _ = disk_checks.tick() => {
-                    let is_low = self.disk_is_low().await;
+                _ = disk_checks.tick(), if self.deps.is_some() => {
+                    let Some(deps) = self.deps.clone() else { continue };
+                    let is_low = self.disk_is_low(&deps).await;
                     if is_low != self.scheduler.disk_is_low() {
                         inputs.push(Input::DiskIsLow(is_low));
                     }
@@ -294,6 +346,9 @@ impl Engine {
                 () = grace_over => return Ok(Standstill::Stopped),
                 changed = stop.changed(), if grace.is_none() => {
                     if changed.is_err() || *stop.borrow() == Stop::Soon {
+                        if self.deps.is_none() {
+                            return Ok(Standstill::Stopped);
+                        }
                         grace = Some(self.clock.now().tick.after(STOP_GRACE));
                         inputs.push(Input::Stop);
                     }
@@ -309,14 +364,20 @@ impl Engine {
         taken: &mut Vec<BatchName>,
     ) -> Result<Option<(handle::Reply, CommandOutcome)>, EngineError> {
         match message {
+            Message::Command(_, reply) if self.is_read_only => {
+                let refused = Some("this process only reads the state".to_owned());
+                Ok(Some((reply, CommandOutcome { refused, ..CommandOutcome::default() })))
+            }
             Message::Command(command, reply) => {
                 let is_taken = matches!(&command, Command::AddBatch(_));
+                let now = self.clock.now();
                 if let Command::AddBatch(batch) = &command
                     && self.scheduler.batch(batch.no).is_none()
                 {
                     taken.push(batch.name.clone());
+                    // It may be one that was not in the scope.
+                    take_up(&mut self.scheduler, &self.store, |no| no == batch.no, now)?;
                 }
-                let now = self.clock.now();
                 load_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
                 load_days(&mut self.scheduler, &self.store, &command.days())?;
                 let outcome = self.scheduler.execute(command, now)?;
@@ -327,8 +388,8 @@ impl Engine {
             }
             Message::EngineDeps(deps) => {
                 // Counters go on.
-                let metrics = self.deps.metrics.clone();
-                self.deps = Arc::new(EngineDeps { metrics, ..*deps });
+                let metrics = self.metrics.clone();
+                self.deps = self.deps.is_some().then(|| Arc::new(EngineDeps { metrics, ..*deps }));
                 Ok(None)
             }
         }
@@ -338,7 +399,8 @@ impl Engine {
     /// knows. Where it fails the batch's downloads say so and are tried again: nothing that is under way has to end
     /// for it.
     async fn prepare_output(&self, batch: BatchName) {
-        let (output_dir, name) = (self.deps.output_dir.clone(), batch.clone());
+        let Some(deps) = &self.deps else { return };
+        let (output_dir, name) = (deps.output_dir.clone(), batch.clone());
         if let Err(error) = blocking(move || output_dir.prepare(&name)).await {
             tracing::warn!(%batch, %error, "failed to create the output directory");
         }
@@ -346,6 +408,9 @@ impl Engine {
 
     /// Decides; the changes are the caller's to commit, and the effects to begin afterwards.
     fn decide(&mut self, inputs: Vec<Input>) -> Result<Step, EngineError> {
+        if self.is_read_only {
+            return Ok(Step::default());
+        }
         let now = self.clock.now();
         let today = now.wall.utc_day();
         load_days(&mut self.scheduler, &self.store, &[today])?;
@@ -365,7 +430,7 @@ impl Engine {
             return Ok(());
         }
         let changes = std::mem::take(&mut step.changes);
-        let (store, metrics, clock) = (self.store.clone(), self.deps.metrics.clone(), self.clock);
+        let (store, metrics, clock) = (self.store.clone(), self.metrics.clone(), self.clock);
         let commit = move || {
             let begun = clock.elapsed();
             let committed = how(&store, &changes);
@@ -423,7 +488,7 @@ impl Engine {
         let now = self.clock.now();
         if now.tick >= self.overview_due {
             self.overview_due = now.tick.after(OVERVIEW_INTERVAL);
-            self.deps.metrics.set_gauges(&self.scheduler.gauges(now));
+            self.metrics.set_gauges(&self.scheduler.gauges(now));
         }
         if !step.ended.is_empty() {
             failpoint::hit("ended");
@@ -441,9 +506,10 @@ impl Engine {
         }
     }
 
-    async fn begin(&mut self, effects: Vec<Effect>) {
+    /// Begins what was decided and is durable.
+    fn begin(&mut self, effects: Vec<Effect>, deps: &Arc<EngineDeps>) {
         for effect in effects {
-            let (sender, deps, store) = (self.sender.clone(), self.deps.clone(), self.store.clone());
+            let (sender, deps, store) = (self.sender.clone(), deps.clone(), self.store.clone());
             let (exchanges, suspended_downloads, clock) =
                 (self.exchanges.clone(), self.suspended_downloads.clone(), self.clock);
             let span = effect_span(&effect, &self.scheduler);
@@ -456,20 +522,47 @@ impl Engine {
         }
     }
 
+    /// Reads the rows that were asked for; no other effect begins.
+    async fn load_rows(&self, effects: Vec<Effect>) -> Result<Vec<Input>, EngineError> {
+        let mut inputs = Vec::new();
+        for effect in effects {
+            let Effect::LoadRows { batch, from, end, most } = effect else { continue };
+            let store = self.store.clone();
+            let rows = blocking(move || row_reader::load_rows(&store, batch, from, end, most)).await?;
+            inputs.push(Input::Rows { batch, from, rows });
+        }
+        Ok(inputs)
+    }
+
+    /// Finds out which budgets park batches, where no admission does: nothing is sent.
+    async fn find_what_parks(&mut self) -> Result<(), EngineError> {
+        if self.deps.is_some() {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        load_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
+        let wanted = self.scheduler.rows_wanted();
+        for input in self.load_rows(wanted).await? {
+            if let Input::Rows { batch, from, rows } = input {
+                self.scheduler.add_rows(batch, from, rows);
+            }
+        }
+        self.scheduler.foresee(now);
+        Ok(())
+    }
+
     /// Whether the output disk has less room than it must keep, or the state's disk none. One that cannot
     /// be asked is left to the write that fails; one that refused a file is asked to set its room aside, since
     /// free bytes are not all that a file needs: there are quotas, and file systems run out of inodes.
-    async fn disk_is_low(&self) -> bool {
+    async fn disk_is_low(&self, deps: &EngineDeps) -> bool {
         // With no room at all nothing is begun, whatever may be used up.
-        let min_free_bytes = self.deps.min_free_bytes.max(PROBE_BYTES);
+        let min_free_bytes = deps.min_free_bytes.max(PROBE_BYTES);
         let refused_bytes = self.scheduler.refused_bytes();
-        if !self.store.has_room()
-            || self.deps.output_dir.free_bytes().is_some_and(|free| free < min_free_bytes)
-        {
+        if !self.store.has_room() || deps.output_dir.free_bytes().is_some_and(|free| free < min_free_bytes) {
             return true;
         }
         let Some(bytes) = refused_bytes else { return false };
-        let output_dir = self.deps.output_dir.clone();
+        let output_dir = deps.output_dir.clone();
         blocking(move || output_dir.check_space(bytes)).await.is_err_and(|error| is_disk_error(&error))
     }
 
@@ -483,10 +576,10 @@ impl Engine {
 
     /// Makes the folders of all unfinished batches and sweeps what a killed process left in them. False: the disk
     /// has no room for them, and they are made when there is some.
-    async fn prepare_outputs(&self) -> Result<bool, EngineError> {
+    async fn prepare_outputs(&self, deps: &EngineDeps) -> Result<bool, EngineError> {
         let unfinished = self.scheduler.batches().filter(|batch| !batch.is_done());
         let names: Vec<BatchName> = unfinished.map(|batch| batch.name.clone()).collect();
-        let output_dir = self.deps.output_dir.clone();
+        let output_dir = deps.output_dir.clone();
         let prepare = move || {
             names.into_iter().try_for_each(|name| {
                 let path = output_dir.batch_dir(&name);
@@ -527,6 +620,17 @@ fn resume_scheduler(
 ) -> Result<Scheduler, StoreError> {
     let mut scheduler = Scheduler::new(settings, store.total()?);
     scheduler.set_account_block(store.account()?);
+    take_up(&mut scheduler, store, ours, now)?;
+    Ok(scheduler)
+}
+
+/// Tells the scheduler of batches and of their open jobs, as the state knows them.
+fn take_up(
+    scheduler: &mut Scheduler,
+    store: &Store,
+    ours: impl Fn(BatchNo) -> bool,
+    now: Now,
+) -> Result<(), StoreError> {
     for batch in store.batches()?.into_iter().filter(|batch| ours(batch.no)) {
         scheduler.add_batch(batch);
     }
@@ -540,7 +644,7 @@ fn resume_scheduler(
         let spec = specs.spec_at(record.key.batch, record.row_at)?;
         scheduler.resume_job(record, spec, now);
     }
-    Ok(scheduler)
+    Ok(())
 }
 
 /// Tells the scheduler the totals of days that it does not know yet.

@@ -32,8 +32,8 @@ const CATALOG_RECHECK: Millis = Millis::from_secs(60);
 /// What holds for every manifest, wherever it comes from.
 #[derive(Debug, Clone)]
 pub struct IngestDefaults {
-    /// Where catalogs come from.
-    pub service: Service,
+    /// Where catalogs come from; nothing where no manifest is taken in.
+    pub service: Option<Service>,
     /// The name that its state belongs to.
     pub identity: String,
     /// What the catalogs do not carry.
@@ -89,15 +89,17 @@ pub enum IngestError {
 }
 
 #[derive(Debug)]
-struct StoredBatch {
+struct StoredCatalog {
     catalog: Arc<Catalog>,
     looked: Timestamp,
+    /// It was loaded by the process itself, which has said what is missing.
+    is_given: bool,
 }
 
 #[derive(Debug)]
 struct Inside {
-    house: IngestDefaults,
-    catalog: Option<StoredBatch>,
+    defaults: IngestDefaults,
+    catalog: Option<StoredCatalog>,
 }
 
 /// See the module's documentation. Cheap to clone.
@@ -112,27 +114,33 @@ pub struct Ingest {
 
 impl Ingest {
     /// A door to a running engine and its state.
-    pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, house: IngestDefaults) -> Ingest {
-        let inside = Arc::new(Mutex::new(Inside { house, catalog: None }));
+    pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, defaults: IngestDefaults) -> Ingest {
+        let inside = Arc::new(Mutex::new(Inside { defaults, catalog: None }));
         Ingest { store, engine, clock, inside }
     }
 
+    /// Uses these catalogs, which were loaded just now, even where some are missing.
+    pub async fn use_catalog(&self, catalog: Arc<Catalog>) {
+        let looked = self.clock.now().wall;
+        self.inside.lock().await.catalog = Some(StoredCatalog { catalog, looked, is_given: true });
+    }
+
     /// Other rules from now on.
-    pub async fn reload(&self, house: IngestDefaults) {
-        *self.inside.lock().await = Inside { house, catalog: None };
+    pub async fn reload(&self, defaults: IngestDefaults) {
+        *self.inside.lock().await = Inside { defaults, catalog: None };
     }
 
     /// Takes a manifest in: on return its good rows are durable, and the engine works on them.
     ///
     /// # Errors
     /// [`IngestError`]. BoundedDiagnostics of rows are no error: they stand in the receipt.
-    pub async fn accept(&self, path: &Path, manner: IngestOptions) -> Result<Receipt, IngestError> {
+    pub async fn accept(&self, path: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
         // The client may disconnect meanwhile, by an interrupt for one: what is begun is finished, and
         // nothing else is taken in beside it.
         let (own, path) = (self.clone(), path.to_owned());
         to_the_end(async move {
             let mut inside = own.inside.lock().await;
-            let accepted = own.accept_alone(&mut inside, &path, manner).await;
+            let accepted = own.accept_alone(&mut inside, &path, options).await;
             if accepted.is_err() {
                 own.take_up_what_came_back().await?;
             }
@@ -146,8 +154,8 @@ impl Ingest {
     ///
     /// # Errors
     /// [`IngestError`]. BoundedDiagnostics of rows are no error: they stand in the receipt.
-    pub async fn accept_whole(&self, path: &Path, manner: IngestOptions) -> Result<Receipt, IngestError> {
-        let receipt = self.accept(path, manner).await?;
+    pub async fn accept_whole(&self, path: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
+        let receipt = self.accept(path, options).await?;
         match receipt.why_unjudged() {
             Some(why) => Err(IngestError::Unjudged(why)),
             None => Ok(receipt),
@@ -171,20 +179,20 @@ impl Ingest {
         &self,
         inside: &mut Inside,
         path: &Path,
-        manner: IngestOptions,
+        options: IngestOptions,
     ) -> Result<Receipt, IngestError> {
         let catalog = self.catalog(inside).await?;
-        let (store, path, house, clock) =
-            (self.store.clone(), path.to_owned(), inside.house.clone(), self.clock);
-        let (expected, named) = (manner.expected, path.clone());
-        let take_in = move || take_in(&store, &path, &house, &catalog, manner, clock);
+        let (store, path, defaults, clock) =
+            (self.store.clone(), path.to_owned(), inside.defaults.clone(), self.clock);
+        let (expected, named) = (options.expected, path.clone());
+        let take_in = move || take_in(&store, &path, &defaults, &catalog, options, clock);
         let Accepted { receipt, batch } = blocking(take_in).await?;
         if expected.is_some() && receipt.read != expected {
             return Err(IntakeError::Changed { path: named }.into());
         }
         if let Some(batch) = batch {
             self.engine.execute(Command::AddBatch(Box::new(batch))).await?;
-            failpoint::hit("received");
+            failpoint::hit("accepted");
         }
         receipt.announce();
         Ok(receipt)
@@ -211,7 +219,7 @@ impl Ingest {
         setting: BudgetSetting,
     ) -> Result<CommandOutcome, EngineGone> {
         let inside = self.inside.lock().await;
-        let budget = setting.limit().or(inside.house.default_policy.budget);
+        let budget = setting.limit().or(inside.defaults.default_policy.budget);
         self.engine.execute(Command::SetBudget(batch, budget)).await
     }
 
@@ -220,11 +228,12 @@ impl Ingest {
         if let Some(known) = &inside.catalog
             && known.looked <= now
             && now.since(known.looked) < CATALOG_RECHECK
-            && known.catalog.missing.is_empty()
+            && (known.is_given || known.catalog.missing.is_empty())
         {
             return Ok(known.catalog.clone());
         }
-        let service = Some((&inside.house.service, inside.house.identity.as_str()));
+        let service =
+            inside.defaults.service.as_ref().map(|service| (service, inside.defaults.identity.as_str()));
         let loaded = catalog_refresh::load(service, self.store.dir(), &self.clock).await?;
         if let Some(reason) = &loaded.stale_because {
             tracing::warn!(fetched = %loaded.fetched, reason, "using older catalogs");
@@ -233,7 +242,7 @@ impl Ingest {
             tracing::warn!(part = part.name(), why, "no catalog; rows that need it wait");
         }
         let catalog = Arc::new(loaded.catalog);
-        inside.catalog = Some(StoredBatch { catalog: catalog.clone(), looked: now });
+        inside.catalog = Some(StoredCatalog { catalog: catalog.clone(), looked: now, is_given: false });
         Ok(catalog)
     }
 }
@@ -241,24 +250,24 @@ impl Ingest {
 fn take_in(
     store: &Store,
     path: &Path,
-    house: &IngestDefaults,
+    defaults: &IngestDefaults,
     catalog: &Catalog,
-    manner: IngestOptions,
+    options: IngestOptions,
     clock: Clock,
 ) -> Result<Accepted, IntakeError> {
     let terms = Terms {
         catalog,
-        rules: &house.rules,
-        namespace: &house.namespace,
-        batch: manner.batch,
-        policy: manner.policy,
-        default_policy: manner.default_policy.over(&house.default_policy),
-        is_default_budget: manner.is_default_budget,
-        ceiling: manner.ceiling,
-        place: manner.place,
-        max_credits: manner.max_credits,
-        plan: house.plan,
-        occasion: manner.occasion,
+        rules: &defaults.rules,
+        namespace: &defaults.namespace,
+        batch: options.batch,
+        policy: options.policy,
+        default_policy: options.default_policy.over(&defaults.default_policy),
+        is_default_budget: options.is_default_budget,
+        ceiling: options.ceiling,
+        place: options.place,
+        max_credits: options.max_credits,
+        plan: defaults.plan,
+        occasion: options.occasion,
     };
     intake::accept(store, path, &terms, clock.now().wall)
 }

@@ -37,7 +37,10 @@ impl Identity {
     }
 
     /// Refuses what somebody wrote to meanwhile.
-    pub(super) fn check(&self, path: &Path) -> Result<(), IntakeError> {
+    ///
+    /// # Errors
+    /// [`IntakeError::Changed`].
+    pub fn check(&self, path: &Path) -> Result<(), IntakeError> {
         if *self == Identity::of(&fs::metadata(path).map_err(unreadable(path))?) {
             Ok(())
         } else {
@@ -51,7 +54,10 @@ fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> IntakeError + '_ {
 }
 
 /// Opens a manifest, which must be a file.
-pub(super) fn open(path: &Path) -> Result<(File, Identity), IntakeError> {
+///
+/// # Errors
+/// When it is none, or cannot be read.
+pub fn open(path: &Path) -> Result<(File, Identity), IntakeError> {
     // Without waiting: to open a pipe that nobody writes to would take for ever otherwise. What was opened is
     // what is looked at, so that nothing can take its place in between.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -350,7 +350,7 @@ fn what_is_dropped_is_filed_done_and_told() {
 fn a_kill_between_taking_in_and_filing_reads_it_again_and_buys_nothing_twice() {
     let env = TestEnv::new();
     let mut dying = env.command(["daemon", "--log-level", "info"]);
-    dying.env("CALLSHEET_FAILPOINT", "received");
+    dying.env("CALLSHEET_FAILPOINT", "accepted");
     let dying = Running::start(dying);
     dying.says("ready");
     until("the inbox", || env.path("jobs/inbox").exists());

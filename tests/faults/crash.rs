@@ -15,7 +15,7 @@ use crate::support::{TestEnv, manifests};
 const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
 
 /// Steps that a manifest passes once, whatever is in it.
-const OF_THE_MANIFEST: [&str; 3] = ["accepting", "accepted", "reporting"];
+const OF_THE_MANIFEST: [&str; 4] = ["accepting", "taken", "accepted", "reporting"];
 /// Steps of jobs whose task is read: sounds are rendered within the call that asks for them.
 const OF_POLLED_KINDS: [&str; 2] = ["task-known", "read"];
 

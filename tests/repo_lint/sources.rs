@@ -32,7 +32,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "daemon",
         &["clock", "config", "control", "domain", "engine", "hooks", "intake", "metrics", "output", "store"],
     ),
-    ("control", &["domain", "engine", "intake", "metrics", "output", "store"]),
+    ("control", &["api", "clock", "domain", "engine", "intake", "metrics", "output", "store"]),
     ("intake", &["api", "clock", "domain", "engine", "failpoint", "output", "store"]),
     ("engine", &["api", "clock", "domain", "failpoint", "metrics", "output", "store"]),
     ("hooks", &["api", "clock", "config", "domain", "store"]),

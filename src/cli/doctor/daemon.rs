@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
 use crate::cli::service_target::ServiceTarget;
-use crate::control::client::{ControlClient, ControlClientError};
+use crate::control::client::{Client, ClientError};
 use crate::control::listener::PATH_MAX_BYTES;
-use crate::control::protocol::Health;
+use crate::control::protocol::{Health, HealthRequest};
 
 /// How long a daemon may take to say that it is there.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ const UNITS: [&str; 4] =
 pub(super) struct Daemon {
     socket: PathBuf,
     /// Nothing: no answer in time.
-    answer: Option<Result<Health, ControlClientError>>,
+    answer: Option<Result<Health, ClientError>>,
 }
 
 impl Daemon {
@@ -60,7 +60,7 @@ impl Daemon {
                 let advice = "move the file away, or choose another path with --socket or paths.socket";
                 Check::wrong("socket", Exit::Usage, found, advice)
             }
-            Some(Err(ControlClientError::NoDaemon { .. })) => {
+            Some(Err(ClientError::NoDaemon { .. })) => {
                 Check::good("socket", format!("no daemon is running ({at})"))
             }
             Some(Err(error)) => {
@@ -81,8 +81,8 @@ fn lies_in_the_way(socket: &Path) -> bool {
     fs::symlink_metadata(socket).is_ok_and(|meta| !meta.file_type().is_socket())
 }
 
-async fn health(socket: &Path) -> Result<Health, ControlClientError> {
-    ControlClient::connect(socket).await?.health().await
+async fn health(socket: &Path) -> Result<Health, ClientError> {
+    Client::connect(socket).await?.call(&HealthRequest {}).await
 }
 
 fn described(health: &Health, chosen: Option<&ServiceTarget>) -> Check {

@@ -24,6 +24,7 @@ use crate::cli::service_target::{self, CatalogSource};
 use crate::cli::{build, daemon_discovery, printable, summary, written};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::control::protocol::OpenJobsRequest;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::quote::{AccountPlan, Catalog};
@@ -119,7 +120,7 @@ async fn open_jobs(
         Ok(())
     };
     // An older daemon does not know the question.
-    let is_told = met.client.lines("/v1/open", &(), &mut keep).await.is_ok();
+    let is_told = met.client.lines(&OpenJobsRequest {}, &mut keep).await.is_ok();
     Ok(is_told.then_some(open))
 }
 

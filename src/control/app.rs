@@ -1,0 +1,137 @@
+//! An engine on a state and the control API before it: put together here, for the daemon, for `run` and `download`,
+//! and for a command that finds no daemon.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::clock::Clock;
+use crate::control::client::Client;
+use crate::control::protocol::{Health, ProcessKind};
+use crate::control::server::{self, AppState};
+use crate::engine::engine_client::EngineClient;
+use crate::engine::scheduler::{Settings, Standstill};
+use crate::engine::{Engine, EngineError, Mode, Scope, Stop, Until};
+use crate::intake::ingest::{Ingest, IngestDefaults};
+use crate::metrics::Metrics;
+use crate::output::layout::Layout;
+use crate::output::publish::OutputDir;
+use crate::store::{Store, StoreError};
+
+/// What the configuration decides of it.
+#[derive(Debug, Clone)]
+pub struct AppParts {
+    /// Limits, budgets, waits and deadlines.
+    pub settings: Settings,
+    /// What holds for every manifest.
+    pub ingest: IngestDefaults,
+    /// Where outputs lie.
+    pub output_dir: OutputDir,
+    /// Layout of batches that have none of their own.
+    pub layout: Layout,
+}
+
+/// An engine that does not run yet, and what the routes of its control API need.
+#[derive(Debug)]
+pub struct App {
+    /// The engine.
+    pub engine: Engine,
+    /// What the handlers share.
+    pub state: AppState,
+}
+
+impl App {
+    /// Puts an engine together that works on the batches in its scope.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the state cannot be read.
+    pub fn new(
+        store: Arc<Store>,
+        mode: Mode,
+        scope: &Scope,
+        parts: AppParts,
+        clock: Clock,
+    ) -> Result<App, StoreError> {
+        let AppParts { settings, ingest, output_dir, layout } = parts;
+        let metrics = match &mode {
+            Mode::Free(deps) | Mode::Paying(deps) => deps.metrics.clone(),
+            Mode::Read | Mode::Offline => Metrics::new(),
+        };
+        let absolute = |path: &std::path::Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let health = Health {
+            process: ProcessKind::Run,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            since: clock.now().wall,
+            service: ingest.identity.clone(),
+            output: absolute(output_dir.root()),
+            state: store.dir().canonicalize().unwrap_or_else(|_| PathBuf::from(store.dir())),
+        };
+        let engine = Engine::new(store.clone(), mode, settings, clock, scope)?;
+        let ingest = Ingest::new(store.clone(), engine.handle(), clock, ingest);
+        let engine_client = EngineClient::new(store, engine.handle());
+        let state =
+            AppState { engine: engine_client, ingest, health, output_dir, layout, schedules: None, metrics };
+        Ok(App { engine, state })
+    }
+
+    /// The routes of its control API.
+    pub fn router(&self) -> Router {
+        server::router(self.state.clone())
+    }
+
+    /// The same, for a process that takes no more manifests than it was given.
+    pub fn router_without_manifests(&self) -> Router {
+        server::router_without_manifests(self.state.clone())
+    }
+}
+
+/// An engine that serves its control API to this process alone.
+#[derive(Debug)]
+pub struct InProcess {
+    client: Client,
+    stop: watch::Sender<Stop>,
+    serving: JoinHandle<Result<Standstill, EngineError>>,
+}
+
+impl InProcess {
+    /// Begins to serve.
+    pub fn begin(mut app: App) -> InProcess {
+        let client = Client::in_process(app.router());
+        let (stop, stopped) = watch::channel(Stop::No);
+        let serving = tokio::spawn(async move { app.engine.run(Until::Stopped, stopped, |_| {}).await });
+        InProcess { client, stop, serving }
+    }
+
+    /// Its client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Lets the engine work until nothing moves any more, and ends it.
+    ///
+    /// # Errors
+    /// [`EngineError`]; a restart resumes.
+    pub async fn finish(self) -> Result<Standstill, EngineError> {
+        self.stop(Stop::AtStandstill).await
+    }
+
+    /// Ends it; on return nothing of it has the state open any more.
+    ///
+    /// # Errors
+    /// What the engine ended with, where it ended before.
+    pub async fn end(self) -> Result<(), EngineError> {
+        self.stop(Stop::Soon).await.map(drop)
+    }
+
+    async fn stop(self, how: Stop) -> Result<Standstill, EngineError> {
+        let InProcess { stop, serving, .. } = self;
+        // Where the engine has ended by itself, that is told next.
+        let _ = stop.send(how);
+        // A panic in it ended the process.
+        serving.await.unwrap_or(Ok(Standstill::Stopped))
+    }
+}
