@@ -16,7 +16,7 @@ use crate::cli::failure::Failure;
 use crate::cli::service_target;
 use crate::config::Config;
 use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{Health, HealthRequest};
+use crate::control::protocol::{Health, HealthRequest, ProcessKind};
 
 /// Timeout of the health request.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,6 +27,19 @@ pub(super) struct DaemonConnection {
     pub(super) client: Client,
     pub(super) health: Health,
     socket: PathBuf,
+}
+
+impl DaemonConnection {
+    /// Refuses a process that takes no manifests.
+    ///
+    /// # Errors
+    /// When it is no daemon.
+    pub(super) fn must_take_manifests(&self) -> Result<(), Failure> {
+        match self.health.process {
+            ProcessKind::Daemon => Ok(()),
+            ProcessKind::Run => Err(self.health.refuse_manifests().into()),
+        }
+    }
 }
 
 /// Which daemon listens on the socket.

@@ -24,7 +24,7 @@ use crate::cli::{printable, printable_path};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::app::{App, AppParts, InProcess};
-use crate::control::listener::{self, SocketGuard};
+use crate::control::listener::{self, ServedSocket};
 use crate::control::protocol::BatchStatus;
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
@@ -48,6 +48,7 @@ pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, F
     let clock = Clock::start();
     let config = service_target::config(global)?;
     if let Some(daemon) = daemon_discovery::find_daemon(global, &config, command.source.emulator).await? {
+        daemon.must_take_manifests()?;
         // What the file names counts, too: without a daemon the state would refuse another service.
         if let Some(url) = config.service.base_url.as_ref().filter(|_| !command.source.emulator) {
             daemon_discovery::check_service_matches(&daemon, &service_target::identity_of(url))?;
@@ -134,12 +135,9 @@ async fn submit_all(
 }
 
 /// Listens for questions and for its owner's commands while the run lasts. A run works without them, too.
-async fn listen(app: &App, socket: &Path) -> Option<SocketGuard> {
+async fn listen(app: &App, socket: &Path) -> Option<ServedSocket> {
     match listener::listen(socket).await {
-        Ok((listener, guard)) => {
-            tokio::spawn(listener::serve_socket(listener, &guard, app.router_without_manifests()));
-            Some(guard)
-        }
+        Ok((listener, guard)) => Some(ServedSocket::begin(listener, guard, app.router_without_manifests())),
         Err(error) => {
             tracing::info!(socket = %socket.display(), %error, "this run answers no questions");
             None

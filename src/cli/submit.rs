@@ -13,7 +13,7 @@ use crate::cli::failure::Failure;
 use crate::cli::follow::{Follower, Interrupts, report_interrupted};
 use crate::cli::{service_target, summary};
 use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{BatchState, BatchStatus, ProcessKind, StatusRequest, Submission};
+use crate::control::protocol::{BatchState, BatchStatus, StatusRequest, Submission};
 use crate::domain::admission::Parked;
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::ids::BatchName;
@@ -39,9 +39,7 @@ pub(super) async fn submit(
     global: &Global,
 ) -> Result<Exit, Failure> {
     let DaemonConnection { client, health, .. } = daemon;
-    if health.process == ProcessKind::Run {
-        return Err(health.refuse_manifests().into());
-    }
+    daemon.must_take_manifests()?;
     if !wait {
         let receipts = submit_all(client, manifests, terms).await?;
         let statuses = look(client, &batches_of(&receipts)).await?;

@@ -254,3 +254,36 @@ fn unchanged(
         Ok(Some((Bytes::from(chunk), (file, path))))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_manifest_that_is_written_to_while_it_is_sent_is_not_accepted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("batch.csv");
+        let rows = "prompt,kind\n".to_owned() + &"a gull,image\n".repeat(20_000);
+        std::fs::write(&path, rows).unwrap();
+        let written = path.clone();
+        let receive = async move |body: Body| {
+            let mut chunks = body.into_data_stream();
+            chunks.next().await.unwrap().unwrap();
+            let mut file = std::fs::File::options().append(true).open(&written).unwrap();
+            std::io::Write::write_all(&mut file, b"late,image\n").unwrap();
+            while let Some(chunk) = chunks.next().await {
+                if chunk.is_err() {
+                    return axum::http::StatusCode::BAD_REQUEST;
+                }
+            }
+            panic!("the body ended as if it were whole");
+        };
+        let router = Router::new().route(MANIFESTS_PATH, axum::routing::post(receive));
+        let sent = Client::in_process(router).submit(&path, &Submission::default()).await;
+        let message = sent.unwrap_err().to_string();
+        assert!(
+            message.ends_with("batch.csv changed while it was read; nothing of it was accepted"),
+            "{message}"
+        );
+    }
+}

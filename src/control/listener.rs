@@ -52,6 +52,28 @@ impl Drop for SocketGuard {
     }
 }
 
+/// A socket that is served until this is dropped; its file goes with it.
+#[derive(Debug)]
+pub struct ServedSocket {
+    serving: tokio::task::JoinHandle<()>,
+    _guard: SocketGuard,
+}
+
+impl ServedSocket {
+    /// Begins to serve.
+    pub fn begin(listener: UnixListener, guard: SocketGuard, router: Router) -> ServedSocket {
+        let serving = tokio::spawn(serve_socket(listener, &guard, router));
+        ServedSocket { serving, _guard: guard }
+    }
+}
+
+impl Drop for ServedSocket {
+    fn drop(&mut self) {
+        // It would make the file again.
+        self.serving.abort();
+    }
+}
+
 /// Listens on a Unix socket that its owner and its group may use. A stale one of an earlier process is removed; one on
 /// which a process listens is not.
 ///
@@ -102,7 +124,7 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
 
 /// Serves the Unix socket for ever. The file's mode says who may connect; commands are logged with their peer. A
 /// removed file is created again.
-pub fn serve_socket(
+fn serve_socket(
     mut listener: UnixListener,
     name: &SocketGuard,
     router: Router,

@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 use crate::clock::Clock;
 use crate::config::{ControlConfig, HooksConfig};
 use crate::control::app::{App, AppParts};
-use crate::control::listener::{self, SocketGuard};
+use crate::control::listener::{self, ServedSocket};
 use crate::control::protocol::ProcessKind;
 use crate::control::server::ScheduleAccess;
 use crate::daemon::completion_notifier::CompletionNotifier;
@@ -129,7 +129,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let scheduled = ScheduleRunner::begin(schedule_ingest, store.dir(), planned);
     app.state.schedules = Some(ScheduleAccess { run: fire, in_force: scheduled.in_force() });
     let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), HookTimeouts::default(), clock)?;
-    let socket_name = listen(&socket, &control, token, app.router()).await?;
+    let listening = listen(&socket, &control, token, app.router()).await?;
 
     let completion_notifier =
         CompletionNotifier::begin(store.clone(), handle.clone(), output_dir, hooks.clone(), clock);
@@ -167,7 +167,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         let _ = delivering.await;
     }
     systemd.stopping();
-    drop(socket_name);
+    drop(listening);
     outcome?;
     Ok(())
 }
@@ -229,7 +229,7 @@ async fn listen(
     control: &ControlConfig,
     token: Option<SecretString>,
     router: Router,
-) -> Result<SocketGuard, DaemonError> {
+) -> Result<ServedSocket, DaemonError> {
     let tcp = match control.http {
         None => None,
         Some(at) => {
@@ -240,9 +240,8 @@ async fn listen(
     let listener = listener::listen(socket).await;
     let (listener, name) =
         listener.map_err(|source| DaemonError::Listen { path: socket.to_owned(), source })?;
-    tokio::spawn(listener::serve_socket(listener, &name, router.clone()));
     if let Some(listener) = tcp {
-        tokio::spawn(listener::serve_tcp(listener, router, token));
+        tokio::spawn(listener::serve_tcp(listener, router.clone(), token));
     }
-    Ok(name)
+    Ok(ServedSocket::begin(listener, name, router))
 }

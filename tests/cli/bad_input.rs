@@ -228,32 +228,6 @@ fn a_million_errors_are_counted_and_a_few_are_told() {
     env.audit().each_paid_once(1);
 }
 
-// ---- a file that moves ----
-
-/// How much of a manifest that is being read lies in its draft.
-fn drafted_bytes(env: &TestEnv) -> u64 {
-    let drafts = std::fs::read_dir(env.path("state/spool")).into_iter().flatten();
-    let rows = drafts.filter_map(|draft| std::fs::metadata(draft.ok()?.path().join("rows")).ok());
-    rows.map(|rows| rows.len()).sum()
-}
-
-#[test]
-fn a_manifest_that_changes_while_it_is_read_is_not_taken_in() {
-    let env = TestEnv::new();
-    let rows: String = manifests::manifest("image", 200_000);
-    let path = env.write("batch.csv", rows);
-    let running = env.start(["run", "batch.csv"]);
-    crate::support::until("the first rows to be drafted", || drafted_bytes(&env) > 0);
-    File::options().append(true).open(path).unwrap().write_all(b"late,image,gi-2,a gull,,,,\n").unwrap();
-    let outcome = running.end().exited(2);
-    assert_snapshot!(env.plain(&outcome.stderr), @r"
-    error: batch.csv changed while it was read; nothing of it was accepted
-    hint: repeat the command when the file is complete
-    ");
-    is_unheard_of(&env);
-    assert_eq!(std::fs::read_dir(env.path("state/spool")).unwrap().count(), 0, "no draft is left");
-}
-
 // ---- folders that will not do ----
 
 /// Runs one image with other folders; it must be refused with `code`, and nothing sent.

@@ -205,9 +205,9 @@ fn a_limit_is_set_without_the_manifest() {
     env.audit().each_paid_once(2);
     env.run(["budget", "w", "none"]).exited(0).says("w: budget 17 -> 24 credits (the planned cost)");
     until("the rest", || status(&env, "w")["state"] == "done");
+    until("its results", || Outputs::of(&env, "w").sum("charged_credits") == 24);
     daemon.stop();
     env.audit().each_paid_once(3);
-    assert_eq!(Outputs::of(&env, "w").sum("charged_credits"), 24);
 }
 
 #[test]

@@ -462,8 +462,8 @@ fn a_second_process_on_the_same_state_is_told_who_holds_it() {
     let outcome = env.run(["run", "batch.csv"]).exited(2);
     let told = env.plain(&outcome.stderr).replace(&first.pid().to_string(), "PID");
     assert_snapshot!(told, @r"
-    error: state is in use by process PID
-    hint: wait for that process to end, or choose another state with --state
+    error: a run works on DIR/state (process PID) and takes no more manifests
+    hint: wait for that process to end, or choose another state with --state; callsheet daemon takes manifests at any time
     ");
     first.signal(Signal::INT);
     first.end().exited(130);
