@@ -16,6 +16,7 @@ use tower::ServiceExt;
 use crate::control::handlers::HandlerError;
 use crate::control::listener::PATH_MAX_BYTES;
 use crate::control::protocol::{ErrorBody, Lines, MANIFESTS_PATH, Refusal, Request, Submission};
+use crate::engine::blocking;
 use crate::intake::IntakeError;
 use crate::intake::receipt::Receipt;
 use crate::intake::source::{self, Identity};
@@ -139,11 +140,12 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub async fn submit(&self, manifest: &Path, terms: &Submission) -> Result<Receipt, ClientError> {
-        let (file, opened) = source::open(manifest)?;
+        let path = manifest.to_owned();
+        let (file, opened) = blocking(move || source::open_to_send(&path)).await?;
         let body = reqwest::Body::wrap_stream(unchanged(file, opened, manifest.to_owned()));
         let request = self.http.post(format!("{BASE}{MANIFESTS_PATH}")).query(terms).body(body);
         let response = self.fetch_json(request).await;
-        if response.is_err() {
+        if let (Err(_), Some(opened)) = (&response, opened) {
             opened.check(manifest)?;
         }
         response
@@ -238,17 +240,19 @@ impl Client {
     }
 }
 
-/// The bytes of a manifest. One that was written to meanwhile breaks off before its end, and nothing of it is accepted.
+/// The bytes of a manifest. A file that was written to meanwhile breaks off before its end, and nothing of it is accepted.
 fn unchanged(
     file: std::fs::File,
-    opened: Identity,
+    opened: Option<Identity>,
     path: PathBuf,
 ) -> impl Stream<Item = std::io::Result<Bytes>> {
     stream::try_unfold((tokio::fs::File::from_std(file), path), move |(mut file, path)| async move {
         let mut chunk = Vec::with_capacity(CHUNK_BYTES);
         file.read_buf(&mut chunk).await?;
         if chunk.is_empty() {
-            opened.check(&path).map_err(std::io::Error::other)?;
+            if let Some(opened) = opened {
+                opened.check(&path).map_err(std::io::Error::other)?;
+            }
             return Ok(None);
         }
         Ok(Some((Bytes::from(chunk), (file, path))))

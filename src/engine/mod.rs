@@ -364,7 +364,9 @@ impl Engine {
         taken: &mut Vec<BatchName>,
     ) -> Result<Option<(handle::Reply, CommandOutcome)>, EngineError> {
         match message {
-            Message::Command(_, reply) if self.is_read_only => {
+            Message::Command(command, reply)
+                if self.is_read_only && !matches!(command, Command::RestoreBatch(_)) =>
+            {
                 let refused = Some("this process only reads the state".to_owned());
                 Ok(Some((reply, CommandOutcome { refused, ..CommandOutcome::default() })))
             }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -57,7 +57,7 @@ fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> IntakeError + '_ {
 ///
 /// # Errors
 /// When it is none, or cannot be read.
-pub fn open(path: &Path) -> Result<(File, Identity), IntakeError> {
+pub(super) fn open(path: &Path) -> Result<(File, Identity), IntakeError> {
     // Without waiting: to open a pipe that nobody writes to would take for ever otherwise. What was opened is
     // what is looked at, so that nothing can take its place in between.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -73,6 +73,18 @@ pub fn open(path: &Path) -> Result<(File, Identity), IntakeError> {
         return Err(IntakeError::NotAFile { path: path.to_owned() });
     }
     Ok((file, Identity::of(&meta)))
+}
+
+/// Opens a manifest to send it to another process: a file, or a pipe, which is waited for. What shows that a file is
+/// still the one that was opened comes with it; a pipe is read once, and nothing can.
+///
+/// # Errors
+/// When it is neither, or cannot be read.
+pub fn open_to_send(path: &Path) -> Result<(File, Option<Identity>), IntakeError> {
+    if fs::metadata(path).map_err(unreadable(path))?.file_type().is_fifo() {
+        return Ok((File::open(path).map_err(unreadable(path))?, None));
+    }
+    open(path).map(|(file, opened)| (file, Some(opened)))
 }
 
 /// The folder that a manifest lies in.
