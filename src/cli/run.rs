@@ -34,6 +34,7 @@ use crate::domain::retry::Backoff;
 use crate::engine::scheduler::Standstill;
 use crate::engine::{self, Engine, Mode, Scope, Stop, Until};
 use crate::intake::catalog_refresh;
+use crate::intake::ingest;
 use crate::intake::receipt::Receipt;
 use crate::output::publish::OutputDir;
 use crate::output::report::Waiting;
@@ -121,6 +122,10 @@ async fn submit_all(
     command: &RunCommand,
     clock: Clock,
 ) -> Result<Vec<Receipt>, Failure> {
+    ingest::sweep_incoming(store.dir()).map_err(|error| {
+        let incoming = store.dir().join("incoming");
+        Failure::new(Exit::Disk, format!("failed to use {}: {error}", incoming.display()))
+    })?;
     let service = parts.ingest.service.as_ref().map(|service| (service, parts.ingest.identity.as_str()));
     let catalogs = catalog_refresh::load(service, store.dir(), &clock).await?;
     service_target::warn_if_stale(&catalogs, &clock);

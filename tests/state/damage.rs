@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, reason = "a seed that is not shown cannot be played again")]
 
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use crate::support::collect_outputs::Outputs;
@@ -111,10 +112,15 @@ impl Scene {
     }
 }
 
+/// Copies files and folders. A killed run leaves its socket, too, which nothing can be read from.
 fn copy_dir(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_socket() {
+            continue;
+        }
+        let path = entry.path();
         let target = to.join(path.file_name().unwrap());
         if path.is_dir() { copy_dir(&path, &target) } else { assert!(fs::copy(&path, &target).is_ok()) }
     }
