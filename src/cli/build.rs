@@ -27,6 +27,7 @@ use crate::intake::catalog_refresh::ServiceCatalogs;
 use crate::intake::ingest::IngestDefaults;
 use crate::metrics::Metrics;
 use crate::output::publish::OutputDir;
+use crate::store::Store;
 
 /// Between two requests for the balance while the key is refused, or while nothing is in flight.
 const BALANCE_INTERVAL: Millis = Millis::from_secs(60);
@@ -57,6 +58,11 @@ pub(super) fn scheduler_settings(config: &Config) -> Result<Settings, Failure> {
         rules: Some(Arc::new(config.rules()?)),
         seed: fastrand::u64(..),
     })
+}
+
+/// Which finished batches a state lists.
+pub(super) fn list_finished(store: &Store, config: &Config, clock: Clock) {
+    store.list_finished_since(clock.now().wall.before(config.retention.list_finished_for.map(|span| span.0)));
 }
 
 /// A warning if polls are more frequent than the service advises. Not given for a service on this machine, which is

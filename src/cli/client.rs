@@ -62,9 +62,10 @@ pub(super) async fn with<T>(
     }
     let mode = if method == Method::GET { Mode::Read } else { Mode::Offline };
     let dir = service_target::state_dir(&config, false);
-    let store = Arc::new(Store::open_existing(&dir)?);
+    let (store, clock) = (Arc::new(Store::open_existing(&dir)?), Clock::start());
+    build::list_finished(&store, &config, clock);
     let parts = build::app_parts(&config, &service_target::output_dir_of_state(&config, &dir), None)?;
-    let app = App::new(store, mode, &Scope::All, parts, Clock::start())?;
+    let app = App::new(store, mode, &Scope::All, parts, clock)?;
     let client = StateClient::InProcess(InProcess::begin(app));
     let done = work(&client).await;
     if let StateClient::InProcess(engine) = client {
@@ -112,15 +113,15 @@ impl StateClient {
     }
 }
 
-/// Prints how many archived batches a list leaves out.
+/// Prints how many finished batches a list leaves out.
 ///
 /// # Errors
 /// What the question for them meets.
-pub(super) async fn report_archived(client: &StateClient) -> Result<(), Failure> {
-    match client.call(&StatusRequest::default()).await?.archived {
+pub(super) async fn report_not_listed(client: &StateClient) -> Result<(), Failure> {
+    match client.call(&StatusRequest::default()).await?.not_listed {
         0 => {}
-        1 => anstream::eprintln!("1 archived batch is not listed; give its name to see it"),
-        batches => anstream::eprintln!("{batches} archived batches are not listed; give a name to see one"),
+        1 => anstream::eprintln!("1 finished batch is not listed; give its name to see it"),
+        batches => anstream::eprintln!("{batches} finished batches are not listed; give a name to see one"),
     }
     Ok(())
 }

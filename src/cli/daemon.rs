@@ -66,7 +66,7 @@ fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {
         inboxes: inboxes(config),
         hooks: config.hooks.clone(),
         hooks_secret: config.hooks.secret(service_target::credentials().as_deref())?,
-        archive_after: config.retention.archive_after.map(|span| span.0),
+        list_finished_for: config.retention.list_finished_for.map(|span| span.0),
         schedules: config.schedule.iter().map(ConfiguredSchedule::of).collect::<Result<_, _>>()?,
     })
 }

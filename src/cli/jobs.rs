@@ -31,7 +31,7 @@ pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, 
         client.lines(&request, &mut print).await?;
         written(out.flush())?;
         if command.batch.is_none() {
-            client::report_archived(client).await?;
+            client::report_not_listed(client).await?;
         }
         Ok(Exit::Success)
     })

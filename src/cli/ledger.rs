@@ -39,7 +39,7 @@ pub(super) async fn run(command: &LedgerCommand, global: &Global) -> Result<Exit
         client.lines(&LedgerRequest { batch: command.batch.clone() }, &mut print).await?;
         written(out.flush())?;
         if command.batch.is_none() {
-            client::report_archived(client).await?;
+            client::report_not_listed(client).await?;
         }
         Ok(Exit::Success)
     })

@@ -1,5 +1,6 @@
 //! Progress on stderr: live bars on a terminal, a line now and then elsewhere.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
 use anstream::eprintln;
@@ -9,6 +10,7 @@ use crate::cli::log;
 use crate::cli::printable;
 use crate::clock::Clock;
 use crate::domain::credits::Credits;
+use crate::domain::ids::BatchNo;
 use crate::domain::job_state::JobState;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::StepView;
@@ -33,6 +35,8 @@ pub(super) struct Progress {
     last_end: (u32, Tick),
     /// Since when the outage lasts that was told of.
     outage_since: Option<Timestamp>,
+    /// Batches of this run that are done.
+    finished: BTreeMap<BatchNo, BatchOverview>,
 }
 
 impl Progress {
@@ -53,18 +57,22 @@ impl Progress {
             ended_before: None,
             last_end: (0, now),
             outage_since: None,
+            finished: BTreeMap::new(),
         }
     }
 
     /// Sees a step of the engine.
     pub(super) fn observe(&mut self, view: &StepView<'_>) {
         let Now { wall, tick: now } = self.clock.now();
+        self.note_finished(view);
         self.tell_of_outage(view.scheduler.outage(), Now { wall, tick: now });
         let interval = if self.bar.is_some() { BAR_INTERVAL } else { LINE_INTERVAL };
         if self.ended_before.is_some() && now.since(self.shown) < interval {
             return;
         }
-        let sum = Sum::of(&view.scheduler.overview());
+        let unfinished = view.scheduler.overview();
+        let is_finished = |batch: &&BatchOverview| unfinished.iter().all(|other| other.name != batch.name);
+        let sum = Sum::of(unfinished.iter().chain(self.finished.values().filter(is_finished)));
         let before = *self.ended_before.get_or_insert(sum.ended);
         if sum.ended != self.last_end.0 {
             self.last_end = (sum.ended, now);
@@ -83,6 +91,15 @@ impl Progress {
                 bar.set_message(text);
             }
             None => eprintln!("{}/{} jobs  {text}", sum.ended, sum.rows),
+        }
+    }
+
+    /// Batches that are done leave the scheduler after the step.
+    fn note_finished(&mut self, view: &StepView<'_>) {
+        for (_, job) in &view.step.ended {
+            if let Some(batch) = view.scheduler.batch(job.key.batch).filter(|batch| batch.is_done()) {
+                self.finished.insert(batch.no, BatchOverview::of_finished(batch));
+            }
         }
     }
 
@@ -132,7 +149,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn of(batches: &[BatchOverview]) -> Sum {
+    fn of<'a>(batches: impl IntoIterator<Item = &'a BatchOverview>) -> Sum {
         let mut sum = Sum::default();
         for batch in batches {
             sum.rows += batch.rows;

@@ -31,14 +31,14 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
 use crate::domain::job_state::JobState;
 use crate::domain::retry::Backoff;
-use crate::engine::scheduler::Standstill;
+use crate::engine::scheduler::{BatchOverview, Standstill};
 use crate::engine::{self, Engine, Mode, Scope, Stop, Until};
 use crate::intake::catalog_refresh;
 use crate::intake::ingest;
 use crate::intake::receipt::Receipt;
 use crate::output::publish::OutputDir;
 use crate::output::report::Waiting;
-use crate::store::Store;
+use crate::store::{BatchRecord, Store};
 
 /// Failed jobs that are named on the terminal; the results name all.
 const TROUBLED_SHOWN: usize = 5;
@@ -83,10 +83,8 @@ async fn run_against(
         return Ok(submit::nothing_exit(&receipts));
     }
     let mut only = BTreeSet::new();
-    for batch in store.batches()? {
-        if receipts.iter().any(|receipt| receipt.batch.as_ref() == Some(&batch.name)) {
-            only.insert(batch.no);
-        }
+    for name in receipts.iter().filter_map(|receipt| receipt.batch.as_ref()) {
+        only.extend(store.batch_named(name)?.map(|batch| batch.no));
     }
     let deps = build::engine_deps(service.clone(), chosen, config)?;
     let (output_dir, backoff) = (deps.output_dir.clone(), parts.settings.backoff);
@@ -98,9 +96,10 @@ async fn run_against(
     }
     let standstill = drive(&mut app.engine, clock).await?;
     drop(listening);
-    let overview: Vec<BatchStatus> = statuses(&app.engine);
+    let batches = batches_as_they_stand(&app.engine, &store, &only)?;
+    let overview: Vec<BatchStatus> = statuses(&app.engine, &batches);
     let exit = exit_of(standstill, &receipts, &overview);
-    let written = match write_all_results(&app.engine, &store, output_dir, &only).await {
+    let written = match write_all_results(&store, output_dir, batches).await {
         // How the run ended is told all the same; the next one writes them.
         Err(failure) if exit == Exit::Disk => {
             let _ = failure.report();
@@ -260,16 +259,15 @@ async fn numbers(
 /// Writes the results of the run's batches, and names the first jobs that failed, differ from their plan, or miss
 /// outputs.
 async fn write_all_results(
-    engine: &Engine,
     store: &Arc<Store>,
     output_dir: OutputDir,
-    only: &BTreeSet<BatchNo>,
+    batches: Vec<BatchRecord>,
 ) -> Result<Written, Failure> {
     let mut written = Written::default();
-    for batch in engine.scheduler().batches().filter(|batch| only.contains(&batch.no)) {
+    for batch in batches {
         let (name, dir, succeeded) =
             (batch.name.clone(), output_dir.batch_dir(&batch.name), batch.ended.succeeded);
-        let (store, output_dir, batch) = (store.clone(), output_dir.clone(), batch.clone());
+        let (store, output_dir) = (store.clone(), output_dir.clone());
         let write = move || engine::write_results(&store, &output_dir, &batch);
         let report = engine::blocking(write).await?;
         for (id, line, reason) in report.troubled().take(TROUBLED_SHOWN) {
@@ -314,11 +312,30 @@ fn say_where_reasons_are(reasons: &[PathBuf], batches: &[BatchStatus]) {
     }
 }
 
-/// The batches of the run in numbers.
-fn statuses(engine: &Engine) -> Vec<BatchStatus> {
+/// The batches of the run, those that are done among them.
+fn batches_as_they_stand(
+    engine: &Engine,
+    store: &Store,
+    only: &BTreeSet<BatchNo>,
+) -> Result<Vec<BatchRecord>, Failure> {
+    let mut batches = Vec::with_capacity(only.len());
+    for no in only {
+        match engine.scheduler().batch(*no) {
+            Some(batch) => batches.push(batch.clone()),
+            None => batches.extend(store.batch(*no)?),
+        }
+    }
+    Ok(batches)
+}
+
+/// They in numbers.
+fn statuses(engine: &Engine, batches: &[BatchRecord]) -> Vec<BatchStatus> {
     let overviews = engine.scheduler().overview();
-    let both = engine.scheduler().batches().zip(&overviews);
-    both.map(|(record, overview)| BatchStatus::new(record, overview)).collect()
+    let of = |record: &BatchRecord| {
+        let overview = overviews.iter().find(|overview| overview.name == record.name).cloned();
+        BatchStatus::new(record, &overview.unwrap_or_else(|| BatchOverview::of_finished(record)))
+    };
+    batches.iter().map(of).collect()
 }
 
 fn exit_of(standstill: Standstill, receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {

@@ -69,8 +69,8 @@ async fn show_until_done(
         let parked: std::collections::BTreeSet<Parked> =
             status.batches.iter().filter_map(|batch| batch.parked_by).collect();
         if !command.watch {
-            if !global.json && status.archived > 0 {
-                anstream::eprintln!("not listed: {} archived; give a name to see one", status.archived);
+            if !global.json && status.not_listed > 0 {
+                anstream::eprintln!("not listed: {} finished; give a name to see one", status.not_listed);
             }
             if !global.json {
                 parked

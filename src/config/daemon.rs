@@ -148,23 +148,23 @@ pub struct HooksConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetentionConfig {
-    /// How long a batch that is done stays at hand; nothing for ever. Outputs are never touched.
-    #[serde(deserialize_with = "span_or_never")]
-    pub archive_after: Option<Span>,
+    /// How long a finished batch is listed; nothing for ever. By its name it is always found.
+    #[serde(deserialize_with = "span_or_forever")]
+    pub list_finished_for: Option<Span>,
 }
 
 impl Default for RetentionConfig {
     fn default() -> RetentionConfig {
-        RetentionConfig { archive_after: Some(Span(Millis::from_secs(30 * 24 * 3600))) }
+        RetentionConfig { list_finished_for: Some(Span(Millis::from_secs(30 * 24 * 3600))) }
     }
 }
 
-fn span_or_never<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Span>, D::Error> {
+fn span_or_forever<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Span>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    if text == "never" {
+    if text == "forever" {
         return Ok(None);
     }
-    Span::parse(&text).map(Some).map_err(|error| serde::de::Error::custom(format!("{error}, or never")))
+    Span::parse(&text).map(Some).map_err(|error| serde::de::Error::custom(format!("{error}, or forever")))
 }
 
 /// `[control]`
@@ -461,14 +461,14 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_archived_after_a_span_or_never() {
-        let after = |text: &str| Config::parse(text, Path::new("x")).unwrap().retention.archive_after;
+    fn finished_batches_are_listed_for_a_span_or_forever() {
+        let after = |text: &str| Config::parse(text, Path::new("x")).unwrap().retention.list_finished_for;
         assert_eq!(after(""), Some(Span(Millis::from_secs(2_592_000))));
-        assert_eq!(after("[retention]\narchive_after = \"7d\""), Some(Span(Millis::from_secs(604_800))));
-        assert_eq!(after("[retention]\narchive_after = \"never\""), None);
+        assert_eq!(after("[retention]\nlist_finished_for = \"7d\""), Some(Span(Millis::from_secs(604_800))));
+        assert_eq!(after("[retention]\nlist_finished_for = \"forever\""), None);
         assert_eq!(
-            error("[retention]\narchive_after = \"soon\""),
-            "callsheet.toml:2: \"soon\" is not a duration; write it as 10s, 30m or 24h, or never"
+            error("[retention]\nlist_finished_for = \"soon\""),
+            "callsheet.toml:2: \"soon\" is not a duration; write it as 10s, 30m or 24h, or forever"
         );
     }
 

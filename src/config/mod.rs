@@ -480,6 +480,7 @@ fn secret_in(path: PathBuf) -> Result<SecretString, ConfigError> {
 
 /// Keys that had another name in an earlier version, and the present one.
 const RENAMED: &[(&str, &str)] = &[
+    ("archive_after", "list_finished_for"),
     ("keep", "min_balance"),
     ("late_poll", "overdue_poll"),
     ("late_window", "watch_overdue_for"),
@@ -570,6 +571,7 @@ mod tests {
             ("limits", "slow_after", "\"30s\"", "slow_window"),
             ("deadlines", "late_window", "\"24h\"", "watch_overdue_for"),
             ("deadlines", "late_poll", "\"5m\"", "overdue_poll"),
+            ("retention", "archive_after", "\"30d\"", "list_finished_for"),
             ("rules.models.a", "like", "\"model-r\"", "inherit"),
         ] {
             assert_eq!(

@@ -82,8 +82,10 @@ pub async fn status(engine: &EngineClient, batch: Option<&BatchName>) -> Result<
         BatchStatus::new(record, overview).with_process(engine.works())
     };
     let batches = found.iter().map(of).collect();
-    let archived = if batch.is_none() { engine.store().archived_count() } else { 0 };
-    Ok(Status { batches, archived })
+    let is_done = |(record, _): &&(BatchRecord, BatchOverview)| record.is_done();
+    let listed = found.iter().filter(is_done).count() as u64;
+    let not_listed = if batch.is_none() { engine.store().finished_count().saturating_sub(listed) } else { 0 };
+    Ok(Status { batches, not_listed })
 }
 
 /// Hands over the result of every job of the batches as one line of JSON, in manifest order, or of those

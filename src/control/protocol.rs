@@ -152,9 +152,9 @@ pub struct ExplainRequest {
 pub struct Status {
     /// Oldest first.
     pub batches: Vec<BatchStatus>,
-    /// Batches that were done long ago and are not among them: each is there again once it is named.
+    /// Batches that were done long ago and are not among them: each is found by its name.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub archived: u64,
+    pub not_listed: u64,
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -43,8 +43,8 @@ impl From<&StoreError> for Refusal {
                 "nothing was sent; callsheet state verify lists the damage, and callsheet state rebuild rebuilds the \
                  state, paused. No paid job is bought again",
             ),
-            StoreError::ArchiveGone { .. } => Refusal::new(Exit::Usage, message)
-                .hint("nothing was sent: only the archive knows what the batch bought"),
+            StoreError::BatchMoved { .. } => Refusal::new(Exit::Usage, message)
+                .hint("nothing was sent: only those files know what the batch bought"),
             StoreError::NoRoom { .. } => Refusal::new(Exit::Disk, message)
                 .hint("nothing was changed; free disk space, then repeat the command to resume"),
             StoreError::Io { .. } | StoreError::Database { .. } if error.is_disk() => {

@@ -38,6 +38,7 @@ use crate::intake::receipt::Receipt;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
+use crate::store::StoreError;
 
 /// Largest body of a command, in bytes.
 const BODY_MAX_BYTES: usize = 64 * 1024;
@@ -164,6 +165,9 @@ impl From<HandlerError> for ApiError {
         let status = match error {
             HandlerError::Find(_) => StatusCode::NOT_FOUND,
             HandlerError::Engine(EngineError::Gone(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            HandlerError::Engine(EngineError::Store(StoreError::BatchMoved { .. })) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             HandlerError::Engine(_) | HandlerError::Reader(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         ApiError(status, error.refusal())

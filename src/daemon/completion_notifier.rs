@@ -13,7 +13,7 @@ use crate::engine::scheduler::Command;
 use crate::engine::{self, EngineError, Handle, StepView};
 use crate::hooks::{BatchDone, Hooks, HooksError};
 use crate::output::publish::OutputDir;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// Between two tries to write what cannot be written.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -95,7 +95,15 @@ impl CompletionWorker {
     }
 
     async fn announce(&self, no: BatchNo) -> Result<(), NotifyError> {
-        let Some(batch) = self.store.batch(no).map_err(EngineError::from)? else { return Ok(()) };
+        let batch = match self.store.batch(no) {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return Ok(()),
+            Err(moved @ StoreError::BatchMoved { .. }) => {
+                tracing::warn!("not announced: {moved}");
+                return Ok(());
+            }
+            Err(error) => return Err(EngineError::from(error).into()),
+        };
         // It may have been announced meanwhile, or taken up again.
         if batch.announced || !batch.is_done() {
             return Ok(());

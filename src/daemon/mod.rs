@@ -55,8 +55,8 @@ pub struct Parts {
     pub hooks: HooksConfig,
     /// What signs webhooks.
     pub hooks_secret: Option<SecretString>,
-    /// How long a batch that is done stays at hand; nothing for ever.
-    pub archive_after: Option<Millis>,
+    /// How long a batch that is done is listed; nothing for ever.
+    pub list_finished_for: Option<Millis>,
     /// What fires by itself.
     pub schedules: Vec<ConfiguredSchedule>,
 }
@@ -118,7 +118,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
     let fixed = Fixed::of(&parts);
     let Parts { deps, app: app_parts, socket, control, token, .. } = parts;
-    let Parts { inboxes, hooks, hooks_secret, schedules: planned, archive_after, .. } = parts;
+    let Parts { inboxes, hooks, hooks_secret, schedules: planned, list_finished_for, .. } = parts;
     let mode = Mode::Paying(Box::new(deps));
     let mut app = App::new(store.clone(), mode, &Scope::All, app_parts, clock)?;
     app.state.health.process = ProcessKind::Daemon;
@@ -133,23 +133,21 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
 
     let completion_notifier =
         CompletionNotifier::begin(store.clone(), handle.clone(), output_dir, hooks.clone(), clock);
-    for batch in app.engine.scheduler().batches().filter(|batch| batch.is_done() && !batch.announced) {
-        completion_notifier.announce(batch.no);
-    }
+    store.unannounced()?.into_iter().for_each(|batch| completion_notifier.announce(batch));
     let (break_sender, mut broken) = mpsc::channel(1);
     for terms in inboxes {
         inboxes::watch(terms, ingest.clone(), clock, break_sender.clone());
     }
     let (stop_sender, stop) = watch::channel(Stop::No);
-    let (age, ages) = watch::channel(archive_after);
-    tokio::spawn(retention::run(store.clone(), ingest.clone(), hooks.clone(), clock, ages));
+    let (listed_for, spans) = watch::channel(list_finished_for);
+    tokio::spawn(retention::run(store.clone(), hooks.clone(), clock, spans));
     let delivering = tokio::spawn(deliver(hooks, stop.clone()));
     let (schedules, reloads) = mpsc::channel(1);
     tokio::spawn(scheduled.run(clock, Inputs { reloads, fires, stop: stop.clone() }));
     tokio::spawn(signals::watch(
         signals,
         stop_sender,
-        signals::Reloader { reload, handle, ingest, schedules, archive_after: age, fixed },
+        signals::Reloader { reload, handle, ingest, schedules, list_finished_for: listed_for, fixed },
     ));
     tracing::info!(socket = %socket.display(), "ready");
     systemd.ready();

@@ -118,7 +118,7 @@ fn status_text(view: &StepView<'_>) -> String {
         states.filter(|(state, _)| wanted(*state)).map(|(_, n)| n).sum()
     };
     let (in_flight, queued) = (count(JobState::is_moving), count(|state| state == JobState::Queued));
-    let spent: u64 = batches.iter().map(|batch| batch.totals.spent.0).sum();
+    let spent = view.scheduler.total().spent.0;
     let parked = batches.iter().filter(|batch| batch.parked.is_some());
     let parked: std::collections::BTreeSet<&str> = parked.filter_map(|b| Some(b.parked?.name())).collect();
     let parked = match parked.len() {

@@ -19,7 +19,7 @@ pub(super) struct Reloader {
     /// What stays as it is, whatever the new one says.
     pub(super) fixed: Fixed,
     pub(super) schedules: mpsc::Sender<Vec<ConfiguredSchedule>>,
-    pub(super) archive_after: watch::Sender<Option<Millis>>,
+    pub(super) list_finished_for: watch::Sender<Option<Millis>>,
 }
 
 /// The signals that are listened to.
@@ -75,7 +75,7 @@ impl Reloader {
                 self.ingest.reload(defaults).await;
                 // Nobody watches schedules any more once the daemon stops.
                 let _ = self.schedules.send(parts.schedules).await;
-                self.archive_after.send_replace(parts.archive_after);
+                self.list_finished_for.send_replace(parts.list_finished_for);
                 match self.handle.reload(parts.app.settings, parts.deps).await {
                     Ok(()) => tracing::info!("configuration reloaded"),
                     Err(error) => tracing::warn!(%error, "configuration not reloaded"),

@@ -43,6 +43,12 @@ impl Timestamp {
         Timestamp(self.0.saturating_add(i64::try_from(span.0).unwrap_or(i64::MAX)))
     }
 
+    /// This instant moved earlier by `span`; without one the first of all.
+    pub fn before(self, span: Option<Millis>) -> Timestamp {
+        let earlier = |span: Millis| self.0.saturating_sub(i64::try_from(span.0).unwrap_or(i64::MAX));
+        Timestamp(span.map_or(i64::MIN, earlier))
+    }
+
     /// How much later this is than `earlier`; zero when it is not later.
     pub fn since(self, earlier: Timestamp) -> Millis {
         Millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

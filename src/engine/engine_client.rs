@@ -10,10 +10,10 @@ use crate::domain::job::{JobSpec, State};
 use crate::engine::handle::{BatchSnapshot, Handle};
 use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome, FoundJob};
-use crate::engine::{EngineError, blocking, to_the_end};
+use crate::engine::{EngineError, blocking, find};
 use crate::output::layout::Layout;
 use crate::output::publish::{OutputDir, OutputSpec};
-use crate::store::{BatchRecord, JobRecord, Restored, Store};
+use crate::store::{BatchRecord, FinishedBatch, JobRecord, Store};
 
 /// Jobs that are taken up again in one commit.
 const REOPEN_CHUNK: usize = 100;
@@ -21,8 +21,6 @@ const REOPEN_CHUNK: usize = 100;
 const EDITED_LISTED_MAX: usize = 1000;
 /// Names of batches that are listed when an unknown one is asked for.
 const LISTED_MAX: usize = 8;
-/// Fewest characters of an identity that name a job.
-const IDENTITY_MIN: usize = 8;
 
 /// Finds what is named, and has commands executed. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -132,53 +130,43 @@ impl EngineClient {
         Ok(self.engine.overview().await?)
     }
 
-    /// The batch called so as it stands and in numbers, from the archive if it lies there; without a name all that are
-    /// not archived, oldest first. A running engine answers from memory, whatever its state's disk says.
+    /// The batch called so as it stands and in numbers, done or not; without a name those that are not done and the
+    /// finished ones that are listed, oldest first. A running engine answers from memory, whatever its state's disk says.
     ///
     /// # Errors
     /// [`FindError::NoBatch`], or the state refuses.
     pub async fn batch_snapshots(&self, name: Option<&BatchName>) -> Result<Vec<BatchSnapshot>, FindError> {
-        let in_memory = async || self.engine.batches(name).await.map_err(EngineError::from);
-        let found = in_memory().await?;
-        if name.is_none() || !found.is_empty() {
-            return Ok(found);
-        }
-        // It may be archived, and is back then; or nothing is called so.
-        self.batches(name).await?;
-        Ok(in_memory().await?)
+        // Finished ones last: one that ends meanwhile is in both.
+        let mut found = self.engine.batches(name).await.map_err(EngineError::from)?;
+        let finished = match name {
+            Some(_) if !found.is_empty() => Vec::new(),
+            Some(name) => self.batches(Some(name)).await?,
+            None => {
+                let store = self.store.clone();
+                match blocking(move || store.listed_finished()).await {
+                    Err(error) if error.is_full() => Vec::new(),
+                    listed => listed.map_err(EngineError::from)?.iter().map(FinishedBatch::summary).collect(),
+                }
+            }
+        };
+        found.extend(finished.into_iter().map(|record| {
+            let overview = BatchOverview::of_finished(&record);
+            (record, overview)
+        }));
+        // The sort is stable: what is in memory is the newer one.
+        found.sort_by_key(|(record, _)| record.no);
+        found.dedup_by_key(|(record, _)| record.no);
+        Ok(found)
     }
 
-    /// The batch called so, from the archive if it lies there; without a name all that are not archived, oldest
-    /// first.
+    /// The batch called so, done or not; without a name those that are not done and the finished ones that are listed,
+    /// oldest first.
     ///
     /// # Errors
     /// [`FindError::NoBatch`], or the state refuses.
     pub async fn batches(&self, name: Option<&BatchName>) -> Result<Vec<BatchRecord>, FindError> {
-        let all = || self.store.batches().map_err(EngineError::from);
-        let Some(name) = name else { return Ok(all()?) };
-        if let Some(found) = self.batch(name).await? {
-            return Ok(vec![found]);
-        }
-        let known = all()?.iter().map(|batch| batch.name.to_string()).collect();
-        Err(FindError::NoBatch { name: name.to_string(), known })
-    }
-
-    /// The batch of that name; an archived one is taken back.
-    async fn batch(&self, name: &BatchName) -> Result<Option<BatchRecord>, EngineError> {
-        // The client may disconnect meanwhile; then the state would have what the engine does not know of.
-        let (own, name) = (self.clone(), name.clone());
-        to_the_end(async move {
-            let store = own.store.clone();
-            Ok(match blocking(move || store.restore(&name)).await? {
-                Some(Restored::Present(batch)) => Some(batch),
-                Some(Restored::FromArchive(batch)) => {
-                    own.execute(Command::RestoreBatch(Box::new(batch.clone()))).await?;
-                    Some(batch)
-                }
-                None => None,
-            })
-        })
-        .await
+        let (store, name) = (self.store.clone(), name.cloned());
+        blocking(move || find::batches(&store, name.as_ref())).await
     }
 
     /// Finds what is called so: a batch first, then a job by its label, its identity, or `BATCH/JOB`.
@@ -186,16 +174,8 @@ impl EngineClient {
     /// # Errors
     /// [`FindError`].
     pub async fn find(&self, text: &str) -> Result<Target, FindError> {
-        // `BATCH` or `BATCH/JOB`
-        let first = text.split_once('/').map_or(text, |(batch, _)| batch);
-        if let Ok(name) = first.parse()
-            && let Some(batch) = self.batch(&name).await?
-            && first == text
-        {
-            return Ok(Target::Batch(Box::new(batch)));
-        }
         let (store, text) = (self.store.clone(), text.to_owned());
-        blocking(move || find_job(&store, &text)).await
+        blocking(move || find::target(&store, &text)).await
     }
 
     /// Cancels what is not sent yet of a batch, or one job. What is at the service cannot be recalled.
@@ -330,49 +310,6 @@ fn send_in_chunks(
     Ok(())
 }
 
-fn find_job(store: &Store, text: &str) -> Result<Target, FindError> {
-    let batches = store.batches().map_err(EngineError::from)?;
-    let mut found = find_jobs(store, &batches, text)?;
-    match found.len() {
-        0 => Err(FindError::Nothing(text.to_owned())),
-        1 => {
-            let (batch, spec, record) = found.remove(0);
-            Ok(Target::Job(Box::new(batch), Box::new(spec), Box::new(record)))
-        }
-        count => {
-            let (batch, spec, _) = &found[0];
-            let same_batch = found.iter().filter(|(other, ..)| other.no == batch.no).count() > 1;
-            let example =
-                if same_batch { spec.id.to_string() } else { format!("{}/{}", batch.name, spec.label) };
-            Err(FindError::Several { text: text.to_owned(), count, example })
-        }
-    }
-}
-
-/// Every job called so, with its batch.
-fn find_jobs(
-    store: &Store,
-    batches: &[BatchRecord],
-    text: &str,
-) -> Result<Vec<(BatchRecord, JobSpec, JobRecord)>, EngineError> {
-    let mut found = Vec::new();
-    for batch in batches {
-        // `BATCH/JOB` names the batch, where two batches have a job of one name.
-        let within = text.strip_prefix(batch.name.as_str()).and_then(|rest| rest.strip_prefix('/'));
-        let names: Vec<&str> = [Some(text), within].into_iter().flatten().collect();
-        let mut jobs = JobIter::open(store, batch)?;
-        while let Some((spec, record)) = jobs.next_job()? {
-            if names.iter().any(|name| is_called(&spec, name)) {
-                found.push((batch.clone(), spec, record));
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// Whether `text` names the job: its label, its identity, or the beginning of that.
-fn is_called(spec: &JobSpec, text: &str) -> bool {
-    spec.label == text || text.len() >= IDENTITY_MIN && spec.id.to_string().starts_with(text)
 }
 
 #[cfg(test)]

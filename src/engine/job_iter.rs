@@ -42,7 +42,7 @@ impl JobIter {
         let open = open.map(|record| (record.key.seq, record)).collect();
         let spool = store.spool(batch.no);
         let (mut offsets, meta_columns) = row_offsets(store, batch)?;
-        let mut outcomes = Lines::open(&spool.outcomes_path(), 0, store.outcomes_bytes(batch.no)?)?;
+        let mut outcomes = Lines::open(&spool.outcomes_path(), 0, store.outcomes_bytes(batch)?)?;
         while let Some((at, record)) = outcomes.next_line::<JobRecord>()? {
             // The last outcome of a job counts: it may have been retried.
             if let Some(offsets) = offsets.get_mut(record.key.seq.0 as usize) {

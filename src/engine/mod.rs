@@ -9,6 +9,7 @@ mod catalog_source;
 mod download;
 mod effects;
 pub mod engine_client;
+mod find;
 mod handle;
 pub mod job_iter;
 mod rate;
@@ -382,6 +383,9 @@ impl Engine {
                 }
                 load_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
                 load_days(&mut self.scheduler, &self.store, &command.days())?;
+                if let Some(refused) = take_up_finished(&mut self.scheduler, &self.store, &command)? {
+                    return Ok(Some((reply, refused)));
+                }
                 let outcome = self.scheduler.execute(command, now)?;
                 if is_taken {
                     failpoint::hit("taken");
@@ -622,6 +626,7 @@ fn resume_scheduler(
 ) -> Result<Scheduler, StoreError> {
     let mut scheduler = Scheduler::new(settings, store.total()?);
     scheduler.set_account_block(store.account()?);
+    scheduler.set_finished_jobs(store.finished_jobs()?);
     take_up(&mut scheduler, store, ours, now)?;
     Ok(scheduler)
 }
@@ -657,6 +662,25 @@ fn load_days(scheduler: &mut Scheduler, store: &Store, days: &[UtcDay]) -> Resul
         }
     }
     Ok(())
+}
+
+/// Takes up the batch of a command, where it is done. Returns why not, where somebody moved its folder away.
+fn take_up_finished(
+    scheduler: &mut Scheduler,
+    store: &Store,
+    command: &Command,
+) -> Result<Option<CommandOutcome>, StoreError> {
+    let Some(no) = command.batch().filter(|no| scheduler.batch(*no).is_none()) else { return Ok(None) };
+    match store.finished_batch(no) {
+        Ok(found) => {
+            found.into_iter().for_each(|record| scheduler.add_finished_batch(record));
+            Ok(None)
+        }
+        Err(moved @ StoreError::BatchMoved { .. }) => {
+            Ok(Some(CommandOutcome { refused: Some(moved.to_string()), ..CommandOutcome::default() }))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Sleeps so long; for ever without a span.

@@ -157,7 +157,17 @@ impl Hooks {
         self.inner.webhook.is_some() || !self.inner.command.is_empty()
     }
 
-    /// Forgets what was told about a batch that is archived: no end of it is told again before it has a new one.
+    /// The batches of which an end was told, or would have been.
+    ///
+    /// # Errors
+    /// When the folder refuses.
+    pub fn delivered(&self) -> Result<Vec<BatchName>, HooksError> {
+        let delivered = self.inner.outbox().delivered().map_err(|source| self.inner.io(source))?;
+        Ok(delivered.iter().filter_map(|name| name.parse().ok()).collect())
+    }
+
+    /// Forgets what was told about a batch that is not listed any more: no end of it is told again before it has a new
+    /// one.
     ///
     /// # Errors
     /// When the folder refuses.

@@ -216,6 +216,18 @@ impl Outbox {
         write(&self.path_of_delivered(batch), &Delivered { batch: batch.to_owned(), id: id.to_owned() })
     }
 
+    /// The batches of which an end was told.
+    pub(super) fn delivered(&self) -> io::Result<Vec<String>> {
+        let mut batches = Vec::new();
+        for entry in fs::read_dir(self.dir.join("told"))? {
+            // A draft, or one that was just removed.
+            let read = fs::read(entry?.path()).ok();
+            let delivered = read.and_then(|bytes| serde_json::from_slice::<Delivered>(&bytes).ok());
+            batches.extend(delivered.map(|delivered| delivered.batch));
+        }
+        Ok(batches)
+    }
+
     /// Forgets the last end of a batch that was told.
     pub(super) fn forget(&self, batch: &str) -> io::Result<()> {
         match fs::remove_file(self.path_of_delivered(batch)) {

@@ -1,7 +1,6 @@
 //! The one door of a running daemon: inboxes, schedules and submissions all come in here, one after the
 //! other, and what comes in is durable when it is answered.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -140,11 +139,7 @@ impl Ingest {
         let (own, path) = (self.clone(), path.to_owned());
         to_the_end(async move {
             let mut inside = own.inside.lock().await;
-            let accepted = own.accept_alone(&mut inside, &path, options).await;
-            if accepted.is_err() {
-                own.take_up_what_came_back().await?;
-            }
-            accepted
+            own.accept_alone(&mut inside, &path, options).await
         })
         .await
     }
@@ -160,19 +155,6 @@ impl Ingest {
             Some(why) => Err(IngestError::Unjudged(why)),
             None => Ok(receipt),
         }
-    }
-
-    /// A manifest that was not taken in may have named an archived batch, which is back now: the engine learns of it.
-    async fn take_up_what_came_back(&self) -> Result<(), IngestError> {
-        let known: HashSet<BatchNo> =
-            self.engine.batches(None).await?.iter().map(|(record, _)| record.no).collect();
-        // Where the state cannot be read, the next opening finds it.
-        for batch in self.store.batches().unwrap_or_default() {
-            if !known.contains(&batch.no) {
-                self.engine.execute(Command::RestoreBatch(Box::new(batch))).await?;
-            }
-        }
-        Ok(())
     }
 
     async fn accept_alone(
@@ -196,16 +178,6 @@ impl Ingest {
         }
         receipt.announce();
         Ok(receipt)
-    }
-
-    /// Lets a batch go that was done long ago, while no manifest for it is taken in. Whether it went: it may have
-    /// been taken up again.
-    ///
-    /// # Errors
-    /// When the engine has ended.
-    pub async fn archive(&self, batch: BatchNo) -> Result<bool, EngineGone> {
-        let _alone = self.inside.lock().await;
-        Ok(self.engine.execute(Command::Archive(batch)).await?.jobs > 0)
     }
 
     /// Sets the budget of a batch, while no manifest for it is taken in: a limit, or the default of the

@@ -33,10 +33,8 @@ use crate::domain::time::Timestamp;
 pub use crate::intake::planned::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::receipt::Receipt;
 pub use crate::intake::validate::{Batches, Present, Rows, Validated, ValidatedRow, validate};
-use crate::store::read_only::ReadOnlyState;
-use crate::store::spool::Appender;
 use crate::store::staging::{RowRequest, RowWithVerdict, StagedManifest, StagedRow, Staging, Verdict};
-use crate::store::{BatchRecord, Restored, Segment, Store, StoreError};
+use crate::store::{BatchRecord, Segment, Store, StoreError};
 
 /// What decides about a manifest beside itself.
 #[derive(Debug, Clone)]
@@ -104,8 +102,7 @@ pub enum IntakeError {
 pub struct Accepted {
     /// What to tell its owner.
     pub receipt: Receipt,
-    /// The batch as it is with it: to be committed. Nothing when neither jobs nor terms are new, and it was not
-    /// archived.
+    /// The batch as it is with it: to be committed. Nothing when neither jobs nor terms are new.
     pub batch: Option<BatchRecord>,
 }
 
@@ -119,17 +116,16 @@ pub fn accept(
     terms: &Terms<'_>,
     now: Timestamp,
 ) -> Result<Accepted, IntakeError> {
-    let mut batches = Stored { store, now, found: None, is_back: false };
+    let mut batches = Stored { store, now, found: None };
     let mut validated = validate(store.begin_staging()?, path, terms, now, &mut batches)?;
     let is_refused = validated.is_refused();
-    let Stored { found, is_back, .. } = batches;
+    let found = batches.found;
     validated.receipt.refused = is_refused;
     let Validated { mut receipt, terms, origin, judged, .. } = validated;
     let Some(mut batch) = found else { return Ok(Accepted { receipt, batch: None }) };
     let is_wanted = !is_refused && (receipt.added() > 0 || receipt.have > 0);
     if !is_wanted {
-        // The engine does not know one that is back from the archive yet.
-        return Ok(Accepted { receipt, batch: Some(batch).filter(|_| is_back) });
+        return Ok(Accepted { receipt, batch: None });
     }
     let before = batch.clone();
     batch.policy = terms.policy;
@@ -142,7 +138,7 @@ pub fn accept(
     }
     receipt.budget = Some(batch.budget());
     // The same jobs on other terms: a higher budget lets go on what the lower one parked.
-    let is_changed = is_back || batch != before;
+    let is_changed = batch != before;
     Ok(Accepted { receipt, batch: Some(batch).filter(|_| is_changed) })
 }
 
@@ -152,22 +148,13 @@ struct Stored<'a> {
     now: Timestamp,
     /// The batch that was taken up, or a new one.
     found: Option<BatchRecord>,
-    /// It is back from the archive.
-    is_back: bool,
 }
 
 impl Batches for Stored<'_> {
     fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, IntakeError> {
-        let batch = match self.store.restore(name)? {
-            Some(Restored::Present(known)) => known,
-            Some(Restored::FromArchive(archived)) => {
-                self.is_back = true;
-                archived
-            }
-            None => {
-                self.found = Some(BatchRecord::new(self.store.next_batch_no(), name.clone(), self.now));
-                return Ok(None);
-            }
+        let Some(batch) = self.store.batch_named(name)? else {
+            self.found = Some(BatchRecord::new(self.store.next_batch_no(), name.clone(), self.now));
+            return Ok(None);
         };
         self.store.note_jobs_of(&batch, draft)?;
         let (origin, terms, created) = (batch.origin.clone(), batch.standing(), batch.created);
@@ -180,13 +167,14 @@ impl Batches for Stored<'_> {
         name: &BatchName,
         tell: &mut dyn FnMut(Fingerprint),
     ) -> Result<Option<Present>, IntakeError> {
-        let peek = ReadOnlyState::at(self.store.dir())?;
-        let Some(batch) = peek.batch(name)? else { return Ok(None) };
-        peek.rows_of(&batch, |fingerprint, _| {
-            tell(fingerprint);
-            Ok(())
-        })?;
-        Ok(Some(Present { origin: batch.origin, terms: batch.terms, created: batch.created }))
+        let batch = match self.store.batch_named(name) {
+            // Another batch than the one that the manifest is for.
+            Err(StoreError::BatchMoved { .. }) => None,
+            found => found?,
+        };
+        let Some(batch) = batch else { return Ok(None) };
+        self.store.fingerprints_of(&batch, tell)?;
+        Ok(Some(Present { terms: batch.standing(), origin: batch.origin, created: batch.created }))
     }
 }
 
@@ -225,7 +213,7 @@ fn spool(
     judged: &StagedManifest,
     now: Timestamp,
 ) -> Result<BatchRecord, StoreError> {
-    let mut rows_file = Appender::open(&store.spool(batch.no).rows_path(), batch.spool_bytes)?;
+    let mut rows_file = store.append_rows(&batch)?;
     if batch.segments.iter().all(Segment::is_through) {
         batch.waiting_since = Some(now);
     }
@@ -271,6 +259,7 @@ fn spool(
     // More of it is a new wish.
     batch.canceled = false;
     batch.announced = false;
+    batch.finished = None;
     Ok(batch)
 }
 

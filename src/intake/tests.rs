@@ -269,7 +269,7 @@ fn the_most_that_a_command_allows_a_row_is_kept_with_its_jobs() {
     let path = door.dir.path().join("m.csv");
     fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
     let terms = Terms { max_credits: Some(Credits(5)), ..door.terms() };
-    let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None, is_back: false };
+    let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None };
     let draft = door.store.begin_staging().unwrap();
     let judged = validate(draft, &path, &terms, Timestamp(0), &mut batches).unwrap();
     let row = judged.rows().unwrap().next_row().unwrap().unwrap();
@@ -308,7 +308,7 @@ fn written_to_meanwhile(text: &str, more: &str) -> Result<Validated, IntakeError
         let mut writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
         std::io::Write::write_all(&mut writer, more.as_bytes()).unwrap();
     }
-    let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None, is_back: false };
+    let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None };
     let draft = door.store.begin_staging().unwrap();
     validate::validate_opened(draft, &path, opened, &door.terms(), Timestamp(0), &mut batches)
 }
@@ -511,18 +511,17 @@ fn the_inbox_of_the_jobs_folder_may_get_a_name_later() {
 }
 
 #[test]
-fn an_archived_batch_of_the_plain_name_stays_archived_where_no_row_is_in_common() {
+fn a_finished_batch_of_the_plain_name_is_looked_at_and_left_as_it_is() {
     let door = door();
     door.from("clients/acme", "spring.csv", &one("a"));
     door.forget_origin("spring");
     let ended = crate::store::Ended { canceled: 1, ..Default::default() };
     let done = BatchRecord { ended, announced: true, ..door.record("spring") };
-    door.store.commit(&[Change::Batch(Box::new(done.clone()))]).unwrap();
-    door.store.commit(&[Change::Archive(Box::new(done), Timestamp(0))]).unwrap();
+    door.store.commit(&[Change::Batch(Box::new(done))]).unwrap();
     assert_eq!(door.in_inbox("acme", "spring.csv", &one("z")).batch.unwrap().as_str(), "acme--spring");
-    assert_eq!((door.store.archived_count(), door.batches()), (1, vec!["acme--spring 1".to_owned()]));
+    assert_eq!((door.store.finished_count(), door.batches()), (1, vec!["acme--spring 1".to_owned()]));
     assert_eq!(door.in_inbox("acme", "spring.csv", &one("a")).batch.unwrap().as_str(), "spring");
-    assert_eq!(door.store.archived_count(), 0);
+    assert_eq!(door.store.finished_count(), 1, "nothing of it is new");
 }
 
 // ---- terms that stay ----

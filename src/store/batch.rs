@@ -75,6 +75,28 @@ impl Ended {
         }
     }
 
+    /// Those of both.
+    #[must_use]
+    pub fn plus(self, more: Ended) -> Ended {
+        self.with(more, u32::saturating_add)
+    }
+
+    /// Those that are not among `some` of them.
+    #[must_use]
+    pub fn minus(self, some: Ended) -> Ended {
+        self.with(some, u32::saturating_sub)
+    }
+
+    fn with(self, other: Ended, each: fn(u32, u32) -> u32) -> Ended {
+        Ended {
+            succeeded: each(self.succeeded, other.succeeded),
+            failed: each(self.failed, other.failed),
+            canceled: each(self.canceled, other.canceled),
+            expired: each(self.expired, other.expired),
+            in_doubt: each(self.in_doubt, other.in_doubt),
+        }
+    }
+
     /// All that have ended.
     pub fn all(self) -> u32 {
         self.succeeded + self.failed + self.canceled + self.expired + self.in_doubt
@@ -157,6 +179,9 @@ pub struct BatchRecord {
     /// When it was last told so; nothing when it never was, or by a version that did not note it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub announced_at: Option<Timestamp>,
+    /// When its last job ended; nothing while some have not, and of batches that ended before that was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<Timestamp>,
     /// Why nothing of it is sent, when it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
@@ -214,6 +239,7 @@ impl BatchRecord {
             rebuilt_rows: 0,
             announced: false,
             announced_at: None,
+            finished: None,
             paused: None,
             rejections: 0,
             kinds: BTreeMap::new(),

@@ -103,21 +103,37 @@ pub(super) fn write(dir: &Path, backup: &BatchBackup, commit: u64) -> Result<(),
     File::open(parent).and_then(|parent| parent.sync_all()).map_err(StoreError::io(parent))
 }
 
-/// The backups of all batches in a state's spool, in order.
-pub(super) fn all(spool: &Path) -> Vec<StoredBackup> {
-    let mut backups: Vec<StoredBackup> =
-        super::batch_dirs(spool).unwrap_or_default().iter().filter_map(|(_, dir)| read(dir)).collect();
-    backups.sort_by_key(|written| written.backup.no);
-    backups
+/// The backups of all batches in a state, in order.
+pub(super) fn all(dir: &Path) -> Vec<StoredBackup> {
+    super::batch_dirs(dir).unwrap_or_default().iter().filter_map(|(_, dir)| read(dir)).collect()
+}
+
+/// The backups of all batches that the database does not say are done: those are not read whenever a state is opened.
+pub(super) fn unfinished(dir: &Path, records: &Snapshot) -> Vec<StoredBackup> {
+    let dirs = super::batch_dirs(dir).unwrap_or_default();
+    let dirs = dirs.iter().filter(|(no, _)| !records.finished.contains_key(no));
+    dirs.filter_map(|(_, dir)| read(dir)).collect()
+}
+
+/// Before rows are added to a batch: a backup that was written for a commit that never was is written anew. While its
+/// batch was done nobody did that.
+pub(super) fn reconcile_one(dir: &Path, batch: &BatchRecord, commit: u64) -> Result<(), StoreError> {
+    match read(dir) {
+        Some(written) if written.backup.spool_bytes > batch.spool_bytes => {
+            write(dir, &BatchBackup::of(batch), commit)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Brings backups in line that were written for a commit that never was, and returns all that hold.
-pub(super) fn reconcile(
-    spool: &Path,
-    records: &Snapshot,
-) -> Result<HashMap<BatchNo, BatchBackup>, StoreError> {
+pub(super) fn reconcile(dir: &Path, records: &Snapshot) -> Result<HashMap<BatchNo, BatchBackup>, StoreError> {
     let mut backups = HashMap::new();
-    for (no, dir) in super::batch_dirs(spool)? {
+    for (no, dir) in super::batch_dirs(dir)? {
+        if records.finished.contains_key(&no) {
+            continue;
+        }
+        write_atomic::sweep_batch(&dir)?;
         let Some(written) = read(&dir) else { continue };
         match records.batch(no) {
             _ if written.commit <= records.commits => {

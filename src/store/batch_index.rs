@@ -8,14 +8,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::store::snapshot::Snapshot;
 
-/// The names of a state's batches. Archived ones are only counted: the database knows their names.
+/// The names of a state's unfinished batches. Those that are done are only counted: the database knows their names.
 #[derive(Debug)]
 pub(super) struct BatchIndex(Mutex<IndexEntries>);
 
 #[derive(Debug, Default)]
 struct IndexEntries {
-    live: HashMap<BatchName, BatchNo>,
-    archived: u64,
+    unfinished: HashMap<BatchName, BatchNo>,
+    finished: u64,
     /// The highest number that was ever given, 0 when none was.
     highest: u32,
 }
@@ -23,10 +23,11 @@ struct IndexEntries {
 impl BatchIndex {
     /// The names in the records.
     pub(super) fn of(records: &Snapshot) -> BatchIndex {
-        let live = records.batches.iter().map(|batch| (batch.name.clone(), batch.no)).collect();
-        let numbers = records.batches.iter().map(|batch| batch.no).chain(records.archived.keys().copied());
+        let unfinished = records.batches.iter().map(|batch| (batch.name.clone(), batch.no)).collect();
+        let numbers = records.batches.iter().map(|batch| batch.no).chain(records.finished.keys().copied());
         let highest = numbers.map(|no| no.0).max().unwrap_or_default();
-        BatchIndex(Mutex::new(IndexEntries { live, archived: records.archived.len() as u64, highest }))
+        let finished = records.finished.len() as u64;
+        BatchIndex(Mutex::new(IndexEntries { unfinished, finished, highest }))
     }
 
     fn known(&self) -> MutexGuard<'_, IndexEntries> {
@@ -34,9 +35,9 @@ impl BatchIndex {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the batch of that name, unless it is archived.
+    /// The number of the batch of that name, unless it is done.
     pub(super) fn number(&self, name: &BatchName) -> Option<BatchNo> {
-        self.known().live.get(name).copied()
+        self.known().unfinished.get(name).copied()
     }
 
     /// A number that no batch ever had.
@@ -44,31 +45,26 @@ impl BatchIndex {
         BatchNo(self.known().highest + 1)
     }
 
-    /// A batch is in the database.
-    pub(super) fn add(&self, name: &BatchName, no: BatchNo) {
+    /// A commit says that a batch is not done; `was_finished`: before it, it was.
+    pub(super) fn unfinished(&self, name: &BatchName, no: BatchNo, was_finished: bool) {
         let mut known = self.known();
         known.highest = known.highest.max(no.0);
-        if !known.live.contains_key(name) {
-            known.live.insert(name.clone(), no);
+        known.finished -= u64::from(was_finished);
+        if !known.unfinished.contains_key(name) {
+            known.unfinished.insert(name.clone(), no);
         }
     }
 
-    /// It left the database.
-    pub(super) fn archived(&self, name: &BatchName) {
+    /// A commit says that a batch is done; `was_finished`: before it, it was, too.
+    pub(super) fn finished(&self, name: &BatchName, no: BatchNo, was_finished: bool) {
         let mut known = self.known();
-        known.live.remove(name);
-        known.archived += 1;
+        known.highest = known.highest.max(no.0);
+        known.unfinished.remove(name);
+        known.finished += u64::from(!was_finished);
     }
 
-    /// It came back.
-    pub(super) fn taken_back(&self, name: &BatchName, no: BatchNo) {
-        self.add(name, no);
-        let mut known = self.known();
-        known.archived = known.archived.saturating_sub(1);
-    }
-
-    /// How many are archived.
-    pub(super) fn archived_count(&self) -> u64 {
-        self.known().archived
+    /// How many are done.
+    pub(super) fn finished_count(&self) -> u64 {
+        self.known().finished
     }
 }

@@ -25,6 +25,13 @@ impl BatchRecord {
         self.kinds.entry(kind).or_default().rows += 1;
     }
 
+    /// How its jobs ended, by kind; nothing stands for those that were accepted before kinds were counted.
+    pub fn ended_by_kind(&self) -> impl Iterator<Item = (Option<Kind>, Ended)> + use<> {
+        let rest = self.kinds.values().fold(self.ended, |rest, of_kind| rest.minus(of_kind.ended));
+        let kinds = self.kinds.clone().into_iter().map(|(kind, of_kind)| (Some(kind), of_kind.ended));
+        kinds.chain([(None, rest)]).filter(|(_, ended)| ended.all() > 0)
+    }
+
     /// Counts a job that has ended; a state that is not final counts nowhere.
     pub fn count_ended(&mut self, kind: Kind, state: &State) {
         self.ended.count(state);

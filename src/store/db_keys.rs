@@ -1,11 +1,17 @@
 //! Keys of the database: a letter for the kind of record, then big-endian numbers, so that records
 //! of a kind lie together and in order.
 
+use std::ops::Range;
+
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
-use crate::domain::time::UtcDay;
+use crate::domain::time::{Timestamp, UtcDay};
 
 /// Prefix of batches.
 pub(super) const BATCH: u8 = b'b';
+/// Prefix of the lines of finished batches, by name.
+pub(super) const FINISHED: u8 = b'a';
+/// Prefix of the names of finished batches by their number, where their end was not announced.
+pub(super) const UNANNOUNCED: u8 = b'u';
 /// Prefix of open jobs: nothing else lies between them, so they are found without reading what has
 /// ended.
 pub(super) const JOB: u8 = b'j';
@@ -29,8 +35,35 @@ pub(super) fn job(key: JobKey) -> [u8; 9] {
     [JOB, batch[0], batch[1], batch[2], batch[3], seq[0], seq[1], seq[2], seq[3]]
 }
 
-pub(super) fn archived(name: &BatchName) -> Vec<u8> {
-    [b"a", name.as_str().as_bytes()].concat()
+pub(super) fn finished(name: &BatchName) -> Vec<u8> {
+    [&[FINISHED], name.as_str().as_bytes()].concat()
+}
+
+pub(super) fn finished_number(no: BatchNo) -> [u8; 5] {
+    numbered(b'n', no.0.to_be_bytes())
+}
+
+/// By the time of their end, then by number. The sign bit is flipped as that of days.
+pub(super) fn finished_at(at: Timestamp, no: BatchNo) -> [u8; 13] {
+    let mut key = [b'f'; 13];
+    key[1..9].copy_from_slice(&sortable(at));
+    key[9..].copy_from_slice(&no.0.to_be_bytes());
+    key
+}
+
+/// The keys of batches that ended at that time or later.
+pub(super) fn finished_since(at: Timestamp) -> Range<[u8; 9]> {
+    let mut first = [b'f'; 9];
+    first[1..].copy_from_slice(&sortable(at));
+    first..[b'g', 0, 0, 0, 0, 0, 0, 0, 0]
+}
+
+fn sortable(at: Timestamp) -> [u8; 8] {
+    (at.0 ^ i64::MIN).to_be_bytes()
+}
+
+pub(super) fn unannounced(no: BatchNo) -> [u8; 5] {
+    numbered(UNANNOUNCED, no.0.to_be_bytes())
 }
 
 pub(super) fn total() -> [u8; 1] {
@@ -55,7 +88,10 @@ pub(super) enum Meaning {
     Batch,
     Job,
     OutcomesBytes(BatchNo),
-    Archived,
+    Finished,
+    FinishedNumber(BatchNo),
+    FinishedAt(Timestamp, BatchNo),
+    Unannounced(BatchNo),
     Day(UtcDay),
     Total,
     Account,
@@ -75,7 +111,14 @@ pub(super) fn meaning(key: &[u8]) -> Option<Meaning> {
             let [a, b, c] = rest;
             Some(Meaning::Day(UtcDay(i32::from_be_bytes([first ^ 0x80, a, b, c]))))
         }
-        (b'a', 1..) => Some(Meaning::Archived),
+        (FINISHED, 1..) => Some(Meaning::Finished),
+        (b'n', 4) => Some(Meaning::FinishedNumber(BatchNo(number()?))),
+        (b'f', 12) => {
+            let (at, no) = rest.split_first_chunk::<8>()?;
+            let at = Timestamp(i64::from_be_bytes(*at) ^ i64::MIN);
+            Some(Meaning::FinishedAt(at, BatchNo(u32::from_be_bytes(no.try_into().ok()?))))
+        }
+        (UNANNOUNCED, 4) => Some(Meaning::Unannounced(BatchNo(number()?))),
         (b't', 0) => Some(Meaning::Total),
         (b'g', 0) => Some(Meaning::Account),
         (b'c', 0) => Some(Meaning::Commits),
@@ -93,7 +136,9 @@ pub(super) fn describe(key: &[u8]) -> String {
         Some(&BATCH) => format!("of batch {}", number(1)),
         Some(&JOB) => format!("of job {} in batch {}", number(5), number(1)),
         Some(b'o') => format!("of the outcomes of batch {}", number(1)),
-        Some(b'a') => format!("of the archived batch {}", String::from_utf8_lossy(&key[1..])),
+        Some(&FINISHED) => format!("of the finished batch {}", String::from_utf8_lossy(&key[1..])),
+        Some(b'n' | &UNANNOUNCED) => format!("of the finished batch {}", number(1)),
+        Some(b'f') => format!("of the finished batch {}", number(9)),
         Some(b'd') => "of a day's totals".to_owned(),
         Some(b't') => "of the totals".to_owned(),
         Some(b'g') => "of what the account refused".to_owned(),
@@ -117,5 +162,11 @@ mod tests {
         }
         assert_eq!(meaning(&outcomes_bytes(BatchNo(7))), Some(Meaning::OutcomesBytes(BatchNo(7))));
         assert!(day(UtcDay(-1)) < day(UtcDay(0)) && day(UtcDay(0)) < day(UtcDay(1)));
+        for at in [-1, 0, 1_700_000_000_000] {
+            let key = finished_at(Timestamp(at), BatchNo(7));
+            assert_eq!(meaning(&key), Some(Meaning::FinishedAt(Timestamp(at), BatchNo(7))));
+            let (since, later) = (finished_since(Timestamp(at)), finished_since(Timestamp(at + 1)));
+            assert!(since.start[..] <= key[..] && key[..] < since.end[..] && key[..] < later.start[..]);
+        }
     }
 }

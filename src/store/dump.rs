@@ -2,9 +2,10 @@
 //!
 //! The first line says what it is, the last one how many lines there should be and their checksum.
 //! Between them, batch by batch: the batch, its rows and its outcomes as they were accepted and as they
-//! ended, archived ones too; then open jobs, totals and days. Rows and outcomes are carried word for word, so that every
+//! ended; then open jobs, totals and days. Rows and outcomes are carried word for word, so that every
 //! byte of an imported spool lies where it lay.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -18,12 +19,12 @@ use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::recovery;
 use crate::domain::time::{Timestamp, UtcDay};
-use crate::store::archive::{ArchiveEntry, ArchivedBatch};
+use crate::store::finished::FinishedBatch;
 use crate::store::lock::Lock;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{
-    BatchRecord, JobRecord, Pause, Store, StoreError, archive, batch_backup, batch_dir, marker, verify,
+    BatchRecord, JobRecord, Pause, Store, StoreError, batch_backup, batch_dir, marker, verify,
 };
 
 /// Version of the dump's format. In version 2 a job's record is a list of attempts; the outcomes of older batches are
@@ -110,8 +111,9 @@ enum DumpLine {
     Row(Box<RawValue>),
     Outcome(Box<RawValue>),
     Open(Box<JobRecord>),
-    /// An archived batch whose folder was moved away.
-    Archived(ArchiveEntry),
+    /// A finished batch whose folder was moved away.
+    #[serde(alias = "archived")]
+    Moved(FinishedBatch),
     Total(Totals),
     /// What the account refused, where it refused something.
     Account(AccountBlock),
@@ -166,18 +168,19 @@ impl Store {
         let service = marker::service(&self.dir)?.unwrap_or_default();
         let mut sheet = DumpWriter { out, lines: 0, checksum: crc32fast::Hasher::new() };
         sheet.line(&DumpHeader { callsheet_dump: VERSION, service, commit: records.commits })?;
-        for batch in &records.batches {
-            // It may be archived while this is written.
-            let spool = Spool::new(archive::place(&self.dir, batch.no).unwrap_or_default());
-            sheet.batch(&spool, batch, records.outcomes_bytes(batch.no))?;
-        }
-        for archived in records.archived.values() {
-            match archive::place(&self.dir, archived.no) {
-                Some(place) => {
-                    let ArchivedBatch { outcomes_bytes, record } = archive::read(&place)?;
-                    sheet.batch(&Spool::new(place), &record, outcomes_bytes)?;
+        let unfinished = records.batches.iter().map(|batch| (batch.no, Err(batch)));
+        let finished = records.finished.values().map(|line| (line.no, Ok(line)));
+        let all: BTreeMap<BatchNo, Result<&FinishedBatch, &BatchRecord>> =
+            unfinished.chain(finished).collect();
+        for (no, batch) in all {
+            let spool = self.spool(no);
+            match batch.map(|line| (line, line.read(&self.dir))) {
+                Err(batch) => sheet.batch(&spool, batch, records.outcomes_bytes(no))?,
+                Ok((_, Ok(kept))) => sheet.batch(&spool, &kept.record, kept.outcomes_bytes)?,
+                Ok((line, Err(StoreError::BatchMoved { .. }))) => {
+                    sheet.line(&DumpLine::Moved(line.clone()))?
                 }
-                None => sheet.line(&DumpLine::Archived(archived.clone()))?,
+                Ok((_, Err(error))) => return Err(error.into()),
             }
         }
         for open in &records.open {
@@ -246,8 +249,6 @@ fn fill(dump: impl io::Read, dir: &Path, now: Timestamp) -> Result<Imported, Dum
         batch.rebuilt_rows = batch.rows;
         imported.paused += 1;
     }
-    verify::quick(dir, &records)?;
-    records.write_database(dir, &dir.join("db"))?;
     for batch in &records.batches {
         batch_backup::write(
             &batch_dir(dir, batch.no),
@@ -255,6 +256,10 @@ fn fill(dump: impl io::Read, dir: &Path, now: Timestamp) -> Result<Imported, Dum
             records.commits,
         )?;
     }
+    let finished = records.retire(dir)?;
+    finished.into_iter().for_each(|line| records.add_finished(line));
+    verify::quick(dir, &records)?;
+    records.write_database(dir, &dir.join("db"))?;
     let path = dir.join("commits");
     fs::write(&path, records.commits.to_be_bytes()).map_err(StoreError::io(&path))?;
     // Last: without it the folder is no state.
@@ -341,9 +346,7 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(DumpHeader, Snapshot), 
                 outcomes.push(&text)?;
             }
             DumpLine::Open(open) => records.open.push(*open),
-            DumpLine::Archived(archived) => {
-                records.archived.insert(archived.no, archived);
-            }
+            DumpLine::Moved(line) => records.add_finished(line),
             DumpLine::Total(total) => records.total = total,
             DumpLine::Account(account) => records.account = account,
             DumpLine::Day(day) => {
@@ -354,7 +357,7 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(DumpHeader, Snapshot), 
         }
     }
     finish(spool.take())?;
-    // Archived ones come after the others.
+    // Versions that archived batches wrote those after the others.
     records.batches.sort_by_key(|batch| batch.no);
     Ok((head, records))
 }

@@ -71,16 +71,16 @@ pub enum StoreError {
         /// What must be, in bytes.
         wanted_bytes: u64,
     },
-    /// An archived batch is named, and its folder was moved away.
+    /// A finished batch is named, and its folder was moved away.
     #[error(
-        "batch {name} was archived and is no longer in {}; put it back, or use another batch name",
-        .place.display()
+        "batch {name} is finished, and its files are no longer in {}; put them back, or use another batch name",
+        .folder.display()
     )]
-    ArchiveGone {
+    BatchMoved {
         /// The batch.
         name: String,
         /// Where its folder belongs.
-        place: PathBuf,
+        folder: PathBuf,
     },
     /// The file system refused.
     #[error("failed to use {}: {source}", .path.display())]

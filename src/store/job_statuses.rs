@@ -214,9 +214,25 @@ impl Store {
         // Open jobs first: one that ends meanwhile is then seen as it was.
         let open = self.open_of(batch.no)?;
         let spool = self.spool(batch.no);
-        let job_statuses = JobStatuses::read(&spool.outcomes_path(), self.outcomes_bytes(batch.no)?, false)?;
+        let job_statuses = JobStatuses::read(&spool.outcomes_path(), self.outcomes_bytes(batch)?, false)?;
         let rows = spool.rows_path();
         note(draft, (&rows, batch.spool_bytes), &job_statuses, &open, true, false).map(drop)
+    }
+
+    /// Tells of the fingerprint of every row of a batch.
+    ///
+    /// # Errors
+    /// What the state says.
+    pub fn fingerprints_of(
+        &self,
+        batch: &BatchRecord,
+        tell: &mut dyn FnMut(Fingerprint),
+    ) -> Result<(), StoreError> {
+        let mut lines = Lines::open(&self.spool(batch.no).rows_path(), 0, batch.spool_bytes)?;
+        while let Some((_, row)) = lines.next_line::<AcceptedRow>()? {
+            tell(row.fingerprint);
+        }
+        Ok(())
     }
 
     fn open_of(&self, no: BatchNo) -> Result<HashMap<JobId, OpenJobStatus>, StoreError> {

@@ -6,9 +6,10 @@
 //! state/
 //!   callsheet-state.json   format version and the service it was begun with
 //!   lock                   held by the process that uses it; names its pid
-//!   db/                    sled: batches, open jobs, totals. Small: what has not begun and what has
-//!                          ended live in the spool
-//!   spool/000001/          rows: what was accepted; outcomes: what became of it
+//!   db/                    sled: unfinished batches, a line for each finished one, open jobs, totals. Small: what
+//!                          has not begun and what has ended live in the spool
+//!   spool/000001/          rows: what was accepted; outcomes: what became of it; finished: the record of a batch
+//!                          that is done
 //!   spool/000001/batch.json what a rebuilt database must know of the batch
 //!   catalogs.json          the service's catalogs as last seen; a plan keeps them, too
 //!   surcharges.json        what was charged above the catalogs' prices
@@ -16,14 +17,12 @@
 //!   commits                the number of the last commit, to notice an old database that came back
 //!   closed                 checksums of a database that was closed in order
 //!   reserve                room for the database's last words on a full disk
-//!   archive/000001/        rows and outcomes of a batch that was done long ago
 //!   aside/                 what was damaged: set aside, never deleted
 //! ```
 //!
 //! Architecture invariant: [`Store::commit`] is the single write path. It returns once everything in
 //! it is on the device; no effect may begin before that. No sled type leaves this room.
 
-mod archive;
 mod batch;
 mod batch_backup;
 mod batch_index;
@@ -35,6 +34,7 @@ mod db_keys;
 mod disk_reserve;
 pub mod dump;
 mod error;
+mod finished;
 mod job_statuses;
 mod lock;
 mod marker;
@@ -55,23 +55,22 @@ mod tests;
 pub mod verify;
 mod write_atomic;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::allowances::AccountBlock;
-use crate::domain::ids::{BatchName, BatchNo, JobId, JobKey};
+use crate::domain::ids::{BatchNo, JobId, JobKey};
 use crate::domain::job::Job;
 use crate::domain::ledger::Totals;
-use crate::domain::time::{Timestamp, UtcDay};
+use crate::domain::time::UtcDay;
 use crate::failpoint;
-use crate::store::archive::ArchiveEntry;
-pub use crate::store::archive::Restored;
 pub use crate::store::batch::{BatchRecord, Ended, Pause, Segment};
 use crate::store::batch_backup::BatchBackup;
 use crate::store::batch_index::BatchIndex;
@@ -79,6 +78,7 @@ use crate::store::codec::DecodeError;
 pub use crate::store::counters::KindCounts;
 pub use crate::store::error::StoreError;
 use crate::store::error::database;
+pub use crate::store::finished::FinishedBatch;
 pub use crate::store::job_statuses::OpenJobStatus;
 use crate::store::lock::Lock;
 use crate::store::sled_files::SledFiles;
@@ -115,10 +115,9 @@ pub enum Change {
     Open(JobRecord),
     /// A job that has ended: it leaves the database for its batch's outcomes.
     End(JobRecord),
-    /// A batch. The last one of a batch in a commit counts.
+    /// A batch; one that is done leaves the database for its folder, but for a line. The last one of a batch in a commit
+    /// counts.
     Batch(Box<BatchRecord>),
-    /// A batch that is done leaves the database, as it is here, at this time.
-    Archive(Box<BatchRecord>, Timestamp),
     /// Totals of the whole state.
     Total(Totals),
     /// Totals of a UTC day.
@@ -135,6 +134,8 @@ pub struct Store {
     database: RwLock<Option<Database>>,
     writer: Mutex<Writer>,
     batch_index: BatchIndex,
+    /// Finished batches are listed whose last job ended at this time or later, in milliseconds since 1970.
+    listed_since: AtomicI64,
     /// The disk was full, and the reserve is given up.
     is_short: AtomicBool,
     /// A commit failed: the database is not as it should be left.
@@ -169,14 +170,6 @@ struct Writer {
     sled_files: SledFiles,
 }
 
-impl Writer {
-    /// A batch is no longer written to.
-    fn forget(&mut self, no: BatchNo) {
-        self.outcomes.remove(&no);
-        self.backups.remove(&no);
-    }
-}
-
 impl Store {
     /// Opens the state in `dir`, making it when the folder is empty or missing. `service` is the
     /// service it belongs to; `adopt` hands an existing state over to it.
@@ -193,12 +186,12 @@ impl Store {
         write_atomic::sweep(dir)?;
         let database = Database::new(dir, open::open(dir)?)?;
         sync_found(dir)?;
-        let records = Snapshot::read(dir, &database.db)?;
+        let mut records = Snapshot::read(dir, &database.db)?;
         let commits_file = check_commit_count(dir, records.commits)?;
-        archive::settle(dir, &records)?;
         verify::quick(dir, &records)?;
+        finished::take_over(dir, &database, &mut records)?;
         let batch_index = BatchIndex::of(&records);
-        let backups = batch_backup::reconcile(&dir.join("spool"), &records)?;
+        let backups = batch_backup::reconcile(dir, &records)?;
         let mut sled_files = SledFiles::of(dir);
         sled_files.sync()?;
         let outcomes = Default::default();
@@ -208,6 +201,7 @@ impl Store {
             database: RwLock::new(Some(database)),
             writer: Mutex::new(writer),
             batch_index,
+            listed_since: AtomicI64::new(i64::MIN),
             is_short: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
             _lock: lock,
@@ -231,19 +225,30 @@ impl Store {
         &self.dir
     }
 
-    /// Every batch that is not archived, oldest first.
+    /// Every batch that is not done, oldest first.
     pub fn batches(&self) -> Result<Vec<BatchRecord>, StoreError> {
         self.scan(db_keys::BATCH)
     }
 
-    /// The batch of that number, unless it is archived.
+    /// The batch of that number, done or not.
+    ///
+    /// # Errors
+    /// [`StoreError::BatchMoved`] when it is done, and somebody moved its folder away.
     pub fn batch(&self, no: BatchNo) -> Result<Option<BatchRecord>, StoreError> {
-        self.get(&db_keys::batch(no))
+        let both = |store: &Store| match store.unfinished_batch(no)? {
+            Some(batch) => Ok(Some(batch)),
+            None => store.finished_batch(no),
+        };
+        match self.unfinished_batch(no)? {
+            Some(batch) => Ok(Some(batch)),
+            // It may be going from the one to the other just now.
+            None => self.at_rest(both),
+        }
     }
 
-    /// The batch of that name, unless it is archived.
-    fn batch_named(&self, name: &BatchName) -> Result<Option<BatchRecord>, StoreError> {
-        self.batch_index.number(name).map_or(Ok(None), |no| self.batch(no))
+    /// The batch of that number, unless it is done.
+    fn unfinished_batch(&self, no: BatchNo) -> Result<Option<BatchRecord>, StoreError> {
+        self.get(&db_keys::batch(no))
     }
 
     /// A number that no batch ever had.
@@ -287,8 +292,29 @@ impl Store {
 
     /// Length of a batch's outcomes, in bytes, as committed: what lies beyond was never
     /// acknowledged.
-    pub fn outcomes_bytes(&self, batch: BatchNo) -> Result<u64, StoreError> {
-        Ok(self.get(&db_keys::outcomes_bytes(batch))?.unwrap_or_default())
+    pub fn outcomes_bytes(&self, batch: &BatchRecord) -> Result<u64, StoreError> {
+        if let Some(bytes) = self.open_outcomes_bytes(batch.no)? {
+            return Ok(bytes);
+        }
+        // It may be going from unfinished to done, or back, just now.
+        self.at_rest(|store| match (store.open_outcomes_bytes(batch.no)?, store.line(&batch.name)?) {
+            (Some(bytes), _) => Ok(bytes),
+            (None, Some(line)) if line.no == batch.no => line.outcomes_bytes(&store.dir),
+            (None, _) => Ok(0),
+        })
+    }
+
+    /// The same of a batch that is not done; nothing while no job of it has ended.
+    fn open_outcomes_bytes(&self, no: BatchNo) -> Result<Option<u64>, StoreError> {
+        self.get(&db_keys::outcomes_bytes(no))
+    }
+
+    /// Opens the rows of a batch to add some after those that were accepted.
+    pub fn append_rows(&self, batch: &BatchRecord) -> Result<Appender, StoreError> {
+        let commits = self.writer.lock().unwrap_or_else(PoisonError::into_inner).commits;
+        let spool = self.spool(batch.no);
+        batch_backup::reconcile_one(spool.dir(), batch, commits)?;
+        Appender::open(&spool.rows_path(), batch.spool_bytes)
     }
 
     /// Makes `changes` durable, all of them or none: on return they are on the device.
@@ -344,18 +370,12 @@ impl Store {
 
     fn try_commit(&self, writer: &mut Writer, changes: &[Change]) -> Result<(), StoreError> {
         let mut batch = sled::Batch::default();
+        let mut batches: BTreeMap<BatchNo, &BatchRecord> = BTreeMap::new();
         for change in changes {
             match change {
                 Change::Open(job) => batch.insert(&db_keys::job(job.key)[..], codec::encode(job)),
                 Change::End(job) => batch.remove(&db_keys::job(job.key)[..]),
-                Change::Batch(b) => {
-                    self.write_backup(writer, b)?;
-                    batch.insert(&db_keys::batch(b.no)[..], codec::encode(b));
-                }
-                Change::Archive(b, at) => {
-                    self.keep_record(b)?;
-                    archive::leave(&mut batch, &ArchiveEntry::of(b, *at));
-                }
+                Change::Batch(b) => drop(batches.insert(b.no, b)),
                 Change::Total(totals) => batch.insert(&db_keys::total()[..], codec::encode(totals)),
                 Change::Day(day, totals) => batch.insert(&db_keys::day(*day)[..], codec::encode(totals)),
                 Change::Account(block) if block.is_empty() => batch.remove(&db_keys::account()[..]),
@@ -363,25 +383,33 @@ impl Store {
             }
         }
         // Outcomes first: until the database says so, they do not count and their jobs are open.
-        for (no, bytes) in self.append_outcomes(writer, changes)? {
-            batch.insert(&db_keys::outcomes_bytes(no)[..], codec::encode(&bytes));
+        let lengths = self.append_outcomes(writer, changes, &batches)?;
+        for (no, bytes) in &lengths {
+            batch.insert(&db_keys::outcomes_bytes(*no)[..], codec::encode(bytes));
+        }
+        let commit = writer.commits + 1;
+        let mut were_finished = Vec::with_capacity(batches.len());
+        for (no, record) in &batches {
+            self.write_backup(writer, record)?;
+            let was_finished = finished::put(self, &mut batch, record, lengths.get(no).copied(), commit)?;
+            if record.is_done() {
+                failpoint::hit("finishing");
+            } else if was_finished {
+                failpoint::hit("reopening");
+            }
+            were_finished.push(was_finished);
         }
         self.commit_batch(writer, batch)?;
-        for change in changes {
-            match change {
-                Change::Batch(b) => {
-                    self.batch_index.add(&b.name, b.no);
-                    if b.is_done() {
-                        // Its file would stay open for as long as the process lives.
-                        writer.outcomes.remove(&b.no);
-                    }
+        for (record, was_finished) in batches.values().zip(were_finished) {
+            if record.is_done() {
+                self.batch_index.finished(&record.name, record.no, was_finished);
+                // Its file would stay open for as long as the process lives.
+                writer.forget(record.no);
+            } else {
+                self.batch_index.unfinished(&record.name, record.no, was_finished);
+                if was_finished {
+                    finished::forget_archived(&self.dir, record.no);
                 }
-                Change::Archive(b, _) => self.move_out(writer, b),
-                Change::Open(_)
-                | Change::End(_)
-                | Change::Total(_)
-                | Change::Day(..)
-                | Change::Account(_) => {}
             }
         }
         Ok(())
@@ -454,26 +482,28 @@ impl Store {
         &self,
         writer: &mut Writer,
         changes: &[Change],
-    ) -> Result<Vec<(BatchNo, u64)>, StoreError> {
-        let mut touched: Vec<BatchNo> = Vec::new();
+        batches: &BTreeMap<BatchNo, &BatchRecord>,
+    ) -> Result<BTreeMap<BatchNo, u64>, StoreError> {
+        let mut touched: BTreeSet<BatchNo> = BTreeSet::new();
         for change in changes {
             let Change::End(job) = change else { continue };
             let no = job.key.batch;
             if let std::collections::hash_map::Entry::Vacant(free) = writer.outcomes.entry(no) {
-                let committed = self.outcomes_bytes(no)?;
+                // A finished one goes on within this commit.
+                let finished = batches.get(&no).map_or(Ok(None), |batch| self.line(&batch.name))?;
+                let finished = finished.map(|line| line.outcomes_bytes(&self.dir)).transpose()?;
+                let committed = self.open_outcomes_bytes(no)?.or(finished).unwrap_or_default();
                 free.insert(Appender::open(&self.spool(no).outcomes_path(), committed)?);
             }
             if let Some(appender) = writer.outcomes.get_mut(&no) {
                 appender.push(job)?;
             }
-            if !touched.contains(&no) {
-                touched.push(no);
-            }
+            touched.insert(no);
         }
-        let mut lengths = Vec::with_capacity(touched.len());
+        let mut lengths = BTreeMap::new();
         for no in touched {
             if let Some(appender) = writer.outcomes.get_mut(&no) {
-                lengths.push((no, appender.sync()?));
+                lengths.insert(no, appender.sync()?);
             }
         }
         Ok(lengths)
@@ -520,9 +550,12 @@ impl Drop for Store {
     }
 }
 
-/// The folder of a batch's rows and outcomes, unless it is archived.
+/// The folder of a batch's rows and outcomes.
 fn batch_dir(dir: &Path, batch: BatchNo) -> PathBuf {
-    dir.join("spool").join(folder_name(batch))
+    let folder = dir.join("spool").join(folder_name(batch));
+    // State format 1 moved those away that were done long ago.
+    let archived = finished::archive(dir).join(folder_name(batch));
+    if !folder.exists() && archived.exists() { archived } else { folder }
 }
 
 /// How a batch's folder is called.
@@ -530,8 +563,16 @@ fn folder_name(batch: BatchNo) -> String {
     format!("{:06}", batch.0)
 }
 
-/// The folders of all batches in a spool, in order.
-fn batch_dirs(spool: &Path) -> Result<Vec<(BatchNo, PathBuf)>, StoreError> {
+/// The folders of all batches in a state, in order.
+fn batch_dirs(dir: &Path) -> Result<Vec<(BatchNo, PathBuf)>, StoreError> {
+    let mut dirs = numbered_dirs(&dir.join("spool"))?;
+    dirs.extend(numbered_dirs(&finished::archive(dir))?);
+    dirs.sort();
+    dirs.dedup_by_key(|(no, _)| *no);
+    Ok(dirs)
+}
+
+fn numbered_dirs(spool: &Path) -> Result<Vec<(BatchNo, PathBuf)>, StoreError> {
     let entries = match std::fs::read_dir(spool) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -544,7 +585,6 @@ fn batch_dirs(spool: &Path) -> Result<Vec<(BatchNo, PathBuf)>, StoreError> {
             dirs.push((BatchNo(no), entry.path()));
         }
     }
-    dirs.sort();
     Ok(dirs)
 }
 

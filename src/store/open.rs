@@ -24,7 +24,7 @@ pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
     sweep_copies(dir)?;
     if !dir.join("db").join("db").exists() {
         // A backup is written when there is a database already.
-        return match batch_backup::all(&dir.join("spool")).first() {
+        return match batch_backup::all(dir).first() {
             Some(_) => Err(damaged(dir, "it is missing, but there are batches".to_owned())),
             None => open_here(dir),
         };
@@ -58,7 +58,7 @@ pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
 /// nothing is certain while another process has it open.
 pub(super) fn foresee(dir: &Path) -> Result<(), StoreError> {
     if !dir.join("db").join("db").exists() {
-        return match batch_backup::all(&dir.join("spool")).first() {
+        return match batch_backup::all(dir).first() {
             Some(_) => Err(damaged(dir, "it is missing, but there are batches".to_owned())),
             None => Ok(()),
         };

@@ -23,7 +23,7 @@ use crate::domain::time::Timestamp;
 use crate::store::job_statuses::{JobStatuses, note};
 use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
-use crate::store::{OpenJobStatus, StoreError, archive, batch_backup, batch_dirs, lock, marker, open};
+use crate::store::{OpenJobStatus, StoreError, batch_backup, batch_dirs, lock, marker, open};
 
 /// A state that is looked at and not opened.
 #[derive(Debug, Clone)]
@@ -161,7 +161,7 @@ impl ReadOnlyState {
         self.batch_dirs()?.into_iter().try_for_each(|dir| rows_in(dir, &mut tell))
     }
 
-    /// The batch of that name, archived or not; nothing where no backup tells of one.
+    /// The batch of that name, done or not; nothing where no backup tells of one.
     ///
     /// # Errors
     /// When the folder of the batches cannot be read.
@@ -187,11 +187,9 @@ impl ReadOnlyState {
         rows_in(batch.dir.clone(), &mut tell)
     }
 
-    /// The folders of all batches, archived or not.
+    /// The folders of all batches, done or not.
     fn batch_dirs(&self) -> Result<Vec<PathBuf>, StoreError> {
-        let live = batch_dirs(&self.dir.join("spool"))?;
-        let archived = batch_dirs(&archive::folder(&self.dir))?;
-        Ok(live.into_iter().chain(archived).map(|(_, dir)| dir).collect())
+        Ok(batch_dirs(&self.dir)?.into_iter().map(|(_, dir)| dir).collect())
     }
 }
 

@@ -25,9 +25,9 @@ use crate::domain::queue_class::{Census, Grain, QueueClass};
 use crate::domain::recovery::{self, Remains};
 use crate::domain::request::Kind;
 use crate::domain::time::{Timestamp, UtcDay};
-use crate::store::archive::{self, ArchiveEntry};
 use crate::store::batch_backup::{self, BatchBackup};
 use crate::store::dump::{self, DumpError};
+use crate::store::finished;
 use crate::store::lock::Lock;
 use crate::store::open::{REBUILD, copy_database};
 use crate::store::open_check::{self, CheckResult};
@@ -106,18 +106,19 @@ pub fn rebuild(
     };
     let sources = Sources { dir, salvage, trusted, export, export_dir, landed, now };
     let mut records = Snapshot { commits: sources.last_commit()? + 1, ..Snapshot::default() };
-    archive::empty_out(dir)?;
-    for (no, _) in batch_dirs(&dir.join("spool"))? {
+    for (no, _) in batch_dirs(dir)? {
         sources.batch(no, &mut records, &mut rebuilt)?;
     }
-    records.archived = sources.archived_elsewhere(&records);
+    let finished = records.retire(dir)?;
+    finished.into_iter().for_each(|line| records.add_finished(line));
+    sources.add_moved(&mut records);
     records.account = sources.salvage.account.clone();
     if let Some(lost) = sources.lost(&records) {
         return Err(damaged(dir, "the spool", &format!("nothing is left of batch {lost}")).into());
     }
-    let archived = records.archived.values().map(|archived| archived.totals);
+    let finished = records.finished.values().map(|line| line.totals);
     let live = records.batches.iter().map(|batch| batch.totals);
-    records.total = live.chain(archived).fold(Totals::default(), Add::add);
+    records.total = live.chain(finished).fold(Totals::default(), Add::add);
     verify::quick(dir, &records)?;
     marker::raise(dir)?;
     install(dir, work.path(), &records, &mut rebuilt)?;
@@ -166,6 +167,12 @@ fn install(dir: &Path, work: &Path, records: &Snapshot, rebuilt: &mut Rebuilt) -
     for batch in &records.batches {
         batch_backup::write(&batch_dir(dir, batch.no), &BatchBackup::of(batch), records.commits)?;
     }
+    for line in records.finished.values() {
+        // One whose folder was moved away keeps the backup that is in it.
+        if let Ok(kept) = line.read(dir) {
+            batch_backup::write(&batch_dir(dir, line.no), &BatchBackup::of(&kept.record), records.commits)?;
+        }
+    }
     let commits = dir.join("commits");
     clean_shutdown::take_mark(dir);
     rebuilt.aside = quarantine::set(dir, &dir.join("db"), "db")?.map(|moved| moved.to().to_owned());
@@ -177,22 +184,25 @@ fn install(dir: &Path, work: &Path, records: &Snapshot, rebuilt: &mut Rebuilt) -
 impl Sources<'_> {
     /// The highest number of a commit that anything shows.
     fn last_commit(&self) -> Result<u64, StoreError> {
-        let backups = batch_backup::all(&self.dir.join("spool")).into_iter().map(|written| written.commit);
+        let backups = batch_backup::all(self.dir).into_iter().map(|written| written.commit);
         let known = [self.salvage.commits, self.export.commits, commits_beside(self.dir)?];
         Ok(backups.chain(known).max().unwrap_or_default())
     }
 
-    /// Archived batches whose folders somebody moved away: their names and numbers stay taken.
-    fn archived_elsewhere(&self, records: &Snapshot) -> BTreeMap<BatchNo, ArchiveEntry> {
-        let known = self.export.archived.iter().chain(&self.salvage.archived);
-        let known = known.filter(|(no, _)| records.batch(**no).is_none());
-        known.map(|(no, archived)| (*no, archived.clone())).collect()
+    /// Adds finished batches whose folders somebody moved away: their names and numbers stay taken.
+    fn add_moved(&self, records: &mut Snapshot) {
+        let known = self.export.finished.values().chain(self.salvage.finished.values());
+        for line in known {
+            if records.batch(line.no).is_none() && !batch_dir(self.dir, line.no).exists() {
+                records.add_finished(line.clone());
+            }
+        }
     }
 
     /// A batch that something knows of, and that has no folder.
     fn lost(&self, records: &Snapshot) -> Option<BatchName> {
         let live = records.batches.iter().map(|batch| batch.no);
-        let found: BTreeSet<BatchNo> = live.chain(records.archived.keys().copied()).collect();
+        let found: BTreeSet<BatchNo> = live.chain(records.finished.keys().copied()).collect();
         let known = self.salvage.batches.iter().chain(&self.export.batches);
         known
             .filter(|batch| batch.rows > 0)
@@ -203,11 +213,18 @@ impl Sources<'_> {
     /// What is known of a batch itself, the most recent source first.
     fn known(&self, no: BatchNo) -> Option<BatchRecord> {
         let of = |records: &Snapshot| records.batches.iter().find(|batch| batch.no == no).cloned();
+        let finished = self.salvage.finished.get(&no).and_then(|line| Some(line.read(self.dir).ok()?.record));
+        let salvaged = of(&self.salvage).or(finished);
+        if self.trusted && salvaged.is_some() {
+            return salvaged;
+        }
         let folder = batch_dir(self.dir, no);
-        let archived = archive::read(&folder).ok().map(|kept| kept.record);
-        let backup = batch_backup::read(&folder).map(|written| written.backup.batch());
-        let known: Vec<BatchRecord> =
-            [of(&self.salvage), archived, backup, of(&self.export)].into_iter().flatten().collect();
+        let backup = batch_backup::read(&folder).map(|written| (written.commit, written.backup.batch()));
+        let mut beside: Vec<(u64, BatchRecord)> =
+            [finished::last_record(&folder), backup].into_iter().flatten().collect();
+        beside.sort_by_key(|(commit, _)| std::cmp::Reverse(*commit));
+        let beside = beside.into_iter().map(|(_, batch)| batch);
+        let known: Vec<BatchRecord> = salvaged.into_iter().chain(beside).chain(of(&self.export)).collect();
         let most = known.iter().map(|batch| batch.spool_bytes).max()?;
         // The one that knows the most rows; among equals the first.
         known.into_iter().find(|batch| batch.spool_bytes == most)

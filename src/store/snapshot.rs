@@ -10,12 +10,12 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::allowances::AccountBlock;
-use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
-use crate::store::archive::ArchiveEntry;
 use crate::store::db_keys::{self, Meaning};
 use crate::store::error::in_words;
+use crate::store::finished::{self, FinishedBatch, FinishedKeys};
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, JobRecord, StoreError, codec, database};
 
 /// The records of a state.
@@ -23,13 +23,16 @@ use crate::store::{BatchRecord, COMMIT_MAX_JOBS, JobRecord, StoreError, codec, d
 pub(super) struct Snapshot {
     /// Number of the last commit.
     pub(super) commits: u64,
-    /// Every batch, oldest first.
+    /// Every batch that is not done, oldest first; of state format 1 those that are, too.
     pub(super) batches: Vec<BatchRecord>,
     /// Every job that has begun and not ended, in order of batch and manifest.
     pub(super) open: Vec<JobRecord>,
-    /// Batches that left the database.
+    /// The lines of those that are done.
     #[serde(default)]
-    pub(super) archived: BTreeMap<BatchNo, ArchiveEntry>,
+    pub(super) finished: BTreeMap<BatchNo, FinishedBatch>,
+    /// The keys beside those lines.
+    #[serde(default)]
+    pub(super) finished_keys: FinishedKeys,
     /// Totals of the whole state.
     pub(super) total: Totals,
     /// Totals of every day that has some.
@@ -104,9 +107,20 @@ impl Snapshot {
                 Meaning::Day(day) => {
                     self.days.insert(day, codec::decode(bytes)?);
                 }
-                Meaning::Archived => {
-                    let archived: ArchiveEntry = codec::decode(bytes)?;
-                    twin = self.archived.insert(archived.no, archived);
+                Meaning::Finished => {
+                    let line: FinishedBatch = codec::decode(bytes)?;
+                    twin = self.finished.insert(line.no, line);
+                }
+                Meaning::FinishedNumber(no) => {
+                    self.finished_keys.by_number.insert(no, codec::decode(bytes)?);
+                }
+                Meaning::FinishedAt(at, no) => {
+                    codec::decode::<BatchName>(bytes)?;
+                    self.finished_keys.by_time.insert((at, no));
+                }
+                Meaning::Unannounced(no) => {
+                    codec::decode::<BatchName>(bytes)?;
+                    self.finished_keys.unannounced.insert(no);
                 }
                 Meaning::Account => self.account = codec::decode(bytes)?,
                 Meaning::Total => self.total = codec::decode(bytes)?,
@@ -117,7 +131,7 @@ impl Snapshot {
         put().map_err(|damage| format!("the record {}: {damage}", db_keys::describe(key)))?;
         match twin {
             None => Ok(()),
-            Some(ArchiveEntry { name, .. }) => {
+            Some(FinishedBatch { name, .. }) => {
                 Err(format!("the record {}: batch {name} has the same number", db_keys::describe(key)))
             }
         }
@@ -152,8 +166,7 @@ impl Snapshot {
         let lengths = self.outcomes_bytes.iter();
         entries
             .extend(lengths.map(|(no, bytes)| (db_keys::outcomes_bytes(*no).to_vec(), codec::encode(bytes))));
-        let archived = self.archived.values();
-        entries.extend(archived.map(|archived| (db_keys::archived(&archived.name), codec::encode(archived))));
+        entries.extend(self.finished.values().flat_map(finished::entries));
         entries.extend(
             self.days.iter().map(|(day, totals)| (db_keys::day(*day).to_vec(), codec::encode(totals))),
         );
@@ -165,7 +178,7 @@ impl Snapshot {
         entries
     }
 
-    /// The batch of that number, unless it is archived.
+    /// The batch of that number, unless it is done.
     pub(super) fn batch(&self, no: BatchNo) -> Option<&BatchRecord> {
         let index = self.batches.binary_search_by_key(&no, |batch| batch.no).ok()?;
         self.batches.get(index)

@@ -12,8 +12,11 @@ use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, State};
 use crate::domain::request::Kind;
 use crate::domain::row_verdict::JobStanding;
+use crate::domain::time::Timestamp;
 use crate::store::spool::{Appender, Lines};
 use crate::store::staging::{ExistingJob, RowRequest, RowWithVerdict, StagedRow, Verdict};
+
+mod finished;
 
 const SERVICE: &str = "https://media.example";
 
@@ -98,7 +101,7 @@ fn an_ended_job_leaves_the_database_for_the_outcomes() {
     store.commit(&[Change::End(job(1, 0, State::DROPPED))]).unwrap();
     assert_eq!(store.open_jobs().unwrap(), [job(1, 1, running())]);
     let mut lines =
-        Lines::open(&store.spool(BatchNo(1)).outcomes_path(), 0, store.outcomes_bytes(BatchNo(1)).unwrap())
+        Lines::open(&store.spool(BatchNo(1)).outcomes_path(), 0, store.outcomes_bytes(&batch(1, 0)).unwrap())
             .unwrap();
     assert_eq!(lines.next_line::<JobRecord>().unwrap().unwrap().1, job(1, 0, State::DROPPED));
     assert!(lines.next_line::<JobRecord>().unwrap().is_none());
@@ -110,12 +113,12 @@ fn an_outcome_that_was_never_acknowledged_is_cut_off() {
     let store = open(&dir);
     store.commit(&[Change::End(job(1, 0, State::DROPPED))]).unwrap();
     let path = store.spool(BatchNo(1)).outcomes_path();
-    let acknowledged = store.outcomes_bytes(BatchNo(1)).unwrap();
+    let acknowledged = store.outcomes_bytes(&batch(1, 0)).unwrap();
     drop(store);
     fs::write(&path, [fs::read(&path).unwrap(), b"deadbeef {\"half\": ".to_vec()].concat()).unwrap();
     let store = open(&dir);
     store.commit(&[Change::End(job(1, 1, State::Expired))]).unwrap();
-    let mut lines = Lines::open(&path, 0, store.outcomes_bytes(BatchNo(1)).unwrap()).unwrap();
+    let mut lines = Lines::open(&path, 0, store.outcomes_bytes(&batch(1, 0)).unwrap()).unwrap();
     let mut states = Vec::new();
     while let Some((_, record)) = lines.next_line::<JobRecord>().unwrap() {
         states.push(record.job.state().name());
@@ -470,106 +473,6 @@ fn whoever_may_read_new_files_here_may_read_what_is_kept() {
     for name in ["callsheet-state.json", "catalogs.json"] {
         assert_eq!(mode(name), mode("new"), "{name}");
     }
-}
-
-#[test]
-fn an_archived_batch_leaves_a_line_and_comes_back_as_it_was() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(&dir);
-    let totals = Totals { spent: Credits(7), ..Totals::default() };
-    let ended = Ended { canceled: 1, ..Ended::default() };
-    let first = BatchRecord { totals, ended, announced: true, ..batch(1, 1) };
-    let end = Change::End(job(1, 0, State::DROPPED));
-    store.commit(&[end, Change::Batch(Box::new(first.clone())), Change::Total(totals)]).unwrap();
-    let length = store.outcomes_bytes(BatchNo(1)).unwrap();
-    store.commit(&[Change::Archive(Box::new(first.clone()), Timestamp(9))]).unwrap();
-    assert_eq!((store.batches().unwrap(), store.archived_count()), (vec![], 1));
-    assert_eq!((store.batch_named(&first.name).unwrap(), store.next_batch_no()), (None, BatchNo(2)));
-    drop(store);
-    let store = open(&dir);
-    assert_eq!((store.batches().unwrap(), store.archived_count()), (vec![], 1));
-    assert_eq!(store.next_batch_no(), BatchNo(2), "no number is given twice");
-    assert_eq!(store.restore(&"batch-2".parse().unwrap()).unwrap(), None);
-    assert_eq!(store.restore(&first.name).unwrap(), Some(Restored::FromArchive(first.clone())));
-    assert_eq!(
-        store.restore(&first.name).unwrap(),
-        Some(Restored::Present(first.clone())),
-        "it is back already"
-    );
-    assert_eq!(store.outcomes_bytes(BatchNo(1)).unwrap(), length);
-    drop(store);
-    assert_eq!(open(&dir).batches().unwrap(), [first]);
-}
-
-/// The state after a batch of that number and name was done and archived.
-fn archive(store: &Store, no: u32, name: &str) -> BatchRecord {
-    let ended = Ended { canceled: 1, ..Ended::default() };
-    let done = BatchRecord { name: name.parse().unwrap(), ended, announced: true, ..batch(no, 1) };
-    let end = Change::End(job(no, 0, State::DROPPED));
-    store.commit(&[end, Change::Batch(Box::new(done.clone()))]).unwrap();
-    store.commit(&[Change::Archive(Box::new(done.clone()), Timestamp(9))]).unwrap();
-    done
-}
-
-#[test]
-fn whoever_else_asks_for_an_archived_batch_at_this_moment_gets_the_same_one() {
-    for _ in 0..20 {
-        let dir = tempfile::tempdir().unwrap();
-        let store = open(&dir);
-        let first = archive(&store, 1, "first");
-        let asked = || {
-            std::thread::scope(|scope| {
-                let askers: Vec<_> =
-                    (0..4).map(|_| scope.spawn(|| store.restore(&first.name).unwrap())).collect();
-                askers.into_iter().map(|asker| asker.join().unwrap()).collect::<Vec<_>>()
-            })
-        };
-        let answers = asked();
-        let back = |answer: &&Option<Restored>| **answer == Some(Restored::FromArchive(first.clone()));
-        assert_eq!(answers.iter().filter(back).count(), 1, "{answers:?}");
-        assert!(answers.iter().all(Option::is_some), "{answers:?}");
-    }
-}
-
-#[test]
-fn an_archived_batch_that_the_database_forgot_is_noticed() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(&dir);
-    let first = archive(&store, 1, "first");
-    let mut forget = sled::Batch::default();
-    forget.remove(&db_keys::archived(&first.name)[..]);
-    store.database().unwrap().db.apply_batch(forget).unwrap();
-    drop(store);
-    assert_eq!(
-        refusal(dir.path(), SERVICE),
-        "archive/000001 in STATE is damaged: a batch was archived there, and the database does not know it"
-    );
-}
-
-#[test]
-fn one_number_or_one_name_for_two_batches_is_noticed() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(&dir);
-    archive(&store, 1, "first");
-    store.commit(&[Change::Batch(Box::new(batch(1, 0)))]).unwrap();
-    store.commit(&[Change::Batch(Box::new(batch(2, 0)))]).unwrap();
-    store.commit(&[Change::Batch(Box::new(BatchRecord { name: batch(2, 0).name, ..batch(3, 0) }))]).unwrap();
-    let mut faults = Vec::new();
-    store.verify(|fault| faults.push(fault.to_string())).unwrap();
-    // Before all that follows from it.
-    assert_eq!(
-        faults[..2],
-        [
-            "batch batch-2: there are two of that name",
-            "batch first: another one that is not archived has its number, 1"
-        ]
-    );
-    let archived = ArchiveEntry::of(&batch(1, 0), Timestamp(9));
-    let mut twice = sled::Batch::default();
-    twice.insert(&db_keys::archived(&archived.name)[..], codec::encode(&archived));
-    store.database().unwrap().db.apply_batch(twice).unwrap();
-    let error = store.verify(drop).unwrap_err().to_string();
-    assert!(error.contains("of the archived batch first: batch batch-1 has the same number"), "{error}");
 }
 
 #[test]

@@ -16,12 +16,10 @@ use crate::domain::ids::{BatchNo, JobId, JobKey};
 use crate::domain::job::{Books, Job, JobSpec, State};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
-use crate::store::archive::ArchivedBatch;
+use crate::store::finished::FinishedRecord;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Lines, Spool};
-use crate::store::{
-    BatchRecord, Ended, JobRecord, Store, StoreError, archive, batch_backup, batch_dir, batch_dirs,
-};
+use crate::store::{BatchRecord, Ended, JobRecord, Store, StoreError, batch_backup, batch_dir};
 
 /// Faults of one sort that are told of one batch; the rest are counted.
 const REPORTED_MAX: u64 = 20;
@@ -48,8 +46,8 @@ impl fmt::Display for Inconsistency {
 pub struct VerifyReport {
     /// Batches.
     pub batches: u64,
-    /// Of these, archived.
-    pub archived: u64,
+    /// Of these, done.
+    pub finished: u64,
     /// Accepted jobs.
     pub rows: u64,
     /// Lines of outcomes.
@@ -113,31 +111,29 @@ pub(super) fn full(
         BatchCheck::new(spool, records, batch, &mut count).all(&mut days, &mut checked)?;
     }
     let mut is_complete = true;
-    for archived in records.archived.values() {
+    for line in records.finished.values() {
         checked.batches += 1;
-        checked.archived += 1;
-        let Some(folder) = archive::place(dir, archived.no) else {
+        checked.finished += 1;
+        let place = format!("batch {}", line.name);
+        let FinishedRecord { outcomes_bytes, record, .. } = match line.read(dir) {
             // Somebody moved it away, which they may. What it had a part in cannot be added up then.
-            is_complete = false;
-            continue;
-        };
-        let ArchivedBatch { outcomes_bytes, record } = match archive::read(&folder) {
+            Err(StoreError::BatchMoved { .. }) => {
+                is_complete = false;
+                continue;
+            }
             Err(StoreError::Damaged { what, detail, .. }) => {
                 is_complete = false;
-                count(Inconsistency {
-                    place: format!("batch {}", archived.name),
-                    found: format!("{what}: {detail}"),
-                });
+                count(Inconsistency { place, found: format!("{what}: {detail}") });
                 continue;
             }
             other => other?,
         };
-        let place = format!("batch {}", archived.name);
-        if record.name != archived.name {
-            let found = format!("{} holds batch {}", folder.display(), record.name);
-            count(Inconsistency { place: place.clone(), found });
+        compare(&place, record.totals, line.totals, &mut count);
+        if record.rows != line.rows || !record.is_done() {
+            let found = format!("{} of its {} jobs have ended", record.ended.all(), record.rows);
+            count(Inconsistency { place, found });
         }
-        compare(&place, record.totals, archived.totals, &mut count);
+        let folder = batch_dir(dir, line.no);
         let lengths = BTreeMap::from([(record.no, outcomes_bytes)]);
         let records = Snapshot { outcomes_bytes: lengths, ..Snapshot::default() };
         BatchCheck::new(Spool::new(folder), &records, &record, &mut count).all(&mut days, &mut checked)?;
@@ -175,10 +171,12 @@ fn compare_all(
     }
     backups(dir, records, &known, tell);
     identities(records, &known, tell);
-    archive_folders(dir, records, &known, tell)?;
+    if let Some(found) = records.finished_keys.contradiction(&records.finished) {
+        tell(Inconsistency { place: "the database".to_owned(), found });
+    }
     let live = records.batches.iter().map(|batch| batch.totals);
-    let archived = records.archived.values().map(|archived| archived.totals);
-    let sum = live.chain(archived).fold(Totals::default(), Add::add);
+    let finished = records.finished.values().map(|line| line.totals);
+    let sum = live.chain(finished).fold(Totals::default(), Add::add);
     if sum != records.total {
         let found = format!("the batches come to {sum:?}, the state to {:?}", records.total);
         tell(Inconsistency { place: "the totals".to_owned(), found });
@@ -190,7 +188,7 @@ fn compare_all(
 fn identities(records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Inconsistency)) {
     let live = records.batches.iter().map(|batch| &batch.name);
     let mut names = BTreeSet::new();
-    for name in live.chain(records.archived.values().map(|archived| &archived.name)) {
+    for name in live.chain(records.finished.values().map(|line| &line.name)) {
         if !names.insert(name) {
             tell(Inconsistency {
                 place: format!("batch {name}"),
@@ -198,27 +196,10 @@ fn identities(records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMu
             });
         }
     }
-    for archived in records.archived.values().filter(|archived| known.contains(&archived.no)) {
-        let found = format!("another one that is not archived has its number, {}", archived.no.0);
-        tell(Inconsistency { place: format!("batch {}", archived.name), found });
+    for line in records.finished.values().filter(|line| known.contains(&line.no)) {
+        let found = format!("another one that is not finished has its number, {}", line.no.0);
+        tell(Inconsistency { place: format!("batch {}", line.name), found });
     }
-}
-
-/// A folder comes into the archive after the commit that says so, and leaves it before the one that takes it back. A
-/// copy of what was taken back, put there by somebody, is no harm.
-fn archive_folders(
-    dir: &Path,
-    records: &Snapshot,
-    known: &BTreeSet<BatchNo>,
-    tell: &mut dyn FnMut(Inconsistency),
-) -> Result<(), StoreError> {
-    for (no, _) in batch_dirs(&archive::folder(dir))? {
-        if !records.archived.contains_key(&no) && !known.contains(&no) {
-            let found = "a batch was archived there, and the database does not know it".to_owned();
-            tell(Inconsistency { place: format!("archive/{}", super::folder_name(no)), found });
-        }
-    }
-    Ok(())
 }
 
 fn lengths(
@@ -304,12 +285,8 @@ fn tail(
 
 /// A backup is written before the commit that it is for.
 fn backups(dir: &Path, records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Inconsistency)) {
-    for written in batch_backup::all(&dir.join("spool")) {
+    for written in batch_backup::unfinished(dir, records) {
         let backup = &written.backup;
-        // One that is archived is about to be moved out.
-        if records.archived.contains_key(&backup.no) {
-            continue;
-        }
         let place = format!("batch {}", backup.name);
         if written.commit > records.commits + 1 {
             let (backup, db) = (written.commit, records.commits);

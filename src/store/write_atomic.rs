@@ -17,7 +17,6 @@ pub(super) const SCHEDULES: &str = ".schedules-";
 pub(super) const SURCHARGES: &str = ".surcharges-";
 /// The same in a batch's folder.
 pub(super) const CARD: &str = ".batch-";
-pub(super) const RECORD: &str = ".record-";
 
 /// A file that is to take another's place, with the rights that new files have here: members of a service's
 /// group read what it keeps.
@@ -44,8 +43,12 @@ pub(super) fn put<T: Serialize>(path: &Path, prefix: &str, value: &T) -> Result<
 /// Removes the successors that killed processes left. A plan that keeps its catalogs at this moment may lose
 /// its copy; the next one asks again.
 pub(super) fn sweep(dir: &Path) -> Result<(), StoreError> {
-    sweep_called(dir, &[CATALOGS, MARKER, SCHEDULES, SURCHARGES])?;
-    super::batch_dirs(&dir.join("spool"))?.iter().try_for_each(|(_, dir)| sweep_called(dir, &[CARD, RECORD]))
+    sweep_called(dir, &[CATALOGS, MARKER, SCHEDULES, SURCHARGES])
+}
+
+/// The same in a batch's folder.
+pub(super) fn sweep_batch(dir: &Path) -> Result<(), StoreError> {
+    sweep_called(dir, &[CARD])
 }
 
 fn sweep_called(dir: &Path, prefixes: &[&str]) -> Result<(), StoreError> {
@@ -81,6 +84,7 @@ mod tests {
             fs::write(batch.join(name), "").unwrap();
         }
         sweep(dir.path()).unwrap();
+        sweep_batch(&batch).unwrap();
         let names = |dir: &Path| {
             let mut names: Vec<_> =
                 fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();

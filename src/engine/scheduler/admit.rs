@@ -42,7 +42,7 @@ impl Scheduler {
             return Ok(None);
         }
         let is_low = self.disk.is_low().then_some(Parked::Disk);
-        self.batches.for_each_unfinished(|active| {
+        self.batches.for_each(|active| {
             // What is left of an expired batch may have been sent: it waits for a person.
             let is_kept = active.record.paused.is_some() || active.has_expired(now);
             active.parked = is_low.or(is_kept.then_some(Parked::Paused));
@@ -282,7 +282,7 @@ impl Scheduler {
     /// Rows at the front whose jobs were canceled before their turn.
     pub(super) fn pass_over_skipped(&mut self) {
         let pending = &mut self.pending;
-        self.batches.for_each_unfinished(|ActiveBatch { record, windows, .. }| {
+        self.batches.for_each(|ActiveBatch { record, windows, .. }| {
             if record.skipped.is_empty() {
                 return;
             }
@@ -302,7 +302,7 @@ impl Scheduler {
             return;
         }
         let pending = &mut self.pending;
-        self.batches.for_each_unfinished(|ActiveBatch { record, windows, .. }| {
+        self.batches.for_each(|ActiveBatch { record, windows, .. }| {
             windows.retain_mut(|window| window.advance(&record.segments));
             let most = window_rows(windows.len());
             for window in windows {

@@ -44,15 +44,29 @@ pub enum Command {
     Resolve(Box<FoundJob>, Credits),
     /// The owner was told that a batch is done.
     MarkAnnounced(BatchNo),
-    /// A batch was done long ago: keep it no longer at hand.
-    Archive(BatchNo),
-    /// An archived batch was taken back, as it is here.
-    RestoreBatch(Box<BatchRecord>),
     /// Other limits, budgets, waits and deadlines.
     Reload(Box<Settings>),
 }
 
 impl Command {
+    /// The batch that it is about. One that is done has to be taken up before it is executed, see
+    /// [`Scheduler::add_finished_batch`].
+    pub fn batch(&self) -> Option<BatchNo> {
+        match self {
+            Command::AddBatch(batch) => Some(batch.no),
+            Command::Pause(no)
+            | Command::Resume(no)
+            | Command::SetBudget(no, _)
+            | Command::Cancel(no)
+            | Command::MarkAnnounced(no) => Some(*no),
+            Command::CancelJob(found) | Command::Resolve(found, _) => Some(found.1.key.batch),
+            Command::Retry(found) | Command::FetchAgain(found) => {
+                found.first().map(|found| found.1.key.batch)
+            }
+            Command::Reload(_) => None,
+        }
+    }
+
     /// Days whose totals it may change: they have to be known before it is executed.
     pub fn days(&self) -> Vec<UtcDay> {
         let of = |found: &FoundJob| found.1.job.days().collect::<Vec<_>>();
@@ -142,14 +156,6 @@ impl Scheduler {
                 batch.announced = batch.is_done();
                 batch.announced_at = Some(now.wall);
             })),
-            Command::Archive(no) => Ok(self.archive(no)),
-            Command::RestoreBatch(record) => {
-                // It is durable already; a manifest may have added to it meanwhile.
-                if !self.batches.contains_key(&record.no) {
-                    self.add_batch(*record);
-                }
-                Ok(CommandOutcome::default())
-            }
             Command::Cancel(no) => self.cancel(no, now),
             Command::CancelJob(found) => self.cancel_job(*found, now),
             Command::Retry(found) => Ok(self.retry(found, now)),
@@ -167,24 +173,6 @@ impl Scheduler {
         change(&mut active.record);
         self.pending.batch_changed(no);
         CommandOutcome { in_flight: self.in_flight_of(no), ..CommandOutcome::default() }
-    }
-
-    /// Lets go of a batch that is done, whose owner was told so, and of which nothing waits to be made durable.
-    fn archive(&mut self, no: BatchNo) -> CommandOutcome {
-        let is_open = self.jobs.counts().open_of(no) > 0;
-        let is_changing = self.pending.has_changed_batch(no);
-        match self.batches.get(&no) {
-            Some(active)
-                if active.record.is_done() && active.record.announced && !is_open && !is_changing => {}
-            _ => return CommandOutcome::default(),
-        }
-        self.jobs.forget_batch(no);
-        let jobs = self.batches.remove(&no).map_or(0, |active| {
-            let rows = active.record.rows;
-            self.pending.batch_archived(active.record);
-            rows
-        });
-        CommandOutcome { jobs, ..CommandOutcome::default() }
     }
 
     fn in_flight_of(&self, no: BatchNo) -> u32 {

@@ -217,11 +217,8 @@ impl Scheduler {
             _ if active.has_expired(now) => Some(Event::Expire),
             _ => None,
         };
-        let dropped: Vec<(BatchNo, Event)> = self
-            .batches
-            .unfinished()
-            .filter_map(|active| Some((active.record.no, reason(active)?)))
-            .collect();
+        let dropped: Vec<(BatchNo, Event)> =
+            self.batches.iter().filter_map(|active| Some((active.record.no, reason(active)?))).collect();
         for (no, event) in dropped {
             self.drop_rows(no, &event, now)?;
             if event == Event::Expire || self.batches.get(&no).is_some_and(|active| active.record.canceled) {

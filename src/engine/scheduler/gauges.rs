@@ -11,7 +11,7 @@ use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::parts::job_counts::BatchJobCounts;
 use crate::engine::scheduler::{ActiveBatch, Scheduler};
-use crate::store::{Ended, KindCounts};
+use crate::store::KindCounts;
 
 /// Jobs by state and kind, where it is known.
 type Jobs = BTreeMap<(JobState, Option<Kind>), u64>;
@@ -24,8 +24,11 @@ impl Scheduler {
         let counts = self.jobs.counts();
         let open = counts.by_state_and_kind().map(|(state, kind, n)| ((state, Some(kind)), u64::from(n)));
         let mut jobs: Jobs = open.collect();
-        for (no, active) in self.batches.iter() {
-            add_closed(&mut jobs, active, counts.of_batch(*no));
+        for active in self.batches.iter() {
+            add_closed(&mut jobs, active, counts.of_batch(active.record.no));
+        }
+        for (kind, ended) in self.finished_jobs.by_kind() {
+            add(&mut jobs, kind, KindCounts { rows: ended.all(), ended }, 0);
         }
         let (total, day) = (self.budgets.total(), self.budgets.day(now.wall.utc_day()));
         let limits = &self.settings.limits;
@@ -51,7 +54,7 @@ impl Scheduler {
     /// How long the oldest queue of jobs that were never sent has waited.
     fn queue_age(&self, now: Now) -> Millis {
         let never_sent = |active: &ActiveBatch| self.jobs.counts().of_batch(active.record.no).never_sent > 0;
-        let waiting = self.batches.unfinished().filter(|active| active.has_rows() || never_sent(active));
+        let waiting = self.batches.iter().filter(|active| active.has_rows() || never_sent(active));
         let ages = waiting
             .map(|active| now.wall.since(active.record.waiting_since.unwrap_or(active.record.created)));
         ages.max().unwrap_or_default()
@@ -60,7 +63,7 @@ impl Scheduler {
     fn parked_batches(&self) -> BTreeMap<Parked, u64> {
         let mut parked = BTreeMap::new();
         let key = self.key_is_refused().then_some(Parked::Key);
-        for active in self.batches.unfinished() {
+        for active in self.batches.iter() {
             let has_queue = active.has_rows() || self.jobs.counts().has_queued(active.record.no);
             let paused = active.record.paused.map(|_| Parked::Paused);
             if has_queue && let Some(reason) = key.or(active.parked).or(paused) {
@@ -75,16 +78,16 @@ impl Scheduler {
 fn add_closed(jobs: &mut Jobs, active: &ActiveBatch, open: BatchJobCounts) {
     let record = &active.record;
     // What was accepted before kinds were counted.
-    let (mut forget_finished, mut rest_open) = (KindCounts { rows: record.rows, ended: record.ended }, 0);
+    let (mut rest, mut rest_open) = (KindCounts { rows: record.rows, ended: record.ended }, 0);
     for (kind, open) in open.kinds {
         let Some(of_kind) = record.kinds.get(&kind) else {
             rest_open += open;
             continue;
         };
         add(jobs, Some(kind), *of_kind, open);
-        forget_finished = less(forget_finished, *of_kind);
+        rest = less(rest, *of_kind);
     }
-    add(jobs, None, forget_finished, rest_open);
+    add(jobs, None, rest, rest_open);
 }
 
 fn add(jobs: &mut Jobs, kind: Option<Kind>, of_kind: KindCounts, open: u32) {
@@ -96,14 +99,7 @@ fn add(jobs: &mut Jobs, kind: Option<Kind>, of_kind: KindCounts, open: u32) {
 }
 
 fn less(all: KindCounts, some: KindCounts) -> KindCounts {
-    let ended = Ended {
-        succeeded: all.ended.succeeded.saturating_sub(some.ended.succeeded),
-        failed: all.ended.failed.saturating_sub(some.ended.failed),
-        canceled: all.ended.canceled.saturating_sub(some.ended.canceled),
-        expired: all.ended.expired.saturating_sub(some.ended.expired),
-        in_doubt: all.ended.in_doubt.saturating_sub(some.ended.in_doubt),
-    };
-    KindCounts { rows: all.rows.saturating_sub(some.rows), ended }
+    KindCounts { rows: all.rows.saturating_sub(some.rows), ended: all.ended.minus(some.ended) }
 }
 
 #[cfg(test)]
@@ -113,7 +109,7 @@ mod tests {
     use crate::domain::job::{Job, State};
     use crate::domain::time::{Tick, Timestamp};
     use crate::engine::scheduler::tests::{settings, spec};
-    use crate::store::{BatchRecord, JobRecord, Pause, Segment};
+    use crate::store::{BatchRecord, Ended, JobRecord, Pause, Segment};
 
     const NOW: Now = Now { wall: Timestamp(60_000), tick: Tick(0) };
 

@@ -24,6 +24,7 @@ mod prices;
 mod tests;
 mod transitions;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use self::commands::{Command, CommandOutcome, FoundJob};
@@ -37,6 +38,7 @@ use crate::domain::admission::Parked;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
+use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now, Tick, UtcDay};
 use crate::engine::scheduler::account_block::AccountState;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
@@ -44,6 +46,7 @@ use crate::engine::scheduler::parts::active_batches::ActiveBatches;
 use crate::engine::scheduler::parts::budgets::Budgets;
 use crate::engine::scheduler::parts::disk_state::DiskState;
 use crate::engine::scheduler::parts::download_queue::DownloadQueue;
+use crate::engine::scheduler::parts::finished_jobs::FinishedJobs;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::open_jobs::OpenJobs;
 use crate::engine::scheduler::parts::outage_detector::OutageDetector;
@@ -52,7 +55,7 @@ use crate::engine::scheduler::parts::row_windows::windows_of;
 use crate::engine::scheduler::parts::timers::Timers;
 use crate::engine::scheduler::parts::wait_times::WaitTimes;
 use crate::engine::scheduler::prices::Prices;
-use crate::store::{BatchRecord, COMMIT_MAX_JOBS, JobRecord};
+use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Ended, JobRecord};
 
 /// Most jobs let out of the queue in one step.
 const ADMIT_MAX: usize = 64;
@@ -75,6 +78,7 @@ pub struct Scheduler {
     /// No creating POST is sent, whatever is wanted.
     sending_disabled: bool,
     prices: Prices,
+    finished_jobs: FinishedJobs,
     pending: PendingStep,
 }
 
@@ -96,6 +100,7 @@ impl Scheduler {
             account: AccountState::default(),
             stopping: false,
             sending_disabled: false,
+            finished_jobs: FinishedJobs::default(),
             pending: PendingStep::default(),
         }
     }
@@ -144,6 +149,29 @@ impl Scheduler {
         }
     }
 
+    /// Lets go of the batches that are done, once that is durable: it was a change of the step before.
+    fn forget_finished(&mut self) {
+        let pending = &self.pending;
+        for record in self.batches.take_finished(|no| pending.has_changed_batch(no)) {
+            self.jobs.forget_batch(record.no);
+            self.finished_jobs.add(&record);
+        }
+    }
+
+    /// Takes up a batch that is done, for a command about it. It is let go again by the next step, unless something of
+    /// it goes on.
+    pub fn add_finished_batch(&mut self, record: BatchRecord) {
+        if !self.batches.contains_key(&record.no) {
+            self.finished_jobs.remove(&record);
+            self.add_batch(record);
+        }
+    }
+
+    /// Takes up how the jobs of finished batches ended, by kind, as it was stored.
+    pub fn set_finished_jobs(&mut self, jobs: BTreeMap<Option<Kind>, Ended>) {
+        self.finished_jobs = FinishedJobs::new(jobs);
+    }
+
     /// Takes up a job that had begun before: a restart is not a special path.
     pub fn resume_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
         let key = record.key;
@@ -176,6 +204,7 @@ impl Scheduler {
     /// # Errors
     /// [`SchedulerError`] when the books do not balance; nothing of the step may then be used.
     pub fn step(&mut self, inputs: Vec<Input>, now: Now) -> Result<Step, SchedulerError> {
+        self.forget_finished();
         for input in inputs {
             self.handle_input(input, now)?;
         }
@@ -190,7 +219,6 @@ impl Scheduler {
         self.note_balance_need(decision.as_ref());
         self.ask_balance_when_due(now);
         self.load_rows();
-        self.batches.forget_finished();
         Ok(self.finish_step(now))
     }
 
@@ -200,7 +228,7 @@ impl Scheduler {
     fn finish_step(&mut self, now: Now) -> Step {
         let account = std::mem::take(&mut self.account.has_changed).then(|| self.account.block.clone());
         let next_due = self.next_due();
-        self.pending.finish(&self.jobs, &self.batches, &self.budgets, account, (next_due, now.wall))
+        self.pending.finish(&self.jobs, &mut self.batches, &self.budgets, account, (next_due, now.wall))
     }
 
     /// When the next step is due, if nothing comes in before.
@@ -221,6 +249,6 @@ impl Scheduler {
             active.parked == Some(Parked::DayBudget)
                 || active.record.policy.expires.is_some() && !active.record.is_done()
         };
-        self.timers.has_calendar() || self.batches.unfinished().any(waits) || self.waits_for_allowance()
+        self.timers.has_calendar() || self.batches.iter().any(waits) || self.waits_for_allowance()
     }
 }

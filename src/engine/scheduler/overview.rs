@@ -6,6 +6,7 @@ use crate::domain::admission::{self, Parked};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::job_state::JobStateCounts;
+use crate::domain::ledger::Totals;
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::job_counts::NextAction;
 use crate::engine::scheduler::{
@@ -20,11 +21,11 @@ impl Scheduler {
         if counts.busy() > 0
             || self.account.is_asking
             || self.prices.are_busy() && !self.stopping
-            || self.batches.unfinished().any(ActiveBatch::is_loading)
+            || self.batches.iter().any(ActiveBatch::is_loading)
         {
             return None;
         }
-        if self.batches.unfinished().all(|active| active.record.is_done()) {
+        if self.batches.iter().all(|active| active.record.is_done()) {
             return Some(Standstill::Done);
         }
         if self.stopping {
@@ -53,10 +54,8 @@ impl Scheduler {
         if self.waits_for_balance() {
             return None;
         }
-        let with_queue = self
-            .batches
-            .unfinished()
-            .filter(|active| active.has_rows() || counts.has_queued(active.record.no));
+        let with_queue =
+            self.batches.iter().filter(|active| active.has_rows() || counts.has_queued(active.record.no));
         let parked = with_queue.map(|active| active.parked);
         // A batch whose queue is not parked waits for something that will come.
         let parked: Vec<Parked> = parked.collect::<Option<_>>()?;
@@ -78,13 +77,13 @@ impl Scheduler {
     /// Every batch in numbers, oldest first.
     pub fn overview(&self) -> Vec<BatchOverview> {
         let blocked = self.blocked_batches();
-        self.batches.iter().map(|(_, active)| self.overview_of(active, &blocked)).collect()
+        self.batches.iter().map(|active| self.overview_of(active, &blocked)).collect()
     }
 
     /// Every batch as it stands and in numbers, oldest first, or the one called so.
     pub fn batch_snapshots(&self, name: Option<&BatchName>) -> Vec<(BatchRecord, BatchOverview)> {
         let blocked = self.blocked_batches();
-        let batches = self.batches.iter().map(|(_, active)| active);
+        let batches = self.batches.iter();
         let named = batches.filter(|active| name.is_none_or(|name| *name == active.record.name));
         named.map(|active| (active.record.clone(), self.overview_of(active, &blocked))).collect()
     }
@@ -135,12 +134,17 @@ impl Scheduler {
     /// Finds out which budgets keep batches, where no engine does. Nothing is sent, and nothing durable changes.
     pub fn foresee(&mut self, now: Now) {
         let met = admission::out_of_budget(&self.board(now));
-        self.batches.for_each_unfinished(|active| active.parked = None);
+        self.batches.for_each(|active| active.parked = None);
         for (batch, parked) in met {
             if let Some(active) = self.batches.get_mut(&batch) {
                 active.parked = Some(parked);
             }
         }
+    }
+
+    /// Totals of the whole state.
+    pub fn total(&self) -> Totals {
+        self.budgets.total()
     }
 
     /// Whether a download waits for a slot.
@@ -155,7 +159,7 @@ impl Scheduler {
 
     /// Every batch's record as it stands.
     pub fn batches(&self) -> impl Iterator<Item = &BatchRecord> {
-        self.batches.iter().map(|(_, active)| &active.record)
+        self.batches.iter().map(|active| &active.record)
     }
 
     /// Every open job as it stands.
@@ -177,6 +181,13 @@ impl Scheduler {
     /// How many jobs may be in flight, as learned so far.
     pub fn present_limit(&self) -> u32 {
         self.adaptive_limit.present()
+    }
+}
+
+impl BatchOverview {
+    /// A batch that is done in numbers.
+    pub fn of_finished(record: &BatchRecord) -> BatchOverview {
+        overview_of(record, JobStateCounts::default())
     }
 }
 

@@ -176,7 +176,7 @@ impl Scheduler {
             active.record.paused.is_none()
                 && (active.has_rows() || self.jobs.counts().has_queued(active.record.no))
         };
-        self.batches.unfinished().any(waits)
+        self.batches.iter().any(waits)
     }
 
     /// The catalogs came, or did not.

@@ -195,7 +195,7 @@ impl Stage {
                 Change::End(record) => drop(self.durable.remove(&record.key)),
                 Change::Batch(batch) => self.batch = (**batch).clone(),
                 Change::Account(block) => self.account = block.clone(),
-                Change::Archive(..) | Change::Total(_) | Change::Day(..) => {}
+                Change::Total(_) | Change::Day(..) => {}
             }
         }
     }

@@ -20,8 +20,6 @@ use callsheet::store::{BatchRecord, Change, Ended, JobRecord, Pause, Segment};
 #[derive(Debug, Default)]
 pub struct Disk {
     pub batches: BTreeMap<BatchNo, BatchRecord>,
-    /// Batches that are archived: no process takes them up.
-    pub away: BTreeSet<BatchNo>,
     pub open: BTreeMap<JobKey, JobRecord>,
     pub outcomes: BTreeMap<JobKey, JobRecord>,
     pub total: Totals,
@@ -43,10 +41,6 @@ impl Disk {
                     self.outcomes.insert(record.key, record.clone());
                 }
                 Change::Batch(batch) => drop(self.batches.insert(batch.no, (**batch).clone())),
-                Change::Archive(batch, _) => {
-                    assert_eq!(self.batches.get(&batch.no), Some(&**batch), "it leaves as it is on the disk");
-                    self.away.insert(batch.no);
-                }
                 Change::Total(totals) => self.total = *totals,
                 Change::Day(day, totals) => drop(self.days.insert(*day, *totals)),
                 Change::Account(block) => self.account = block.clone(),
@@ -58,7 +52,7 @@ impl Disk {
     pub fn take_up(&self, settings: Settings, now: Now) -> Scheduler {
         let mut scheduler = Scheduler::new(settings, self.total);
         scheduler.set_account_block(self.account.clone());
-        for batch in self.batches.values().filter(|batch| !self.away.contains(&batch.no)) {
+        for batch in self.batches.values().filter(|batch| !batch.is_done()) {
             scheduler.add_batch(batch.clone());
         }
         for record in self.open.values() {
@@ -115,7 +109,7 @@ impl Disk {
         }
         batch.rows += u32::try_from(rows.len()).unwrap();
         batch.spool_bytes = lines.len() as u64;
-        (batch.canceled, batch.announced) = (false, false);
+        (batch.canceled, batch.announced, batch.finished) = (false, false, None);
         batch
     }
 
@@ -141,7 +135,6 @@ impl Disk {
         }
         let outcomes = std::mem::take(&mut self.outcomes);
         (self.total, self.days) = (Totals::default(), BTreeMap::new());
-        self.away.clear();
         for before in std::mem::take(&mut self.batches).into_values() {
             let BatchRecord { no, created, rows, spool_bytes, planned, canceled, .. } = before;
             let mut batch = BatchRecord::new(no, before.name.clone(), created);

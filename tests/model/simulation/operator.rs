@@ -37,8 +37,6 @@ impl World {
         record.policy = policy.clone();
         record.policy.budget = if budget == Some(PLENTY) { budget } else { policy.budget.and(budget) };
         self.log.say(self.t, "operator", format_args!("batch {}: {} more rows", no.0, rows.len()));
-        // Intake has it back in the state before it adds to it.
-        self.disk.away.remove(&no);
         let before = self.disk.batches.get(&no).map_or(0, |batch| batch.rows);
         self.execute(Command::AddBatch(Box::new(record)))?;
         self.step()?;
@@ -56,9 +54,6 @@ impl World {
         }
         let batches: Vec<BatchNo> = self.disk.batches.keys().copied().collect();
         let no = batches[self.random.usize(0..batches.len())];
-        if errand != Errand::Archive {
-            self.bring_back(no)?;
-        }
         let jobs = self.disk.jobs(no);
         let one = jobs[self.random.usize(0..jobs.len())].clone();
         self.log.say(self.t, "operator", format_args!("{errand:?}, batch {} or job {}", no.0, one.0.seq.0));
@@ -67,11 +62,6 @@ impl World {
             Errand::Resume => self.execute(Command::Resume(no)),
             Errand::ResumeAll => batches.into_iter().try_for_each(|no| self.execute(Command::Resume(no))),
             Errand::Announced => self.execute(Command::MarkAnnounced(no)),
-            Errand::Archive => {
-                self.execute(Command::MarkAnnounced(no))?;
-                self.step()?;
-                self.execute(Command::Archive(no))
-            }
             Errand::Cancel => self.cancel(no, &jobs),
             Errand::CancelJob => {
                 let (key, state) = (one.1.key, one.1.job.state().clone());
@@ -94,16 +84,6 @@ impl World {
                 self.reload(settings)
             }
         }
-    }
-
-    /// A batch that is named is there again.
-    fn bring_back(&mut self, no: BatchNo) -> Verdict {
-        if !self.disk.away.remove(&no) {
-            return Ok(());
-        }
-        self.log.say(self.t, "operator", format_args!("batch {} is taken back", no.0));
-        let record = self.disk.batches[&no].clone();
-        self.execute(Command::RestoreBatch(Box::new(record)))
     }
 
     fn cancel(&mut self, no: BatchNo, jobs: &[FoundJob]) -> Verdict {
@@ -135,7 +115,6 @@ impl World {
 
     /// The same manifest again, with a higher budget.
     fn raise_budget(&mut self, no: BatchNo, to: Option<Credits>) -> Verdict {
-        self.bring_back(no)?;
         let mut record = self.disk.batches[&no].clone();
         let more = Credits(self.random.u64(1..200));
         record.policy.budget = to.or(Some(record.budget() + more));
@@ -170,7 +149,6 @@ impl World {
             if self.disk.open.contains_key(&key) || self.in_air.contains_key(&key) || !is_settled {
                 continue;
             }
-            self.bring_back(key.batch)?;
             let jobs = self.disk.jobs(key.batch);
             let Some(found) = jobs.into_iter().find(|found| found.1.key == key) else { continue };
             let attempt = found.1.job.attempt().0;

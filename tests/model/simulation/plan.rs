@@ -51,7 +51,6 @@ pub enum Errand {
     RaiseBudget,
     Reload,
     Announced,
-    Archive,
 }
 
 /// Where a process dies.
@@ -457,7 +456,6 @@ impl Draw {
             Errand::RaiseBudget,
             Errand::Reload,
             Errand::Announced,
-            Errand::Archive,
         ])
     }
 

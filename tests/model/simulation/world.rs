@@ -738,6 +738,11 @@ impl World {
         for day in command.days() {
             self.disk.set_day(&mut process.scheduler, day);
         }
+        // As the engine does it: a batch that is done is on the disk alone.
+        let batch = command.batch().filter(|no| process.scheduler.batch(*no).is_none());
+        if let Some(done) = batch.and_then(|no| self.disk.batches.get(&no)).filter(|batch| batch.is_done()) {
+            process.scheduler.add_finished_batch(done.clone());
+        }
         let outcome = process.scheduler.execute(command, now).map_err(|error| error.to_string())?;
         process.wake = Some(self.t);
         self.log.say(self.t, "program", format_args!("{outcome:?}"));

@@ -1,27 +1,23 @@
-//! The batches, and which of them still have something to do.
-//!
-//! A daemon keeps batches at hand for weeks after they are done. No step should look at those: only what was
-//! touched since it was found done is looked at again.
+//! The batches that are not done, and which of them is served next. One that is done leaves as soon as that is durable.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::domain::ids::BatchNo;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
+use crate::store::BatchRecord;
 
-/// Every batch by number.
+/// Batches by number.
 #[derive(Debug)]
 pub struct ActiveBatches {
     all: BTreeMap<BatchNo, ActiveBatch>,
-    /// Every batch that is not done, and maybe some that are.
-    unfinished: BTreeSet<BatchNo>,
     /// Which batch was served last, so that equals take turns across steps.
     last_served: BatchNo,
 }
 
 impl Default for ActiveBatches {
     fn default() -> ActiveBatches {
-        ActiveBatches { all: BTreeMap::new(), unfinished: BTreeSet::new(), last_served: BatchNo(0) }
+        ActiveBatches { all: BTreeMap::new(), last_served: BatchNo(0) }
     }
 }
 
@@ -34,39 +30,23 @@ impl ActiveBatches {
         self.all.get(no)
     }
 
-    /// A batch to be changed: it is looked at by the steps that follow.
     pub fn get_mut(&mut self, no: &BatchNo) -> Option<&mut ActiveBatch> {
-        let active = self.all.get_mut(no)?;
-        self.unfinished.insert(*no);
-        Some(active)
+        self.all.get_mut(no)
     }
 
     pub fn insert(&mut self, active: ActiveBatch) {
-        let no = active.record.no;
-        self.unfinished.insert(no);
-        self.all.insert(no, active);
+        self.all.insert(active.record.no, active);
     }
 
-    pub fn remove(&mut self, no: &BatchNo) -> Option<ActiveBatch> {
-        self.unfinished.remove(no);
-        self.all.remove(no)
-    }
-
-    /// All of them, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = (&BatchNo, &ActiveBatch)> {
-        self.all.iter()
-    }
-
-    /// Those that are not done, oldest first; maybe some that are.
-    pub fn unfinished(&self) -> impl Iterator<Item = &ActiveBatch> {
-        self.unfinished.iter().filter_map(|no| self.all.get(no))
+    /// All of them, oldest first; maybe some that are done since the last step.
+    pub fn iter(&self) -> impl Iterator<Item = &ActiveBatch> {
+        self.all.values()
     }
 
     /// The same, beginning after the one that was served last and coming round to it.
     pub fn in_turn(&self) -> impl Iterator<Item = &ActiveBatch> {
-        let last = self.last_served;
-        let later = self.unfinished.range((Bound::Excluded(last), Bound::Unbounded));
-        later.chain(self.unfinished.range(..=last)).filter_map(|no| self.all.get(no))
+        let later = self.all.range((Bound::Excluded(self.last_served), Bound::Unbounded));
+        later.chain(self.all.range(..=self.last_served)).map(|(_, active)| active)
     }
 
     /// A job of this batch was sent: the others come before its next.
@@ -74,19 +54,18 @@ impl ActiveBatches {
         self.last_served = no;
     }
 
-    /// Changes every one that is not done.
-    pub fn for_each_unfinished(&mut self, mut change: impl FnMut(&mut ActiveBatch)) {
-        for no in &self.unfinished {
-            if let Some(active) = self.all.get_mut(no) {
-                change(active);
-            }
-        }
+    /// Changes every one.
+    pub fn for_each(&mut self, change: impl FnMut(&mut ActiveBatch)) {
+        self.all.values_mut().for_each(change);
     }
 
-    /// Leaves out what is done from now on, until it is touched.
-    pub fn forget_finished(&mut self) {
-        let all = &self.all;
-        let is_unfinished = |active: &ActiveBatch| active.is_loading() || !active.record.is_done();
-        self.unfinished.retain(|no| all.get(no).is_some_and(is_unfinished));
+    /// Takes out those that are done, but for those of which a change is still to be made durable, or rows are being
+    /// read.
+    pub fn take_finished(&mut self, is_changing: impl Fn(BatchNo) -> bool) -> Vec<BatchRecord> {
+        let is_over = |active: &&ActiveBatch| {
+            active.record.is_done() && !active.is_loading() && !is_changing(active.record.no)
+        };
+        let over: Vec<BatchNo> = self.all.values().filter(is_over).map(|active| active.record.no).collect();
+        over.iter().filter_map(|no| self.all.remove(no)).map(|active| active.record).collect()
     }
 }

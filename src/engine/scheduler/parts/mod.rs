@@ -10,6 +10,7 @@ pub mod active_batches;
 pub mod budgets;
 pub mod disk_state;
 pub mod download_queue;
+pub mod finished_jobs;
 pub mod job_counts;
 pub mod open_job;
 pub mod open_jobs;

@@ -8,10 +8,11 @@ use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::time::{Tick, Timestamp, UtcDay};
 use crate::engine::scheduler::messages::{Effect, Step};
+use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
 use crate::engine::scheduler::parts::budgets::Budgets;
 use crate::engine::scheduler::parts::open_jobs::OpenJobs;
-use crate::store::{BatchRecord, Change, JobRecord};
+use crate::store::{Change, JobRecord};
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -22,7 +23,6 @@ pub struct PendingStep {
     changed_jobs: BTreeSet<JobKey>,
     changed_batches: BTreeSet<BatchNo>,
     changed_days: BTreeSet<UtcDay>,
-    archived: Vec<BatchRecord>,
 }
 
 impl PendingStep {
@@ -52,11 +52,6 @@ impl PendingStep {
         self.ended.push((spec, record));
     }
 
-    /// A batch leaves.
-    pub fn batch_archived(&mut self, record: BatchRecord) {
-        self.archived.push(record);
-    }
-
     /// Something is to begin once the step is durable.
     pub fn begin(&mut self, effect: Effect) {
         self.effects.push(effect);
@@ -77,7 +72,7 @@ impl PendingStep {
     pub fn finish(
         &mut self,
         jobs: &OpenJobs,
-        batches: &ActiveBatches,
+        batches: &mut ActiveBatches,
         budgets: &Budgets,
         account: Option<AccountBlock>,
         (next_due, now): (Option<Tick>, Timestamp),
@@ -87,9 +82,11 @@ impl PendingStep {
         let open = pending.changed_jobs.iter().filter_map(|key| jobs.get(key));
         changes.extend(open.map(|open| Change::Open(open.record().clone())));
         changes.extend(pending.ended.iter().map(|(_, record)| Change::End(record.clone())));
-        let changed = pending.changed_batches.iter().filter_map(|no| batches.get(no));
-        changes.extend(changed.map(|active| Change::Batch(Box::new(active.record.clone()))));
-        changes.extend(pending.archived.into_iter().map(|batch| Change::Archive(Box::new(batch), now)));
+        for no in &pending.changed_batches {
+            let Some(ActiveBatch { record, .. }) = batches.get_mut(no) else { continue };
+            record.finished = record.finished.or(Some(now)).filter(|_| record.is_done());
+            changes.push(Change::Batch(Box::new(record.clone())));
+        }
         if !pending.changed_days.is_empty() {
             changes.push(Change::Total(budgets.total()));
         }
