@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::store::{StoreError, catalog_cache, write_atomic};
 
 pub(super) const FILE_NAME: &str = "callsheet-state.json";
-/// Format of the whole directory. In format 2 a job's record is a list of attempts.
+/// Format of the whole directory. In format 2 a job's record is a list of attempts, and a finished batch is a line of
+/// the database; format 1 had finished batches in the database, and old ones in `archive/`.
 const FORMAT: u32 = 2;
 /// The oldest format that is read. It is carried over as it is changed: what is written is of the latest.
 const OLDEST: u32 = 1;

@@ -78,7 +78,9 @@ impl Frozen {
         assert!(untar.unwrap().success());
         // Its configuration is no state: whoever keeps one calls a key as the error says that it is called now.
         let configuration = fs::read_to_string(env.path("callsheet.toml")).unwrap();
-        env.write("callsheet.toml", configuration.replace("late_window", "watch_overdue_for"));
+        let configuration = configuration.replace("late_window", "watch_overdue_for");
+        // It is as old as it is: what it has finished is listed whenever it is thawed.
+        env.write("callsheet.toml", format!("{configuration}\n[retention]\nlist_finished_for = \"forever\"\n"));
         env
     }
 
