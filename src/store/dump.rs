@@ -178,7 +178,7 @@ impl Store {
                 Err(batch) => sheet.batch(&spool, batch, records.outcomes_bytes(no))?,
                 Ok((_, Ok(kept))) => sheet.batch(&spool, &kept.record, kept.outcomes_bytes)?,
                 Ok((line, Err(StoreError::BatchMoved { .. }))) => {
-                    sheet.line(&DumpLine::Moved(line.clone()))?
+                    sheet.line(&DumpLine::Moved(line.clone()))?;
                 }
                 Ok((_, Err(error))) => return Err(error.into()),
             }

@@ -9,7 +9,7 @@ fn done() -> Stage {
     let mut stage = Stage::of(1);
     stage.step(vec![]);
     stage.posted(0, task("success"));
-    stage.step(vec![Input::Fetched(Stage::key(0), Attempt(1), Ok(files()))]);
+    stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
     stage
 }
