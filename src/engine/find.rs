@@ -4,11 +4,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::engine::EngineError;
 use crate::engine::engine_client::{FindError, Target};
-use crate::engine::job_iter::JobIter;
-use crate::store::{BatchRecord, JobRecord, Store};
-
-/// Fewest characters of an identity that name a job.
-const IDENTITY_MIN: usize = 8;
+use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
 /// The batch called so, done or not; without a name those that are not done and the finished ones that are listed,
 /// oldest first.
@@ -36,15 +32,13 @@ pub(super) fn target(store: &Store, text: &str) -> Result<Target, FindError> {
     }
 }
 
-/// `named` is the batch before the slash, where there is one.
+/// A job with its batch and its row.
+type Found = (BatchRecord, JobSpec, JobRecord);
+
+/// `named` is the batch before the slash, where there is one. A name without a batch is looked for in the batches that
+/// are not done, then in the finished ones that are listed.
 fn job(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Target, FindError> {
-    let mut batches = store.listed_batches().map_err(EngineError::from)?;
-    if let Some(named) = named
-        && batches.iter().all(|batch| batch.no != named.no)
-    {
-        batches.push(named);
-    }
-    let mut found = find_jobs(store, &batches, text)?;
+    let mut found = jobs(store, text, named).map_err(EngineError::from)?;
     match found.len() {
         0 => Err(FindError::Nothing(text.to_owned())),
         1 => {
@@ -61,28 +55,32 @@ fn job(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Target, 
     }
 }
 
-/// Every job called so, with its batch.
-fn find_jobs(
-    store: &Store,
-    batches: &[BatchRecord],
-    text: &str,
-) -> Result<Vec<(BatchRecord, JobSpec, JobRecord)>, EngineError> {
+/// Every job called so.
+fn jobs(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Vec<Found>, StoreError> {
     let mut found = Vec::new();
-    for batch in batches {
-        // `BATCH/JOB` names the batch, where two batches have a job of one name.
-        let within = text.strip_prefix(batch.name.as_str()).and_then(|rest| rest.strip_prefix('/'));
-        let names: Vec<&str> = [Some(text), within].into_iter().flatten().collect();
-        let mut jobs = JobIter::open(store, batch)?;
-        while let Some((spec, record)) = jobs.next_job()? {
-            if names.iter().any(|name| is_called(&spec, name)) {
-                found.push((batch.clone(), spec, record));
+    if let Some((batch, (_, job))) = named.zip(text.split_once('/')) {
+        add_called(store, batch, job, &mut found)?;
+    }
+    for batch in store.batches()? {
+        add_called(store, batch, text, &mut found)?;
+    }
+    if found.is_empty() {
+        for line in store.listed_finished()?.iter().filter(|line| store.may_have_job(line, text)) {
+            match store.batch(line.no) {
+                Ok(batch) => batch.map_or(Ok(()), |batch| add_called(store, batch, text, &mut found))?,
+                Err(StoreError::BatchMoved { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
     }
     Ok(found)
 }
 
-/// Whether `text` names the job: its label, its identity, or the beginning of that.
-fn is_called(spec: &JobSpec, text: &str) -> bool {
-    spec.label == text || text.len() >= IDENTITY_MIN && spec.id.to_string().starts_with(text)
+/// Adds the jobs of a batch that are called so.
+fn add_called(store: &Store, batch: BatchRecord, text: &str, found: &mut Vec<Found>) -> Result<(), StoreError> {
+    for (at, spec) in store.rows_called(&batch, text)? {
+        let record = store.job_at(&batch, at, &spec)?;
+        found.push((batch.clone(), spec, record));
+    }
+    Ok(())
 }

@@ -256,6 +256,7 @@ fn spool(
         cursor = end;
     }
     batch.spool_bytes = rows_file.sync()?;
+    store.index_jobs(&batch)?;
     // More of it is a new wish.
     batch.canceled = false;
     batch.announced = false;

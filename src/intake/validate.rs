@@ -67,7 +67,7 @@ pub trait Batches {
     /// When its rows cannot be read, or the draft not be written.
     fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, IntakeError>;
 
-    /// The same batch, looked at from outside: it stays in the archive if it lies there. `tell` hears of every row.
+    /// The same batch, which the manifest may not be for: nothing of the draft is told. `tell` hears of every row.
     ///
     /// # Errors
     /// When its rows cannot be read.

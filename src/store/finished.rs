@@ -75,6 +75,8 @@ pub(super) struct FinishedFiles {
     record: u64,
     /// Byte after it.
     end: u64,
+    /// Length of its rows, in bytes.
+    rows_bytes: u64,
     /// Length of its outcomes, in bytes.
     outcomes_bytes: u64,
 }
@@ -123,6 +125,11 @@ impl FinishedBatch {
             (self.refused_rows, self.announced, Some(self.at));
         record.policy.budget = self.budget;
         record
+    }
+
+    /// The length of its rows, in bytes, where its line tells.
+    pub(super) fn rows_bytes(&self) -> Option<u64> {
+        self.files.map(|files| files.rows_bytes)
     }
 
     /// The length of its outcomes, in bytes.
@@ -222,7 +229,7 @@ fn write(
     let record =
         file.push(&FinishedRecord { commit: Some(commit), outcomes_bytes, record: batch.clone() })?;
     let end = file.sync()?;
-    Ok(FinishedBatch::of(batch, Some(FinishedFiles { record, end, outcomes_bytes })))
+    Ok(FinishedBatch::of(batch, Some(FinishedFiles { record, end, rows_bytes: batch.spool_bytes, outcomes_bytes })))
 }
 
 /// The keys by which a batch that is done is found, beside its name.

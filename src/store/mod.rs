@@ -35,6 +35,7 @@ mod disk_reserve;
 pub mod dump;
 mod error;
 mod finished;
+mod job_index;
 mod job_statuses;
 mod lock;
 mod marker;
@@ -66,8 +67,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::allowances::AccountBlock;
-use crate::domain::ids::{BatchNo, JobId, JobKey};
-use crate::domain::job::Job;
+use crate::domain::ids::{BatchNo, JobId, JobKey, Seq};
+use crate::domain::job::{Job, JobSpec};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
 use crate::failpoint;
@@ -83,7 +84,7 @@ pub use crate::store::job_statuses::OpenJobStatus;
 use crate::store::lock::Lock;
 use crate::store::sled_files::SledFiles;
 use crate::store::snapshot::Snapshot;
-use crate::store::spool::{Appender, Spool};
+use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::staging::Staging;
 
 /// Most job changes that one commit should carry: past this nothing is gained (measured), and a
@@ -106,6 +107,12 @@ pub struct JobRecord {
     /// Where it stands.
     #[serde(flatten)]
     pub job: Job,
+}
+
+/// The part of an outcome that tells whose it is.
+#[derive(Deserialize)]
+struct OutcomeOf {
+    seq: Seq,
 }
 
 /// One part of a commit.
@@ -261,6 +268,27 @@ impl Store {
         self.scan(db_keys::JOB)
     }
 
+    /// Where the job stands whose row lies at byte `row_at` of a batch. One that has not begun is queued.
+    pub fn job_at(&self, batch: &BatchRecord, row_at: u64, spec: &JobSpec) -> Result<JobRecord, StoreError> {
+        let key = JobKey { batch: batch.no, seq: spec.seq };
+        // Open ones first: one that ends meanwhile is then seen as it was, and not as one that never began.
+        if let Some(open) = self.get(&db_keys::job(key))? {
+            return Ok(open);
+        }
+        let path = self.spool(batch.no).outcomes_path();
+        let mut outcomes = Lines::open(&path, 0, self.outcomes_bytes(batch)?)?;
+        let mut last = None;
+        while let Some((at, outcome)) = outcomes.next_line::<OutcomeOf>()? {
+            if outcome.seq == spec.seq {
+                last = Some(at);
+            }
+        }
+        match last {
+            Some(at) => outcomes.line_at(at),
+            None => Ok(JobRecord { key, id: spec.id, row_at, job: Job::queued() }),
+        }
+    }
+
     /// Totals of the whole state.
     pub fn total(&self) -> Result<Totals, StoreError> {
         Ok(self.get(&db_keys::total())?.unwrap_or_default())
@@ -314,6 +342,7 @@ impl Store {
         let commits = self.writer.lock().unwrap_or_else(PoisonError::into_inner).commits;
         let spool = self.spool(batch.no);
         batch_backup::reconcile_one(spool.dir(), batch, commits)?;
+        job_index::cut(spool.dir(), batch.spool_bytes)?;
         Appender::open(&spool.rows_path(), batch.spool_bytes)
     }
 

@@ -32,9 +32,9 @@ fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            files.extend(self::files(&path))
+            files.extend(self::files(&path));
         } else {
-            files.push((path.clone(), fs::read(path).unwrap()))
+            files.push((path.clone(), fs::read(path).unwrap()));
         }
     }
     files.sort();

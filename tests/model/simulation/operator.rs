@@ -94,10 +94,16 @@ impl World {
         Ok(())
     }
 
-    /// Whether a job that was queued on disk is not under way by now.
+    /// Whether a job that was queued on disk is not under way by now. One that may have been sent by a state that is gone
+    /// is not dropped, whether it has begun or not.
     fn was_dropped(&self, key: JobKey) -> bool {
         let Some(process) = &self.process else { return false };
-        !process.scheduler.open_jobs().any(|open| open.key == key)
+        let may_have_been_sent =
+            process.scheduler.batch(key.batch).is_some_and(|batch| batch.may_have_been_sent(key.seq));
+        let is_waiting = may_have_been_sent
+            && !self.disk.open.contains_key(&key)
+            && !self.disk.outcomes.contains_key(&key);
+        !is_waiting && !process.scheduler.open_jobs().any(|open| open.key == key)
     }
 
     fn retry(&mut self, found: Vec<FoundJob>) -> Verdict {
