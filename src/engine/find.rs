@@ -59,15 +59,15 @@ fn job(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Target, 
 fn jobs(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Vec<Found>, StoreError> {
     let mut found = Vec::new();
     if let Some((batch, (_, job))) = named.zip(text.split_once('/')) {
-        add_called(store, batch, job, &mut found)?;
+        add_called(store, &batch, job, &mut found)?;
     }
     for batch in store.batches()? {
-        add_called(store, batch, text, &mut found)?;
+        add_called(store, &batch, text, &mut found)?;
     }
     if found.is_empty() {
         for line in store.listed_finished()?.iter().filter(|line| store.may_have_job(line, text)) {
             match store.batch(line.no) {
-                Ok(batch) => batch.map_or(Ok(()), |batch| add_called(store, batch, text, &mut found))?,
+                Ok(batch) => batch.map_or(Ok(()), |batch| add_called(store, &batch, text, &mut found))?,
                 Err(StoreError::BatchMoved { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -77,10 +77,159 @@ fn jobs(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Vec<Fou
 }
 
 /// Adds the jobs of a batch that are called so.
-fn add_called(store: &Store, batch: BatchRecord, text: &str, found: &mut Vec<Found>) -> Result<(), StoreError> {
-    for (at, spec) in store.rows_called(&batch, text)? {
-        let record = store.job_at(&batch, at, &spec)?;
+fn add_called(
+    store: &Store,
+    batch: &BatchRecord,
+    text: &str,
+    found: &mut Vec<Found>,
+) -> Result<(), StoreError> {
+    for (at, spec) in store.rows_called(batch, text)? {
+        let record = store.job_at(batch, at, &spec)?;
         found.push((batch.clone(), spec, record));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::domain::ids::{BatchNo, Fingerprint, JobId, JobKey, Seq};
+    use crate::domain::job::{Job, Order};
+    use crate::domain::time::Timestamp;
+    use crate::store::{Change, Ended, Segment};
+
+    const MANY: u32 = 200;
+
+    fn order(line: u64) -> Order {
+        let order = serde_json::json!({ "line": line, "kind": "image", "body": { "prompt": "a gull" }, "priority": 0 });
+        serde_json::from_value(order).unwrap()
+    }
+
+    fn row(batch: u32, seq: u32) -> JobSpec {
+        let id = JobId(
+            u128::from(batch * 1_000 + seq)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+                .to_be_bytes(),
+        );
+        let (fingerprint, label) = (Fingerprint(id.0), format!("row-{seq}-of-{batch}"));
+        JobSpec {
+            seq: Seq(seq),
+            id,
+            fingerprint,
+            variation: 1,
+            label,
+            apart: false,
+            order: order(u64::from(seq) + 2),
+        }
+    }
+
+    /// A batch of three rows; those of finished ones were dropped.
+    fn add(store: &Store, no: u32, is_done: bool) {
+        let mut batch = BatchRecord::new(BatchNo(no), format!("batch-{no}").parse().unwrap(), Timestamp(0));
+        let mut rows = store.append_rows(&batch).unwrap();
+        let mut changes = Vec::new();
+        for seq in 0..3 {
+            let (spec, key) = (row(no, seq), JobKey { batch: BatchNo(no), seq: Seq(seq) });
+            let row_at = rows.push(&spec).unwrap();
+            if is_done {
+                changes.push(Change::End(JobRecord { key, id: spec.id, row_at, job: Job::queued() }));
+            }
+        }
+        batch.spool_bytes = rows.sync().unwrap();
+        let cursor = if is_done { batch.spool_bytes } else { 0 };
+        batch.segments.push(Segment::mixed(0, cursor, batch.spool_bytes));
+        batch.rows = 3;
+        batch.ended = Ended { canceled: if is_done { 3 } else { 0 }, ..Ended::default() };
+        store.index_jobs(&batch).unwrap();
+        changes.push(Change::Batch(Box::new(batch)));
+        store.commit(&changes).unwrap();
+    }
+
+    fn found(store: &Store, text: &str) -> String {
+        match target(store, text) {
+            Ok(Target::Job(batch, spec, record)) => {
+                assert_eq!((record.id, record.key.seq), (spec.id, spec.seq));
+                format!("{}/{}", batch.name, spec.label)
+            }
+            Ok(Target::Batch(batch)) => batch.name.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn spoil(store: &Store, no: u32) {
+        let path = store.spool(BatchNo(no)).rows_path();
+        fs::write(&path, "x".repeat(usize::try_from(fs::metadata(&path).unwrap().len()).unwrap())).unwrap();
+    }
+
+    fn state(dir: &Path, finished: u32) -> Store {
+        let store = Store::open(dir, "https://media.example", false).unwrap();
+        (1..=finished).for_each(|no| add(&store, no, true));
+        add(&store, finished + 1, false);
+        store
+    }
+
+    #[test]
+    fn a_job_is_found_without_reading_a_row_of_another_batch() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = state(dir.path(), MANY);
+        // Whoever read a row of another batch would find it damaged.
+        let (wanted, open) = (MANY / 2, MANY + 1);
+        (1..=MANY).filter(|no| *no != wanted).for_each(|no| spoil(&store, no));
+        let name = format!("batch-{wanted}/row-1-of-{wanted}");
+        let id = row(wanted, 1).id.to_string();
+        for text in
+            [&name, &format!("row-1-of-{wanted}"), &id, &id[..8], &format!("batch-{wanted}/{}", &id[..12])]
+        {
+            assert_eq!(found(&store, text), name, "{text}");
+        }
+        let waiting = format!("batch-{open}/row-2-of-{open}");
+        assert_eq!(found(&store, &waiting), waiting);
+        assert_eq!(found(&store, &format!("row-2-of-{open}")), waiting);
+        assert_eq!(found(&store, &row(open, 2).id.to_string()[..9]), waiting);
+        assert_eq!(found(&store, &format!("batch-{wanted}")), format!("batch-{wanted}"));
+        assert_eq!(found(&store, "row-9-of-1"), "no batch or job is called row-9-of-1");
+        // One that is not listed is found by its batch.
+        store.list_finished_since(Timestamp(1));
+        assert_eq!(found(&store, &name), name);
+        assert_eq!(found(&store, &id), format!("no batch or job is called {id}"));
+    }
+
+    #[test]
+    fn an_index_that_is_missing_cut_off_or_of_other_rows_hides_no_job() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = state(dir.path(), 2);
+        let index = store.spool(BatchNo(1)).dir().join("jobs");
+        let whole = fs::read(&index).unwrap();
+        let (name, id) = ("batch-1/row-2-of-1", row(1, 2).id.to_string());
+        for bytes in [&whole[..], &whole[..20], &[], &[0; 200], &whole[..whole.len() - 1]] {
+            fs::write(&index, bytes).unwrap();
+            for text in [name, "row-2-of-1", &id] {
+                assert_eq!(found(&store, text), name, "{} bytes", bytes.len());
+            }
+        }
+        fs::remove_file(&index).unwrap();
+        assert_eq!(found(&store, "row-2-of-1"), name);
+        assert!(!index.exists(), "looking writes nothing");
+        // Rows that were never acknowledged are cut off, and with them what was indexed of them.
+        let batch = store.batch(BatchNo(3)).unwrap().unwrap();
+        let longer = |text: &str| {
+            let mut rows = store.append_rows(&batch).unwrap();
+            rows.push(&JobSpec { label: text.to_owned(), ..row(3, 3) }).unwrap();
+            let longer = BatchRecord { rows: 4, spool_bytes: rows.sync().unwrap(), ..batch.clone() };
+            store.index_jobs(&longer).unwrap();
+            longer
+        };
+        longer("lost");
+        assert_eq!(found(&store, "lost"), "no batch or job is called lost");
+        assert_eq!(found(&store, "row-2-of-3"), "batch-3/row-2-of-3");
+        let mut kept = longer("kept");
+        kept.segments.push(Segment::mixed(0, batch.spool_bytes, kept.spool_bytes));
+        store.commit(&[Change::Batch(Box::new(kept))]).unwrap();
+        assert_eq!(found(&store, "kept"), "batch-3/kept");
+        assert_eq!(found(&store, "lost"), "no batch or job is called lost");
+        assert_eq!(found(&store, "row-0-of-3"), "batch-3/row-0-of-3");
+    }
 }

@@ -229,7 +229,10 @@ fn write(
     let record =
         file.push(&FinishedRecord { commit: Some(commit), outcomes_bytes, record: batch.clone() })?;
     let end = file.sync()?;
-    Ok(FinishedBatch::of(batch, Some(FinishedFiles { record, end, rows_bytes: batch.spool_bytes, outcomes_bytes })))
+    Ok(FinishedBatch::of(
+        batch,
+        Some(FinishedFiles { record, end, rows_bytes: batch.spool_bytes, outcomes_bytes }),
+    ))
 }
 
 /// The keys by which a batch that is done is found, beside its name.

@@ -86,7 +86,8 @@ impl Run {
         let entry = |index: u64| -> io::Result<(u64, u64)> {
             let mut bytes = [0; 16];
             file.read_exact_at(&mut bytes, start + index * ENTRY_BYTES)?;
-            let number = |place: usize| bytes[place..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+            let number =
+                |place: usize| bytes[place..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
             Ok((number(0), number(8)))
         };
         let (mut low, mut high) = (0, self.count);
@@ -112,11 +113,14 @@ fn path(folder: &Path) -> PathBuf {
 
 /// The runs that follow each other from the first row on, none of them beyond byte `end` of the rows.
 fn runs(file: &File, end: u64) -> io::Result<Vec<Run>> {
+    let bytes = file.metadata()?.len();
     let mut runs: Vec<Run> = Vec::new();
     loop {
         let (at, from) = runs.last().map_or((0, 0), |last| (last.after(), last.end));
         match Run::read(file, at)? {
-            Some(run) if run.from == from && run.end > from && run.end <= end => runs.push(run),
+            Some(run) if run.from == from && run.end > from && run.end <= end && run.after() <= bytes => {
+                runs.push(run);
+            }
             _ => return Ok(runs),
         }
     }
