@@ -15,13 +15,13 @@ use crate::cli::{build, outcome_json, submit};
 use crate::cli::{printable, printable_path};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::app::{App, AppParts, InProcess};
+use crate::control::app::{App, InProcess};
 use crate::control::handlers::HandlerError;
 use crate::control::protocol::{BatchOutcome, DownloadRequest};
 use crate::domain::job::State;
 use crate::engine::scheduler::Standstill;
 use crate::engine::{self, Mode, Scope};
-use crate::store::{BatchRecord, JobRecord, Store};
+use crate::store::{JobRecord, Store};
 
 /// Edited outputs that are named.
 const EDITED_SHOWN: usize = 20;
@@ -82,7 +82,8 @@ async fn download(
     let service = Service::new(chosen.options.clone())?;
     let parts = build::app_parts(config, &chosen.output, Some((service.clone(), chosen)))?;
     let output_dir = parts.output_dir.clone();
-    let batch = find(&store, &parts, &command.name, clock).await?;
+    let named = engine::find_target(&store, &command.name).map_err(HandlerError::from);
+    let batch = named.map_err(|error| Failure::from(error.refusal()))?.batch().clone();
     // Those that a run left behind, on a full disk for one.
     let waiting_now = || -> Result<usize, Failure> {
         let is_waiting = |record: &JobRecord| {
@@ -126,19 +127,4 @@ async fn download(
         ),
     }
     Ok(if batch.ended.failed > 0 || open > 0 { Exit::SomeFailed } else { Exit::Success })
-}
-
-/// The batch that is named, or the named job's.
-async fn find(
-    store: &Arc<Store>,
-    parts: &AppParts,
-    name: &str,
-    clock: Clock,
-) -> Result<BatchRecord, Failure> {
-    let app = App::new(store.clone(), Mode::Offline, &Scope::Only(BTreeSet::new()), parts.clone(), clock)?;
-    let engine = app.state.engine.clone();
-    let serving = InProcess::begin(app);
-    let found = engine.find(name).await.map_err(HandlerError::from);
-    serving.end().await?;
-    Ok(found.map_err(|error| Failure::from(error.refusal()))?.batch().clone())
 }

@@ -310,8 +310,6 @@ fn send_in_chunks(
     Ok(())
 }
 
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,8 +18,11 @@ pub(super) fn batches(store: &Store, name: Option<&BatchName>) -> Result<Vec<Bat
     Err(FindError::NoBatch { name: name.to_string(), known })
 }
 
-/// A batch first, then a job.
-pub(super) fn target(store: &Store, text: &str) -> Result<Target, FindError> {
+/// What is called so: a batch first, then a job by its label, its identity, or `BATCH/JOB`.
+///
+/// # Errors
+/// [`FindError`].
+pub fn target(store: &Store, text: &str) -> Result<Target, FindError> {
     // `BATCH` or `BATCH/JOB`
     let first = text.split_once('/').map_or(text, |(batch, _)| batch);
     let named = match first.parse() {

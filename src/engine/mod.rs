@@ -28,6 +28,7 @@ use tracing::Instrument;
 pub use self::batch_results::write_results;
 pub use self::blocking::{blocking, to_the_end};
 pub use self::catalog_source::{CatalogRefresh, CatalogSource};
+pub use self::find::target as find_target;
 pub use self::handle::{BatchSnapshot, EngineGone, Handle};
 use self::handle::{Message, Question};
 pub use self::rate::RateLimit;
@@ -365,9 +366,7 @@ impl Engine {
         taken: &mut Vec<BatchName>,
     ) -> Result<Option<(handle::Reply, CommandOutcome)>, EngineError> {
         match message {
-            Message::Command(command, reply)
-                if self.is_read_only && !matches!(command, Command::RestoreBatch(_)) =>
-            {
+            Message::Command(_, reply) if self.is_read_only => {
                 let refused = Some("this process only reads the state".to_owned());
                 Ok(Some((reply, CommandOutcome { refused, ..CommandOutcome::default() })))
             }

@@ -80,7 +80,10 @@ impl Frozen {
         let configuration = fs::read_to_string(env.path("callsheet.toml")).unwrap();
         let configuration = configuration.replace("late_window", "watch_overdue_for");
         // It is as old as it is: what it has finished is listed whenever it is thawed.
-        env.write("callsheet.toml", format!("{configuration}\n[retention]\nlist_finished_for = \"forever\"\n"));
+        env.write(
+            "callsheet.toml",
+            format!("{configuration}\n[retention]\nlist_finished_for = \"forever\"\n"),
+        );
         env
     }
 
