@@ -12,9 +12,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::allowances::{AllowanceUse, Trial};
+use crate::domain::budget;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::ledger::Totals;
+use crate::domain::release_price::{Basis, Release};
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 
@@ -61,8 +63,8 @@ pub struct Candidate {
     pub model: Option<String>,
     /// What must be held for it.
     pub hold: Credits,
-    /// Nothing bounds what it may be charged: it goes when the charge of the batch's last such job is known.
-    pub is_unbounded: bool,
+    /// The price that it goes at.
+    pub release: Release,
     /// What is set aside for it already, in every total that covers it.
     pub held: Credits,
     /// The plan allowance that may cover it.
@@ -70,6 +72,11 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// Whether nothing bounds what it may be charged: it goes when the charge of the batch's last such job is known.
+    pub fn is_unbounded(&self) -> bool {
+        self.release.basis == Basis::MaxCredits
+    }
+
     /// What is to be set aside for it still.
     pub fn wanted(&self) -> Credits {
         self.hold.saturating_sub(self.held)
@@ -276,18 +283,7 @@ pub struct Admission {
 /// passed over, so that a dear one does not starve the cheap ones behind it.
 pub fn admit(board: AdmissionInput, most: usize) -> Admission {
     let mut decision = Admission::default();
-    let AdmissionInput { limits, in_flight, total, day, waiting, .. } = board;
-    let AdmissionInput { balance, balance_age, out_of_credits, pools, .. } = board;
-    let mut room = RemainingBudget {
-        in_flight,
-        limits: &limits,
-        total,
-        day,
-        balance,
-        balance_age,
-        out_of_credits,
-        pools,
-    };
+    let (mut room, waiting) = RemainingBudget::of(board);
     let mut queue: Vec<BatchQueue> = waiting.into_iter().map(BatchQueue::new).collect();
     while let Some(priority) = queue.iter().filter_map(BatchQueue::priority).max() {
         if decision.admitted.len() >= most {
@@ -304,7 +300,7 @@ pub fn admit(board: AdmissionInput, most: usize) -> Admission {
 fn admit_level(
     queue: &mut [BatchQueue],
     priority: i8,
-    room: &mut RemainingBudget<'_>,
+    room: &mut RemainingBudget,
     most: usize,
     decision: &mut Admission,
 ) {
@@ -327,22 +323,11 @@ fn admit_level(
 /// Which batches have no waiting job that the budgets let out as they stand, with the budget that the first one
 /// meets. Slots are left aside, since they come free by themselves, and so is all that depends on the balance where that
 /// is not known.
-pub fn out_of_budget(board: &AdmissionInput) -> Vec<(BatchNo, Parked)> {
-    let mut limits = board.limits.clone();
-    limits.min_balance = limits.min_balance.filter(|_| board.balance.is_some());
-    let AdmissionInput { total, day, balance, balance_age, .. } = *board;
-    let (in_flight, pools) = (InFlight::default(), board.pools.clone());
-    let out_of_credits = board.out_of_credits && balance.is_some();
-    let room = RemainingBudget {
-        in_flight,
-        limits: &limits,
-        total,
-        day,
-        balance,
-        balance_age,
-        out_of_credits,
-        pools,
-    };
+pub fn out_of_budget(mut board: AdmissionInput) -> Vec<(BatchNo, Parked)> {
+    board.in_flight = InFlight::default();
+    board.limits.min_balance = board.limits.min_balance.filter(|_| board.balance.is_some());
+    board.out_of_credits &= board.balance.is_some();
+    let (room, waiting) = RemainingBudget::of(board);
     let met = |batch: &WaitingBatch| {
         let each = batch.candidates.iter().map(|candidate| match room.blocker(batch, candidate) {
             Some(Blocker::Parked(parked)) => Some(parked),
@@ -352,7 +337,7 @@ pub fn out_of_budget(board: &AdmissionInput) -> Vec<(BatchNo, Parked)> {
         let first = all.first().copied().or(batch.lacks_price.then_some(Parked::NoPrice));
         Some((batch.batch, first?))
     };
-    board.waiting.iter().filter_map(met).collect()
+    waiting.iter().filter_map(met).collect()
 }
 
 /// A batch's place in the round.
@@ -377,14 +362,14 @@ impl BatchQueue {
     fn next_that_fits(
         &mut self,
         priority: i8,
-        room: &mut RemainingBudget<'_>,
+        room: &mut RemainingBudget,
         decision: &mut Admission,
     ) -> Option<Candidate> {
         while self.priority() == Some(priority) {
             let candidate = self.batch.candidates.get(self.next)?.clone();
             self.next += 1;
-            if !room.in_flight.has_room(room.limits, candidate.kind, candidate.model.as_deref())
-                || candidate.is_unbounded && self.batch.awaits_charge
+            if !room.in_flight.has_room(&room.limits, candidate.kind, candidate.model.as_deref())
+                || candidate.is_unbounded() && self.batch.awaits_charge
             {
                 continue;
             }
@@ -407,9 +392,9 @@ impl BatchQueue {
 }
 
 /// What is left to give out.
-struct RemainingBudget<'a> {
+struct RemainingBudget {
     in_flight: InFlight,
-    limits: &'a Limits,
+    limits: Limits,
     total: Totals,
     day: Totals,
     balance: Option<Credits>,
@@ -428,21 +413,27 @@ enum Blocker {
     BatchQueue,
 }
 
-impl RemainingBudget<'_> {
+impl RemainingBudget {
+    /// Everything that a board has room for, and the batches that want it.
+    fn of(board: AdmissionInput) -> (RemainingBudget, Vec<WaitingBatch>) {
+        let AdmissionInput { limits, in_flight, total, day, .. } = board;
+        let AdmissionInput { balance, balance_age, out_of_credits, pools, waiting, .. } = board;
+        let room =
+            RemainingBudget { in_flight, limits, total, day, balance, balance_age, out_of_credits, pools };
+        (room, waiting)
+    }
+
     /// Budgets and what must stay on the account hold in full: what is left of an allowance cannot be asked for.
     fn blocker(&self, batch: &WaitingBatch, candidate: &Candidate) -> Option<Blocker> {
         let (wanted, hold, balance) = (candidate.wanted(), candidate.hold, self.balance.unwrap_or_default());
-        let passes = |totals: Totals, limit: Option<Credits>| {
-            limit.is_some_and(|limit| totals.committed() + wanted > limit)
-        };
         let parked = |parked: Parked| Some(Blocker::Parked(parked));
-        if passes(batch.totals, Some(batch.budget)) {
+        if !budget::fits(batch.totals, Some(batch.budget), wanted) {
             return parked(Parked::BatchBudget);
         }
-        if passes(self.day, self.limits.per_day) {
+        if !budget::fits(self.day, self.limits.per_day, wanted) {
             return parked(Parked::DayBudget);
         }
-        if passes(self.total, self.limits.total) {
+        if !budget::fits(self.total, self.limits.total, wanted) {
             return parked(Parked::TotalBudget);
         }
         match self.limits.min_balance {
@@ -475,7 +466,7 @@ impl RemainingBudget<'_> {
     }
 
     fn take(&mut self, batch: &mut WaitingBatch, candidate: &Candidate) {
-        batch.awaits_charge |= candidate.is_unbounded;
+        batch.awaits_charge |= candidate.is_unbounded();
         self.in_flight.add(candidate.kind, candidate.model.as_deref());
         for totals in [&mut batch.totals, &mut self.day, &mut self.total] {
             totals.held = totals.held + candidate.wanted();

@@ -1,4 +1,4 @@
-//! A batch's budget as people set it: a number of credits, or `none` for the default.
+//! What fits into a budget; and a batch's budget as people set it: a number of credits, or `none` for the default.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,6 +6,18 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::domain::credits::Credits;
+use crate::domain::ledger::Totals;
+
+/// Whether `wanted` credits may be held against a budget of which `totals` are held and spent: held + spent <= limit
+/// must hold afterwards. Everything fits where there is no limit.
+pub fn fits(totals: Totals, limit: Option<Credits>, wanted: Credits) -> bool {
+    limit.is_none_or(|limit| totals.committed() + wanted <= limit)
+}
+
+/// The credits that a budget has left of which `totals` are held and spent; nothing where there is no limit.
+pub fn room(totals: Totals, limit: Option<Credits>) -> Option<Credits> {
+    limit.map(|limit| limit.saturating_sub(totals.committed()))
+}
 
 /// What a batch's budget is set to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +92,16 @@ impl<'de> Deserialize<'de> for BudgetSetting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_held_counts_like_what_is_spent() {
+        let totals =
+            Totals { held: Credits(3), spent: Credits(4), refunded: Credits(9), ..Totals::default() };
+        assert!(fits(totals, Some(Credits(10)), Credits(3)) && !fits(totals, Some(Credits(10)), Credits(4)));
+        assert!(fits(totals, None, Credits(u64::MAX >> 1)));
+        assert_eq!(room(totals, Some(Credits(10))), Some(Credits(3)));
+        assert_eq!((room(totals, Some(Credits(5))), room(totals, None)), (Some(Credits(0)), None));
+    }
 
     #[test]
     fn a_number_or_none_is_read_and_written() {

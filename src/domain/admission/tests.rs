@@ -12,7 +12,7 @@ fn candidates(batch: u32, priority: i8, holds: &[u64]) -> Vec<Candidate> {
         model: None,
         hold: Credits(*hold),
         allowance: None,
-        is_unbounded: false,
+        release: Release::priced(Credits(*hold)),
     };
     (0..).zip(holds).map(candidate).collect()
 }
@@ -115,7 +115,7 @@ fn no_budget_is_passed_and_cheap_jobs_use_what_is_left() {
 #[test]
 fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_and_hold_back_no_others() {
     let mut mixed = batch(1, 0, 100, &[5, 5, 2]);
-    mixed.candidates.iter_mut().take(2).for_each(|candidate| candidate.is_unbounded = true);
+    mixed.candidates.iter_mut().take(2).for_each(|candidate| candidate.release.basis = Basis::MaxCredits);
     let other = batch(2, 0, 100, &[1]);
     assert_eq!(decide(board(9, vec![mixed.clone(), other])), "1.0 2.0 1.2");
     mixed.awaits_charge = true;
@@ -128,7 +128,7 @@ fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_and_hold_back_no_others() {
 fn a_batch_whose_jobs_all_lack_a_price_is_parked_for_it() {
     let lacking = WaitingBatch { lacks_price: true, ..batch(1, 0, 100, &[]) };
     assert_eq!(decide(board(9, vec![lacking.clone()])), "!1 no_price");
-    assert_eq!(out_of_budget(&board(9, vec![lacking])), [(BatchNo(1), Parked::NoPrice)]);
+    assert_eq!(out_of_budget(board(9, vec![lacking])), [(BatchNo(1), Parked::NoPrice)]);
     let some = WaitingBatch { lacks_price: true, ..batch(1, 0, 100, &[6]) };
     assert_eq!(decide(board(9, vec![some])), "1.0");
 }
@@ -227,10 +227,10 @@ fn a_batch_is_out_of_budget_when_no_job_fits_whatever_is_in_flight() {
     let mut unknown = board(1, waiting);
     unknown.limits.min_balance = Some(Credits(100));
     unknown.in_flight.add(Kind::Video, None);
-    assert_eq!(out_of_budget(&unknown), [(BatchNo(1), Parked::BatchBudget)]);
+    assert_eq!(out_of_budget(unknown.clone()), [(BatchNo(1), Parked::BatchBudget)]);
     let known = AdmissionInput { balance: Some(Credits(101)), ..unknown };
     let met = [(BatchNo(1), Parked::BatchBudget), (BatchNo(2), Parked::BatchBudget)];
-    assert_eq!(out_of_budget(&known), met, "2 and what must stay are more than the balance");
+    assert_eq!(out_of_budget(known), met, "2 and what must stay are more than the balance");
 }
 
 /// A job of a recovered state brings its hold along: in every budget already, and still to be covered by the balance.

@@ -11,12 +11,10 @@ use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
 use crate::domain::retry::{self, Prospect};
 use crate::domain::time::{Now, UtcDay};
-use crate::engine::scheduler::{ActiveBatch, OpenJob, Scheduler, SchedulerError, Settings};
+use crate::engine::scheduler::parts::active_batch::{ActiveBatch, SKIPPED_MAX};
+use crate::engine::scheduler::parts::open_job::OpenJob;
+use crate::engine::scheduler::{Scheduler, SchedulerError, Settings};
 use crate::store::{BatchRecord, JobRecord, Pause};
-
-/// Jobs of a batch that may be canceled one by one before their turn: their numbers travel with the
-/// batch's record.
-const SKIPPED_MAX: usize = 1000;
 
 /// One job, as it was found in the spool.
 pub type FoundJob = (Arc<JobSpec>, JobRecord);
@@ -142,20 +140,14 @@ impl Scheduler {
                 self.pending.batch_changed(no);
                 Ok(CommandOutcome::default())
             }
-            Command::Pause(no) => Ok(self.change(no, |batch| batch.paused = Some(Pause::Owner))),
+            Command::Pause(no) => Ok(self.change(no, |batch| batch.pause(Pause::Owner))),
             Command::Resume(no) => {
-                self.ask_balance_soon();
+                self.account.ask_soon();
                 self.prices.renew();
-                Ok(self.change(no, |batch| {
-                    batch.paused = None;
-                    batch.rejections = 0;
-                }))
+                Ok(self.change(no, ActiveBatch::resume))
             }
-            Command::SetBudget(no, budget) => Ok(self.change(no, |batch| batch.policy.budget = budget)),
-            Command::MarkAnnounced(no) => Ok(self.change(no, |batch| {
-                batch.announced = batch.is_done();
-                batch.announced_at = Some(now.wall);
-            })),
+            Command::SetBudget(no, budget) => Ok(self.change(no, |batch| batch.set_budget(budget))),
+            Command::MarkAnnounced(no) => Ok(self.change(no, |batch| batch.mark_announced(now))),
             Command::Cancel(no) => self.cancel(no, now),
             Command::CancelJob(found) => self.cancel_job(*found, now),
             Command::Retry(found) => Ok(self.retry(found, now)),
@@ -168,9 +160,9 @@ impl Scheduler {
         }
     }
 
-    fn change(&mut self, no: BatchNo, change: impl FnOnce(&mut BatchRecord)) -> CommandOutcome {
+    fn change(&mut self, no: BatchNo, change: impl FnOnce(&mut ActiveBatch)) -> CommandOutcome {
         let Some(active) = self.batches.get_mut(&no) else { return CommandOutcome::default() };
-        change(&mut active.record);
+        change(active);
         self.pending.batch_changed(no);
         CommandOutcome { in_flight: self.in_flight_of(no), ..CommandOutcome::default() }
     }
@@ -188,24 +180,13 @@ impl Scheduler {
         let (kept, queued): (Vec<&OpenJob>, Vec<&OpenJob>) =
             queued.partition(|open| open.job().may_have_been_sent());
         let kept = u32::try_from(kept.len()).unwrap_or(u32::MAX);
-        let queued: Vec<_> = queued.iter().map(|open| (open.key(), open.job().attempt())).collect();
+        let mut queued: Vec<_> = queued.iter().map(|open| (open.key(), open.job().attempt())).collect();
+        // In the same order each time, so that a seed is one history.
+        queued.sort_unstable();
         let open = self.jobs.counts().open_of(no);
         let Some(active) = self.batches.get_mut(&no) else { return Ok(CommandOutcome::default()) };
-        let begun = open.saturating_add(active.record.ended.all());
-        let not_begun = active.record.rows.saturating_sub(begun);
-        active.record.canceled = true;
-        active.record.canceled_below = active.record.spool_bytes;
-        // Rows that came in since the state was rebuilt were not sent by another.
-        let since = active.record.rows.saturating_sub(active.record.rebuilt_rows);
-        let may_have_been_sent = kept.saturating_add(match active.record.rebuilt_rows {
-            0 => 0,
-            _ => not_begun.saturating_sub(since),
-        });
-        if may_have_been_sent > 0 {
-            active.record.paused = Some(Pause::Rebuilt);
-        }
+        let (mut jobs, may_have_been_sent) = active.cancel(open, kept);
         self.pending.batch_changed(no);
-        let mut jobs = not_begun.saturating_sub(may_have_been_sent.saturating_sub(kept));
         for (key, attempt) in queued {
             self.apply(key, attempt, Event::Cancel, now)?;
             jobs += 1;
@@ -235,13 +216,12 @@ impl Scheduler {
         let attempt = present.attempt();
         if !self.jobs.contains_key(&key) {
             let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
-            if active.record.skipped.len() >= SKIPPED_MAX {
+            if !active.skip(spec.seq) {
                 let refused = format!(
                     "{SKIPPED_MAX} jobs of its batch were canceled before their turn; cancel the batch instead"
                 );
                 return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
             }
-            active.record.skipped.insert(spec.seq);
             self.open_queued(record, spec);
         }
         self.apply(key, attempt, Event::Cancel, now)?;
@@ -253,7 +233,7 @@ impl Scheduler {
         if let Some(open) = self.jobs.get(&found.key) {
             return open.job().may_have_been_sent();
         }
-        self.batches.get(&found.key.batch).is_some_and(|active| active.record.may_have_been_sent(spec.seq))
+        self.batches.get(&found.key.batch).is_some_and(|active| active.record().may_have_been_sent(spec.seq))
     }
 
     /// What a person found out of a job that may have been sent ends it where it stands in the queue.
@@ -267,11 +247,10 @@ impl Scheduler {
         let attempt = self.jobs.get(&key).map_or(record.job.attempt(), |open| open.job().attempt());
         if !self.jobs.contains_key(&key) {
             let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
-            if active.record.skipped.len() >= SKIPPED_MAX {
+            if !active.skip(spec.seq) {
                 let refused = format!("{SKIPPED_MAX} jobs of its batch have ended before their turn already");
                 return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
             }
-            active.record.skipped.insert(spec.seq);
             let mut record = record;
             record.job.mark_may_have_been_sent();
             self.open_queued(record, spec);
@@ -296,8 +275,7 @@ impl Scheduler {
             let refused = Some(format!("it is not in doubt: it is {}", state.name()));
             return Ok(CommandOutcome { refused, ..CommandOutcome::default() });
         };
-        active.record.count_reopened(spec.order.kind, &state);
-        active.record.announced = false;
+        active.job_reopened(spec.order.kind, &state);
         self.jobs.insert(OpenJob::new(record, spec));
         self.apply(key, attempt, Event::Resolve(charged), now)?;
         Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
@@ -319,7 +297,7 @@ impl Scheduler {
                 outcome.jobs += u32::from(self.allow(record.key, record.job.max_credits()));
                 continue;
             }
-            let expires = self.batches.get(&record.key.batch).and_then(|active| active.record.expires());
+            let expires = self.batches.get(&record.key.batch).and_then(|active| active.record().expires());
             if record.job.first_sent().is_none() && expires.is_some_and(|at| at <= now.wall) {
                 outcome.expired.push(spec.label.clone());
                 continue;
@@ -335,14 +313,13 @@ impl Scheduler {
                         matches!(record.job.state(), State::Canceled { task: None, .. } | State::Expired);
                     if was_dropped
                         && !spec.order.kind.is_keyed()
-                        && active.record.may_have_been_sent(spec.seq)
+                        && active.record().may_have_been_sent(spec.seq)
                     {
                         job.mark_may_have_been_sent();
                     }
                     outcome.same_key += u32::from(job.attempt() == record.job.attempt());
-                    active.record.count_reopened(spec.order.kind, record.job.state());
-                    active.record.canceled = false;
-                    active.record.announced = false;
+                    active.job_reopened(spec.order.kind, record.job.state());
+                    active.uncancel();
                     self.open_queued(JobRecord { job: *job, ..record }, spec);
                     outcome.jobs += 1;
                 }
@@ -357,9 +334,9 @@ impl Scheduler {
         if max_credits.is_none() {
             return false;
         }
-        let is_next = |active: &ActiveBatch| active.windows.iter().any(|window| window.holds(key.seq));
+        let is_next = |active: &ActiveBatch| active.holds(key.seq);
         if !self.jobs.contains_key(&key) && self.batches.get(&key.batch).is_some_and(is_next) {
-            self.begin_rows_up_to(key);
+            self.open_rows_up_to(key);
         }
         let Some(mut open) = self.jobs.get_mut(&key) else { return false };
         if !matches!(open.job().state(), State::Queued) {
@@ -386,8 +363,7 @@ impl Scheduler {
                 continue;
             };
             let Some(active) = self.batches.get_mut(&key.batch) else { continue };
-            active.record.count_reopened(spec.order.kind, record.job.state());
-            active.record.announced = false;
+            active.job_reopened(spec.order.kind, record.job.state());
             self.pending.batch_changed(key.batch);
             self.pending.job_changed(key);
             self.resume_job(JobRecord { job: transition.job, ..record }, spec, now);
@@ -398,8 +374,7 @@ impl Scheduler {
 
     fn reload(&mut self, settings: Settings) {
         self.adaptive_limit.reconfigure(settings.limits.in_flight, settings.adaptive);
-        // Another key, another plan: what was refused may not be any more.
-        self.ask_balance_soon();
+        self.account.reconfigure(&settings);
         self.prices.set_rules(settings.rules.clone());
         self.wait_times.reconfigure(&settings);
         self.settings = settings;

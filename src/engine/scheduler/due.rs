@@ -1,17 +1,19 @@
-//! Alarms: what is due, and what is overdue.
+//! What is due: effects, readings of watched tasks, deadlines, questions to the service; and what is never sent any more.
 
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
-use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::job::State;
 use crate::domain::lifecycle::{self, Event, Want};
 use crate::domain::manifest::row::{Deadline, OnDeadline};
 use crate::domain::task::{Fault, PostAnswer};
-use crate::domain::time::{Millis, Now, Tick, Timestamp};
-use crate::engine::scheduler::{ActiveBatch, Effect, FetchOrder, Scheduler, SchedulerError};
+use crate::domain::time::{Millis, Now, Tick};
+use crate::engine::scheduler::parts::active_batch::{ActiveBatch, DroppedRows};
+use crate::engine::scheduler::parts::open_job::OpenJob;
+use crate::engine::scheduler::{Effect, Scheduler, SchedulerError};
 
 /// How long a deadline that passed unseen waits for its task to be read, before it is looked at again.
-pub(super) const UNREAD_GRACE: Millis = Millis::from_secs(5);
+const UNREAD_GRACE: Millis = Millis::from_secs(5);
 /// How long what the account refuses waits before it looks again.
-pub(super) const ACCOUNT_RECHECK: Millis = Millis(1_000);
+const ACCOUNT_RECHECK: Millis = Millis(1_000);
 /// Rows of a batch that a step ends at most, so that its commit stays small.
 const DROPPED_MAX: usize = 64;
 
@@ -57,15 +59,6 @@ impl Scheduler {
         (seen < span).then(|| Millis(span.0 - seen.0))
     }
 
-    /// How long a job may take, where its deadline is no instant.
-    fn deadline_span(&self, spec: &JobSpec) -> Option<Millis> {
-        match spec.order.deadline {
-            Some(Deadline::At(_)) => None,
-            Some(Deadline::After(span)) => Some(span),
-            None => self.settings.deadlines.get(&spec.order.kind).copied(),
-        }
-    }
-
     /// Puts a deadline off. After a downtime it may long have passed while the task has long succeeded: that is read
     /// before anything is given up or bought for it.
     fn postpone_deadline(&mut self, key: JobKey, wait: Millis, now: Now) {
@@ -77,34 +70,47 @@ impl Scheduler {
     fn resubmits(&self, key: JobKey) -> bool {
         let Some(active) = self.batches.get(&key.batch) else { return false };
         let Some(open) = self.jobs.get(&key) else { return false };
-        active.record.policy.on_deadline == Some(OnDeadline::Resubmit)
-            && !active.record.canceled
+        active.record().policy.on_deadline == Some(OnDeadline::Resubmit)
+            && !active.record().canceled
             && !matches!(open.spec().order.deadline, Some(Deadline::At(_)))
     }
 
-    /// Sets the alarm for a job's deadline, or for the end of its watch.
-    pub(super) fn watch_deadline(&mut self, key: JobKey) {
-        let Some(open) = self.jobs.get(&key) else { return };
-        let job = open.job();
-        let in_flight = matches!(job.state(), State::Submitting { .. } | State::Running { .. });
-        let wanted = if in_flight { self.deadline_of(open.spec(), job) } else { None };
-        self.timers.set_deadline(key, wanted);
-    }
-
-    pub(super) fn deadline_of(&self, spec: &JobSpec, job: &Job) -> Option<Timestamp> {
-        let first_sent = job.deadline_from()?;
-        let deadline = match spec.order.deadline {
-            Some(Deadline::At(at)) => at,
-            _ => first_sent.after(self.deadline_span(spec)?),
-        };
-        match (job.is_overdue(), job.state()) {
-            (false, _) => Some(deadline),
-            // Only a task can be watched to the end of the window.
-            (true, State::Running { .. }) => Some(deadline.after(self.settings.watch_overdue_for)),
-            (true, _) => None,
+    /// Reads the watched tasks that are due, and leaves those to a person that were watched long enough.
+    pub(super) fn check_watched_tasks(&mut self, now: Now) -> Result<(), SchedulerError> {
+        while let Some((key, attempt)) = self.timers.pop_watch_end(now.wall) {
+            if self.read_before_watch_expires(key, attempt, now) {
+                continue;
+            }
+            self.apply(key, attempt, watch_expired(), now)?;
         }
+        if self.stopping {
+            return Ok(());
+        }
+        while let Some((at, key, attempt)) = self.timers.pop_watched_read(now.tick) {
+            if self.account.key_is_refused() {
+                self.timers.set_watched_read(key, attempt, now.tick.after(ACCOUNT_RECHECK));
+                continue;
+            }
+            let Some(mut open) = self.jobs.get_mut(&key) else { continue };
+            if let Some(task) = open.begin_watched_read(attempt) {
+                let spec = open.spec().clone();
+                self.pending.begin(Effect::Read { key, attempt, task, spec, due: at });
+            }
+        }
+        Ok(())
     }
 
+    /// Puts the end of a watch off until its task was read once since the start: it may have ended during a
+    /// downtime. Returns whether it was put off.
+    fn read_before_watch_expires(&mut self, key: JobKey, attempt: AttemptNo, now: Now) -> bool {
+        if self.jobs.get(&key).is_none_or(|open| !open.is_unread(attempt)) {
+            return false;
+        }
+        self.timers.set_watch_end(key, attempt, now.wall.after(UNREAD_GRACE));
+        true
+    }
+
+    /// Begins what is due: resends, readings, downloads, and the wait for admission.
     pub(super) fn start_due_effects(&mut self, now: Now) -> Result<(), SchedulerError> {
         // Requests in flight finish after a stop; nothing new begins.
         if self.stopping {
@@ -128,7 +134,7 @@ impl Scheduler {
                 Want::Post if self.sending_disabled => {}
                 Want::Post if !is_keyed => self.mark_outcome_unknown(key, now)?,
                 Want::Post if !self.may_post_again(key, now) => self.postpone(key, now),
-                Want::Read if self.key_is_refused() => self.postpone(key, now),
+                Want::Read if self.account.key_is_refused() => self.postpone(key, now),
                 want @ (Want::Post | Want::Read) => self.begin(key, want, at),
             }
         }
@@ -149,57 +155,50 @@ impl Scheduler {
         self.apply(key, attempt, Event::Posted(unknown), now)
     }
 
+    /// Whether a job's POST may be sent again.
+    fn may_post_again(&mut self, key: JobKey, now: Now) -> bool {
+        let Some(open) = self.jobs.get(&key) else { return true };
+        let post = (key, &open.spec().order, open.job().books().held);
+        let is_busy = |other: &JobKey| self.jobs.get(other).is_some_and(OpenJob::is_busy);
+        self.account.may_post_again(post, is_busy, now.wall)
+    }
+
     /// Nothing that nobody pays for leaves, and nothing at all under a refused key.
-    pub(super) fn postpone(&mut self, key: JobKey, now: Now) {
+    fn postpone(&mut self, key: JobKey, now: Now) {
         self.schedule(key, now.tick.after(ACCOUNT_RECHECK));
     }
 
-    /// Begins an effect that was due at `due`.
-    pub(super) fn begin(&mut self, key: JobKey, want: Want, due: Tick) {
-        let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let attempt = open.job().attempt();
-        let effect = match (want, open.job().state()) {
-            (Want::Post, State::Submitting { .. }) => {
-                Effect::Post { key, attempt, spec: open.spec().clone() }
-            }
-            (Want::Read, State::Running { task } | State::Fetching { task, .. }) => {
-                Effect::Read { key, attempt, task: task.clone(), spec: open.spec().clone(), due }
-            }
-            (Want::Fetch, State::Fetching { urls, .. }) => {
-                let Some(active) = self.batches.get(&key.batch) else { return };
-                self.downloads.started();
-                Effect::Fetch(Box::new(FetchOrder {
-                    key,
-                    attempt,
-                    batch: active.record.name.clone(),
-                    layout: active.record.policy.layout.clone(),
-                    spec: open.spec().clone(),
-                    job: open.job().clone(),
-                    urls: urls.clone(),
-                }))
-            }
-            _ => return,
-        };
-        open.effect_began();
-        self.pending.begin(effect);
-    }
-
-    /// Sets a job's alarm, in place of the one it had.
-    pub(super) fn schedule(&mut self, key: JobKey, at: Tick) {
-        let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        open.set_timed(true);
-        self.timers.set_effect(key, at);
-    }
-
-    /// The wait before a job's task is read (again).
-    pub(super) fn poll_wait(&mut self, key: JobKey, now: Now) -> Millis {
-        let Some(open) = self.jobs.get(&key) else { return self.settings.poll_max };
-        // After a restart even an overdue task is looked at once, soon.
-        let seen_for = open.seen_for(now.tick);
-        if open.job().is_overdue() && seen_for.is_some() {
-            return self.settings.overdue_poll;
+    /// Asks for the catalogs, where jobs wait and what is known is too old to send them by.
+    pub(super) fn renew_prices_when_due(&mut self, now: Now) {
+        if self.may_renew_prices() && self.prices.are_due(now.tick) && self.has_waiting() {
+            self.prices.asked();
+            self.pending.begin(Effect::RenewCatalog);
         }
-        self.wait_times.until_poll(open.spec(), seen_for, now.tick)
+    }
+
+    /// When the catalogs are asked for again.
+    pub(super) fn prices_due(&self) -> Option<Tick> {
+        self.prices.due().filter(|_| self.may_renew_prices() && self.has_waiting())
+    }
+
+    fn may_renew_prices(&self) -> bool {
+        !self.stopping && !self.sending_disabled && !self.account.key_is_refused()
+    }
+
+    /// Whether anything waits that would be sent.
+    fn has_waiting(&self) -> bool {
+        let waits = |active: &ActiveBatch| {
+            active.record().paused.is_none()
+                && (active.has_rows() || self.jobs.counts().has_queued(active.record().no))
+        };
+        self.batches.iter().any(waits)
+    }
+
+    /// Asks for the balance, where something waits for it or it is to be watched.
+    pub(super) fn ask_balance_when_due(&mut self, now: Now) {
+        if !self.stopping && self.account.ask_when_due(self.budgets.charged(), now.tick) {
+            self.pending.begin(Effect::AskBalance);
+        }
     }
 
     /// What was not sent before its batch expired, or was canceled, never is.
@@ -207,21 +206,18 @@ impl Scheduler {
         if self.stopping {
             return Ok(());
         }
-        let is_canceled = |active: &ActiveBatch| {
-            let mut fronts = active.windows.iter().filter_map(|window| window.rows.front());
-            active.record.canceled || fronts.any(|row| row.at < active.record.canceled_below)
-        };
         let reason = |active: &ActiveBatch| match active {
-            _ if active.record.is_done() => None,
-            _ if is_canceled(active) => Some(Event::Cancel),
+            _ if active.record().is_done() => None,
+            _ if active.is_canceled() => Some(Event::Cancel),
             _ if active.has_expired(now) => Some(Event::Expire),
             _ => None,
         };
         let dropped: Vec<(BatchNo, Event)> =
-            self.batches.iter().filter_map(|active| Some((active.record.no, reason(active)?))).collect();
+            self.batches.iter().filter_map(|active| Some((active.record().no, reason(active)?))).collect();
         for (no, event) in dropped {
             self.drop_rows(no, &event, now)?;
-            if event == Event::Expire || self.batches.get(&no).is_some_and(|active| active.record.canceled) {
+            if event == Event::Expire || self.batches.get(&no).is_some_and(|active| active.record().canceled)
+            {
                 self.drop_queued(no, &event, now)?;
             }
         }
@@ -231,28 +227,16 @@ impl Scheduler {
     /// Begins rows of a batch that wait in memory, only to end them.
     fn drop_rows(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), SchedulerError> {
         let Some(active) = self.batches.get(&no) else { return Ok(()) };
-        // Rows that came after its owner canceled it are wanted anew.
-        let below = if *event == Event::Cancel { active.record.canceled_below } else { u64::MAX };
-        // What may have been sent is not dropped, and keeps its place.
-        let may_be_dropped = |seq| !active.record.may_have_been_sent(seq);
-        let (mut dropped, mut lasts) = (Vec::new(), Vec::new());
-        for window in &active.windows {
-            let rows = window.rows.iter().take_while(|row| row.at < below && may_be_dropped(row.spec.seq));
-            let rows = rows.filter(|row| !active.record.skipped.contains(&row.spec.seq));
-            let rows = rows.map(|row| JobKey { batch: no, seq: row.spec.seq });
-            let before = dropped.len();
-            dropped.extend(rows.take(DROPPED_MAX - before));
-            lasts.extend(dropped[before..].last());
-        }
-        if dropped.len() >= DROPPED_MAX {
+        let DroppedRows { all, lasts } = active.rows_to_drop(*event == Event::Cancel, DROPPED_MAX);
+        if all.len() >= DROPPED_MAX {
             // There may be more in memory, of which nothing else would remind.
             self.pending.wake_at(now.tick);
         }
-        for last in lasts {
-            self.begin_rows_up_to(last);
+        for seq in lasts {
+            self.open_rows_up_to(JobKey { batch: no, seq });
         }
-        for key in dropped {
-            self.apply(key, AttemptNo::FIRST, event.clone(), now)?;
+        for seq in all {
+            self.apply(JobKey { batch: no, seq }, AttemptNo::FIRST, event.clone(), now)?;
         }
         Ok(())
     }
@@ -272,6 +256,6 @@ impl Scheduler {
 }
 
 /// A task was watched to the end of the late window, and is left to a person.
-pub(super) fn watch_expired() -> Event {
+fn watch_expired() -> Event {
     Event::WatchExpired(Fault::new("deadline", "its task did not end within deadlines.watch_overdue_for"))
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::domain::admission::Parked;
-use crate::domain::credits::Credits;
+use crate::domain::budget;
 use crate::domain::gauges::Gauges;
 use crate::domain::job_state::JobState;
-use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::parts::job_counts::BatchJobCounts;
@@ -32,19 +31,16 @@ impl Scheduler {
         }
         let (total, day) = (self.budgets.total(), self.budgets.day(now.wall.utc_day()));
         let limits = &self.settings.limits;
-        let room = |limit: Option<Credits>, totals: Totals| {
-            limit.map(|limit| limit.saturating_sub(totals.committed()))
-        };
         Gauges {
             jobs,
             held: total.held,
             charged: self.budgets.charged(),
             refunded: total.refunded,
-            room_total: room(limits.total, total),
-            room_day: room(limits.per_day, day),
+            room_total: budget::room(total, limits.total),
+            room_day: budget::room(day, limits.per_day),
             room_min_balance: limits
                 .min_balance
-                .and_then(|least| Some(self.balance_left(now).0?.saturating_sub(least))),
+                .and_then(|least| Some(self.account.balance_left(now.tick).0?.saturating_sub(least))),
             in_flight_limit: self.present_limit(),
             queue_age: self.queue_age(now),
             parked: self.parked_batches(),
@@ -53,20 +49,21 @@ impl Scheduler {
 
     /// How long the oldest queue of jobs that were never sent has waited.
     fn queue_age(&self, now: Now) -> Millis {
-        let never_sent = |active: &ActiveBatch| self.jobs.counts().of_batch(active.record.no).never_sent > 0;
+        let never_sent =
+            |active: &ActiveBatch| self.jobs.counts().of_batch(active.record().no).never_sent > 0;
         let waiting = self.batches.iter().filter(|active| active.has_rows() || never_sent(active));
         let ages = waiting
-            .map(|active| now.wall.since(active.record.waiting_since.unwrap_or(active.record.created)));
+            .map(|active| now.wall.since(active.record().waiting_since.unwrap_or(active.record().created)));
         ages.max().unwrap_or_default()
     }
 
     fn parked_batches(&self) -> BTreeMap<Parked, u64> {
         let mut parked = BTreeMap::new();
-        let key = self.key_is_refused().then_some(Parked::Key);
+        let key = self.account.key_is_refused().then_some(Parked::Key);
         for active in self.batches.iter() {
-            let has_queue = active.has_rows() || self.jobs.counts().has_queued(active.record.no);
-            let paused = active.record.paused.map(|_| Parked::Paused);
-            if has_queue && let Some(reason) = key.or(active.parked).or(paused) {
+            let has_queue = active.has_rows() || self.jobs.counts().has_queued(active.record().no);
+            let paused = active.record().paused.map(|_| Parked::Paused);
+            if has_queue && let Some(reason) = key.or(active.parked()).or(paused) {
                 *parked.entry(reason).or_default() += 1;
             }
         }
@@ -76,7 +73,7 @@ impl Scheduler {
 
 /// Adds the jobs of a batch that have not begun, and those that have ended.
 fn add_closed(jobs: &mut Jobs, active: &ActiveBatch, open: BatchJobCounts) {
-    let record = &active.record;
+    let record = active.record();
     // What was accepted before kinds were counted.
     let (mut rest, mut rest_open) = (KindCounts { rows: record.rows, ended: record.ended }, 0);
     for (kind, open) in open.kinds {
@@ -105,8 +102,10 @@ fn less(all: KindCounts, some: KindCounts) -> KindCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::credits::Credits;
     use crate::domain::ids::{AttemptNo, BatchNo, JobKey, Seq, TaskId};
     use crate::domain::job::{Job, State};
+    use crate::domain::ledger::Totals;
     use crate::domain::time::{Tick, Timestamp};
     use crate::engine::scheduler::tests::{settings, spec};
     use crate::store::{BatchRecord, Ended, JobRecord, Pause, Segment};

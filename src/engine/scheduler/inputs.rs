@@ -1,16 +1,16 @@
 //! What came in: answers, downloads, rows and the balance.
 
+use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::{DOWNLOAD_FAILED, OutputFile, State};
 use crate::domain::lifecycle::Event;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log::{self, LogContext};
-use crate::engine::scheduler::parts::row_windows::RowWindow;
-use crate::engine::scheduler::{ActiveBatch, FetchFault, Input, Scheduler, SchedulerError, SpooledRow};
+use crate::engine::scheduler::{FetchFault, Input, Scheduler, SchedulerError, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed.
-pub(super) const MISSING_MAX: u32 = 5;
+const MISSING_MAX: u32 = 5;
 /// Downloads of a job that may fail in a row before it is given up until somebody asks again.
 const FETCH_TRIES_MAX: u32 = 8;
 
@@ -35,15 +35,15 @@ impl Scheduler {
             }
             Input::Unreadable(damage) => Err(SchedulerError::Rows(damage)),
             Input::Balance(answer) => {
-                self.balance(&answer, now);
+                self.balance_answered(&answer, now);
                 Ok(())
             }
             Input::Catalog(answer) => {
-                self.catalog(answer, now);
+                self.prices.answered(answer, now.tick);
                 Ok(())
             }
             Input::SurchargesKept => {
-                self.prices.are_kept();
+                self.prices.surcharges_kept();
                 Ok(())
             }
             Input::DiskIsLow(is_low) => {
@@ -77,7 +77,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn posted(
+    fn posted(
         &mut self,
         key: JobKey,
         attempt: AttemptNo,
@@ -97,20 +97,20 @@ impl Scheduler {
             PostAnswer::OutOfCredits(_) => {
                 if let Some(open) = self.jobs.get(&key) {
                     let need = open.job().books().held;
-                    let allowance = self.allowance_of(&open.spec().order);
-                    self.out_of_credits(need, allowance.as_ref(), now);
+                    let allowance = self.account.allowance_of(&open.spec().order);
+                    self.account.refuse_credits(need, allowance.as_ref(), now);
                 }
                 Millis(0)
             }
             PostAnswer::Unauthorised(_) => {
-                self.block_for_key(now);
+                self.account.block_for_key(now.tick);
                 Millis(0)
             }
             PostAnswer::Task(_) | PostAnswer::TaskNamed(..) | PostAnswer::Refused(_) => {
                 self.adaptive_limit.taken();
                 self.reset_faults(key);
                 if !matches!(answer, PostAnswer::Refused(_)) {
-                    self.was_taken();
+                    self.account.post_was_taken();
                 }
                 Millis(0)
             }
@@ -130,14 +130,14 @@ impl Scheduler {
         Ok(())
     }
 
-    pub(super) fn read(
+    fn read(
         &mut self,
         key: JobKey,
         attempt: AttemptNo,
         answer: ReadAnswer,
         now: Now,
     ) -> Result<(), SchedulerError> {
-        if self.is_watched(key, attempt) {
+        if self.jobs.get(&key).is_some_and(|open| open.is_watched(attempt)) {
             return self.watched_task_read(key, attempt, answer, now);
         }
         let Some(faults) = self.effect_ended(key) else { return Ok(()) };
@@ -160,7 +160,7 @@ impl Scheduler {
                 None
             }
             ReadAnswer::Unauthorised(_) => {
-                self.block_for_key(now);
+                self.account.block_for_key(now.tick);
                 // It is put off for as long as the key is refused, and no longer.
                 Some(self.settings.poll_min)
             }
@@ -174,7 +174,50 @@ impl Scheduler {
         Ok(())
     }
 
-    pub(super) fn fetched(
+    /// Reading a watched task came to this.
+    fn watched_task_read(
+        &mut self,
+        key: JobKey,
+        attempt: AttemptNo,
+        answer: ReadAnswer,
+        now: Now,
+    ) -> Result<(), SchedulerError> {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
+        let before = open.job().attempt();
+        let is_missing = matches!(answer, ReadAnswer::Missing(_));
+        let Some(faults) = open.watched_read_ended(attempt, is_missing) else { return Ok(()) };
+        drop(open);
+        self.timers.set_watched_read(key, attempt, now.tick.after(self.settings.overdue_poll));
+        match answer {
+            ReadAnswer::Task(reading) => self.apply(key, attempt, Event::Read(reading), now)?,
+            ReadAnswer::Missing(fault) if faults >= MISSING_MAX => {
+                self.apply(key, attempt, Event::TaskMissing(fault), now)?;
+            }
+            ReadAnswer::Missing(_) | ReadAnswer::Again { .. } => {}
+            ReadAnswer::Unauthorised(_) => self.account.block_for_key(now.tick),
+        }
+        if self.jobs.get(&key).is_some_and(|open| open.job().attempt() != before) {
+            // It succeeded first: its outputs are wanted now.
+            self.follow_up(key, Some(Millis(0)), now);
+        }
+        Ok(())
+    }
+
+    /// The question for the balance came to this.
+    fn balance_answered(&mut self, answer: &Result<Credits, Fault>, now: Now) {
+        // What is held for a job that waits in the queue, since its state was recovered, is taken off when it is sent.
+        let waiting = self.jobs.counts().held_in_queue();
+        let held = self.budgets.total().held.saturating_sub(waiting);
+        let news = self.account.balance_answered(answer, (self.budgets.charged(), held), now.tick);
+        if news.renews_prices {
+            self.prices.renew();
+        }
+        for key in news.unblocked {
+            self.schedule(key, now.tick);
+        }
+    }
+
+    fn fetched(
         &mut self,
         key: JobKey,
         attempt: AttemptNo,
@@ -202,7 +245,7 @@ impl Scheduler {
         drop(open);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =
-                LogContext::new(&active.record.name, open.spec(), attempt, open.job().state().task());
+                LogContext::new(&active.record().name, open.spec(), attempt, open.job().state().task());
             job_log::download_yielded(context, fault);
         }
         let wait = self.wait_times.after_fault(rounds, None);
@@ -224,7 +267,7 @@ impl Scheduler {
             && let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key))
         {
             let context =
-                LogContext::new(&active.record.name, open.spec(), attempt, open.job().state().task());
+                LogContext::new(&active.record().name, open.spec(), attempt, open.job().state().task());
             job_log::download_failed(context, fault);
         }
         if self.disk.refuse(wanted_bytes) {
@@ -254,7 +297,7 @@ impl Scheduler {
         drop(open);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =
-                LogContext::new(&active.record.name, open.spec(), attempt, open.job().state().task());
+                LogContext::new(&active.record().name, open.spec(), attempt, open.job().state().task());
             job_log::download_failed(context, &fault);
         }
         if lasting || faults + 1 >= FETCH_TRIES_MAX {
@@ -284,8 +327,8 @@ impl Scheduler {
             let need = open.job().hold(&open.spec().order).unwrap_or_default();
             drop(open);
             match code {
-                Some("insufficient_credits") => self.out_of_credits(need, None, now),
-                Some("auth_required") => self.suspect_key(now),
+                Some("insufficient_credits") => self.account.refuse_credits(need, None, now),
+                Some("auth_required") => self.account.suspect_key(now.tick),
                 _ => {}
             }
         }
@@ -298,20 +341,35 @@ impl Scheduler {
     }
 
     /// Forgets a job's links, so that its task is read again for fresh ones.
-    pub(super) fn read_before_fetching(&mut self, key: JobKey) {
+    fn read_before_fetching(&mut self, key: JobKey) {
         if let Some(mut open) = self.jobs.get_mut(&key) {
             open.forget_links();
         }
     }
 
+    /// Rows were read.
     pub(super) fn rows(&mut self, batch: BatchNo, from: u64, rows: Vec<SpooledRow>) {
-        let Some(ActiveBatch { record, windows, .. }) = self.batches.get_mut(&batch) else { return };
-        let is_next =
-            |window: &&mut RowWindow| window.unread(&record.segments).is_some_and(|(next, _)| next == from);
-        // Rows of a place that was passed meanwhile belong nowhere.
-        if let Some(window) = windows.iter_mut().find(is_next) {
-            window.loading = false;
-            window.rows.extend(rows);
+        if let Some(active) = self.batches.get_mut(&batch) {
+            active.add_rows(from, rows);
+        }
+    }
+
+    /// Marks a job's effect as over and returns its faults in a row so far; nothing for a job that
+    /// is not open any more.
+    fn effect_ended(&mut self, key: JobKey) -> Option<u32> {
+        let mut open = self.jobs.get_mut(&key)?;
+        Some(open.effect_ended())
+    }
+
+    fn count_fault(&mut self, key: JobKey) {
+        if let Some(mut open) = self.jobs.get_mut(&key) {
+            open.count_fault();
+        }
+    }
+
+    fn reset_faults(&mut self, key: JobKey) {
+        if let Some(mut open) = self.jobs.get_mut(&key) {
+            open.reset_faults();
         }
     }
 }

@@ -11,7 +11,6 @@ use crate::domain::job::{Job, JobSpec, Order, State};
 use crate::domain::lifecycle::IllegalEvent;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
-use crate::engine::scheduler::ActiveBatch;
 use crate::store::BatchRecord;
 
 /// Whom a line is about.
@@ -185,29 +184,21 @@ pub(super) fn disk(is_low: bool) {
     }
 }
 
-impl ActiveBatch {
-    /// Says what keeps the batch from sending, once.
-    pub(super) fn log_parked(&mut self, parked: Parked) {
-        if self.logged_parked == Some(parked) {
-            return;
-        }
-        self.logged_parked = Some(parked);
-        if parked == Parked::Credits {
-            // Said once, of the whole account.
-            return;
-        }
-        let (reason, totals) = (parked.name(), self.record.totals);
-        let (spent, held, budget) = (totals.spent.0, totals.held.0, self.record.budget().0);
-        let what = if parked == Parked::NoPrice { "no price" } else { "budget reached" };
-        tracing::info!(batch = %self.record.name, reason, spent, held, budget, "{what}: {}", parked.explain());
+/// Says what keeps a batch from sending.
+pub(super) fn batch_parked(batch: &BatchRecord, parked: Parked) {
+    if parked == Parked::Credits {
+        // Said once, of the whole account.
+        return;
     }
+    let (reason, totals) = (parked.name(), batch.totals);
+    let (spent, held, budget) = (totals.spent.0, totals.held.0, batch.budget().0);
+    let what = if parked == Parked::NoPrice { "no price" } else { "budget reached" };
+    tracing::info!(batch = %batch.name, reason, spent, held, budget, "{what}: {}", parked.explain());
+}
 
-    /// Says that the batch sends again, if it was said that it did not.
-    pub(super) fn log_unparked(&mut self) {
-        if let Some(parked) = self.logged_parked.take() {
-            tracing::info!(batch = %self.record.name, reason = parked.name(), "unparked");
-        }
-    }
+/// Says that a batch sends again.
+pub(super) fn batch_unparked(batch: &BatchRecord, parked: Parked) {
+    tracing::info!(batch = %batch.name, reason = parked.name(), "unparked");
 }
 
 /// The service has not answered for a while.

@@ -8,7 +8,6 @@
 //! Memory: the jobs that have begun and not ended, and a short window of rows for each batch. What
 //! has not begun stays in the spool.
 
-mod account_block;
 mod admit;
 mod commands;
 mod due;
@@ -16,10 +15,8 @@ mod gauges;
 mod inputs;
 mod job_log;
 mod messages;
-mod overdue;
 mod overview;
 mod parts;
-mod prices;
 #[cfg(test)]
 mod tests;
 mod transitions;
@@ -35,12 +32,13 @@ pub use self::messages::{
 pub use self::parts::outage_detector::Outage;
 use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::admission::Parked;
+use crate::domain::allowances::AccountBlock;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now, Tick, UtcDay};
-use crate::engine::scheduler::account_block::AccountState;
+use crate::engine::scheduler::parts::account_state::AccountState;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
 use crate::engine::scheduler::parts::budgets::Budgets;
@@ -51,10 +49,9 @@ use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::open_jobs::OpenJobs;
 use crate::engine::scheduler::parts::outage_detector::OutageDetector;
 use crate::engine::scheduler::parts::pending_step::PendingStep;
-use crate::engine::scheduler::parts::row_windows::windows_of;
+use crate::engine::scheduler::parts::prices::Prices;
 use crate::engine::scheduler::parts::timers::Timers;
 use crate::engine::scheduler::parts::wait_times::WaitTimes;
-use crate::engine::scheduler::prices::Prices;
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Ended, JobRecord};
 
 /// Most jobs let out of the queue in one step.
@@ -91,17 +88,17 @@ impl Scheduler {
             disk: DiskState::default(),
             prices: Prices::new(settings.rules.clone()),
             wait_times: WaitTimes::new(&settings),
-            settings,
             batches: ActiveBatches::default(),
             jobs: OpenJobs::default(),
             timers: Timers::default(),
             downloads: DownloadQueue::default(),
             budgets: Budgets::new(total),
-            account: AccountState::default(),
+            account: AccountState::new(&settings),
             stopping: false,
             sending_disabled: false,
             finished_jobs: FinishedJobs::default(),
             pending: PendingStep::default(),
+            settings,
         }
     }
 
@@ -123,29 +120,8 @@ impl Scheduler {
     /// Takes up a batch, or what changed of it by another manifest.
     pub fn add_batch(&mut self, record: BatchRecord) {
         match self.batches.get_mut(&record.no) {
-            None => {
-                let windows = windows_of(&record.segments);
-                self.batches.insert(ActiveBatch { record, windows, parked: None, logged_parked: None });
-            }
-            Some(active) => {
-                let has_more = record.rows > active.record.rows;
-                let present = std::mem::replace(&mut active.record, record);
-                active.record.totals = present.totals;
-                active.record.ended = present.ended;
-                active.record.paused = present.paused;
-                active.record.rejections = present.rejections;
-                active.record.skipped = present.skipped.clone();
-                active.record.canceled_below = present.canceled_below;
-                // More of it is wanted anew.
-                active.record.canceled = present.canceled && !has_more;
-                active.record.announced = present.announced && !has_more;
-                active.record.take_cursors(&present);
-                for (kind, before) in present.kinds {
-                    active.record.kinds.entry(kind).or_default().ended = before.ended;
-                }
-                // What came in is sorted in among the rest: the windows are read anew.
-                active.windows = windows_of(&active.record.segments);
-            }
+            None => self.batches.insert(ActiveBatch::new(record)),
+            Some(active) => active.extend(record),
         }
     }
 
@@ -172,6 +148,11 @@ impl Scheduler {
         self.finished_jobs = FinishedJobs::new(jobs);
     }
 
+    /// Takes up what the account refused before: a restart is not a special path.
+    pub fn set_account_block(&mut self, block: AccountBlock) {
+        self.account.set_block(block);
+    }
+
     /// Takes up a job that had begun before: a restart is not a special path.
     pub fn resume_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
         let key = record.key;
@@ -180,11 +161,12 @@ impl Scheduler {
         let want = lifecycle::wants(record.job.state());
         let mut open = OpenJob::new(record, spec);
         open.set_in_flight(now.tick);
+        self.prices.note_release(key, open.job());
         self.jobs.resume(open);
         if want == Want::Admission {
             self.jobs.queue(key);
         }
-        self.watch_allowance(key, &[]);
+        self.note_movements(key, &[]);
         let wait = match want {
             // It may have been read just before the restart.
             Want::Read => self.poll_wait(key, now),
@@ -194,7 +176,6 @@ impl Scheduler {
             self.schedule(key, now.tick.after(wait));
         }
         self.watch_deadline(key);
-        self.note_release(key);
         // Each is looked at once, soon.
         self.watch_superseded(key, attempt, self.settings.poll_max, now);
     }
@@ -214,9 +195,9 @@ impl Scheduler {
         self.start_due_effects(now)?;
         // Last before admission: a wait that is over now queues a job whose batch may be canceled.
         self.drop_unsent(now)?;
-        self.renew_when_due(now);
+        self.renew_prices_when_due(now);
         let decision = self.admit(now)?;
-        self.note_balance_need(decision.as_ref());
+        self.account.note_need(decision.as_ref());
         self.ask_balance_when_due(now);
         self.load_rows();
         Ok(self.finish_step(now))
@@ -226,7 +207,7 @@ impl Scheduler {
     pub const INPUTS_MAX: usize = COMMIT_MAX_JOBS - ADMIT_MAX;
 
     fn finish_step(&mut self, now: Now) -> Step {
-        let account = std::mem::take(&mut self.account.has_changed).then(|| self.account.block.clone());
+        let account = self.account.take_changed_block();
         let next_due = self.next_due();
         self.pending.finish(&self.jobs, &mut self.batches, &self.budgets, account, (next_due, now.wall))
     }
@@ -238,7 +219,7 @@ impl Scheduler {
             return None;
         }
         let crowded_until = self.adaptive_limit.wait_until();
-        let due = [self.timers.first_due(), crowded_until, self.balance_due(), self.renewal()];
+        let due = [self.timers.first_due(), crowded_until, self.account.balance_due(), self.prices_due()];
         due.into_iter().flatten().min()
     }
 
@@ -246,9 +227,9 @@ impl Scheduler {
     /// wall clock may step, so it is looked at now and then rather than slept towards.
     pub fn watches_the_calendar(&self) -> bool {
         let waits = |active: &ActiveBatch| {
-            active.parked == Some(Parked::DayBudget)
-                || active.record.policy.expires.is_some() && !active.record.is_done()
+            active.parked() == Some(Parked::DayBudget)
+                || active.record().policy.expires.is_some() && !active.record().is_done()
         };
-        self.timers.has_calendar() || self.batches.iter().any(waits) || self.waits_for_allowance()
+        self.timers.has_calendar() || self.batches.iter().any(waits) || self.account.waits_for_allowance()
     }
 }

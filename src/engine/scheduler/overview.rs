@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::admission::{self, Parked};
+use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::job_state::JobStateCounts;
 use crate::domain::ledger::Totals;
 use crate::domain::time::Now;
+use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::job_counts::NextAction;
-use crate::engine::scheduler::{
-    ActiveBatch, BatchOverview, Effect, Outage, Scheduler, SpooledRow, Standstill,
-};
+use crate::engine::scheduler::parts::open_job::OpenJob;
+use crate::engine::scheduler::{BatchOverview, Effect, Outage, Scheduler, SpooledRow, Standstill};
 use crate::store::{BatchRecord, JobRecord};
 
 impl Scheduler {
@@ -19,25 +19,25 @@ impl Scheduler {
     pub fn standstill(&self) -> Option<Standstill> {
         let counts = self.jobs.counts();
         if counts.busy() > 0
-            || self.account.is_asking
+            || self.account.is_asking()
             || self.prices.are_busy() && !self.stopping
             || self.batches.iter().any(ActiveBatch::is_loading)
         {
             return None;
         }
-        if self.batches.iter().all(|active| active.record.is_done()) {
+        if self.batches.iter().all(|active| active.record().is_done()) {
             return Some(Standstill::Done);
         }
         if self.stopping {
             return Some(Standstill::Stopped);
         }
-        let sends = !self.sending_disabled && !self.key_is_refused();
+        let sends = !self.sending_disabled && !self.account.key_is_refused();
         let moves = |action| counts.with_action(action) > 0;
-        let blocked = self.account.blocked.iter().filter_map(|key| self.jobs.get(key));
+        let blocked = self.account.blocked().iter().filter_map(|key| self.jobs.get(key));
         let blocked = blocked.filter(|open| open.action() == Some(NextAction::Post)).count();
         if sends
             && (moves(NextAction::NextAttempt) || counts.with_action(NextAction::Post) as usize > blocked)
-            || !self.key_is_refused() && (moves(NextAction::Read) || counts.unread() > 0)
+            || !self.account.key_is_refused() && (moves(NextAction::Read) || counts.unread() > 0)
             || !self.disk.is_low() && moves(NextAction::Fetch)
         {
             return None;
@@ -48,18 +48,18 @@ impl Scheduler {
         if self.disk.is_low() {
             return Some(Standstill::Parked(Parked::Disk));
         }
-        if self.key_is_refused() {
+        if self.account.key_is_refused() {
             return Some(Standstill::Parked(Parked::Key));
         }
-        if self.waits_for_balance() {
+        if self.account.waits_for_balance() {
             return None;
         }
         let with_queue =
-            self.batches.iter().filter(|active| active.has_rows() || counts.has_queued(active.record.no));
-        let parked = with_queue.map(|active| active.parked);
+            self.batches.iter().filter(|active| active.has_rows() || counts.has_queued(active.record().no));
+        let parked = with_queue.map(ActiveBatch::parked);
         // A batch whose queue is not parked waits for something that will come.
         let parked: Vec<Parked> = parked.collect::<Option<_>>()?;
-        let credits = (!self.account.blocked.is_empty()).then_some(Parked::Credits);
+        let credits = (!self.account.blocked().is_empty()).then_some(Parked::Credits);
         Some(parked.first().copied().or(credits).map_or(Standstill::Overdue, Standstill::Parked))
     }
 
@@ -84,40 +84,38 @@ impl Scheduler {
     pub fn batch_snapshots(&self, name: Option<&BatchName>) -> Vec<(BatchRecord, BatchOverview)> {
         let blocked = self.blocked_batches();
         let batches = self.batches.iter();
-        let named = batches.filter(|active| name.is_none_or(|name| *name == active.record.name));
-        named.map(|active| (active.record.clone(), self.overview_of(active, &blocked))).collect()
+        let named = batches.filter(|active| name.is_none_or(|name| *name == active.record().name));
+        named.map(|active| (active.record().clone(), self.overview_of(active, &blocked))).collect()
     }
 
     /// Batches with jobs that the balance does not cover.
     fn blocked_batches(&self) -> BTreeSet<BatchNo> {
-        self.account.blocked.iter().map(|key| key.batch).collect()
+        self.account.blocked().iter().map(|key| key.batch).collect()
     }
 
     fn overview_of(&self, active: &ActiveBatch, blocked: &BTreeSet<BatchNo>) -> BatchOverview {
-        let no = active.record.no;
-        let overview = overview_of(&active.record, self.jobs.counts().of_batch(no).states);
-        let key = self.key_is_refused().then_some(Parked::Key);
+        let no = active.record().no;
+        let overview = overview_of(active.record(), self.jobs.counts().of_batch(no).states);
+        let key = self.account.key_is_refused().then_some(Parked::Key);
         let disk = self.disk.is_low().then_some(Parked::Disk);
         // A pause is named first: no key, credits or room would make a paused batch go on.
         let credits = blocked.contains(&no).then_some(Parked::Credits);
-        let parked = overview.parked.or(key).or(disk).or(active.parked).or(credits);
+        let parked = overview.parked.or(key).or(disk).or(active.parked()).or(credits);
         let is_for_balance = matches!(parked, Some(Parked::Credits | Parked::MinBalance));
         let is_for_credits = is_for_balance || parked == Some(Parked::BatchBudget);
         let needs = if is_for_credits { self.next_hold(active) } else { None };
-        let balance = if is_for_balance { self.last_balance() } else { None };
+        let balance = if is_for_balance { self.account.last_balance() } else { None };
         BatchOverview { parked, needs, balance, ..overview }
     }
 
     /// The smallest hold among the jobs of a batch that wait next.
     fn next_hold(&self, active: &ActiveBatch) -> Option<Credits> {
-        let batch = active.record.no;
+        let batch = active.record().no;
         let queued = self.jobs.candidates(batch, 1);
         let queued = queued.map(|open| (open.key(), &open.spec().order, open.job().max_credits()));
-        let rows = active.windows.iter().flat_map(|window| &window.rows);
-        let rows = rows.map(|row| (JobKey { batch, seq: row.spec.seq }, &row.spec.order, None));
-        let holds =
-            queued.chain(rows).filter_map(|(key, order, max)| self.prices.decide(key, order, max).ok());
-        holds.map(|release| release.hold).min()
+        let rows = active.rows().map(|row| (JobKey { batch, seq: row.spec.seq }, &row.spec.order, None));
+        let hold = |(key, order, max)| self.prices.hold_of(key, order, max);
+        queued.chain(rows).filter_map(hold).min()
     }
 
     /// What is to be read of the spools before [`Scheduler::foresee`] can tell.
@@ -133,11 +131,11 @@ impl Scheduler {
 
     /// Finds out which budgets keep batches, where no engine does. Nothing is sent, and nothing durable changes.
     pub fn foresee(&mut self, now: Now) {
-        let met = admission::out_of_budget(&self.board(now));
-        self.batches.for_each(|active| active.parked = None);
+        let met = self.out_of_budget(now);
+        self.batches.for_each(|active| active.park(None));
         for (batch, parked) in met {
             if let Some(active) = self.batches.get_mut(&batch) {
-                active.parked = Some(parked);
+                active.park(Some(parked));
             }
         }
     }
@@ -154,17 +152,17 @@ impl Scheduler {
 
     /// A batch's record as it stands.
     pub fn batch(&self, no: BatchNo) -> Option<&BatchRecord> {
-        self.batches.get(&no).map(|active| &active.record)
+        self.batches.get(&no).map(ActiveBatch::record)
     }
 
     /// Every batch's record as it stands.
     pub fn batches(&self) -> impl Iterator<Item = &BatchRecord> {
-        self.batches.iter().map(|active| &active.record)
+        self.batches.iter().map(ActiveBatch::record)
     }
 
     /// Every open job as it stands.
     pub fn open_jobs(&self) -> impl Iterator<Item = &JobRecord> {
-        self.jobs.iter().map(|open| open.record())
+        self.jobs.iter().map(OpenJob::record)
     }
 
     /// The outage that is being waited out; nothing while the service answers.

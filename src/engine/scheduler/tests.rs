@@ -225,7 +225,7 @@ impl Stage {
 
     fn rows_in_memory(&self) -> usize {
         let active = self.scheduler.batches.get(&BatchNo(1)).unwrap();
-        active.windows.iter().map(|window| window.rows.len()).sum()
+        active.rows().count()
     }
 
     fn attempt(&self, seq: u32) -> AttemptNo {

@@ -1,30 +1,91 @@
-//! A batch in memory, with the rows of it that wait next.
+//! A batch in memory: its record, the rows of it that wait next, and what keeps it from sending.
+
+use std::sync::Arc;
 
 use crate::domain::admission::Parked;
+use crate::domain::credits::Credits;
+use crate::domain::ids::Seq;
+use crate::domain::job::{JobSpec, State};
+use crate::domain::ledger::{Movement, OutOfBalance};
+use crate::domain::request::Kind;
 use crate::domain::time::{Now, Timestamp};
-use crate::engine::scheduler::parts::row_windows::RowWindow;
-use crate::store::BatchRecord;
+use crate::engine::scheduler::job_log;
+use crate::engine::scheduler::messages::{Effect, SpooledRow};
+use crate::engine::scheduler::parts::row_windows::{RowWindow, window_rows, windows_of};
+use crate::store::{BatchRecord, Pause};
 
-/// A batch in memory, with the rows of it that wait next.
+/// Jobs of a batch that may be canceled one by one before their turn: their numbers travel with the
+/// batch's record.
+pub const SKIPPED_MAX: usize = 1000;
+
+/// See the module's documentation.
 #[derive(Debug)]
 pub struct ActiveBatch {
-    pub record: BatchRecord,
+    record: BatchRecord,
     /// The next rows of each class.
-    pub windows: Vec<RowWindow>,
-    pub parked: Option<Parked>,
+    windows: Vec<RowWindow>,
+    parked: Option<Parked>,
     /// What the log last said keeps it from sending.
-    pub logged_parked: Option<Parked>,
+    logged_parked: Option<Parked>,
+}
+
+/// Rows that wait in memory and are dropped.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct DroppedRows {
+    /// All of them.
+    pub all: Vec<Seq>,
+    /// The last of each window.
+    pub lasts: Vec<Seq>,
+}
+
+/// What decides whether a row can be sent.
+fn needs(row: &SpooledRow) -> (Kind, Option<&str>, Option<Credits>) {
+    let order = &row.spec.order;
+    (order.kind, order.model.as_deref(), order.hold())
 }
 
 impl ActiveBatch {
-    /// When what is not sent yet expires.
-    pub fn expires(&self) -> Option<Timestamp> {
-        self.record.expires()
+    /// A batch none of whose rows were read yet.
+    pub fn new(record: BatchRecord) -> ActiveBatch {
+        let windows = windows_of(&record.segments);
+        ActiveBatch { record, windows, parked: None, logged_parked: None }
+    }
+
+    /// Takes up what changed of it by another manifest.
+    pub fn extend(&mut self, record: BatchRecord) {
+        let has_more = record.rows > self.record.rows;
+        let present = std::mem::replace(&mut self.record, record);
+        let record = &mut self.record;
+        record.totals = present.totals;
+        record.ended = present.ended;
+        record.paused = present.paused;
+        record.rejections = present.rejections;
+        record.skipped = present.skipped.clone();
+        record.canceled_below = present.canceled_below;
+        // More of it is wanted anew.
+        record.canceled = present.canceled && !has_more;
+        record.announced = present.announced && !has_more;
+        record.take_cursors(&present);
+        for (kind, before) in present.kinds {
+            record.kinds.entry(kind).or_default().ended = before.ended;
+        }
+        // What came in is sorted in among the rest: the windows are read anew.
+        self.windows = windows_of(&record.segments);
+    }
+
+    /// What is durable of it.
+    pub fn record(&self) -> &BatchRecord {
+        &self.record
+    }
+
+    /// What is durable of it, once it leaves.
+    pub fn into_record(self) -> BatchRecord {
+        self.record
     }
 
     /// Whether what was never sent of it is not to be sent any more.
     pub fn has_expired(&self, now: Now) -> bool {
-        self.expires().is_some_and(|at| at <= now.wall)
+        self.record.expires().is_some_and(|at| at <= now.wall)
     }
 
     /// Whether some rows have not begun.
@@ -34,6 +95,338 @@ impl ActiveBatch {
 
     /// Whether rows are being read.
     pub fn is_loading(&self) -> bool {
-        self.windows.iter().any(|window| window.loading)
+        self.windows.iter().any(RowWindow::is_loading)
+    }
+
+    /// What keeps it from sending, as admission found last.
+    pub fn parked(&self) -> Option<Parked> {
+        self.parked
+    }
+
+    /// This keeps it from sending, or nothing does.
+    pub fn park(&mut self, parked: Option<Parked>) {
+        self.parked = parked;
+    }
+
+    /// Says what keeps it from sending, once.
+    pub fn log_parked(&mut self, parked: Parked) {
+        if self.logged_parked != Some(parked) {
+            self.logged_parked = Some(parked);
+            job_log::batch_parked(&self.record, parked);
+        }
+    }
+
+    /// Says that it sends again, if it was said that it did not.
+    pub fn log_unparked(&mut self) {
+        if let Some(parked) = self.logged_parked.take() {
+            job_log::batch_unparked(&self.record, parked);
+        }
+    }
+
+    /// Nothing more of it is sent until it is resumed.
+    pub fn pause(&mut self, pause: Pause) {
+        self.record.paused = Some(pause);
+    }
+
+    /// Lifts a pause of any cause.
+    pub fn resume(&mut self) {
+        self.record.paused = None;
+        self.record.rejections = 0;
+    }
+
+    /// Another budget, in credits; nothing for what its plans come to.
+    pub fn set_budget(&mut self, budget: Option<Credits>) {
+        self.record.policy.budget = budget;
+    }
+
+    /// Its owner was told that it is done, if it is.
+    pub fn mark_announced(&mut self, now: Now) {
+        self.record.announced = self.record.is_done();
+        self.record.announced_at = Some(now.wall);
+    }
+
+    /// When it was finished, if it is.
+    pub fn note_finished(&mut self, now: Timestamp) {
+        let record = &mut self.record;
+        record.finished = record.finished.or(Some(now)).filter(|_| record.is_done());
+    }
+
+    /// Books a movement of one of its jobs.
+    ///
+    /// # Errors
+    /// [`OutOfBalance`] when more would be taken out than is in it.
+    pub fn apply(&mut self, movement: Movement) -> Result<(), OutOfBalance> {
+        self.record.totals.apply(movement)
+    }
+
+    /// Its owner drops what is not sent. `open` jobs have begun, and `kept` of them wait in the queue and may have been
+    /// sent by a state that is gone: with any such, it is paused, since they are not dropped. Returns how many that have
+    /// not begun are dropped, and how many jobs in all may have been sent.
+    pub fn cancel(&mut self, open: u32, kept: u32) -> (u32, u32) {
+        let record = &mut self.record;
+        let begun = open.saturating_add(record.ended.all());
+        let not_begun = record.rows.saturating_sub(begun);
+        record.canceled = true;
+        record.canceled_below = record.spool_bytes;
+        // Rows that came in since the state was rebuilt were not sent by another.
+        let since = record.rows.saturating_sub(record.rebuilt_rows);
+        let may_have_been_sent = kept.saturating_add(match record.rebuilt_rows {
+            0 => 0,
+            _ => not_begun.saturating_sub(since),
+        });
+        if may_have_been_sent > 0 {
+            record.paused = Some(Pause::Rebuilt);
+        }
+        (not_begun.saturating_sub(may_have_been_sent.saturating_sub(kept)), may_have_been_sent)
+    }
+
+    /// A job of it ends before its turn: its row is passed over. False: there are too many such already.
+    pub fn skip(&mut self, seq: Seq) -> bool {
+        let has_room = self.record.skipped.len() < SKIPPED_MAX;
+        if has_room {
+            self.record.skipped.insert(seq);
+        }
+        has_room
+    }
+
+    /// A job of it has ended. `rejections_max` rejected prompts in a row pause it: the next ones would probably be
+    /// rejected, too.
+    pub fn job_ended(&mut self, kind: Kind, state: &State, rejections_max: u32) {
+        let record = &mut self.record;
+        record.count_ended(kind, state);
+        let has_counted = match state {
+            State::Failed { fault, .. } if fault.code == "content_rejected" => {
+                record.rejections += 1;
+                true
+            }
+            State::Succeeded { .. } => {
+                record.rejections = 0;
+                true
+            }
+            _ => false,
+        };
+        if has_counted && record.rejections >= rejections_max && record.paused.is_none() {
+            record.paused = Some(Pause::Rejections);
+            job_log::paused(record, "prompts were rejected one after the other");
+        }
+        job_log::batch_done(record);
+    }
+
+    /// A job of it that had ended goes on: its owner is told anew once it is done.
+    pub fn job_reopened(&mut self, kind: Kind, state: &State) {
+        self.record.count_reopened(kind, state);
+        self.record.announced = false;
+    }
+
+    /// Its owner wants some of it after all.
+    pub fn uncancel(&mut self) {
+        self.record.canceled = false;
+    }
+
+    /// Whether the row of a job waits in memory.
+    pub fn holds(&self, seq: Seq) -> bool {
+        self.windows.iter().any(|window| window.holds(seq))
+    }
+
+    /// Rows that wait in memory.
+    pub fn rows(&self) -> impl Iterator<Item = &SpooledRow> {
+        self.windows.iter().flat_map(RowWindow::rows)
+    }
+
+    /// The first `most` rows of each window; of a mixed one all, since any may fit where the first does not. A row that
+    /// is passed over costs a record: where the queue `is_crowded` with them, only rows that pass none are given.
+    pub fn front_rows<'a>(&'a self, most: usize, is_crowded: bool) -> Vec<&'a Arc<JobSpec>> {
+        let ActiveBatch { record, windows, .. } = self;
+        // The order of the manifest is only known once every window shows its first row.
+        if windows.iter().any(|window| window.is_empty() && window.unread(&record.segments).is_some()) {
+            return Vec::new();
+        }
+        // Canceled rows leave the window in order: whatever is behind one waits for that.
+        let is_canceled =
+            |row: &SpooledRow| row.at < record.canceled_below && !record.may_have_been_sent(row.spec.seq);
+        let front = |window: &'a RowWindow| {
+            let first = window.first().map(needs);
+            let most = if window.is_mixed() { usize::MAX } else { most };
+            let goes = |row: &&SpooledRow| !is_canceled(row) && (!is_crowded || Some(needs(row)) == first);
+            let rows = window.rows().take_while(goes);
+            let rows = rows.filter(|row| !record.skipped.contains(&row.spec.seq));
+            rows.map(|row| &row.spec).take(most).collect::<Vec<_>>()
+        };
+        windows.iter().flat_map(front).collect()
+    }
+
+    /// Takes rows out of a window for good, in order, up to that of `seq`. Nothing where that does not wait in memory.
+    pub fn take_rows_up_to(&mut self, seq: Seq) -> Option<Vec<SpooledRow>> {
+        let window = self.windows.iter_mut().find(|window| window.holds(seq))?;
+        let mut taken = Vec::new();
+        while let Some(row) = window.pop(&mut self.record.segments) {
+            if self.record.skipped.remove(&row.spec.seq) {
+                continue;
+            }
+            let is_last = row.spec.seq == seq;
+            taken.push(row);
+            if is_last {
+                break;
+            }
+        }
+        Some(taken)
+    }
+
+    /// Passes over rows at the front whose jobs were canceled before their turn. True: there were any.
+    pub fn pass_over_skipped(&mut self) -> bool {
+        let ActiveBatch { record, windows, .. } = self;
+        let mut has_changed = false;
+        if record.skipped.is_empty() {
+            return has_changed;
+        }
+        for window in windows {
+            while let Some(row) = window.first()
+                && record.skipped.remove(&row.spec.seq)
+            {
+                window.pop(&mut record.segments);
+                has_changed = true;
+            }
+        }
+        has_changed
+    }
+
+    /// Whether what waits of it was canceled: all of it, or rows at the front.
+    pub fn is_canceled(&self) -> bool {
+        let mut fronts = self.windows.iter().filter_map(RowWindow::first);
+        self.record.canceled || fronts.any(|row| row.at < self.record.canceled_below)
+    }
+
+    /// The next rows that wait in memory and are to be dropped, `most` at most: those that were canceled, or else all.
+    pub fn rows_to_drop(&self, only_canceled: bool, most: usize) -> DroppedRows {
+        let record = &self.record;
+        // Rows that came after its owner canceled it are wanted anew.
+        let below = if only_canceled { record.canceled_below } else { u64::MAX };
+        // What may have been sent is not dropped, and keeps its place.
+        let may_be_dropped = |row: &&SpooledRow| row.at < below && !record.may_have_been_sent(row.spec.seq);
+        let mut dropped = DroppedRows::default();
+        for window in &self.windows {
+            let rows = window.rows().take_while(may_be_dropped);
+            let rows = rows.map(|row| row.spec.seq).filter(|seq| !record.skipped.contains(seq));
+            let before = dropped.all.len();
+            dropped.all.extend(rows.take(most - before));
+            dropped.lasts.extend(dropped.all[before..].last());
+        }
+        dropped
+    }
+
+    /// What is to be read of its rows, so that enough of them wait in memory. It is being read from now on.
+    pub fn load_rows(&mut self) -> Vec<Effect> {
+        let ActiveBatch { record, windows, .. } = self;
+        windows.retain_mut(|window| window.advance(&record.segments));
+        let most = window_rows(windows.len());
+        let load = |window: &mut RowWindow| {
+            let (from, end) = window.begin_loading(&record.segments, most)?;
+            Some(Effect::LoadRows { batch: record.no, from, end, most })
+        };
+        windows.iter_mut().filter_map(load).collect()
+    }
+
+    /// Takes in rows that were read from byte `from` on. Rows of a place that was passed meanwhile belong nowhere.
+    pub fn add_rows(&mut self, from: u64, rows: Vec<SpooledRow>) {
+        let ActiveBatch { record, windows, .. } = self;
+        let is_next =
+            |window: &&mut RowWindow| window.unread(&record.segments).is_some_and(|(next, _)| next == from);
+        if let Some(window) = windows.iter_mut().find(is_next) {
+            window.add(rows);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::BatchNo;
+    use crate::domain::task::Fault;
+    use crate::engine::scheduler::tests::spec;
+    use crate::store::Segment;
+
+    /// A batch of four videos, one byte a row.
+    fn batch() -> ActiveBatch {
+        let mut record = BatchRecord::new(BatchNo(1), "b".parse().unwrap(), Timestamp(0));
+        (record.rows, record.spool_bytes) = (4, 4);
+        record.segments.push(Segment::mixed(0, 0, 4));
+        ActiveBatch::new(record)
+    }
+
+    /// The same with all its rows in memory.
+    fn loaded() -> ActiveBatch {
+        let mut active = batch();
+        let effects = active.load_rows();
+        assert!(matches!(effects[..], [Effect::LoadRows { from: 0, end: 4, .. }]), "{effects:?}");
+        assert!(active.is_loading() && active.load_rows().is_empty());
+        let row = |at: u32| {
+            let at64 = u64::from(at);
+            SpooledRow { at: at64, end: at64 + 1, spec: spec(at, Kind::Video) }
+        };
+        active.add_rows(0, (0..4).map(row).collect());
+        assert!(!active.is_loading());
+        active
+    }
+
+    fn seqs<'a>(rows: impl IntoIterator<Item = &'a Arc<JobSpec>>) -> Vec<u32> {
+        rows.into_iter().map(|spec| spec.seq.0).collect()
+    }
+
+    #[test]
+    fn rows_leave_in_order_and_those_that_were_skipped_leave_no_job() {
+        let mut active = loaded();
+        assert!(active.skip(Seq(1)));
+        assert_eq!(seqs(active.front_rows(9, false)), [0, 2, 3]);
+        let taken = active.take_rows_up_to(Seq(2)).unwrap();
+        assert_eq!(seqs(taken.iter().map(|row| &row.spec)), [0, 2]);
+        assert!(!active.holds(Seq(2)) && active.holds(Seq(3)) && active.has_rows());
+        assert!(active.take_rows_up_to(Seq(2)).is_none());
+        active.skip(Seq(3));
+        assert!(active.pass_over_skipped() && !active.pass_over_skipped());
+        assert!(!active.has_rows() && active.rows().next().is_none());
+    }
+
+    #[test]
+    fn what_comes_after_a_cancel_is_wanted_and_what_may_have_been_sent_keeps_its_place() {
+        let mut active = loaded();
+        assert_eq!(active.cancel(0, 0), (4, 0));
+        assert!(active.is_canceled() && active.front_rows(9, false).is_empty());
+        assert_eq!(active.rows_to_drop(true, 3).all, [Seq(0), Seq(1), Seq(2)]);
+        let mut active = loaded();
+        active.record.rebuilt_rows = 2;
+        assert_eq!(active.cancel(0, 0), (2, 2));
+        assert_eq!(active.record().paused, Some(Pause::Rebuilt));
+        assert_eq!(active.rows_to_drop(true, 9), DroppedRows::default(), "the first may have been sent");
+    }
+
+    #[test]
+    fn rejected_prompts_in_a_row_pause_it_and_a_resume_counts_anew() {
+        let mut active = batch();
+        let rejected = State::Failed { task: None, fault: Fault::new("content_rejected", "no") };
+        let other = State::Failed { task: None, fault: Fault::new("generic", "no") };
+        for state in [&rejected, &other, &rejected] {
+            assert_eq!(active.record().paused, None);
+            active.job_ended(Kind::Video, state, 2);
+        }
+        assert_eq!(active.record().paused, Some(Pause::Rejections));
+        active.resume();
+        active.job_ended(Kind::Video, &rejected, 2);
+        assert_eq!(active.record().paused, None);
+    }
+
+    #[test]
+    fn another_manifest_keeps_what_is_known_and_wants_the_rest_anew() {
+        let mut active = loaded();
+        active.pause(Pause::Owner);
+        active.cancel(0, 0);
+        active.take_rows_up_to(Seq(0));
+        let mut more = batch().into_record();
+        (more.rows, more.spool_bytes) = (5, 5);
+        more.segments.push(Segment::mixed(0, 4, 5));
+        active.extend(more);
+        let record = active.record();
+        assert_eq!((record.paused, record.canceled, record.canceled_below), (Some(Pause::Owner), false, 4));
+        assert_eq!(record.segments[0].cursor, 1);
+        assert!(active.rows().next().is_none(), "the windows are read anew");
     }
 }

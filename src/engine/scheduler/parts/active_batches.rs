@@ -35,7 +35,7 @@ impl ActiveBatches {
     }
 
     pub fn insert(&mut self, active: ActiveBatch) {
-        self.all.insert(active.record.no, active);
+        self.all.insert(active.record().no, active);
     }
 
     /// All of them, oldest first; maybe some that are done since the last step.
@@ -63,9 +63,9 @@ impl ActiveBatches {
     /// read.
     pub fn take_finished(&mut self, is_changing: impl Fn(BatchNo) -> bool) -> Vec<BatchRecord> {
         let is_over = |active: &&ActiveBatch| {
-            active.record.is_done() && !active.is_loading() && !is_changing(active.record.no)
+            active.record().is_done() && !active.is_loading() && !is_changing(active.record().no)
         };
-        let over: Vec<BatchNo> = self.all.values().filter(is_over).map(|active| active.record.no).collect();
-        over.iter().filter_map(|no| self.all.remove(no)).map(|active| active.record).collect()
+        let over: Vec<BatchNo> = self.all.values().filter(is_over).map(|active| active.record().no).collect();
+        over.iter().filter_map(|no| self.all.remove(no)).map(ActiveBatch::into_record).collect()
     }
 }

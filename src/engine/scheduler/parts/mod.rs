@@ -5,6 +5,7 @@
 
 #![allow(unreachable_pub, reason = "`pub` marks what a part offers to the scheduler")]
 
+pub mod account_state;
 pub mod active_batch;
 pub mod active_batches;
 pub mod budgets;
@@ -16,8 +17,10 @@ pub mod open_job;
 pub mod open_jobs;
 pub mod outage_detector;
 pub mod pending_step;
+pub mod prices;
 pub mod queued_jobs;
 pub mod row_windows;
 pub mod task_owners;
 pub mod timers;
 pub mod wait_times;
+pub mod waiting_jobs;

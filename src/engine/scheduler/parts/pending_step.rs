@@ -83,9 +83,9 @@ impl PendingStep {
         changes.extend(open.map(|open| Change::Open(open.record().clone())));
         changes.extend(pending.ended.iter().map(|(_, record)| Change::End(record.clone())));
         for no in &pending.changed_batches {
-            let Some(ActiveBatch { record, .. }) = batches.get_mut(no) else { continue };
-            record.finished = record.finished.or(Some(now)).filter(|_| record.is_done());
-            changes.push(Change::Batch(Box::new(record.clone())));
+            let Some(active) = batches.get_mut(no) else { continue };
+            active.note_finished(now);
+            changes.push(Change::Batch(Box::new(active.record().clone())));
         }
         if !pending.changed_days.is_empty() {
             changes.push(Change::Total(budgets.total()));

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::domain::ids::Seq;
 use crate::domain::queue_class::QueueClass;
-use crate::engine::scheduler::SpooledRow;
+use crate::engine::scheduler::messages::SpooledRow;
 use crate::store::Segment;
 
 /// Rows of a window, at most.
-pub const WINDOW_ROWS_MAX: usize = 64;
+const WINDOW_ROWS_MAX: usize = 64;
 /// Rows of a window, at least, however many there are.
 const WINDOW_ROWS_MIN: usize = 2;
 /// Rows of all windows of a batch, unless there are too many windows for that.
@@ -26,8 +26,8 @@ pub struct RowWindow {
     class: QueueClass,
     /// Places of its segments in the batch's record, in order; the rows are of the first.
     segments: VecDeque<usize>,
-    pub rows: VecDeque<SpooledRow>,
-    pub loading: bool,
+    rows: VecDeque<SpooledRow>,
+    is_loading: bool,
 }
 
 /// Empty windows for all that waits.
@@ -40,7 +40,7 @@ pub fn windows_of(segments: &[Segment]) -> Vec<RowWindow> {
             let class = if windows.len() < WINDOWS_MAX { segment.class } else { QueueClass::MIXED };
             *places.entry((Reverse(priority), class)).or_insert_with(|| {
                 let (segments, rows) = (VecDeque::new(), VecDeque::new());
-                windows.push(RowWindow { class, segments, rows, loading: false });
+                windows.push(RowWindow { class, segments, rows, is_loading: false });
                 windows.len() - 1
             })
         });
@@ -78,6 +78,42 @@ impl RowWindow {
         (from < segment.end).then_some((from, segment.end))
     }
 
+    /// Its rows, in order.
+    pub fn rows(&self) -> impl Iterator<Item = &SpooledRow> {
+        self.rows.iter()
+    }
+
+    /// Its first row.
+    pub fn first(&self) -> Option<&SpooledRow> {
+        self.rows.front()
+    }
+
+    /// Whether it has no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Whether rows for it are being read.
+    pub fn is_loading(&self) -> bool {
+        self.is_loading
+    }
+
+    /// From which byte to which rows are read for it from now on; nothing while more than half of `most` are left.
+    pub fn begin_loading(&mut self, segments: &[Segment], most: usize) -> Option<(u64, u64)> {
+        if self.is_loading || self.rows.len() > most / 2 {
+            return None;
+        }
+        let place = self.unread(segments)?;
+        self.is_loading = true;
+        Some(place)
+    }
+
+    /// Takes in the rows that were read for it.
+    pub fn add(&mut self, rows: Vec<SpooledRow>) {
+        self.is_loading = false;
+        self.rows.extend(rows);
+    }
+
     /// Whether it has the row of this job.
     pub fn holds(&self, seq: Seq) -> bool {
         self.rows.iter().any(|row| row.spec.seq == seq)
@@ -90,5 +126,45 @@ impl RowWindow {
             segment.cursor = row.end;
         }
         Some(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::request::Kind;
+    use crate::engine::scheduler::tests::spec;
+
+    fn row(at: u64) -> SpooledRow {
+        SpooledRow { at, end: at + 1, spec: spec(u32::try_from(at).unwrap(), Kind::Video) }
+    }
+
+    #[test]
+    fn a_window_reads_on_where_its_rows_end_and_goes_to_the_next_segment_of_its_class() {
+        let mut segments = vec![Segment::mixed(0, 0, 2), Segment::mixed(0, 2, 3)];
+        let mut windows = windows_of(&segments);
+        let [window] = &mut windows[..] else { panic!("one class, one window") };
+        assert_eq!(window.begin_loading(&segments, 4), Some((0, 2)));
+        assert_eq!(window.begin_loading(&segments, 4), None, "it is being read");
+        window.add(vec![row(0)]);
+        assert_eq!(window.unread(&segments), Some((1, 2)));
+        window.add(vec![row(1)]);
+        assert!(window.holds(Seq(1)) && window.unread(&segments).is_none());
+        for at in 0..2 {
+            assert!(window.advance(&segments));
+            assert_eq!(window.pop(&mut segments).map(|row| row.at), Some(at));
+        }
+        assert!(window.is_empty() && window.advance(&segments));
+        assert_eq!(window.unread(&segments), Some((2, 3)));
+        window.add(vec![row(2)]);
+        window.pop(&mut segments);
+        assert!(!window.advance(&segments), "nothing is left");
+    }
+
+    #[test]
+    fn each_priority_has_its_window_and_more_windows_hold_fewer_rows() {
+        let segments = [Segment::mixed(0, 0, 2), Segment::mixed(5, 2, 3)];
+        assert_eq!(windows_of(&segments).len(), 2);
+        assert_eq!((window_rows(1), window_rows(8), window_rows(1_000)), (64, 32, 2));
     }
 }

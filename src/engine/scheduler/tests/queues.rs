@@ -48,8 +48,8 @@ impl Stage {
     }
 
     /// How many candidates a step looks at.
-    fn looked_at(&self) -> usize {
-        self.scheduler.board(self.now).waiting.iter().map(|waiting| waiting.candidates.len()).sum()
+    fn looked_at(&mut self) -> usize {
+        self.scheduler.board(self.now).0.waiting.iter().map(|waiting| waiting.candidates.len()).sum()
     }
 
     /// Every job that is open succeeds; what is let out meanwhile waits for the next round.

@@ -1,0 +1,489 @@
+//! What the account refuses (money rules 6 and 7): a key (401), credits (402), allowances; and what is known of its
+//! balance.
+//!
+//! A refused key keeps everything. Want of credits keeps what the balance does not cover, job by job; what a plan
+//! allowance may cover is tried all the same (see [`crate::domain::allowances`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::domain::admission::{Admission, AllowancePool, Parked};
+use crate::domain::allowances::{AccountBlock, AllowanceUse, Trial};
+use crate::domain::credits::Credits;
+use crate::domain::ids::JobKey;
+use crate::domain::job::Order;
+use crate::domain::ledger::Movement;
+use crate::domain::task::Fault;
+use crate::domain::time::{Millis, Now, Tick, Timestamp};
+use crate::engine::scheduler::job_log;
+use crate::engine::scheduler::messages::Settings;
+
+/// Between two questions for the balance while it keeps something: sooner at first.
+const BALANCE_WAITS_SECS: [u64; 6] = [0, 5, 10, 20, 40, 60];
+/// Between two questions while requests in flight settle.
+const SETTLING_WAIT: Millis = Millis::from_secs(1);
+/// Questions in a row without an answer after which nothing is expected any more.
+const UNANSWERED_MAX: u32 = 3;
+
+/// The account, as far as it is known.
+#[derive(Debug, Default)]
+pub struct AccountState {
+    settings: AccountSettings,
+    /// What is durable of it.
+    block: AccountBlock,
+    /// It changed in this step.
+    has_changed: bool,
+    /// The key was refused; the balance is asked for at this time, to find out whether it works again.
+    key_refused: Option<Tick>,
+    known: Option<KnownBalance>,
+    /// A question for the balance is under way.
+    is_asking: bool,
+    /// What had been charged in all when it left.
+    charged_when_asked: Credits,
+    /// When the last question left.
+    asked: Option<Tick>,
+    /// Questions since something was bought, or since an owner asked to go on.
+    tries: usize,
+    /// Questions in a row that were not answered.
+    unanswered: u32,
+    wanted: Option<BalanceNeed>,
+    /// POSTs under way of jobs that an allowance may cover, by pool.
+    covered: BTreeMap<String, BTreeSet<JobKey>>,
+    /// Jobs whose POST is not sent again for want of credits.
+    blocked: BTreeSet<JobKey>,
+}
+
+/// What is configured of it.
+#[derive(Debug, Default, Clone, Copy)]
+struct AccountSettings {
+    /// Between two questions for the balance that nothing waits for.
+    balance_interval: Millis,
+    /// Whether the account's plan may have allowances.
+    has_allowances: bool,
+    /// Whether something must stay on the account.
+    has_min_balance: bool,
+    /// Jobs that may be in flight at once.
+    slots: u32,
+}
+
+/// What an answer for the balance changes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct BalanceNews {
+    /// What waited may cost another price by now.
+    pub renews_prices: bool,
+    /// Jobs whose POST was not sent again for want of credits: each tries anew.
+    pub unblocked: BTreeSet<JobKey>,
+}
+
+/// An answer for the balance.
+#[derive(Debug, Clone, Copy)]
+struct KnownBalance {
+    balance: Credits,
+    at: Tick,
+    /// What was held when it came, and may be in it already or not: taken off twice at worst, never forgotten.
+    unsure: Credits,
+    /// What was sent or charged since the question left.
+    sent: Credits,
+    /// Something was given back since, or what was unsure has been settled: another answer may show more.
+    may_be_more: bool,
+}
+
+impl KnownBalance {
+    /// What may still be sent.
+    fn left(self) -> Credits {
+        self.balance.saturating_sub(self.unsure + self.sent)
+    }
+}
+
+/// Why the balance is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BalanceNeed {
+    /// What is known is too old.
+    Fresh,
+    /// There may be more by now than what is known.
+    Settled,
+    /// Nothing is known.
+    Any,
+    /// What is known keeps something.
+    More,
+}
+
+impl AccountState {
+    /// An account of which nothing is known.
+    pub fn new(settings: &Settings) -> AccountState {
+        AccountState { settings: AccountSettings::of(settings), ..AccountState::default() }
+    }
+
+    /// Takes other settings over. Another key, another plan: what was refused may not be any more.
+    pub fn reconfigure(&mut self, settings: &Settings) {
+        self.settings = AccountSettings::of(settings);
+        self.ask_soon();
+    }
+
+    /// Takes up what was refused before.
+    pub fn set_block(&mut self, block: AccountBlock) {
+        self.block = block;
+    }
+
+    /// What is durable of it, where that changed since it was last asked for.
+    pub fn take_changed_block(&mut self) -> Option<AccountBlock> {
+        std::mem::take(&mut self.has_changed).then(|| self.block.clone())
+    }
+
+    /// Whether the service refused something for want of credits (402).
+    pub fn is_out_of_credits(&self) -> bool {
+        self.block.out_of_credits.is_some()
+    }
+
+    /// Whether the service refuses the key (401).
+    pub fn key_is_refused(&self) -> bool {
+        self.key_refused.is_some()
+    }
+
+    /// Whether a question for the balance is under way.
+    pub fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+
+    /// Jobs whose POST is not sent again for want of credits.
+    pub fn blocked(&self) -> &BTreeSet<JobKey> {
+        &self.blocked
+    }
+
+    /// A request was answered 401.
+    pub fn block_for_key(&mut self, now: Tick) {
+        if self.key_refused.is_none() {
+            job_log::queue_parked(Parked::Key);
+            self.key_refused = Some(now.after(self.settings.balance_interval));
+        }
+    }
+
+    /// A task failed for want of a key that works: what a 401 would say of the account. The balance is asked for at
+    /// once, since the fault may be the task's alone: then nothing waits for long.
+    pub fn suspect_key(&mut self, now: Tick) {
+        if self.key_refused.is_none() {
+            self.block_for_key(now);
+            self.key_refused = Some(now);
+        }
+    }
+
+    /// A POST was answered 402, or a task failed for want of credits. The balance is asked for at once, and then
+    /// ever more slowly: not at once again where it seemed to cover what was refused.
+    pub fn refuse_credits(&mut self, need: Credits, allowance: Option<&AllowanceUse>, now: Now) {
+        if self.block.out_of_credits.is_none() {
+            job_log::queue_parked(Parked::Credits);
+            (self.known, self.asked, self.tries) = (None, None, 0);
+        } else if self.known.is_some_and(|known| known.balance >= need) {
+            self.known = None;
+        }
+        self.block.refuse(need, allowance, now.wall);
+        self.has_changed = true;
+        if self.wanted.is_none() {
+            self.wanted = Some(BalanceNeed::Any);
+        }
+    }
+
+    /// The allowance that may cover an order, where the account's plan may have any.
+    pub fn allowance_of(&self, order: &Order) -> Option<AllowanceUse> {
+        if self.settings.has_allowances { order.allowance() } else { None }
+    }
+
+    /// A job has moved, and a POST of it is under way, or is not: keeps count of those that an allowance may cover.
+    pub fn job_moved(&mut self, key: JobKey, order: &Order, is_submitting: bool, movements: &[Movement]) {
+        let pool = self.allowance_of(order).map(|of| of.pool);
+        if !is_submitting {
+            self.blocked.remove(&key);
+        }
+        if let Some(pool) = pool {
+            let is_waived =
+                |moved: &Movement| matches!(moved, Movement::Refund { waived, .. } if !waived.is_zero());
+            if movements.iter().any(is_waived) {
+                self.has_changed |= self.block.give_back(&pool);
+            }
+            let covered = self.covered.entry(pool).or_default();
+            if is_submitting {
+                covered.insert(key)
+            } else {
+                covered.remove(&key)
+            };
+        }
+        if let Some(known) = &mut self.known {
+            known.may_be_more |= movements.iter().any(|moved| match moved {
+                Movement::Hold(_) => false,
+                Movement::Settle { held, spent, .. } => spent < held || !known.unsure.is_zero(),
+                _ => true,
+            });
+        }
+    }
+
+    /// A creating POST made a task: somebody pays, or an allowance covers it.
+    pub fn post_was_taken(&mut self) {
+        self.tries = self.tries.min(1);
+    }
+
+    /// Something was let out of the queue.
+    pub fn spend(&mut self, hold: Credits) {
+        if let Some(known) = &mut self.known {
+            known.sent = known.sent + hold;
+        }
+    }
+
+    /// The question for the balance was answered, or was not. `charged` is everything that was ever charged, and `held`
+    /// what is held for jobs that were sent: either may be in the answer already or not.
+    pub fn balance_answered(
+        &mut self,
+        answer: &Result<Credits, Fault>,
+        (charged, held): (Credits, Credits),
+        now: Tick,
+    ) -> BalanceNews {
+        let sent = charged.saturating_sub(self.charged_when_asked);
+        self.is_asking = false;
+        // What is waited for next counts from here, however long this took.
+        self.asked = Some(now);
+        let Ok(balance) = answer else {
+            self.unanswered = self.unanswered.saturating_add(1);
+            self.known = None;
+            if self.key_refused.is_some() {
+                self.key_refused = Some(now.after(self.settings.balance_interval));
+            }
+            return BalanceNews::default();
+        };
+        let mut news = BalanceNews::default();
+        let was_out = self.block.out_of_credits.is_some();
+        self.unanswered = 0;
+        self.tries = self.tries.max(1);
+        if self.key_refused.take().is_some() {
+            job_log::queue_unparked(Parked::Key);
+            news.renews_prices = true;
+        }
+        let known = KnownBalance { balance: *balance, at: now, unsure: held, sent, may_be_more: false };
+        let before = self.known.replace(known).map(KnownBalance::left);
+        if was_out {
+            self.block.hear_balance(known.left(), self.settings.slots);
+            if self.block.out_of_credits.is_none() {
+                self.has_changed = true;
+                job_log::queue_unparked(Parked::Credits);
+            }
+        }
+        news.renews_prices |= was_out && before.is_none_or(|before| known.left() > before);
+        news.unblocked = std::mem::take(&mut self.blocked);
+        news
+    }
+
+    /// An owner wants to go on: what keeps the queue is looked at anew, now.
+    pub fn ask_soon(&mut self) {
+        (self.asked, self.tries, self.unanswered) = (None, 0, 0);
+        if self.wanted.is_some() {
+            self.wanted = Some(BalanceNeed::Any);
+        }
+        self.key_refused = self.key_refused.map(|_| Tick(0));
+    }
+
+    /// What admission says of the balance, or nothing where it decided nothing.
+    pub fn note_need(&mut self, decision: Option<&Admission>) {
+        let is_stale = decision.is_some_and(|decision| decision.is_stale);
+        let is_short = decision.is_some_and(|decision| decision.is_short) || !self.blocked.is_empty();
+        self.wanted = match self.known {
+            None if is_stale || is_short => Some(BalanceNeed::Any),
+            Some(_) if is_stale => Some(BalanceNeed::Fresh),
+            Some(known) if is_short && known.may_be_more => Some(BalanceNeed::Settled),
+            Some(_) if is_short => Some(BalanceNeed::More),
+            _ => None,
+        };
+    }
+
+    /// Whether the balance is to be asked for now: then it is being asked for. `charged` is everything that was ever
+    /// charged.
+    pub fn ask_when_due(&mut self, charged: Credits, now: Tick) -> bool {
+        if self.balance_due().is_none_or(|at| at > now) {
+            return false;
+        }
+        self.charged_when_asked = charged;
+        self.is_asking = true;
+        self.asked = Some(now);
+        self.tries = self.tries.saturating_add(1);
+        self.key_refused = self.key_refused.map(|_| now);
+        true
+    }
+
+    /// When the balance is asked for next; nothing while a question is under way.
+    pub fn balance_due(&self) -> Option<Tick> {
+        if self.is_asking {
+            return None;
+        }
+        let after = |wait: Millis| self.asked.map_or(Tick(0), |asked| asked.after(wait));
+        let wanted = self.wanted.map(|wanted| match wanted {
+            BalanceNeed::Fresh => Tick(0),
+            BalanceNeed::Settled => after(SETTLING_WAIT),
+            BalanceNeed::Any | BalanceNeed::More => {
+                let wait = BALANCE_WAITS_SECS.get(self.tries).or(BALANCE_WAITS_SECS.last());
+                after(Millis::from_secs(wait.copied().unwrap_or_default()))
+            }
+        });
+        let watched = self.settings.has_min_balance.then(|| after(self.settings.balance_interval));
+        match self.key_refused {
+            Some(at) => Some(at),
+            None => [wanted, watched].into_iter().flatten().min(),
+        }
+    }
+
+    /// Whether the next answer for the balance may let something out.
+    pub fn waits_for_balance(&self) -> bool {
+        match self.wanted {
+            Some(BalanceNeed::Fresh | BalanceNeed::Settled) => true,
+            Some(BalanceNeed::Any) => self.unanswered < UNANSWERED_MAX,
+            Some(BalanceNeed::More) | None => false,
+        }
+    }
+
+    /// Whether a new UTC day lets something out.
+    pub fn waits_for_allowance(&self) -> bool {
+        self.wanted.is_some() && !self.block.pools.is_empty()
+    }
+
+    /// The balance as the service told it last, in credits, where that still counts.
+    pub fn last_balance(&self) -> Option<Credits> {
+        self.known.map(|known| known.balance)
+    }
+
+    /// What is known of the balance, less everything that may have been sent against it; and how long ago it came.
+    pub fn balance_left(&self, now: Tick) -> (Option<Credits>, Millis) {
+        let age = self.known.map_or(Millis(0), |known| now.since(known.at));
+        (self.known.map(KnownBalance::left), age)
+    }
+
+    /// The allowances that refused something, as admission sees them.
+    pub fn pools(&self, now: Timestamp) -> BTreeMap<String, AllowancePool> {
+        let refused = self.block.pools.keys().map(|pool| (pool, self.block.trial(pool, now)));
+        let refused = refused.filter(|(_, trial)| *trial != Trial::Freely);
+        let is_tried = |pool: &String| {
+            let covered = self.covered.get(pool).into_iter().flatten();
+            covered.filter(|key| !self.blocked.contains(key)).count() > 0
+        };
+        refused
+            .map(|(pool, trial)| (pool.clone(), AllowancePool { trial, is_tried: is_tried(pool) }))
+            .collect()
+    }
+
+    /// Whether the POST of a job for which `hold` is set aside may be sent again. What the balance must cover is counted
+    /// at once. `is_busy` tells whether a job's POST is under way just now.
+    pub fn may_post_again(
+        &mut self,
+        (key, order, hold): (JobKey, &Order, Credits),
+        is_busy: impl Fn(&JobKey) -> bool,
+        now: Timestamp,
+    ) -> bool {
+        if self.key_is_refused() {
+            return false;
+        }
+        if !self.is_out_of_credits() {
+            return true;
+        }
+        if let Some(known) = &mut self.known
+            && known.balance >= known.sent + hold
+        {
+            known.sent = known.sent + hold;
+            self.blocked.remove(&key);
+            return true;
+        }
+        let is_free = self.allowance_of(order).is_some_and(|AllowanceUse { pool, units }| {
+            let mut others = self.covered.get(&pool).into_iter().flatten().filter(|other| **other != key);
+            self.block.trial(&pool, now).lets(units, others.any(is_busy))
+        });
+        if is_free {
+            self.blocked.remove(&key);
+        } else {
+            self.blocked.insert(key);
+        }
+        is_free
+    }
+}
+
+impl AccountSettings {
+    fn of(settings: &Settings) -> AccountSettings {
+        AccountSettings {
+            balance_interval: settings.balance_interval,
+            has_allowances: settings.has_allowances,
+            has_min_balance: settings.limits.min_balance.is_some(),
+            slots: settings.limits.in_flight,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{BatchNo, Seq};
+    use crate::domain::request::Kind;
+    use crate::engine::scheduler::tests::{settings, spec};
+
+    const NOTHING: (Credits, Credits) = (Credits::ZERO, Credits::ZERO);
+    const KEY: JobKey = JobKey { batch: BatchNo(1), seq: Seq(0) };
+
+    fn at(ms: u64) -> Now {
+        Now { wall: Timestamp(0).after(Millis(ms)), tick: Tick(ms) }
+    }
+
+    fn answer(account: &mut AccountState, credits: u64, at: u64) -> BalanceNews {
+        account.balance_answered(&Ok(Credits(credits)), NOTHING, Tick(at))
+    }
+
+    #[test]
+    fn a_refused_key_lets_nothing_out_until_the_balance_is_told() {
+        let (mut account, order) = (AccountState::new(&settings()), &spec(0, Kind::Video).order);
+        account.block_for_key(Tick(0));
+        assert!(account.key_is_refused());
+        assert!(!account.may_post_again((KEY, order, Credits(1)), |_| false, Timestamp(0)));
+        assert_eq!(account.balance_due(), Some(Tick(60_000)));
+        assert!(!account.ask_when_due(Credits::ZERO, Tick(59_999)));
+        assert!(account.ask_when_due(Credits::ZERO, Tick(60_000)));
+        assert_eq!(account.balance_due(), None, "it is being asked for");
+        let unanswered = Err(Fault::new("timeout", "no answer"));
+        assert_eq!(account.balance_answered(&unanswered, NOTHING, Tick(61_000)), BalanceNews::default());
+        assert_eq!((account.key_is_refused(), account.balance_due()), (true, Some(Tick(121_000))));
+        assert!(answer(&mut account, 5, 122_000).renews_prices, "what waited may cost another price");
+        assert!(!account.key_is_refused());
+    }
+
+    #[test]
+    fn a_402_blocks_what_the_balance_does_not_cover_and_asks_ever_more_slowly() {
+        let (mut account, order) = (AccountState::new(&settings()), &spec(0, Kind::Video).order);
+        account.refuse_credits(Credits(10), None, at(0));
+        assert!(account.is_out_of_credits());
+        assert!(account.take_changed_block().is_some() && account.take_changed_block().is_none());
+        assert!(account.ask_when_due(Credits::ZERO, Tick(0)), "at once");
+        answer(&mut account, 9, 10);
+        assert!(!account.may_post_again((KEY, order, Credits(10)), |_| false, Timestamp(0)));
+        assert_eq!(account.blocked().len(), 1);
+        account.note_need(None);
+        assert_eq!(account.balance_due(), Some(Tick(5_010)));
+        assert!(!account.waits_for_balance(), "the same answer would change nothing");
+        let news = answer(&mut account, 15, 6_000);
+        assert_eq!(news, BalanceNews { renews_prices: true, unblocked: BTreeSet::from([KEY]) });
+        assert!(account.may_post_again((KEY, order, Credits(10)), |_| false, Timestamp(0)));
+        assert_eq!(
+            account.balance_left(Tick(7_000)),
+            (Some(Credits(5)), Millis(1_000)),
+            "it is counted at once"
+        );
+    }
+
+    #[test]
+    fn what_may_or_may_not_be_in_an_answer_is_taken_off() {
+        let mut account = AccountState::new(&settings());
+        account.refuse_credits(Credits(10), None, at(0));
+        account.ask_when_due(Credits(100), Tick(0));
+        account.balance_answered(&Ok(Credits(50)), (Credits(103), Credits(20)), Tick(5));
+        assert_eq!(account.balance_left(Tick(5)).0, Some(Credits(27)));
+        account.spend(Credits(7));
+        assert_eq!(account.balance_left(Tick(5)).0, Some(Credits(20)));
+        assert_eq!(account.last_balance(), Some(Credits(50)));
+    }
+
+    #[test]
+    fn other_settings_and_an_owner_who_goes_on_ask_at_once() {
+        let mut account = AccountState::new(&settings());
+        account.block_for_key(Tick(5));
+        account.reconfigure(&Settings { has_allowances: false, ..settings() });
+        assert_eq!(account.balance_due(), Some(Tick(0)));
+    }
+}

@@ -1,0 +1,119 @@
+//! The jobs that admission looks at: of each batch and class the first few, at the prices in force.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use crate::domain::admission::{Candidate, InFlight, Limits, WaitingBatch};
+use crate::domain::ids::JobKey;
+use crate::domain::job::{JobSpec, Order};
+use crate::domain::release_price::Withheld;
+use crate::domain::task::Fault;
+use crate::domain::time::Now;
+use crate::engine::scheduler::parts::account_state::AccountState;
+use crate::engine::scheduler::parts::active_batch::ActiveBatch;
+use crate::engine::scheduler::parts::active_batches::ActiveBatches;
+use crate::engine::scheduler::parts::open_job::OpenJob;
+use crate::engine::scheduler::parts::open_jobs::OpenJobs;
+use crate::engine::scheduler::parts::prices::{Prices, above_max};
+
+/// Queued jobs of a batch past which no further row is passed over for one behind it: each that is costs a record.
+const PASSED_OVER_MAX: u32 = 256;
+/// Candidates of each class, at least and at most.
+const FRONT: (usize, usize) = (4, 64);
+
+/// What decides which jobs wait, and at which price.
+#[derive(Debug)]
+pub struct WaitingJobs<'a> {
+    /// The batches.
+    pub batches: &'a ActiveBatches,
+    /// The jobs that have begun.
+    pub jobs: &'a OpenJobs,
+    /// The account.
+    pub account: &'a AccountState,
+    /// The prices in force.
+    pub prices: &'a mut Prices,
+    /// The limits in force.
+    pub limits: &'a Limits,
+    /// Jobs in flight.
+    pub in_flight: &'a InFlight,
+    /// When this is.
+    pub now: Now,
+}
+
+impl WaitingJobs<'_> {
+    /// Every batch with waiting jobs, the next in turn first; and the jobs that cost more than they may.
+    pub fn collect(mut self) -> (Vec<WaitingBatch>, Vec<(JobKey, Fault)>) {
+        let free = self.limits.in_flight.saturating_sub(self.in_flight.all) as usize;
+        let most = free.clamp(FRONT.0, FRONT.1);
+        let mut too_dear = Vec::new();
+        let batches = self.batches;
+        let batches = batches.in_turn().filter(|active| active.record().paused.is_none());
+        let waiting = batches.filter_map(|active| self.waiting(active, most, &mut too_dear)).collect();
+        (waiting, too_dear)
+    }
+
+    /// A batch as admission sees it: of each class the first few jobs that were open before, then of each class the
+    /// first few rows that have not begun, in order. Not more of each than may be sent: if those do not fit, no other
+    /// of their class does.
+    fn waiting(
+        &mut self,
+        active: &ActiveBatch,
+        most: usize,
+        too_dear: &mut Vec<(JobKey, Fault)>,
+    ) -> Option<WaitingBatch> {
+        let record = active.record();
+        let batch = record.no;
+        let (jobs, limits, in_flight) = (self.jobs, self.limits, self.in_flight);
+        let has_room = |order: &Order| in_flight.has_room(limits, order.kind, order.model.as_deref());
+        let has_expired = active.has_expired(self.now);
+        let begun = jobs.candidates(batch, most);
+        // One that may have been sent is not dropped; it is not bought after its time either.
+        let begun = begun.filter(|open| !has_expired || open.job().first_sent().is_some());
+        let begun = begun.map(|open| (false, open.spec()));
+        let is_crowded = jobs.counts().queued_of(batch) >= PASSED_OVER_MAX;
+        let rows = if has_expired { Vec::new() } else { active.front_rows(most, is_crowded) };
+        let rows = rows.into_iter().map(|spec| (true, spec));
+        let mut specs: Vec<(bool, &Arc<JobSpec>)> =
+            begun.chain(rows).filter(|(_, spec)| has_room(&spec.order)).collect();
+        specs.sort_by_key(|(is_row, spec)| (Reverse(spec.order.priority), *is_row, spec.seq));
+        let mut lacks_price = false;
+        let mut candidates = Vec::with_capacity(specs.len());
+        for (_, spec) in specs {
+            let key = JobKey { batch, seq: spec.seq };
+            match self.candidate(key, spec) {
+                Ok(candidate) => candidates.push(candidate),
+                Err(withheld) => match above_max(&withheld, &record.name, &spec.label) {
+                    // What may have been sent may have been charged, too.
+                    Some(fault) if !self.may_be_charged(key) => too_dear.push((key, fault)),
+                    _ => lacks_price = true,
+                },
+            }
+        }
+        let (budget, totals) = (record.budget(), record.totals);
+        let awaits_charge = self.prices.await_charge(batch, |key| jobs.get(key).map(OpenJob::job));
+        let waits = !candidates.is_empty() || lacks_price;
+        waits.then_some(WaitingBatch { batch, budget, totals, awaits_charge, lacks_price, candidates })
+    }
+
+    /// A waiting job as admission sees it, at the price in force.
+    fn candidate(&mut self, key: JobKey, spec: &JobSpec) -> Result<Candidate, Withheld> {
+        let order = &spec.order;
+        let job = self.jobs.get(&key).map(OpenJob::job);
+        let held = job.map(|job| job.books().held).unwrap_or_default();
+        let release = self.prices.decide(key, order, job.and_then(|job| job.max_credits()))?;
+        Ok(Candidate {
+            key,
+            priority: order.priority,
+            kind: order.kind,
+            model: self.limits.counted_model(order.model.as_deref()).map(str::to_owned),
+            hold: release.hold.max(held),
+            held,
+            release,
+            allowance: self.account.allowance_of(order),
+        })
+    }
+
+    fn may_be_charged(&self, key: JobKey) -> bool {
+        self.jobs.get(&key).is_some_and(|open| open.job().may_have_been_sent())
+    }
+}
