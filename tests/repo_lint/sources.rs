@@ -236,6 +236,22 @@ fn the_core_is_pure() {
 }
 
 #[test]
+fn no_part_of_the_scheduler_knows_the_scheduler() {
+    let mut problems = Vec::new();
+    for source in sources().iter().filter(|source| source.path.starts_with("src/engine/scheduler/parts/")) {
+        for (number, line) in code(&source.text) {
+            if line.contains("scheduler::Scheduler") || line.contains("impl Scheduler") {
+                problems.push(format!(
+                    "{}:{number}: a part is composed by the scheduler; pass it what it must know",
+                    source.path
+                ));
+            }
+        }
+    }
+    report(&problems);
+}
+
+#[test]
 fn every_file_says_what_it_is_for_and_is_one_room() {
     let mut problems = Vec::new();
     for source in sources() {
