@@ -12,7 +12,7 @@ use crate::domain::batch_terms::TermChange;
 use crate::domain::credits::Credits;
 use crate::intake::receipt::Receipt;
 
-/// BoundedDiagnostics shown on a terminal; the rest are counted.
+/// Diagnostics shown on a terminal; the rest are counted.
 const SHOWN_MAX: usize = 20;
 /// Batches out of budget that are told of; the table shows all.
 const SHORT_SHOWN: usize = 20;

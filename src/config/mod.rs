@@ -21,7 +21,8 @@ pub use self::daemon::{
     ScheduleConfig, check_log_level,
 };
 use crate::domain::credits::Credits;
-use crate::domain::quote::{AccountPlan, FieldDiagnostic, Rules, RulesExtension};
+use crate::domain::diagnostic::Diagnostic;
+use crate::domain::quote::{AccountPlan, Rules, RulesExtension};
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 use crate::domain::url_policy::AllowedHost;
@@ -336,7 +337,7 @@ pub enum ConfigError {
     },
     /// `[rules]` contradicts itself.
     #[error("{}", listed(.0))]
-    Rules(Vec<FieldDiagnostic>),
+    Rules(Vec<Diagnostic>),
     /// A value is out of its range.
     #[error("{key}: {message}")]
     Value {
@@ -348,8 +349,8 @@ pub enum ConfigError {
 }
 
 /// `rules.models.a.inherit: ...; rules.models.b.inputs: ...`
-fn listed(findings: &[FieldDiagnostic]) -> String {
-    let each = findings.iter().map(|finding| format!("rules.{}: {}", finding.field, finding.message));
+fn listed(findings: &[Diagnostic]) -> String {
+    let each = findings.iter().map(|finding| format!("rules.{}", finding.field_message()));
     each.collect::<Vec<_>>().join("; ")
 }
 

@@ -159,7 +159,7 @@ impl InboxWorker {
                 Err(Setback::Wait(WRITER_RETRY_INTERVAL))
             }
             Err(IngestError::Intake(error @ IntakeError::BatchName(_))) => {
-                Ok(Receipt::of_refused(&manifest.path, Diagnostic::new(Position::line(1), error.to_string())))
+                Ok(Receipt::of_refused(&manifest.path, Diagnostic::at(Position::line(1), error.to_string())))
             }
             Err(error) => Err(self.refused(&error.to_string())),
         }

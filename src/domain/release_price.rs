@@ -8,7 +8,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
-use crate::domain::quote::{Cost, FieldDiagnostic};
+use crate::domain::diagnostic::Diagnostic;
+use crate::domain::quote::Cost;
 
 /// The code of a job that was not sent because it costs more than it may.
 pub const ABOVE_MAX: &str = "above_max_credits";
@@ -70,14 +71,11 @@ pub enum Withheld {
 ///
 /// # Errors
 /// [`Withheld`]: it must not be sent at this price.
-pub fn release(cost: &Result<Cost, FieldDiagnostic>, max: Option<Credits>) -> Result<Release, Withheld> {
+pub fn release(cost: &Result<Cost, Diagnostic>, max: Option<Credits>) -> Result<Release, Withheld> {
     let cost = match cost {
         Ok(cost) => cost,
         Err(finding) => {
-            return Err(Withheld::NoPrice {
-                why: format!("{}: {}", finding.field, finding.message),
-                needs: None,
-            });
+            return Err(Withheld::NoPrice { why: finding.field_message(), needs: None });
         }
     };
     let bound = cost.bound;
@@ -114,14 +112,14 @@ mod tests {
     use super::*;
     use crate::domain::quote::Bound;
 
-    fn cost(price: Option<u64>, dearest: u64, is_firm: bool) -> Result<Cost, FieldDiagnostic> {
+    fn cost(price: Option<u64>, dearest: u64, is_firm: bool) -> Result<Cost, Diagnostic> {
         let bound = Bound { dearest: Credits(dearest), is_firm };
         let price = price.map(Credits);
         Ok(Cost { price, bound, formula: "why".to_owned(), listed: price, cell: String::new() })
     }
 
     /// `10 price`, or the reason.
-    fn decide(cost: &Result<Cost, FieldDiagnostic>, max: Option<u64>) -> String {
+    fn decide(cost: &Result<Cost, Diagnostic>, max: Option<u64>) -> String {
         match release(cost, max.map(Credits)) {
             Ok(Release { hold, basis }) => format!("{} {basis:?}", hold.0),
             Err(withheld) => withheld.to_string(),
@@ -158,8 +156,7 @@ mod tests {
 
     #[test]
     fn what_the_catalog_would_not_take_is_not_let_out_whatever_it_may_cost() {
-        let gone =
-            FieldDiagnostic { field: "model".to_owned(), message: "is withdrawn".to_owned(), hint: None };
+        let gone = Diagnostic::new("is withdrawn").in_field("model");
         assert_eq!(decide(&Err(gone), Some(1000)), "model: is withdrawn");
     }
 }

@@ -132,7 +132,7 @@ impl Ingest {
     /// Takes a manifest in: on return its good rows are durable, and the engine works on them.
     ///
     /// # Errors
-    /// [`IngestError`]. BoundedDiagnostics of rows are no error: they stand in the receipt.
+    /// [`IngestError`]. Diagnostics of rows are no error: they stand in the receipt.
     pub async fn accept(&self, path: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
         // The client may disconnect meanwhile, by an interrupt for one: what is begun is finished, and
         // nothing else is taken in beside it.
@@ -148,7 +148,7 @@ impl Ingest {
     /// taken in and it is an error.
     ///
     /// # Errors
-    /// [`IngestError`]. BoundedDiagnostics of rows are no error: they stand in the receipt.
+    /// [`IngestError`]. Diagnostics of rows are no error: they stand in the receipt.
     pub async fn accept_whole(&self, path: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
         let receipt = self.accept(path, options).await?;
         match receipt.why_unjudged() {

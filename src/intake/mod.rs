@@ -109,7 +109,7 @@ pub struct Accepted {
 /// Takes a manifest in.
 ///
 /// # Errors
-/// [`IntakeError`]. BoundedDiagnostics of rows are no error: they stand in the receipt, and good rows go on.
+/// [`IntakeError`]. Diagnostics of rows are no error: they stand in the receipt, and good rows go on.
 pub fn accept(
     store: &Store,
     path: &Path,

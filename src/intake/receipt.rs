@@ -9,7 +9,6 @@ use crate::domain::credits::Credits;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
-use crate::domain::quote::Note;
 use crate::domain::row_changes::FieldChange;
 use crate::domain::row_verdict::RowVerdict;
 use crate::intake::source::Identity;
@@ -22,7 +21,7 @@ fn is_for_now(problem: &Diagnostic) -> bool {
     problem.hint.as_deref() == Some(LATER)
 }
 
-/// BoundedDiagnostics and notes that a receipt lists; the rest are counted.
+/// Diagnostics and notes that a receipt lists; the rest are counted.
 pub const LISTED_MAX: usize = 1000;
 
 /// The receipt of one manifest.
@@ -164,9 +163,9 @@ impl Receipt {
         self.list(problems);
     }
 
-    pub(super) fn note(&mut self, position: Position, note: &Note) {
+    pub(super) fn note(&mut self, position: Position, note: &Diagnostic) {
         if self.notes.len() < LISTED_MAX {
-            self.notes.push(Diagnostic::new(position, note.message.clone()).in_field(note.field.clone()));
+            self.notes.push(note.clone().positioned(position));
         }
     }
 
@@ -206,7 +205,7 @@ impl Receipt {
                     difference.message
                 );
                 let problem =
-                    Diagnostic::new(Position::line(line), message).in_field(difference.field.clone());
+                    Diagnostic::at(Position::line(line), message).in_field(difference.field.clone());
                 self.notes.push(problem);
             }
         }

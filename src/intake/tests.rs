@@ -158,7 +158,7 @@ fn bad_rows_take_no_good_rows_down() {
     let said: Vec<String> = receipt
         .problems
         .iter()
-        .map(|p| format!("{} {}", p.position.line, p.field.as_deref().unwrap_or("-")))
+        .map(|p| format!("{} {}", p.line(), p.field.as_deref().unwrap_or("-")))
         .collect();
     assert_eq!((receipt.new, receipt.invalid), (1, 3));
     assert_eq!(said, ["3 model", "4 prompt", "5 id"]);

@@ -121,7 +121,7 @@ impl Rows<'_> {
         if let Some(refusal) = self.refusal {
             while self.rows.next_row()?.is_some() {}
             let outcome = Outcome::Invalid { id: None, known: Vec::new(), problems: vec![refusal.clone()] };
-            return Ok(Some(ValidatedRow { line: refusal.position.line, outcome }));
+            return Ok(Some(ValidatedRow { line: refusal.line(), outcome }));
         }
         Ok(Some(ValidatedRow { line: found.row.line, outcome: self.in_time(outcome(found)) }))
     }
@@ -130,8 +130,7 @@ impl Rows<'_> {
     fn in_time(&self, outcome: Outcome) -> Outcome {
         match (outcome, self.expired) {
             (Outcome::Jobs(jobs), Some(expired)) if jobs.new_count() > 0 => {
-                let position = Position::line(jobs.order.line);
-                let problems = vec![Diagnostic { position, ..expired.clone() }];
+                let problems = vec![expired.clone().positioned(Position::line(jobs.order.line))];
                 Outcome::Invalid { id: jobs.id, known: jobs.known, problems }
             }
             (outcome, _) => outcome,
@@ -146,7 +145,7 @@ fn outcome(found: RowWithVerdict) -> Outcome {
         Verdict::Wanted { first, .. } => first,
         Verdict::RepeatedId { first_line } => {
             let message = format!("is already used at line {first_line}; an id names one row");
-            let problem = Diagnostic::new(Position::line(line), message).in_field("id");
+            let problem = Diagnostic::at(Position::line(line), message).in_field("id");
             return Outcome::Invalid { id, known, problems: vec![problem] };
         }
         Verdict::Unread => 1,
@@ -175,7 +174,7 @@ fn outcome(found: RowWithVerdict) -> Outcome {
 /// name.
 ///
 /// # Errors
-/// [`IntakeError`]. BoundedDiagnostics of rows are no error: they stand in the receipt, and good rows go on.
+/// [`IntakeError`]. Diagnostics of rows are no error: they stand in the receipt, and good rows go on.
 pub fn validate(
     draft: Staging,
     path: &Path,
@@ -286,7 +285,7 @@ fn foreign(
         "for a batch of its own: callsheet run {} --batch {beside}; to add it to that one: --batch {name}",
         quoted(&file)
     );
-    Some(Diagnostic::new(Position::line(1), message).hint(hint))
+    Some(Diagnostic::at(Position::line(1), message).hint(hint))
 }
 
 /// A word as a shell takes it.
@@ -315,7 +314,7 @@ fn expired(terms: &mut BatchTerms, batch: Option<&Present>, now: Timestamp) -> O
             format!("ended at {at}, counted from when its batch began: nothing new would be sent")
         }
     };
-    Some(Diagnostic::new(Position::line(1), message).in_field("policy.expires").hint(
+    Some(Diagnostic::at(Position::line(1), message).in_field("policy.expires").hint(
         "set a later policy.expires in the manifest or in the configuration of its inbox or schedule, or start \
          another batch with --batch",
     ))
@@ -327,7 +326,7 @@ fn refuse_file(
     receipt: &mut Receipt,
     draft: &mut Staging,
 ) -> Result<(), StoreError> {
-    let line = problems.first().map_or(1, |problem| problem.position.line);
+    let line = problems.first().map_or(1, Diagnostic::line);
     draft.push_unread(line, problems.clone())?;
     receipt.refuse_file(problems);
     Ok(())
@@ -408,7 +407,7 @@ fn resolve(terms: &Terms<'_>, header: &Header, batch: Option<&Present>) -> Batch
 
 fn layout_problem(policy: &Policy) -> Option<Diagnostic> {
     let error = policy.layout.as_deref().map(Layout::parse)?.err()?;
-    Some(Diagnostic::new(Position::line(1), error.to_string()).in_field("policy.layout"))
+    Some(Diagnostic::at(Position::line(1), error.to_string()).in_field("policy.layout"))
 }
 
 /// What a row comes to by itself.
@@ -439,10 +438,10 @@ impl RowValidator<'_> {
             }
             ReadRow::Bad(problems) => {
                 self.receipt.rows += 1;
-                ValidateStep::Unread(problems.first().map_or(0, |problem| problem.position.line), problems)
+                ValidateStep::Unread(problems.first().map_or(0, Diagnostic::line), problems)
             }
             // What comes after it is lost to the reader, so it counts as one invalid row.
-            ReadRow::Unreadable(problem) => ValidateStep::Unread(problem.position.line, vec![problem]),
+            ReadRow::Unreadable(problem) => ValidateStep::Unread(problem.line(), vec![problem]),
         }
     }
 
@@ -452,9 +451,9 @@ impl RowValidator<'_> {
         let Terms { catalog, rules, .. } = *self.terms;
         let (kind, fingerprint) = match self.identify(row) {
             Ok(identified) => identified,
-            Err(finding) => {
+            Err(diagnostic) => {
                 let mistyped = row.mistyped.values().cloned();
-                let problems = std::iter::once(place(row, finding)).chain(mistyped).collect();
+                let problems = std::iter::once(placed(row, diagnostic)).chain(mistyped).collect();
                 return ValidateStep::Unread(row.position.line, problems);
             }
         };
@@ -464,7 +463,7 @@ impl RowValidator<'_> {
         }
         if let Some(why) = CatalogPart::needed_by(kind).and_then(|part| unavailable(catalog, part)) {
             let field = if kind == Kind::Speech { "voice_id" } else { "model" };
-            let wanted = RowRequest::Invalid(vec![place(row, not_now(field, why))]);
+            let wanted = RowRequest::Invalid(vec![placed(row, not_now(field, why))]);
             let (label, count, line) = (row.id.clone(), row.count, row.position.line);
             return ValidateStep::Row(StagedRow {
                 fingerprint,
@@ -485,15 +484,15 @@ impl RowValidator<'_> {
         let quoted = match quoted {
             Ok(quote) if misspelt.is_empty() => Ok(quote),
             Ok(_) => Err(misspelt),
-            Err(findings) => Err(misspelt.into_iter().chain(findings).collect()),
+            Err(errors) => Err(misspelt.into_iter().chain(errors).collect()),
         };
         let wanted = match quoted {
-            Err(findings) => {
-                RowRequest::Invalid(findings.into_iter().map(|finding| place(row, finding)).collect())
+            Err(errors) => {
+                RowRequest::Invalid(errors.into_iter().map(|diagnostic| placed(row, diagnostic)).collect())
             }
             Ok(quote) => {
                 for note in &quote.notes {
-                    self.receipt.note(row.place(&note.field), note);
+                    self.receipt.note(position_in(row, note), note);
                 }
                 draws = quote.waivable.as_ref().and_then(|allowance| draw(self.terms.plan, allowance));
                 self.order(row, quote, draws.as_ref())
@@ -505,7 +504,7 @@ impl RowValidator<'_> {
     }
 
     /// What makes a row the same row.
-    fn identify(&self, row: &Row) -> Result<(Kind, Fingerprint), quote::FieldDiagnostic> {
+    fn identify(&self, row: &Row) -> Result<(Kind, Fingerprint), Diagnostic> {
         let Terms { catalog, rules, namespace, .. } = *self.terms;
         let kind = match row.kind {
             Some(kind) => kind,
@@ -551,7 +550,7 @@ impl RowValidator<'_> {
     /// A row that may cost more than it, or the command, allows.
     fn too_dear(&self, row: &Row, quote: &Quote) -> Option<Diagnostic> {
         let refuse = |message: String, hint: &str| {
-            Some(Diagnostic::new(row.place("max_credits"), message).in_field("max_credits").hint(hint))
+            Some(Diagnostic::at(row.place("max_credits"), message).in_field("max_credits").hint(hint))
         };
         let Quote { formula, bound, .. } = quote;
         let dearest = bound.dearest;
@@ -601,13 +600,18 @@ fn unavailable(catalog: &Catalog, part: CatalogPart) -> Option<String> {
     catalog.why_missing(part).map(|why| format!("the {what} catalog is not available: {why}"))
 }
 
-fn not_now(field: &str, message: String) -> quote::FieldDiagnostic {
-    quote::FieldDiagnostic { field: field.to_owned(), message, hint: Some(LATER.to_owned()) }
+fn not_now(field: &str, message: String) -> Diagnostic {
+    Diagnostic::new(message).in_field(field).hint(LATER)
 }
 
-fn place(row: &Row, finding: quote::FieldDiagnostic) -> Diagnostic {
-    let position = row.place(&finding.field);
-    Diagnostic { position, field: Some(finding.field), message: finding.message, hint: finding.hint }
+/// Where a diagnostic's field stands in the manifest.
+fn position_in(row: &Row, diagnostic: &Diagnostic) -> Position {
+    diagnostic.field.as_deref().map_or(row.position, |field| row.place(field))
+}
+
+fn placed(row: &Row, diagnostic: Diagnostic) -> Diagnostic {
+    let position = position_in(row, &diagnostic);
+    diagnostic.positioned(position)
 }
 
 /// What a job may draw from the account's allowance; nothing where the plan has none, or where one

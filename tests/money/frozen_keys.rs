@@ -229,7 +229,7 @@ fn of_a_schedule() -> Vec<Line> {
         batch,
         label,
     };
-    let refused = accepted.receipt.problems.iter().map(|problem| problem.position.line);
+    let refused = accepted.receipt.problems.iter().map(|problem| problem.line());
     let mut lines: BTreeSet<Line> = refused.map(|at| line(at, None, None, REFUSED.to_owned())).collect();
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
     let mut export = Vec::new();

@@ -59,8 +59,8 @@ impl<'a> RowProblem<'a> {
             field: problem.field.as_deref(),
             message: &problem.message,
             hint: problem.hint.as_deref(),
-            line: problem.position.line,
-            column: problem.position.column,
+            line: problem.line(),
+            column: problem.position.and_then(|position| position.column),
         }
     }
 }

@@ -5,11 +5,11 @@
 use serde_json::{Map, Number, Value};
 
 use crate::domain::credits::Credits;
-use crate::domain::diagnostic::{Diagnostic, Position};
+use crate::domain::diagnostic::{Diagnostic, Diagnostics, Position};
 use crate::domain::request::{Kind, Request};
 
 use super::fields::{BodyText, Field, OptionType, Slot};
-use super::messages::{BoundedDiagnostics, ValueDiagnostic, named, nearest, quoted};
+use super::messages::{named, nearest, placed, quoted};
 use super::row::{Deadline, Row};
 use super::spanned::value_in_cell;
 use super::{Limits, deadline, url_list::list};
@@ -41,7 +41,7 @@ impl CellValue<'_> {
 #[derive(Debug)]
 pub(super) struct RowBuilder<'l> {
     row: Row,
-    problems: BoundedDiagnostics,
+    problems: Diagnostics,
     limits: &'l Limits,
 }
 
@@ -52,7 +52,7 @@ impl<'l> RowBuilder<'l> {
             Some(defaults) => Row { position, ..defaults.clone() },
             None => Row::at(position),
         };
-        RowBuilder { row, problems: BoundedDiagnostics::default(), limits }
+        RowBuilder { row, problems: Diagnostics::default(), limits }
     }
 
     /// Takes what is given for `field`, whose canonical name is `canonical` and which the manifest
@@ -67,10 +67,11 @@ impl<'l> RowBuilder<'l> {
     ) {
         self.row.places.insert(canonical.to_owned(), at);
         if let Field::Documented(known, accepts) = field {
-            return self.set_documented(known.name, *accepts, given, |complaint| complaint.of(spelled, at));
+            return self
+                .set_documented(known.name, *accepts, given, |diagnostic| placed(diagnostic, spelled, at));
         }
-        if let Err(complaint) = assign(&mut self.row, field, given, self.limits) {
-            self.refuse(complaint.of(spelled, at));
+        if let Err(diagnostic) = assign(&mut self.row, field, given, self.limits) {
+            self.refuse(placed(diagnostic, spelled, at));
         }
     }
 
@@ -81,7 +82,7 @@ impl<'l> RowBuilder<'l> {
         name: &str,
         accepts: OptionType,
         given: CellValue<'_>,
-        problem: impl Fn(ValueDiagnostic) -> Diagnostic,
+        problem: impl Fn(Diagnostic) -> Diagnostic,
     ) {
         let options = &mut self.row.request.options;
         if matches!(given, CellValue::Json(Value::Null)) {
@@ -95,12 +96,12 @@ impl<'l> RowBuilder<'l> {
                 replace(options, name, found);
                 self.row.mistyped.remove(name);
             }
-            Err(complaint) => match forwarded(given) {
+            Err(diagnostic) => match forwarded(given) {
                 Ok(raw) => {
                     replace(options, name, Some(raw));
-                    self.row.mistyped.insert(name.to_owned(), problem(complaint));
+                    self.row.mistyped.insert(name.to_owned(), problem(diagnostic));
                 }
-                Err(_) => self.refuse(problem(complaint)),
+                Err(_) => self.refuse(problem(diagnostic)),
             },
         }
     }
@@ -128,22 +129,17 @@ impl<'l> RowBuilder<'l> {
             row.mistyped.clear();
             return Ok(Box::new(row));
         }
-        let mut all = problems.into_vec();
+        let mut all = problems.finish().err().unwrap_or_default();
         if !mistyped.is_empty() {
             all.extend(mistyped);
-            all.sort_by_key(|problem| (problem.position.line, problem.position.column));
+            all.sort_by_key(|problem| problem.position);
         }
         Err(all)
     }
 }
 
 /// Blank text leaves what is there; `null` takes it away; all else replaces it.
-fn assign(
-    row: &mut Row,
-    field: &Field,
-    given: CellValue<'_>,
-    limits: &Limits,
-) -> Result<(), ValueDiagnostic> {
+fn assign(row: &mut Row, field: &Field, given: CellValue<'_>, limits: &Limits) -> Result<(), Diagnostic> {
     if matches!(given, CellValue::Json(Value::Null)) {
         clear(row, field);
         return Ok(());
@@ -162,12 +158,7 @@ fn assign(
     }
 }
 
-fn assign_known(
-    row: &mut Row,
-    slot: Slot,
-    given: CellValue<'_>,
-    limits: &Limits,
-) -> Result<(), ValueDiagnostic> {
+fn assign_known(row: &mut Row, slot: Slot, given: CellValue<'_>, limits: &Limits) -> Result<(), Diagnostic> {
     match slot {
         Slot::Id => keep(&mut row.id, id(&given)?),
         Slot::Kind => keep(&mut row.kind, kind(&given)?),
@@ -233,20 +224,20 @@ fn replace(map: &mut Map<String, Value>, name: &str, found: Option<Value>) {
 }
 
 /// Trimmed; none when nothing is left.
-pub(super) fn text(given: &CellValue<'_>) -> Result<Option<String>, ValueDiagnostic> {
+pub(super) fn text(given: &CellValue<'_>) -> Result<Option<String>, Diagnostic> {
     let found = match given {
         CellValue::Cell(cell) => (*cell).to_owned(),
         CellValue::Json(Value::String(text)) => text.trim().to_owned(),
-        CellValue::Json(_) => return Err(ValueDiagnostic::expected(&given.named(), "text")),
+        CellValue::Json(_) => return Err(Diagnostic::expected(&given.named(), "text")),
     };
     if found.contains('\0') {
-        return Err(ValueDiagnostic::expected(&quoted(&found), "text without NUL characters"));
+        return Err(Diagnostic::expected(&quoted(&found), "text without NUL characters"));
     }
     Ok(Some(found).filter(|text| !text.is_empty()))
 }
 
 /// A label; a whole number will do as one.
-fn id(given: &CellValue<'_>) -> Result<Option<String>, ValueDiagnostic> {
+fn id(given: &CellValue<'_>) -> Result<Option<String>, Diagnostic> {
     let found = match given {
         CellValue::Json(Value::Number(number)) if !number.is_f64() => Some(number.to_string()),
         other => text(other)?,
@@ -255,22 +246,19 @@ fn id(given: &CellValue<'_>) -> Result<Option<String>, ValueDiagnostic> {
     let length = found.chars().count();
     if length > ID_CHARS {
         let found = format!("{length} characters");
-        return Err(ValueDiagnostic::expected(&found, &format!("an id of at most {ID_CHARS} characters")));
+        return Err(Diagnostic::expected(&found, &format!("an id of at most {ID_CHARS} characters")));
     }
     if found.contains(char::is_control) {
-        return Err(ValueDiagnostic::expected(
-            &quoted(&found),
-            "an id on one line, without control characters",
-        ));
+        return Err(Diagnostic::expected(&quoted(&found), "an id on one line, without control characters"));
     }
     Ok(Some(found))
 }
 
-fn kind(given: &CellValue<'_>) -> Result<Option<Kind>, ValueDiagnostic> {
+fn kind(given: &CellValue<'_>) -> Result<Option<Kind>, Diagnostic> {
     let Some(found) = text(given)? else { return Ok(None) };
     found.parse().map(Some).map_err(|_| {
         let names = Kind::ALL.map(Kind::name);
-        ValueDiagnostic::new(not_one_of(&found, &names))
+        Diagnostic::new(not_one_of(&found, &names))
     })
 }
 
@@ -283,20 +271,20 @@ pub(super) fn not_one_of(found: &str, names: &[&str]) -> String {
     }
 }
 
-fn count(given: &CellValue<'_>, most: u32) -> Result<Option<u32>, ValueDiagnostic> {
+fn count(given: &CellValue<'_>, most: u32) -> Result<Option<u32>, Diagnostic> {
     let accepted = format!("a whole number from 1 to {most}");
     whole(given, &accepted, |number| u32::try_from(number).ok().filter(|count| (1..=most).contains(count)))
 }
 
-pub(super) fn priority(given: &CellValue<'_>) -> Result<Option<i8>, ValueDiagnostic> {
+pub(super) fn priority(given: &CellValue<'_>) -> Result<Option<i8>, Diagnostic> {
     whole(given, "a whole number from -128 to 127", |number| i8::try_from(number).ok())
 }
 
-pub(super) fn credits(given: &CellValue<'_>) -> Result<Option<Credits>, ValueDiagnostic> {
+pub(super) fn credits(given: &CellValue<'_>) -> Result<Option<Credits>, Diagnostic> {
     whole(given, "a whole number of credits, 0 or more", |number| u64::try_from(number).ok().map(Credits))
 }
 
-pub(super) fn instant_or_span(given: &CellValue<'_>) -> Result<Option<Deadline>, ValueDiagnostic> {
+pub(super) fn instant_or_span(given: &CellValue<'_>) -> Result<Option<Deadline>, Diagnostic> {
     let found = match given {
         CellValue::Json(Value::Number(number)) => Some(number.to_string()),
         other => text(other)?,
@@ -309,9 +297,9 @@ pub(super) fn whole<T>(
     given: &CellValue<'_>,
     accepted: &str,
     convert: impl Fn(i128) -> Option<T>,
-) -> Result<Option<T>, ValueDiagnostic> {
+) -> Result<Option<T>, Diagnostic> {
     let number = whole_number(given).and_then(convert);
-    number.map(Some).ok_or_else(|| ValueDiagnostic::expected(&given.named(), accepted))
+    number.map(Some).ok_or_else(|| Diagnostic::expected(&given.named(), accepted))
 }
 
 fn whole_number(given: &CellValue<'_>) -> Option<i128> {
@@ -334,12 +322,12 @@ fn whole_in_text(text: &str) -> Option<i128> {
 }
 
 /// `true` or `false`; a spreadsheet's `TRUE` and `FALSE` are the same.
-pub(super) fn flag(given: &CellValue<'_>) -> Result<Option<bool>, ValueDiagnostic> {
+pub(super) fn flag(given: &CellValue<'_>) -> Result<Option<bool>, Diagnostic> {
     let found = match given {
         CellValue::Cell(cell) => flag_in_cell(cell),
         CellValue::Json(value) => value.as_bool(),
     };
-    found.map(Some).ok_or_else(|| ValueDiagnostic::expected(&given.named(), "true or false"))
+    found.map(Some).ok_or_else(|| Diagnostic::expected(&given.named(), "true or false"))
 }
 
 fn flag_in_cell(cell: &str) -> Option<bool> {
@@ -351,7 +339,7 @@ fn flag_in_cell(cell: &str) -> Option<bool> {
 }
 
 /// A documented option; none when it is blank.
-fn option(accepts: OptionType, given: &CellValue<'_>) -> Result<Option<Value>, ValueDiagnostic> {
+fn option(accepts: OptionType, given: &CellValue<'_>) -> Result<Option<Value>, Diagnostic> {
     match accepts {
         OptionType::Text => Ok(text(given)?.map(Value::String)),
         OptionType::Duration => duration(given),
@@ -361,34 +349,33 @@ fn option(accepts: OptionType, given: &CellValue<'_>) -> Result<Option<Value>, V
 }
 
 /// `8`, `8s`: the service takes both, as a whole number and as text.
-fn duration(given: &CellValue<'_>) -> Result<Option<Value>, ValueDiagnostic> {
+fn duration(given: &CellValue<'_>) -> Result<Option<Value>, Diagnostic> {
     if let Some(seconds) = whole_number(given).and_then(|seconds| u64::try_from(seconds).ok()) {
         return Ok(Some(Value::from(seconds)));
     }
     match given {
         CellValue::Json(other) if !other.is_string() => {
-            Err(ValueDiagnostic::expected(&given.named(), "text such as \"8s\" or a whole number of seconds"))
+            Err(Diagnostic::expected(&given.named(), "text such as \"8s\" or a whole number of seconds"))
         }
         given => Ok(text(given)?.map(Value::String)),
     }
 }
 
 /// A JSON number; one without a fraction is whole, so that `5` and `5.0` are the same request.
-fn number(given: &CellValue<'_>) -> Result<Value, ValueDiagnostic> {
+fn number(given: &CellValue<'_>) -> Result<Value, Diagnostic> {
     let found = match given {
         CellValue::Cell(cell) => serde_json::from_str::<Number>(cell).ok(),
         CellValue::Json(Value::Number(number)) => Some(number.clone()),
         CellValue::Json(_) => None,
     };
-    let found =
-        found.ok_or_else(|| ValueDiagnostic::expected(&given.named(), "a number such as 5 or 0.5"))?;
+    let found = found.ok_or_else(|| Diagnostic::expected(&given.named(), "a number such as 5 or 0.5"))?;
     let whole = whole_in_text(&found.to_string()).and_then(|whole| i64::try_from(whole).ok());
     Ok(whole.map_or(Value::Number(found), Value::from))
 }
 
 /// An option that is not documented. In a CSV cell `true`, `false` and numbers are themselves, what
 /// begins with `[`, `{` or `"` is JSON, and the rest is text.
-fn forwarded(given: CellValue<'_>) -> Result<Value, ValueDiagnostic> {
+fn forwarded(given: CellValue<'_>) -> Result<Value, Diagnostic> {
     let cell = match given {
         CellValue::Json(value) => return Ok(value),
         CellValue::Cell(cell) => cell,
@@ -398,7 +385,7 @@ fn forwarded(given: CellValue<'_>) -> Result<Value, ValueDiagnostic> {
     }
     if cell.starts_with(['[', '{', '"']) {
         return value_in_cell(cell)
-            .map_err(|complaint| complaint.hint("text that begins so is written as a JSON string"));
+            .map_err(|diagnostic| diagnostic.hint("text that begins so is written as a JSON string"));
     }
     if serde_json::from_str::<Number>(cell).is_ok() {
         return value_in_cell(cell).or_else(|_| Ok(Value::String(cell.to_owned())));
@@ -407,7 +394,7 @@ fn forwarded(given: CellValue<'_>) -> Result<Value, ValueDiagnostic> {
 }
 
 /// A CSV cell stays text, whatever it looks like: `007` and `1.10` are keys to join on.
-fn meta(given: CellValue<'_>) -> Result<Option<Value>, ValueDiagnostic> {
+fn meta(given: CellValue<'_>) -> Result<Option<Value>, Diagnostic> {
     match given {
         CellValue::Cell(_) => Ok(text(&given)?.map(Value::String)),
         CellValue::Json(value) => Ok(Some(value)),

@@ -5,13 +5,13 @@ use std::io::{self, Read};
 
 use ::csv::{Reader, ReaderBuilder, StringRecord};
 
-use crate::domain::diagnostic::{Diagnostic, Position};
+use crate::domain::diagnostic::{Diagnostic, Diagnostics, Position};
 
 use super::Limits;
 use super::coerce::{CellValue, RowBuilder};
 use super::csv_records::{CsvRecord, CsvRecords, SEPARATORS};
 use super::fields::{Field, META, OPTIONS, suggestion};
-use super::messages::{BoundedDiagnostics, bytes, quoted, shortened};
+use super::messages::{bytes, quoted, shortened};
 use super::row::ReadRow;
 use super::source::not_utf8;
 
@@ -55,7 +55,7 @@ fn read_heading<R: Read>(records: &mut CsvRecords<R>) -> Result<(u8, CsvRecord),
             return Ok(cut(record, told));
         }
     }
-    Err(Diagnostic::new(Position::line(1), "there is no heading: the first line names the columns"))
+    Err(Diagnostic::at(Position::line(1), "there is no heading: the first line names the columns"))
 }
 
 /// The heading, cut at the separator that stands in it most often.
@@ -71,7 +71,7 @@ fn cut(heading: &CsvRecord, told: Option<u8>) -> (u8, CsvRecord) {
 /// The columns by their names, or all that is wrong with them.
 fn columns(names: &StringRecord, heading: &CsvRecord) -> Result<Vec<Column>, Vec<Diagnostic>> {
     let mut columns = Vec::new();
-    let mut problems = BoundedDiagnostics::default();
+    let mut problems = Diagnostics::default();
     let mut seen = BTreeMap::new();
     let none_known = names.iter().all(|name| Field::column(name.trim()).is_none());
     for (index, name) in names.iter().take(used(names)).enumerate() {
@@ -86,7 +86,7 @@ fn columns(names: &StringRecord, heading: &CsvRecord) -> Result<Vec<Column>, Vec
             Err(problem) => problems.push(problem),
         }
     }
-    if problems.is_empty() { Ok(columns) } else { Err(problems.into_vec()) }
+    problems.finish().map(|_| columns)
 }
 
 /// The column of `field`, if no column before it is the same.
@@ -102,14 +102,14 @@ fn column(
             true => "the column appears twice; keep one".to_owned(),
             false => format!("the column {} says the same; keep one", quoted(&before)),
         };
-        return Err(Diagnostic::new(at, twice).in_field(shortened(name)));
+        return Err(Diagnostic::at(at, twice).in_field(shortened(name)));
     }
     Ok(Column { field, canonical, spelled: name.to_owned() })
 }
 
 fn not_a_column(name: &str, index: usize, at: Position, none_known: bool) -> Diagnostic {
     if name.is_empty() {
-        return Diagnostic::new(at, format!("column {} has no name", index + 1));
+        return Diagnostic::at(at, format!("column {} has no name", index + 1));
     }
     let problem = unknown_column(name, at);
     if none_known { problem.hint("the first line names the columns") } else { problem }
@@ -123,7 +123,7 @@ fn unknown_column(name: &str, at: Position) -> Diagnostic {
     let name = shortened(name);
     let hint =
         format!("\"{OPTIONS}{name}\" would be sent to the service, \"{META}{name}\" kept for the results");
-    Diagnostic::new(at, message).hint(hint).in_field(name)
+    Diagnostic::at(at, message).hint(hint).in_field(name)
 }
 
 impl<R: Read> Iterator for Rows<R> {
@@ -171,13 +171,13 @@ fn ragged(cells: &StringRecord, record: &CsvRecord, expected: usize) -> Option<D
         let found = cells.len();
         let noun = if found == 1 { "cell" } else { "cells" };
         let message = format!("found {found} {noun}, expected {expected}, one for each column");
-        return Some(Diagnostic::new(record.at, message).hint("an empty cell needs its separator too"));
+        return Some(Diagnostic::at(record.at, message).hint("an empty cell needs its separator too"));
     }
     if found > expected {
         let at = record.cells.get(expected).copied().unwrap_or(record.at);
         let message = format!("found {found} cells, expected {expected}, one for each column");
         return Some(
-            Diagnostic::new(at, message).hint("put a cell that contains the separator in double quotes"),
+            Diagnostic::at(at, message).hint("put a cell that contains the separator in double quotes"),
         );
     }
     None
@@ -212,8 +212,8 @@ impl Cells {
         self.reader.get_mut().feed(&record.bytes);
         match self.reader.read_record(&mut self.record) {
             Ok(true) if self.record.len() == record.cells.len() => Ok(&self.record),
-            Ok(_) => Err(Diagnostic::new(record.at, "the row cannot be split into cells")),
-            Err(error) => Err(Diagnostic::new(record.at, format!("the row cannot be read: {error}"))),
+            Ok(_) => Err(Diagnostic::at(record.at, "the row cannot be split into cells")),
+            Err(error) => Err(Diagnostic::at(record.at, format!("the row cannot be read: {error}"))),
         }
     }
 }
@@ -222,7 +222,7 @@ impl Cells {
 fn whole(record: &CsvRecord, limits: &Limits) -> Result<(), Diagnostic> {
     if record.too_long {
         let message = format!("the row is longer than {}", bytes(limits.max_line_bytes));
-        return Err(Diagnostic::new(record.at, message).hint("an unclosed quote joins rows"));
+        return Err(Diagnostic::at(record.at, message).hint("an unclosed quote joins rows"));
     }
     if let Err(error) = std::str::from_utf8(&record.bytes) {
         return Err(not_utf8(&record.bytes, error.valid_up_to(), record.at));
@@ -231,7 +231,7 @@ fn whole(record: &CsvRecord, limits: &Limits) -> Result<(), Diagnostic> {
         let closed = format!("{}:{}", stray.at.line, stray.at.column.unwrap_or(1));
         let message = format!("text follows the closing quote of this cell at {closed}");
         return Err(
-            Diagnostic::new(stray.opened, message).hint("inside a quoted cell a quote is written twice")
+            Diagnostic::at(stray.opened, message).hint("inside a quoted cell a quote is written twice")
         );
     }
     Ok(())

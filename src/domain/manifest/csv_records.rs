@@ -214,7 +214,7 @@ impl CsvRecord {
 
     fn end_of_file(&self) -> Result<Option<&CsvRecord>, Diagnostic> {
         if self.state == State::Quoted {
-            let problem = Diagnostic::new(self.opened, "the quote that opens this cell is never closed");
+            let problem = Diagnostic::at(self.opened, "the quote that opens this cell is never closed");
             return Err(problem.hint("close it with \"; inside a quoted cell a quote is written twice"));
         }
         Ok(Some(self).filter(|record| !record.bytes.is_empty()))

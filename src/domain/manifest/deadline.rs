@@ -2,19 +2,20 @@
 
 use chrono::DateTime;
 
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::time::{Millis, Timestamp};
 
-use super::messages::{ValueDiagnostic, quoted};
+use super::messages::quoted;
 use super::row::Deadline;
 
 const ACCEPTED: &str = "a span such as 30m or 2h 30m, or an instant such as 2026-12-01T08:00:00Z";
 
 /// `30m`, or `2026-12-01T08:00:00Z`.
-pub(super) fn parse(text: &str) -> Result<Deadline, ValueDiagnostic> {
+pub(super) fn parse(text: &str) -> Result<Deadline, Diagnostic> {
     if let Ok(instant) = DateTime::parse_from_rfc3339(text) {
         return Ok(Deadline::At(Timestamp(instant.timestamp_millis())));
     }
-    let refused = || ValueDiagnostic::expected(&quoted(text), ACCEPTED);
+    let refused = || Diagnostic::expected(&quoted(text), ACCEPTED);
     match humantime::parse_duration(text) {
         Ok(span) if span.as_millis() == 0 => Err(refused().hint("must be greater than 0")),
         Ok(span) => {
@@ -25,15 +26,15 @@ pub(super) fn parse(text: &str) -> Result<Deadline, ValueDiagnostic> {
 }
 
 /// Says what the usual near misses lack.
-fn with_reason(text: &str, complaint: ValueDiagnostic) -> ValueDiagnostic {
+fn with_reason(text: &str, diagnostic: Diagnostic) -> Diagnostic {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return complaint.hint("add the unit: s, m, h or days");
+        return diagnostic.hint("add the unit: s, m, h or days");
     }
     let starts_with_a_date = text.get(..5).is_some_and(|year| year.ends_with('-'));
     if starts_with_a_date {
-        return complaint.hint("an instant needs date, time and zone: end it with Z or +02:00");
+        return diagnostic.hint("an instant needs date, time and zone: end it with Z or +02:00");
     }
-    complaint
+    diagnostic
 }
 
 #[cfg(test)]
@@ -53,9 +54,9 @@ mod tests {
     #[test]
     fn near_misses_are_told_what_they_lack() {
         let check = |text: &str, hint: Option<&str>| {
-            let complaint = parse(text).unwrap_err();
-            assert!(complaint.message.contains("expected a span such as 30m"), "{}", complaint.message);
-            assert_eq!(complaint.hint, hint, "{text}");
+            let diagnostic = parse(text).unwrap_err();
+            assert!(diagnostic.message.contains("expected a span such as 30m"), "{}", diagnostic.message);
+            assert_eq!(diagnostic.hint.as_deref(), hint, "{text}");
         };
         check("30", Some("add the unit: s, m, h or days"));
         check("0s", Some("must be greater than 0"));

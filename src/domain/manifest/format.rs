@@ -44,17 +44,17 @@ pub(super) fn without_mark(head: Vec<u8>) -> Vec<u8> {
 /// The format of a file that is called `file_name` and begins with `head`.
 pub(super) fn detect_media_type(file_name: &str, head: &[u8]) -> Result<Format, Diagnostic> {
     if head.trim_ascii().is_empty() {
-        return Err(Diagnostic::new(
+        return Err(Diagnostic::at(
             Position::line(1),
             "the file is empty, expected a CSV, JSON or JSON Lines list of jobs",
         ));
     }
     if let Some((is, hint)) = foreign(head) {
         let message = format!("the file is {is}, expected UTF-8 text: CSV, JSON or JSON Lines");
-        return Err(Diagnostic::new(Position::line(1), message).hint(hint));
+        return Err(Diagnostic::at(Position::line(1), message).hint(hint));
     }
     let bracket = head.trim_ascii_start().first().copied();
-    let mismatch = |message: &str, hint: &str| Err(Diagnostic::new(Position::line(1), message).hint(hint));
+    let mismatch = |message: &str, hint: &str| Err(Diagnostic::at(Position::line(1), message).hint(hint));
     match (by_name(file_name), bracket) {
         (Some(Format::Csv), Some(b'[' | b'{')) => mismatch(
             "the file is named as CSV and begins as JSON",

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::domain::diagnostic::{Diagnostic, Position};
+use crate::domain::diagnostic::{Diagnostic, Diagnostics, Position};
 
 use super::Limits;
 use super::coerce::{self, CellValue, not_one_of};
 use super::job::{self, UniqueNames};
-use super::messages::{BoundedDiagnostics, ValueDiagnostic, nearest, shortened};
+use super::messages::{nearest, placed, shortened};
 use super::row::{Header, OnDeadline, OnDrift, Policy, Row};
 use super::spanned::{Key, Shape, Spanned};
 
@@ -47,7 +47,7 @@ pub(super) fn read<'a>(manifest: Spanned<'a>, limits: &Limits) -> Result<JsonHea
         defaults: None,
         jobs: None,
         jobs_given: false,
-        problems: BoundedDiagnostics::default(),
+        problems: Diagnostics::default(),
     };
     let mut given = UniqueNames::default();
     let walked = manifest.entries(&mut |key, value| match given.first(key.name.clone(), &key.name, key.at) {
@@ -66,7 +66,7 @@ struct HeaderReader<'a, 'l> {
     defaults: Option<Box<Row>>,
     jobs: Option<Spanned<'a>>,
     jobs_given: bool,
-    problems: BoundedDiagnostics,
+    problems: Diagnostics,
 }
 
 impl<'a> HeaderReader<'a, '_> {
@@ -90,7 +90,7 @@ impl<'a> HeaderReader<'a, '_> {
 
     fn batch(&mut self, value: Spanned<'_>) {
         let name = value.value().and_then(|json| {
-            coerce::text(&CellValue::Json(json)).map_err(|complaint| complaint.of("batch", value.at))
+            coerce::text(&CellValue::Json(json)).map_err(|diagnostic| placed(diagnostic, "batch", value.at))
         });
         match name {
             Ok(name) => self.header.batch = name,
@@ -102,7 +102,7 @@ impl<'a> HeaderReader<'a, '_> {
         match job::read(value, None, self.limits) {
             Ok(row) if row.id.is_some() => {
                 let problem =
-                    Diagnostic::new(row.place("id"), "an id names one job; give it in the job itself");
+                    Diagnostic::at(row.place("id"), "an id names one job; give it in the job itself");
                 self.problems.push(problem.in_field("defaults.id"));
             }
             Ok(mut row) => {
@@ -142,7 +142,7 @@ impl<'a> HeaderReader<'a, '_> {
         }
         let set = value.value().map_err(|problem| problem.in_field(field)).and_then(|json| {
             set_term(&mut self.header.policy, &key.name, json)
-                .map_err(|complaint| complaint.of(field, value.at))
+                .map_err(|diagnostic| placed(diagnostic, field, value.at))
         });
         if let Err(problem) = set {
             self.problems.push(problem);
@@ -151,15 +151,13 @@ impl<'a> HeaderReader<'a, '_> {
 
     fn finish(mut self, at: Position) -> Result<JsonHeader<'a>, Vec<Diagnostic>> {
         if !self.jobs_given {
-            let problem = Diagnostic::new(at, "there is no \"jobs\", the array of what is to be made");
+            let problem = Diagnostic::at(at, "there is no \"jobs\", the array of what is to be made");
             self.problems.push(problem.hint("a single job is written [{...}]"));
         }
-        match self.jobs {
-            Some(jobs) if self.problems.is_empty() => {
-                Ok(JsonHeader { header: self.header, defaults: self.defaults, jobs })
-            }
-            _ => Err(self.problems.into_vec()),
-        }
+        self.problems.finish()?;
+        // Without jobs there is a problem.
+        let jobs = self.jobs.ok_or_else(Vec::new)?;
+        Ok(JsonHeader { header: self.header, defaults: self.defaults, jobs })
     }
 }
 
@@ -173,16 +171,16 @@ pub fn read_policy(terms: serde_json::Map<String, Value>) -> Result<Policy, Stri
         if !POLICY.contains(&name.as_str()) {
             return Err(format!("unknown key `{name}`, expected one of `{}`", POLICY.join("`, `")));
         }
-        set_term(&mut policy, &name, json).map_err(|complaint| match complaint.hint {
-            Some(hint) => format!("{name}: {} ({hint})", complaint.message),
-            None => format!("{name}: {}", complaint.message),
+        set_term(&mut policy, &name, json).map_err(|diagnostic| match diagnostic.hint {
+            Some(hint) => format!("{name}: {} ({hint})", diagnostic.message),
+            None => format!("{name}: {}", diagnostic.message),
         })?;
     }
     Ok(policy)
 }
 
 /// Takes one term of a policy; `null` leaves it to the next source.
-fn set_term(policy: &mut Policy, name: &str, json: Value) -> Result<(), ValueDiagnostic> {
+fn set_term(policy: &mut Policy, name: &str, json: Value) -> Result<(), Diagnostic> {
     if json.is_null() {
         return Ok(());
     }
@@ -207,14 +205,14 @@ pub(super) const ON_DEADLINE: [(&str, OnDeadline); 2] =
 
 pub(super) const ON_DRIFT: [(&str, OnDrift); 2] = [("report", OnDrift::Report), ("pause", OnDrift::Pause)];
 
-fn choice<T: Copy>(given: &CellValue<'_>, choices: &[(&str, T)]) -> Result<Option<T>, ValueDiagnostic> {
+fn choice<T: Copy>(given: &CellValue<'_>, choices: &[(&str, T)]) -> Result<Option<T>, Diagnostic> {
     let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
     let Some(found) = coerce::text(given)? else { return Ok(None) };
     let chosen = choices.iter().find(|(name, _)| *name == found);
-    chosen.map(|(_, choice)| Some(*choice)).ok_or_else(|| ValueDiagnostic::new(not_one_of(&found, &names)))
+    chosen.map(|(_, choice)| Some(*choice)).ok_or_else(|| Diagnostic::new(not_one_of(&found, &names)))
 }
 
-fn attempts(given: &CellValue<'_>) -> Result<Option<u32>, ValueDiagnostic> {
+fn attempts(given: &CellValue<'_>) -> Result<Option<u32>, Diagnostic> {
     let accepted = format!("a whole number from 1 to {MOST_ATTEMPTS}");
     coerce::whole(given, &accepted, |number| {
         u32::try_from(number).ok().filter(|attempts| (1..=MOST_ATTEMPTS).contains(attempts))
@@ -227,7 +225,7 @@ fn within_defaults(problem: Diagnostic) -> Diagnostic {
 }
 
 fn not_a(value: Spanned<'_>, accepted: &str) -> Diagnostic {
-    Diagnostic::new(value.at, format!("found {}, expected {accepted}", shortened(value.text)))
+    Diagnostic::at(value.at, format!("found {}, expected {accepted}", shortened(value.text)))
 }
 
 fn unknown(key: &Key, names: &'static [&'static str]) -> Diagnostic {
@@ -236,5 +234,5 @@ fn unknown(key: &Key, names: &'static [&'static str]) -> Diagnostic {
         Some(near) => format!("unknown key; did you mean \"{near}\"?"),
         None => format!("unknown key, expected one of {accepted}"),
     };
-    Diagnostic::new(key.at, message).in_field(shortened(&key.name))
+    Diagnostic::at(key.at, message).in_field(shortened(&key.name))
 }

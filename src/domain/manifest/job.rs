@@ -23,7 +23,7 @@ pub(super) fn read(
     if job.shape() != Shape::Object {
         let found = shortened(job.text.trim());
         let message = format!("found {found}, expected a job: an object such as {{\"prompt\": \"...\"}}");
-        return Err(vec![Diagnostic::new(job.at, message)]);
+        return Err(vec![Diagnostic::at(job.at, message)]);
     }
     let mut reading =
         JobReader { draft: RowBuilder::new(job.at, defaults, limits), given: UniqueNames::default() };
@@ -47,7 +47,7 @@ impl UniqueNames {
         };
         let column = before.column.map(|column| format!(":{column}")).unwrap_or_default();
         let message = format!("given twice, first at {}{column}; keep one", before.line);
-        Err(Diagnostic::new(at, message).in_field(shortened(spelled)))
+        Err(Diagnostic::at(at, message).in_field(shortened(spelled)))
     }
 }
 
@@ -80,11 +80,11 @@ impl JobReader<'_> {
         }
         if object.shape() != Shape::Object {
             let message = format!("found {}, expected an object", shortened(object.text));
-            return self.draft.refuse(Diagnostic::new(object.at, message).in_field(group));
+            return self.draft.refuse(Diagnostic::at(object.at, message).in_field(group));
         }
         let walked = object.entries(&mut |key, value| {
             if key.name.trim().is_empty() {
-                return self.draft.refuse(Diagnostic::new(key.at, "found an empty name").in_field(group));
+                return self.draft.refuse(Diagnostic::at(key.at, "found an empty name").in_field(group));
             }
             let (field, prefix) = member(&key.name);
             self.set(&field, &format!("{prefix}{}", key.name), key.at, value);
@@ -116,5 +116,5 @@ fn unknown_key(key: &Key, beside: &[&'static str]) -> Diagnostic {
     let hint = format!(
         "to send {name} to the service put it inside \"options\", to keep it for the results inside \"meta\""
     );
-    Diagnostic::new(key.at, message).in_field(shortened(&key.name)).hint(hint)
+    Diagnostic::at(key.at, message).in_field(shortened(&key.name)).hint(hint)
 }

@@ -53,7 +53,7 @@ impl Iterator for Jobs {
         let element = match next_element(&self.document, self.offset) {
             Ok(element) => element?,
             Err(error) => {
-                return Some(ReadRow::Unreadable(Diagnostic::new(self.at, format!("not JSON: {error}"))));
+                return Some(ReadRow::Unreadable(Diagnostic::at(self.at, format!("not JSON: {error}"))));
             }
         };
         let begins = offset_within(&self.document, element);
@@ -73,7 +73,7 @@ fn whole(source: impl Read, most: usize) -> Result<String, Diagnostic> {
     source.take(over).read_to_end(&mut read).map_err(|error| unreadable(Position::line(1), &error))?;
     if read.len() > most {
         let message = format!("the document is larger than {}", bytes(most));
-        return Err(Diagnostic::new(Position::line(1), message).hint(
+        return Err(Diagnostic::at(Position::line(1), message).hint(
             "write it as JSON Lines, one job a line, in a file named .jsonl: that is read as a stream",
         ));
     }
@@ -84,7 +84,7 @@ fn whole(source: impl Read, most: usize) -> Result<String, Diagnostic> {
 fn not_a_manifest(found: Spanned<'_>) -> Diagnostic {
     let message =
         format!("found {}, expected an array of jobs or an object with \"jobs\"", shortened(found.text));
-    Diagnostic::new(found.at, message)
+    Diagnostic::at(found.at, message)
 }
 
 /// A document that is JSON Lines in truth is told its right name.

@@ -104,7 +104,7 @@ impl<R: Read> Iterator for Lines<R> {
                 },
                 Ok(Ended::TooLong) => {
                     let message = format!("the line is longer than {}", bytes(self.limits.max_line_bytes));
-                    return Some(ReadRow::Bad(vec![Diagnostic::new(at, message)]));
+                    return Some(ReadRow::Bad(vec![Diagnostic::at(at, message)]));
                 }
                 Err(error) => return Some(ReadRow::Unreadable(unreadable(at, &error))),
             }

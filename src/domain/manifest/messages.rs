@@ -1,4 +1,4 @@
-//! How problems speak: what was found, made fit to print, and the nearest name that is known.
+//! Parts of messages: what was found, made fit to print, and the nearest name that is known.
 
 use serde_json::Value;
 
@@ -7,85 +7,15 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 /// Found text is shown up to this many characters.
 const SHOWN_CHARS: usize = 60;
 
-/// Of one row, or of one heading, so many problems are told one by one; the rest is counted.
-const TOLD_PROBLEMS: usize = 100;
-
 /// Names longer than this are not compared with the known ones: nobody mistypes at such length.
 const COMPARED_CHARS: usize = 64;
 
 /// Below this likeness (Jaro-Winkler) a name is not what was meant.
 const LIKENESS: f64 = 0.85;
 
-/// What is wrong with one value, before it is known where the value stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ValueDiagnostic {
-    /// What was found and what would be accepted.
-    pub message: String,
-    /// What to do about it.
-    pub hint: Option<&'static str>,
-}
-
-impl ValueDiagnostic {
-    /// `found X, expected Y`.
-    pub(super) fn expected(found: &str, accepted: &str) -> ValueDiagnostic {
-        ValueDiagnostic::new(format!("found {found}, expected {accepted}"))
-    }
-
-    pub(super) fn new(message: impl Into<String>) -> ValueDiagnostic {
-        ValueDiagnostic { message: message.into(), hint: None }
-    }
-
-    #[must_use]
-    pub(super) fn hint(mut self, hint: &'static str) -> ValueDiagnostic {
-        self.hint = Some(hint);
-        self
-    }
-
-    /// The complaint as a problem of `field`, which stands at `position`.
-    pub(super) fn of(self, field: &str, position: Position) -> Diagnostic {
-        let problem = Diagnostic::new(position, self.message).in_field(shortened(field));
-        match self.hint {
-            Some(hint) => problem.hint(hint),
-            None => problem,
-        }
-    }
-}
-
-/// The problems of one row or heading: bounded, whatever the bytes say.
-#[derive(Debug, Default)]
-pub(super) struct BoundedDiagnostics {
-    told: Vec<Diagnostic>,
-    untold: u64,
-}
-
-impl BoundedDiagnostics {
-    pub(super) fn push(&mut self, problem: Diagnostic) {
-        self.push_with(|| problem);
-    }
-
-    /// Makes the problem only if it will be told: a guess at a name is dear, and a row may have
-    /// more unknown names than anyone reads.
-    pub(super) fn push_with(&mut self, problem: impl FnOnce() -> Diagnostic) {
-        if self.told.len() < TOLD_PROBLEMS {
-            self.told.push(problem());
-        } else {
-            self.untold += 1;
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.told.is_empty()
-    }
-
-    /// All of them, in the order of the manifest, the untold ones as a number.
-    pub(super) fn into_vec(mut self) -> Vec<Diagnostic> {
-        self.told.sort_by_key(|problem| problem.position);
-        if let (untold @ 1.., Some(last)) = (self.untold, self.told.last()) {
-            let more = Diagnostic::new(last.position, format!("and {untold} more problems like these"));
-            self.told.push(more);
-        }
-        self.told
-    }
+/// A diagnostic of a value as one of `field`, which stands at `position`.
+pub(super) fn placed(diagnostic: Diagnostic, field: &str, position: Position) -> Diagnostic {
+    diagnostic.in_field(shortened(field)).positioned(position)
 }
 
 /// `text` in quotes, shortened, with its control characters escaped.
@@ -173,17 +103,6 @@ mod tests {
         check("durationSeconds", Some("duration_seconds"));
         check("banana", None);
         check(&"duration".repeat(100), None);
-    }
-
-    #[test]
-    fn problems_are_bounded() {
-        let mut problems = BoundedDiagnostics::default();
-        for line in 0..250 {
-            problems.push(Diagnostic::new(Position::line(line), "bad"));
-        }
-        let told = problems.into_vec();
-        assert_eq!(told.len(), TOLD_PROBLEMS + 1);
-        assert_eq!(told[TOLD_PROBLEMS].message, "and 150 more problems like these");
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl<R: Read> Iterator for Manifest<R> {
 }
 
 fn no_row() -> ReadRow {
-    ReadRow::Unreadable(Diagnostic::new(
+    ReadRow::Unreadable(Diagnostic::at(
         Position::line(1),
         "there is no job in the file, expected at least one",
     ))

@@ -43,11 +43,11 @@ pub(super) fn not_utf8(bytes: &[u8], valid: usize, from: Position) -> Diagnostic
     let text = String::from_utf8_lossy(bytes.get(..valid).unwrap_or_default());
     let at = PositionTracker::new(Spanned::new(&text, from)).to(text.len());
     let byte = bytes.get(valid).copied().unwrap_or_default();
-    Diagnostic::new(at, format!("found the byte 0x{byte:02X}, expected UTF-8"))
+    Diagnostic::at(at, format!("found the byte 0x{byte:02X}, expected UTF-8"))
         .hint("save the file as UTF-8; a spreadsheet calls it \"CSV UTF-8\"")
 }
 
 /// What is wrong with a file that stops being readable at `at`.
 pub(super) fn unreadable(at: Position, error: &io::Error) -> Diagnostic {
-    Diagnostic::new(at, format!("the file cannot be read further: {error}"))
+    Diagnostic::at(at, format!("the file cannot be read further: {error}"))
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::domain::diagnostic::{Diagnostic, Position};
 
-use super::messages::{ValueDiagnostic, quoted, shortened};
+use super::messages::{quoted, shortened};
 
 /// A JSON text and where it begins.
 #[derive(Debug, Clone, Copy)]
@@ -65,21 +65,21 @@ impl<'a> Spanned<'a> {
     /// The text as a value: no key twice, no number that would lose digits.
     pub(super) fn value(self) -> Result<Value, Diagnostic> {
         let UniqueKeys(value) = serde_json::from_str(self.text).map_err(|error| self.broken(&error))?;
-        kept_whole(value, self.text).map_err(|complaint| Diagnostic::new(self.at, complaint.message))
+        kept_whole(value, self.text).map_err(|diagnostic| Diagnostic::at(self.at, diagnostic.message))
     }
 
     /// The parser's error as a problem at its own place.
     fn broken(self, error: &serde_json::Error) -> Diagnostic {
         let at = PositionTracker::new(self).to(offset_of(self.text, error.line(), error.column()));
-        Diagnostic::new(at, reason(error))
+        Diagnostic::at(at, reason(error))
     }
 }
 
 /// A value from a text without places: what a CSV cell holds.
-pub(super) fn value_in_cell(text: &str) -> Result<Value, ValueDiagnostic> {
+pub(super) fn value_in_cell(text: &str) -> Result<Value, Diagnostic> {
     let read = serde_json::from_str(text);
     let UniqueKeys(value) =
-        read.map_err(|error| ValueDiagnostic::new(format!("{}: {}", quoted(text), reason(&error))))?;
+        read.map_err(|error| Diagnostic::new(format!("{}: {}", quoted(text), reason(&error))))?;
     kept_whole(value, text)
 }
 
@@ -161,7 +161,7 @@ const TWICE: &str = "twice: ";
 
 /// The value that was read from a text. A whole number that was read as a fraction because it does not fit has
 /// lost digits.
-fn kept_whole(value: Value, text: &str) -> Result<Value, ValueDiagnostic> {
+fn kept_whole(value: Value, text: &str) -> Result<Value, Diagnostic> {
     let whole = || text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     match value.as_number().filter(|number| number.is_f64() && whole()) {
         // Fractions alone can be a negative zero.
@@ -171,11 +171,9 @@ fn kept_whole(value: Value, text: &str) -> Result<Value, ValueDiagnostic> {
     }
 }
 
-fn too_many_digits(text: &str) -> ValueDiagnostic {
+fn too_many_digits(text: &str) -> Diagnostic {
     let found = shortened(text.trim());
-    ValueDiagnostic::new(format!(
-        "{found} has more digits than a JSON number keeps exactly; write it as text"
-    ))
+    Diagnostic::new(format!("{found} has more digits than a JSON number keeps exactly; write it as text"))
 }
 
 /// Hands the entries of an object on, one by one.

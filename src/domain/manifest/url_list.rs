@@ -2,14 +2,16 @@
 
 use serde_json::Value;
 
+use crate::domain::diagnostic::Diagnostic;
+
 use super::coerce::CellValue;
-use super::messages::{ValueDiagnostic, named, quoted};
+use super::messages::{named, quoted};
 use super::spanned::value_in_cell;
 
 const ACCEPTED: &str = "addresses separated by white space or \";\", or a JSON array of texts";
 
 /// A list of texts: a JSON array, or one text whose items stand between white space, `;` or `,`.
-pub(super) fn list(given: CellValue<'_>) -> Result<Option<Vec<String>>, ValueDiagnostic> {
+pub(super) fn list(given: CellValue<'_>) -> Result<Option<Vec<String>>, Diagnostic> {
     let items = match given {
         CellValue::Cell(cell) if cell.starts_with('[') => listed(value_in_cell(cell)?)?,
         CellValue::Cell(cell) => separated(cell)?,
@@ -18,17 +20,17 @@ pub(super) fn list(given: CellValue<'_>) -> Result<Option<Vec<String>>, ValueDia
         CellValue::Json(value) => listed(value)?,
     };
     match items.iter().find(|item| item.contains('\0')) {
-        Some(item) => Err(ValueDiagnostic::expected(&quoted(item), ACCEPTED)),
+        Some(item) => Err(Diagnostic::expected(&quoted(item), ACCEPTED)),
         None => Ok(Some(items)),
     }
 }
 
 /// The items of one text. A semicolon and a comma may stand inside an address: they separate where the next address
 /// begins, or where nothing follows. A bar separates where it stands alone.
-fn separated(text: &str) -> Result<Vec<String>, ValueDiagnostic> {
+fn separated(text: &str) -> Result<Vec<String>, Diagnostic> {
     let words = text.split_whitespace().filter(|word| *word != "|");
     let items: Vec<String> = words.flat_map(addresses).map(str::to_owned).collect();
-    if items.is_empty() { Err(ValueDiagnostic::expected(&quoted(text), ACCEPTED)) } else { Ok(items) }
+    if items.is_empty() { Err(Diagnostic::expected(&quoted(text), ACCEPTED)) } else { Ok(items) }
 }
 
 /// What stands between the separators of a word, without them.
@@ -53,18 +55,18 @@ fn begins_address(text: &str) -> bool {
 }
 
 /// The items of a JSON array, each as it is: nothing in them is a separator.
-fn listed(value: Value) -> Result<Vec<String>, ValueDiagnostic> {
+fn listed(value: Value) -> Result<Vec<String>, Diagnostic> {
     let accepted = "a list of texts";
-    let Value::Array(items) = value else { return Err(ValueDiagnostic::expected(&named(&value), accepted)) };
+    let Value::Array(items) = value else { return Err(Diagnostic::expected(&named(&value), accepted)) };
     let item = |item: Value| match item {
         Value::String(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
-        other => Err(ValueDiagnostic::expected(&format!("{} in a list", named(&other)), accepted)),
+        other => Err(Diagnostic::expected(&format!("{} in a list", named(&other)), accepted)),
     };
     let items: Vec<String> = items.into_iter().map(item).collect::<Result<_, _>>()?;
     for item in &items {
         let runs_on = item.contains(",http://") || item.contains(",https://");
         if runs_on || item.ends_with(is_mark) {
-            return Err(ValueDiagnostic::expected(&quoted(item), ACCEPTED));
+            return Err(Diagnostic::expected(&quoted(item), ACCEPTED));
         }
     }
     Ok(items)

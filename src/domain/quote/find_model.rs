@@ -1,11 +1,12 @@
-//! FieldDiagnostic the model that a request names.
+//! The catalog entry of the model that a request names.
 
+use super::QuoteContext;
 use super::catalog::{Catalog, CatalogList, Model};
 use super::validate::{either, nearest, shorten};
-use super::{Diagnostics, FieldDiagnostic, QuoteContext};
+use crate::domain::diagnostic::{Diagnostic, Diagnostics};
 use crate::domain::request::Kind;
 
-/// The catalog entry of the request's model; findings when there is none to be had.
+/// The catalog entry of the request's model; errors when there is none to be had.
 pub(super) fn find<'a, M: Model>(
     kind: Kind,
     listing: &'a CatalogList<M>,
@@ -24,7 +25,9 @@ pub(super) fn find<'a, M: Model>(
         }
         Some(model) => Some(model),
         None => {
-            diagnostics.findings.extend(absent(kind, listing, id, basis));
+            if let Some(error) = absent(kind, listing, id, basis) {
+                diagnostics.push(error);
+            }
             None
         }
     }
@@ -36,24 +39,21 @@ fn absent<M: Model>(
     listing: &CatalogList<M>,
     id: &str,
     basis: &QuoteContext<'_>,
-) -> Option<FieldDiagnostic> {
-    let finding = |message, hint| Some(FieldDiagnostic { field: "model".to_owned(), message, hint });
+) -> Option<Diagnostic> {
+    let refused = |message: String, hint: String| Some(Diagnostic::new(message).in_field("model").hint(hint));
     if let Some(said) = basis.rules.model(id).and_then(|model| model.withdrawn.as_deref()) {
         let message = format!("{id} is withdrawn; the service says: {said}");
-        return finding(message, Some("pick another model".to_owned()));
+        return refused(message, "pick another model".to_owned());
     }
     if let Some(other) = other_kind(kind, id, basis.catalog) {
         let message = format!("{id} is not a model for {kind}, but for {other}");
-        return finding(message, Some(format!("set kind to {other}, or pick a {kind} model")));
+        return refused(message, format!("set kind to {other}, or pick a {kind} model"));
     }
     if listing.is_empty() {
         return None;
     }
-    let hint = suggestion(id, listing);
-    finding(
-        format!("\"{}\" is not in the {kind} catalog, which lists {}", shorten(id), listing.len()),
-        Some(hint),
-    )
+    let message = format!("\"{}\" is not in the {kind} catalog, which lists {}", shorten(id), listing.len());
+    refused(message, suggestion(id, listing))
 }
 
 fn other_kind(kind: Kind, id: &str, catalog: &Catalog) -> Option<Kind> {

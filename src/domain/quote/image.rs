@@ -10,7 +10,8 @@ use super::catalog::{ImageMode, ImageModel};
 use super::price::{Pick, Priced, Prices, below, settle};
 use super::rules::ExactPixels;
 use super::validate::{either, found, not_one_of, option, text};
-use super::{Diagnostics, PricedBody, QuoteContext, find_model, pixels, request_body, validate};
+use super::{PricedBody, QuoteContext, find_model, pixels, request_body, validate};
+use crate::domain::diagnostic::Diagnostics;
 use crate::domain::request::Kind;
 
 /// Judges, defaults and prices an image.
@@ -37,7 +38,7 @@ pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> 
     PricedBody::new(request.model.clone(), request_body::body(fields, options), priced).waivable(allowance)
 }
 
-/// The scene, given or by default; findings when it is none, the model lacks it, or images are missing.
+/// The scene, given or by default; errors when it is none, the model lacks it, or images are missing.
 fn scene_of<'a>(
     basis: &QuoteContext<'a>,
     model: Option<&ImageModel>,
@@ -45,7 +46,7 @@ fn scene_of<'a>(
 ) -> &'a str {
     let scene = image_scene(basis.request);
     if !SCENES.contains(&scene) {
-        diagnostics.findings.push(not_one_of("scene", scene, &SCENES));
+        diagnostics.push(not_one_of("scene", scene, &SCENES));
         return scene;
     }
     if scene == SCENES[1] && basis.request.image_urls.is_empty() {

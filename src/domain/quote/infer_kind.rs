@@ -2,9 +2,10 @@
 //! that only one kind has.
 
 use super::catalog::Catalog;
+use super::kind_fields;
 use super::rules::Rules;
 use super::validate::either;
-use super::{FieldDiagnostic, kind_fields};
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::request::{Kind, Request};
 
 /// Infers what a request generates.
@@ -14,7 +15,7 @@ use crate::domain::request::{Kind, Request};
 ///
 /// # Errors
 /// Says what is missing when neither decides, or between which kinds.
-pub fn infer_kind(request: &Request, catalog: &Catalog, rules: &Rules) -> Result<Kind, FieldDiagnostic> {
+pub fn infer_kind(request: &Request, catalog: &Catalog, rules: &Rules) -> Result<Kind, Diagnostic> {
     let by_model = kinds_of_model(request, catalog, rules);
     if let [kind] = by_model.as_slice() {
         return Ok(*kind);
@@ -57,13 +58,10 @@ fn may_be(kind: Kind, request: &Request) -> bool {
         && names.into_iter().all(|name| option_fits(name))
 }
 
-fn undecided(left: &[Kind]) -> FieldDiagnostic {
+fn undecided(left: &[Kind]) -> Diagnostic {
     let names: Vec<&str> = if left.is_empty() { &Kind::ALL } else { left }.iter().map(|k| k.name()).collect();
     let why =
         if left.is_empty() { "the fields match no kind" } else { "the fields match more than one kind" };
-    FieldDiagnostic {
-        field: "kind".to_owned(),
-        message: format!("is missing, and {why}; {} is accepted", either(&names)),
-        hint: Some("add kind, or a model that one of the catalogs lists".to_owned()),
-    }
+    let message = format!("is missing, and {why}; {} is accepted", either(&names));
+    Diagnostic::new(message).in_field("kind").hint("add kind, or a model that one of the catalogs lists")
 }

@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::rules::Rules;
+use super::validate;
 use super::validate::{either, found};
-use super::{Diagnostics, FieldDiagnostic, validate};
+use crate::domain::diagnostic::{Diagnostic, Diagnostics};
 use crate::domain::request::{Kind, Request};
 
 /// The options that the service documents for a kind.
@@ -57,11 +58,9 @@ pub(super) fn given(request: &Request) -> impl Iterator<Item = &'static str> {
 /// Refuses fields of other kinds, and says which options the kind has no use for and which the service may refuse.
 pub(super) fn check(kind: Kind, request: &Request, rules: &Rules, diagnostics: &mut Diagnostics) {
     for field in given(request).filter(|field| !kinds_of_field(field).contains(&kind)) {
-        diagnostics.findings.push(FieldDiagnostic {
-            field: field.to_owned(),
-            message: format!("is not a field of {kind}{}", owners(kinds_of_field(field).iter().copied())),
-            hint: instead(kind, field).map(str::to_owned),
-        });
+        let message = format!("is not a field of {kind}{}", owners(kinds_of_field(field).iter().copied()));
+        let hint = instead(kind, field).map(str::to_owned);
+        diagnostics.push(Diagnostic { hint, ..Diagnostic::new(message).in_field(field) });
     }
     if kind != Kind::ShortsStudio {
         request.options.iter().for_each(|(name, value)| check_option(kind, name, value, diagnostics));
@@ -75,17 +74,17 @@ pub(super) fn check(kind: Kind, request: &Request, rules: &Rules, diagnostics: &
 
 /// Options that are nobody's, and so near to one of the kind's that this one was meant: what it was to change would
 /// not be changed, and the default be paid for.
-pub fn misspelt_options(kind: Kind, request: &Request) -> Vec<FieldDiagnostic> {
+pub fn misspelt_options(kind: Kind, request: &Request) -> Vec<Diagnostic> {
     let documented = documented_options(kind);
     let given = request.options.iter().filter(|(_, value)| !value.is_null());
     let unknown = given.filter(|(name, _)| kinds_of_option(name).next().is_none() && !renamed(kind, name));
     let meant = unknown.filter_map(|(name, _)| Some((name, misspelt(name, documented)?)));
-    let finding = |(name, meant): (&String, &str)| FieldDiagnostic {
-        field: validate::option(name),
-        message: format!("is not an option of {kind}; did you mean {meant}?"),
-        hint: Some(format!("write {meant}, or give --allow-unknown-options to send it as it is")),
+    let error = |(name, meant): (&String, &str)| {
+        Diagnostic::new(format!("is not an option of {kind}; did you mean {meant}?"))
+            .in_field(validate::option(name))
+            .hint(format!("write {meant}, or give --allow-unknown-options to send it as it is"))
     };
-    meant.map(finding).collect()
+    meant.map(error).collect()
 }
 
 /// An option of another kind, or a misspelt one, is forwarded as every unknown one is; the writer

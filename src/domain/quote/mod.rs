@@ -1,9 +1,9 @@
 //! The price of a request before it is paid: validated, defaulted and priced as the service would.
 //!
-//! The service has no price preview. This room is one: catalogs and a request in, and out comes
+//! The service has no price preview. This module is one: catalogs and a request in, and out comes
 //! either everything that is wrong with it or the body to send with its price and formula. Pure: no
-//! clock, no files, no async. Positions, batches and money limits may not come in; the caller
-//! places a [`FieldDiagnostic`] in its manifest.
+//! clock, no files, no async. It knows no positions, batches and money limits; the caller adds the position of each
+//! [`Diagnostic`] in its manifest.
 //!
 //! Reading order: [`quote`], then one file per kind, then [`catalog`] and [`rules`] (what the
 //! catalog says and what it leaves out), `price` (the price shapes), [`canonical_body`].
@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
+use crate::domain::diagnostic::{Diagnostic, Diagnostics};
 use crate::domain::request::{Kind, Request};
 
 mod audio_note;
@@ -66,27 +67,6 @@ pub fn is_overridden(kind: Kind, name: &str, options: &Map<String, Value>) -> bo
     kind == Kind::Image && options.contains_key("size") && pixels::OVERRIDDEN.contains(&name)
 }
 
-/// Something wrong with a request, without a position: the caller knows where the field stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct FieldDiagnostic {
-    /// The field by its canonical name (`prompt`, `options.duration`).
-    pub field: String,
-    /// What was found, and what would be accepted.
-    pub message: String,
-    /// What to do about it, where that is more than the message.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
-}
-
-/// Something worth saying that refuses nothing: clamping, a value that is not read, billed seconds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Note {
-    /// The field by its canonical name.
-    pub field: String,
-    /// What will happen.
-    pub message: String,
-}
-
 /// A request that passed: what to send, what it costs, and why.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Quote {
@@ -111,8 +91,8 @@ pub struct Quote {
     pub cell: String,
     /// The plan allowance that may cover it, whose remainder the service does not tell.
     pub waivable: Option<Allowance>,
-    /// What to tell the person who wrote it.
-    pub notes: Vec<Note>,
+    /// What is worth saying and refuses nothing: clamping, a value that is not read, billed seconds. Each has a field.
+    pub notes: Vec<Diagnostic>,
 }
 
 /// Judges `request` as the service would before it charges, and prices it.
@@ -126,7 +106,7 @@ pub fn quote(
     request: &Request,
     catalog: &Catalog,
     rules: &Rules,
-) -> Result<Quote, Vec<FieldDiagnostic>> {
+) -> Result<Quote, Vec<Diagnostic>> {
     let kind = match kind {
         Some(kind) => kind,
         None => infer_kind(request, catalog, rules).map_err(|finding| vec![finding])?,
@@ -134,7 +114,19 @@ pub fn quote(
     let mut diagnostics = Diagnostics::default();
     kind_fields::check(kind, request, rules, &mut diagnostics);
     let draft = priced_by(kind, &QuoteContext { request, catalog, rules }, &mut diagnostics);
-    diagnostics.seal(kind, draft)
+    let notes = diagnostics.finish()?;
+    Ok(Quote {
+        kind,
+        model: draft.model,
+        body: draft.body,
+        price: draft.priced.credits,
+        bound: draft.priced.bound,
+        formula: draft.priced.formula,
+        listed: draft.listed,
+        cell: draft.priced.cell,
+        waivable: draft.waivable,
+        notes,
+    })
 }
 
 /// What a request comes to, with everything that is wrong with it in `diagnostics`.
@@ -214,45 +206,5 @@ impl PricedBody {
     fn waivable(mut self, allowance: Option<Allowance>) -> PricedBody {
         self.waivable = allowance;
         self
-    }
-}
-
-/// What is found on the way. Nothing stops at the first finding.
-#[derive(Debug, Default)]
-struct Diagnostics {
-    findings: Vec<FieldDiagnostic>,
-    notes: Vec<Note>,
-}
-
-impl Diagnostics {
-    fn refuse(&mut self, field: &str, message: impl Into<String>) {
-        self.findings.push(FieldDiagnostic { field: field.to_owned(), message: message.into(), hint: None });
-    }
-
-    fn refuse_with(&mut self, field: &str, message: impl Into<String>, hint: impl Into<String>) {
-        let hint = Some(hint.into());
-        self.findings.push(FieldDiagnostic { field: field.to_owned(), message: message.into(), hint });
-    }
-
-    fn note(&mut self, field: &str, message: impl Into<String>) {
-        self.notes.push(Note { field: field.to_owned(), message: message.into() });
-    }
-
-    fn seal(self, kind: Kind, draft: PricedBody) -> Result<Quote, Vec<FieldDiagnostic>> {
-        if !self.findings.is_empty() {
-            return Err(self.findings);
-        }
-        Ok(Quote {
-            kind,
-            model: draft.model,
-            body: draft.body,
-            price: draft.priced.credits,
-            bound: draft.priced.bound,
-            formula: draft.priced.formula,
-            listed: draft.listed,
-            cell: draft.priced.cell,
-            waivable: draft.waivable,
-            notes: self.notes,
-        })
     }
 }

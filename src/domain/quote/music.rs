@@ -7,7 +7,8 @@ use super::catalog::{Catalog, MusicModel};
 use super::duration::{decimal, plain};
 use super::price::{Most, Priced, Prices, Undecided};
 use super::validate::{boolean, found, number_within, option, text};
-use super::{Diagnostics, PricedBody, QuoteContext, find_model, request_body, validate};
+use super::{PricedBody, QuoteContext, find_model, request_body, validate};
+use crate::domain::diagnostic::Diagnostics;
 use crate::domain::request::Kind;
 
 /// Options that the service refuses by name.

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use super::Diagnostics;
 use super::rules::ExactPixels;
 use super::validate::found;
+use crate::domain::diagnostic::Diagnostics;
 
 const FIELD: &str = "options.size";
 
-/// Whether a size is given; findings for all that is wrong with it.
+/// Whether a size is given; errors for all that is wrong with it.
 pub(super) fn check(
     family: &ExactPixels,
     options: &Map<String, Value>,

@@ -6,8 +6,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{Bound, Catalog, Diagnostics, FieldDiagnostic, Quote, QuoteContext, Rules, priced_by};
+use super::{Bound, Catalog, Quote, QuoteContext, Rules, priced_by};
 use crate::domain::credits::Credits;
+use crate::domain::diagnostic::{Diagnostic, Diagnostics};
 use crate::domain::request::{Kind, Request};
 
 /// What a request costs by some catalog.
@@ -47,20 +48,20 @@ pub fn reprice(
     body: &Map<String, Value>,
     catalog: &Catalog,
     rules: &Rules,
-) -> Result<Cost, FieldDiagnostic> {
+) -> Result<Cost, Diagnostic> {
     let request = request_of(kind, body);
     let mut diagnostics = Diagnostics::default();
     let draft = priced_by(kind, &QuoteContext { request: &request, catalog, rules }, &mut diagnostics);
-    match diagnostics.findings.into_iter().next() {
-        Some(finding) => Err(finding),
-        None => Ok(Cost {
-            price: draft.priced.credits,
-            bound: draft.priced.bound,
-            formula: draft.priced.formula,
-            listed: draft.listed,
-            cell: draft.priced.cell,
-        }),
+    if let Some(first) = diagnostics.finish().err().and_then(|errors| errors.into_iter().next()) {
+        return Err(first);
     }
+    Ok(Cost {
+        price: draft.priced.credits,
+        bound: draft.priced.bound,
+        formula: draft.priced.formula,
+        listed: draft.listed,
+        cell: draft.priced.cell,
+    })
 }
 
 /// The request that a body is of.

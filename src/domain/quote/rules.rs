@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FieldDiagnostic, builtin_rules, prohibited_words};
+use super::{builtin_rules, prohibited_words};
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::request::Kind;
 
 /// The table.
@@ -223,22 +224,22 @@ impl Rules {
     ///
     /// # Errors
     /// A `inherit` that names no built-in id, and limits that nothing can satisfy.
-    pub fn extended(mut self, extension: RulesExtension) -> Result<Rules, Vec<FieldDiagnostic>> {
-        let mut findings = Vec::new();
+    pub fn extended(mut self, extension: RulesExtension) -> Result<Rules, Vec<Diagnostic>> {
+        let mut errors = Vec::new();
         let builtin = self.models.clone();
         for (id, given) in extension.models {
-            findings.extend(senseless_limits(&id, &given));
+            errors.extend(senseless_limits(&id, &given));
             let base = match &given.inherit {
                 None => self.models.remove(&id).unwrap_or_default(),
                 Some(inherit) => builtin.get(inherit).cloned().unwrap_or_else(|| {
-                    findings.push(unknown_inherit(&id, inherit));
+                    errors.push(unknown_inherit(&id, inherit));
                     ModelRules::default()
                 }),
             };
             self.models.insert(id, merged(base, given));
         }
         self.prohibited.extend(extension.prohibited);
-        if findings.is_empty() { Ok(self) } else { Err(findings) }
+        if errors.is_empty() { Ok(self) } else { Err(errors) }
     }
 
     /// What is known about a model.
@@ -298,26 +299,23 @@ fn merged(mut base: ModelRules, given: ModelRules) -> ModelRules {
     }
 }
 
-fn unknown_inherit(id: &str, inherit: &str) -> FieldDiagnostic {
-    FieldDiagnostic {
-        field: format!("models.{id}.inherit"),
-        message: format!("\"{inherit}\" is not a model id of the built-in table"),
-        hint: None,
-    }
+fn unknown_inherit(id: &str, inherit: &str) -> Diagnostic {
+    Diagnostic::new(format!("\"{inherit}\" is not a model id of the built-in table"))
+        .in_field(format!("models.{id}.inherit"))
 }
 
 /// Bounds that are upside down.
-fn senseless_limits(id: &str, given: &ModelRules) -> Vec<FieldDiagnostic> {
-    let mut findings = Vec::new();
+fn senseless_limits(id: &str, given: &ModelRules) -> Vec<Diagnostic> {
+    let mut errors = Vec::new();
     for (mode, limits) in &given.inputs {
         for (name, bounds) in [("images", limits.images), ("videos", limits.videos)] {
             if bounds.min > bounds.max {
                 let field = format!("models.{id}.inputs.{mode}.{name}");
                 let message =
                     format!("[{}, {}] holds no number; the lesser comes first", bounds.min, bounds.max);
-                findings.push(FieldDiagnostic { field, message, hint: None });
+                errors.push(Diagnostic::new(message).in_field(field));
             }
         }
     }
-    findings
+    errors
 }

@@ -3,9 +3,11 @@
 use rust_decimal::Decimal;
 use serde_json::Value;
 
+use crate::domain::diagnostic::Diagnostics;
+
 use super::price::Priced;
 use super::validate::number_within;
-use super::{Diagnostics, PricedBody, QuoteContext, request_body, validate};
+use super::{PricedBody, QuoteContext, request_body, validate};
 
 /// What each sound effect costs.
 const CREDITS: u32 = 5;

@@ -3,11 +3,13 @@
 use rust_decimal::Decimal;
 use serde_json::Value;
 
+use crate::domain::diagnostic::Diagnostics;
+
 use super::catalog::{CatalogEntry, Voices};
 use super::duration::plain;
 use super::price::Priced;
 use super::validate::{clamped, either, nearest, shorten, text};
-use super::{Diagnostics, PricedBody, QuoteContext, request_body, validate};
+use super::{PricedBody, QuoteContext, request_body, validate};
 
 /// What the document says where the voice catalog does not.
 const CHARACTERS_PER_CREDIT: u32 = 20;

@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 use url::{Host, Url};
 
 use super::rules::Rules;
-use super::{Diagnostics, FieldDiagnostic};
+
+use crate::domain::diagnostic::{Diagnostic, Diagnostics};
 use crate::domain::url_policy::address_class;
 
 /// The prompt as it is sent: trimmed, and not empty.
@@ -176,7 +177,7 @@ pub(super) fn clamped(
     }
 }
 
-/// `options.NAME`, as findings and manifests call it.
+/// `options.NAME`, as diagnostics and manifests call it.
 pub(super) fn option(name: &str) -> String {
     format!("options.{name}")
 }
@@ -223,10 +224,10 @@ pub(super) fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str
     near.into_iter().take(3).map(|(_, word)| word).collect()
 }
 
-/// A finding about a word that is none of those allowed.
-pub(super) fn not_one_of(field: &str, given: &str, allowed: &[&str]) -> FieldDiagnostic {
+/// An error about a word that is none of those allowed.
+pub(super) fn not_one_of(field: &str, given: &str, allowed: &[&str]) -> Diagnostic {
     let near = nearest(given, allowed.iter().copied());
     let hint = (!near.is_empty()).then(|| format!("did you mean {}?", either(&near)));
     let message = format!("found \"{}\"; {} is accepted", shorten(given), either(allowed));
-    FieldDiagnostic { field: field.to_owned(), message, hint }
+    Diagnostic { hint, ..Diagnostic::new(message).in_field(field) }
 }

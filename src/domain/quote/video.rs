@@ -12,7 +12,8 @@ use super::price::Priced;
 use super::rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRules};
 use super::validate::{boolean, either, found, nearest, not_one_of, option};
 use super::video_price::{self, Terms, UnsaidSource};
-use super::{Diagnostics, PricedBody, QuoteContext, find_model, request_body, validate};
+use super::{PricedBody, QuoteContext, find_model, request_body, validate};
+use crate::domain::diagnostic::Diagnostics;
 use crate::domain::request::Kind;
 
 /// Judges, defaults and prices a video.
@@ -57,7 +58,7 @@ fn mode_of<'a>(
     let mode = video_mode(basis.request);
     let Some(model) = model.filter(|model| !model.modes.is_empty()) else {
         if !VIDEO_MODES.contains(&mode) {
-            diagnostics.findings.push(not_one_of("mode", mode, &VIDEO_MODES));
+            diagnostics.push(not_one_of("mode", mode, &VIDEO_MODES));
         }
         return mode;
     };

@@ -368,7 +368,7 @@ mod tests {
             let path = self.folders.inbox.join(name);
             fs::write(&path, text).unwrap();
             let look = FileStat::of(&fs::metadata(&path).unwrap());
-            let problem = Diagnostic::new(Position::line(2), "a bad row");
+            let problem = Diagnostic::at(Position::line(2), "a bad row");
             let mut receipt = Receipt::of_refused(&path, problem);
             (receipt.read, receipt.refused, receipt.file_refused) = (Some(look.identity), false, false);
             (receipt.rows, receipt.new, receipt.invalid) = (3, 2, 1);

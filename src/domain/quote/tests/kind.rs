@@ -42,6 +42,6 @@ fn an_undecided_kind_says_between_which() {
 #[test]
 fn a_contradiction_between_model_and_fields_is_found_by_the_kind() {
     let row = request(json!({"model": "gi-2", "prompt": "x", "mode": "text-to-video"}));
-    let findings = quote(None, &row, &catalog(), &Rules::builtin()).unwrap_err();
-    assert_eq!(findings[0].field, "mode");
+    let errors = quote(None, &row, &catalog(), &Rules::builtin()).unwrap_err();
+    assert_eq!(errors[0].field.as_deref(), Some("mode"));
 }

@@ -30,25 +30,20 @@ pub(super) fn request(fields: Value) -> Request {
     serde_json::from_value(fields).unwrap()
 }
 
-pub(super) fn quoted(kind: Kind, fields: Value) -> Result<Quote, Vec<super::FieldDiagnostic>> {
+pub(super) fn quoted(kind: Kind, fields: Value) -> Result<Quote, Vec<crate::domain::diagnostic::Diagnostic>> {
     quote(Some(kind), &request(fields), &catalog(), &Rules::builtin())
 }
 
-/// What a person is told: the price with its formula and the notes, or all findings.
+/// What a person is told: the price with its formula and the notes, or all errors.
 pub(super) fn transcript(kind: Kind, fields: Value) -> String {
     match quoted(kind, fields) {
         Ok(quote) => {
             let price = quote.price.map_or("unpriced".to_owned(), |price| price.to_string());
-            let notes = quote.notes.iter().map(|note| format!("\nnote: {}: {}", note.field, note.message));
+            let notes = quote.notes.iter().map(|note| format!("\nnote: {note}"));
             format!("{price}: {}{}", quote.formula, notes.collect::<String>())
         }
-        Err(findings) => findings.iter().map(said).collect::<Vec<_>>().join("\n"),
+        Err(errors) => errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
     }
-}
-
-fn said(finding: &super::FieldDiagnostic) -> String {
-    let hint = finding.hint.as_deref().map_or(String::new(), |hint| format!(" (hint: {hint})"));
-    format!("{}: {}{hint}", finding.field, finding.message)
 }
 
 /// The transcript of `fields` of this kind is exactly this.

@@ -202,7 +202,7 @@ proptest! {
     fn quoting_never_panics(kind in prop::option::of(kind()), row in row()) {
         match quote(kind, &row, &catalog(), &Rules::builtin()) {
             Ok(quote) => prop_assert!(!quote.formula.is_empty()),
-            Err(findings) => prop_assert!(!findings.is_empty()),
+            Err(errors) => prop_assert!(!errors.is_empty()),
         }
     }
 

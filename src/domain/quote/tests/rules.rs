@@ -90,8 +90,8 @@ fn a_real_id_takes_a_stand_ins_rules() {
 #[test]
 fn the_extension_is_checked() {
     let more = json!({"models": {"a": {"inherit": "model-zz"}, "b": {"inputs": {"text-to-video": {"images": [3, 1]}}}}});
-    let findings = Rules::builtin().extended(extension(more)).unwrap_err();
-    let fields: Vec<&str> = findings.iter().map(|finding| finding.field.as_str()).collect();
+    let errors = Rules::builtin().extended(extension(more)).unwrap_err();
+    let fields: Vec<&str> = errors.iter().filter_map(|error| error.field.as_deref()).collect();
     assert_eq!(fields, ["models.a.inherit", "models.b.inputs.text-to-video.images"]);
     let typo = serde_json::from_value::<RulesExtension>(json!({"models": {"a": {"lyke": "x"}}}));
     assert!(typo.unwrap_err().to_string().contains("lyke"));

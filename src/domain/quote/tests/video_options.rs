@@ -127,7 +127,10 @@ fn prohibited_wording_is_said_of_texts_beside_the_prompt() {
     let options = json!({"lyrics": "la", "style": "impersonated voice"});
     let song = quoted(Kind::SoundEffect, json!({"prompt": "a gull", "options": options})).unwrap();
     assert!(
-        song.notes.iter().any(|note| note.field == "options.style" && note.message.contains("impersonated"))
+        song.notes
+            .iter()
+            .any(|note| note.field.as_deref() == Some("options.style")
+                && note.message.contains("impersonated"))
     );
 }
 
@@ -299,7 +302,7 @@ fn fields_of_other_kinds_are_refused() {
 }
 
 #[test]
-fn all_findings_are_reported() {
+fn all_errors_are_reported() {
     judged(
         "model-r",
         json!({"voice_id": "x", "options": {"duration": 7, "resolution": "8k", "audio": true}}),

@@ -238,8 +238,8 @@ fn source_seconds_that_are_billed_must_be_told() {
     let rules = Rules::builtin().extended(serde_json::from_value(more).unwrap()).unwrap();
     let row =
         super::request(json!({"model": "m", "prompt": "a fox", "video_urls": ["https://h.example/v.mp4"]}));
-    let findings = quote(Some(Kind::Video), &row, &catalog, &rules).unwrap_err();
-    assert_eq!(findings[0].field, "options.source_video_duration_seconds");
+    let errors = quote(Some(Kind::Video), &row, &catalog, &rules).unwrap_err();
+    assert_eq!(errors[0].field.as_deref(), Some("options.source_video_duration_seconds"));
 }
 
 #[test]
