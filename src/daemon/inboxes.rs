@@ -71,8 +71,8 @@ pub(super) fn watch(terms: InboxSettings, ingest: Ingest, clock: Clock, broken: 
         while let Some(manifest) = inbox.next().await {
             match worker.take_in(&manifest).await {
                 Ok(()) => {}
-                Err(Setback::Wait(wait)) => inbox.put_back(&manifest, wait),
-                Err(Setback::Stop) => return,
+                Err(IngestFailure::RetryAfter(wait)) => inbox.put_back(&manifest, wait),
+                Err(IngestFailure::Stopping) => return,
             }
         }
         let folder = worker.terms.folders.inbox.display().to_string();
@@ -82,11 +82,11 @@ pub(super) fn watch(terms: InboxSettings, ingest: Ingest, clock: Clock, broken: 
 }
 
 /// Why a manifest stays where it is.
-enum Setback {
-    /// It is looked at again.
-    Wait(Millis),
-    /// The daemon is ending.
-    Stop,
+enum IngestFailure {
+    /// It is tried again after this time.
+    RetryAfter(Millis),
+    /// The daemon is stopping.
+    Stopping,
 }
 
 /// Before the next try, after the last wait.
@@ -124,7 +124,7 @@ struct Unfiled {
 }
 
 impl InboxWorker {
-    async fn take_in(&mut self, manifest: &ReadyManifest) -> Result<(), Setback> {
+    async fn take_in(&mut self, manifest: &ReadyManifest) -> Result<(), IngestFailure> {
         let receipt = match self.unfiled.get(&manifest.path) {
             // It is taken in already: reading it again would only lose what its receipt says.
             Some(unfiled) if unfiled.look == manifest.look => unfiled.receipt.clone(),
@@ -133,7 +133,7 @@ impl InboxWorker {
         self.file_away(manifest, receipt).await
     }
 
-    async fn accept(&mut self, manifest: &ReadyManifest) -> Result<Receipt, Setback> {
+    async fn accept(&mut self, manifest: &ReadyManifest) -> Result<Receipt, IngestFailure> {
         let place = match &self.terms.name {
             Some(name) => Ok(SourcePlace::Inbox(name.clone())),
             None => source::place_of(&manifest.path),
@@ -154,9 +154,9 @@ impl InboxWorker {
                 self.refused = None;
                 Ok(receipt)
             }
-            Err(IngestError::Gone(_)) => Err(Setback::Stop),
+            Err(IngestError::Gone(_)) => Err(IngestFailure::Stopping),
             Err(IngestError::Intake(IntakeError::Changed { .. })) => {
-                Err(Setback::Wait(WRITER_RETRY_INTERVAL))
+                Err(IngestFailure::RetryAfter(WRITER_RETRY_INTERVAL))
             }
             Err(IngestError::Intake(error @ IntakeError::BatchName(_))) => {
                 Ok(Receipt::of_refused(&manifest.path, Diagnostic::at(Position::line(1), error.to_string())))
@@ -166,17 +166,21 @@ impl InboxWorker {
     }
 
     /// Something else has to be fixed before any manifest is accepted.
-    fn refused(&mut self, said: &str) -> Setback {
+    fn refused(&mut self, said: &str) -> IngestFailure {
         let last = self.refused.take();
         if last.as_ref().is_none_or(|last| last.said != said) {
             self.say(said);
         }
         let wait = longer(last.map(|last| last.wait));
         self.refused = Some(Refused { said: said.to_owned(), wait });
-        Setback::Wait(wait)
+        IngestFailure::RetryAfter(wait)
     }
 
-    async fn file_away(&mut self, manifest: &ReadyManifest, receipt: Arc<Receipt>) -> Result<(), Setback> {
+    async fn file_away(
+        &mut self,
+        manifest: &ReadyManifest,
+        receipt: Arc<Receipt>,
+    ) -> Result<(), IngestFailure> {
         let (terms, found, now) = (self.terms.clone(), manifest.clone(), self.clock.now().wall);
         let said = receipt.clone();
         let filed = blocking(move || dispose::file_away(&terms.folders, &found, &said, now)).await;
@@ -187,12 +191,12 @@ impl InboxWorker {
                 self.told.remove(&manifest.path);
                 Ok(())
             }
-            Err(FilingError::Changed { .. }) => Err(Setback::Wait(WRITER_RETRY_INTERVAL)),
+            Err(FilingError::Changed { .. }) => Err(IngestFailure::RetryAfter(WRITER_RETRY_INTERVAL)),
             Err(error) => {
                 self.stays(manifest, error.to_string());
                 let wait = longer(last.map(|last| last.wait));
                 self.keep_receipt(manifest, Unfiled { look: manifest.look, receipt, wait });
-                Err(Setback::Wait(wait))
+                Err(IngestFailure::RetryAfter(wait))
             }
         }
     }

@@ -66,6 +66,26 @@ pub struct Terms<'a> {
     pub occasion: Option<ScheduledRun>,
 }
 
+impl<'a> Terms<'a> {
+    /// Terms that ask for nothing, of a manifest that came by the socket.
+    pub fn new(catalog: &'a Catalog, rules: &'a Rules) -> Terms<'a> {
+        Terms {
+            catalog,
+            rules,
+            namespace: "",
+            batch: None,
+            policy: Policy::default(),
+            default_policy: Policy::default(),
+            is_default_budget: false,
+            ceiling: None,
+            place: SourcePlace::Socket,
+            max_credits: None,
+            plan: AccountPlan::Unknown,
+            occasion: None,
+        }
+    }
+}
+
 /// The manifest could not be taken in; nothing of it was.
 #[derive(Debug, thiserror::Error)]
 pub enum IntakeError {

@@ -47,24 +47,6 @@ pub(super) fn catalog() -> Catalog {
     Catalog::of(&json!([]), &image, &json!([]), &Value::Null)
 }
 
-/// Terms that ask for nothing in particular.
-pub(super) fn terms<'a>(catalog: &'a Catalog, rules: &'a Rules) -> Terms<'a> {
-    Terms {
-        catalog,
-        rules,
-        namespace: "",
-        batch: None,
-        policy: Policy::default(),
-        default_policy: Policy::default(),
-        is_default_budget: false,
-        ceiling: None,
-        place: SourcePlace::Socket,
-        max_credits: None,
-        plan: AccountPlan::Unknown,
-        occasion: None,
-    }
-}
-
 impl Door {
     fn accept(&self, name: &str, text: &str) -> Receipt {
         let path = self.dir.path().join(name);
@@ -86,7 +68,7 @@ impl Door {
             },
             occasion: self.occasion.clone(),
             ceiling: self.budget.filter(|_| self.occasion.is_some()),
-            ..terms(&self.catalog, &self.rules)
+            ..Terms::new(&self.catalog, &self.rules)
         }
     }
 
@@ -282,7 +264,7 @@ fn a_crash_before_the_commit_leaves_nothing_behind() {
     let door = door();
     let path = door.dir.path().join("m.csv");
     fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
-    let lost = accept(&door.store, &path, &terms(&door.catalog, &door.rules), Timestamp(0)).unwrap();
+    let lost = accept(&door.store, &path, &Terms::new(&door.catalog, &door.rules), Timestamp(0)).unwrap();
     assert!(lost.batch.is_some());
     // Never committed: the next accept writes over it.
     door.check("m.csv", &format!("{HEADER}b,image,flat,owl,,\n"), "1 new 0 have 0 invalid 3 credits");

@@ -18,7 +18,7 @@ use callsheet::domain::time::Millis;
 use callsheet::domain::url_policy::UrlPolicy;
 use callsheet::engine::scheduler::{Settings, Standstill};
 use callsheet::engine::{Engine, EngineDeps, Mode, RateLimit, Scope, Stop, Until};
-use callsheet::intake::{self, catalog_refresh};
+use callsheet::intake::{self, Terms, catalog_refresh};
 use callsheet::metrics::Metrics;
 use callsheet::output::layout::{self, Layout};
 use callsheet::output::publish::OutputDir;
@@ -28,7 +28,6 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use crate::support::api_key::KEY;
-use crate::support::ingest::plain_terms;
 
 /// Three images for 8 credits each, and a sound for 1.
 const MANIFEST: &str = "\
@@ -114,7 +113,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
     let manifest = dir.path().join("batch.csv");
     fs::write(&manifest, MANIFEST).unwrap();
     let rules = Rules::builtin();
-    let terms = plain_terms(&catalogs.catalog, &rules);
+    let terms = Terms::new(&catalogs.catalog, &rules);
     let accepted = intake::accept(&store, &manifest, &terms, clock.now().wall).unwrap();
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
     let deps = EngineDeps {

@@ -24,7 +24,7 @@ const CLIENTS: [&str; 2] = ["acme", "beta"];
 
 /// What came of some rounds.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct LimitCounts {
     pub kills: usize,
     pub prices: usize,
     pub holds: usize,
@@ -35,8 +35,8 @@ pub struct Tally {
     pub above: u64,
 }
 
-impl Tally {
-    pub fn add(&mut self, other: &Tally) {
+impl LimitCounts {
+    pub fn add(&mut self, other: &LimitCounts) {
         self.kills += other.kills;
         self.prices += other.prices;
         self.holds += other.holds;
@@ -47,9 +47,9 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for LimitCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { kills, prices, holds, tasks, waived, canceled, above } = self;
+        let LimitCounts { kills, prices, holds, tasks, waived, canceled, above } = self;
         write!(
             f,
             "{kills} kills, {prices} changes of prices, {holds} holds, {tasks} tasks, {waived} of them waived and \
@@ -89,7 +89,7 @@ pub struct LimitsRun {
     budgets: BTreeMap<String, u64>,
     total: Option<u64>,
     seen: BTreeMap<AttemptOf, Seen>,
-    tally: Tally,
+    counts: LimitCounts,
     story: Story,
 }
 
@@ -115,14 +115,21 @@ impl LimitsRun {
         env.faults(&faults(&mut random));
         let mut story = Story::default();
         story.push(format!("{word}, budgets {budgets:?}, total {total:?}, {in_flight} in flight"));
-        let run =
-            LimitsRun { env, random, budgets, total, seen: BTreeMap::new(), tally: Tally::default(), story };
+        let run = LimitsRun {
+            env,
+            random,
+            budgets,
+            total,
+            seen: BTreeMap::new(),
+            counts: LimitCounts::default(),
+            story,
+        };
         CLIENTS.into_iter().for_each(|client| run.drop_in(client));
         run
     }
 
     /// Lives and kills, with changes between them.
-    pub fn play(mut self, kills: usize) -> Tally {
+    pub fn play(mut self, kills: usize) -> LimitCounts {
         for _ in 0..kills {
             self.change();
             let delay = Duration::from_millis(self.random.u64(200..2_000));
@@ -130,15 +137,15 @@ impl LimitsRun {
             let outcome = Running::start(self.env.command(["daemon"])).end_or_kill_after(delay);
             assert_eq!(outcome.signal, Some(9), "a daemon ends when it is told to: {outcome:#?}");
             self.story.push(format!("killed after {delay:?}"));
-            self.tally.kills += 1;
+            self.counts.kills += 1;
             self.check(&prices);
         }
         self.env.run(["state", "verify"]).exited(0).says("all fits");
         let tasks = self.env.audit().tasks;
-        self.tally.tasks += tasks.len();
-        self.tally.waived += tasks.iter().filter(|task| task.waived_credits > 0).count();
-        self.tally.canceled += tasks.iter().filter(|task| task.status == "canceled").count();
-        std::mem::take(&mut self.tally)
+        self.counts.tasks += tasks.len();
+        self.counts.waived += tasks.iter().filter(|task| task.waived_credits > 0).count();
+        self.counts.canceled += tasks.iter().filter(|task| task.status == "canceled").count();
+        std::mem::take(&mut self.counts)
     }
 
     /// A manifest of the same name and with the same ids as the other client's.
@@ -160,7 +167,7 @@ impl LimitsRun {
             let factor = [2.0, 0.5, 1.5, 0.75, 3.0][self.random.usize(0..5)];
             self.env.prices(&json!({"multiply": factor}));
             self.story.push(format!("prices times {factor}"));
-            self.tally.prices += 1;
+            self.counts.prices += 1;
         }
         let change = match self.random.u32(0..4) {
             0 => json!({"spend": self.random.u64(1..500)}),
@@ -216,7 +223,7 @@ impl LimitsRun {
                     *hold, price,
                     "{batch}/{job} #{attempt} is held at another price than the one in force"
                 );
-                self.tally.holds += 1;
+                self.counts.holds += 1;
             }
             *committed.entry(batch).or_default() += entry.held + entry.charged;
             let last = entry.holds.last().copied().unwrap_or_default();
@@ -257,7 +264,7 @@ impl LimitsRun {
             .filter(|batch| self.budgets.contains_key(batch.trim_end_matches("--spring")))
             .count();
         assert_eq!(known, committed.len(), "every batch belongs to a client: {:?}", committed.keys());
-        self.tally.above = self.tally.above.max(u64::try_from(sum(&above)).unwrap());
+        self.counts.above = self.counts.above.max(u64::try_from(sum(&above)).unwrap());
         self.seen = seen;
         self.each_is_bought_once();
     }

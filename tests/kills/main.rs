@@ -15,7 +15,7 @@
 #![allow(clippy::print_stderr, reason = "a seed that is not shown cannot be played again")]
 #![allow(unreachable_pub, reason = "its modules are parts of this file")]
 
-mod call_gate;
+mod call_interceptor;
 mod limits;
 mod moments;
 mod plan;
@@ -30,8 +30,8 @@ use std::time::Instant;
 use callsheet::failpoint;
 
 use self::limits::LimitsRun;
-use self::moments::{MomentsRun, Tally};
-use self::plan::{Manner, Round};
+use self::moments::{MomentCounts, MomentsRun};
+use self::plan::{ClientMode, Round};
 use self::rebuilds::RebuildsRun;
 use self::support::collect_outputs::Outputs;
 use self::support::process::Running;
@@ -64,15 +64,15 @@ fn asked_for(usual: usize) -> (usize, fastrand::Rng) {
 #[test]
 fn kills_at_random_moments_lose_nothing_and_pay_nothing_twice() {
     let (kills, mut random) = asked_for(KILLS);
-    let (began, mut tally) = (Instant::now(), Tally::default());
+    let (began, mut counts) = (Instant::now(), MomentCounts::default());
     let mut rounds = 0;
-    while tally.kills < kills {
+    while counts.kills < kills {
         rounds += 1;
-        let manner = if rounds % 2 == 1 { Manner::Run } else { Manner::Daemon };
-        let round = Round::draw(random.u64(..), manner, KILLS_OF_A_ROUND.min(kills - tally.kills));
-        tally.add(&MomentsRun::new(&round).play(&round));
+        let mode = if rounds % 2 == 1 { ClientMode::Run } else { ClientMode::Daemon };
+        let round = Round::draw(random.u64(..), mode, KILLS_OF_A_ROUND.min(kills - counts.kills));
+        counts.add(&MomentsRun::new(&round).play(&round));
     }
-    eprintln!("{rounds} rounds in {:.1} s: {tally}", began.elapsed().as_secs_f32());
+    eprintln!("{rounds} rounds in {:.1} s: {counts}", began.elapsed().as_secs_f32());
 }
 
 /// Prices change, allowances are used elsewhere, tasks are canceled at the service, and two inboxes have files of one
@@ -80,26 +80,26 @@ fn kills_at_random_moments_lose_nothing_and_pay_nothing_twice() {
 #[test]
 fn no_limit_is_passed_however_prices_change_and_whatever_is_killed() {
     let (kills, mut random) = asked_for(KILLS_OF_LIMITS);
-    let (began, mut tally) = (Instant::now(), limits::Tally::default());
-    while tally.kills < kills {
-        let of_round = KILLS_OF_A_LIMITS_RUN.min(kills - tally.kills);
-        tally.add(&LimitsRun::new(random.u64(..)).play(of_round));
+    let (began, mut counts) = (Instant::now(), limits::LimitCounts::default());
+    while counts.kills < kills {
+        let of_round = KILLS_OF_A_LIMITS_RUN.min(kills - counts.kills);
+        counts.add(&LimitsRun::new(random.u64(..)).play(of_round));
     }
-    eprintln!("{:.1} s: {tally}", began.elapsed().as_secs_f32());
-    assert!(tally.holds > 0 && tally.tasks > 0, "nothing was bought");
+    eprintln!("{:.1} s: {counts}", began.elapsed().as_secs_f32());
+    assert!(counts.holds > 0 && counts.tasks > 0, "nothing was bought");
 }
 
 /// States are rebuilt, carried elsewhere and begun anew, and their operator says this and that.
 #[test]
 fn nothing_is_bought_twice_whatever_is_rebuilt_between_kills() {
     let (kills, mut random) = asked_for(KILLS_OF_REBUILDS);
-    let (began, mut tally) = (Instant::now(), rebuilds::Tally::default());
-    while tally.kills < kills {
-        let of_round = KILLS_OF_A_REBUILDS_RUN.min(kills - tally.kills);
-        tally.add(&RebuildsRun::new(random.u64(..)).play(of_round));
+    let (began, mut counts) = (Instant::now(), rebuilds::RebuildCounts::default());
+    while counts.kills < kills {
+        let of_round = KILLS_OF_A_REBUILDS_RUN.min(kills - counts.kills);
+        counts.add(&RebuildsRun::new(random.u64(..)).play(of_round));
     }
-    eprintln!("{:.1} s: {tally}", began.elapsed().as_secs_f32());
-    assert!(tally.jobs > 0 && tally.tasks >= tally.jobs, "nothing was bought");
+    eprintln!("{:.1} s: {counts}", began.elapsed().as_secs_f32());
+    assert!(counts.jobs > 0 && counts.tasks >= counts.jobs, "nothing was bought");
 }
 
 /// A job at a time, a manifest dropped once.

@@ -11,8 +11,8 @@ use callsheet_emulator::Options;
 use notify::{RecursiveMode, Watcher};
 use serde_json::Value;
 
-use crate::plan::{Manner, Moment, Round};
-use crate::setup::{GatedEnv, Story, has_ended};
+use crate::plan::{ClientMode, Moment, Round};
+use crate::setup::{InterceptedEnv, Story, has_ended};
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::{Outcome, Running};
 use crate::support::{fault_matrix, manifests, until};
@@ -22,7 +22,7 @@ const CREDITS: u64 = 100_000;
 
 /// What came of some rounds.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct MomentCounts {
     pub kills: usize,
     pub jobs: usize,
     /// Jobs whose every task was given back.
@@ -34,8 +34,8 @@ pub struct Tally {
     pub faults: u64,
 }
 
-impl Tally {
-    pub fn add(&mut self, other: &Tally) {
+impl MomentCounts {
+    pub fn add(&mut self, other: &MomentCounts) {
         self.kills += other.kills;
         self.jobs += other.jobs;
         self.failed += other.failed;
@@ -47,9 +47,9 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for MomentCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { kills, jobs, failed, tasks, charges, refunds, replays, faults } = self;
+        let MomentCounts { kills, jobs, failed, tasks, charges, refunds, replays, faults } = self;
         write!(
             f,
             "{kills} kills, {jobs} jobs ({failed} failed), {tasks} tasks, {charges} charges, {refunds} refunds, {replays} keys \
@@ -59,7 +59,7 @@ impl fmt::Display for Tally {
 }
 
 pub struct MomentsRun {
-    setup: GatedEnv,
+    setup: InterceptedEnv,
     story: Story,
 }
 
@@ -68,21 +68,21 @@ impl MomentsRun {
         let Round { in_flight, downloads, faults, .. } = round;
         let options = Options { credits: CREDITS, ..Options::default() };
         let limits = format!("in_flight = {in_flight}\ndownloads = {downloads}\n");
-        let setup = GatedEnv::new(options, 50, &limits);
+        let setup = InterceptedEnv::new(options, 50, &limits);
         setup.env.faults(faults);
         MomentsRun { setup, story: Story::default() }
     }
 
     /// Plays a round to its end, and judges it.
-    pub fn play(mut self, round: &Round) -> Tally {
+    pub fn play(mut self, round: &Round) -> MomentCounts {
         self.story.push(round.to_string());
         let wanted = self.lay_out(round);
-        let mut tally = Tally::default();
+        let mut counts = MomentCounts::default();
         for moment in &round.moments {
             let outcome = self.live(round, moment);
             self.story.push(format!("{moment}: code {:?}, signal {:?}", outcome.code, outcome.signal));
             match outcome.signal {
-                Some(9) => tally.kills += 1,
+                Some(9) => counts.kills += 1,
                 _ => has_ended_well(&outcome, round),
             }
             if self.is_done(round) {
@@ -90,8 +90,8 @@ impl MomentsRun {
             }
         }
         self.comes_to_its_end(round);
-        self.judge(&wanted, &mut tally);
-        tally
+        self.judge(&wanted, &mut counts);
+        counts
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -100,7 +100,7 @@ impl MomentsRun {
 
     /// Puts the manifests where they are read; the jobs that they ask for, by batch.
     fn lay_out(&self, round: &Round) -> BTreeMap<String, Vec<String>> {
-        let folder = if round.manner == Manner::Daemon { "jobs/inbox" } else { "." };
+        let folder = if round.mode == ClientMode::Daemon { "jobs/inbox" } else { "." };
         let lay = |(n, each): (usize, &usize)| {
             let (name, (text, ids)) = (format!("m{n}"), manifests::of_all_kinds(*each));
             let draft = self.setup.env.write(&format!("{folder}/.draft.tmp"), text);
@@ -115,7 +115,7 @@ impl MomentsRun {
     }
 
     fn start(&self, round: &Round) -> Running {
-        if round.manner == Manner::Daemon {
+        if round.mode == ClientMode::Daemon {
             return self.setup.env.start(["daemon"]);
         }
         let manifests: Vec<String> = (0..round.manifests.len()).map(|n| format!("m{n}.csv")).collect();
@@ -132,9 +132,9 @@ impl MomentsRun {
         let after = match *moment {
             Moment::Start(after) => after,
             Moment::Call { after, .. } | Moment::Change { after, .. } => {
-                let has_nothing_to_do = || match round.manner {
-                    Manner::Run => has_ended(client.pid()),
-                    Manner::Daemon => self.is_done(round),
+                let has_nothing_to_do = || match round.mode {
+                    ClientMode::Run => has_ended(client.pid()),
+                    ClientMode::Daemon => self.is_done(round),
                 };
                 if !self.setup.is_reached(&reached, has_nothing_to_do) {
                     return stop(client, round);
@@ -181,7 +181,7 @@ impl MomentsRun {
         (0..round.manifests.len()).all(|n| {
             let has = |name: &str| self.path(name).exists();
             let drafts = [".results.jsonl.draft", ".results.csv.draft", ".report.json.draft"];
-            (round.manner == Manner::Run || has(&format!("jobs/accepted/m{n}.csv")))
+            (round.mode == ClientMode::Run || has(&format!("jobs/accepted/m{n}.csv")))
                 && has(&format!("output/m{n}/report.json"))
                 && !drafts.iter().any(|draft| has(&format!("output/m{n}/{draft}")))
         })
@@ -192,7 +192,7 @@ impl MomentsRun {
     fn comes_to_its_end(&self, round: &Round) {
         until("the end", || {
             let client = self.start(round);
-            if round.manner == Manner::Daemon {
+            if round.mode == ClientMode::Daemon {
                 // From then on it takes a signal for an order.
                 until("the socket", || UnixStream::connect(self.path("state/callsheet.sock")).is_ok());
                 until("every batch's report", || self.is_done(round));
@@ -203,7 +203,7 @@ impl MomentsRun {
     }
 
     /// The service's books, ours, and what lies on disk.
-    fn judge(&self, wanted: &BTreeMap<String, Vec<String>>, tally: &mut Tally) {
+    fn judge(&self, wanted: &BTreeMap<String, Vec<String>>, counts: &mut MomentCounts) {
         let audit = self.setup.env.audit();
         let totals = &audit.totals;
         assert_eq!(
@@ -247,7 +247,7 @@ impl MomentsRun {
                         "{tasks} tasks were given back: {line:#}"
                     );
                     assert_eq!(line["charged_credits"], 0, "{line:#}");
-                    tally.failed += 1;
+                    counts.failed += 1;
                     continue;
                 }
                 assert_eq!(line["state"], "succeeded", "{line:#}");
@@ -273,12 +273,12 @@ impl MomentsRun {
         self.ask(["state", "verify"]).says("all fits");
         self.holds_nothing_half_done();
 
-        tally.jobs += wanted.values().map(Vec::len).sum::<usize>();
-        tally.tasks += audit.tasks.len();
-        tally.charges += totals.charges;
-        tally.refunds += totals.refunds;
-        tally.replays += totals.replays;
-        tally.faults += totals.faults_struck;
+        counts.jobs += wanted.values().map(Vec::len).sum::<usize>();
+        counts.tasks += audit.tasks.len();
+        counts.charges += totals.charges;
+        counts.refunds += totals.refunds;
+        counts.replays += totals.replays;
+        counts.faults += totals.faults_struck;
     }
 
     /// Nothing that a killed process began lies about in the state or in the folders of manifests.
@@ -300,7 +300,7 @@ impl MomentsRun {
 /// By itself or when it was told to; a run says by its code that a job failed.
 #[track_caller]
 fn has_ended_well(outcome: &Outcome, round: &Round) {
-    let most = i32::from(round.manner == Manner::Run);
+    let most = i32::from(round.mode == ClientMode::Run);
     assert!(outcome.code.is_some_and(|code| code <= most), "{:?}\n{}", outcome.code, outcome.stderr);
 }
 
@@ -316,7 +316,7 @@ fn is_described(dir: &Path, line: &Value) {
 }
 
 fn stop(client: Running, round: &Round) -> Outcome {
-    if round.manner == Manner::Daemon {
+    if round.mode == ClientMode::Daemon {
         client.signal(rustix::process::Signal::TERM);
     }
     client.end()

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::call_gate::CallOutcome;
+use crate::call_interceptor::CallOutcome;
 
 /// When a client is killed, by how far it got.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ impl Moment {
 
 /// How the client is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum ClientMode {
     /// `callsheet run`, again and again with the same manifests.
     Run,
     /// `callsheet daemon`; the manifests are dropped once.
@@ -57,7 +57,7 @@ pub enum Manner {
 
 /// One service, one state, some manifests, and many ends.
 pub struct Round {
-    pub manner: Manner,
+    pub mode: ClientMode,
     /// Manifests, and of each how many jobs of every kind.
     pub manifests: Vec<usize>,
     pub in_flight: u32,
@@ -68,8 +68,8 @@ pub struct Round {
 
 impl fmt::Display for Round {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Round { manner, manifests, in_flight, downloads, faults, moments } = self;
-        writeln!(f, "{manner:?}, {manifests:?} of each kind, {in_flight} in flight, {downloads} downloads")?;
+        let Round { mode, manifests, in_flight, downloads, faults, moments } = self;
+        writeln!(f, "{mode:?}, {manifests:?} of each kind, {in_flight} in flight, {downloads} downloads")?;
         writeln!(f, "{faults}")?;
         moments.iter().try_for_each(|moment| writeln!(f, "planned: {moment}"))
     }
@@ -77,12 +77,12 @@ impl fmt::Display for Round {
 
 impl Round {
     /// A round of at most so many kills.
-    pub fn draw(seed: u64, manner: Manner, kills: usize) -> Round {
+    pub fn draw(seed: u64, mode: ClientMode, kills: usize) -> Round {
         let mut random = fastrand::Rng::with_seed(seed);
         let manifests: Vec<usize> = (0..random.usize(1..=3)).map(|_| random.usize(1..=3)).collect();
         let calls = 3 + random.u32(0..24);
         Round {
-            manner,
+            mode,
             manifests,
             in_flight: [1, 3, 16][random.usize(0..3)],
             downloads: random.u32(1..=4),

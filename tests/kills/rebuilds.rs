@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use callsheet_emulator::Options;
 use serde_json::Value;
 
-use crate::call_gate::CallOutcome;
-use crate::setup::{GatedEnv, Story, has_ended};
+use crate::call_interceptor::CallOutcome;
+use crate::setup::{InterceptedEnv, Story, has_ended};
 use crate::support::accounting::{Task, job_and_attempt};
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::{Outcome, Running};
@@ -30,7 +30,7 @@ const ENOUGH: &str = "90000";
 
 /// What came of some rounds.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct RebuildCounts {
     pub kills: usize,
     pub rebuilds: usize,
     pub imports: usize,
@@ -42,8 +42,8 @@ pub struct Tally {
     pub replays: u64,
 }
 
-impl Tally {
-    pub fn add(&mut self, other: &Tally) {
+impl RebuildCounts {
+    pub fn add(&mut self, other: &RebuildCounts) {
         self.kills += other.kills;
         self.rebuilds += other.rebuilds;
         self.imports += other.imports;
@@ -56,9 +56,10 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for RebuildCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { kills, rebuilds, imports, begun_anew, orders, resolved, jobs, tasks, replays } = self;
+        let RebuildCounts { kills, rebuilds, imports, begun_anew, orders, resolved, jobs, tasks, replays } =
+            self;
         write!(
             f,
             "{kills} kills, {rebuilds} rebuilds, {imports} imports, {begun_anew} states begun anew, {orders} orders, \
@@ -69,7 +70,7 @@ impl fmt::Display for Tally {
 
 /// One service, some manifests, and many states.
 pub struct RebuildsRun {
-    setup: GatedEnv,
+    setup: InterceptedEnv,
     random: fastrand::Rng,
     /// Manifests, and the jobs that each asks for, by batch.
     wanted: BTreeMap<String, (String, Vec<String>)>,
@@ -77,7 +78,7 @@ pub struct RebuildsRun {
     /// Exports so far; the last ones are of this state.
     dumps: Vec<String>,
     dumps_of_others: usize,
-    tally: Tally,
+    counts: RebuildCounts,
     story: Story,
 }
 
@@ -85,7 +86,7 @@ impl RebuildsRun {
     pub fn new(seed: u64) -> RebuildsRun {
         let mut random = fastrand::Rng::with_seed(seed);
         let (in_flight, attempts) = ([1, 3, 16][random.usize(0..3)], [3, 20][random.usize(0..2)]);
-        let setup = GatedEnv::new(Options::default(), attempts, &format!("in_flight = {in_flight}\n"));
+        let setup = InterceptedEnv::new(Options::default(), attempts, &format!("in_flight = {in_flight}\n"));
         let faults = faults(&mut random);
         setup.env.faults(&faults);
         let mut wanted = BTreeMap::new();
@@ -101,16 +102,16 @@ impl RebuildsRun {
             setup.env.write("short.json", row);
             wanted.insert(SHORT.to_owned(), ("short.json".to_owned(), vec![SHORT.to_owned()]));
         }
-        let (dumps, tally, mut story) = (Vec::new(), Tally::default(), Story::default());
+        let (dumps, counts, mut story) = (Vec::new(), RebuildCounts::default(), Story::default());
         story.push(format!("{in_flight} in flight, {attempts} attempts, {wanted:?}\n{faults}"));
         let mut run =
-            RebuildsRun { setup, random, wanted, has_short, dumps, dumps_of_others: 0, tally, story };
+            RebuildsRun { setup, random, wanted, has_short, dumps, dumps_of_others: 0, counts, story };
         run.hand_in_without_a_budget();
         run
     }
 
     /// Lives and kills, with changes between them; then what is left comes to its end.
-    pub fn play(mut self, kills: usize) -> Tally {
+    pub fn play(mut self, kills: usize) -> RebuildCounts {
         for _ in 0..kills {
             self.live();
             self.nothing_is_bought_twice();
@@ -125,7 +126,7 @@ impl RebuildsRun {
         }
         self.comes_to_its_end();
         self.judge();
-        std::mem::take(&mut self.tally)
+        std::mem::take(&mut self.counts)
     }
 
     fn arguments(&self, budget: &str) -> Vec<String> {
@@ -188,7 +189,7 @@ impl RebuildsRun {
         until("the last call to get through", || self.setup.gate.is_empty());
         let moment = if at_call { format!("call {nth}, {place:?}") } else { format!("{after:?}") };
         self.story.push(format!("run to {moment}: code {:?}, signal {:?}", outcome.code, outcome.signal));
-        self.tally.kills += usize::from(outcome.signal.is_some());
+        self.counts.kills += usize::from(outcome.signal.is_some());
         if outcome.signal.is_none() {
             assert!(matches!(outcome.code, Some(0 | 1 | 4 | 7)), "{:?}\n{}", outcome.code, outcome.stderr);
         }
@@ -220,7 +221,7 @@ impl RebuildsRun {
                 self.story.push("the state is removed".to_owned());
                 fs::remove_dir_all(self.setup.env.path("state")).unwrap();
                 self.dumps_of_others = self.dumps.len();
-                self.tally.begun_anew += 1;
+                self.counts.begun_anew += 1;
                 self.hand_in_without_a_budget();
             }
             _ => {}
@@ -259,7 +260,7 @@ impl RebuildsRun {
             outcome.code,
             outcome.signal
         ));
-        self.tally.kills += usize::from(outcome.signal.is_some());
+        self.counts.kills += usize::from(outcome.signal.is_some());
         true
     }
 
@@ -271,7 +272,7 @@ impl RebuildsRun {
         self.killed_first(&arguments);
         self.ask_well(&arguments);
         self.ask_well(&["state", "verify"]);
-        self.tally.rebuilds += 1;
+        self.counts.rebuilds += 1;
     }
 
     fn export(&mut self) {
@@ -291,7 +292,7 @@ impl RebuildsRun {
         self.ask_well(&arguments);
         self.ask_well(&["state", "verify"]);
         self.dumps_of_others = self.dumps.len();
-        self.tally.imports += 1;
+        self.counts.imports += 1;
     }
 
     /// Everything is dropped, wanted again and let go on: under the keys that it had, wherever no record says that a
@@ -302,7 +303,7 @@ impl RebuildsRun {
             self.ask(&["retry", &batch]);
         }
         self.ask(&["resume"]);
-        self.tally.orders += 3;
+        self.counts.orders += 3;
     }
 
     /// What an operator says, at any time and to any batch.
@@ -319,7 +320,7 @@ impl RebuildsRun {
             5 => drop(self.ask(&["resume", &batch])),
             _ => self.resolve(&batch, &job),
         }
-        self.tally.orders += 1;
+        self.counts.orders += 1;
     }
 
     /// Says what a job was charged, as the service's books have it once its tasks have ended. Only of one in doubt is
@@ -336,7 +337,7 @@ impl RebuildsRun {
         let found: &[&str] =
             if charged > 0 { &["--charged", &text, "--above-hold"] } else { &["--not-charged"] };
         let arguments: Vec<&str> = ["resolve", job].iter().chain(found).copied().collect();
-        self.tally.resolved += usize::from(self.ask(&arguments).code == Some(0));
+        self.counts.resolved += usize::from(self.ask(&arguments).code == Some(0));
     }
 
     /// The identity of a job that the state knows.
@@ -428,14 +429,14 @@ impl RebuildsRun {
                 let is_named = line["task_id"] == task.id.as_str();
                 assert!(is_named || line["state"] == "failed", "{line:#}\n{task:#?}");
             }
-            self.tally.jobs += ids.len();
+            self.counts.jobs += ids.len();
         }
         assert!(standing.is_empty(), "nobody asked for {standing:#?}");
         let ledger = self.ask_well(&["ledger", "--csv"]).stdout;
         assert_eq!(fault_matrix::movements(&ledger), (0, net), "the ledger: held, charged");
         self.ask_well(&["state", "verify"]).says("all fits");
-        self.tally.tasks += audit.tasks.len();
-        self.tally.replays += audit.totals.replays;
+        self.counts.tasks += audit.tasks.len();
+        self.counts.replays += audit.totals.replays;
     }
 }
 

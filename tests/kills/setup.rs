@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use callsheet_emulator::Options;
 use rustix::process::Signal;
 
-use crate::call_gate::CallGate;
+use crate::call_interceptor::CallInterceptor;
 use crate::support::process::{Outcome, Running};
 use crate::support::{TIMEOUT, TestEnv};
 
@@ -14,18 +14,18 @@ use crate::support::{TIMEOUT, TestEnv};
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// An environment whose client reaches the service through a gate.
-pub struct GatedEnv {
+pub struct InterceptedEnv {
     pub env: TestEnv,
-    pub gate: CallGate,
+    pub gate: CallInterceptor,
 }
 
-impl GatedEnv {
+impl InterceptedEnv {
     /// A client that tries so many times, with these keys of `[limits]`.
-    pub fn new(options: Options, attempts: u32, limits: &str) -> GatedEnv {
+    pub fn new(options: Options, attempts: u32, limits: &str) -> InterceptedEnv {
         let env = TestEnv::with(options);
-        let gate = CallGate::before(&env.base_url());
+        let gate = CallInterceptor::before(&env.base_url());
         env.configure_for(&gate.base_url(), "", &format!("attempts = {attempts}\n[limits]\n{limits}"));
-        GatedEnv { env, gate }
+        InterceptedEnv { env, gate }
     }
 
     /// Whether the moment comes before the client has nothing left to do.

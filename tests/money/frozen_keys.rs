@@ -18,7 +18,6 @@ use callsheet_emulator::Options;
 use serde_json::{Value, json};
 
 use crate::support::TestEnv;
-use crate::support::ingest::plain_terms;
 
 /// The one manifest that is read under many names.
 const NAMED: &str = "id,kind,model,prompt\na,image,gi-2,A compass\n,image,gi-2,A compass\n";
@@ -218,7 +217,7 @@ fn of_a_schedule() -> Vec<Line> {
     };
     let rules = Rules::builtin();
     let batch = Some("daily-2026-11-21".parse().unwrap());
-    let terms = Terms { batch, occasion: Some(occasion), ..plain_terms(&catalog, &rules) };
+    let terms = Terms { batch, occasion: Some(occasion), ..Terms::new(&catalog, &rules) };
     let accepted =
         intake::accept(&store, &fixture("schedule/daily.csv"), &terms, Timestamp(1_795_230_010_000)).unwrap();
     let line = |line, batch, label, key| Line {

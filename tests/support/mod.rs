@@ -19,7 +19,6 @@ pub mod api_key;
 pub mod collect_outputs;
 pub mod disk;
 pub mod fault_matrix;
-pub mod ingest;
 pub mod manifests;
 pub mod process;
 pub mod proxy;

@@ -59,9 +59,7 @@ enum Door {
 impl Proxy {
     /// In front of the service at `base_url` (`http://HOST:PORT`).
     pub fn before(base_url: &str) -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let service = base_url.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
+        let (listener, port, service) = listen_before(base_url);
         let shared = Arc::new(Shared {
             service,
             cut: Mutex::new(Cut::Nothing),
@@ -135,12 +133,7 @@ impl Shared {
             }
             self.lines.lock().unwrap().extend(client.try_clone());
             let seen = self.clone();
-            std::thread::spawn(move || {
-                let mut client = client;
-                // A line that breaks is what this is for.
-                drop(seen.carry(&mut client));
-                let _ = client.shutdown(Shutdown::Both);
-            });
+            in_thread(client, move |client| seen.carry(client));
         }
         drop(listener);
         for line in self.lines.lock().unwrap().drain(..) {
@@ -156,10 +149,7 @@ impl Shared {
 
     /// Carries call after call, until one side hangs up or the line is cut.
     fn carry(&self, client: &mut TcpStream) -> io::Result<()> {
-        client.set_read_timeout(Some(Duration::from_secs(60)))?;
-        client.set_nodelay(true)?;
-        let mut service = TcpStream::connect(&self.service)?;
-        service.set_nodelay(true)?;
+        let mut service = connect(client, &self.service)?;
         while let Some(request) = message(client)? {
             let cut = *self.cut.lock().unwrap();
             let key = key_of(&request);
@@ -202,6 +192,35 @@ impl Shared {
         }
         cuts
     }
+}
+
+/// A listener on a port of its own, that port, and the address of the service at `base_url` (`http://HOST:PORT`).
+pub fn listen_before(base_url: &str) -> (TcpListener, u16, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let service = base_url.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
+    (listener, port, service)
+}
+
+/// Handles a client in a thread of its own, and disconnects it at the end. Errors are what proxies are for: clients are
+/// killed, and connections break.
+pub fn in_thread(
+    mut client: TcpStream,
+    handle: impl FnOnce(&mut TcpStream) -> io::Result<()> + Send + 'static,
+) {
+    std::thread::spawn(move || {
+        drop(handle(&mut client));
+        let _ = client.shutdown(Shutdown::Both);
+    });
+}
+
+/// Connects to the service for a client.
+pub fn connect(client: &TcpStream, service: &str) -> io::Result<TcpStream> {
+    client.set_read_timeout(Some(Duration::from_secs(60)))?;
+    client.set_nodelay(true)?;
+    let service = TcpStream::connect(service)?;
+    service.set_nodelay(true)?;
+    Ok(service)
 }
 
 fn drain(from: &mut TcpStream) -> io::Result<()> {

@@ -28,12 +28,12 @@ pub(crate) struct FaultProfile {
 
 #[derive(Debug, Default)]
 struct Counter {
-    all: Tally,
-    each: HashMap<Box<str>, Tally>,
+    all: RuleCount,
+    each: HashMap<Box<str>, RuleCount>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-struct Tally {
+struct RuleCount {
     seen: u64,
     struck: u64,
 }

@@ -24,7 +24,7 @@ use crate::wire::ConnectionHandle;
 /// The largest request body, in bytes.
 const BODY_LIMIT: usize = 1 << 20;
 /// How long a request body may take to arrive.
-const BODY_PATIENCE: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 const KEY_HEADER: &str = "idempotency-key";
 const KEY_RULE: &str = "Idempotency-Key must be 1-200 visible ASCII characters without spaces";
 
@@ -77,7 +77,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 
 async fn read_body(body: Body) -> Result<Bytes, ApiError> {
     let limit = || ApiError::invalid(format!("request body must be at most {BODY_LIMIT} bytes"));
-    match tokio::time::timeout(BODY_PATIENCE, to_bytes(body, BODY_LIMIT)).await {
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, BODY_LIMIT)).await {
         Ok(read) => read.map_err(|_| limit()),
         Err(_) => Err(ApiError::invalid("request body did not arrive in time")),
     }
@@ -95,14 +95,14 @@ fn digest(kind: Kind, body: &Result<Value, ApiError>, raw: &[u8]) -> u64 {
     hash.iter().take(8).fold(0, |digest, byte| digest << 8 | u64::from(*byte))
 }
 
-/// A creating call as it arrived.
-struct Arrival {
+/// A creating call: its idempotency key and its body, each as it was sent or with the documented error.
+struct CreateRequest {
     key: Result<Option<String>, ApiError>,
     body: Result<Value, ApiError>,
     digest: u64,
 }
 
-impl Arrival {
+impl CreateRequest {
     async fn read(kind: Kind, request: Request) -> Self {
         let key = idempotency_key(request.headers());
         let (raw, body) = match read_body(request.into_body()).await {
@@ -142,17 +142,17 @@ async fn create(
     request: Request,
 ) -> Response {
     let authorized = service.authorize(bearer(request.headers()));
-    let arrival = Arrival::read(kind, request).await;
-    let effects = service.wire_effects(&arrival.call(kind));
+    let received = CreateRequest::read(kind, request).await;
+    let effects = service.wire_effects(&received.call(kind));
     fault_injection::apply_effects(&connection, effects, async move {
         if let Err(error) = authorized {
             return reply::error(&error);
         }
-        let key = match &arrival.key {
+        let key = match &received.key {
             Ok(key) => key.as_deref(),
             Err(error) => return reply::error(error),
         };
-        reply::answer(service.create(kind, key, arrival.digest, &arrival.body).await)
+        reply::answer(service.create(kind, key, received.digest, &received.body).await)
     })
     .await
 }
@@ -256,13 +256,13 @@ fn shorts_answer(service: &Service, result: Result<Value, ApiError>) -> Response
 async fn shorts_create(State(service): Shared, ConnectInfo(connection): Peer, request: Request) -> Response {
     let kind = Kind::ShortsStudio;
     let authorized = service.authorize(bearer(request.headers()));
-    let arrival = Arrival::read(kind, request).await;
-    let effects = service.wire_effects(&arrival.call(kind));
+    let received = CreateRequest::read(kind, request).await;
+    let effects = service.wire_effects(&received.call(kind));
     fault_injection::apply_effects(&connection, effects, async move {
         match authorized {
             // Idempotency keys are not for this endpoint.
             Ok(()) => {
-                let created = service.create(kind, None, arrival.digest, &arrival.body).await;
+                let created = service.create(kind, None, received.digest, &received.body).await;
                 shorts_answer(&service, created)
             }
             Err(error) => bare(&error),

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::cli::plan::entry::Entry;
+use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::{Counts, Totals};
-use crate::cli::plan::{Sheet, shown};
+use crate::cli::plan::{PlanReport, shown};
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::JobId;
@@ -16,7 +16,7 @@ use crate::domain::row_verdict::RowVerdict;
 use crate::store::read_only::Visibility;
 
 #[derive(Debug, Serialize)]
-struct Row<'a> {
+struct JsonRow<'a> {
     file: String,
     line: u64,
     id: Option<&'a str>,
@@ -41,11 +41,11 @@ struct Row<'a> {
     formula: Option<&'a str>,
     #[serde(skip_serializing_if = "<[FieldChange]>::is_empty")]
     changed: &'a [FieldChange],
-    problems: Vec<RowProblem<'a>>,
+    problems: Vec<JsonDiagnostic<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct RowProblem<'a> {
+struct JsonDiagnostic<'a> {
     field: Option<&'a str>,
     message: &'a str,
     hint: Option<&'a str>,
@@ -53,9 +53,9 @@ struct RowProblem<'a> {
     column: Option<u64>,
 }
 
-impl<'a> RowProblem<'a> {
-    fn of(problem: &'a Diagnostic) -> RowProblem<'a> {
-        RowProblem {
+impl<'a> JsonDiagnostic<'a> {
+    fn of(problem: &'a Diagnostic) -> JsonDiagnostic<'a> {
+        JsonDiagnostic {
             field: problem.field.as_deref(),
             message: &problem.message,
             hint: problem.hint.as_deref(),
@@ -66,7 +66,7 @@ impl<'a> RowProblem<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Tail<'a> {
+struct JsonTotals<'a> {
     total_credits: Credits,
     waivable_credits: Credits,
     balance_credits: Option<Credits>,
@@ -75,28 +75,28 @@ struct Tail<'a> {
     jobs: Counts,
     /// Whether it is known which of the waiting jobs were sent: beside a `run` it is not.
     sent_is_known: bool,
-    unpriced: Unpriced,
-    batches: Vec<Batch<'a>>,
-    groups: Vec<Group<'a>>,
-    files: Vec<File<'a>>,
-    catalog: Catalog<'a>,
+    unpriced: JsonUnpriced,
+    batches: Vec<JsonBatch<'a>>,
+    groups: Vec<JsonGroup<'a>>,
+    files: Vec<JsonFile<'a>>,
+    catalog: JsonCatalog<'a>,
 }
 
 #[derive(Debug, Serialize)]
-struct Unpriced {
+struct JsonUnpriced {
     jobs: u64,
     max_credits: Credits,
 }
 
 #[derive(Debug, Serialize)]
-struct Batch<'a> {
+struct JsonBatch<'a> {
     name: &'a str,
     total_credits: Credits,
     budget_credits: Option<Credits>,
 }
 
 #[derive(Debug, Serialize)]
-struct Group<'a> {
+struct JsonGroup<'a> {
     batch: Option<&'a str>,
     kind: Option<&'static str>,
     model: Option<&'a str>,
@@ -107,50 +107,50 @@ struct Group<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct File<'a> {
+struct JsonFile<'a> {
     file: String,
     batch: Option<&'a str>,
     /// Nothing of it would be taken in.
     refused: bool,
-    notes: Vec<RowProblem<'a>>,
+    notes: Vec<JsonDiagnostic<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct Catalog<'a> {
+struct JsonCatalog<'a> {
     fetched: String,
     stale_because: Option<&'a str>,
 }
 
 /// Writes the object.
-pub(super) struct Writer<'w, W> {
+pub(super) struct JsonWriter<'w, W> {
     out: &'w mut W,
     rows: u64,
 }
 
-impl<'w, W: Write> Writer<'w, W> {
-    pub(super) fn begin(out: &'w mut W) -> io::Result<Writer<'w, W>> {
+impl<'w, W: Write> JsonWriter<'w, W> {
+    pub(super) fn begin(out: &'w mut W) -> io::Result<JsonWriter<'w, W>> {
         out.write_all(b"{\"rows\":[")?;
-        Ok(Writer { out, rows: 0 })
+        Ok(JsonWriter { out, rows: 0 })
     }
 
     /// Adds a row.
-    pub(super) fn entry(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+    pub(super) fn add_row(&mut self, row: &PlanRow<'_>) -> io::Result<()> {
         self.out.write_all(if self.rows == 0 { b"\n" } else { b",\n" })?;
         self.rows += 1;
-        let order = entry.order;
-        let waivable = order.map(|order| order.waivable).filter(|_| entry.verdict.is_to_be_spent());
-        let when = |verdicts: &[RowVerdict]| verdicts.contains(&entry.verdict).then_some(entry.credits);
+        let order = row.order;
+        let waivable = order.map(|order| order.waivable).filter(|_| row.verdict.is_to_be_spent());
+        let when = |verdicts: &[RowVerdict]| verdicts.contains(&row.verdict).then_some(row.credits);
         // Of a row that cannot be sent today, the price at which its job was accepted.
         let accepted_at = when(&[RowVerdict::Waiting, RowVerdict::Failed]);
         serde_json::to_writer(
             &mut *self.out,
-            &Row {
-                file: shown(entry.file),
-                line: entry.line,
-                id: entry.id,
-                job_id: entry.job,
-                batch: entry.batch.map(|batch| batch.as_str()),
-                verdict: entry.verdict.name(),
+            &JsonRow {
+                file: shown(row.file),
+                line: row.line,
+                id: row.id,
+                job_id: row.job,
+                batch: row.batch.map(|batch| batch.as_str()),
+                verdict: row.verdict.name(),
                 kind: order.map(|order| order.kind.name()),
                 model: order.and_then(|order| order.model.as_deref()),
                 price_credits: order.map_or(accepted_at, |order| order.price),
@@ -158,31 +158,31 @@ impl<'w, W: Write> Writer<'w, W> {
                 waivable_credits: waivable.unwrap_or_default(),
                 held_credits: when(&[RowVerdict::Running, RowVerdict::InDoubt]),
                 retry_credits: when(&[RowVerdict::Failed]),
-                counted_earlier: entry.is_counted,
-                changed: entry.changed,
+                counted_earlier: row.is_counted,
+                changed: row.changed,
                 formula: order.map(|order| order.formula.as_str()),
-                problems: entry.problems.iter().map(RowProblem::of).collect(),
+                problems: row.problems.iter().map(JsonDiagnostic::of).collect(),
             },
         )
         .map_err(io::Error::from)
     }
 
     /// Adds what the rows come to.
-    pub(super) fn finish(self, sheet: &Sheet, totals: &Totals) -> io::Result<()> {
-        let tail = serde_json::to_string_pretty(&tail(sheet, totals))?;
+    pub(super) fn finish(self, report: &PlanReport, totals: &Totals) -> io::Result<()> {
+        let totals_object = serde_json::to_string_pretty(&totals_object(report, totals))?;
         // The object was begun with its rows.
-        writeln!(self.out, "\n],{}", tail.trim_start_matches('{'))?;
+        writeln!(self.out, "\n],{}", totals_object.trim_start_matches('{'))?;
         self.out.flush()
     }
 }
 
-fn tail<'a>(sheet: &'a Sheet, totals: &'a Totals) -> Tail<'a> {
-    let batches = totals.batches.iter().map(|(name, batch)| Batch {
+fn totals_object<'a>(report: &'a PlanReport, totals: &'a Totals) -> JsonTotals<'a> {
+    let batches = totals.batches.iter().map(|(name, batch)| JsonBatch {
         name: name.as_str(),
         total_credits: batch.credits,
         budget_credits: batch.budget,
     });
-    let groups = totals.groups.iter().map(|((batch, what), group)| Group {
+    let groups = totals.groups.iter().map(|((batch, what), group)| JsonGroup {
         batch: batch.as_ref().map(|batch| batch.as_str()),
         kind: what.as_ref().map(|(kind, _)| kind.name()),
         model: what.as_ref().and_then(|(_, model)| model.as_deref()),
@@ -190,27 +190,27 @@ fn tail<'a>(sheet: &'a Sheet, totals: &'a Totals) -> Tail<'a> {
         total_credits: group.credits,
         waivable_credits: group.waivable,
     });
-    let files = sheet.validated.iter().map(|validated| File {
+    let files = report.validated.iter().map(|validated| JsonFile {
         file: shown(&validated.receipt.file),
         batch: validated.receipt.batch.as_ref().map(|batch| batch.as_str()),
         refused: validated.is_refused(),
-        notes: validated.receipt.notes.iter().map(RowProblem::of).collect(),
+        notes: validated.receipt.notes.iter().map(JsonDiagnostic::of).collect(),
     });
-    Tail {
+    JsonTotals {
         total_credits: totals.credits,
         waivable_credits: totals.waivable,
-        balance_credits: sheet.balance,
+        balance_credits: report.balance,
         held_credits: totals.running + totals.in_doubt,
         retry_credits: totals.retry,
         jobs: totals.counts,
-        sent_is_known: sheet.seen == Visibility::All,
-        unpriced: Unpriced { jobs: totals.unpriced.0, max_credits: totals.unpriced.1 },
+        sent_is_known: report.seen == Visibility::All,
+        unpriced: JsonUnpriced { jobs: totals.unpriced.0, max_credits: totals.unpriced.1 },
         batches: batches.collect(),
         groups: groups.collect(),
         files: files.collect(),
-        catalog: Catalog {
-            fetched: sheet.catalogs.fetched.to_string(),
-            stale_because: sheet.catalogs.stale_because.as_deref(),
+        catalog: JsonCatalog {
+            fetched: report.catalogs.fetched.to_string(),
+            stale_because: report.catalogs.stale_because.as_deref(),
         },
     }
 }

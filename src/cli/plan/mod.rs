@@ -1,11 +1,11 @@
 //! `callsheet plan`: what manifests would do and cost, row by row, before anything is sent.
 //!
-//! The rows lie in drafts on disk and are walked one by one, so a million of them fit. The state is
-//! looked at from outside and not opened: a plan changes nothing in it, and works beside a running
-//! process. Which jobs are at the service a daemon is asked; beside a `run` that is not known, and said.
+//! Rows are staged on disk and read one by one, so a million of them fit. The state is read without being opened: a
+//! plan changes nothing in it, and works beside a running process. A daemon is asked which jobs were sent; beside a
+//! `run` that is not known, and the plan says so.
 
-mod entry;
 mod json;
+mod plan_row;
 mod text;
 mod totals;
 
@@ -18,7 +18,7 @@ use crate::api::ServiceError;
 use crate::cli::arguments::{Global, PlanCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::plan::entry::Entry;
+use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::Totals;
 use crate::cli::service_target::{self, CatalogSource};
 use crate::cli::{build, daemon_discovery, printable, summary, written};
@@ -52,26 +52,26 @@ async fn plan(
     config: &Config,
     clock: Clock,
 ) -> Result<Exit, Failure> {
-    let peek = ReadOnlyState::at(&asked.state)?;
+    let state = ReadOnlyState::at(&asked.state)?;
     if let Some((_, identity)) = asked.service() {
-        peek.belongs_to(identity)?;
+        state.belongs_to(identity)?;
     }
     let catalogs = asked.catalogs(&clock).await?;
     let balance = balance(asked).await;
-    let open = open_jobs(&peek, global, config, command.source.emulator).await?;
+    let open = open_jobs(&state, global, config, command.source.emulator).await?;
     let now = clock.now().wall;
-    let (validated, seen) = judge_all(&peek, open.as_deref(), command, config, &catalogs.catalog, now)?;
-    let sheet = Sheet { validated, balance, catalogs, plan: config.service.plan, seen };
+    let (validated, seen) = validate_all(&state, open.as_deref(), command, config, &catalogs.catalog, now)?;
+    let report = PlanReport { validated, balance, catalogs, plan: config.service.plan, seen };
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
-        written(sheet.write_json(&mut out))?;
+        written(report.write_json(&mut out))?;
     } else {
-        for validated in &sheet.validated {
+        for validated in &report.validated {
             summary::problems(&validated.receipt);
         }
-        written(sheet.write_text(&mut out, command.rows))?;
+        written(report.write_text(&mut out, command.rows))?;
     }
-    let receipts = || sheet.validated.iter().map(|validated| &validated.receipt);
+    let receipts = || report.validated.iter().map(|validated| &validated.receipt);
     Ok(if receipts().any(|receipt| receipt.unjudged > 0) {
         Exit::Unreachable
     } else if receipts().any(Receipt::has_problems) {
@@ -103,12 +103,12 @@ async fn balance(asked: &CatalogSource) -> Option<Credits> {
 /// What the daemon that works on the state says of jobs that have begun; nothing where none does, or where it does not
 /// say.
 async fn open_jobs(
-    peek: &ReadOnlyState,
+    state: &ReadOnlyState,
     global: &Global,
     config: &Config,
     is_emulated: bool,
 ) -> Result<Option<Vec<OpenJobStatus>>, Failure> {
-    if peek.holder()?.is_none() {
+    if state.holder()?.is_none() {
         return Ok(None);
     }
     let Ok(Some(met)) = daemon_discovery::find_daemon(global, config, is_emulated).await else {
@@ -124,9 +124,9 @@ async fn open_jobs(
     Ok(is_told.then_some(open))
 }
 
-/// Judges the manifests one after the other: what one of them would add, the next finds there.
-fn judge_all(
-    peek: &ReadOnlyState,
+/// Validates the manifests in their order: what one of them would add, the next finds in the state.
+fn validate_all(
+    state: &ReadOnlyState,
     open: Option<&[OpenJobStatus]>,
     command: &PlanCommand,
     config: &Config,
@@ -139,7 +139,7 @@ fn judge_all(
     let mut seen = Visibility::All;
     for path in &command.manifests {
         let terms = Terms { place: source::place_of(path)?, ..terms.clone() };
-        let mut batches = Foreseen { peek, open, validated: &validated, now, seen: Visibility::All };
+        let mut batches = PlannedBatches { state, open, validated: &validated, now, seen: Visibility::All };
         let manifest = intake::validate(Staging::apart()?, path, &terms, now, &mut batches)?;
         if batches.seen == Visibility::SentUnknown {
             seen = Visibility::SentUnknown;
@@ -149,9 +149,9 @@ fn judge_all(
     Ok((validated, seen))
 }
 
-/// The batches of a state that is looked at from outside, as they would be with the manifests judged so far.
-struct Foreseen<'a> {
-    peek: &'a ReadOnlyState,
+/// The batches of a state as they would be with the manifests that were validated so far.
+struct PlannedBatches<'a> {
+    state: &'a ReadOnlyState,
     /// What the process that holds the state says of jobs that have begun.
     open: Option<&'a [OpenJobStatus]>,
     validated: &'a [Validated],
@@ -159,9 +159,9 @@ struct Foreseen<'a> {
     seen: Visibility,
 }
 
-impl Foreseen<'_> {
+impl PlannedBatches<'_> {
     fn batch(&self, name: &BatchName) -> Result<Option<Present>, StoreError> {
-        let found = self.peek.batch(name)?;
+        let found = self.state.batch(name)?;
         let mut present =
             found.map(|found| Present { origin: found.origin, terms: found.terms, created: found.created });
         for earlier in self.validated.iter().filter(|earlier| earlier.would_be_in(name)) {
@@ -174,9 +174,9 @@ impl Foreseen<'_> {
     }
 }
 
-impl Batches for Foreseen<'_> {
+impl Batches for PlannedBatches<'_> {
     fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, IntakeError> {
-        self.seen = self.peek.note_jobs_of(name, self.open, draft)?;
+        self.seen = self.state.note_jobs_of(name, self.open, draft)?;
         self.validated.iter().try_for_each(|earlier| earlier.note_in(draft))?;
         Ok(self.batch(name)?)
     }
@@ -186,7 +186,7 @@ impl Batches for Foreseen<'_> {
         name: &BatchName,
         tell: &mut dyn FnMut(Fingerprint),
     ) -> Result<Option<Present>, IntakeError> {
-        self.peek.accepted(|fingerprint, _| {
+        self.state.accepted(|fingerprint, _| {
             tell(fingerprint);
             Ok(())
         })?;
@@ -195,7 +195,7 @@ impl Batches for Foreseen<'_> {
 }
 
 /// Everything that a plan shows.
-struct Sheet {
+struct PlanReport {
     validated: Vec<Validated>,
     balance: Option<Credits>,
     catalogs: Catalogs,
@@ -203,22 +203,22 @@ struct Sheet {
     seen: Visibility,
 }
 
-impl Sheet {
+impl PlanReport {
     fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut writer = json::Writer::begin(out)?;
-        let totals = self.walk(|entry| writer.entry(entry))?;
+        let mut writer = json::JsonWriter::begin(out)?;
+        let totals = self.for_each_row(|row| writer.add_row(row))?;
         writer.finish(self, &totals)
     }
 
     fn write_text(&self, out: &mut impl Write, all_rows: bool) -> io::Result<()> {
-        let mut rows = text::Rows::new(all_rows);
-        let totals = self.walk(|entry| rows.entry(out, entry))?;
-        rows.finish(out)?;
+        let mut listing = text::RowListing::new(all_rows);
+        let totals = self.for_each_row(|row| listing.add_row(out, row))?;
+        listing.finish(out)?;
         text::totals(out, self, &totals)
     }
 
-    /// Walks every job and invalid row of every manifest, adding up on the way.
-    fn walk(&self, mut see: impl FnMut(&Entry<'_>) -> io::Result<()>) -> io::Result<Totals> {
+    /// Calls `see` with every job and invalid row of every manifest, and adds them up.
+    fn for_each_row(&self, mut see: impl FnMut(&PlanRow<'_>) -> io::Result<()>) -> io::Result<Totals> {
         let mut totals = Totals::default();
         for validated in &self.validated {
             totals.begin(validated);
@@ -226,9 +226,9 @@ impl Sheet {
             let batch = validated.receipt.batch.as_ref();
             let mut rows = validated.rows().map_err(other)?;
             while let Some(row) = rows.next_row().map_err(other)? {
-                entry::each(file, batch, &row, |entry| {
-                    totals.add(entry);
-                    see(entry)
+                plan_row::for_each(file, batch, &row, |row| {
+                    totals.add(row);
+                    see(row)
                 })?;
             }
         }

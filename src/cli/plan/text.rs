@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table};
 
-use crate::cli::plan::entry::Entry;
+use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::Totals;
-use crate::cli::plan::{Sheet, shown};
+use crate::cli::plan::{PlanReport, shown};
 use crate::cli::{printable, table};
 use crate::domain::credits::Credits;
 use crate::domain::quote::AccountPlan;
@@ -20,84 +20,83 @@ const DEAREST: usize = 10;
 
 /// A row of the listing.
 #[derive(Debug)]
-struct Line {
+struct ListedRow {
     credits: Credits,
     cells: [String; 5],
 }
 
-impl Line {
-    fn of(entry: &Entry<'_>) -> Line {
-        let why = match (entry.order, entry.problems) {
-            (Some(order), _) => format!("{}{}", order.formula, remark(entry)),
-            (None, []) => format!("accepted earlier{}", remark(entry)),
+impl ListedRow {
+    fn of(row: &PlanRow<'_>) -> ListedRow {
+        let why = match (row.order, row.problems) {
+            (Some(order), _) => format!("{}{}", order.formula, remark(row)),
+            (None, []) => format!("accepted earlier{}", remark(row)),
             (None, [first, rest @ ..]) => {
                 let more =
                     if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
-                let field = first.field.as_ref().map_or(String::new(), |field| format!("{field}: "));
-                format!("{field}{}{more}", first.message)
+                format!("{}{more}", first.field_message())
             }
         };
-        let credits = entry.to_be_spent();
-        let place = format!("{}:{}", shown(entry.file), entry.line);
-        let verdict = entry.verdict.name().to_owned();
-        let cells = [place, entry.name().to_owned(), verdict, price(entry), why];
-        Line { credits, cells: cells.map(|cell| printable(&cell)) }
+        let credits = row.to_be_spent();
+        let place = format!("{}:{}", shown(row.file), row.line);
+        let verdict = row.verdict.name().to_owned();
+        let cells = [place, row.name().to_owned(), verdict, price(row), why];
+        ListedRow { credits, cells: cells.map(|cell| printable(&cell)) }
     }
 }
 
 /// The credits of a row: what is still to be spent for it, or what is set aside for it.
-fn price(entry: &Entry<'_>) -> String {
-    let unpriced = entry.order.filter(|order| order.price.is_none());
-    match (entry.verdict, unpriced) {
+fn price(row: &PlanRow<'_>) -> String {
+    let unpriced = row.order.filter(|order| order.price.is_none());
+    match (row.verdict, unpriced) {
         (RowVerdict::Invalid, _) => "-".to_owned(),
         (RowVerdict::Done | RowVerdict::Failed, _) => "0".to_owned(),
-        (RowVerdict::Running | RowVerdict::InDoubt, _) | (_, None) => entry.credits.0.to_string(),
-        (_, Some(_)) => format!("up to {}", entry.credits.0),
+        (RowVerdict::Running | RowVerdict::InDoubt, _) | (_, None) => row.credits.0.to_string(),
+        (_, Some(_)) => format!("up to {}", row.credits.0),
     }
 }
 
 /// What is worth saying of a job beside its verdict and its price.
-fn remark(entry: &Entry<'_>) -> String {
-    let changed = entry.changed.iter().map(|one| format!("{}: {}", one.field, one.message));
+fn remark(row: &PlanRow<'_>) -> String {
+    let changed = row.changed.iter().map(|one| format!("{}: {}", one.field, one.message));
     let changed = changed.collect::<Vec<_>>().join(", ");
-    match entry.verdict {
-        _ if entry.is_counted => "; also in an earlier manifest: counted once".to_owned(),
+    match row.verdict {
+        _ if row.is_counted => "; also in an earlier manifest: counted once".to_owned(),
         RowVerdict::Changed => format!("; {changed}"),
         RowVerdict::Running => "; held".to_owned(),
         RowVerdict::InDoubt => "; held until callsheet resolve".to_owned(),
-        RowVerdict::Failed if entry.credits.is_zero() => "; see callsheet explain".to_owned(),
-        RowVerdict::Failed => format!("; callsheet retry would cost {}", entry.credits.0),
+        RowVerdict::Failed if row.credits.is_zero() => "; see callsheet explain".to_owned(),
+        RowVerdict::Failed => format!("; callsheet retry would cost {}", row.credits.0),
         _ => String::new(),
     }
 }
 
 /// Lists rows as they come: all of them, or as many as a person reads.
-pub(super) struct Rows {
+pub(super) struct RowListing {
     all: bool,
     seen: usize,
-    first: Vec<Line>,
+    first: Vec<ListedRow>,
     /// The dearest so far, dearest first.
-    dearest: Vec<Line>,
+    dearest: Vec<ListedRow>,
 }
 
-impl Rows {
-    pub(super) fn new(all: bool) -> Rows {
-        Rows { all, seen: 0, first: Vec::new(), dearest: Vec::new() }
+impl RowListing {
+    pub(super) fn new(all: bool) -> RowListing {
+        RowListing { all, seen: 0, first: Vec::new(), dearest: Vec::new() }
     }
 
-    pub(super) fn entry(&mut self, out: &mut impl Write, entry: &Entry<'_>) -> io::Result<()> {
+    pub(super) fn add_row(&mut self, out: &mut impl Write, row: &PlanRow<'_>) -> io::Result<()> {
         self.seen += 1;
         if self.all {
-            let [place, job, verdict, credits, why] = Line::of(entry).cells;
+            let [place, job, verdict, credits, why] = ListedRow::of(row).cells;
             return writeln!(out, "{place}  {job}  {verdict}  {credits}  {why}");
         }
         if self.first.len() < LISTED_MAX {
-            self.first.push(Line::of(entry));
+            self.first.push(ListedRow::of(row));
         }
         let least = self.dearest.last().map_or(Credits::ZERO, |line| line.credits);
-        let credits = entry.to_be_spent();
-        if entry.verdict.is_to_be_spent() && (self.dearest.len() < DEAREST || credits > least) {
-            let line = Line::of(entry);
+        let credits = row.to_be_spent();
+        if row.verdict.is_to_be_spent() && (self.dearest.len() < DEAREST || credits > least) {
+            let line = ListedRow::of(row);
             let place = self.dearest.partition_point(|other| other.credits >= line.credits);
             self.dearest.insert(place, line);
             self.dearest.truncate(DEAREST);
@@ -129,13 +128,13 @@ impl Rows {
 }
 
 /// Prints the tables and sums below the rows.
-pub(super) fn totals(out: &mut impl Write, sheet: &Sheet, totals: &Totals) -> io::Result<()> {
+pub(super) fn totals(out: &mut impl Write, report: &PlanReport, totals: &Totals) -> io::Result<()> {
     if !totals.groups.is_empty() {
         groups(out, totals)?;
         writeln!(out)?;
     }
     sums(out, totals)?;
-    if sheet.seen == Visibility::SentUnknown && totals.counts.waiting > 0 {
+    if report.seen == Visibility::SentUnknown && totals.counts.waiting > 0 {
         let waiting = jobs(totals.counts.waiting);
         writeln!(
             out,
@@ -147,13 +146,13 @@ pub(super) fn totals(out: &mut impl Write, sheet: &Sheet, totals: &Totals) -> io
         let (jobs, most) = totals.unpriced;
         writeln!(out, "unpriced: {jobs} of them have no price; their rows allow up to {most}")?;
     }
-    for validated in sheet.validated.iter().filter(|validated| validated.is_refused()) {
+    for validated in report.validated.iter().filter(|validated| validated.is_refused()) {
         let file = printable(&shown(&validated.receipt.file));
         writeln!(out, "{file} was rejected; fix the errors above and submit it again")?;
     }
-    allowance(out, sheet.plan, totals.waivable)?;
+    allowance(out, report.plan, totals.waivable)?;
     budgets(out, totals)?;
-    balance(out, sheet.balance, totals.credits)?;
+    balance(out, report.balance, totals.credits)?;
     out.flush()
 }
 

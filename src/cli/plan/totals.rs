@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::cli::plan::entry::Entry;
+use crate::cli::plan::plan_row::PlanRow;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::request::Kind;
@@ -55,26 +55,26 @@ pub(super) struct Totals {
     pub(super) waivable: Credits,
     /// What is set aside or charged for jobs that are running.
     pub(super) running: Credits,
-    /// What counts for jobs in doubt, until a person tells.
+    /// The holds of jobs in doubt.
     pub(super) in_doubt: Credits,
     /// What `retry` would cost for those that failed.
     pub(super) retry: Credits,
     /// Jobs without a price that are still to be paid, and the most they may cost.
     pub(super) unpriced: (u64, Credits),
     /// By batch, kind and model.
-    pub(super) groups: BTreeMap<Key, Group>,
+    pub(super) groups: BTreeMap<GroupKey, GroupTotals>,
     /// By batch.
-    pub(super) batches: BTreeMap<BatchName, Batch>,
+    pub(super) batches: BTreeMap<BatchName, BatchTotals>,
     /// How much of each allowance is used up.
     drawn: BTreeMap<String, u64>,
 }
 
 /// Whose sum it is. Jobs that the batch has and that could not be sent today have no kind.
-pub(super) type Key = (Option<BatchName>, Option<(Kind, Option<String>)>);
+pub(super) type GroupKey = (Option<BatchName>, Option<(Kind, Option<String>)>);
 
 /// The sum of one batch, kind and model.
 #[derive(Debug, Default)]
-pub(super) struct Group {
+pub(super) struct GroupTotals {
     pub(super) counts: Counts,
     pub(super) credits: Credits,
     pub(super) waivable: Credits,
@@ -82,7 +82,7 @@ pub(super) struct Group {
 
 /// The sum of one batch.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct BatchTotals {
     pub(super) budget: Option<Credits>,
     pub(super) known: u64,
     pub(super) failed: u64,
@@ -90,52 +90,52 @@ pub(super) struct Batch {
 }
 
 impl Totals {
-    /// Takes a manifest up. The terms of the last one of a batch count.
+    /// Begins a manifest. The terms of the last one of a batch count.
     pub(super) fn begin(&mut self, validated: &Validated) {
         if let Some(name) = &validated.receipt.batch {
             self.batches.entry(name.clone()).or_default().budget = validated.terms.policy.budget;
         }
     }
 
-    pub(super) fn add(&mut self, entry: &Entry<'_>) {
-        self.counts.add(entry.verdict);
-        if entry.verdict == RowVerdict::Invalid {
+    pub(super) fn add(&mut self, row: &PlanRow<'_>) {
+        self.counts.add(row.verdict);
+        if row.verdict == RowVerdict::Invalid {
             return;
         }
-        let waivable = self.waivable(entry);
-        let credits = entry.to_be_spent();
+        let waivable = self.waivable(row);
+        let credits = row.to_be_spent();
         self.credits = self.credits + credits;
         self.waivable = self.waivable + waivable;
-        let other = match entry.verdict {
+        let other = match row.verdict {
             RowVerdict::Running => Some(&mut self.running),
             RowVerdict::InDoubt => Some(&mut self.in_doubt),
             RowVerdict::Failed => Some(&mut self.retry),
             _ => None,
         };
-        if let Some(sum) = other.filter(|_| entry.is_counted_here()) {
-            *sum = *sum + entry.credits;
+        if let Some(sum) = other.filter(|_| row.is_counted_here()) {
+            *sum = *sum + row.credits;
         }
-        let is_to_be_paid = entry.verdict.is_to_be_spent() && entry.is_counted_here();
-        if is_to_be_paid && entry.order.is_some_and(|order| order.price.is_none()) {
+        let is_to_be_paid = row.verdict.is_to_be_spent() && row.is_counted_here();
+        if is_to_be_paid && row.order.is_some_and(|order| order.price.is_none()) {
             self.unpriced = (self.unpriced.0 + 1, self.unpriced.1 + credits);
         }
-        let what = entry.order.map(|order| (order.kind, order.model.clone()));
-        let group = self.groups.entry((entry.batch.cloned(), what)).or_default();
-        group.counts.add(entry.verdict);
+        let what = row.order.map(|order| (order.kind, order.model.clone()));
+        let group = self.groups.entry((row.batch.cloned(), what)).or_default();
+        group.counts.add(row.verdict);
         group.credits = group.credits + credits;
         group.waivable = group.waivable + waivable;
-        if let Some(batch) = entry.batch.and_then(|name| self.batches.get_mut(name)) {
-            let is_known = !matches!(entry.verdict, RowVerdict::New | RowVerdict::Changed);
-            batch.known += u64::from(is_known && entry.is_counted_here());
-            batch.failed += u64::from(entry.verdict == RowVerdict::Failed);
+        if let Some(batch) = row.batch.and_then(|name| self.batches.get_mut(name)) {
+            let is_known = !matches!(row.verdict, RowVerdict::New | RowVerdict::Changed);
+            batch.known += u64::from(is_known && row.is_counted_here());
+            batch.failed += u64::from(row.verdict == RowVerdict::Failed);
             batch.credits = batch.credits + credits;
         }
     }
 
     /// What an allowance could cover of a job that is still to be paid, as long as a day's allowance lasts.
-    fn waivable(&mut self, entry: &Entry<'_>) -> Credits {
-        let (Some(draw), Some(order)) = (entry.draws, entry.order) else { return Credits::ZERO };
-        if !entry.verdict.is_to_be_spent() || entry.is_counted {
+    fn waivable(&mut self, row: &PlanRow<'_>) -> Credits {
+        let (Some(draw), Some(order)) = (row.draws, row.order) else { return Credits::ZERO };
+        if !row.verdict.is_to_be_spent() || row.is_counted {
             return Credits::ZERO;
         }
         let used = self.drawn.entry(draw.pool.clone()).or_default();

@@ -17,8 +17,8 @@ use super::settled::CompletionSign;
 use super::*;
 use crate::domain::quote::Rules;
 use crate::domain::time::Timestamp;
-use crate::intake::tests::{catalog, terms};
-use crate::intake::{Accepted, accept};
+use crate::intake::tests::catalog;
+use crate::intake::{Accepted, Terms, accept};
 use crate::store::{Change, Store};
 
 /// Longest wait for anything: a test that waits for it has failed.
@@ -250,8 +250,8 @@ fn ten_thousand_files_at_once_come_in_order_and_once_each() {
     assert!(folder.found().is_empty());
 }
 
-/// A whole inbox, and a folder beside it to write drafts in.
-struct Office {
+/// An open inbox, and a folder beside it to write files in.
+struct InboxTest {
     dir: TempDir,
     inbox: Inbox,
 }
@@ -262,28 +262,28 @@ const RARELY: WatchOptions =
 /// No events, as on a network file system.
 const BY_SCAN: WatchOptions = WatchOptions { rescan: Millis(50), events: false, settle: SETTLE };
 
-impl Office {
+impl InboxTest {
     /// An inbox whose folder is watched already.
-    async fn open(watch: WatchOptions) -> Office {
+    async fn open(watch: WatchOptions) -> InboxTest {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("inbox")).unwrap();
         let inbox = Inbox::open(&dir.path().join("inbox"), watch, Clock::start());
-        let mut office = Office { dir, inbox };
+        let mut test = InboxTest { dir, inbox };
         if !watch.events {
-            return office;
+            return test;
         }
         // Heard at once when events are, so what is not heard came too early.
         for n in 0.. {
-            let (draft, path) = (office.draft("x"), office.path(&format!("first-{n}.csv")));
+            let (draft, path) = (test.draft("x"), test.path(&format!("first-{n}.csv")));
             fs::rename(draft, &path).unwrap();
-            let heard = async { while office.inbox.next().await.unwrap().path != path {} };
+            let heard = async { while test.inbox.next().await.unwrap().path != path {} };
             let is_heard = tokio::time::timeout(Duration::from_millis(100), heard).await.is_ok();
             fs::remove_file(path).unwrap();
             if is_heard {
                 break;
             }
         }
-        office
+        test
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -307,38 +307,38 @@ impl Office {
 
 #[tokio::test]
 async fn a_rename_is_heard_at_once_and_the_last_of_several_names_counts() {
-    let mut office = Office::open(WatchOptions { settle: SETTLE, ..RARELY }).await;
-    let draft = office.draft("x");
+    let mut test = InboxTest::open(WatchOptions { settle: SETTLE, ..RARELY }).await;
+    let draft = test.draft("x");
     let began = Clock::start();
-    fs::rename(&draft, office.path("m.csv.tmp")).unwrap();
-    fs::rename(office.path("m.csv.tmp"), office.path("m.csv")).unwrap();
-    assert_eq!(office.next().await, "m.csv");
+    fs::rename(&draft, test.path("m.csv.tmp")).unwrap();
+    fs::rename(test.path("m.csv.tmp"), test.path("m.csv")).unwrap();
+    assert_eq!(test.next().await, "m.csv");
     assert!(began.now().tick.0 < SETTLE.0, "waited for a file that was renamed in");
 }
 
 #[tokio::test]
 async fn an_editors_save_is_read_as_it_ends() {
-    let mut office = Office::open(RARELY).await;
+    let mut test = InboxTest::open(RARELY).await;
     // As an editor saves: a test file, a backup, the new text under a name of its own, then renamed.
-    fs::write(office.path("4913"), "").unwrap();
-    fs::remove_file(office.path("4913")).unwrap();
-    fs::write(office.path("m.csv"), "old").unwrap();
-    fs::rename(office.path("m.csv"), office.path("m.csv~")).unwrap();
-    fs::write(office.path(".m.csv.new"), "the new text").unwrap();
-    fs::rename(office.path(".m.csv.new"), office.path("m.csv")).unwrap();
-    let manifest = office.next_ready().await;
+    fs::write(test.path("4913"), "").unwrap();
+    fs::remove_file(test.path("4913")).unwrap();
+    fs::write(test.path("m.csv"), "old").unwrap();
+    fs::rename(test.path("m.csv"), test.path("m.csv~")).unwrap();
+    fs::write(test.path(".m.csv.new"), "the new text").unwrap();
+    fs::rename(test.path(".m.csv.new"), test.path("m.csv")).unwrap();
+    let manifest = test.next_ready().await;
     assert_eq!(fs::read_to_string(manifest.path).unwrap(), "the new text");
     // And again over the one that was handed out.
-    let draft = office.draft("newer still");
-    fs::rename(&draft, office.path("m.csv")).unwrap();
-    let manifest = office.next_ready().await;
+    let draft = test.draft("newer still");
+    fs::rename(&draft, test.path("m.csv")).unwrap();
+    let manifest = test.next_ready().await;
     assert_eq!(manifest.look.identity.bytes(), "newer still".len() as u64);
 }
 
 #[tokio::test]
 async fn a_slow_writer_is_waited_for() {
-    let mut office = Office::open(RARELY).await;
-    let path = office.path("m.csv");
+    let mut test = InboxTest::open(RARELY).await;
+    let path = test.path("m.csv");
     let writer = tokio::spawn(async move {
         // Opened anew for every piece, with pauses below the wait after a close.
         for n in 0..60 {
@@ -348,53 +348,53 @@ async fn a_slow_writer_is_waited_for() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
-    let manifest = office.next_ready().await;
+    let manifest = test.next_ready().await;
     assert_eq!(fs::read_to_string(&manifest.path).unwrap().lines().count(), 60);
     writer.await.unwrap();
 }
 
 #[tokio::test]
 async fn a_file_that_stays_open_is_waited_for() {
-    let mut office = Office::open(WatchOptions { rescan: Millis(50), settle: SETTLE, ..RARELY }).await;
-    let mut file = File::create(office.path("m.csv")).unwrap();
+    let mut test = InboxTest::open(WatchOptions { rescan: Millis(50), settle: SETTLE, ..RARELY }).await;
+    let mut file = File::create(test.path("m.csv")).unwrap();
     let writer = tokio::spawn(async move {
         for n in 0..15 {
             writeln!(file, "row {n}").unwrap();
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     });
-    let manifest = office.next_ready().await;
+    let manifest = test.next_ready().await;
     assert_eq!(fs::read_to_string(&manifest.path).unwrap().lines().count(), 15);
     writer.await.unwrap();
 }
 
 #[tokio::test]
 async fn a_copy_of_a_large_file_is_taken_whole() {
-    let mut office = Office::open(RARELY).await;
+    let mut test = InboxTest::open(RARELY).await;
     let text = vec![b'x'; 64 * 1024 * 1024];
-    let (from, to) = (office.dir.path().join("large"), office.path("large.csv"));
+    let (from, to) = (test.dir.path().join("large"), test.path("large.csv"));
     fs::write(&from, &text).unwrap();
     let copied = tokio::process::Command::new("cp").arg(&from).arg(&to).status();
-    let (copied, manifest) = tokio::join!(copied, office.next_ready());
+    let (copied, manifest) = tokio::join!(copied, test.next_ready());
     assert!(copied.unwrap().success());
     assert_eq!(manifest.look.identity.bytes(), text.len() as u64);
 }
 
 #[tokio::test]
 async fn without_events_scans_find_everything() {
-    let mut office = Office::open(BY_SCAN).await;
-    let draft = office.draft("x");
-    fs::rename(&draft, office.path("a.csv")).unwrap();
-    assert_eq!(office.next().await, "a.csv");
-    fs::remove_file(office.path("a.csv")).unwrap();
-    fs::write(office.path("b.csv"), "x").unwrap();
-    assert_eq!(office.next().await, "b.csv");
+    let mut test = InboxTest::open(BY_SCAN).await;
+    let draft = test.draft("x");
+    fs::rename(&draft, test.path("a.csv")).unwrap();
+    assert_eq!(test.next().await, "a.csv");
+    fs::remove_file(test.path("a.csv")).unwrap();
+    fs::write(test.path("b.csv"), "x").unwrap();
+    assert_eq!(test.next().await, "b.csv");
 }
 
 #[tokio::test]
 async fn a_folder_that_was_deleted_is_made_again_and_watched() {
-    let mut office = Office::open(RARELY).await;
-    let inbox = office.dir.path().join("inbox");
+    let mut test = InboxTest::open(RARELY).await;
+    let inbox = test.dir.path().join("inbox");
     fs::remove_dir_all(&inbox).unwrap();
     // By events alone: the next scan is an hour away.
     let made_again = async {
@@ -403,39 +403,39 @@ async fn a_folder_that_was_deleted_is_made_again_and_watched() {
         }
     };
     tokio::time::timeout(PATIENCE, made_again).await.unwrap();
-    let draft = office.draft("x");
-    fs::rename(&draft, office.path("m.csv")).unwrap();
-    assert_eq!(office.next().await, "m.csv");
+    let draft = test.draft("x");
+    fs::rename(&draft, test.path("m.csv")).unwrap();
+    assert_eq!(test.next().await, "m.csv");
 }
 
 #[tokio::test]
 async fn a_folder_put_in_the_place_of_another_is_watched_in_its_stead() {
-    let mut office = Office::open(RARELY).await;
-    let (inbox, other) = (office.dir.path().join("inbox"), office.dir.path().join("other"));
+    let mut test = InboxTest::open(RARELY).await;
+    let (inbox, other) = (test.dir.path().join("inbox"), test.dir.path().join("other"));
     fs::create_dir(&other).unwrap();
     fs::write(other.join("there-before.csv"), "x").unwrap();
-    fs::rename(&inbox, office.dir.path().join("away")).unwrap();
+    fs::rename(&inbox, test.dir.path().join("away")).unwrap();
     // Either the empty folder that was made at once gives way, or there is none yet.
     while let Err(error) = fs::rename(&other, &inbox) {
         assert_eq!(error.kind(), io::ErrorKind::DirectoryNotEmpty);
     }
-    assert_eq!(office.next().await, "there-before.csv");
-    let draft = office.draft("x");
-    fs::rename(&draft, office.path("m.csv")).unwrap();
-    assert_eq!(office.next().await, "m.csv");
+    assert_eq!(test.next().await, "there-before.csv");
+    let draft = test.draft("x");
+    fs::rename(&draft, test.path("m.csv")).unwrap();
+    assert_eq!(test.next().await, "m.csv");
 }
 
 #[tokio::test]
 async fn ten_thousand_renames_at_once_are_each_handed_out_once() {
-    let mut office = Office::open(WatchOptions { rescan: Millis(500), ..RARELY }).await;
-    let drafts = office.dir.path().join("drafts");
+    let mut test = InboxTest::open(WatchOptions { rescan: Millis(500), ..RARELY }).await;
+    let drafts = test.dir.path().join("drafts");
     fs::create_dir(&drafts).unwrap();
     let names: Vec<String> = (0..10_000).map(|n| format!("m{n:05}.csv")).collect();
     names.iter().for_each(|name| fs::write(drafts.join(name), "").unwrap());
-    names.iter().for_each(|name| fs::rename(drafts.join(name), office.path(name)).unwrap());
+    names.iter().for_each(|name| fs::rename(drafts.join(name), test.path(name)).unwrap());
     let mut seen = std::collections::BTreeSet::new();
     while seen.len() < names.len() {
-        let manifest = office.next_ready().await;
+        let manifest = test.next_ready().await;
         fs::remove_file(&manifest.path).unwrap();
         assert!(seen.insert(manifest.path.clone()), "{} came twice", manifest.path.display());
     }
@@ -443,38 +443,38 @@ async fn ten_thousand_renames_at_once_are_each_handed_out_once() {
 
 #[tokio::test]
 async fn what_an_overrun_queue_of_events_lost_is_found() {
-    let mut office = Office::open(RARELY).await;
+    let mut test = InboxTest::open(RARELY).await;
     let queue = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let queue: usize = queue.trim().parse().unwrap();
-    let names = [office.path("one.csv.tmp"), office.path("two.csv.tmp")];
+    let names = [test.path("one.csv.tmp"), test.path("two.csv.tmp")];
     fs::write(&names[0], "x").unwrap();
-    let draft = office.draft("x");
+    let draft = test.draft("x");
     // The queue fills before it is read: the reader of the first sign has to wait for the notes.
-    let bell = Arc::clone(&office.inbox.bell);
+    let bell = Arc::clone(&test.inbox.bell);
     let notes = bell.notes();
     // Two events each.
     for n in 0..queue {
         fs::rename(&names[n % 2], &names[(n + 1) % 2]).unwrap();
     }
-    fs::rename(&draft, office.path("lost.csv")).unwrap();
+    fs::rename(&draft, test.path("lost.csv")).unwrap();
     drop(notes);
     // The next scan by the clock is an hour away.
-    assert_eq!(office.next().await, "lost.csv");
+    assert_eq!(test.next().await, "lost.csv");
 }
 
 #[tokio::test]
 async fn a_manifest_that_changed_while_it_was_read_comes_again() {
-    let mut office = Office::open(RARELY).await;
-    let draft = office.draft("x");
-    fs::rename(&draft, office.path("m.csv")).unwrap();
-    let manifest = office.next_ready().await;
-    office.inbox.put_back(&manifest, Millis(10));
-    assert_eq!(office.next_ready().await, manifest);
+    let mut test = InboxTest::open(RARELY).await;
+    let draft = test.draft("x");
+    fs::rename(&draft, test.path("m.csv")).unwrap();
+    let manifest = test.next_ready().await;
+    test.inbox.put_back(&manifest, Millis(10));
+    assert_eq!(test.next_ready().await, manifest);
 }
 
 /// Reads a manifest as the daemon does.
 fn read_in(store: &Store, path: &Path) -> Accepted {
-    accept(store, path, &terms(&catalog(), &Rules::builtin()), Timestamp(0)).unwrap()
+    accept(store, path, &Terms::new(&catalog(), &Rules::builtin()), Timestamp(0)).unwrap()
 }
 
 const TWO_GOOD_ROWS_OF_THREE: &str =
@@ -482,22 +482,22 @@ const TWO_GOOD_ROWS_OF_THREE: &str =
 
 #[tokio::test]
 async fn a_crash_between_commit_and_filing_leads_to_a_second_reading_that_adds_nothing() {
-    let mut office = Office::open(RARELY).await;
-    let store = Store::open(&office.dir.path().join("state"), "s", false).unwrap();
-    let draft = office.draft(TWO_GOOD_ROWS_OF_THREE);
-    fs::rename(&draft, office.path("m.csv")).unwrap();
-    let manifest = office.next_ready().await;
+    let mut test = InboxTest::open(RARELY).await;
+    let store = Store::open(&test.dir.path().join("state"), "s", false).unwrap();
+    let draft = test.draft(TWO_GOOD_ROWS_OF_THREE);
+    fs::rename(&draft, test.path("m.csv")).unwrap();
+    let manifest = test.next_ready().await;
     let accepted = read_in(&store, &manifest.path);
     assert_eq!(accepted.receipt.read, Some(manifest.look.identity));
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
 
     // Nothing is filed: the next process finds the manifest where it was.
-    office.inbox = Inbox::open(&office.dir.path().join("inbox"), RARELY, Clock::start());
-    let manifest = office.next_ready().await;
+    test.inbox = Inbox::open(&test.dir.path().join("inbox"), RARELY, Clock::start());
+    let manifest = test.next_ready().await;
     let Accepted { receipt, batch } = read_in(&store, &manifest.path);
     assert!(batch.is_none());
     assert_eq!(receipt.read, Some(manifest.look.identity));
-    let folders = Folders::in_jobs(office.dir.path());
+    let folders = Folders::in_jobs(test.dir.path());
     let filed = file_away(&folders, &manifest, &receipt, Timestamp(0)).unwrap();
     assert_eq!(filed.manifest, folders.accepted.join("m.csv"));
     let written: Value = serde_json::from_slice(&fs::read(filed.receipt).unwrap()).unwrap();
@@ -508,19 +508,19 @@ async fn a_crash_between_commit_and_filing_leads_to_a_second_reading_that_adds_n
 
 #[tokio::test]
 async fn what_took_a_manifests_name_for_a_moment_is_neither_committed_nor_filed() {
-    let mut office = Office::open(RARELY).await;
-    let store = Store::open(&office.dir.path().join("state"), "s", false).unwrap();
-    let draft = office.draft(TWO_GOOD_ROWS_OF_THREE);
-    fs::rename(&draft, office.path("m.csv")).unwrap();
-    let manifest = office.next_ready().await;
-    let secret = office.draft("id,kind,model,prompt\nsecret,image,flat,x\n");
-    fs::rename(&manifest.path, office.path(".m.csv")).unwrap();
+    let mut test = InboxTest::open(RARELY).await;
+    let store = Store::open(&test.dir.path().join("state"), "s", false).unwrap();
+    let draft = test.draft(TWO_GOOD_ROWS_OF_THREE);
+    fs::rename(&draft, test.path("m.csv")).unwrap();
+    let manifest = test.next_ready().await;
+    let secret = test.draft("id,kind,model,prompt\nsecret,image,flat,x\n");
+    fs::rename(&manifest.path, test.path(".m.csv")).unwrap();
     symlink(secret, &manifest.path).unwrap();
     let Accepted { receipt, .. } = read_in(&store, &manifest.path);
-    fs::rename(office.path(".m.csv"), &manifest.path).unwrap();
+    fs::rename(test.path(".m.csv"), &manifest.path).unwrap();
 
     assert_ne!(receipt.read, Some(manifest.look.identity));
-    let folders = Folders::in_jobs(office.dir.path());
+    let folders = Folders::in_jobs(test.dir.path());
     let error = file_away(&folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
     assert!(matches!(error, FilingError::Changed { .. }), "{error}");
 }

@@ -1,12 +1,11 @@
-//! A gate between client and service that counts the calls, and says when the n-th one is there.
+//! A proxy between client and service that counts the calls, and says when the n-th one is there.
 
 use std::io::{self, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
 
-use crate::support::proxy::message;
+use crate::support::proxy::{connect, in_thread, listen_before, message};
 
 /// What the client's end finds the counted call doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +33,8 @@ struct Watch {
     reached: Sender<()>,
 }
 
-/// A gate on a port of its own. Its threads end with the test's process, or with their connections.
-pub struct CallGate {
+/// A proxy on a port of its own. Its threads end with the test's process, or with their connections.
+pub struct CallInterceptor {
     port: u16,
     shared: Arc<Shared>,
 }
@@ -48,12 +47,10 @@ struct Shared {
     ended: Condvar,
 }
 
-impl CallGate {
+impl CallInterceptor {
     /// In front of the service at `base_url` (`http://HOST:PORT`).
-    pub fn before(base_url: &str) -> CallGate {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let service = base_url.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
+    pub fn before(base_url: &str) -> CallInterceptor {
+        let (listener, port, service) = listen_before(base_url);
         let shared = Arc::new(Shared {
             service,
             watch: Mutex::default(),
@@ -64,15 +61,10 @@ impl CallGate {
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let seen = seen.clone();
-                std::thread::spawn(move || {
-                    let mut client = client;
-                    // Clients are killed and the service hangs up: that is what this is for.
-                    drop(seen.carry(&mut client));
-                    let _ = client.shutdown(Shutdown::Both);
-                });
+                in_thread(client, move |client| seen.carry(client));
             }
         });
-        CallGate { port, shared }
+        CallInterceptor { port, shared }
     }
 
     pub fn base_url(&self) -> String {
@@ -92,14 +84,14 @@ impl CallGate {
         self.shared.ended.notify_all();
     }
 
-    /// A call of the test's own through the gate: connections that came before it have been opened by then.
+    /// A call of the test's own through the proxy: connections that came before it have been opened by then.
     pub fn pass(&self) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         write!(stream, "GET /emulator/audit HTTP/1.1\r\nhost: test\r\n\r\n").unwrap();
         message(&mut stream).unwrap();
     }
 
-    /// Whether nothing is on its way through it: this handle and the thread that opens the gate are left.
+    /// Whether nothing is on its way through it: this handle and the thread that accepts connections are left.
     pub fn is_empty(&self) -> bool {
         Arc::strong_count(&self.shared) == 2
     }
@@ -124,10 +116,7 @@ impl Shared {
     }
 
     fn carry(&self, client: &mut TcpStream) -> io::Result<()> {
-        client.set_read_timeout(Some(Duration::from_secs(60)))?;
-        client.set_nodelay(true)?;
-        let mut service = TcpStream::connect(&self.service)?;
-        service.set_nodelay(true)?;
+        let mut service = connect(client, &self.service)?;
         while let Some(request) = message(client)? {
             let found = self.count();
             let say = |reached: &Sender<()>| {

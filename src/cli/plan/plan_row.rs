@@ -14,7 +14,7 @@ use crate::store::staging::{AllowanceDraw, KnownJob};
 
 /// A line of the plan. A row with a `count` has a line for each of its jobs.
 #[derive(Debug)]
-pub(super) struct Entry<'a> {
+pub(super) struct PlanRow<'a> {
     pub(super) file: &'a Path,
     pub(super) batch: Option<&'a BatchName>,
     pub(super) line: u64,
@@ -34,7 +34,7 @@ pub(super) struct Entry<'a> {
     pub(super) problems: &'a [Diagnostic],
 }
 
-impl Entry<'_> {
+impl PlanRow<'_> {
     /// What is still to be spent for it, where it is not counted elsewhere.
     pub(super) fn to_be_spent(&self) -> Credits {
         if self.is_counted_here() && self.verdict.is_to_be_spent() { self.credits } else { Credits::ZERO }
@@ -51,13 +51,13 @@ impl Entry<'_> {
 }
 
 /// Shows the lines of a row.
-pub(super) fn each(
+pub(super) fn for_each(
     file: &Path,
     batch: Option<&BatchName>,
     row: &ValidatedRow,
-    mut see: impl FnMut(&Entry<'_>) -> io::Result<()>,
+    mut see: impl FnMut(&PlanRow<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let blank = Entry {
+    let blank = PlanRow {
         file,
         batch,
         line: row.line,
@@ -72,15 +72,15 @@ pub(super) fn each(
         problems: &[],
     };
     let see_kept =
-        |id: &Option<String>, known: &[KnownJob], see: &mut dyn FnMut(&Entry<'_>) -> io::Result<()>| {
+        |id: &Option<String>, known: &[KnownJob], see: &mut dyn FnMut(&PlanRow<'_>) -> io::Result<()>| {
             intake::kept(known).try_for_each(|(verdict, credits, is_counted)| {
-                see(&Entry { id: id.as_deref(), verdict, credits, is_counted, ..blank })
+                see(&PlanRow { id: id.as_deref(), verdict, credits, is_counted, ..blank })
             })
         };
     match &row.outcome {
         Outcome::Jobs(jobs) => jobs.each().try_for_each(|job| {
             let changed = if job.verdict == RowVerdict::Changed { jobs.changed() } else { &[] };
-            see(&Entry {
+            see(&PlanRow {
                 id: Some(&job.label),
                 job: Some(job.job),
                 verdict: job.verdict,
@@ -95,7 +95,7 @@ pub(super) fn each(
         Outcome::Kept { id, known } => see_kept(id, known, &mut see),
         Outcome::Invalid { id, known, problems } => {
             see_kept(id, known, &mut see)?;
-            see(&Entry { id: id.as_deref(), problems, ..blank })
+            see(&PlanRow { id: id.as_deref(), problems, ..blank })
         }
     }
 }
