@@ -20,13 +20,7 @@
 //! exchanges a second on two cores, so that 100,000 on two cores is the edge of what a machine like that can do
 //! at all, and 10,000 is comfortable.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    missing_docs
-)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};

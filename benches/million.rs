@@ -4,7 +4,7 @@
 //! `cargo bench --bench million [-- ROWS]`. The budget is 0, so nothing is sent: what is measured is
 //! reading, judging, pricing, spooling, and writing the results of a batch that is all queued.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::fs;
 use std::io::{BufWriter, Write};

@@ -4,7 +4,7 @@
 //! `cargo bench --bench throughput [-- JOBS]`. Both talk to an emulator in this process, take steps,
 //! and keep 16 jobs in flight. Only the ratio means anything.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::fs;
 use std::io::Write;

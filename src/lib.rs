@@ -1,7 +1,7 @@
 //! callsheet turns manifests (lists of prompts and options) into finished media files through a
 //! pay-per-credit generation service, and treats every credit as money.
 //!
-//! Reading order, from the pure middle outwards. Each room may import the ones before it where
+//! Reading order, from the pure middle outwards. Each module may import the ones before it where
 //! `tests/repo_lint/sources.rs` says so, and never one after it.
 //!
 //! 1. [`domain`]: what a job, a hold and a plan are, and every decision about them. No I/O.
@@ -9,15 +9,15 @@
 //! 3. [`api`]: the service from our side. The only user of the HTTP client.
 //! 4. [`output`]: names, publishing, sidecars and results on disk.
 //! 5. [`engine`]: decides, commits, does. One loop.
-//! 6. [`intake`]: the one door through which jobs enter.
-//! 7. [`control`], [`hooks`] and [`daemon`]: the service that runs for months, how it is spoken to, and whom
-//!    it tells what it did.
-//! 8. [`config`] and [`cli`]: what people write and read.
+//! 6. [`intake`]: the one path by which jobs are accepted.
+//! 7. [`control`], [`hooks`] and [`daemon`]: the service that runs for months, its control API, and the
+//!    notifications that it sends.
+//! 8. [`config`] and [`cli`]: the configuration and the commands.
 //!
 //! The service itself, offline, is a crate of its own: `callsheet-emulator`, in `emulator/`.
 //!
-//! Beside them: [`clock`], the only reader of the system's clocks, [`metrics`], what a monitoring system
-//! is told, and [`failpoint`], where tests may kill the process.
+//! Beside them: [`clock`], the only reader of the system's clocks, [`metrics`], for a monitoring
+//! system, and [`failpoint`], where tests may kill the process.
 
 pub mod api;
 pub mod cli;

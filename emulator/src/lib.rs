@@ -41,6 +41,8 @@
 //! - A price is whole before audio multiplies it. A note that says by how much (`1.5x`) is taken at its word.
 //! - Synchronous calls that take longer than ten minutes (at speed 1) answer with the task as it is.
 
+#![warn(missing_docs)]
+
 mod account;
 mod audit;
 mod catalog;

@@ -1,4 +1,4 @@
-//! Whether the service can be reached, and if not, where on the way it ends. Asks for what needs no key and
+//! Whether the service can be reached, and if not, at which step it fails. Asks for what needs no key and
 //! charges nothing.
 
 use std::error::Error;
@@ -11,56 +11,55 @@ use tokio::net::lookup_host;
 use crate::api::{ClientError, Service, client, http_date, read_answer, response, tls};
 use crate::domain::time::Timestamp;
 
-/// Where the service describes itself.
+/// Path of the service's OpenAPI description.
 const DESCRIPTION: &str = "/openapi.json";
 
-/// Something answered.
+/// A response came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connectivity {
-    /// What was asked for.
+    /// The URL of the request.
     pub url: String,
-    /// HTTP status.
     pub status: u16,
-    /// The answer's own idea of the time, to the second.
+    /// `Date` of the response, to the second.
     pub date: Option<Timestamp>,
     /// The version that the service's description gives itself; nothing where there is no description.
     pub version: Option<String>,
 }
 
-/// Where the way to the service ends.
+/// The step at which the connection fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailurePoint {
-    /// Its name stands for no address.
+    /// Its name does not resolve.
     Name,
-    /// Nobody listens there.
+    /// The connection was refused.
     Refused,
     /// Its certificate is not trusted here.
     Certificate,
-    /// It does not speak TLS, or not so that both understand.
+    /// The TLS handshake failed.
     Tls,
     /// No answer in time.
     Silence,
-    /// Anywhere else.
+    /// Another step.
     Elsewhere,
 }
 
-/// Nothing answered.
+/// No response came.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{url}: {detail}")]
 pub struct ConnectivityError {
-    /// What was asked for.
+    /// The URL of the request.
     pub url: String,
-    /// Where the way ends.
+    /// The step that failed.
     pub end: FailurePoint,
     /// The innermost cause, as the system gives it.
     pub detail: String,
 }
 
 impl Service {
-    /// Finds out whether the service can be reached.
+    /// Sends a request that needs no key.
     ///
     /// # Errors
-    /// [`ConnectivityError`], with where the way to it ends.
+    /// [`ConnectivityError`], with the step that failed.
     pub async fn check_connectivity(&self) -> Result<Connectivity, ConnectivityError> {
         let url = self.url(DESCRIPTION);
         // A client without the key: whatever answers there is not known yet.
@@ -93,7 +92,7 @@ impl Service {
         ConnectivityError { url, end, detail }
     }
 
-    /// Whether the service's name stands for an address.
+    /// Whether the service's name resolves.
     async fn has_address(&self) -> bool {
         let base = &self.options.base_url;
         let Some(host) = base.host_str() else { return true };
@@ -103,7 +102,7 @@ impl Service {
     }
 }
 
-/// Where the way ends, by the causes of an error.
+/// The step that failed, by the causes of an error.
 fn failure_point(error: &reqwest::Error) -> FailurePoint {
     if error.is_timeout() {
         return FailurePoint::Silence;

@@ -21,21 +21,21 @@ use crate::domain::url_policy::{Refusal, UrlPolicy};
 const REDIRECTS_MAX: usize = 5;
 /// Longest text that is no address in a message, in characters.
 const URL_SHOWN_MAX_CHARS: usize = 200;
-/// How a weak tag begins.
+/// Prefix of a weak `ETag`.
 const WEAK: &str = "W/";
-/// Longest silence in the middle of a download.
+/// Longest wait for the next bytes of a download.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A result URL could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
-    /// No address at all.
+    /// The link is not an HTTP URL.
     #[error("\"{0}\" is not an http(s) address")]
     BadUrl(String),
-    /// It leads where results may not come from, itself or by way of a redirect.
+    /// [`UrlPolicy`] refuses the link or a redirect of it.
     #[error("{0}")]
     Refused(Refusal),
-    /// The host says no: an expired link, for one. The task has fresh links.
+    /// The host refuses: the link has expired, for example. The task has fresh links.
     #[error("the result host answered {0}")]
     Status(u16),
     /// The connection failed.
@@ -107,7 +107,7 @@ impl Version {
 }
 
 impl Opened {
-    /// The next piece; nothing at the end.
+    /// The next chunk; none at the end.
     pub async fn chunk(&mut self) -> Result<Option<impl AsRef<[u8]> + use<>>, DownloadError> {
         Ok(self.response.chunk().await?)
     }
@@ -172,7 +172,7 @@ impl Downloads {
     }
 }
 
-/// Follows a few redirects, each to where a link may lead.
+/// Follows a few redirects, each checked as a link is.
 fn redirects(reach: Arc<UrlPolicy>) -> redirect::Policy {
     redirect::Policy::custom(move |attempt| {
         if attempt.previous().len() > REDIRECTS_MAX {
@@ -192,7 +192,7 @@ fn by_the_system(name: &str) -> io::Result<Vec<SocketAddr>> {
     Ok((name, 0).to_socket_addrs()?.collect())
 }
 
-/// Finds the addresses of hosts, and keeps those back that results may not come from.
+/// Resolves hosts, without addresses that [`UrlPolicy`] refuses.
 struct Resolver {
     reach: Arc<UrlPolicy>,
     proxies: Vec<String>,

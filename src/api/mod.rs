@@ -47,11 +47,11 @@ pub struct ServiceOptions {
     pub base_url: Url,
     /// Sent as `Authorization: Bearer`; without one only the public endpoints answer.
     pub api_key: Option<SecretString>,
-    /// For opening a connection.
+    /// Timeout of a connection attempt.
     pub connect_timeout: Duration,
-    /// For a whole exchange.
+    /// Timeout of a request with its response.
     pub request_timeout: Duration,
-    /// For a creating call that may render before it answers: all but videos.
+    /// Timeout of a creating call that may render before it responds: all but videos.
     pub render_timeout: Duration,
 }
 
@@ -82,9 +82,9 @@ pub enum ServiceError {
     /// No connection, no answer in time, or an answer from something else than the service.
     #[error("{url}: {reason}")]
     Unreachable {
-        /// What was asked for.
+        /// Method and path of the request.
         url: String,
-        /// What came back.
+        /// Why there is no usable response.
         reason: String,
     },
 }
@@ -137,7 +137,7 @@ impl Service {
         }
     }
 
-    /// Reads the task that an order was given to.
+    /// Polls the task of a job.
     pub async fn read_task(&self, order: &Order, task: &TaskId) -> ReadAnswer {
         let is_studio = order.kind == Kind::ShortsStudio;
         let path = match is_studio {
@@ -214,7 +214,7 @@ impl Service {
     }
 }
 
-/// What every client of this room has in common.
+/// The settings that every client of this module has in common.
 fn client(options: &ServiceOptions) -> reqwest::ClientBuilder {
     let builder = Client::builder()
         .user_agent(USER_AGENT)
@@ -234,10 +234,9 @@ fn path_segment(text: &str) -> String {
     text.bytes().map(escape).collect()
 }
 
-/// An answer, read to its end.
+/// A response with its whole body.
 #[derive(Debug, Clone)]
 pub struct RawResponse {
-    /// HTTP status.
     pub status: u16,
     /// `Retry-After`, where there is one.
     pub retry_after: Option<String>,

@@ -1,6 +1,6 @@
 //! The API key, taken out of what came back: answers end up in logs, histories and results.
 
-/// What stands where the key stood.
+/// Replaces the key.
 const MASK: &[u8] = b"[API key]";
 /// A shorter key is no secret, and would be found in everything.
 const KEY_MIN_BYTES: usize = 8;

@@ -1,4 +1,4 @@
-//! What an answer comes to: the one table from HTTP to [`PostAnswer`] and [`ReadAnswer`] (Errors).
+//! Classifies responses: the one table from HTTP to [`PostAnswer`] and [`ReadAnswer`] (Errors).
 //!
 //! `error.type` decides where the service's own envelope is there; the HTTP status decides for
 //! everything else, since proxies answer too. The wording of messages and hints decides nothing.
@@ -14,7 +14,7 @@ use crate::domain::quote::catalog::CatalogPart;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
 use crate::domain::time::{Millis, Timestamp};
 
-/// A creating POST was answered.
+/// Classifies the response to a creating POST.
 pub fn classify_post(raw: &RawResponse) -> PostAnswer {
     let body = parse(raw);
     if is_success(raw) {
@@ -65,7 +65,7 @@ pub fn classify_post(raw: &RawResponse) -> PostAnswer {
     }
 }
 
-/// A creating POST was not answered, or not to the end.
+/// Classifies the error of a creating POST without a complete response.
 pub fn classify_post_error(error: &reqwest::Error) -> PostAnswer {
     if error.is_builder() {
         return PostAnswer::Refused(Fault::new("cannot_send", describe(error)));
@@ -74,7 +74,7 @@ pub fn classify_post_error(error: &reqwest::Error) -> PostAnswer {
     PostAnswer::Again { fault: transport_fault(error), wait: None, may_have_run: !error.is_connect() }
 }
 
-/// Reading a task was answered. Nothing but a task object or the service's own 404 says anything
+/// Classifies the response to a poll. Nothing but a task object or the service's own 404 says anything
 /// about the task.
 pub fn classify_read(raw: &RawResponse) -> ReadAnswer {
     let body = parse(raw);
@@ -93,12 +93,12 @@ pub fn classify_read(raw: &RawResponse) -> ReadAnswer {
     }
 }
 
-/// Reading a task was not answered.
+/// Classifies the error of a poll without a response.
 pub fn classify_read_error(error: &reqwest::Error) -> ReadAnswer {
     ReadAnswer::Again { fault: transport_fault(error), wait: None }
 }
 
-/// The balance was asked for. A debt can buy as little as nothing.
+/// Reads the response with the balance. A debt can buy as little as nothing.
 pub fn parse_balance(raw: &RawResponse) -> Result<Credits, Fault> {
     let remaining = parse_data(raw)?.get("remainingCredits").and_then(wire::balance);
     remaining.ok_or_else(|| Fault::new("broken_answer", "the response has no remainingCredits"))
@@ -217,7 +217,7 @@ fn read_again(raw: &RawResponse, fault: Fault) -> ReadAnswer {
     ReadAnswer::Again { fault, wait: retry_after(raw) }
 }
 
-/// How long an answer asks to be left alone. An instant is measured by the `Date` of the same answer, so that no clock
+/// `Retry-After` of a response. An instant is measured by the `Date` of the same answer, so that no clock
 /// has to agree with the service's.
 pub(super) fn retry_after(raw: &RawResponse) -> Option<Millis> {
     let header = raw.retry_after.as_deref()?.trim();

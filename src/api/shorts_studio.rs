@@ -28,7 +28,7 @@ pub(super) fn poll_path(task: &TaskId) -> String {
     format!("/api/v1/shorts-studio?{name}={}", path_segment(id))
 }
 
-/// The POST was answered. `set_aside` is what counts as charged until an answer says what was.
+/// Classifies the response to the POST. `set_aside` is what counts as charged until an answer says what was.
 pub fn classify_post(raw: &RawResponse, set_aside: Credits) -> PostAnswer {
     if !is_success(raw) {
         return match response::classify_post(raw) {
@@ -47,7 +47,7 @@ pub fn classify_post(raw: &RawResponse, set_aside: Credits) -> PostAnswer {
     }
 }
 
-/// Reading the task was answered.
+/// Classifies the response to a poll.
 pub fn classify_read(raw: &RawResponse, task: &TaskId, set_aside: Credits) -> ReadAnswer {
     if !is_success(raw) {
         return response::classify_read(raw);

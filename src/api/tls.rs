@@ -7,7 +7,7 @@ use chrono::{DateTime, SecondsFormat};
 use rustls::CertificateError;
 use rustls::pki_types::UnixTime;
 
-/// Names of a certificate that are shown.
+/// Most names of a certificate that are shown.
 const NAMES_MAX: usize = 5;
 /// Longest part of a name that is shown, in characters.
 const NAME_MAX_CHARS: usize = 100;

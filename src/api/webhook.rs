@@ -1,5 +1,5 @@
 //! Webhooks: posted by a client that has never seen the API key, follows no redirect and repeats
-//! nothing. Who may try again, and when, is the room `hooks`' decision.
+//! nothing. Who may try again, and when, is decided by `hooks`.
 
 use std::time::Duration;
 
@@ -11,16 +11,15 @@ use crate::api::{ClientError, RawResponse, ServiceOptions, client, response};
 use crate::clock::Clock;
 use crate::domain::time::Millis;
 
-/// For opening a connection.
+/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The receiver did not take it.
+/// The receiver did not accept the message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookError {
-    /// It answered something else than 2xx.
+    /// Its status is not 2xx.
     #[error("the receiver answered {status}")]
     Status {
-        /// HTTP status.
         status: u16,
         /// How long it asks to be left alone.
         wait: Option<Millis>,
@@ -31,7 +30,7 @@ pub enum WebhookError {
 }
 
 impl WebhookError {
-    /// How long the receiver asks to be left alone.
+    /// `Retry-After` of the response.
     pub fn wait(&self) -> Option<Millis> {
         match self {
             WebhookError::Status { wait, .. } => *wait,
@@ -72,7 +71,7 @@ impl Webhook {
     /// Posts `body`, which is JSON, once.
     ///
     /// # Errors
-    /// [`WebhookError`]; the receiver may have taken it all the same.
+    /// [`WebhookError`]; the receiver may have accepted it all the same.
     pub async fn post(&self, headers: &[(&'static str, String)], body: &str) -> Result<(), WebhookError> {
         let mut request = self.http.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
         for (name, value) in headers {

@@ -1,4 +1,4 @@
-//! Exit codes as people read them, and as the system is told.
+//! Exit codes: their descriptions, and what the process returns.
 
 use std::process::{ExitCode, Termination};
 

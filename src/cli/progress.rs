@@ -33,7 +33,7 @@ pub(super) struct Progress {
     ended_before: Option<u32>,
     /// How many had ended when one last did, and when that was.
     last_end: (u32, Tick),
-    /// Since when the outage lasts that was told of.
+    /// Start of the outage that was reported.
     outage_since: Option<Timestamp>,
     /// Batches of this run that are done.
     finished: BTreeMap<BatchNo, BatchOverview>,

@@ -33,19 +33,16 @@ pub(super) struct ServiceTarget {
     pub(super) emulator: Option<Emulator>,
 }
 
-/// The state directory.
 pub(super) fn state_dir(config: &Config, is_emulated: bool) -> PathBuf {
     let usual = if is_emulated { EMULATOR_STATE } else { "state" };
     config.paths.state.clone().unwrap_or_else(|| PathBuf::from(usual))
 }
 
-/// The output directory.
 pub(super) fn output_dir(config: &Config, is_emulated: bool) -> PathBuf {
     let usual = if is_emulated { "output/emulator" } else { "output" };
     config.paths.output.clone().unwrap_or_else(|| PathBuf::from(usual))
 }
 
-/// The output directory of a state.
 pub(super) fn output_dir_of_state(config: &Config, state: &Path) -> PathBuf {
     output_dir(config, state == Path::new(EMULATOR_STATE))
 }

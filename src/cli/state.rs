@@ -21,7 +21,7 @@ use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
 use crate::store::{Store, StoreError, dump, open_check, rebuild};
 
-/// Faults are told as they are found; with `--json` so many at most.
+/// Most faults that `--json` lists; otherwise they are printed as they are found.
 const FAULTS_MAX: usize = 1000;
 
 pub(super) async fn run(command: &StateCommand, global: &Global) -> Result<Exit, Failure> {

@@ -14,7 +14,7 @@ use crate::intake::receipt::Receipt;
 
 /// Diagnostics shown on a terminal; the rest are counted.
 const SHOWN_MAX: usize = 20;
-/// Batches out of budget that are told of; the table shows all.
+/// Most batches out of budget that are listed; the table shows all.
 const SHORT_SHOWN: usize = 20;
 
 /// Says what was read in a manifest.
@@ -86,9 +86,9 @@ pub(super) fn short_of_credits(batches: &[BatchStatus]) {
 }
 
 fn short_balances(batches: &[BatchStatus]) {
-    let told =
+    let short =
         batches.iter().filter_map(|batch| Some((batch, batch.needed_credits?, batch.balance_credits?)));
-    for (BatchStatus { name, parked_by, .. }, needed, balance) in told.take(SHORT_SHOWN) {
+    for (BatchStatus { name, parked_by, .. }, needed, balance) in short.take(SHORT_SHOWN) {
         match parked_by {
             Some(Parked::Credits) => eprintln!(
                 "{name}: the next job needs {needed} credits, the balance is {balance}; after adding credits: callsheet \

@@ -55,24 +55,24 @@ pub struct ScheduleConfig {
     /// When it fires: a crontab expression, five fields, six with seconds, seven with years, or `@daily`
     /// and the like.
     pub cron: String,
-    /// Where the clock hangs, as an IANA name; UTC unless given.
+    /// IANA name of the time zone; UTC unless given.
     #[serde(default)]
     pub timezone: Option<String>,
-    /// The manifest that is read anew at each firing.
+    /// The manifest, which is read at each fire.
     pub manifest: PathBuf,
-    /// The most that one run may spend.
+    /// Budget of a run, in credits.
     #[serde(default)]
     pub budget: Option<Credits>,
     /// Further terms of every run.
     #[serde(default, deserialize_with = "policy")]
     pub policy: Policy,
-    /// What becomes of runs that were missed while the daemon was down.
+    /// Whether runs that were missed while the daemon was down are started.
     #[serde(default)]
     pub missed: Missed,
-    /// Most runs that are caught up with at once.
+    /// Most missed runs that are started at once.
     #[serde(default = "missed_max")]
     pub missed_max: u32,
-    /// What becomes of a run that is due while the one before has not ended.
+    /// Whether a run starts while the one before has not ended.
     #[serde(default)]
     pub overlap: Overlap,
 }
@@ -84,7 +84,7 @@ impl InboxConfig {
         self.name.clone().or_else(folder)
     }
 
-    /// Why its batches cannot be called after it.
+    /// Why the name cannot begin its batches' names.
     fn check_name(&self) -> Result<String, String> {
         let name = self.name().unwrap_or_default();
         let is_name = name.len() <= INBOX_NAME_MAX_BYTES && name.parse::<BatchName>().is_ok();
@@ -135,7 +135,7 @@ impl ScheduleConfig {
 #[derive(Debug, Default, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HooksConfig {
-    /// A command and its arguments, run when a batch is done; what happened is JSON on its standard input.
+    /// A command and its arguments, run when a batch is done, with the event as JSON on its standard input.
     pub batch_done: Vec<String>,
     /// Where the same JSON is posted, signed as Standard Webhooks.
     pub webhook: Option<Url>,
@@ -171,10 +171,10 @@ fn span_or_forever<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ControlConfig {
-    /// An address to be spoken to over TCP, beside the socket; nothing unless given.
+    /// TCP address of the control API, beside the socket; none unless given.
     #[serde(deserialize_with = "address")]
     pub http: Option<SocketAddr>,
-    /// File with the bearer token that TCP asks for. Without one only loopback addresses are accepted.
+    /// File with the bearer token that requests over TCP must carry. Without one only loopback addresses are accepted.
     pub token_file: Option<PathBuf>,
 }
 
@@ -193,7 +193,7 @@ fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAd
 pub struct LogConfig {
     /// How lines look.
     pub format: LogFormat,
-    /// What is said: `error`, `warn`, `info`, `debug` or `trace`, or a filter such as `callsheet::api=debug`.
+    /// The log level: `error`, `warn`, `info`, `debug` or `trace`, or a filter such as `callsheet::api=debug`.
     pub level: Option<String>,
 }
 
@@ -201,18 +201,18 @@ pub struct LogConfig {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people on a terminal, for the journal where there is one, JSON elsewhere in the daemon.
+    /// `Human` on a terminal and for every command but the daemon; the daemon uses the journal if there is one, else JSON.
     #[default]
     Auto,
     /// For people.
     Human,
-    /// One object a line.
+    /// One JSON object a line.
     Json,
     /// For systemd's journal, with fields.
     Journald,
 }
 
-/// What a level may be called.
+/// The names of log levels.
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
 /// Whether `text` is a level, or a filter: parts such as `callsheet::api=debug`, with commas between them.
@@ -260,7 +260,7 @@ impl HooksConfig {
 }
 
 impl Config {
-    /// What the daemon's sections may not say.
+    /// Checks the daemon's sections.
     pub(super) fn check_daemon(&self) -> Result<(), ConfigError> {
         let wrong = |key, message: String| Err(ConfigError::Value { key, message });
         if let Some(address) = self.control.http

@@ -55,35 +55,32 @@ const fn secs(secs: u64) -> Span {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The service and how to reach it.
+    /// Address, key and timeouts of the service.
     pub service: ServiceConfig,
-    /// Where things lie.
+    /// Directories and the socket.
     pub paths: Paths,
-    /// How much at once.
+    /// Rates and numbers of jobs.
     pub limits: LimitsConfig,
-    /// How often tasks are read.
+    /// Poll intervals.
     pub poll: Poll,
-    /// When jobs are overdue.
+    /// Deadlines of jobs by kind.
     pub deadlines: Deadlines,
-    /// Attempts and waits.
+    /// Retries.
     pub retry: Retry,
-    /// What may be spent.
     pub budget: Budget,
-    /// How outputs are stored.
     pub output: OutputConfig,
-    /// Folders that the daemon takes manifests from, beside `jobs/inbox`.
+    /// Inboxes beside `jobs/inbox`.
     pub inbox: Vec<InboxConfig>,
-    /// Recurring batches.
+    /// Schedules.
     pub schedule: Vec<ScheduleConfig>,
-    /// Whom the daemon tells what it did.
+    /// Notifications of batches that are done.
     pub hooks: HooksConfig,
-    /// How long the daemon keeps batches at hand that are done.
+    /// How long batches that are done are kept.
     pub retention: RetentionConfig,
-    /// How the daemon is spoken to.
+    /// The control API.
     pub control: ControlConfig,
-    /// What is logged, and how.
     pub log: LogConfig,
-    /// What the service's document says of models and its catalogs do not, for more model ids.
+    /// Rules for models that the built-in table does not have.
     pub rules: RulesExtension,
 }
 
@@ -93,18 +90,17 @@ pub struct Config {
 pub struct ServiceConfig {
     /// Base address of the service. Without one nothing is sent: it is never guessed.
     pub base_url: Option<Url>,
-    /// File with the API key.
     pub api_key_file: Option<PathBuf>,
-    /// The account's plan: decides which allowances a plan of manifests shows.
+    /// The account's subscription: decides which allowances `callsheet plan` shows.
     pub plan: AccountPlan,
     /// Part of every idempotency key: two installations that share an account and batch names, and
     /// must not share jobs, have different ones.
     pub key_namespace: String,
-    /// For opening a connection.
+    /// Timeout of a connection attempt.
     pub connect_timeout: Span,
-    /// For a whole exchange.
+    /// Timeout of a request with its response.
     pub request_timeout: Span,
-    /// For a creating call that renders before it answers.
+    /// Timeout of a creating call that renders before it responds.
     pub render_timeout: Span,
 }
 
@@ -148,13 +144,12 @@ pub struct LimitsConfig {
     pub in_flight_per_model: BTreeMap<String, u32>,
     /// Creating POSTs a second.
     pub submits_per_second: Option<NonZeroU32>,
-    /// Readings of tasks a second.
     pub polls_per_second: Option<NonZeroU32>,
     /// Jobs whose outputs are downloaded at once.
     pub downloads: usize,
-    /// A download that brings fewer bytes a second makes room for one that waits.
+    /// A download that is slower, in bytes a second, is suspended while another waits.
     pub min_download_rate: ByteSize,
-    /// The span that a download's rate is taken over.
+    /// Time over which the rate of a download is measured.
     pub slow_window: Span,
     /// Whether the number of jobs in flight follows what the service takes, up to `in_flight`.
     pub adaptive: bool,
@@ -183,17 +178,17 @@ impl Default for LimitsConfig {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Poll {
-    /// Least time between two readings of a task. The document advises 5 to 10 seconds.
+    /// Shortest poll interval of a task. The document advises 5 to 10 seconds.
     pub min: Span,
-    /// Most time between two readings of a task.
+    /// Longest poll interval of a task.
     pub max: Span,
 }
 
-/// Shorter intervals between two readings of a task are against the service's advice (Limits, polling interval).
+/// Shorter poll intervals are against the service's advice (Limits, polling interval).
 pub const POLL_ADVISED: Millis = Millis::from_secs(5);
 
 impl Poll {
-    /// What to say of readings that follow on each other faster than the service advises.
+    /// A warning if the poll interval is shorter than the service advises.
     pub fn hasty(&self) -> Option<String> {
         let min = self.min.0;
         (min < POLL_ADVISED).then(|| {
@@ -213,19 +208,16 @@ impl Default for Poll {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Deadlines {
-    /// Of videos, and of Shorts Studio.
+    /// Deadline of videos, and of Shorts Studio.
     pub video: Span,
-    /// Of images.
+    /// Deadline of images.
     pub image: Span,
-    /// Of music.
     pub music: Span,
-    /// Of speech.
     pub speech: Span,
-    /// Of sound effects.
     pub sound_effect: Span,
     /// How long the task of an overdue job is still watched.
     pub watch_overdue_for: Span,
-    /// How often it is read then.
+    /// Poll interval of the task of an overdue job.
     pub overdue_poll: Span,
 }
 
@@ -244,7 +236,6 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// By kind.
     pub fn by_kind(&self) -> BTreeMap<Kind, Millis> {
         BTreeMap::from([
             (Kind::Video, self.video.0),
@@ -263,9 +254,9 @@ impl Deadlines {
 pub struct Retry {
     /// Attempts (idempotency keys) of a job.
     pub attempts: u32,
-    /// Upper bound of the first wait after a fault.
+    /// Longest first delay after a fault.
     pub base: Span,
-    /// Upper bound of any wait after a fault that the service does not ask for.
+    /// Longest delay after a fault, unless the service asks for more.
     pub max: Span,
 }
 
@@ -279,13 +270,13 @@ impl Default for Retry {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Budget {
-    /// All that this state may ever spend.
+    /// Total budget of the state.
     pub total: Option<Credits>,
-    /// Of a UTC day.
+    /// Budget of a UTC day.
     pub per_day: Option<Credits>,
-    /// What must stay on the account.
+    /// Least balance that is kept on the account.
     pub min_balance: Option<Credits>,
-    /// Of a batch that has no budget of its own.
+    /// Budget of a batch that sets none.
     pub per_batch: Option<Credits>,
 }
 
@@ -293,11 +284,11 @@ pub struct Budget {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OutputConfig {
-    /// How output files are called.
+    /// Layout of the names of output files.
     pub layout: String,
     /// Largest output that is downloaded.
     pub max_file: ByteSize,
-    /// Room that must stay free on the output disk.
+    /// Free space that is kept on the output disk.
     pub min_free: ByteSize,
     /// Hosts that result links may lead to although their addresses are not public, or over http.
     pub allow_hosts: Vec<AllowedHost>,
@@ -319,31 +310,24 @@ impl Default for OutputConfig {
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("failed to read {}: {source}", .path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file does not say what it must.
+    Unreadable { path: PathBuf, source: io::Error },
+    /// The file is not valid.
     #[error("{}:{line}: {message}", .path.display())]
     Invalid {
-        /// The file.
         path: PathBuf,
         /// Line, from 1.
         line: usize,
-        /// What is wrong, and what would be accepted.
+        /// What was found, and what would be accepted.
         message: String,
     },
-    /// `[rules]` contradicts itself.
+    /// `[rules]` has errors.
     #[error("{}", listed(.0))]
     Rules(Vec<Diagnostic>),
     /// A value is out of its range.
     #[error("{key}: {message}")]
     Value {
-        /// The key.
         key: &'static str,
-        /// What is wrong, and what would be accepted.
+        /// What was found, and what would be accepted.
         message: String,
     },
 }
@@ -354,11 +338,11 @@ fn listed(findings: &[Diagnostic]) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// Where a configuration is looked for when none is named.
+/// Default paths of the configuration, in order.
 const PLACES: [&str; 2] = ["callsheet.toml", "/etc/callsheet/callsheet.toml"];
 
 impl Config {
-    /// Reads `named`, or the first of the usual places, or nothing.
+    /// Reads `named`, or the first of the default paths that exists; defaults where none does.
     ///
     /// # Errors
     /// [`ConfigError`], with line and suggestion.
@@ -374,7 +358,7 @@ impl Config {
         named.or_else(|| PLACES.iter().map(Path::new).find(|path| path.exists()))
     }
 
-    /// Reads a configuration that stands in the file `path`.
+    /// Parses the text of the file `path`.
     ///
     /// # Errors
     /// [`ConfigError`], with line and suggestion.
@@ -450,10 +434,10 @@ impl Config {
         self.service.api_key_file.clone().or(credential).map(secret_in).transpose()
     }
 
-    /// The bearer token that control over TCP asks for.
+    /// The bearer token of the control API over TCP.
     ///
     /// # Errors
-    /// When its file cannot be read, or holds nothing that a request could carry: nobody would get in.
+    /// When its file cannot be read, or its text cannot be a header's value.
     pub fn control_token(&self) -> Result<Option<SecretString>, ConfigError> {
         let Some(path) = self.control.token_file.clone() else { return Ok(None) };
         let at = path.display().to_string();

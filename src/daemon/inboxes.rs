@@ -25,10 +25,10 @@ const WRITER_RETRY_INTERVAL: Millis = Millis::from_secs(2);
 const RETRY_INTERVAL_MIN: Millis = Millis::from_secs(2);
 /// ...and, twice as long after every try, at most.
 const RETRY_INTERVAL_MAX: Millis = Millis::from_secs(30);
-/// Receipts that wait for room at most: each may hold a thousand problems.
+/// Most receipts that are kept for another try: each may hold a thousand diagnostics.
 const UNFILED_MAX: usize = 256;
-/// Manifests of which it is known what was said, at most.
-const TOLD_MAX: usize = 50_000;
+/// Manifests whose last error is remembered, at most.
+const LAST_ERRORS_MAX: usize = 50_000;
 
 /// An inbox with the terms of what comes in by it.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +63,7 @@ pub(super) fn watch(terms: InboxSettings, ingest: Ingest, clock: Clock, broken: 
         clock,
         unfiled: HashMap::new(),
         refused: None,
-        told: HashMap::new(),
+        last_errors: HashMap::new(),
     };
     tokio::spawn(async move {
         let watch = WatchOptions::settling(worker.terms.settle);
@@ -102,8 +102,8 @@ struct InboxWorker {
     unfiled: HashMap<PathBuf, Unfiled>,
     /// What kept the last manifest from being taken in: it is not said again for every one.
     refused: Option<Refused>,
-    /// What was said last about each that cannot be filed: it is not said again at every try.
-    told: HashMap<PathBuf, String>,
+    /// The last error of each that cannot be filed: it is logged once.
+    last_errors: HashMap<PathBuf, String>,
 }
 
 /// Why nothing is taken in.
@@ -188,12 +188,12 @@ impl InboxWorker {
         match filed {
             Ok(filed) => {
                 tracing::info!(manifest = %filed.manifest.display(), "filed");
-                self.told.remove(&manifest.path);
+                self.last_errors.remove(&manifest.path);
                 Ok(())
             }
             Err(FilingError::Changed { .. }) => Err(IngestFailure::RetryAfter(WRITER_RETRY_INTERVAL)),
             Err(error) => {
-                self.stays(manifest, error.to_string());
+                self.report_once(manifest, error.to_string());
                 let wait = longer(last.map(|last| last.wait));
                 self.keep_receipt(manifest, Unfiled { look: manifest.look, receipt, wait });
                 Err(IngestFailure::RetryAfter(wait))
@@ -213,16 +213,16 @@ impl InboxWorker {
     }
 
     /// Says once what keeps a manifest from being filed.
-    fn stays(&mut self, manifest: &ReadyManifest, trouble: String) {
-        if self.told.get(&manifest.path) == Some(&trouble) {
+    fn report_once(&mut self, manifest: &ReadyManifest, trouble: String) {
+        if self.last_errors.get(&manifest.path) == Some(&trouble) {
             return tracing::debug!(manifest = %manifest.path.display(), trouble, "cannot be moved yet");
         }
         self.say(&trouble);
-        if self.told.len() >= TOLD_MAX {
-            self.told.retain(|path, _| path.exists());
+        if self.last_errors.len() >= LAST_ERRORS_MAX {
+            self.last_errors.retain(|path, _| path.exists());
         }
-        if self.told.len() < TOLD_MAX {
-            self.told.insert(manifest.path.clone(), trouble);
+        if self.last_errors.len() < LAST_ERRORS_MAX {
+            self.last_errors.insert(manifest.path.clone(), trouble);
         }
     }
 

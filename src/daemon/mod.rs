@@ -1,7 +1,7 @@
 //! The service: one engine that never stands still, and everything that feeds it.
 //!
-//! Order of a start: the state is taken up, the socket listens, what is done and was not announced is
-//! announced, inboxes and schedules are watched, and only then systemd is told that the service is ready.
+//! Order of a start: the state is loaded, the socket listens, finished batches that were not announced are announced,
+//! inboxes and schedules are watched, and only then systemd is notified that the service is ready.
 //! Order of a stop: nothing new is accepted or sent, requests in flight finish, the socket is removed.
 
 mod completion_notifier;
@@ -75,20 +75,10 @@ pub enum DaemonError {
     Engine(#[from] EngineError),
     /// It cannot listen on its socket.
     #[error("failed to listen on {}: {source}", .path.display())]
-    Listen {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Listen { path: PathBuf, source: std::io::Error },
     /// It cannot listen on `control.http`.
     #[error("failed to listen on control.http = \"{at}\": {source}")]
-    ListenTcp {
-        /// Where.
-        at: SocketAddr,
-        /// Why.
-        source: std::io::Error,
-    },
+    ListenTcp { at: SocketAddr, source: std::io::Error },
     /// Hooks cannot be set up.
     #[error(transparent)]
     Hooks(#[from] HooksError),
@@ -97,12 +87,7 @@ pub enum DaemonError {
     Broken(String),
     /// A folder of the state cannot be used.
     #[error("failed to use {}: {source}", .path.display())]
-    Folder {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Folder { path: PathBuf, source: std::io::Error },
 }
 
 /// Serves until a signal ends it.
@@ -170,7 +155,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     Ok(())
 }
 
-/// Whether hooks could be set up as the configuration says; nobody is told anything.
+/// Checks the configuration of hooks; nothing is sent.
 ///
 /// # Errors
 /// [`DaemonError::Hooks`].
@@ -178,7 +163,7 @@ pub fn check_hooks(config: &HooksConfig, secret: Option<&SecretString>) -> Resul
     Ok(Hooks::check(config, secret, HookTimeouts::default())?)
 }
 
-/// Tells hooks what they are to be told, until the daemon stops.
+/// Delivers messages of hooks until the daemon stops.
 async fn deliver(hooks: Hooks, mut stop: watch::Receiver<Stop>) {
     hooks
         .run(async move {

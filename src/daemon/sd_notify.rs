@@ -1,5 +1,4 @@
-//! What systemd is told: ready, alive, how it goes, stopping. Without systemd there is no receiver, and nothing
-//! is said.
+//! Notifications to systemd: ready, watchdog, status, stopping. Nothing is sent without systemd.
 
 use std::time::Duration;
 
@@ -11,16 +10,16 @@ use crate::domain::job_state::JobState;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::StepView;
 
-/// Between two lines about how it goes.
+/// Between two status lines.
 const STATUS_INTERVAL: Millis = Millis::from_secs(2);
 /// While it takes long to begin or to end, systemd is asked for so much more time.
 const EXTENSION: Duration = Duration::from_secs(20);
 
-/// Speaks to systemd.
+/// Sends notifications to systemd.
 #[derive(Debug)]
 pub(super) struct SystemdNotifier {
     clock: Clock,
-    /// How often it must be heard of.
+    /// Interval of the watchdog.
     watchdog: Option<Millis>,
     last_ping: Tick,
     last_status: Tick,
@@ -30,7 +29,7 @@ pub(super) struct SystemdNotifier {
 }
 
 impl SystemdNotifier {
-    /// The state is being taken up.
+    /// Reports that the state is being loaded.
     pub(super) fn begin(clock: Clock) -> SystemdNotifier {
         let watchdog = sd_notify::watchdog_enabled();
         // Twice in the time there is.
@@ -48,7 +47,7 @@ impl SystemdNotifier {
         }
     }
 
-    /// Everything is taken up, and it listens.
+    /// Reports that the state is loaded and the socket listens.
     pub(super) fn ready(&mut self) {
         if let Some(timeout_extender) = self.timeout_extender.take() {
             timeout_extender.abort();
@@ -91,7 +90,6 @@ pub(super) fn reloading() {
     }
 }
 
-/// It has been.
 pub(super) fn reloaded() {
     notify(&[NotifyState::Ready]);
 }

@@ -53,7 +53,6 @@ impl Limits {
 /// A waiting job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which job.
     pub key: JobKey,
     /// Higher goes first.
     pub priority: i8,
@@ -86,7 +85,6 @@ impl Candidate {
 /// A batch with waiting jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingBatch {
-    /// Which batch.
     pub batch: BatchNo,
     /// The most it may spend.
     pub budget: Credits,
@@ -103,9 +101,7 @@ pub struct WaitingBatch {
 /// How many jobs are in flight.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct InFlight {
-    /// All of them.
     pub all: u32,
-    /// By kind.
     pub by_kind: BTreeMap<Kind, u32>,
     /// By model, of the models that have a limit of their own.
     pub by_model: BTreeMap<String, u32>,

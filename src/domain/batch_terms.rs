@@ -15,7 +15,6 @@ pub struct TermSources<'a> {
     pub flags: &'a Policy,
     /// The command asks for the default budget: whatever was set before is forgotten.
     pub is_default_budget: bool,
-    /// By the manifest.
     pub manifest: &'a Policy,
     /// By its inbox or schedule and by the configuration, for what the manifest does not say.
     pub defaults: &'a Policy,

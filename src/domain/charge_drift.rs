@@ -21,9 +21,7 @@ const HOLD: &str = "hold_credits";
 pub struct Drift {
     /// `price_credits`, `hold_credits`, `model`, `mode`, `scene` or `options.NAME`.
     pub field: String,
-    /// As planned.
     pub planned: Value,
-    /// As it was.
     pub actual: Value,
 }
 

@@ -24,7 +24,6 @@ impl Position {
         Position { line, column: None }
     }
 
-    /// A line and a column.
     pub fn at(line: u64, column: u64) -> Position {
         Position { line, column: Some(column) }
     }
@@ -126,7 +125,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Adds an error, or counts it if there are [`ERRORS_MAX`].
+    /// Adds an error, or counts it if there are `ERRORS_MAX`.
     pub fn push(&mut self, error: Diagnostic) {
         self.push_with(|| error);
     }

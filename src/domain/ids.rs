@@ -18,7 +18,6 @@ pub struct Seq(pub u32);
 /// Where a job lives in one state directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobKey {
-    /// Its batch.
     pub batch: BatchNo,
     /// Its place in the batch.
     pub seq: Seq,
@@ -110,7 +109,6 @@ impl fmt::Display for TaskId {
 pub struct AttemptNo(pub u32);
 
 impl AttemptNo {
-    /// The first.
     pub const FIRST: AttemptNo = AttemptNo(1);
 
     /// The one after this.

@@ -34,7 +34,6 @@ pub enum JobState {
 pub type JobStateCounts = EnumMap<JobState, u32>;
 
 impl JobState {
-    /// All of them.
     pub const ALL: [JobState; 9] = [
         JobState::Queued,
         JobState::Submitting,

@@ -24,7 +24,6 @@ pub struct Bounds {
 /// A task that was watched from its creation to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observed {
-    /// When it was created.
     pub created: Tick,
     /// When it was last seen running.
     pub last_running: Tick,

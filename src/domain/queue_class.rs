@@ -38,7 +38,6 @@ pub enum Grain {
     NearPrice,
     /// Kind, and a price within a factor of two.
     Magnitude,
-    /// Kind.
     Kind,
     /// Nothing.
     Mixed,

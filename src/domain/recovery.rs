@@ -24,7 +24,6 @@ pub struct Remains {
 /// Where a job stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recovered {
-    /// The job.
     pub job: Job,
     /// Only its sidecar tells.
     pub is_from_sidecar: bool,

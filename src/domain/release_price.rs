@@ -32,7 +32,6 @@ pub enum Basis {
 pub struct Release {
     /// Set aside for it.
     pub hold: Credits,
-    /// What that is.
     pub basis: Basis,
 }
 

@@ -15,7 +15,6 @@ const QUOTED_MAX_CHARS: usize = 40;
 pub struct FieldChange {
     /// The field by its canonical name (`prompt`, `options.duration`).
     pub field: String,
-    /// How.
     pub message: String,
 }
 

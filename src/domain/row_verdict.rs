@@ -40,7 +40,6 @@ impl JobStanding {
         }
     }
 
-    /// Where a job stands.
     pub fn of_job(job: &Job) -> JobStanding {
         let code = match job.state() {
             State::Failed { fault, .. } => Some(fault.code.as_str()),

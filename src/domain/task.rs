@@ -51,7 +51,6 @@ impl TaskStatus {
 /// A task as one answer showed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskReading {
-    /// Its id.
     pub id: TaskId,
     /// Where it stands.
     pub status: TaskStatus,
@@ -110,7 +109,6 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault with a code and a message.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Fault {
         Fault { code: code.into(), message: message.into(), docs: None }
     }

@@ -88,7 +88,6 @@ fn special_v6(ip: Ipv6Addr) -> Option<AddressClass> {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum AllowedHost {
-    /// This name.
     Name(String),
     /// Every name that ends in this, dot included: `*.example.com`.
     Below(String),

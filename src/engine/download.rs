@@ -27,7 +27,7 @@ use crate::output::layout::Layout;
 use crate::output::publish::{self, OutputSpec, Part, hex, is_disk_error};
 use crate::output::{detect_media_type, is_truncated};
 
-/// How often one link is taken up again where it broke off.
+/// How often the download of one link is resumed.
 const RESUMES_MAX: u32 = 4;
 /// Pieces are written in this size: larger writes cost four times the processor time (measured).
 const WRITE_BYTES: usize = 64 * 1024;
@@ -125,7 +125,7 @@ impl<'a> Fetcher<'a> {
 
     /// Removes what came of a download that failed: the next one begins anew, and there may be none.
     async fn sweep(&self, order: &FetchOrder) {
-        // The draft of the sidecar has the number 0.
+        // The temporary file of the sidecar has the number 0.
         let _ = tokio::fs::remove_file(self.deps.output_dir.part_path(&order.batch, order.spec.id, 0)).await;
         for index in 0..order.urls.len() {
             // One that never came is not there, and one that stays is swept by the next run.
@@ -147,7 +147,7 @@ impl<'a> Fetcher<'a> {
         blocking(look).await
     }
 
-    /// Downloads one link to its part, taking up a broken transfer where it broke off.
+    /// Downloads one link to its part, resuming a transfer that broke off.
     async fn part(
         &self,
         order: &FetchOrder,
@@ -273,7 +273,7 @@ impl<'a> SlowTimeout<'a> {
 struct Transfer {
     file: File,
     partial: PartialDownload,
-    /// What came since it was taken up, in bytes.
+    /// Bytes received since it was resumed.
     received: u64,
     buffer: Vec<u8>,
     max_bytes: u64,

@@ -36,7 +36,6 @@ pub(super) struct PartialDownload {
     pub(super) hasher: Sha256,
     /// Its first bytes, to recognise the content.
     pub(super) head: Vec<u8>,
-    /// Which version of it.
     pub(super) version: Version,
     pub(super) content_type: Option<String>,
     /// When its first request left.

@@ -1,4 +1,4 @@
-//! A hook that is a command: run without a shell, told on its standard input, and never waited for
+//! A hook that is a command: run without a shell, with the event on its standard input, and never waited for
 //! longer than agreed.
 
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 const OUTPUT_MAX_BYTES: usize = 16 * 1024;
 /// How long the output of a command that has ended is waited for: what it left running may hold it open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
-/// What is the daemon's alone.
+/// Variables of the environment that a command does not get.
 const PRIVATE_VARIABLES: [&str; 6] = [
     "CALLSHEET_API_KEY",
     "CREDENTIALS_DIRECTORY",
@@ -91,7 +91,7 @@ fn prepare(program: &str, arguments: &[String]) -> Command {
     process
 }
 
-/// Reads to the end, so that nobody is held up by a full pipe, and keeps the beginning.
+/// Reads to the end, so that the command never blocks on a full pipe, and keeps the beginning.
 async fn collect(stream: Option<impl AsyncRead + Unpin>) -> String {
     let (mut kept, mut buffer) = (Vec::new(), [0; 4096]);
     let Some(mut stream) = stream else { return String::new() };

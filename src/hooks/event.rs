@@ -1,4 +1,4 @@
-//! What hooks are told: one object, the same on a command's standard input and in a webhook's body.
+//! The event that hooks get: one JSON object, the same on a command's standard input and in a webhook's body.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,9 @@ use crate::store::{BatchRecord, Ended};
 /// All jobs of a batch have ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchDone {
-    /// The batch.
     pub batch: BatchName,
-    /// What this end of it is called: the same wherever the same end of the same batch is seen, so that
-    /// it is told once, and so that a receiver knows it again.
+    /// Identity of the event: derived from the batch and its counts, so that it is sent once, and a receiver recognises a
+    /// repetition.
     pub id: String,
     body: String,
 }
@@ -36,7 +35,7 @@ struct Data<'a> {
     batch: &'a BatchName,
     jobs: u32,
     states: Ended,
-    /// The same in the words of plans and receipts.
+    /// The same with the names that plans and receipts use.
     verdicts: Verdicts,
     /// Rows of the last manifest that were refused.
     refused_rows: u32,
@@ -98,8 +97,8 @@ impl BatchDone {
     }
 }
 
-/// Another end of a batch (jobs were added, failed ones were tried again) shows in its counts or in its
-/// credits. Another batch of the same name, in another state, was begun at another time.
+/// A later end of the batch (jobs were added, or failed ones retried) differs in counts or credits; a batch of the same
+/// name in another state differs in its time of creation.
 fn id(batch: &BatchRecord) -> String {
     let BatchRecord { no, name, created, rows, ended, totals, .. } = batch;
     let Ended { succeeded, failed, canceled, expired, in_doubt } = ended;

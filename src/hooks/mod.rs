@@ -1,4 +1,4 @@
-//! Hooks: whom the daemon tells that a batch is done, at least once each, whatever happens in between.
+//! Hooks: a command and a webhook that are notified when a batch is done, each at least once, even across crashes.
 //!
 //! A message is on the device before [`Hooks::batch_done`] returns, and stays there until the command has
 //! ended with 0 and the webhook was answered with 2xx, or until three days have passed. A crash between a
@@ -32,18 +32,17 @@ use crate::domain::ids::BatchName;
 use crate::domain::retry::Backoff;
 use crate::domain::time::Millis;
 
-/// How long and how often hooks are tried.
+/// Timeouts and retries of deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HookTimeouts {
-    /// For a command.
     pub command: Duration,
-    /// For an exchange with a webhook's receiver.
+    /// Of a request to the webhook with its response.
     pub webhook: Duration,
-    /// Between two tries.
+    /// Delay between two tries.
     pub backoff: Backoff,
-    /// After which a message is given up.
+    /// Age at which a message is given up.
     pub give_up: Millis,
-    /// For what is under way when the daemon stops.
+    /// How long a stop waits for deliveries under way.
     pub stop: Duration,
 }
 
@@ -73,12 +72,11 @@ pub enum HooksError {
     /// The HTTP client cannot be set up.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The folder refuses.
+    /// The outbox cannot be read or written.
     #[error("failed to store messages in {}: {source}", .folder.display())]
     Io {
-        /// Where they lie.
+        /// The outbox.
         folder: PathBuf,
-        /// Why.
         source: io::Error,
     },
 }
@@ -93,7 +91,7 @@ pub struct Hooks {
 struct HooksInner {
     folder: PathBuf,
     outbox: Mutex<Outbox>,
-    /// One for each way.
+    /// One for each channel.
     wake: [Notify; 2],
     command: Vec<String>,
     webhook: Option<(Webhook, Secret)>,
@@ -101,7 +99,7 @@ struct HooksInner {
     clock: Clock,
 }
 
-/// Why a try failed.
+/// Why a delivery failed.
 struct DeliveryError {
     reason: String,
     wait: Option<Millis>,
@@ -140,7 +138,7 @@ impl Hooks {
         Ok(Hooks { inner: Arc::new(HooksInner { folder, outbox, wake, command, webhook, timeouts, clock }) })
     }
 
-    /// Whether they could be set up so; nothing is made or sent.
+    /// Checks the configuration; nothing is created or sent.
     ///
     /// # Errors
     /// [`HooksError`]: a webhook without a usable secret.
@@ -152,7 +150,7 @@ impl Hooks {
         webhook(config, secret, timeouts).map(drop)
     }
 
-    /// Whether anybody is told anything.
+    /// Whether a hook is configured.
     fn is_any(&self) -> bool {
         self.inner.webhook.is_some() || !self.inner.command.is_empty()
     }
@@ -170,7 +168,7 @@ impl Hooks {
     /// one.
     ///
     /// # Errors
-    /// When the folder refuses.
+    /// When the outbox cannot be written.
     pub fn forget(&self, batch: &BatchName) -> Result<(), HooksError> {
         self.inner.outbox().forget(batch.as_str()).map_err(|source| self.inner.io(source))
     }
@@ -181,12 +179,12 @@ impl Hooks {
         self.inner.outbox().contains(event).map_err(|source| self.inner.io(source))
     }
 
-    /// Takes in that a batch is done. On return it is on the device, and will be told, also after a crash.
-    /// One that was taken in before is not told again. Without hooks it is noted that nobody was told, so
-    /// that hooks that are configured later hear of later batches only.
+    /// Stores the message that a batch is done. On return it is durable, and will be delivered even after a crash.
+    /// The same message is stored once. Without hooks it is recorded as delivered, so that hooks that are configured
+    /// later get messages of later batches only.
     ///
     /// # Errors
-    /// When it cannot be kept; nothing is told then.
+    /// When it cannot be stored; nothing is delivered then.
     pub fn batch_done(&self, event: &BatchDone) -> Result<(), HooksError> {
         if !self.is_any() {
             return self.mark_delivered(event);
@@ -202,10 +200,10 @@ impl Hooks {
         Ok(())
     }
 
-    /// Notes a batch's end as told, without telling anybody: one that ended where nobody was listening.
+    /// Records the end of a batch as delivered without a delivery.
     ///
     /// # Errors
-    /// When it cannot be noted.
+    /// When it cannot be recorded.
     pub fn mark_delivered(&self, event: &BatchDone) -> Result<(), HooksError> {
         let outbox = self.inner.outbox();
         let known = outbox.contains(event).and_then(|known| match known {
@@ -250,17 +248,17 @@ impl HooksInner {
             match (due, wait) {
                 (Some(due), Some(Duration::ZERO)) => {
                     let timeouts = self.timeouts.stop;
-                    let told = tokio::select! {
-                        told = self.tell(channel, &due) => Some(told),
+                    let outcome = tokio::select! {
+                        outcome = self.deliver_once(channel, &due) => Some(outcome),
                         () = async {
                             // An error: the sender of the stop is gone.
                             let _ = stop.wait_for(|stop| *stop).await;
                             tokio::time::sleep(timeouts).await;
                         } => None,
                     };
-                    // What was cut off is told again by the next process.
-                    let Some(told) = told else { return };
-                    Arc::clone(&self).note(channel, due, told).await;
+                    // The next process repeats what was cut off.
+                    let Some(outcome) = outcome else { return };
+                    Arc::clone(&self).record_outcome(channel, due, outcome).await;
                     if *stop.borrow() {
                         return;
                     }
@@ -278,8 +276,8 @@ impl HooksInner {
         }
     }
 
-    /// Tells one message, once. A way that is not configured has nobody to tell.
-    async fn tell(&self, channel: Channel, due: &DueMessage) -> Result<(), DeliveryError> {
+    /// Delivers one message, once. A channel that is not configured has nothing to deliver.
+    async fn deliver_once(&self, channel: Channel, due: &DueMessage) -> Result<(), DeliveryError> {
         let delivery_error = |reason| DeliveryError { reason, wait: None, is_final: false };
         match (channel, &self.webhook) {
             (Channel::Command, _) => command::run(&self.command, &due.entry.body, self.timeouts.command)
@@ -300,14 +298,19 @@ impl HooksInner {
         }
     }
 
-    /// Notes what a try came to.
-    async fn note(self: Arc<HooksInner>, channel: Channel, due: DueMessage, told: Result<(), DeliveryError>) {
+    /// Records the outcome of a try.
+    async fn record_outcome(
+        self: Arc<HooksInner>,
+        channel: Channel,
+        due: DueMessage,
+        outcome: Result<(), DeliveryError>,
+    ) {
         let what = match channel {
             Channel::Command => "hooks.batch_done",
             Channel::Webhook => "hooks.webhook",
         };
         let DueMessage { number, tries, entry, .. } = due;
-        let delivery_state = match told {
+        let delivery_state = match outcome {
             Ok(()) => DeliveryState::Delivered,
             Err(DeliveryError { reason, wait, is_final }) => {
                 let now = self.clock.now();
@@ -329,8 +332,8 @@ impl HooksInner {
         };
         let inner = Arc::clone(&self);
         // Off the runtime: this waits for the device.
-        let noted = spawn_blocking(move || inner.outbox().end(number, channel, delivery_state)).await;
-        if let Err(error) = noted.map_err(io::Error::from).and_then(|noted| noted) {
+        let recorded = spawn_blocking(move || inner.outbox().end(number, channel, delivery_state)).await;
+        if let Err(error) = recorded.map_err(io::Error::from).and_then(|recorded| recorded) {
             let folder = self.folder.display();
             tracing::error!(
                 "failed to record a delivery in {folder}: {error}; it is delivered again after a restart"

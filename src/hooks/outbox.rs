@@ -1,9 +1,9 @@
-//! What hooks were not told yet, on the device before anybody may forget that it happened.
+//! Messages of hooks, durable from the moment a batch is done until they are delivered or given up.
 //!
 //! ```text
 //! hooks/000007.json          a message that is not delivered everywhere yet
 //! hooks/failed/000005.json   one that was given up
-//! hooks/told/NAME.json       the last message about a batch, so that no end of it is told twice
+//! hooks/told/NAME.json       the last message about a batch, so that it is not sent twice
 //! ```
 
 use std::collections::BTreeMap;
@@ -19,14 +19,14 @@ use crate::hooks::event::{BatchDone, short_hash};
 /// Format of the files.
 const FORMAT: u32 = 1;
 
-/// Whom a message goes to.
+/// Where a message is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Channel {
     Command,
     Webhook,
 }
 
-/// How far a message has come on one way.
+/// State of a message on one channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum DeliveryState {
@@ -35,7 +35,7 @@ pub(super) enum DeliveryState {
     GivenUp { reason: String },
 }
 
-/// A message and how far it has come.
+/// A message and its state on each channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OutboxEntry {
     format: u32,
@@ -49,14 +49,13 @@ pub(super) struct OutboxEntry {
     tries: [Tries; 2],
 }
 
-/// Tries on one way since the process began.
+/// Tries on one channel since the process began.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Tries {
     count: u32,
     due: Tick,
 }
 
-/// A message that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DueMessage {
     pub(super) number: u64,
@@ -71,7 +70,7 @@ struct Delivered {
     id: String,
 }
 
-/// See the module's documentation.
+/// The messages that are not delivered everywhere yet, and their files.
 #[derive(Debug)]
 pub(super) struct Outbox {
     dir: PathBuf,
@@ -97,7 +96,7 @@ impl OutboxEntry {
 }
 
 impl Outbox {
-    /// Takes up what an earlier process left. A file that is no message is set aside in `failed`.
+    /// Loads the messages of earlier processes. A file that is no message is moved to `failed`.
     pub(super) fn open(dir: &Path) -> io::Result<Outbox> {
         for folder in [dir.to_owned(), dir.join("failed"), dir.join("told")] {
             fs::create_dir_all(folder)?;
@@ -133,20 +132,20 @@ impl Outbox {
         Ok(outbox)
     }
 
-    /// Whether this end of a batch is told, or about to be.
+    /// Whether the message was delivered, or is stored.
     pub(super) fn contains(&self, event: &BatchDone) -> io::Result<bool> {
         if self.entries.values().any(|entry| entry.id == event.id) {
             return Ok(true);
         }
-        let told = match fs::read(self.path_of_delivered(event.batch.as_str())) {
+        let delivered = match fs::read(self.path_of_delivered(event.batch.as_str())) {
             Ok(bytes) => serde_json::from_slice::<Delivered>(&bytes).ok(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        Ok(told.is_some_and(|told| told.id == event.id))
+        Ok(delivered.is_some_and(|delivered| delivered.id == event.id))
     }
 
-    /// Takes a message in; on return it is on the device.
+    /// Stores a message durably.
     pub(super) fn push(&mut self, event: &BatchDone, since: Timestamp) -> io::Result<()> {
         let entry = OutboxEntry {
             format: FORMAT,
@@ -164,7 +163,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// The message that goes next on a way, whether or not its time has come.
+    /// The next message on a channel, due or not.
     pub(super) fn next(&self, channel: Channel) -> Option<DueMessage> {
         let pending = self.entries.iter().filter(|(_, entry)| entry.is_pending(channel));
         let due = |entry: &OutboxEntry| entry.tries[channel as usize].due;
@@ -181,8 +180,8 @@ impl Outbox {
         }
     }
 
-    /// A way is at its end. A message that is delivered on all ways goes, one that was given up on any
-    /// is set aside.
+    /// Ends the delivery on a channel. A message that is delivered on all channels is deleted, one that was given up on
+    /// any is moved to `failed`.
     pub(super) fn end(
         &mut self,
         number: u64,
@@ -211,7 +210,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Notes the last end of a batch that was told.
+    /// Records the last message about a batch as delivered.
     pub(super) fn record_delivered(&self, batch: &str, id: &str) -> io::Result<()> {
         write(&self.path_of_delivered(batch), &Delivered { batch: batch.to_owned(), id: id.to_owned() })
     }
@@ -240,12 +239,12 @@ impl Outbox {
         self.dir.join(format!("{number:06}.json"))
     }
 
-    /// Where a message lies that was given up.
+    /// Path of a message that was given up.
     pub(super) fn path_of_failed(&self, number: u64) -> PathBuf {
         self.dir.join("failed").join(format!("{number:06}.json"))
     }
 
-    /// By a hash: a batch's name may be longer than a file's.
+    /// Named by a hash: a batch's name may be longer than a file's.
     fn path_of_delivered(&self, batch: &str) -> PathBuf {
         self.dir.join("told").join(format!("{}.json", short_hash(batch)))
     }
@@ -256,7 +255,7 @@ fn number_of(path: &Path) -> Option<u64> {
     path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()
 }
 
-/// Writes a file that is whole whenever it is there, and on the device on return.
+/// Writes a file atomically and durably.
 fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let draft = path.with_extension("part");
     let mut file = File::create(&draft)?;

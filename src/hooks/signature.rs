@@ -13,14 +13,14 @@ use sha2::Sha256;
 
 use crate::domain::time::Timestamp;
 
-/// How a secret begins.
+/// Prefix of a secret.
 const PREFIX: &str = "whsec_";
 /// Shortest secret, in bytes: Standard Webhooks asks for 24 to 64.
 const SECRET_MIN_BYTES: usize = 24;
 /// Longest secret, in bytes.
 const SECRET_MAX_BYTES: usize = 64;
 
-/// The secret is not one.
+/// The text is not a Standard Webhooks secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the secret of hooks.webhook is not whsec_ and the base64 of {SECRET_MIN_BYTES} to {SECRET_MAX_BYTES} bytes; \
@@ -28,7 +28,7 @@ const SECRET_MAX_BYTES: usize = 64;
 )]
 pub struct BadSecret;
 
-/// What signs.
+/// The key that messages are signed with.
 #[derive(Clone)]
 pub(super) struct Secret(Zeroizing<Vec<u8>>);
 

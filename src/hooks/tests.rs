@@ -276,7 +276,7 @@ async fn a_receiver_that_fails_is_told_the_same_again() {
         assert_eq!(one.body, received[0].body);
     }
     running.stop().await;
-    assert_eq!(receiver.received().len(), 4, "no redirect was followed, and nothing told after its delivery");
+    assert_eq!(receiver.received().len(), 4, "no redirect was followed, and nothing sent after its delivery");
 }
 
 #[tokio::test]
@@ -290,7 +290,7 @@ async fn what_was_not_delivered_is_delivered_after_a_restart() {
     let hooks = house.hooks();
     let running = start(&hooks);
     hooks.batch_done(&done("spring", 2)).unwrap();
-    // The command is told; the note of it is on the device.
+    // The command has run; the record of it is durable.
     let noted =
         || fs::read_to_string(house.path("hooks/000001.json")).unwrap().contains(r#""command":"delivered""#);
     eventually(|| runs() == 1 && noted()).await;
@@ -306,7 +306,7 @@ async fn what_was_not_delivered_is_delivered_after_a_restart() {
     assert_eq!(received[0].header("webhook-id"), done("spring", 2).id);
     eventually(|| house.files("hooks").is_empty()).await;
     running.stop().await;
-    assert_eq!(runs(), 1, "a command that was told is not told again");
+    assert_eq!(runs(), 1, "a command that has run does not run again");
 }
 
 #[tokio::test]
@@ -404,7 +404,7 @@ async fn a_receiver_that_never_answers_is_given_up_on_and_holds_up_no_stop() {
     eventually(|| house.files("hooks").is_empty()).await;
     running.stop().await;
 
-    // Cut off by a stop, and told by the next process.
+    // Cut off by a stop, and delivered by the next process.
     house.timeouts.webhook = TIMEOUT * 10;
     receiver.statuses.lock().unwrap().push_back(SILENCE);
     let hooks = house.hooks();

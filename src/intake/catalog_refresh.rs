@@ -164,7 +164,6 @@ async fn renewed(
 /// The catalogs that a running engine prices by: see [`CatalogSource`].
 #[derive(Debug)]
 pub struct ServiceCatalogs {
-    /// The service.
     pub service: Service,
     /// The name that its state belongs to.
     pub identity: String,

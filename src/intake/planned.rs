@@ -17,7 +17,6 @@ pub enum Outcome {
     Jobs(Box<Jobs>),
     /// It could not be sent today, but the batch has all of it from a day when it could.
     Kept {
-        /// Its `id`.
         id: Option<String>,
         /// Where its jobs stand.
         known: Vec<KnownJob>,
@@ -51,7 +50,6 @@ pub struct Jobs {
 /// One job of a row, as a plan shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedJob {
-    /// Who it is.
     pub job: JobId,
     /// What it is called.
     pub label: String,
@@ -80,7 +78,6 @@ impl Jobs {
         &self.changed
     }
 
-    /// Each of them.
     pub fn each(&self) -> impl Iterator<Item = PlannedJob> + '_ {
         (0..self.count).map(|index| {
             let variation = self.first + index;
@@ -101,11 +98,11 @@ impl Jobs {
         })
     }
 
-    /// Tells a draft of them as they would be once they were taken in: they are counted here.
-    pub(super) fn note_in(&self, draft: &mut Staging) -> Result<(), StoreError> {
+    /// Stages them as they would be once they were accepted: they are counted here.
+    pub(super) fn note_in(&self, staging: &mut Staging) -> Result<(), StoreError> {
         for index in 0..self.count {
             let known = self.known.get(index as usize);
-            draft.note_existing(&ExistingJob {
+            staging.note_existing(&ExistingJob {
                 fingerprint: self.fingerprint,
                 variation: self.first + index,
                 standing: known.map_or(JobStanding::Waiting, |known| known.standing),

@@ -1,4 +1,4 @@
-//! What became of a manifest, told to its owner.
+//! The receipt of a manifest: how many rows were accepted, refused or known, and why.
 
 use std::path::{Path, PathBuf};
 

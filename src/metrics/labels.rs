@@ -10,11 +10,11 @@ use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
 pub enum Endpoint {
     /// A creating POST.
     Create(Kind),
-    /// The reading of a task.
+    /// A poll.
     Task,
     /// The balance.
     Credits,
-    /// A result, from the host that its link names.
+    /// A download of a result.
     Result,
 }
 
@@ -36,14 +36,14 @@ impl Endpoint {
     }
 }
 
-/// What an answer came to.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// What was asked for.
+    /// The response that was asked for.
     Ok,
     /// An error that names a task.
     ErrorWithTask,
-    /// No, and the same again would be no again.
+    /// Refused for good.
     Refused,
     /// 401.
     Unauthorised,
@@ -96,7 +96,7 @@ impl Answer {
         }
     }
 
-    /// Of a creating POST.
+    /// Outcome of a creating POST.
     pub fn of_post(answer: &PostAnswer) -> Answer {
         match answer {
             PostAnswer::Task(_) => Answer::Ok,
@@ -108,7 +108,7 @@ impl Answer {
         }
     }
 
-    /// Of the reading of a task.
+    /// Outcome of a poll.
     pub fn of_read(answer: &ReadAnswer) -> Answer {
         match answer {
             ReadAnswer::Task(_) => Answer::Ok,

@@ -1,7 +1,7 @@
-//! What a monitoring system is told: counters, gauges and histograms in Prometheus' text format.
+//! Metrics for a monitoring system: counters, gauges and histograms in Prometheus' text format.
 //!
-//! [`Metrics`] is a cheap handle. An event is counted where it happens; what only a look at
-//! the whole can tell (jobs, credits, queues) is handed over now and then as an [`Gauges`].
+//! [`Metrics`] is a cheap handle. An event is counted where it happens; what only the scheduler
+//! knows (jobs, credits, queues) is set from time to time from [`Gauges`].
 //! [`Metrics::render`] may be called from anywhere at any time.
 //!
 //! Every label has few values that are known beforehand: names of batches and jobs belong in the log.
@@ -93,7 +93,7 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// Metrics that have seen nothing.
+    /// Metrics at zero.
     pub fn new() -> Metrics {
         let metrics = Metrics { all: Arc::new(All::new()) };
         // A series that is there from the beginning has no first value to be missed.
@@ -105,29 +105,28 @@ impl Metrics {
         metrics
     }
 
-    /// A request was answered, or was not, after `latency`.
+    /// Counts a request by its outcome, with its `latency`.
     pub fn request(&self, endpoint: Endpoint, answer: Answer, latency: Duration) {
         self.all.requests.get_or_create(&RequestLabels::new(endpoint, answer)).inc();
         let seconds = self.all.request_seconds.get_or_create(&EndpointLabel { endpoint: endpoint.name() });
         seconds.observe(latency.as_secs_f64());
     }
 
-    /// A task was read so much later than it was due.
+    /// Observes by how much a poll was late.
     pub fn poll_late(&self, late: Millis) {
         self.all.lateness.observe(seconds(late));
     }
 
-    /// So many bytes of results came in.
+    /// Counts downloaded bytes.
     pub fn downloaded(&self, bytes: u64) {
         self.all.download_bytes.inc_by(bytes);
     }
 
-    /// A commit was on the device after so long.
+    /// Observes how long a commit took until it was durable.
     pub fn flushed(&self, took: Duration) {
         self.all.commit_seconds.observe(took.as_secs_f64());
     }
 
-    /// How everything stands.
     pub fn set_gauges(&self, gauges: &Gauges) {
         let all = &self.all;
         all.set_jobs(&gauges.jobs);
@@ -245,7 +244,7 @@ impl All {
     }
 }
 
-/// Registers metrics and hands out what counts in them.
+/// Registers metrics and returns their handles.
 struct Registrar {
     registry: Registry,
 }

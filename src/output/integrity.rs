@@ -1,4 +1,4 @@
-//! Whether a downloaded file is all there, as far as its own structure tells.
+//! Whether a downloaded file is complete, as far as its own structure says.
 //!
 //! A host may serve the beginning of a file under headers that agree with it. Only what a file says of
 //! itself shows that: nothing is refused on mere suspicion, since it was paid for.
@@ -10,7 +10,7 @@ use std::path::Path;
 /// Parts of a file that are looked at; one with more is taken as it is.
 const PARTS_MAX: usize = 100_000;
 
-/// Whether the file says itself that more should follow.
+/// Whether the file's structure says that more bytes should follow.
 ///
 /// # Errors
 /// When the file cannot be read.

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 
-/// The layout unless another is asked for.
+/// The default layout.
 pub const DEFAULT: &str = "{batch}/{job}{-n}.{ext}";
 /// Longest file or folder name, in bytes.
 const NAME_MAX_BYTES: usize = 200;
@@ -19,7 +19,7 @@ pub struct Layout {
     within_batch: String,
 }
 
-/// The text is no layout.
+/// Why a text is not a layout.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadLayout {
     /// Every batch has a folder of its own.
@@ -28,19 +28,19 @@ pub enum BadLayout {
     /// A placeholder that does not exist.
     #[error("{{{0}}} is not a placeholder; {{batch}}, {{job}}, {{kind}}, {{model}}, {{-n}} and {{ext}} are")]
     Placeholder(String),
-    /// A folder without a name of its own.
+    /// A path component without a name.
     #[error(
         "{0:?} is not a directory of a layout: `..`, `.`, an empty part and a path from the root are not accepted, \
          since outputs stay below the directory of their batch; name it, as in {{batch}}/{{kind}}/{{job}}{{-n}}.{{ext}}"
     )]
     Folder(String),
-    /// Two jobs would get one name.
+    /// Two jobs would have the same file name.
     #[error("the file name needs {{job}} and {{-n}}, and ends in .{{ext}}, as in {DEFAULT}")]
     Ambiguous,
 }
 
 impl Layout {
-    /// Reads a layout.
+    /// Parses a layout.
     pub fn parse(text: &str) -> Result<Layout, BadLayout> {
         let within_batch = text.strip_prefix("{batch}/").ok_or(BadLayout::OutsideBatch)?;
         let mut rest = within_batch;

@@ -2,10 +2,9 @@
 
 use crate::domain::request::Kind;
 
-/// What a file turned out to be.
+/// The format of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media {
-    /// Its media type.
     pub content_type: String,
     /// Its extension, without the dot.
     pub ext: String,

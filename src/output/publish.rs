@@ -29,36 +29,33 @@ const EDITED_MAX: u32 = 100;
 /// One downloaded part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Where it lies.
+    /// Path of the downloaded part.
     pub path: PathBuf,
     /// Its length in bytes.
     pub bytes: u64,
     /// SHA-256 of its content, in hexadecimal.
     pub sha256: String,
-    /// What it is.
     pub media: Media,
 }
 
-/// The output folder.
 #[derive(Debug, Clone)]
 pub struct OutputDir {
     root: PathBuf,
 }
 
-/// A job whose outputs are to land.
+/// A job whose outputs are published.
 #[derive(Debug, Clone, Copy)]
 pub struct OutputSpec<'a> {
-    /// Its batch.
     pub batch: &'a BatchName,
-    /// How its files are called.
+    /// Layout of the names of its files.
     pub layout: &'a Layout,
-    /// What was wanted.
+    /// The job as it was accepted.
     pub spec: &'a JobSpec,
-    /// What became of it so far.
+    /// The job as it stands.
     pub job: &'a Job,
 }
 
-/// Whose a name is.
+/// Who owns a file name.
 enum Owner {
     Nobody,
     Us,
@@ -71,7 +68,6 @@ impl OutputDir {
         OutputDir { root: root.to_owned() }
     }
 
-    /// The folder of a batch.
     pub fn batch_dir(&self, batch: &BatchName) -> PathBuf {
         self.root.join(batch.as_str())
     }
@@ -108,7 +104,7 @@ impl OutputDir {
         make_folder(&self.root, &self.batch_dir(batch))
     }
 
-    /// Sets room for a file of so many bytes aside, and gives it back.
+    /// Checks that a file of so many bytes fits on the disk, by allocating and freeing it.
     ///
     /// # Errors
     /// What the disk has against it.
@@ -125,7 +121,6 @@ impl OutputDir {
         }
     }
 
-    /// The output folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -150,7 +145,7 @@ impl OutputDir {
 
     /// What the sidecar of a job says whose outputs are on disk, unchanged.
     pub fn published_record(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<Landed> {
-        self.sidecar_of(batch, layout, spec)?.told()
+        self.sidecar_of(batch, layout, spec)?.landed()
     }
 
     /// The sidecar of a job, whatever became of the files that it names.

@@ -182,7 +182,7 @@ impl Report {
 
     /// Writes `report.json` into the batch's folder; it appears once it is complete.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
-        let draft = results::draft(dir, "report.json");
+        let draft = results::draft_path(dir, "report.json");
         let mut file = create(&draft)?;
         serde_json::to_writer_pretty(&file, self)?;
         file.write_all(b"\n")?;

@@ -143,8 +143,8 @@ pub struct ResultsWriter {
 impl ResultsWriter {
     /// Begins in the batch's folder. `meta_columns` are the names of all `meta.` columns.
     pub fn begin(dir: &Path, meta_columns: BTreeSet<String>) -> io::Result<ResultsWriter> {
-        let jsonl = BufWriter::new(create(&draft(dir, "results.jsonl"))?);
-        let mut csv = csv::Writer::from_writer(create(&draft(dir, "results.csv"))?);
+        let jsonl = BufWriter::new(create(&draft_path(dir, "results.jsonl"))?);
+        let mut csv = csv::Writer::from_writer(create(&draft_path(dir, "results.csv"))?);
         let meta = meta_columns.iter().map(|name| format!("meta.{name}"));
         csv.write_record(CSV_COLUMNS.into_iter().map(str::to_owned).chain(meta))?;
         Ok(ResultsWriter { dir: dir.to_owned(), jsonl, csv, meta_columns })
@@ -191,7 +191,7 @@ impl ResultsWriter {
         let csv = self.csv.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
         csv.sync_data()?;
         for name in ["results.jsonl", "results.csv"] {
-            fs::rename(draft(&self.dir, name), self.dir.join(name))?;
+            fs::rename(draft_path(&self.dir, name), self.dir.join(name))?;
         }
         File::open(&self.dir)?.sync_all()
     }
@@ -201,12 +201,12 @@ impl ResultsWriter {
 pub fn sweep(dir: &Path) {
     for name in ["results.jsonl", "results.csv", "report.json"] {
         // One that was not begun is not there.
-        let _ = fs::remove_file(draft(dir, name));
+        let _ = fs::remove_file(draft_path(dir, name));
     }
 }
 
 /// Where a file of the results is written before it has its name.
-pub(super) fn draft(dir: &Path, name: &str) -> PathBuf {
+pub(super) fn draft_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!(".{name}.draft"))
 }
 

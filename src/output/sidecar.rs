@@ -1,4 +1,4 @@
-//! The sidecar: what lies beside a job's outputs and tells whose they are and how they came to be.
+//! The sidecar: a JSON file beside a job's outputs with their job, task and request.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::domain::job::{Landed, OutputFile};
 use crate::output::publish::OutputSpec;
 use crate::output::results::TaskShown;
 
-/// What lies beside a job's outputs: enough to tell whose they are and how they came to be.
+/// The JSON file beside a job's outputs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sidecar {
     pub(super) job: JobId,
@@ -39,7 +39,7 @@ pub(super) struct Sidecar {
 }
 
 impl Sidecar {
-    /// Of outputs that are about to have their names.
+    /// The sidecar of outputs that are about to be published.
     pub(super) fn of(output_spec: OutputSpec<'_>, files: Vec<OutputFile>) -> Sidecar {
         let OutputSpec { batch, spec, job, .. } = output_spec;
         Sidecar {
@@ -62,8 +62,8 @@ impl Sidecar {
         }
     }
 
-    /// What it tells; nothing of one without a task.
-    pub(super) fn told(self) -> Option<Landed> {
+    /// Parses a sidecar; none without a task.
+    pub(super) fn landed(self) -> Option<Landed> {
         Some(Landed {
             task: self.task_id?,
             attempt: AttemptNo(self.attempt),
@@ -74,12 +74,12 @@ impl Sidecar {
         })
     }
 
-    /// The one that lies there; nothing where something else does.
+    /// Reads the sidecar at a path; none if the file is something else.
     pub(super) fn read(path: &Path) -> Option<Sidecar> {
         serde_json::from_slice(&fs::read(path).ok()?).ok()
     }
 
-    /// Writes it; on return it is on the device.
+    /// Writes it durably.
     pub(super) fn write(&self, mut file: File) -> io::Result<()> {
         serde_json::to_writer_pretty(&file, self)?;
         file.write_all(b"\n")?;

@@ -1,4 +1,4 @@
-//! Whom the daemon tells that a batch is done, and whether it can. Nobody is told anything.
+//! Checks the configuration of hooks. Nothing is sent.
 
 use std::fs;
 use std::io;

@@ -36,7 +36,6 @@ impl Journal {
         Journal::at(Path::new(SOCKET))
     }
 
-    /// The path of its socket.
     pub(super) fn socket_path() -> &'static str {
         SOCKET
     }

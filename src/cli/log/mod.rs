@@ -24,9 +24,9 @@ use crate::cli::failure::Failure;
 use crate::clock::Clock;
 use crate::config::{Config, LogConfig, LogFormat};
 
-/// What is said unless told otherwise by a command that somebody watches.
+/// Default level of commands.
 const LEVEL: &str = "warn";
-/// What the daemon says unless told otherwise.
+/// Default level of the daemon.
 const DAEMON_LEVEL: &str = "info";
 
 /// The filter in force, for changing it, and whether it is a daemon's.
@@ -34,7 +34,7 @@ static FILTER: OnceLock<(reload::Handle<EnvFilter, Registry>, bool)> = OnceLock:
 /// Live bars that lines must not run into.
 static BARS: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Begins logging, as flag, environment and file say.
+/// Starts logging, as flag, environment and file say.
 ///
 /// # Errors
 /// When the journal is asked for and does not answer.
@@ -56,7 +56,7 @@ pub(super) fn begin(global: &Global, is_daemon: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says from now on what `config` says is to be said, under whatever flag or environment say.
+/// Applies the level of a reloaded configuration, unless flag or environment set one.
 pub(super) fn follow(global: &Global, config: &LogConfig) {
     let Some((handle, is_daemon)) = FILTER.get() else { return };
     if let Ok(filter) = EnvFilter::try_new(level(global, config, *is_daemon)) {

@@ -133,7 +133,6 @@ impl<'w, W: Write> JsonWriter<'w, W> {
         Ok(JsonWriter { out, rows: 0 })
     }
 
-    /// Adds a row.
     pub(super) fn add_row(&mut self, row: &PlanRow<'_>) -> io::Result<()> {
         self.out.write_all(if self.rows == 0 { b"\n" } else { b",\n" })?;
         self.rows += 1;

@@ -19,10 +19,10 @@ pub(super) struct PlanRow<'a> {
     pub(super) batch: Option<&'a BatchName>,
     pub(super) line: u64,
     pub(super) id: Option<&'a str>,
-    /// Who it is, where it could be sent.
+    /// Its identity, if it could be sent.
     pub(super) job: Option<JobId>,
     pub(super) verdict: RowVerdict,
-    /// What it is, where that could be told.
+    /// Its order, if the row could be read.
     pub(super) order: Option<&'a Order>,
     pub(super) draws: Option<&'a AllowanceDraw>,
     /// What is still to be spent for it, what is set aside or charged for it, or what `retry` would cost.
@@ -50,7 +50,7 @@ impl PlanRow<'_> {
     }
 }
 
-/// Shows the lines of a row.
+/// Calls `see` with the jobs of a row, or with the row that is not valid.
 pub(super) fn for_each(
     file: &Path,
     batch: Option<&BatchName>,

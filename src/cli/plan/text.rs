@@ -18,7 +18,6 @@ const LISTED_MAX: usize = 40;
 /// Of more rows, so many of the dearest are.
 const DEAREST: usize = 10;
 
-/// A row of the listing.
 #[derive(Debug)]
 struct ListedRow {
     credits: Credits,

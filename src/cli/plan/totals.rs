@@ -63,7 +63,6 @@ pub(super) struct Totals {
     pub(super) unpriced: (u64, Credits),
     /// By batch, kind and model.
     pub(super) groups: BTreeMap<GroupKey, GroupTotals>,
-    /// By batch.
     pub(super) batches: BTreeMap<BatchName, BatchTotals>,
     /// How much of each allowance is used up.
     drawn: BTreeMap<String, u64>,

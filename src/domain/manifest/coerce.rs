@@ -22,7 +22,6 @@ pub(super) const ID_CHARS: usize = 200;
 pub(super) enum CellValue<'a> {
     /// A CSV cell: trimmed and not empty.
     Cell(&'a str),
-    /// A JSON value.
     Json(Value),
 }
 

@@ -16,7 +16,6 @@ pub(super) const META: &str = "meta.";
 pub struct KnownField {
     /// As it is spelled.
     pub name: &'static str,
-    /// What it is for.
     pub slot: Slot,
 }
 
@@ -47,7 +46,6 @@ pub enum Slot {
 
 /// The texts of a request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the field of that name in `Request`")]
 pub enum BodyText {
     Model,
     Prompt,
@@ -60,7 +58,6 @@ pub enum BodyText {
 /// What the service accepts as a documented option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionType {
-    /// Text.
     Text,
     /// Text such as `8s`, or a whole number of seconds.
     Duration,

@@ -57,7 +57,6 @@ struct JobReader<'l> {
 }
 
 impl JobReader<'_> {
-    /// One key of the job.
     fn field(&mut self, key: &Key, value: Spanned<'_>) {
         match key.name.as_str() {
             "options" => self.group(key, value, &|name| (Field::option(name), OPTIONS)),

@@ -311,16 +311,13 @@ pub struct Voices {
     pub characters_per_credit: Option<Decimal>,
     /// The least a speech costs.
     pub minimum_credits: Option<Decimal>,
-    /// The voices.
     pub voices: CatalogList<Voice>,
 }
 
-/// A voice.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Voice {
     /// Sent as `voice_id`.
     pub id: String,
-    /// What it is called.
     pub name: Option<String>,
     /// The model it speaks best with.
     pub recommended_model: Option<String>,

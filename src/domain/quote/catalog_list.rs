@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 
 /// A thing that is found by its id.
 pub trait CatalogEntry {
-    /// Its id.
     fn id(&self) -> &str;
     /// What it is called on a screen.
     fn label(&self) -> Option<&str>;

@@ -68,7 +68,6 @@ pub(super) fn below<'a>(map: &'a BTreeMap<String, Prices>, key: &str) -> Option<
 
 /// How one level of prices is decided.
 pub(super) enum Pick<'a> {
-    /// This key.
     Key(&'a str, &'a Prices),
     /// The request does not decide it; what the keys are is named. All of them must agree.
     Any(&'static str),

@@ -27,7 +27,6 @@ pub struct Cost {
 }
 
 impl Quote {
-    /// What it costs.
     pub fn cost(&self) -> Cost {
         Cost {
             price: self.price,
@@ -64,7 +63,6 @@ pub fn reprice(
     })
 }
 
-/// The request that a body is of.
 fn request_of(kind: Kind, body: &Map<String, Value>) -> Request {
     if kind == Kind::ShortsStudio {
         return Request { options: body.clone(), ..Request::default() };

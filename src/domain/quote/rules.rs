@@ -29,7 +29,6 @@ pub struct RulesExtension {
     pub prohibited: Vec<String>,
 }
 
-/// The rules of one model.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelRules {
@@ -56,7 +55,6 @@ pub struct ModelRules {
 pub(super) enum BilledSource {
     /// Nobody says it.
     Unsaid,
-    /// Nothing.
     Nothing,
     /// Its seconds, up to so many.
     UpTo(u32),
@@ -187,9 +185,7 @@ pub enum AccountPlan {
     Unknown,
     /// No plan, and so no allowance.
     None,
-    /// Pro.
     Pro,
-    /// Ultra.
     Ultra,
 }
 

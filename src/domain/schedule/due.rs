@@ -86,7 +86,6 @@ pub struct Due {
 /// Fires of which no run comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Why.
     pub reason: Reason,
     /// How many.
     pub count: usize,

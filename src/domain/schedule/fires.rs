@@ -1,6 +1,6 @@
 //! From an expression's local times to instants.
 //!
-//! Local times are handed to [`Expression`] as if they were UTC. Between two changes of the clocks they are UTC moved by a
+//! Local times are handed to the expression as if they were UTC. Between two changes of the clocks they are UTC moved by a
 //! constant, so each stretch is searched by itself and no order is lost.
 
 use chrono::{DateTime, Datelike, NaiveDate, Utc};

@@ -82,7 +82,6 @@ pub enum FilingError {
         path: PathBuf,
         /// Where it should go.
         folder: PathBuf,
-        /// Why.
         source: io::Error,
     },
 }
