@@ -72,7 +72,7 @@ pub(crate) struct Allowance {
     pub(crate) units: u64,
 }
 
-/// How a price would be met.
+/// How a price would be paid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cover {
     pub(crate) charged_credits: u64,
@@ -94,7 +94,7 @@ pub(crate) struct Account {
 const DAYS_KEPT: usize = 800;
 
 impl Account {
-    /// How a price would be met on a day, or `None` when the balance is too low.
+    /// How a price would be paid on a day, or `None` when the balance is too low.
     ///
     /// A request longer than what is left of the allowance is charged in full.
     pub(crate) fn cover(&self, price: u64, claim: Option<(Pool, u64)>, day: i64) -> Option<Cover> {
@@ -112,7 +112,7 @@ impl Account {
         })
     }
 
-    /// Take what a cover promised.
+    /// Charges what [`Account::cover`] returned.
     pub(crate) fn take(&mut self, charged_credits: u64, allowance: Option<Allowance>) {
         self.credits = self.credits.saturating_sub(charged_credits);
         if let Some(slot) = allowance {

@@ -60,7 +60,7 @@ impl Clock {
         after
     }
 
-    /// Nobody waits for this clock any more.
+    /// Ends all waits for this clock.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.stepped.send_replace(());

@@ -2,7 +2,7 @@
 //!
 //! A line is handed to the operating system before the answer it belongs to is sent, so the death of the process
 //! loses nothing that a client was told. It is not synced: the emulator guards no real money. A last line that
-//! was cut short is forgotten, since nobody was told of it.
+//! was cut short is dropped, since no client got an answer for it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};

@@ -95,7 +95,7 @@ impl Emulator {
         }
     }
 
-    /// Change what goes wrong from now on.
+    /// Replaces the fault plan.
     pub fn set_faults(&self, faults: Faults) {
         self.service.set_faults(faults);
     }
@@ -172,7 +172,7 @@ fn serve(
     })
 }
 
-/// Counts a server out, however it ends.
+/// Counts down the running servers when dropped.
 struct Leaving(Arc<watch::Sender<usize>>);
 
 impl Drop for Leaving {

@@ -1,4 +1,4 @@
-//! The service as a state machine: account, keys, tasks and the tally of who did what.
+//! The service as a state machine: account, keys, tasks and the audit of calls.
 //!
 //! Pure: time is an argument, and a creation is split in two so that it can be written down in between.
 //! [`ServiceState::prepare`] decides and changes nothing that matters; [`ServiceState::apply`] makes a [`Record`] true.
@@ -122,7 +122,7 @@ impl ServiceState {
         self.name("user", 0)
     }
 
-    /// Let time pass: refunds that are due are made.
+    /// Makes refunds that are due.
     pub(crate) fn advance(&mut self, now_ms: i64) {
         while let Some(&(due_ms, id)) = self.due.first() {
             if due_ms > now_ms {

@@ -1,17 +1,17 @@
-//! What will become of a task: settled when it is created, from the order itself and the fault plan.
+//! The outcome of a task: decided when it is created, from the order and the fault plan.
 
 use super::errors::ApiError;
 use super::faults::{Afterwards, Call, Effect, FaultProfile, Target};
 use super::tasks::{Ending, ErrorCode, FirstAnswer, Kind, Results, Shape};
 use super::validation::{Order, ProviderRejection};
 
-/// What will become of a task.
+/// The outcome of a task, decided when it is created.
 pub(crate) struct TaskOutcome {
     pub(crate) ending: Ending,
     pub(crate) first_answer: FirstAnswer,
-    /// It ends in the moment of its creation.
+    /// It ends when it is created.
     pub(crate) at_once: bool,
-    /// It takes so much longer than it would.
+    /// Added to its render time.
     pub(crate) late_ms: i64,
     /// The model that runs it, as the task shows it.
     pub(crate) model: String,

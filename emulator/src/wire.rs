@@ -1,5 +1,4 @@
-//! The listening side of a connection, with a switch that cuts it: a fault plan may end a connection without a
-//! single byte of an answer. Connections are counted: beyond the limit the next one waits for another to end.
+//! Server connections that can be cut: a fault plan may end a connection without a single byte of an answer. Connections are counted: beyond the limit the next one waits for another to end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -81,7 +80,7 @@ impl Connected<IncomingStream<'_, CuttableListener>> for ConnectionHandle {
     }
 }
 
-/// A connection with its switch.
+/// A connection that can be cut.
 #[derive(Debug)]
 pub(crate) struct CuttableStream {
     stream: TcpStream,
