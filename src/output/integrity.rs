@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Parts of a file that are looked at; one with more is taken as it is.
+/// Most parts of a file that are checked; a file with more is accepted.
 const PARTS_MAX: usize = 100_000;
 
 /// Whether the file's structure says that more bytes should follow.
@@ -49,14 +49,14 @@ fn png(file: &mut File, length: u64) -> io::Result<bool> {
 
 /// `RIFF` and the length of all that follows.
 fn riff(file: &mut File, length: u64) -> io::Result<bool> {
-    /// What writers put there that do not know the length yet lies at or above this.
+    /// Writers that do not know the length yet put this value there, or a greater one.
     const UNKNOWN: u32 = 0x7fff_0000;
     let [_, size] = words_at(file, 0)?;
     let size = u32::from_le_bytes(size);
     Ok(size < UNKNOWN && u64::from(size) + 8 > length)
 }
 
-/// Boxes, each with its length and a name, among them the index that no player can do without.
+/// Boxes, each with its length and a name, among them the index that every player needs.
 fn mp4(file: &mut File, length: u64) -> io::Result<bool> {
     let mut at = 0;
     let mut has_index = false;

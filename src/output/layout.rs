@@ -12,7 +12,7 @@ const NAME_MAX_BYTES: usize = 200;
 /// Longest extension that is kept, in bytes.
 const EXT_MAX_BYTES: usize = 10;
 
-/// How output files are called, below the output folder.
+/// The layout of output files below the output folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// What follows `{batch}/`.
@@ -118,7 +118,7 @@ impl fmt::Display for Layout {
     }
 }
 
-/// What a job is called on disk, best name first: its label, then its label with the beginning of its
+/// The names that a job may have on disk, in order of preference: its label, then its label with the beginning of its
 /// identity, then with all of it. The later ones are for names that something else has already.
 pub fn job_names(spec: &JobSpec) -> [String; 3] {
     let label = safe_name(&spec.label);

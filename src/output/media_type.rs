@@ -1,4 +1,4 @@
-//! What a downloaded file is, by its content.
+//! The media type of a downloaded file, by its content.
 
 use crate::domain::request::Kind;
 

@@ -23,7 +23,7 @@ use crate::output::sidecar::Sidecar;
 /// Room that is asked for at least before a disk that refused a file is believed again, in bytes: the file, its
 /// sidecar and a folder.
 pub const PROBE_BYTES: u64 = 64 * 1024;
-/// Copies of one output that a person may edit, each of which is kept.
+/// Most edited copies of one output that are kept.
 const EDITED_MAX: u32 = 100;
 
 /// One downloaded part.
@@ -77,7 +77,7 @@ impl OutputDir {
         self.batch_dir(batch).join(format!(".{job}-{n}.part"))
     }
 
-    /// Makes a batch's folder, and sweeps the parts that a killed process left in it. On return its name is on
+    /// Creates a batch's folder, and removes the parts that a killed process left in it. On return its name is on
     /// the device.
     ///
     /// # Errors
@@ -96,10 +96,10 @@ impl OutputDir {
         sync_names_above(&dir)
     }
 
-    /// Makes a batch's folder where it is gone, or could not be made when the batch came in.
+    /// Creates a batch's folder if it is missing.
     ///
     /// # Errors
-    /// When the folder cannot be made.
+    /// When the folder cannot be created.
     pub fn make_batch_dir(&self, batch: &BatchName) -> io::Result<()> {
         make_folder(&self.root, &self.batch_dir(batch))
     }
@@ -107,7 +107,7 @@ impl OutputDir {
     /// Checks that a file of so many bytes fits on the disk, by allocating and freeing it.
     ///
     /// # Errors
-    /// What the disk has against it.
+    /// The error of the disk: full, or not writable.
     pub fn check_space(&self, bytes: u64) -> io::Result<()> {
         let mut file = tempfile::tempfile_in(&self.root)?;
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes.max(PROBE_BYTES)) {
@@ -125,7 +125,7 @@ impl OutputDir {
         &self.root
     }
 
-    /// Room on the disk of the output folder, in bytes, for those who are not root.
+    /// Free space on the disk of the output folder, in bytes, for users other than root.
     pub fn free_bytes(&self) -> Option<u64> {
         // It may not be made yet: the disk is that of the folder it will be in.
         let there = self.root.ancestors().find(|path| path.exists())?;
@@ -178,7 +178,7 @@ impl OutputDir {
     /// device.
     ///
     /// # Errors
-    /// I/O errors; the parts may then be landed again.
+    /// I/O errors; the parts may then be published again.
     pub fn publish(&self, output_spec: OutputSpec<'_>, parts: &[Part]) -> io::Result<Vec<OutputFile>> {
         for part in parts {
             File::open(&part.path)?.sync_data()?;
@@ -204,7 +204,7 @@ impl OutputDir {
         Sidecar::read(&path).filter(|sidecar| sidecar.job == spec.id)
     }
 
-    /// The outputs of a job that somebody changed after they landed, by their paths relative to the batch's folder:
+    /// The outputs of a job that somebody changed after they were published, by their paths relative to the batch's folder:
     /// they stay when the outputs are fetched again.
     pub fn edited(&self, output_spec: OutputSpec<'_>) -> Vec<String> {
         let names = layout::job_names(output_spec.spec);
@@ -216,7 +216,7 @@ impl OutputDir {
         own.files.iter().filter(is_edited).map(|file| file.path.clone()).collect()
     }
 
-    /// Tries one name; nothing when it is somebody else's.
+    /// Publishes under one name; none if another file has it.
     fn publish_as(
         &self,
         name: &str,
@@ -283,7 +283,7 @@ impl OutputDir {
     }
 }
 
-/// Whether something lies at `path` that is none of the files that it may be.
+/// Whether `path` exists and is none of the expected files.
 fn is_edited(path: &Path, may_be: &[&OutputFile]) -> io::Result<bool> {
     let found = match path.symlink_metadata() {
         Ok(found) => found,
@@ -304,7 +304,7 @@ fn is_edited(path: &Path, may_be: &[&OutputFile]) -> io::Result<bool> {
     Ok(may_be.iter().all(|file| file.sha256 != hash))
 }
 
-/// Gives files that are fetched again a name beside those that a person edited meanwhile.
+/// Gives files that are downloaded again a name beside those that a person edited meanwhile.
 fn beside_edited(
     dir: &Path,
     output_spec: OutputSpec<'_>,
@@ -351,12 +351,12 @@ pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether a disk takes nothing more, whatever it is.
+/// Whether a disk cannot be written to, for whatever reason.
 pub fn is_disk_error(error: &io::Error) -> bool {
     is_disk_full(error) || error.kind() == io::ErrorKind::ReadOnlyFilesystem
 }
 
-/// Makes a folder below the output folder. The output folder itself may be a link, since a person named it; what
+/// Creates a folder below the output folder. The output folder itself may be a link, since a person named it; what
 /// is below it belongs to the program, and a link there may lead anywhere.
 fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
     if !root.is_dir() {
@@ -395,7 +395,7 @@ fn sync_names_above(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a file anew, or empties it; one that is a link is refused.
+/// Creates a file, or truncates it; one that is a link is refused.
 pub fn create(path: &Path) -> io::Result<File> {
     let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?.into())
@@ -446,7 +446,7 @@ pub fn hash_file(path: &Path) -> io::Result<String> {
     hash(&mut File::open(path)?)
 }
 
-/// SHA-256 of what a file still holds from where it is read, in hexadecimal.
+/// SHA-256 of the rest of a file from its present position, in hexadecimal.
 pub fn hash(file: &mut File) -> io::Result<String> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];

@@ -1,4 +1,4 @@
-//! `report.json`: what a batch was planned to cost, what it cost, and what stands out.
+//! `report.json`: planned and charged credits of a batch, and jobs that need attention.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use crate::domain::ledger::{Movement, Totals};
 use crate::output::publish::create;
 use crate::output::results;
 
-/// Jobs that are named one by one; the rest are counted.
+/// Most jobs that are listed; the rest are counted.
 const LISTED_MAX: usize = 1_000;
 
 /// Sums over some of a batch's jobs.
@@ -46,14 +46,14 @@ impl Sums {
     }
 }
 
-/// What jobs need that are not sent, at the prices at which they were accepted.
+/// Credits that waiting jobs need, at the prices at which they were accepted.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Waiting {
     /// How many there are.
     pub jobs: u32,
-    /// What the cheapest of them needs.
+    /// Credits that the cheapest of them needs.
     pub least_credits: Credits,
-    /// What they need together.
+    /// Credits that all of them need.
     pub credits: Credits,
 }
 
@@ -79,7 +79,7 @@ impl Waiting {
     }
 }
 
-/// A job that a person may want to look at.
+/// A job that needs attention.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Listed {
     id: String,
@@ -102,7 +102,7 @@ pub struct Report {
     failed: Vec<Listed>,
     in_doubt: Vec<Listed>,
     late: Vec<Listed>,
-    /// Tasks that were resubmitted over, and what was charged for them.
+    /// Superseded tasks, and what was charged for them.
     resubmitted: Vec<Listed>,
     /// Jobs that were charged or made otherwise than planned.
     drift: Vec<Listed>,
@@ -170,7 +170,7 @@ impl Report {
         self.drift.iter().map(|job| (job.id.as_str(), job.line, job.reason.as_str()))
     }
 
-    /// What jobs need that are not sent.
+    /// Credits that waiting jobs need.
     pub fn waiting(&self) -> Waiting {
         self.waiting
     }

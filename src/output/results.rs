@@ -101,7 +101,7 @@ impl<'a> ResultLine<'a> {
 }
 
 impl ResultLine<'_> {
-    /// What went wrong, where something did.
+    /// The fault of a job that failed.
     pub fn error(&self) -> Option<&Fault> {
         self.error
     }
@@ -141,7 +141,7 @@ pub struct ResultsWriter {
 }
 
 impl ResultsWriter {
-    /// Begins in the batch's folder. `meta_columns` are the names of all `meta.` columns.
+    /// Creates both files in the batch's folder. `meta_columns` are the names of all `meta.` columns.
     pub fn begin(dir: &Path, meta_columns: BTreeSet<String>) -> io::Result<ResultsWriter> {
         let jsonl = BufWriter::new(create(&draft_path(dir, "results.jsonl"))?);
         let mut csv = csv::Writer::from_writer(create(&draft_path(dir, "results.csv"))?);
@@ -183,7 +183,7 @@ impl ResultsWriter {
         Ok(self.csv.write_record(fixed.into_iter().chain(meta))?)
     }
 
-    /// Puts both files in place.
+    /// Renames both files to their final names.
     pub fn finish(mut self) -> io::Result<()> {
         self.jsonl.flush()?;
         self.jsonl.get_ref().sync_data()?;
@@ -205,7 +205,7 @@ pub fn sweep(dir: &Path) {
     }
 }
 
-/// Where a file of the results is written before it has its name.
+/// Path of a results file until it is complete.
 pub(super) fn draft_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!(".{name}.draft"))
 }
