@@ -24,7 +24,7 @@ impl Scheduler {
         let open = counts.by_state_and_kind().map(|(state, kind, n)| ((state, Some(kind)), u64::from(n)));
         let mut jobs: Jobs = open.collect();
         for active in self.batches.iter() {
-            add_closed(&mut jobs, active, counts.of_batch(active.record.no));
+            add_closed(&mut jobs, active, counts.of_batch(active.record().no));
         }
         for (kind, ended) in self.finished_jobs.by_kind() {
             add(&mut jobs, kind, KindCounts { rows: ended.all(), ended }, 0);

@@ -8,7 +8,6 @@ use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::time::{Tick, Timestamp, UtcDay};
 use crate::engine::scheduler::messages::{Effect, Step};
-use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
 use crate::engine::scheduler::parts::budgets::Budgets;
 use crate::engine::scheduler::parts::open_jobs::OpenJobs;

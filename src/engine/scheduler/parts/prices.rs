@@ -7,9 +7,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::domain::credits::Credits;
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, Order, State};
-use crate::domain::quote::{self, Bound, Catalog, Cost, FieldDiagnostic, Rules, Surcharges};
+use crate::domain::quote::{self, Bound, Catalog, Cost, Rules, Surcharges};
 use crate::domain::release_price::{self, ABOVE_MAX, Basis, Release, Withheld};
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Tick};
@@ -114,7 +115,7 @@ impl Prices {
     }
 
     /// What a body costs now; nothing where no catalog is known.
-    fn cost(&self, order: &Order) -> Option<Result<Cost, FieldDiagnostic>> {
+    fn cost(&self, order: &Order) -> Option<Result<Cost, Diagnostic>> {
         let (rules, catalog) = (self.rules.as_deref()?, self.catalog.as_deref()?);
         Some(quote::reprice(order.kind, &order.body, catalog, rules))
     }
