@@ -134,11 +134,12 @@ impl Scene {
                 Some(key) => key.strip_prefix("cs1-").unwrap().split_once('-').unwrap(),
                 None => (self.job_without_key(), "1"),
             };
+            let is_meant = |of: &&Value| of["no"].as_u64() == attempt.parse().ok();
             let is_intent = |record: &Value| {
                 record["id"] == job
-                    && record["attempt"].as_u64() == attempt.parse().ok()
-                    && record["state"] == "submitting"
-                    && record["books"]["held"].as_u64() > Some(0)
+                    && attempts(record).find(is_meant).is_some_and(|of| {
+                        of["state"] == "submitting" && of["books"]["held"].as_u64() > Some(0)
+                    })
             };
             let what = || format!("line {at}: POST of job {job}, attempt {attempt}");
             let lost = (!self.is_durable(at, is_intent)).then(|| "its hold is not on the device".to_owned());
@@ -192,7 +193,8 @@ impl Scene {
         for (_, write) in self.spooled("outcomes") {
             for line in String::from_utf8_lossy(&write.what).lines() {
                 let job: Value = serde_json::from_str(line.split_once(' ').unwrap().1).unwrap();
-                let Some(files) = job["files"].as_array() else { continue };
+                assert_ne!(attempts(&job).count(), 0, "an outcome is of a job with attempts: {job}");
+                let Some(files) = attempts(&job).find_map(|of| of["files"].as_array()) else { continue };
                 let folder = self.root.join("output").join(self.batch_name(&job["batch"]));
                 let mut paths: Vec<PathBuf> =
                     files.iter().map(|file| folder.join(file["path"].as_str().unwrap())).collect();
@@ -324,6 +326,11 @@ fn is_hidden(path: &Path) -> bool {
 
 fn is_filing(from: &Path, to: &Path) -> bool {
     from.parent().is_some_and(|folder| folder.ends_with("jobs/inbox")) && !is_hidden(to)
+}
+
+/// The attempts of a job's record; none where the record is of something else.
+fn attempts(record: &Value) -> impl Iterator<Item = &Value> {
+    record["attempts"].as_array().into_iter().flatten()
 }
 
 fn contains(bytes: &[u8], text: &str) -> bool {
