@@ -52,10 +52,10 @@ pub(super) fn finished_at(at: Timestamp, no: BatchNo) -> [u8; 13] {
 }
 
 /// The keys of batches that ended at that time or later.
-pub(super) fn finished_since(at: Timestamp) -> Range<[u8; 9]> {
-    let mut first = [b'f'; 9];
-    first[1..].copy_from_slice(&sortable(at));
-    first..[b'g', 0, 0, 0, 0, 0, 0, 0, 0]
+pub(super) fn finished_since(at: Timestamp) -> Range<Vec<u8>> {
+    let first = [&[b'f'][..], &sortable(at)].concat();
+    // The key that follows them is another record's: it is the end, and not in the range.
+    first..vec![b'g']
 }
 
 fn sortable(at: Timestamp) -> [u8; 8] {
@@ -166,6 +166,7 @@ mod tests {
             let key = finished_at(Timestamp(at), BatchNo(7));
             assert_eq!(meaning(&key), Some(Meaning::FinishedAt(Timestamp(at), BatchNo(7))));
             let (since, later) = (finished_since(Timestamp(at)), finished_since(Timestamp(at + 1)));
+            assert!(!since.contains(&account().to_vec()));
             assert!(since.start[..] <= key[..] && key[..] < since.end[..] && key[..] < later.start[..]);
         }
     }
