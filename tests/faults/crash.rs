@@ -14,8 +14,8 @@ use crate::support::{TestEnv, manifests};
 
 const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
 
-/// Steps that a manifest passes once, whatever is in it.
-const OF_THE_MANIFEST: [&str; 4] = ["accepting", "taken", "accepted", "reporting"];
+/// Steps that a batch passes once, whatever is in it.
+const OF_THE_MANIFEST: [&str; 5] = ["accepting", "taken", "accepted", "finishing", "reporting"];
 /// Steps of jobs whose task is read: sounds are rendered within the call that asks for them.
 const OF_POLLED_KINDS: [&str; 2] = ["task-known", "read"];
 
