@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::app::{App, InProcess};
 use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{BatchState, BatchStatus, Lines, Request, StatusRequest};
+use crate::control::protocol::{BatchState, BatchStatus, Lines, ProcessKind, Request, StatusRequest};
 use crate::domain::admission::Parked;
 use crate::domain::ids::BatchName;
 use crate::engine::{Mode, Scope};
@@ -109,7 +109,12 @@ impl StateClient {
     /// What the question for its status meets.
     pub(super) async fn next_step(&self, batch: &BatchName) -> Result<String, Failure> {
         let status = self.call(&StatusRequest { batch: Some(batch.clone()) }).await?;
-        Ok(status.batches.first().map_or_else(String::new, next_step_of))
+        let process = match self {
+            StateClient::Daemon(daemon) => daemon.health.process,
+            // Its status says that no process works on the state.
+            StateClient::InProcess(_) => ProcessKind::default(),
+        };
+        Ok(status.batches.first().map_or_else(String::new, |batch| next_step_of(batch, process)))
     }
 }
 
@@ -127,7 +132,7 @@ pub(super) async fn report_not_listed(client: &StateClient) -> Result<(), Failur
 }
 
 /// What a command says that comes next. The status of a state that no process works on is never active.
-fn next_step_of(status: &BatchStatus) -> String {
+fn next_step_of(status: &BatchStatus, process: ProcessKind) -> String {
     match (status.state, status.parked_by) {
         (BatchState::Done, _) => "all its jobs have ended".to_owned(),
         (BatchState::Paused, _) => {
@@ -135,7 +140,7 @@ fn next_step_of(status: &BatchStatus) -> String {
         }
         (BatchState::Parked, Some(Parked::NoProcess)) => Parked::NoProcess.explain().to_owned(),
         (BatchState::Parked, Some(parked)) => format!("it is parked: {}", parked.explain()),
-        (BatchState::Active | BatchState::Parked, _) => "the daemon continues it".to_owned(),
+        (BatchState::Active | BatchState::Parked, _) => format!("{} continues it", process.name()),
     }
 }
 
@@ -173,7 +178,7 @@ mod tests {
                 "budget_credits": 0, "held_credits": 0, "charged_credits": 0, "waived_credits": 0,
                 "refunded_credits": 0,
             });
-            next_step_of(&serde_json::from_value(status).unwrap())
+            next_step_of(&serde_json::from_value(status).unwrap(), ProcessKind::Daemon)
         };
         assert_eq!(next("active", None), "the daemon continues it");
         assert_eq!(next("done", None), "all its jobs have ended");

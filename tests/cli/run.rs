@@ -469,6 +469,33 @@ fn a_second_process_on_the_same_state_is_told_who_holds_it() {
     first.end().exited(130);
 }
 
+#[test]
+fn a_run_answers_questions_and_takes_its_owners_commands() {
+    let env = TestEnv::with(Options { manual_clock: true, ..Options::default() });
+    env.configure("[limits]\nin_flight = 1\nadaptive = false");
+    env.write("batch.csv", manifests::manifest("image", 3));
+    env.write("more.csv", manifests::manifest("image", 4));
+    let running = env.start(["run", "batch.csv"]);
+    until("it to work", || env.audit().totals.tasks == 1);
+    let status = env.run(["status", "--json"]).exited(0).json();
+    assert_eq!(
+        (&status["batches"][0]["state"], &status["batches"][0]["queued"]),
+        (&json!("active"), &json!(2))
+    );
+    env.run(["plan", "batch.csv"]).exited(0);
+    env.run(["submit", "more.csv"]).exited(2).says("takes no more manifests");
+    env.run(["explain", "image-3"]).exited(0);
+    env.run(["cancel", "batch/image-3"]).exited(0).says("1 canceled before they were sent");
+    env.run(["pause"]).exited(0).says("batch: paused");
+    env.run(["resume"]).exited(0).says("batch: resumed; the run continues it");
+    running.signal(Signal::INT);
+    running.end().exited(130);
+    assert!(!env.path("state/callsheet.sock").exists());
+    assert_eq!(env.audit().totals.tasks, 1);
+    let status = env.run(["status", "--json"]).exited(0).json();
+    assert_eq!(status["batches"][0]["canceled"], 1, "{status:#}");
+}
+
 // ---- what is said, and where ----
 
 #[test]

@@ -10,7 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::service_target::ServiceTarget;
 use crate::control::client::{Client, ClientError};
 use crate::control::listener::PATH_MAX_BYTES;
-use crate::control::protocol::{Health, HealthRequest};
+use crate::control::protocol::{Health, HealthRequest, ProcessKind};
 
 /// How long a daemon may take to say that it is there.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -86,8 +86,11 @@ async fn health(socket: &Path) -> Result<Health, ClientError> {
 }
 
 fn described(health: &Health, chosen: Option<&ServiceTarget>) -> Check {
-    let found =
-        format!("daemon {} runs as process {} and uses {}", health.version, health.pid, health.service);
+    let Health { version, pid, service, .. } = health;
+    let found = match health.process {
+        ProcessKind::Daemon => format!("daemon {version} runs as process {pid} and uses {service}"),
+        ProcessKind::Run => format!("a run of version {version} is process {pid} and uses {service}"),
+    };
     if health.version != env!("CARGO_PKG_VERSION") {
         let advice =
             format!("this program is version {}: systemctl restart callsheet", env!("CARGO_PKG_VERSION"));
