@@ -157,7 +157,7 @@ pub const HISTORY_MAX_LINES: usize = 64;
 const ATTEMPTS_MAX: usize = 16;
 
 /// What became of a job so far: the attempts at it, one of which is the present one and decides where the job stands.
-/// [`record_format`] says how it is stored.
+/// `record_format` says how it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "record_format::StoredJob")]
 pub struct Job {

@@ -194,11 +194,13 @@ impl World {
     /// Lifts whatever an operator can lift.
     pub(super) fn look_after(&mut self) -> Verdict {
         let Some(process) = &self.process else { return Ok(()) };
-        let is_told = process.scheduler.batches().all(|batch| batch.policy.budget == Some(PLENTY));
+        let has_plenty = |batch: &BatchRecord| batch.policy.budget == Some(PLENTY);
+        let is_told = self.lifted == Some(self.number) && self.disk.batches.values().all(has_plenty);
         let paused = process.scheduler.batches().filter(|batch| batch.paused.is_some());
         let paused: Vec<BatchNo> = paused.map(|batch| batch.no).collect();
         let all: Vec<BatchNo> = self.disk.batches.keys().copied().collect();
         if !is_told {
+            self.lifted = Some(self.number);
             self.log.say(self.t, "operator", format_args!("lifts every budget"));
             let limits = Limits { total: None, per_day: None, ..self.settings.limits.clone() };
             self.reload(Settings { limits, ..self.settings.clone() })?;

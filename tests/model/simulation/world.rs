@@ -98,7 +98,10 @@ pub struct World {
     pub(super) service: Service,
     pub(super) disk: Disk,
     pub(super) process: Option<Process>,
-    number: u32,
+    /// Which process it is, counted from 1.
+    pub(super) number: u32,
+    /// The process that was told of no limits any more.
+    pub(super) lifted: Option<u32>,
     armed: Option<(Death, u64)>,
     disk_is_low: bool,
     pub(super) oracle: Oracle,
@@ -145,6 +148,7 @@ impl World {
             disk: Disk::default(),
             process: None,
             number: 0,
+            lifted: None,
             armed: None,
             disk_is_low: false,
             oracle: Oracle { attempts, ..Oracle::default() },
