@@ -174,7 +174,9 @@ pub fn of(seed: u64) -> Plan {
     let troubles = draw.troubles(horizon);
     let steps: u64 = happenings.iter().map(|(_, what)| what.delays()).sum();
     let longest = settings.deadlines.values().map(|span| span.0).max().unwrap_or_default().max(HOUR);
-    let patience = steps + 6 * longest + 3 * settings.watch_overdue_for.0 + 24 * HOUR;
+    // One job after the other, where only one may be in flight.
+    let in_turn = draw.truths.len() as u64 * HOUR;
+    let patience = steps + 6 * longest + 3 * settings.watch_overdue_for.0 + in_turn + 24 * HOUR;
     Plan {
         happenings,
         troubles,
