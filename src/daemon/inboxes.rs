@@ -142,14 +142,14 @@ impl InboxWorker {
             Ok(place) => place,
             Err(error) => return Err(self.refused(&error.to_string())),
         };
-        let manner = IngestOptions {
+        let options = IngestOptions {
             default_policy: self.terms.policy.clone(),
             ceiling: self.terms.policy.budget,
             place,
             expected: Some(manifest.look.identity),
             ..IngestOptions::default()
         };
-        match self.ingest.accept_whole(&manifest.path, manner).await {
+        match self.ingest.accept_whole(&manifest.path, options).await {
             Ok(receipt) => {
                 self.refused = None;
                 Ok(receipt)

@@ -80,7 +80,7 @@ impl ConfiguredSchedule {
     }
 
     /// How its run at an instant comes in.
-    fn manner(&self, at: Timestamp) -> Result<IngestOptions, IntakeError> {
+    fn options(&self, at: Timestamp) -> Result<IngestOptions, IntakeError> {
         Ok(IngestOptions {
             expected: None,
             batch: Some(name::of_run(&self.name, at)?),
@@ -101,7 +101,7 @@ pub(super) trait RunIngest: Send + Sync {
     fn take_in(
         &self,
         manifest: &Path,
-        manner: IngestOptions,
+        options: IngestOptions,
     ) -> impl Future<Output = Result<Receipt, IngestError>> + Send;
     /// The batches that have not ended.
     fn unfinished(&self) -> Result<Vec<BatchName>, StoreError>;
@@ -115,8 +115,8 @@ pub(super) struct DaemonIngest {
 }
 
 impl RunIngest for DaemonIngest {
-    async fn take_in(&self, manifest: &Path, manner: IngestOptions) -> Result<Receipt, IngestError> {
-        self.ingest.accept_whole(manifest, manner).await
+    async fn take_in(&self, manifest: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
+        self.ingest.accept_whole(manifest, options).await
     }
 
     fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {
@@ -313,9 +313,9 @@ impl<D: RunIngest> ScheduleRunner<D> {
         configured: &ConfiguredSchedule,
         at: Timestamp,
     ) -> Result<Receipt, IngestError> {
-        let manner = configured.manner(at)?;
-        let batch = manner.batch.clone();
-        let receipt = self.ingest.take_in(&configured.manifest, manner).await?;
+        let options = configured.options(at)?;
+        let batch = options.batch.clone();
+        let receipt = self.ingest.take_in(&configured.manifest, options).await?;
         let schedule = &configured.name;
         let (new, have, invalid) = (receipt.added(), receipt.have, receipt.invalid);
         if let Some(problem) = receipt.problems.first() {

@@ -277,7 +277,7 @@ fn spool(
     }
     batch.spool_bytes = rows_file.sync()?;
     store.index_jobs(&batch)?;
-    // More of it is a new wish.
+    // More of it is wanted anew.
     batch.canceled = false;
     batch.announced = false;
     batch.finished = None;

@@ -16,7 +16,7 @@ struct Script {
 }
 
 impl RunIngest for &Script {
-    async fn take_in(&self, manifest: &Path, manner: IngestOptions) -> Result<Receipt, IngestError> {
+    async fn take_in(&self, manifest: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
         if *self.gone.lock().unwrap() {
             return Err(EngineGone.into());
         }
@@ -25,7 +25,7 @@ impl RunIngest for &Script {
             *refusals -= 1;
             return Err(IntakeError::Changed { path: manifest.to_owned() }.into());
         }
-        let batch = manner.batch.unwrap();
+        let batch = options.batch.unwrap();
         self.taken.lock().unwrap().push(batch.to_string());
         Ok(Receipt { batch: Some(batch), new: 1, ..Receipt::new(manifest) })
     }

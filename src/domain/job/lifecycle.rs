@@ -603,7 +603,7 @@ impl Change {
                 .then_some(Movement::Correct { from: before, to: charged }),
         ];
         for movement in movements.into_iter().flatten() {
-            self.note("as a person found", Some(movement));
+            self.note("recorded with callsheet resolve", Some(movement));
         }
         if held.is_zero() && !charged.is_zero() {
             self.attempt_mut().books.waived = waived;
