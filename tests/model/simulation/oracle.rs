@@ -117,7 +117,8 @@ impl Oracle {
             (held, spent) = (held + batch.totals.held, spent + batch.totals.spent);
             let above =
                 self.above(service, |job| job.batch == no) + self.doubted(disk, |job| job.batch == no);
-            within("the batch's budget", batch.totals.committed(), Some(batch.budget()), above)?;
+            let known = self.known_above(disk, |job| job.batch == no);
+            within("the batch's budget", batch.totals.committed(), Some(batch.budget()), above.max(known))?;
             let theirs = service.net_of(no);
             check(self.lost.contains(&no) || batch.totals.committed().0 + above >= theirs, || {
                 format!("batch {} costs {theirs}, and {:?} is known of", no.0, batch.totals)
@@ -127,6 +128,7 @@ impl Oracle {
             format!("the total says {:?}, the batches held {held} and spent {spent}", disk.total)
         })?;
         let above = self.above(service, |_| true) + self.doubted(disk, |_| true);
+        let above = above.max(self.known_above(disk, |_| true));
         within("the total budget", disk.total.committed(), settings.limits.total, above)?;
         for totals in disk.days.values() {
             within("a day's budget", totals.committed(), settings.limits.per_day, above)?;
@@ -149,6 +151,21 @@ impl Oracle {
                 let held =
                     self.set_aside.get(&(task.job, task.attempt)).map_or(task.net(), |(_, held)| *held);
                 task.net().saturating_sub(held)
+            })
+            .sum()
+    }
+
+    /// What the program has noted as charged above what had been set aside for it. The service may have given it back
+    /// already: that is heard of when the task is read.
+    fn known_above(&self, disk: &Disk, of: impl Fn(&JobKey) -> bool) -> u64 {
+        let records = disk.begun().filter(|record| of(&record.key));
+        let attempts =
+            records.flat_map(|record| record.job.attempts().iter().map(|attempt| (record.key, attempt)));
+        attempts
+            .map(|(key, attempt)| {
+                let charged = attempt.books().charged.0;
+                let held = self.set_aside.get(&(key, attempt.no().0)).map_or(charged, |(_, held)| *held);
+                charged.saturating_sub(held)
             })
             .sum()
     }
