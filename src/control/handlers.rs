@@ -423,18 +423,22 @@ pub async fn resolve(engine: &EngineClient, request: &ResolveRequest) -> Result<
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, granted }] })
 }
 
-/// Why so high a charge is probably a slip: it could not be taken back.
+/// Why so high a charge is probably a slip.
 fn exceeds_hold(named: &Target, request: &ResolveRequest) -> Option<String> {
     let Target::Job(_, spec, record) = named else { return None };
     let (books, charged) = (record.job.books(), Credits(request.charged));
-    let most = books.held.max(books.charged);
-    let in_doubt = matches!(record.job.state(), State::InDoubt { .. } | State::Queued);
+    let is_queued = matches!(record.job.state(), State::Queued);
+    let most = match record.job.state() {
+        // What a person recorded says nothing of what was held for it.
+        State::Failed { .. } => Credits::ZERO,
+        _ => books.held.max(books.charged),
+    };
     // Where nothing is known to have been set aside for it, its price stands for that.
-    let most = if most.is_zero() { spec.order.hold().unwrap_or_default() } else { most };
-    (in_doubt && charged > most && !request.above_hold).then(|| {
+    let most = if most.is_zero() { record.job.hold(&spec.order).unwrap_or_default() } else { most };
+    let is_wanted = is_queued || record.job.is_resolvable(charged);
+    (is_wanted && charged > most && !request.above_hold).then(|| {
         format!(
-            "{charged} are more than the {most} held for it, and a recorded charge cannot be changed; add \
-             --above-hold (above_hold) if the charge is right"
+            "{charged} are more than the {most} held for it; add --above-hold (above_hold) if the charge is right"
         )
     })
 }

@@ -354,6 +354,16 @@ impl Job {
         self.attempts.iter().any(Attempt::is_in_doubt)
     }
 
+    /// Whether a person may record that it was charged so much: nothing tells what it was, or something else was
+    /// recorded before.
+    pub fn is_resolvable(&self, charged: Credits) -> bool {
+        match self.state() {
+            State::InDoubt { .. } => true,
+            State::Failed { fault, .. } => fault.code == RESOLVED && self.books().charged != charged,
+            _ => false,
+        }
+    }
+
     /// Marks that a state that is gone may have sent it. See [`Attempt::may_have_been_sent`].
     pub fn mark_may_have_been_sent(&mut self) {
         self.present_mut().may_have_been_sent = true;

@@ -75,7 +75,7 @@ pub enum Event {
     Retry,
     /// Its owner wants its outputs downloaded again.
     FetchAgain,
-    /// A person found out what a job in doubt was charged: so much, or nothing.
+    /// A person found out what a job in doubt was charged: so much, or nothing. Once more: it turned out otherwise.
     Resolve(Credits),
 }
 
@@ -351,6 +351,15 @@ impl Change {
                 change.resolve(charged);
                 let fault = Fault::new(RESOLVED, format!("resolved: {charged} were charged"));
                 let what = format!("no longer in doubt: {charged} were charged");
+                change.end(State::Failed { fault, task }, &what);
+            }
+            // What a person found was true when it was found: the service may give the charge back later.
+            (State::Failed { fault, task }, Event::Resolve(charged))
+                if fault.code == RESOLVED && change.job.is_over() && books.charged != charged =>
+            {
+                change.resolve(charged);
+                let fault = Fault::new(RESOLVED, format!("resolved: {charged} were charged"));
+                let what = format!("corrected: {charged} were charged, not {}", books.charged);
                 change.end(State::Failed { fault, task }, &what);
             }
 

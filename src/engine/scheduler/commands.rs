@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobKey};
-use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::job::{Job, JobSpec, RESOLVED, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
 use crate::domain::retry::{self, Prospect};
 use crate::domain::time::{Now, UtcDay};
@@ -270,9 +270,9 @@ impl Scheduler {
             return self.resolve_queued((spec, record), charged, now);
         }
         let (key, attempt, state) = (record.key, record.job.attempt(), record.job.state().clone());
-        let is_in_doubt = matches!(state, State::InDoubt { .. }) && !self.jobs.contains_key(&key);
-        let Some(active) = self.batches.get_mut(&key.batch).filter(|_| is_in_doubt) else {
-            let refused = Some(format!("it is not in doubt: it is {}", state.name()));
+        let is_resolvable = record.job.is_resolvable(charged) && !self.jobs.contains_key(&key);
+        let Some(active) = self.batches.get_mut(&key.batch).filter(|_| is_resolvable) else {
+            let refused = Some(not_in_doubt(&record.job));
             return Ok(CommandOutcome { refused, ..CommandOutcome::default() });
         };
         active.job_reopened(spec.order.kind, &state);
@@ -380,6 +380,16 @@ impl Scheduler {
         self.settings = settings;
         let keys: Vec<_> = self.jobs.iter().map(|open| open.key()).collect();
         keys.into_iter().for_each(|key| self.watch_deadline(key));
+    }
+}
+
+/// Why a job's charge is not a person's to record.
+fn not_in_doubt(job: &Job) -> String {
+    match job.state() {
+        State::Failed { fault, .. } if fault.code == RESOLVED => {
+            format!("a charge of {} is recorded already", job.books().charged)
+        }
+        state => format!("it is not in doubt: it is {}", state.name()),
     }
 }
 

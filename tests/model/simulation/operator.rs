@@ -144,26 +144,44 @@ impl World {
         self.execute(Command::Reload(Box::new(settings)))
     }
 
-    /// Doubts are ended by what a person finds in the service's books, once nothing there can change.
+    /// Doubts are ended by what a person finds in the service's books, once nothing there can change by itself. A task
+    /// that somebody cancels afterwards gives its charge back: then what was recorded is corrected.
     fn resolve_what_is_known(&mut self) -> Verdict {
-        let doubtful: Vec<JobKey> = (self.disk.outcomes.values())
-            .filter(|record| matches!(record.job.state(), State::InDoubt { .. }))
-            .map(|record| record.key)
-            .collect();
-        for key in doubtful {
-            let is_settled = self.service.tasks_of(key).all(Task::is_settled);
-            if self.disk.open.contains_key(&key) || self.in_air.contains_key(&key) || !is_settled {
-                continue;
-            }
-            let jobs = self.disk.jobs(key.batch);
-            let Some(found) = jobs.into_iter().find(|found| found.1.key == key) else { continue };
-            let attempt = found.1.job.attempt().0;
-            let of_attempt = self.service.tasks_of(key).filter(|task| task.attempt == attempt);
-            let charged = Credits(of_attempt.map(|task| task.net()).sum());
-            self.log.say(self.t, "operator", format_args!("finds that job {} cost {charged}", key.seq.0));
+        for (found, charged) in self.findings() {
+            self.log.say(
+                self.t,
+                "operator",
+                format_args!("finds that job {} cost {charged}", found.1.key.seq.0),
+            );
             self.execute(Command::Resolve(Box::new(found), charged))?;
         }
         Ok(())
+    }
+
+    /// The jobs whose charge is a person's to record, with what they cost by the service's books.
+    pub(super) fn findings(&self) -> Vec<(FoundJob, Credits)> {
+        let is_open = |key: &JobKey| self.disk.open.contains_key(key) || self.in_air.contains_key(key);
+        let mut findings = Vec::new();
+        for record in self.disk.outcomes.values().filter(|record| !is_open(&record.key)) {
+            let (key, job) = (record.key, &record.job);
+            let tasks = || self.service.tasks_of(key);
+            // What a lost database knew of other attempts is found here as well.
+            let is_others = |task: &&Task| {
+                task.attempt != job.attempt().0
+                    && job.attempts().iter().any(|other| other.no().0 == task.attempt)
+            };
+            let charged = Credits(tasks().filter(|task| !is_others(task)).map(Task::net).sum());
+            if job.is_resolvable(charged) && tasks().all(Task::is_settled) {
+                findings.extend(
+                    self.disk
+                        .jobs(key.batch)
+                        .into_iter()
+                        .find(|found| found.1.key == key)
+                        .map(|found| (found, charged)),
+                );
+            }
+        }
+        findings
     }
 
     /// What may have been sent of a batch that has expired is neither dropped nor sent: a person looks it up.

@@ -554,7 +554,8 @@ impl World {
         self.is_over = self.t >= self.horizon
             && standstill == Some(Standstill::Done)
             && self.in_air.is_empty()
-            && !doubts();
+            && !doubts()
+            && self.findings().is_empty();
         Ok(())
     }
 

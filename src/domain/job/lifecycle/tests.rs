@@ -547,6 +547,26 @@ fn what_was_on_its_way_when_the_program_ended_keeps_its_hold() {
     assert_eq!((found.state().name(), found.books().held), ("submitting", Credits(10)));
 }
 
+#[test]
+fn a_recorded_charge_is_corrected_when_the_service_gives_it_back() {
+    let in_doubt = || vec![admit(10), task("pending", 10), Event::TaskMissing(fault())];
+    let (ten, none) = (Event::Resolve(Credits(10)), Event::Resolve(Credits::ZERO));
+    check(
+        TERMS,
+        in_doubt().into_iter().chain([ten.clone(), ten.clone(), none.clone(), none, ten]).collect(),
+        "admit: submitting#1 10/0
+         posted: running#1 0/10
+         task missing: in_doubt#1 0/10
+         resolve: failed#1 0/10
+         resolve: \"resolve\" cannot happen to a job that is failed
+         resolve: failed#1 0/0
+         resolve: \"resolve\" cannot happen to a job that is failed
+         resolve: failed#1 0/10",
+    );
+    let corrected = in_doubt().into_iter().chain([Event::Resolve(Credits(10))]);
+    assert_eq!(resolved(corrected.collect(), 0), "failed 0/0 spent 0 refunded 10");
+}
+
 /// What a doubt comes to: the state, the books and the totals that every movement was added to.
 fn resolved(events: Vec<Event>, charged: u64) -> String {
     let mut job = Job::queued();
