@@ -60,6 +60,7 @@ mod service;
 mod state;
 mod task_outcome;
 mod tasks;
+mod usage;
 mod validation;
 mod wire;
 

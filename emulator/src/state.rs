@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::account::{Account, Plan, Pool};
-use super::audit::{TaskUsage, Totals};
 use super::catalog::Catalog;
 use super::clock::utc_day;
 use super::errors::ApiError;
 use super::faults::FaultProfile;
 use super::task_outcome::{self, TaskOutcome};
 use super::tasks::{Ending, FirstAnswer, Kind, Shape, Task, Timing};
+use super::usage::{TaskUsage, Totals};
 use super::validation::Order;
 
 /// The most tasks the emulator remembers; one more is refused with 500.

@@ -8,7 +8,9 @@ use reqwest::header::DATE;
 use serde_json::Value;
 use tokio::net::lookup_host;
 
-use crate::api::{ClientError, Service, client, http_date, read_answer, response, tls};
+use crate::api::http_client::{ClientError, client, read_answer};
+use crate::api::service_client::Service;
+use crate::api::{http_date, response, tls};
 use crate::domain::time::Timestamp;
 
 /// Path of the service's OpenAPI description.

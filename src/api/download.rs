@@ -14,7 +14,8 @@ use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANG
 use reqwest::{Client, Response, StatusCode, redirect};
 use url::Url;
 
-use crate::api::{ServiceOptions, client, response};
+use crate::api::http_client::{ServiceOptions, client};
+use crate::api::response;
 use crate::domain::url_policy::{Refusal, UrlPolicy};
 
 /// Redirects that a result URL may take.

@@ -45,6 +45,11 @@ pub(super) fn format(instant: Timestamp) -> Option<String> {
     Some(DateTime::<Utc>::from_timestamp_millis(instant.0)?.format(PREFERRED).to_string())
 }
 
+/// When an answer was sent: what its `Date` says, or `now` by our own clock where it says nothing that can be read.
+pub(super) fn date_or_now(header: Option<&str>, now: Timestamp) -> Option<String> {
+    format(header.and_then(|header| parse(header, now)).unwrap_or(now))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +97,23 @@ mod tests {
         ] {
             let text = format!("Sunday, 06-Nov-{year} 08:49:37 GMT");
             assert_eq!(parse(&text, at(now)), Some(at(expected)), "{text} read in {now}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_readable_date_is_dated_by_our_own_clock() {
+        let noon = Timestamp(784_123_200_000);
+        let said = |header| date_or_now(header, noon).unwrap();
+        assert_eq!(said(None), "Sun, 06 Nov 1994 12:00:00 GMT");
+        assert_eq!(said(Some("noon")), "Sun, 06 Nov 1994 12:00:00 GMT");
+        for header in
+            ["Sun, 06 Nov 1994 11:00:00 GMT", "Sunday, 06-Nov-94 11:00:00 GMT", "Sun Nov  6 11:00:00 1994"]
+        {
+            assert_eq!(
+                said(Some(header)),
+                "Sun, 06 Nov 1994 11:00:00 GMT",
+                "the service's own goes before ours"
+            );
         }
     }
 }

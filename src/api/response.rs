@@ -6,7 +6,8 @@
 use serde_json::Value;
 use url::Url;
 
-use crate::api::{RawResponse, http_date, tls, wire};
+use crate::api::http_client::RawResponse;
+use crate::api::{http_date, tls, wire};
 use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
 use crate::domain::quote::Catalog;
@@ -227,11 +228,6 @@ pub(super) fn retry_after(raw: &RawResponse) -> Option<Millis> {
     }
     let sent = http_date::parse(raw.date.as_deref()?, Timestamp::default())?;
     Some(http_date::parse(header, sent)?.since(sent))
-}
-
-/// When an answer was sent: what its `Date` says, or `now` by our own clock where it says nothing that can be read.
-pub(super) fn date(header: Option<&str>, now: Timestamp) -> Option<String> {
-    http_date::format(header.and_then(|header| http_date::parse(header, now)).unwrap_or(now))
 }
 
 #[cfg(test)]
@@ -481,23 +477,6 @@ mod tests {
             assert_eq!(wait, expected.map(Millis), "{header}");
             let ReadAnswer::Again { wait, .. } = classify_read(&asked) else { panic!("no wait") };
             assert_eq!(wait, expected.map(Millis), "{header}");
-        }
-    }
-
-    #[test]
-    fn an_answer_without_a_readable_date_is_dated_by_our_own_clock() {
-        let noon = Timestamp(784_123_200_000);
-        let said = |header| date(header, noon).unwrap();
-        assert_eq!(said(None), "Sun, 06 Nov 1994 12:00:00 GMT");
-        assert_eq!(said(Some("noon")), "Sun, 06 Nov 1994 12:00:00 GMT");
-        for header in
-            ["Sun, 06 Nov 1994 11:00:00 GMT", "Sunday, 06-Nov-94 11:00:00 GMT", "Sun Nov  6 11:00:00 1994"]
-        {
-            assert_eq!(
-                said(Some(header)),
-                "Sun, 06 Nov 1994 11:00:00 GMT",
-                "the service's own goes before ours"
-            );
         }
     }
 }

@@ -11,7 +11,9 @@
 
 use serde_json::Value;
 
-use crate::api::{RawResponse, path_segment, response, wire};
+use crate::api::http_client::RawResponse;
+use crate::api::url_path::path_segment;
+use crate::api::{response, wire};
 use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};

@@ -7,7 +7,8 @@ use reqwest::Client;
 use reqwest::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
 use url::Url;
 
-use crate::api::{ClientError, RawResponse, ServiceOptions, client, response};
+use crate::api::http_client::{ClientError, RawResponse, ServiceOptions, client};
+use crate::api::{http_date, response};
 use crate::clock::Clock;
 use crate::domain::time::Millis;
 
@@ -90,7 +91,7 @@ impl Webhook {
         let raw = RawResponse {
             status: response.status().as_u16(),
             retry_after: header(RETRY_AFTER),
-            date: response::date(header(DATE).as_deref(), self.clock.now().wall),
+            date: http_date::date_or_now(header(DATE).as_deref(), self.clock.now().wall),
             body: Vec::new(),
         };
         Err(WebhookError::Status { status: raw.status, wait: response::retry_after(&raw) })

@@ -6,7 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use url::Url;
 
 #[cfg(feature = "emulator")]
-use crate::cli::emulator::EmulatorCommand;
+use crate::cli::emulator::arguments::EmulatorCommand;
+use crate::cli::speed_factor::speed;
 use crate::cli::{examples, exit};
 use crate::config::check_log_level;
 use crate::domain::budget::BudgetSetting;
@@ -538,12 +539,4 @@ pub(super) enum MediaType {
     Video,
     Image,
     Music,
-}
-
-/// A factor that time can be divided by.
-pub(super) fn speed(text: &str) -> Result<f64, String> {
-    text.parse::<f64>()
-        .ok()
-        .filter(|factor| *factor > 0.0)
-        .ok_or_else(|| String::from("must be a number greater than 0, such as 20, or inf"))
 }

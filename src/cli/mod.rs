@@ -36,6 +36,7 @@ mod run;
 mod schedule;
 mod schema;
 mod service_target;
+mod speed_factor;
 mod state;
 mod status;
 mod submit;

@@ -12,7 +12,7 @@ use crate::cli::failure::Failure;
 use crate::cli::{printable, service_target, table, written};
 use crate::clock::Clock;
 use crate::domain::quote::catalog::{About, CatalogList, ImageMode, Model, MusicModel, VideoMode};
-use crate::domain::quote::rules::{Bounds, InputLimits};
+use crate::domain::quote::model_rules::{Bounds, InputLimits};
 use crate::domain::quote::{Catalog, Prices, Rules};
 
 pub(super) async fn run(command: &ModelsCommand, global: &Global) -> Result<Exit, Failure> {

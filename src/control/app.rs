@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::clock::Clock;
 use crate::control::client::Client;
 use crate::control::protocol::{Health, ProcessKind};
-use crate::control::server::{self, AppState};
+use crate::control::routes::{self, AppState};
 use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::{Settings, Standstill};
 use crate::engine::{Engine, EngineError, Mode, Scope, Stop, Until};
@@ -80,12 +80,12 @@ impl App {
 
     /// The routes of its control API.
     pub fn router(&self) -> Router {
-        server::router(self.state.clone())
+        routes::router(self.state.clone())
     }
 
     /// The same, for a process that takes no more manifests than it was given.
     pub fn router_without_manifests(&self) -> Router {
-        server::router_without_manifests(self.state.clone())
+        routes::router_without_manifests(self.state.clone())
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use crate::control::connections::ConnectionLimit;
 use crate::control::protocol::Refusal;
-use crate::control::server::ApiError;
+use crate::control::routes::ApiError;
 use crate::domain::exit_code::Exit;
 
 /// Most bytes of a socket's path: `sun_path` of unix(7) has 108, and a zero ends it.

@@ -13,4 +13,4 @@ pub mod handlers;
 pub mod listener;
 pub mod protocol;
 mod refusals;
-pub mod server;
+pub mod routes;

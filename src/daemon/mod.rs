@@ -24,7 +24,7 @@ use crate::config::{ControlConfig, HooksConfig};
 use crate::control::app::{App, AppParts};
 use crate::control::listener::{self, ServedSocket};
 use crate::control::protocol::ProcessKind;
-use crate::control::server::ScheduleAccess;
+use crate::control::routes::ScheduleAccess;
 use crate::daemon::completion_notifier::CompletionNotifier;
 use crate::daemon::inboxes::InboxSettings;
 use crate::daemon::schedules::{ConfiguredSchedule, Inputs, ScheduleRunner};

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::allowances::{AllowanceUse, Trial};
+use crate::domain::account_block::{AllowanceUse, Trial};
 use crate::domain::budget;
 use crate::domain::credits::Credits;
+use crate::domain::hold::{Basis, Hold};
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::ledger::Totals;
-use crate::domain::release_price::{Basis, Release};
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 
@@ -63,7 +63,7 @@ pub struct Candidate {
     /// What must be held for it.
     pub hold: Credits,
     /// The price that it goes at.
-    pub release: Release,
+    pub release: Hold,
     /// What is set aside for it already, in every total that covers it.
     pub held: Credits,
     /// The plan allowance that may cover it.

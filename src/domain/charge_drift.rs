@@ -127,9 +127,9 @@ mod tests {
 
     use super::*;
     use crate::domain::credits::Credits;
+    use crate::domain::hold::{Basis, Hold};
     use crate::domain::ids::{AttemptNo, TaskId};
     use crate::domain::job::Books;
-    use crate::domain::release_price::{Basis, Release};
 
     fn order(kind: Kind, model: Option<&str>, price: Option<u64>, body: Value) -> Order {
         let Value::Object(body) = body else { panic!("a body is an object") };
@@ -213,13 +213,13 @@ mod tests {
     fn a_charge_is_held_against_the_price_that_the_job_was_let_out_at() {
         let job = ran("house-c1", 20, 0, &json!({}));
         check(&video(), &job, &["price_credits: planned 10, was 20"]);
-        check(&video(), &job.with_release(Release::priced(Credits(20))), &[]);
+        check(&video(), &job.with_release(Hold::priced(Credits(20))), &[]);
     }
 
     #[test]
     fn a_charge_above_the_hold_of_an_unpriced_job_is_drift_and_always_pauses() {
         let unpriced = order(Kind::ShortsStudio, None, None, json!({"any": 1}));
-        let release = Release { hold: Credits(40), basis: Basis::MaxCredits };
+        let release = Hold { hold: Credits(40), basis: Basis::MaxCredits };
         let job = ran("studio", 40, 0, &json!({})).with_release(release);
         check(&unpriced, &job, &[]);
         assert!(!is_above_hold(&unpriced, &job));

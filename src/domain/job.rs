@@ -8,15 +8,15 @@ mod record_format;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::domain::allowances::AllowanceUse;
+use crate::domain::account_block::AllowanceUse;
 use crate::domain::credits::Credits;
+use crate::domain::hold::Hold;
 use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::attempt::is_default;
 pub use crate::domain::job::attempt::{Attempt, Books, DOWNLOAD_FAILED, RESOLVED, State};
 pub use crate::domain::job::record_format::RecordView;
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Deadline;
-use crate::domain::release_price::Release;
 use crate::domain::request::Kind;
 use crate::domain::task::TaskRecord;
 use crate::domain::time::{Timestamp, UtcDay};
@@ -175,7 +175,7 @@ pub struct Job {
     deadline_from: Option<Timestamp>,
     /// What it was let out at last: the price in force then, and not the one that was planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    released: Option<Release>,
+    released: Option<Hold>,
     /// What a person allowed it to cost since, in place of what its row said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_credits: Option<Credits>,
@@ -284,7 +284,7 @@ impl Job {
     }
 
     /// What it was let out at last: the price in force then, and not the one that was planned.
-    pub fn released(&self) -> Option<Release> {
+    pub fn released(&self) -> Option<Hold> {
         self.released
     }
 
@@ -383,7 +383,7 @@ impl Job {
 
     /// Its exact price: the one that it was let out at, or else the planned one.
     pub fn price(&self, order: &Order) -> Option<Credits> {
-        self.released.map_or(order.price, Release::price)
+        self.released.map_or(order.price, Hold::price)
     }
 
     /// What was held for it when it was let out, or else what was planned to be.
@@ -448,7 +448,7 @@ impl Job {
 
     /// The same job, let out at another price.
     #[cfg(test)]
-    pub(crate) fn with_release(mut self, release: Release) -> Job {
+    pub(crate) fn with_release(mut self, release: Hold) -> Job {
         self.released = Some(release);
         self
     }

@@ -3,9 +3,9 @@
 //! Nothing here may read a clock, draw a random number, touch a file or a socket, or be `async`.
 //! Time comes in as an argument; effects go out as values.
 
+pub mod account_block;
 pub mod adaptive_limit;
 pub mod admission;
-pub mod allowances;
 pub mod batch_origin;
 pub mod batch_terms;
 pub mod budget;
@@ -14,6 +14,7 @@ pub mod credits;
 pub mod diagnostic;
 pub mod exit_code;
 pub mod gauges;
+pub mod hold;
 pub mod idempotency;
 pub mod ids;
 pub mod job;
@@ -25,7 +26,6 @@ pub mod poll_interval;
 pub mod queue_class;
 pub mod quote;
 pub mod recovery;
-pub mod release_price;
 pub mod request;
 pub mod retry;
 pub mod row_changes;

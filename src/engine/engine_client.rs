@@ -10,7 +10,7 @@ use crate::domain::job::{JobSpec, State};
 use crate::engine::handle::{BatchSnapshot, Handle};
 use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome, FoundJob};
-use crate::engine::{EngineError, blocking, find};
+use crate::engine::{EngineError, blocking, name_lookup};
 use crate::output::layout::Layout;
 use crate::output::publish::{OutputDir, OutputSpec};
 use crate::store::{BatchRecord, FinishedBatch, JobRecord, Store};
@@ -166,7 +166,7 @@ impl EngineClient {
     /// [`FindError::NoBatch`], or the state refuses.
     pub async fn batches(&self, name: Option<&BatchName>) -> Result<Vec<BatchRecord>, FindError> {
         let (store, name) = (self.store.clone(), name.cloned());
-        blocking(move || find::batches(&store, name.as_ref())).await
+        blocking(move || name_lookup::batches(&store, name.as_ref())).await
     }
 
     /// Finds what is called so: a batch first, then a job by its label, its identity, or `BATCH/JOB`.
@@ -175,7 +175,7 @@ impl EngineClient {
     /// [`FindError`].
     pub async fn find(&self, text: &str) -> Result<Target, FindError> {
         let (store, text) = (self.store.clone(), text.to_owned());
-        blocking(move || find::target(&store, &text)).await
+        blocking(move || name_lookup::target(&store, &text)).await
     }
 
     /// Cancels what is not sent yet of a batch, or one job. What is at the service cannot be recalled.

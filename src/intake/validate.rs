@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use crate::domain::allowances::AllowanceUse;
+use crate::domain::account_block::AllowanceUse;
 use crate::domain::batch_origin::{Origin, SourcePlace};
 use crate::domain::batch_terms::{self, BatchTerms, TermSources};
 use crate::domain::diagnostic::{Diagnostic, Position};

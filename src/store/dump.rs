@@ -13,7 +13,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::domain::allowances::AccountBlock;
+use crate::domain::account_block::AccountBlock;
 use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;

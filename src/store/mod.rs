@@ -66,7 +66,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::allowances::AccountBlock;
+use crate::domain::account_block::AccountBlock;
 use crate::domain::ids::{BatchNo, JobId, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec};
 use crate::domain::ledger::Totals;

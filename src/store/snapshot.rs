@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::allowances::AccountBlock;
+use crate::domain::account_block::AccountBlock;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;

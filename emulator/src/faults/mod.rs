@@ -18,7 +18,7 @@ const RETRY_AFTER_MAX_S: u64 = 366 * 86_400;
 
 /// A fault plan, validated.
 ///
-#[doc = include_str!("plans.md")]
+#[doc = include_str!("fault_plan_format.md")]
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Faults {

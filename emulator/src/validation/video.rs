@@ -4,10 +4,9 @@ use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::Value;
 
-use super::video_options::{Chosen, Subject, choose};
+use super::video_options::{Ask, Chosen, Subject, choose};
 use super::{
-    Body, Options, Order, ProviderRejection, json_number, millis, ratio_of, refuse_prohibited,
-    require_http_urls,
+    Body, Order, ProviderRejection, json_number, millis, ratio_of, refuse_prohibited, require_http_urls,
 };
 use crate::account::{Pool, may_cover_video};
 use crate::catalog::{Catalog, InputLimits, VideoMode, VideoModel};
@@ -23,14 +22,6 @@ const UNAVAILABLE: [&str; 2] = ["model-o-2", "model-o-2-pro"];
 const RETIRED: &str = "model-k-2-6-motion-control";
 /// What a model without `durations` renders.
 const FIXED_SECONDS: u64 = 8;
-
-/// The fields of a request.
-pub(super) struct Ask<'a> {
-    pub(super) prompt: &'a str,
-    pub(super) images: Vec<&'a str>,
-    pub(super) videos: Vec<&'a str>,
-    pub(super) options: Options<'a>,
-}
 
 pub(super) fn order(catalog: &Catalog, body: &Body<'_>) -> Result<Order, ApiError> {
     let id = body.required("model")?;

@@ -3,10 +3,18 @@
 use rust_decimal::Decimal;
 use serde_json::Value;
 
-use super::video::Ask;
+use super::Options;
 use crate::catalog::{VideoMode, decimal};
 use crate::errors::ApiError;
 use crate::pricing::{self, VideoAsk};
+
+/// The fields of a request.
+pub(super) struct Ask<'a> {
+    pub(super) prompt: &'a str,
+    pub(super) images: Vec<&'a str>,
+    pub(super) videos: Vec<&'a str>,
+    pub(super) options: Options<'a>,
+}
 
 /// Who is speaking in an error message.
 pub(super) struct Subject<'a> {

@@ -7,7 +7,7 @@ use callsheet_emulator::DEFAULT_API_KEY;
 use clap::{Args, ValueEnum};
 use url::Url;
 
-use crate::cli::arguments::speed;
+use crate::cli::speed_factor::speed;
 
 /// What `emulator` takes.
 #[derive(Debug, Args)]

@@ -1,7 +1,7 @@
 //! The emulator: started for a command that works offline, and served by `callsheet emulator`. A build without the
 //! feature `emulator` has `no_emulator.rs` in its place.
 
-mod arguments;
+pub(super) mod arguments;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -13,8 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub(super) use callsheet_emulator::{DEFAULT_API_KEY, Emulator};
 
-pub(super) use self::arguments::EmulatorCommand;
-use self::arguments::PlanName;
+use self::arguments::{EmulatorCommand, PlanName};
 use crate::cli::arguments::Global;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;

@@ -12,7 +12,7 @@ fn candidates(batch: u32, priority: i8, holds: &[u64]) -> Vec<Candidate> {
         model: None,
         hold: Credits(*hold),
         allowance: None,
-        release: Release::priced(Credits(*hold)),
+        release: Hold::priced(Credits(*hold)),
     };
     (0..).zip(holds).map(candidate).collect()
 }

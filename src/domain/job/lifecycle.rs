@@ -23,10 +23,10 @@ mod resubmission;
 mod tests;
 
 use crate::domain::credits::Credits;
+use crate::domain::hold::{Basis, Hold};
 use crate::domain::ids::{AttemptNo, TaskId};
 use crate::domain::job::{ATTEMPTS_MAX, Attempt, Books, HistoryLine, Job, OutputFile, RESOLVED, State};
 use crate::domain::ledger::Movement;
-use crate::domain::release_price::{Basis, Release};
 use crate::domain::retry::{self, Prospect};
 use crate::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Timestamp, UtcDay};
@@ -37,7 +37,7 @@ pub enum Event {
     /// It is about to be let out at this price.
     Price {
         /// What will be held for it, and why so much.
-        release: Release,
+        release: Hold,
         /// What was planned or held for it before, where that is another amount.
         was: Option<Credits>,
     },
@@ -379,7 +379,7 @@ impl Change {
         Ok(())
     }
 
-    fn price(&mut self, release: Release, was: Option<Credits>) {
+    fn price(&mut self, release: Hold, was: Option<Credits>) {
         self.job.released = Some(release);
         if let Some(was) = was {
             let what = match release.basis {

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
+use crate::domain::hold::Hold;
 use crate::domain::ids::{AttemptNo, TaskId};
 use crate::domain::job::attempt::is_default;
 use crate::domain::job::{Attempt, Books, HistoryLine, Job, OutputFile, State};
 use crate::domain::job_state::JobState;
-use crate::domain::release_price::Release;
 use crate::domain::task::{Fault, TaskRecord};
 use crate::domain::time::{Timestamp, UtcDay};
 
@@ -28,7 +28,7 @@ pub(super) struct StoredJob {
     #[serde(default)]
     deadline_from: Option<Timestamp>,
     #[serde(default)]
-    released: Option<Release>,
+    released: Option<Hold>,
     #[serde(default)]
     max_credits: Option<Credits>,
     #[serde(default)]

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::builtin_rules::{IMAGE, SCENES, TEXT, VIDEO};
+use super::builtin_model_rules::{IMAGE, SCENES, TEXT, VIDEO};
 use super::duration::{plain, seconds};
 use super::{request_body, validate};
 use crate::domain::request::{Kind, Request};

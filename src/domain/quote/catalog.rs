@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 pub use super::catalog_list::{CatalogEntry, CatalogList};
 use super::duration::decimal;
-use super::price::Prices;
+use super::price_matrix::Prices;
 use super::surcharge::Surcharges;
 use crate::domain::request::Kind;
 

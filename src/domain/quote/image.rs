@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::builtin_rules::SCENES;
+use super::builtin_model_rules::SCENES;
 use super::canonical::image_scene;
 use super::catalog::{ImageMode, ImageModel};
-use super::price::{Pick, Priced, Prices, below, settle};
-use super::rules::ExactPixels;
+use super::model_rules::ExactPixels;
+use super::price_matrix::{Pick, Priced, Prices, below, settle};
 use super::validate::{either, found, not_one_of, option, text};
 use super::{PricedBody, QuoteContext, find_model, pixels, request_body, validate};
 use crate::domain::diagnostic::Diagnostics;

@@ -3,7 +3,7 @@
 
 use super::catalog::Catalog;
 use super::kind_fields;
-use super::rules::Rules;
+use super::model_rules::Rules;
 use super::validate::either;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::request::{Kind, Request};

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::rules::Rules;
+use super::model_rules::Rules;
 use super::validate;
 use super::validate::{either, found};
 use crate::domain::diagnostic::{Diagnostic, Diagnostics};

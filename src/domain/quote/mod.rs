@@ -16,7 +16,7 @@ use crate::domain::diagnostic::{Diagnostic, Diagnostics};
 use crate::domain::request::{Kind, Request};
 
 mod audio_note;
-mod builtin_rules;
+mod builtin_model_rules;
 mod canonical;
 pub mod catalog;
 mod catalog_list;
@@ -25,13 +25,13 @@ mod find_model;
 mod image;
 mod infer_kind;
 pub mod kind_fields;
+pub mod model_rules;
 mod music;
 mod pixels;
-mod price;
+mod price_matrix;
 mod prohibited_words;
 mod reprice;
 mod request_body;
-pub mod rules;
 mod sound_effect;
 mod speech;
 mod surcharge;
@@ -44,12 +44,12 @@ mod video_price;
 pub use canonical::canonical_body;
 pub use catalog::{Catalog, CatalogPart};
 pub use infer_kind::infer_kind;
-pub use price::{Bound, Prices};
+pub use model_rules::{AccountPlan, Allowance, AllowanceUnit, Rules, RulesExtension};
+pub use price_matrix::{Bound, Prices};
 pub use reprice::{Cost, reprice};
-pub use rules::{AccountPlan, Allowance, AllowanceUnit, Rules, RulesExtension};
 pub use surcharge::{Surcharge, Surcharges};
 
-use price::Priced;
+use price_matrix::Priced;
 
 /// What the service makes of an option that is outside its range, where it moves it unasked.
 pub fn clamped_setting(kind: Kind, name: &str, value: &Value) -> Option<Value> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::rules::ExactPixels;
+use super::model_rules::ExactPixels;
 use super::validate::found;
 use crate::domain::diagnostic::Diagnostics;
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
-use super::rules::Rules;
+use super::model_rules::Rules;
 
 use crate::domain::diagnostic::{Diagnostic, Diagnostics};
 use crate::domain::url_policy::address_class;

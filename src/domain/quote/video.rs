@@ -4,12 +4,12 @@ use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
 use super::audio_note::{AudioNote, audio_note};
-use super::builtin_rules::{VIDEO, VIDEO_MODES};
+use super::builtin_model_rules::{VIDEO, VIDEO_MODES};
 use super::canonical::video_mode;
 use super::catalog::{VideoMode, VideoModel};
 use super::duration::{plain, seconds, seconds_of};
-use super::price::Priced;
-use super::rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRules};
+use super::model_rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRules};
+use super::price_matrix::Priced;
 use super::validate::{boolean, either, found, nearest, not_one_of, option};
 use super::video_price::{self, Terms, UnsaidSource};
 use super::{PricedBody, QuoteContext, find_model, request_body, validate};
@@ -311,7 +311,7 @@ impl Job<'_> {
     }
 
     fn allowance(&self, terms: &Terms) -> Option<Allowance> {
-        let units = super::price::round_up(terms.seconds?)?;
+        let units = super::price_matrix::round_up(terms.seconds?)?;
         self.basis.rules.allowance(self.id, units.0)
     }
 }

@@ -30,9 +30,9 @@ pub use self::messages::{
     Step,
 };
 pub use self::parts::outage_detector::Outage;
+use crate::domain::account_block::AccountBlock;
 use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::admission::Parked;
-use crate::domain::allowances::AccountBlock;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};

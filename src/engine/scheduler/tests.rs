@@ -15,8 +15,8 @@ use std::sync::Arc;
 use serde_json::Map;
 
 use super::*;
+use crate::domain::account_block::AccountBlock;
 use crate::domain::admission::Limits;
-use crate::domain::allowances::AccountBlock;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, OutputFile, State};

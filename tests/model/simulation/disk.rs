@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use callsheet::domain::allowances::AccountBlock;
+use callsheet::domain::account_block::AccountBlock;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, JobKey};
 use callsheet::domain::job::{Books, Job, JobSpec, Landed};

@@ -15,7 +15,7 @@ fn row(id: &str) -> String {
         let Some(limits) = rules.model(id).and_then(|rules| rules.inputs.get(mode)) else {
             return "-".to_owned();
         };
-        let range = |bounds: crate::domain::quote::rules::Bounds| match (bounds.min, bounds.max) {
+        let range = |bounds: crate::domain::quote::model_rules::Bounds| match (bounds.min, bounds.max) {
             (min, max) if min == max => max.to_string(),
             (min, max) => format!("{min}-{max}"),
         };

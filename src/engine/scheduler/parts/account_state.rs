@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::domain::account_block::{AccountBlock, AllowanceUse, Trial};
 use crate::domain::admission::{Admission, AllowancePool, Parked};
-use crate::domain::allowances::{AccountBlock, AllowanceUse, Trial};
 use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::job::Order;

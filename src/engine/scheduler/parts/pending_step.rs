@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::domain::allowances::AccountBlock;
+use crate::domain::account_block::AccountBlock;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::time::{Tick, Timestamp, UtcDay};

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
+use crate::domain::hold::{self, ABOVE_MAX, Basis, Hold, HoldRefusal};
 use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, Order, State};
 use crate::domain::quote::{self, Bound, Catalog, Cost, Rules, Surcharges};
-use crate::domain::release_price::{self, ABOVE_MAX, Basis, Release, Withheld};
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::scheduler::job_log;
@@ -35,7 +35,7 @@ pub struct Prices {
     /// How often what was charged above the catalog is being kept.
     keeping: u32,
     /// What jobs are let out at, by the catalog and the rules in force.
-    decided: HashMap<JobKey, Result<Release, Withheld>>,
+    decided: HashMap<JobKey, Result<Hold, HoldRefusal>>,
     /// Jobs whose charge nothing bounds, from their hold on; some may be settled already.
     unbounded: BTreeSet<JobKey>,
 }
@@ -124,8 +124,8 @@ impl Prices {
     /// version of the catalog.
     ///
     /// # Errors
-    /// [`Withheld`]: it must not be sent at this price.
-    pub fn decide(&mut self, key: JobKey, order: &Order, max: Option<Credits>) -> Result<Release, Withheld> {
+    /// [`HoldRefusal`]: it must not be sent at this price.
+    pub fn decide(&mut self, key: JobKey, order: &Order, max: Option<Credits>) -> Result<Hold, HoldRefusal> {
         if let Some(known) = self.decided.get(&key) {
             return known.clone();
         }
@@ -143,9 +143,9 @@ impl Prices {
         Some(release.ok()?.hold)
     }
 
-    fn release(&self, order: &Order, max: Option<Credits>) -> Result<Release, Withheld> {
+    fn release(&self, order: &Order, max: Option<Credits>) -> Result<Hold, HoldRefusal> {
         let cost = self.cost(order).unwrap_or_else(|| Ok(as_accepted(order)));
-        release_price::release(&cost, max.or(order.max_credits))
+        hold::hold_for(&cost, max.or(order.max_credits))
     }
 
     /// The price of a job is to be decided anew.
@@ -154,7 +154,7 @@ impl Prices {
     }
 
     /// A job is admitted at this price.
-    pub fn released(&mut self, key: JobKey, release: Release) {
+    pub fn released(&mut self, key: JobKey, release: Hold) {
         self.forget(&key);
         if release.basis == Basis::MaxCredits {
             self.unbounded.insert(key);
@@ -203,7 +203,7 @@ impl Prices {
 
     /// A charge above the price that a job was let out at holds for its cell of the catalog from now on. True: that
     /// is new.
-    fn learn(&mut self, order: &Order, release: Release, charged: Credits) -> bool {
+    fn learn(&mut self, order: &Order, release: Hold, charged: Credits) -> bool {
         let (Some(released), Some(Ok(cost))) = (release.price(), self.cost(order)) else { return false };
         let (Some(price), Some(listed)) = (cost.price, cost.listed) else { return false };
         // What was let out at a price that fell since says nothing of the present one.
@@ -232,8 +232,8 @@ fn as_accepted(order: &Order) -> Cost {
 }
 
 /// Why a job that costs more than it may is not sent.
-pub fn above_max(withheld: &Withheld, batch: &BatchName, label: &str) -> Option<Fault> {
-    let Withheld::AboveMax { price, .. } = withheld else { return None };
+pub fn above_max(withheld: &HoldRefusal, batch: &BatchName, label: &str) -> Option<Fault> {
+    let HoldRefusal::AboveMax { price, .. } = withheld else { return None };
     let message = format!(
         "{withheld}; to send it all the same: callsheet retry {batch}/{label} --max-credits {}",
         price.0
@@ -281,7 +281,7 @@ mod tests {
     fn without_rules_jobs_go_at_the_price_that_they_were_accepted_at() {
         let mut prices = Prices::new(None);
         assert!(prices.are_known(Tick(0)) && !prices.are_due(Tick(0)));
-        assert_eq!(prices.decide(KEY, &order(), None), Ok(Release::priced(Credits(10))));
+        assert_eq!(prices.decide(KEY, &order(), None), Ok(Hold::priced(Credits(10))));
         prices.forget(&KEY);
         assert!(prices.decide(KEY, &order(), Some(Credits(9))).is_err());
         assert_eq!(prices.hold_of(KEY, &order(), Some(Credits(9))), None);
@@ -306,16 +306,16 @@ mod tests {
     fn another_catalog_decides_anew() {
         let mut prices = priced();
         prices.answered(catalog(20), Tick(0));
-        assert_eq!(prices.decide(KEY, &order(), None), Ok(Release::priced(Credits(20))));
+        assert_eq!(prices.decide(KEY, &order(), None), Ok(Hold::priced(Credits(20))));
         assert_eq!(prices.hold_of(KEY, &order(), None), Some(Credits(20)));
         prices.answered(catalog(30), Tick(0));
-        assert_eq!(prices.decide(KEY, &order(), None), Ok(Release::priced(Credits(30))));
+        assert_eq!(prices.decide(KEY, &order(), None), Ok(Hold::priced(Credits(30))));
     }
 
     #[test]
     fn a_job_whose_charge_nothing_bounds_is_waited_for() {
         let mut prices = Prices::new(None);
-        prices.released(KEY, Release { hold: Credits(7), basis: Basis::MaxCredits });
+        prices.released(KEY, Hold { hold: Credits(7), basis: Basis::MaxCredits });
         assert!(!prices.await_charge(KEY.batch, |_| None), "it is not open any more");
         let queued = Job::queued();
         assert!(!prices.await_charge(KEY.batch, |_| Some(&queued)));

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::domain::admission::{Candidate, InFlight, Limits, WaitingBatch};
+use crate::domain::hold::HoldRefusal;
 use crate::domain::ids::JobKey;
 use crate::domain::job::{JobSpec, Order};
-use crate::domain::release_price::Withheld;
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::account_state::AccountState;
@@ -96,7 +96,7 @@ impl WaitingJobs<'_> {
     }
 
     /// A waiting job as admission sees it, at the price in force.
-    fn candidate(&mut self, key: JobKey, spec: &JobSpec) -> Result<Candidate, Withheld> {
+    fn candidate(&mut self, key: JobKey, spec: &JobSpec) -> Result<Candidate, HoldRefusal> {
         let order = &spec.order;
         let job = self.jobs.get(&key).map(OpenJob::job);
         let held = job.map(|job| job.books().held).unwrap_or_default();

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::domain::hold::{ABOVE_MAX, Basis, Hold};
 use crate::domain::job::Job;
 use crate::domain::quote::{Catalog, Rules};
-use crate::domain::release_price::{ABOVE_MAX, Basis, Release};
 use crate::store::Pause;
 
 /// One image model, at this price.
@@ -71,7 +71,7 @@ fn nothing_is_sent_before_the_catalog_in_force_is_known_and_the_hold_is_its_pric
     assert_eq!(stage.step(vec![catalog(20)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(20));
     let job = &stage.durable[&Stage::key(0)].job;
-    assert_eq!(job.released(), Some(Release::priced(Credits(20))));
+    assert_eq!(job.released(), Some(Hold::priced(Credits(20))));
     let said: Vec<&str> = job.history().iter().map(|line| line.what.as_str()).collect();
     assert_eq!(said, ["the price is 20 credits now, was 10 when it was accepted", "admitted"]);
     stage.posted(0, charged(20));
@@ -177,7 +177,7 @@ fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_also_after_a_restart() {
     assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(7));
     let release = stage.durable[&Stage::key(0)].job.released().unwrap();
-    assert_eq!(release, Release { hold: Credits(7), basis: Basis::MaxCredits });
+    assert_eq!(release, Hold { hold: Credits(7), basis: Basis::MaxCredits });
     assert_eq!(stage.pass(Millis::from_secs(1)).step(vec![]), "");
     assert_eq!(stage.posted(0, charged(7)), "post 1#1");
     assert_eq!(stage.posted(1, charged(8)), "", "more than was held for it");

@@ -4,11 +4,11 @@
 //! real ids through its configuration ([`Rules::extended`]); `inherit` lends them a stand-in's rules.
 //! An id that the table does not know is left for the service to judge.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{builtin_rules, prohibited_words};
+use super::prohibited_words;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::request::Kind;
 
@@ -16,6 +16,8 @@ use crate::domain::request::Kind;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rules {
     models: BTreeMap<String, ModelRules>,
+    /// The video models that the document itself describes.
+    documented_videos: BTreeSet<&'static str>,
     prohibited: Vec<String>,
 }
 
@@ -211,9 +213,13 @@ pub struct Allowance {
 }
 
 impl Rules {
-    /// The rules that the document states for its stand-in ids.
-    pub fn builtin() -> Rules {
-        Rules { models: builtin_rules::models(), prohibited: builtin_rules::prohibited() }
+    /// Rules by model id, of which `documented_videos` are the document's own, and prohibited wording by how it begins.
+    pub(super) fn new(
+        models: BTreeMap<String, ModelRules>,
+        documented_videos: BTreeSet<&'static str>,
+        prohibited: Vec<String>,
+    ) -> Rules {
+        Rules { models, documented_videos, prohibited }
     }
 
     /// These rules, and the configuration's beside or in place of them.
@@ -256,7 +262,7 @@ impl Rules {
         match rules.and_then(|rules| rules.billed_source_seconds_max) {
             Some(0) => BilledSource::Nothing,
             Some(most) => BilledSource::UpTo(most),
-            None if builtin_rules::is_video(inherit.unwrap_or(id)) => BilledSource::Nothing,
+            None if self.documented_videos.contains(inherit.unwrap_or(id)) => BilledSource::Nothing,
             None => BilledSource::Unsaid,
         }
     }

@@ -29,16 +29,16 @@ pub enum Basis {
 
 /// The price at which a job is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Release {
+pub struct Hold {
     /// Set aside for it.
     pub hold: Credits,
     pub basis: Basis,
 }
 
-impl Release {
+impl Hold {
     /// Held at an exact price.
-    pub fn priced(hold: Credits) -> Release {
-        Release { hold, basis: Basis::Price }
+    pub fn priced(hold: Credits) -> Hold {
+        Hold { hold, basis: Basis::Price }
     }
 
     /// The exact price, where the hold is one.
@@ -47,9 +47,9 @@ impl Release {
     }
 }
 
-/// Why a job is not let out.
+/// Why a job is not admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Withheld {
+pub enum HoldRefusal {
     /// It costs more than it may.
     AboveMax {
         /// The price in force.
@@ -69,37 +69,38 @@ pub enum Withheld {
 /// The price at which a job that costs this is admitted, where it may cost `max`.
 ///
 /// # Errors
-/// [`Withheld`]: it must not be sent at this price.
-pub fn release(cost: &Result<Cost, Diagnostic>, max: Option<Credits>) -> Result<Release, Withheld> {
+/// [`HoldRefusal`]: it must not be sent at this price.
+pub fn hold_for(cost: &Result<Cost, Diagnostic>, max: Option<Credits>) -> Result<Hold, HoldRefusal> {
     let cost = match cost {
         Ok(cost) => cost,
         Err(finding) => {
-            return Err(Withheld::NoPrice { why: finding.field_message(), needs: None });
+            return Err(HoldRefusal::NoPrice { why: finding.field_message(), needs: None });
         }
     };
     let bound = cost.bound;
     match (cost.price, max) {
-        (Some(price), Some(max)) if price > max => Err(Withheld::AboveMax { price, max }),
-        (Some(price), _) => Ok(Release::priced(price)),
+        (Some(price), Some(max)) if price > max => Err(HoldRefusal::AboveMax { price, max }),
+        (Some(price), _) => Ok(Hold::priced(price)),
         (None, Some(max)) if max >= bound.dearest && bound.is_firm => {
-            Ok(Release { hold: bound.dearest, basis: Basis::Bound })
+            Ok(Hold { hold: bound.dearest, basis: Basis::Bound })
         }
-        (None, Some(max)) if max >= bound.dearest => Ok(Release { hold: max, basis: Basis::MaxCredits }),
-        (None, _) => {
-            Err(Withheld::NoPrice { why: cost.formula.clone(), needs: Some(bound.dearest.max(Credits(1))) })
-        }
+        (None, Some(max)) if max >= bound.dearest => Ok(Hold { hold: max, basis: Basis::MaxCredits }),
+        (None, _) => Err(HoldRefusal::NoPrice {
+            why: cost.formula.clone(),
+            needs: Some(bound.dearest.max(Credits(1))),
+        }),
     }
 }
 
 /// `the price is 20 credits now, and at most 10 are allowed`
-impl fmt::Display for Withheld {
+impl fmt::Display for HoldRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Withheld::AboveMax { price, max } => {
+            HoldRefusal::AboveMax { price, max } => {
                 write!(f, "the price is {price} now, and its max_credits is {}", max.0)
             }
-            Withheld::NoPrice { why, needs: None } => write!(f, "{why}"),
-            Withheld::NoPrice { why, needs: Some(needs) } => {
+            HoldRefusal::NoPrice { why, needs: None } => write!(f, "{why}"),
+            HoldRefusal::NoPrice { why, needs: Some(needs) } => {
                 write!(f, "the price is not known: {why}; it needs max_credits of {} or more", needs.0)
             }
         }
@@ -119,8 +120,8 @@ mod tests {
 
     /// `10 price`, or the reason.
     fn decide(cost: &Result<Cost, Diagnostic>, max: Option<u64>) -> String {
-        match release(cost, max.map(Credits)) {
-            Ok(Release { hold, basis }) => format!("{} {basis:?}", hold.0),
+        match hold_for(cost, max.map(Credits)) {
+            Ok(Hold { hold, basis }) => format!("{} {basis:?}", hold.0),
             Err(withheld) => withheld.to_string(),
         }
     }
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_catalog_would_not_take_is_not_let_out_whatever_it_may_cost() {
+    fn what_the_catalog_would_not_take_is_not_admitted_whatever_it_may_cost() {
         let gone = Diagnostic::new("is withdrawn").in_field("model");
         assert_eq!(decide(&Err(gone), Some(1000)), "model: is withdrawn");
     }

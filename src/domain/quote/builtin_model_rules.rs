@@ -1,8 +1,8 @@
 //! The built-in rules: one row per model of the document, in its order. Data, no decisions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::rules::{AllowanceRule, AllowanceUnit, Bounds, ExactPixels, InputLimits, ModelRules};
+use super::model_rules::{AllowanceRule, AllowanceUnit, Bounds, ExactPixels, InputLimits, ModelRules, Rules};
 use crate::domain::request::Kind;
 
 pub(super) const TEXT: &str = "text-to-video";
@@ -78,8 +78,15 @@ const EXACT_PIXELS: &[&str] = &["gi-2-5", "gi-2-5-alt"];
 /// Image models that the Pro and Ultra plans cover.
 const ALLOWED_IMAGES: &[&str] = &["gi-2", "gi-2-5", "gi-2-5-alt", "ni-2", "x-imagine-image"];
 
-/// The built-in table.
-pub(super) fn models() -> BTreeMap<String, ModelRules> {
+impl Rules {
+    /// The rules that the document states for its stand-in ids.
+    pub fn builtin() -> Rules {
+        let videos: BTreeSet<&str> = INPUTS.iter().flat_map(|(ids, _)| ids.iter().copied()).collect();
+        Rules::new(models(), videos, prohibited())
+    }
+}
+
+fn models() -> BTreeMap<String, ModelRules> {
     let mut models: BTreeMap<String, ModelRules> = BTreeMap::new();
     for (ids, modes) in INPUTS {
         for id in *ids {
@@ -105,13 +112,8 @@ pub(super) fn models() -> BTreeMap<String, ModelRules> {
     models
 }
 
-/// Whether the document lists a video model under this id.
-pub(super) fn is_video(id: &str) -> bool {
-    INPUTS.iter().any(|(ids, _)| ids.contains(&id))
-}
-
 /// Wording that is refused wherever it stands, by how it begins (Errors, `content_rejected`).
-pub(super) fn prohibited() -> Vec<String> {
+fn prohibited() -> Vec<String> {
     let stems = ["deepfak", "face swap", "swap face", "swapped face", "swapping face", "impersonat"];
     stems.map(str::to_owned).to_vec()
 }

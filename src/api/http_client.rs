@@ -1,0 +1,91 @@
+//! HTTP clients with our settings, and responses read to their end.
+
+use std::time::Duration;
+
+use reqwest::header::{DATE, RETRY_AFTER};
+use reqwest::{Client, Response, redirect, retry};
+use secrecy::SecretString;
+use url::Url;
+
+use super::http_date;
+use crate::clock::Clock;
+use crate::domain::url_policy::is_loopback;
+
+/// Longest answer that is read, in bytes. A task with thousands of result URLs stays far below.
+const ANSWER_MAX_BYTES: usize = 8 * 1024 * 1024;
+/// Name and version sent with every request.
+const USER_AGENT: &str = concat!("callsheet/", env!("CARGO_PKG_VERSION"));
+
+/// Where the service is and how long to wait for it.
+#[derive(Debug, Clone)]
+pub struct ServiceOptions {
+    /// `{base_url}` of the document.
+    pub base_url: Url,
+    /// Sent as `Authorization: Bearer`; without one only the public endpoints answer.
+    pub api_key: Option<SecretString>,
+    /// Timeout of a connection attempt.
+    pub connect_timeout: Duration,
+    /// Timeout of a request with its response.
+    pub request_timeout: Duration,
+    /// Timeout of a creating call that may render before it responds: all but videos.
+    pub render_timeout: Duration,
+}
+
+impl ServiceOptions {
+    /// Whether the service is on this very machine.
+    pub fn is_loopback(&self) -> bool {
+        is_loopback(&self.base_url)
+    }
+}
+
+/// The client cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The key cannot be a header's value.
+    #[error("the API key holds characters that cannot be sent in a header")]
+    Key,
+    /// The HTTP client refused: without certificates, for example.
+    #[error("failed to set up HTTP: {0}")]
+    Http(#[from] reqwest::Error),
+}
+
+/// The settings that every client of this module has in common.
+pub(super) fn client(options: &ServiceOptions) -> reqwest::ClientBuilder {
+    let builder = Client::builder()
+        .user_agent(USER_AGENT)
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .connect_timeout(options.connect_timeout)
+        .timeout(options.request_timeout);
+    if options.is_loopback() { builder.no_proxy() } else { builder }
+}
+
+/// A response with its whole body.
+#[derive(Debug, Clone)]
+pub struct RawResponse {
+    pub status: u16,
+    /// `Retry-After`, where there is one.
+    pub retry_after: Option<String>,
+    /// `Date`; where there is none that can be read, when the answer came by our own clock.
+    pub date: Option<String>,
+    /// The body, cut off at a bound far above any real answer.
+    pub body: Vec<u8>,
+}
+
+pub(super) async fn read_answer(mut response: Response, clock: Clock) -> reqwest::Result<RawResponse> {
+    let status = response.status().as_u16();
+    let header = |name| {
+        let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+        value.map(str::to_owned)
+    };
+    let date = http_date::date_or_now(header(DATE).as_deref(), clock.now().wall);
+    let retry_after = header(RETRY_AFTER);
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        body.extend_from_slice(&chunk);
+        if body.len() > ANSWER_MAX_BYTES {
+            break;
+        }
+    }
+    Ok(RawResponse { status, retry_after, date, body })
+}
