@@ -6,13 +6,14 @@
 //!
 //! 1. [`domain`]: what a job, a hold and a plan are, and every decision about them. No I/O.
 //! 2. [`store`]: what is durable. The only user of the database.
-//! 3. [`api`]: the service from our side. The only user of the HTTP client.
-//! 4. [`output`]: names, publishing, sidecars and results on disk.
-//! 5. [`engine`]: decides, commits, does. One loop.
-//! 6. [`intake`]: the one path by which jobs are accepted.
-//! 7. [`control`], [`hooks`] and [`daemon`]: the service that runs for months, its control API, and the
+//! 3. [`recovery`]: what to do about a state that is damaged, lost or carried elsewhere.
+//! 4. [`api`]: the service from our side. The only user of the HTTP client.
+//! 5. [`output`]: names, publishing, sidecars and results on disk.
+//! 6. [`engine`]: decides, commits, does. One loop.
+//! 7. [`intake`]: the one path by which jobs are accepted.
+//! 8. [`control`], [`hooks`] and [`daemon`]: the service that runs for months, its control API, and the
 //!    notifications that it sends.
-//! 8. [`config`] and [`cli`]: the configuration and the commands.
+//! 9. [`config`] and [`cli`]: the configuration and the commands.
 //!
 //! The service itself, offline, is a crate of its own: `callsheet-emulator`, in `emulator/`.
 //!
@@ -32,4 +33,5 @@ pub mod hooks;
 pub mod intake;
 pub mod metrics;
 pub mod output;
+pub mod recovery;
 pub mod store;

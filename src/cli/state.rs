@@ -19,7 +19,9 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
-use crate::store::{Store, StoreError, dump, open_check, rebuild};
+use crate::recovery::import::import as import_state;
+use crate::recovery::rebuild::rebuild as rebuild_state;
+use crate::store::{Store, StoreError, dump, open_check};
 
 /// Most faults that `--json` lists; otherwise they are printed as they are found.
 const FAULTS_MAX: usize = 1000;
@@ -111,9 +113,9 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
     let unreadable =
         |error| Failure::new(Exit::Usage, format!("failed to read {}: {error}", command.file.display()));
     let imported = if command.file.as_os_str() == "-" {
-        dump::import(std::io::stdin().lock(), &dir, now)?
+        import_state(std::io::stdin().lock(), &dir, now)?
     } else {
-        dump::import(File::open(&command.file).map_err(unreadable)?, &dir, now)?
+        import_state(File::open(&command.file).map_err(unreadable)?, &dir, now)?
     };
     if global.json {
         print(&json!(imported))?;
@@ -197,7 +199,7 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
         let own = layout.and_then(|text| Layout::parse(text).ok());
         output_dir.published_record(batch, own.as_ref().unwrap_or(&default_layout), spec)
     };
-    let rebuilt = rebuild::rebuild(&dir, command.export.as_deref(), &landed, now)?;
+    let rebuilt = rebuild_state(&dir, command.export.as_deref(), &landed, now)?;
     if global.json {
         print(&json!(rebuilt))?;
     }

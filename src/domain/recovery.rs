@@ -4,11 +4,13 @@
 //! nor given another key before its task's own record says that it failed or was canceled. One whose endpoint honours
 //! no key is never queued by guessing: it is in doubt, and a person decides.
 
+use crate::domain::credits::Credits;
 use crate::domain::ids::AttemptNo;
-use crate::domain::job::{Books, Job, JobSpec, Landed, State};
+use crate::domain::job::{Books, HistoryLine, Job, JobSpec, Landed, State};
+use crate::domain::ledger::{Movement, Totals};
 use crate::domain::lifecycle::{self, AttemptRules, Event};
 use crate::domain::task::{PostAnswer, TaskReading, TaskStatus};
-use crate::domain::time::Timestamp;
+use crate::domain::time::{Timestamp, UtcDay};
 
 /// What is left of a job.
 #[derive(Debug, Default)]
@@ -77,6 +79,43 @@ pub fn recovered(
         (None, None) => return None,
     };
     Some(Recovered { job, is_from_sidecar: false })
+}
+
+/// A job of which nothing is left, and whose row lies before that of one that has begun: it has begun, too, unless the
+/// database is to be trusted.
+pub fn silent(is_trusted: bool) -> Job {
+    if is_trusted { Job::queued() } else { Job::queued_perhaps_sent() }
+}
+
+/// Whether an outcome counts more than the one that was read before it: outcomes are written in the order of their
+/// ends, so the last one counts, unless it is of an earlier attempt.
+pub fn replaces(outcome: &Job, before: Option<&Job>) -> bool {
+    outcome.is_over() && before.is_none_or(|before| before.attempt() <= outcome.attempt())
+}
+
+/// What a job adds to the totals of its batch and of the state, and of the UTC day where one is said: what each of its
+/// attempts holds and was charged, and what was given back. A refund counts for the day of the attempt that was charged.
+pub fn booked(job: &Job) -> impl Iterator<Item = (Option<UtcDay>, Totals)> + '_ {
+    let books = job.books_by_day().map(|(day, Books { held, charged, waived })| {
+        (day, Totals { held, spent: charged, waived, refunded: Credits::ZERO })
+    });
+    let refunds = job.history().iter().filter_map(|line| match line.movement {
+        Some(Movement::Refund { spent, .. }) => {
+            Some((day_of(job, line.attempt), Totals { refunded: spent, ..Totals::default() }))
+        }
+        _ => None,
+    });
+    books.chain(refunds)
+}
+
+/// The UTC day that an attempt counts for. One that is forgotten is known from its hold.
+fn day_of(job: &Job, no: AttemptNo) -> Option<UtcDay> {
+    let of_its_hold = |line: &HistoryLine| match line.movement {
+        Some(Movement::Hold(_)) if line.attempt == no => Some(line.at.utc_day()),
+        _ => None,
+    };
+    let attempt = job.attempts().iter().find(|attempt| attempt.no() == no);
+    attempt.and_then(|attempt| attempt.day()).or_else(|| job.history().iter().find_map(of_its_hold))
 }
 
 /// A job whose request was on its way goes back to the queue, under the same key and with its hold. One whose
@@ -248,5 +287,42 @@ mod tests {
         let paid = failed(1).with_books(Books { charged: Credits(5), ..Books::default() });
         let told = stands(Kind::Image, left(Some(paid), None), Some(landed(1)), false);
         assert_eq!(told, "failed#1 5", "a person has said what it cost");
+    }
+
+    /// Two attempts on two days, the first of which is refunded after the second was held.
+    #[test]
+    fn a_refund_counts_for_the_day_of_the_attempt_that_was_charged() {
+        const DAY_MS: i64 = 86_400_000;
+        let rules = AttemptRules { attempts: 3, keyed: true };
+        let reading = |task: &str, status, charged| TaskReading {
+            id: TaskId(task.into()),
+            status,
+            model: None,
+            options: None,
+            charged: Credits(charged),
+            waived: Credits::ZERO,
+            urls: Vec::new(),
+            fault: None,
+            record: None,
+        };
+        let hold = |day: i64| Event::Admit { hold: Credits(8), day: Timestamp(day * DAY_MS).utc_day() };
+        let posted =
+            |task, charged| Event::Posted(PostAnswer::Task(reading(task, TaskStatus::Processing, charged)));
+        let steps = [
+            (1, 1, hold(1)),
+            (1, 1, posted("t1", 8)),
+            (1, 1, Event::Resubmit),
+            (2, 2, hold(2)),
+            (2, 2, posted("t2", 5)),
+            (2, 1, Event::Read(reading("t1", TaskStatus::Failed, 8))),
+        ];
+        let job = steps.into_iter().fold(Job::queued(), |job, (day, attempt, event)| {
+            lifecycle::apply(&job, AttemptNo(attempt), event, rules, Timestamp(day * DAY_MS)).unwrap().job
+        });
+        let mut days: Vec<(i32, u64, u64)> = Vec::new();
+        for (day, totals) in booked(&job) {
+            days.push((day.unwrap().0, totals.spent.0, totals.refunded.0));
+        }
+        assert_eq!(days, [(1, 0, 0), (2, 5, 0), (1, 0, 8)]);
     }
 }

@@ -6,7 +6,6 @@
 //! byte of an imported spool lies where it lay.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
@@ -17,15 +16,11 @@ use crate::domain::account_block::AccountBlock;
 use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
-use crate::domain::recovery;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::finished::FinishedBatch;
-use crate::store::lock::Lock;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Appender, Lines, Spool};
-use crate::store::{
-    BatchRecord, JobRecord, Pause, Store, StoreError, batch_backup, batch_dir, marker, verify,
-};
+use crate::store::{BatchRecord, JobRecord, Store, StoreError, batch_dir, marker};
 
 /// Version of the dump's format. In version 2 a job's record is a list of attempts; the outcomes of older batches are
 /// carried word for word, in the format that they were written in.
@@ -59,21 +54,6 @@ pub enum DumpError {
         /// What lies in it.
         found: String,
     },
-}
-
-/// What came in with a dump.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
-pub struct Imported {
-    /// The service that the state belongs to.
-    pub service: String,
-    /// Batches.
-    pub batches: usize,
-    /// Of these, paused.
-    pub paused: usize,
-    /// Accepted jobs.
-    pub rows: u64,
-    /// Jobs that have begun and not ended.
-    pub open: usize,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -202,103 +182,9 @@ impl Store {
     }
 }
 
-/// Makes a state in the empty folder `dir` from a dump. What was on its way comes back as queued under
-/// the same key, what is not finished is paused, and what is not sent may have been: the dump may be older.
-///
-/// # Errors
-/// [`DumpError`]; the folder is then as it was.
-pub fn import(dump: impl io::Read, dir: &Path, now: Timestamp) -> Result<Imported, DumpError> {
-    must_be_empty(dir)?;
-    let (had_folder, had_lock) = (dir.exists(), dir.join("lock").exists());
-    fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
-    let _lock = Lock::take(dir)?;
-    let imported = fill(dump, dir, now);
-    if imported.is_err() {
-        take_back(dir, had_folder, had_lock);
-    }
-    imported
-}
-
-/// Removes what a failed import made, while the folder is still locked: the corrected one finds it empty.
-fn take_back(dir: &Path, had_folder: bool, had_lock: bool) {
-    // What cannot be removed is named by the next import.
-    let _ = fs::remove_file(dir.join(marker::FILE_NAME));
-    let _ = fs::remove_file(dir.join("commits"));
-    let _ = fs::remove_dir_all(dir.join("db"));
-    let _ = fs::remove_dir_all(dir.join("spool"));
-    if !had_lock {
-        let _ = fs::remove_file(dir.join("lock"));
-    }
-    if !had_folder {
-        let _ = fs::remove_dir(dir);
-    }
-}
-
-fn fill(dump: impl io::Read, dir: &Path, now: Timestamp) -> Result<Imported, DumpError> {
-    let (head, mut records) = read_into(dump, dir)?;
-    let mut imported = Imported {
-        service: head.service.clone(),
-        batches: records.batches.len(),
-        open: records.open.len(),
-        rows: records.batches.iter().map(|batch| u64::from(batch.rows)).sum(),
-        ..Imported::default()
-    };
-    requeue_all(dir, &mut records, now)?;
-    for batch in records.batches.iter_mut().filter(|batch| !batch.is_done()) {
-        batch.paused = Some(Pause::Rebuilt);
-        batch.rebuilt_rows = batch.rows;
-        imported.paused += 1;
-    }
-    for batch in &records.batches {
-        batch_backup::write(
-            &batch_dir(dir, batch.no),
-            &batch_backup::BatchBackup::of(batch),
-            records.commits,
-        )?;
-    }
-    let finished = records.retire(dir)?;
-    finished.into_iter().for_each(|line| records.add_finished(line));
-    verify::quick(dir, &records)?;
-    records.write_database(dir, &dir.join("db"))?;
-    let path = dir.join("commits");
-    fs::write(&path, records.commits.to_be_bytes()).map_err(StoreError::io(&path))?;
-    // Last: without it the folder is no state.
-    marker::claim(dir, &head.service, false)?;
-    Ok(imported)
-}
-
-fn must_be_empty(dir: &Path) -> Result<(), DumpError> {
-    let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(StoreError::io(dir))?,
-    };
-    for entry in entries {
-        let name = entry.map_err(StoreError::io(dir))?.file_name();
-        if name != "lock" {
-            let found = name.to_string_lossy().into_owned();
-            return Err(DumpError::NotEmpty { dir: dir.to_owned(), found });
-        }
-    }
-    Ok(())
-}
-
-fn requeue_all(dir: &Path, records: &mut Snapshot, now: Timestamp) -> Result<(), StoreError> {
-    let mut open = std::mem::take(&mut records.open);
-    for record in &mut open {
-        let path = Spool::new(batch_dir(dir, record.key.batch)).rows_path();
-        let spec: JobSpec = Lines::open(&path, record.row_at, u64::MAX)?.line_at(record.row_at)?;
-        record.job = recovery::requeued(record.job.clone(), &spec, now);
-    }
-    records.open = open;
-    Ok(())
-}
-
-/// Reads a dump: its rows and outcomes go into the spool of `dir`, its records are returned.
-pub(super) fn read_into_records(dump: impl io::Read, dir: &Path) -> Result<Snapshot, DumpError> {
-    read_into(dump, dir).map(|(_, records)| records)
-}
-
-fn read_into(dump: impl io::Read, dir: &Path) -> Result<(DumpHeader, Snapshot), DumpError> {
+/// Reads a dump: its rows and outcomes go into the spool of `dir`; the service that the state belongs to and its
+/// records are returned.
+pub(super) fn read_into(dump: impl io::Read, dir: &Path) -> Result<(String, Snapshot), DumpError> {
     let mut reader = DumpReader {
         dump: BufReader::new(dump),
         line: 0,
@@ -311,7 +197,7 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(DumpHeader, Snapshot), 
         let found = format!("it has export version {version}; this version reads {OLDEST} to {VERSION}");
         return Err(reader.wrong(found));
     }
-    let mut records = Snapshot { commits: head.commit, ..Snapshot::default() };
+    let mut records = Snapshot::at(head.commit);
     let mut spool: Option<(BatchNo, Appender, Appender)> = None;
     loop {
         let end =
@@ -359,7 +245,7 @@ fn read_into(dump: impl io::Read, dir: &Path) -> Result<(DumpHeader, Snapshot), 
     finish(spool.take())?;
     // Versions that archived batches wrote those after the others.
     records.batches.sort_by_key(|batch| batch.no);
-    Ok((head, records))
+    Ok((head.service, records))
 }
 
 fn finish(spool: Option<(BatchNo, Appender, Appender)>) -> Result<(), StoreError> {

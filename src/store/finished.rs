@@ -376,7 +376,7 @@ impl Snapshot {
     }
 
     /// Adds a batch that is done.
-    pub(super) fn add_finished(&mut self, line: FinishedBatch) {
+    pub fn add_finished(&mut self, line: FinishedBatch) {
         let FinishedKeys { by_number, by_time, unannounced } = FinishedKeys::of(&line);
         self.finished_keys.by_number.extend(by_number);
         self.finished_keys.by_time.extend(by_time);

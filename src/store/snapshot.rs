@@ -20,28 +20,28 @@ use crate::store::{BatchRecord, COMMIT_MAX_JOBS, JobRecord, StoreError, codec, d
 
 /// The records of a state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Snapshot {
+pub struct Snapshot {
     /// Number of the last commit.
-    pub(super) commits: u64,
+    pub commits: u64,
     /// Every batch that is not done, oldest first; of state format 1 those that are, too.
-    pub(super) batches: Vec<BatchRecord>,
+    pub batches: Vec<BatchRecord>,
     /// Every job that has begun and not ended, in order of batch and manifest.
-    pub(super) open: Vec<JobRecord>,
+    pub open: Vec<JobRecord>,
     /// The lines of those that are done.
     #[serde(default)]
-    pub(super) finished: BTreeMap<BatchNo, FinishedBatch>,
+    pub finished: BTreeMap<BatchNo, FinishedBatch>,
     /// The keys beside those lines.
     #[serde(default)]
     pub(super) finished_keys: FinishedKeys,
     /// Totals of the whole state.
-    pub(super) total: Totals,
+    pub total: Totals,
     /// Totals of every day that has some.
-    pub(super) days: BTreeMap<UtcDay, Totals>,
+    pub days: BTreeMap<UtcDay, Totals>,
     /// What the account refused, and holds.
     #[serde(default)]
-    pub(super) account: AccountBlock,
+    pub account: AccountBlock,
     /// Committed lengths of outcomes, in bytes.
-    pub(super) outcomes_bytes: BTreeMap<BatchNo, u64>,
+    pub outcomes_bytes: BTreeMap<BatchNo, u64>,
 }
 
 /// What could be read of a database, and what could not.
@@ -74,6 +74,11 @@ impl Salvaged {
 }
 
 impl Snapshot {
+    /// No records but the number of a commit.
+    pub fn at(commits: u64) -> Snapshot {
+        Snapshot { commits, ..Snapshot::default() }
+    }
+
     /// Reads all records.
     ///
     /// # Errors
@@ -191,7 +196,7 @@ impl Snapshot {
     }
 
     /// The open job of that place.
-    pub(super) fn open_job(&self, key: JobKey) -> Option<&JobRecord> {
+    pub fn open_job(&self, key: JobKey) -> Option<&JobRecord> {
         let index = self.open.binary_search_by_key(&key, |open| open.key).ok()?;
         self.open.get(index)
     }

@@ -25,6 +25,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "intake",
             "metrics",
             "output",
+            "recovery",
             "store",
         ],
     ),
@@ -38,6 +39,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("hooks", &["api", "clock", "config", "domain", "store"]),
     ("config", &["domain", "output"]),
     ("output", &["domain", "failpoint"]),
+    ("recovery", &["domain", "store"]),
     ("store", &["domain", "failpoint"]),
     ("api", &["clock", "domain"]),
     ("metrics", &["domain"]),
@@ -69,6 +71,16 @@ const BANS: &[Ban] = &[
         instead: "speak to it over HTTP, as to the service; cli/emulator starts and ends it",
     },
     Ban { what: "sled::", only: &["src/store/"], instead: "go through `Store`; no sled type leaves store/" },
+    Ban {
+        what: "lifecycle::",
+        only: &["src/domain/", "src/engine/scheduler/", "src/recovery/"],
+        instead: "the scheduler and recovery/ decide about jobs; others say what happened, or load and commit",
+    },
+    Ban {
+        what: "domain::recovery",
+        only: &["src/recovery/"],
+        instead: "recovery/ decides about jobs of a lost state; the store loads and commits",
+    },
     Ban {
         what: "reqwest::",
         only: &["src/api/", "src/control/client.rs"],

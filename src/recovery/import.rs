@@ -1,0 +1,56 @@
+//! A state that is made of an export.
+//!
+//! The export may be older than what was sent since. So what was on its way comes back as queued under the same key,
+//! what is not finished is paused, and what is not sent may have been.
+
+use std::io::Read;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::domain::recovery;
+use crate::domain::time::Timestamp;
+use crate::store::Pause;
+use crate::store::dump::DumpError;
+use crate::store::locked_state::NewState;
+
+/// What came in with an export.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub struct Imported {
+    /// The service that the state belongs to.
+    pub service: String,
+    /// Batches.
+    pub batches: usize,
+    /// Of these, paused.
+    pub paused: usize,
+    /// Accepted jobs.
+    pub rows: u64,
+    /// Jobs that have begun and not ended.
+    pub open: usize,
+}
+
+/// Makes a state in the empty folder `dir` from an export.
+///
+/// # Errors
+/// [`DumpError`]; the folder is then as it was.
+pub fn import(dump: impl Read, dir: &Path, now: Timestamp) -> Result<Imported, DumpError> {
+    let (state, mut records) = NewState::read(dump, dir)?;
+    let mut imported = Imported {
+        service: state.service().to_owned(),
+        batches: records.batches.len(),
+        open: records.open.len(),
+        rows: records.batches.iter().map(|batch| u64::from(batch.rows)).sum(),
+        ..Imported::default()
+    };
+    for open in &mut records.open {
+        let spec = state.spec_of(open)?;
+        open.job = recovery::requeued(open.job.clone(), &spec, now);
+    }
+    for batch in records.batches.iter_mut().filter(|batch| !batch.is_done()) {
+        batch.paused = Some(Pause::Rebuilt);
+        batch.rebuilt_rows = batch.rows;
+        imported.paused += 1;
+    }
+    state.install(records)?;
+    Ok(imported)
+}

@@ -1,0 +1,323 @@
+//! A database built anew from what is readable: the spool, what the damaged database still tells, an
+//! export, and the sidecars of finished outputs.
+//!
+//! Why this pays for nothing twice: a job that had begun comes back under the key that it had, or an
+//! earlier one of its own, with what was set aside for it, and marked as one that may have been sent: it is not
+//! dropped as unsent, and gets no other key before its task's own record said that it failed or was canceled. The
+//! service answers a key that it knows with that key's task; a task that failed leads on to the next attempt, as it did the first time. A key that was never used would buy,
+//! so every batch that is not finished comes back paused, and nothing creating is sent until its owner
+//! resumes it. A job whose endpoint honours no key is never queued by guessing: unless a trustworthy
+//! database says that it had not begun, it comes back as one whose request was on its way, which the
+//! engine leaves to a person.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
+use crate::domain::job::{Job, JobSpec, Landed};
+use crate::domain::ledger::Totals;
+use crate::domain::recovery::{self, Remains};
+use crate::domain::time::{Timestamp, UtcDay};
+use crate::recovery::segment_builder::SegmentBuilder;
+use crate::recovery::total_of;
+use crate::store::dump::DumpError;
+use crate::store::locked_state::{LockedState, Remainder};
+use crate::store::spool::Lines;
+use crate::store::{BatchRecord, Ended, JobRecord, Pause, Snapshot, StoreError};
+
+/// Looks for the outputs of a job of a batch, whose layout may be its own.
+pub type FindLanded<'a> = dyn Fn(&BatchName, Option<&str>, &JobSpec) -> Option<Landed> + 'a;
+
+/// What came of it.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub struct Rebuilt {
+    /// Batches.
+    pub batches: usize,
+    /// Of these, paused.
+    pub paused: usize,
+    /// Accepted jobs.
+    pub jobs: u64,
+    /// Jobs that have ended.
+    pub ended: u64,
+    /// Of these, known from their sidecars alone.
+    pub from_sidecars: u64,
+    /// Jobs that had begun, or may have, and go on.
+    pub open: u64,
+    /// Where the damaged database lies now.
+    pub aside: Option<PathBuf>,
+    /// What could not be read, and what was done instead.
+    pub notes: Vec<String>,
+}
+
+/// Where a rebuild takes what it knows from.
+struct Sources<'a> {
+    state: &'a LockedState,
+    /// What the damaged database still tells.
+    salvage: Snapshot,
+    /// The damaged database is the latest one, whole and in agreement with the spool.
+    trusted: bool,
+    export: Snapshot,
+    landed: &'a FindLanded<'a>,
+    now: Timestamp,
+}
+
+/// Sets the database of the state in `dir` aside and builds a new one.
+///
+/// # Errors
+/// [`DumpError`] when accepted rows cannot be read and the export does not have them, when the export
+/// is damaged, or when the disk refuses; the state is then as it was.
+pub fn rebuild(
+    dir: &Path,
+    export: Option<&Path>,
+    landed: &FindLanded<'_>,
+    now: Timestamp,
+) -> Result<Rebuilt, DumpError> {
+    let state = LockedState::take(dir)?;
+    let Remainder { records: salvage, is_whole: trusted, notes } = state.read_database()?;
+    let mut rebuilt = Rebuilt { notes, ..Rebuilt::default() };
+    let export = export.map_or_else(|| Ok(Snapshot::default()), |path| state.read_export(path))?;
+    let last_commit = state.last_commit_beside()?.max(salvage.commits).max(export.commits);
+    let sources = Sources { state: &state, salvage, trusted, export, landed, now };
+    let mut records = Snapshot::at(last_commit + 1);
+    for no in state.folders()? {
+        sources.batch(no, &mut records, &mut rebuilt)?;
+    }
+    sources.add_moved(&mut records);
+    records.account = sources.salvage.account.clone();
+    if let Some(lost) = sources.lost(&records) {
+        let (dir, what) = (dir.to_owned(), "the spool".to_owned());
+        let detail = format!("nothing is left of batch {lost}");
+        return Err(StoreError::Damaged { dir, what, detail }.into());
+    }
+    records.total = total_of(&records);
+    rebuilt.aside = state.install(records)?;
+    Ok(rebuilt)
+}
+
+impl Sources<'_> {
+    /// Adds finished batches whose folders somebody moved away: their names and numbers stay taken.
+    fn add_moved(&self, records: &mut Snapshot) {
+        let known = self.export.finished.values().chain(self.salvage.finished.values());
+        for line in known.filter(|line| !self.state.has_folder(line.no)) {
+            records.add_finished(line.clone());
+        }
+    }
+
+    /// A batch that something knows of, and that has no folder.
+    fn lost(&self, records: &Snapshot) -> Option<BatchName> {
+        let live = records.batches.iter().map(|batch| batch.no);
+        let found: BTreeSet<BatchNo> = live.chain(records.finished.keys().copied()).collect();
+        let known = self.salvage.batches.iter().chain(&self.export.batches);
+        known
+            .filter(|batch| batch.rows > 0)
+            .find(|batch| !found.contains(&batch.no))
+            .map(|batch| batch.name.clone())
+    }
+
+    /// What is known of a batch itself, the most recent source first.
+    fn known(&self, no: BatchNo) -> Option<BatchRecord> {
+        let of = |records: &Snapshot| records.batches.iter().find(|batch| batch.no == no).cloned();
+        let finished = || self.state.finished_record(self.salvage.finished.get(&no)?);
+        let salvaged = of(&self.salvage).or_else(finished);
+        if self.trusted && salvaged.is_some() {
+            return salvaged;
+        }
+        let mut beside = self.state.records_beside(no);
+        beside.sort_by_key(|(commit, _)| std::cmp::Reverse(*commit));
+        let beside = beside.into_iter().map(|(_, batch)| batch);
+        let known: Vec<BatchRecord> = salvaged.into_iter().chain(beside).chain(of(&self.export)).collect();
+        let most = known.iter().map(|batch| batch.spool_bytes).max()?;
+        // The one that knows the most rows; among equals the first.
+        known.into_iter().find(|batch| batch.spool_bytes == most)
+    }
+
+    fn batch(&self, no: BatchNo, records: &mut Snapshot, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
+        let spool = self.state.spool(no);
+        let rows_bytes = fs::metadata(spool.rows_path()).map_or(0, |meta| meta.len());
+        let Some(known) = self.known(no) else {
+            if rows_bytes > 0 {
+                let folder = spool.dir().display();
+                rebuilt
+                    .notes
+                    .push(format!("the rows in {folder} belong to no known batch; they are left there"));
+            }
+            return Ok(());
+        };
+        if self.state.mend_rows(&known)? {
+            rebuilt.notes.push(format!("rows of batch {} were taken from the export", known.name));
+        }
+        let mut parts = BatchRebuild::read_rows(self, known)?;
+        parts.read_outcomes(self, rebuilt)?;
+        let outcomes = parts.decide(self, rebuilt)?;
+        let BatchRebuild { mut batch, open, days, .. } = parts;
+        if !self.trusted {
+            batch.rebuilt_rows = batch.rows;
+        }
+        rebuilt.batches += 1;
+        rebuilt.jobs += u64::from(batch.rows);
+        rebuilt.ended += u64::from(batch.ended.all());
+        rebuilt.open += open.len() as u64;
+        if !batch.is_done() {
+            batch.paused = Some(Pause::Rebuilt);
+            rebuilt.paused += 1;
+        }
+        let bytes = self.state.write_outcomes(no, &outcomes)?;
+        if bytes > 0 {
+            records.outcomes_bytes.insert(no, bytes);
+        }
+        for (day, totals) in days {
+            let stored = records.days.entry(day).or_default();
+            *stored = *stored + totals;
+        }
+        records.open.extend(open);
+        records.batches.push(batch);
+        Ok(())
+    }
+}
+
+/// A batch being put together: its record as something knew it, with all that its jobs come to counted anew.
+struct BatchRebuild {
+    batch: BatchRecord,
+    /// Byte of each job's row, by its place.
+    rows: Vec<u64>,
+    /// The last outcome of each job, by its place.
+    outcomes: BTreeMap<u32, JobRecord>,
+    open: Vec<JobRecord>,
+    days: BTreeMap<UtcDay, Totals>,
+}
+
+impl BatchRebuild {
+    /// Finds every row, and the segments that they make.
+    fn read_rows(from: &Sources<'_>, mut batch: BatchRecord) -> Result<BatchRebuild, StoreError> {
+        let mut rows = vec![0; batch.rows as usize];
+        let mut segments = SegmentBuilder::default();
+        let mut lines = Lines::open(&from.state.spool(batch.no).rows_path(), 0, batch.spool_bytes)?;
+        while let Some((at, spec)) = lines.next_line::<JobSpec>()? {
+            if let Some(row) = rows.get_mut(spec.seq.0 as usize) {
+                *row = at;
+            }
+            segments.add(&spec.order, at, lines.at());
+        }
+        batch.segments = segments.segments();
+        (batch.ended, batch.totals) = (Ended::default(), Totals::default());
+        batch.kinds.clear();
+        (batch.rejections, batch.paused) = (0, None);
+        let (outcomes, days) = (BTreeMap::new(), BTreeMap::new());
+        Ok(BatchRebuild { batch, rows, outcomes, open: Vec::new(), days })
+    }
+
+    /// Reads every outcome that can be read, the export's first: the last one of a job counts.
+    fn read_outcomes(&mut self, from: &Sources<'_>, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
+        for spool in [from.state.export_spool(self.batch.no), from.state.spool(self.batch.no)] {
+            let path = spool.outcomes_path();
+            let Ok(meta) = fs::metadata(&path) else { continue };
+            let mut lines = Lines::open(&path, 0, meta.len())?;
+            loop {
+                match lines.next_line::<JobRecord>() {
+                    Ok(Some((_, record))) => self.outcome(record),
+                    Ok(None) => break,
+                    Err(StoreError::Damaged { what, detail, .. }) => {
+                        rebuilt.notes.push(format!("left out {what}: {detail}"));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn outcome(&mut self, record: JobRecord) {
+        let seq = record.key.seq.0;
+        let row = self.rows.get(seq as usize).copied();
+        let is_ours = record.key.batch == self.batch.no && row == Some(record.row_at);
+        let before = self.outcomes.get(&seq).map(|before| &before.job);
+        if is_ours && recovery::replaces(&record.job, before) {
+            self.outcomes.insert(seq, record);
+        }
+    }
+
+    /// Decides where every job stands; returns the outcomes that count.
+    fn decide(&mut self, from: &Sources<'_>, rebuilt: &mut Rebuilt) -> Result<Vec<JobRecord>, StoreError> {
+        let path = from.state.spool(self.batch.no).rows_path();
+        let mut lines = Lines::open(&path, 0, self.batch.spool_bytes)?;
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        let mut ended = Vec::new();
+        // Rows that nothing is known of: had they begun, a later one of their segment has.
+        let mut silent: Vec<JobRecord> = Vec::new();
+        // Jobs that were taken out of turn say nothing of the rows before them. One of which nothing is left has its
+        // turn again.
+        let out_of_turn = std::mem::take(&mut self.batch.skipped);
+        let mut ahead: Vec<Seq> = Vec::new();
+        let mut segment = 0;
+        while let Some((at, spec)) = lines.next_line::<JobSpec>()? {
+            if self.batch.segments.get(segment).is_some_and(|segment| at >= segment.end) {
+                segment += 1;
+                silent.clear();
+                self.batch.skipped.extend(ahead.drain(..));
+            }
+            let key = JobKey { batch: self.batch.no, seq: spec.seq };
+            let row = JobRecord { key, id: spec.id, row_at: at, job: recovery::silent(from.trusted) };
+            self.batch.count_accepted(spec.order.kind);
+            let outcome = outcomes.remove(&spec.seq.0);
+            let Some(found) = self.stands(from, &spec, &row, outcome, rebuilt) else {
+                silent.push(row);
+                continue;
+            };
+            if out_of_turn.contains(&spec.seq) {
+                ahead.push(spec.seq);
+            } else {
+                if let Some(segment) = self.batch.segments.get_mut(segment) {
+                    segment.cursor = lines.at();
+                }
+                ahead.clear();
+                self.open.append(&mut silent);
+            }
+            self.book(&found.job);
+            if found.job.is_over() {
+                self.batch.count_ended(spec.order.kind, found.job.state());
+                ended.push(found);
+            } else {
+                self.open.push(found);
+            }
+        }
+        self.batch.skipped.extend(ahead);
+        self.open.sort_by_key(|open| open.key);
+        Ok(ended)
+    }
+
+    /// Where a job stands, if anything tells.
+    fn stands(
+        &self,
+        from: &Sources<'_>,
+        spec: &JobSpec,
+        row: &JobRecord,
+        outcome: Option<JobRecord>,
+        rebuilt: &mut Rebuilt,
+    ) -> Option<JobRecord> {
+        let fits = |open: &&JobRecord| open.id == row.id && open.row_at == row.row_at;
+        let open_in =
+            |records: &Snapshot| records.open_job(row.key).filter(fits).map(|open| open.job.clone());
+        let remains = Remains {
+            outcome: outcome.map(|outcome| outcome.job),
+            open: open_in(&from.salvage),
+            exported: open_in(&from.export),
+        };
+        let landed = || (from.landed)(&self.batch.name, self.batch.policy.layout.as_deref(), spec);
+        let found = recovery::recovered(spec, remains, landed, from.trusted, from.now)?;
+        rebuilt.from_sidecars += u64::from(found.is_from_sidecar);
+        Some(JobRecord { job: found.job, ..row.clone() })
+    }
+
+    fn book(&mut self, job: &Job) {
+        for (day, totals) in recovery::booked(job) {
+            self.batch.totals = self.batch.totals + totals;
+            if let Some(day) = day {
+                let of_the_day = self.days.entry(day).or_default();
+                *of_the_day = *of_the_day + totals;
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! A state that is locked and whose database is not open: what each of its parts still tells, and a new database put in
+//! the place of the old one. What becomes of its jobs is decided above the store, in `recovery`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::domain::ids::BatchNo;
+use crate::domain::job::JobSpec;
+use crate::store::batch_backup::{self, BatchBackup};
+use crate::store::dump::{self, DumpError};
+use crate::store::lock::Lock;
+use crate::store::open::{REBUILD, copy_database};
+use crate::store::open_check::{self, CheckResult};
+use crate::store::snapshot::{Salvaged, Snapshot};
+use crate::store::spool::{Appender, Lines, Spool};
+use crate::store::{
+    BatchRecord, CACHE_BYTES, FinishedBatch, JobRecord, StoreError, batch_dir, batch_dirs, clean_shutdown,
+    commits_beside, database, disk_reserve, finished, marker, quarantine, verify,
+};
+
+/// A state, whole or damaged, that this process has locked.
+#[derive(Debug)]
+pub struct LockedState {
+    dir: PathBuf,
+    /// Where copies are tried out and a new database is built; gone with this.
+    work: TempDir,
+    _lock: Lock,
+}
+
+/// What a state's database still tells.
+#[derive(Debug, Default)]
+pub struct Remainder {
+    /// Its records.
+    pub records: Snapshot,
+    /// It is whole, the latest one, and agrees with the spool in everything.
+    pub is_whole: bool,
+    /// What could not be read, in words.
+    pub notes: Vec<String>,
+}
+
+impl LockedState {
+    /// Locks the state in `dir`, and looks whether its disk has room for another database.
+    ///
+    /// # Errors
+    /// [`StoreError`]: there is none, it is in use, or the disk is full.
+    pub fn take(dir: &Path) -> Result<LockedState, StoreError> {
+        if marker::service(dir)?.is_none() {
+            return Err(StoreError::Missing { dir: dir.to_owned() });
+        }
+        let lock = Lock::take(dir)?;
+        disk_reserve::take(dir)?;
+        LockedState::with(dir, lock)
+    }
+
+    fn with(dir: &Path, lock: Lock) -> Result<LockedState, StoreError> {
+        let work = tempfile::Builder::new().prefix(REBUILD).tempdir_in(dir).map_err(StoreError::io(dir))?;
+        Ok(LockedState { dir: dir.to_owned(), work, _lock: lock })
+    }
+
+    /// Reads what a copy of the database still tells: reading writes to it.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn read_database(&self) -> Result<Remainder, StoreError> {
+        let mut remainder = Remainder::default();
+        let Salvaged { records, unreadable } = self.salvage(&mut remainder.notes)?;
+        remainder.is_whole = unreadable.is_empty()
+            && records.commits > 0
+            && records.commits >= commits_beside(&self.dir)?
+            && verify::full(&self.dir, &records, &mut |_| {})?.faults == 0;
+        remainder.notes.extend(unreadable);
+        Ok(Remainder { records, ..remainder })
+    }
+
+    fn salvage(&self, notes: &mut Vec<String>) -> Result<Salvaged, StoreError> {
+        for with_snapshots in [true, false] {
+            let copy = self.work.path().join(if with_snapshots { "db" } else { "db-log" });
+            if !copy_database(&self.dir.join("db"), &copy, with_snapshots)? {
+                break;
+            }
+            match open_check::check_in_child(&copy) {
+                CheckResult::Opens(salvage) => return Ok(*salvage),
+                CheckResult::Damaged(detail) => {
+                    notes.push(format!("nothing can be read from the damaged database: {detail}"));
+                }
+                CheckResult::No => {
+                    let opened = sled::Config::new()
+                        .path(&copy)
+                        .cache_capacity(CACHE_BYTES)
+                        .flush_every_ms(None)
+                        .open();
+                    match opened.map_err(|source| database(&self.dir, source)) {
+                        Ok(db) => return Ok(Salvaged::of(&db)),
+                        Err(StoreError::Damaged { detail, .. }) => notes.push(detail),
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+        Ok(Salvaged::default())
+    }
+
+    /// Reads an export beside the state: its records are returned, its rows and outcomes lie in
+    /// [`LockedState::export_spool`].
+    ///
+    /// # Errors
+    /// [`DumpError`] when it is not what was written.
+    pub fn read_export(&self, path: &Path) -> Result<Snapshot, DumpError> {
+        dump::read_into(fs::File::open(path)?, &self.export_dir()).map(|(_, records)| records)
+    }
+
+    fn export_dir(&self) -> PathBuf {
+        self.work.path().join("export")
+    }
+
+    /// The number of the last commit that anything beside the database shows.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn last_commit_beside(&self) -> Result<u64, StoreError> {
+        let backups = batch_backup::all(&self.dir).into_iter().map(|written| written.commit);
+        Ok(backups.chain([commits_beside(&self.dir)?]).max().unwrap_or_default())
+    }
+
+    /// The batches that have a folder, in order.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn folders(&self) -> Result<Vec<BatchNo>, StoreError> {
+        Ok(batch_dirs(&self.dir)?.into_iter().map(|(no, _)| no).collect())
+    }
+
+    /// Whether nobody moved the folder of a batch away.
+    pub fn has_folder(&self, no: BatchNo) -> bool {
+        batch_dir(&self.dir, no).exists()
+    }
+
+    /// The rows and outcomes of a batch.
+    pub fn spool(&self, no: BatchNo) -> Spool {
+        Spool::new(batch_dir(&self.dir, no))
+    }
+
+    /// Those that the export has of it.
+    pub fn export_spool(&self, no: BatchNo) -> Spool {
+        Spool::new(batch_dir(&self.export_dir(), no))
+    }
+
+    /// The records of a batch that lie in its folder, each with the number of the commit that it was written for: the
+    /// last one that it had when it was done, and that of its backup.
+    pub fn records_beside(&self, no: BatchNo) -> Vec<(u64, BatchRecord)> {
+        let folder = batch_dir(&self.dir, no);
+        let backup = batch_backup::read(&folder).map(|written| (written.commit, written.backup.batch()));
+        [finished::last_record(&folder), backup].into_iter().flatten().collect()
+    }
+
+    /// The record of a finished batch, where it can be read.
+    pub fn finished_record(&self, line: &FinishedBatch) -> Option<BatchRecord> {
+        line.read(&self.dir).ok().map(|kept| kept.record)
+    }
+
+    /// Accepted rows that cannot be read are taken from the export, of which the spool is the continuation. Returns
+    /// whether they were; the old ones are set aside.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when they cannot be read there either.
+    pub fn mend_rows(&self, batch: &BatchRecord) -> Result<bool, StoreError> {
+        let path = self.spool(batch.no).rows_path();
+        let Err(error) = read_all(&path, batch.spool_bytes) else { return Ok(false) };
+        let StoreError::Damaged { .. } = error else { return Err(error) };
+        let Ok(mut whole) = fs::read(self.export_spool(batch.no).rows_path()) else { return Err(error) };
+        if let Ok(ours) = fs::read(&path) {
+            whole.extend(ours.get(whole.len()..).unwrap_or_default());
+        }
+        let draft = path.with_extension("mended");
+        fs::write(&draft, &whole).map_err(StoreError::io(&draft))?;
+        if read_all(&draft, batch.spool_bytes).is_err() {
+            fs::remove_file(&draft).map_err(StoreError::io(&draft))?;
+            return Err(error);
+        }
+        quarantine::set(&self.dir, &path, &format!("rows-{:06}", batch.no.0))?;
+        fs::rename(&draft, &path).map_err(StoreError::io(&draft))?;
+        Ok(true)
+    }
+
+    /// Writes the outcomes that count, if they are not those that lie there, and returns their length in bytes.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn write_outcomes(&self, no: BatchNo, outcomes: &[JobRecord]) -> Result<u64, StoreError> {
+        let spool = self.spool(no);
+        let (path, draft) = (spool.outcomes_path(), spool.dir().join("outcomes.mended"));
+        let _ = fs::remove_file(&draft);
+        let mut file = Appender::open(&draft, 0)?;
+        for outcome in outcomes {
+            file.push(outcome)?;
+        }
+        let bytes = file.sync()?;
+        let is_same = match (fs::read(&path), fs::read(&draft)) {
+            (Ok(before), Ok(after)) => before == after,
+            (Err(_), Ok(after)) => after.is_empty(),
+            _ => false,
+        };
+        if is_same {
+            fs::remove_file(&draft).map_err(StoreError::io(&draft))?;
+            return Ok(bytes);
+        }
+        if path.exists() {
+            // The old ones keep their place until the new ones take it.
+            let kept = quarantine::place(&self.dir, &format!("outcomes-{:06}", no.0))?;
+            fs::hard_link(&path, &kept)
+                .or_else(|_| fs::copy(&path, &kept).map(drop))
+                .map_err(StoreError::io(&kept))?;
+        }
+        fs::rename(&draft, &path).map_err(StoreError::io(&path))?;
+        Ok(bytes)
+    }
+
+    /// Puts a new database with these records in the place of the old one, which is set aside; returns where it lies then.
+    /// Batches that are done may be among the others: they get their lines.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when the records contradict each other or the spool; the old database is then in its place.
+    pub fn install(&self, mut records: Snapshot) -> Result<Option<PathBuf>, StoreError> {
+        let dir = self.dir.as_path();
+        let all = records.batches.clone();
+        records.retire(dir)?.into_iter().for_each(|line| records.add_finished(line));
+        verify::quick(dir, &records)?;
+        marker::raise(dir)?;
+        let fresh = self.work.path().join("fresh");
+        records.write_database(dir, &fresh)?;
+        for batch in &all {
+            batch_backup::write(&batch_dir(dir, batch.no), &BatchBackup::of(batch), records.commits)?;
+        }
+        clean_shutdown::take_mark(dir);
+        let aside = quarantine::set(dir, &dir.join("db"), "db")?.map(|moved| moved.to().to_owned());
+        fs::rename(&fresh, dir.join("db")).map_err(StoreError::io(&fresh))?;
+        let commits = dir.join("commits");
+        fs::write(&commits, records.commits.to_be_bytes()).map_err(StoreError::io(&commits))?;
+        fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(StoreError::io(dir))?;
+        Ok(aside)
+    }
+}
+
+fn read_all(path: &Path, bytes: u64) -> Result<(), StoreError> {
+    let mut lines = Lines::open(path, 0, bytes)?;
+    while lines.next_line::<JobSpec>()?.is_some() {}
+    Ok(())
+}
+
+/// A state that is being made of an export, in a folder that was empty. Dropped before it is installed, it leaves the
+/// folder as it was.
+#[derive(Debug)]
+pub struct NewState {
+    dir: PathBuf,
+    service: String,
+    /// What lay there before.
+    found: BTreeSet<&'static str>,
+    locked: Option<LockedState>,
+}
+
+impl NewState {
+    /// Reads an export into the empty folder `dir`: its rows and outcomes lie in the spool on return, its records are
+    /// returned.
+    ///
+    /// # Errors
+    /// [`DumpError`]; the folder is then as it was.
+    pub fn read(dump: impl Read, dir: &Path) -> Result<(NewState, Snapshot), DumpError> {
+        must_be_empty(dir)?;
+        let is_there = [(".", dir.exists()), ("lock", dir.join("lock").exists())];
+        let found = is_there.into_iter().filter_map(|(what, is_there)| is_there.then_some(what)).collect();
+        fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
+        let locked = LockedState::with(dir, Lock::take(dir)?)?;
+        let mut state = NewState { dir: dir.to_owned(), service: String::new(), found, locked: Some(locked) };
+        let (service, records) = dump::read_into(dump, dir)?;
+        state.service = service;
+        Ok((state, records))
+    }
+
+    /// The service that the state belongs to.
+    pub fn service(&self) -> &str {
+        &self.service
+    }
+
+    /// The row of a job.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn spec_of(&self, job: &JobRecord) -> Result<JobSpec, StoreError> {
+        let path = Spool::new(batch_dir(&self.dir, job.key.batch)).rows_path();
+        Lines::open(&path, job.row_at, u64::MAX)?.line_at(job.row_at)
+    }
+
+    /// Makes it a state.
+    ///
+    /// # Errors
+    /// As [`LockedState::install`].
+    pub fn install(mut self, records: Snapshot) -> Result<(), StoreError> {
+        if let Some(locked) = &self.locked {
+            locked.install(records)?;
+        }
+        // Last: without it the folder is no state.
+        marker::claim(&self.dir, &self.service, false)?;
+        self.locked = None;
+        Ok(())
+    }
+
+    /// Removes what was made, while the folder is still locked: the corrected export finds it empty.
+    fn take_back(&mut self) {
+        let dir = self.dir.as_path();
+        // What cannot be removed is named by the next import.
+        for file in [marker::FILE_NAME, "commits"] {
+            let _ = fs::remove_file(dir.join(file));
+        }
+        for folder in ["db", "spool"] {
+            let _ = fs::remove_dir_all(dir.join(folder));
+        }
+        if !self.found.contains("lock") {
+            let _ = fs::remove_file(dir.join("lock"));
+        }
+        // With the work in it.
+        self.locked = None;
+        if !self.found.contains(".") {
+            let _ = fs::remove_dir(dir);
+        }
+    }
+}
+
+impl Drop for NewState {
+    fn drop(&mut self) {
+        if self.locked.is_some() {
+            self.take_back();
+        }
+    }
+}
+
+fn must_be_empty(dir: &Path) -> Result<(), DumpError> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(StoreError::io(dir))?,
+    };
+    for entry in entries {
+        let name = entry.map_err(StoreError::io(dir))?.file_name();
+        if name != "lock" {
+            let found = name.to_string_lossy().into_owned();
+            return Err(DumpError::NotEmpty { dir: dir.to_owned(), found });
+        }
+    }
+    Ok(())
+}
