@@ -91,7 +91,7 @@ pub(super) fn engine_deps(
         downloads: service
             .downloads(UrlPolicy::new(&chosen.options.base_url, config.output.allow_hosts.clone()))?,
         service,
-        output_dir: OutputDir::new(&chosen.output),
+        output_dir: OutputDir::new(&chosen.output, config.output.options()),
         max_file_bytes: config.output.max_file.as_u64(),
         min_rate: MinRate {
             bytes_per_second: config.limits.min_download_rate.as_u64(),
@@ -151,7 +151,7 @@ pub(super) fn app_parts(
             default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
             plan: config.service.plan,
         },
-        output_dir: OutputDir::new(output),
+        output_dir: OutputDir::new(output, config.output.options()),
         layout: config.layout()?,
     })
 }

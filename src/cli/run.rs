@@ -242,8 +242,11 @@ async fn numbers(
             )
         }
         Parked::Disk => {
-            let free =
-                |path: &Path| OutputDir::new(path).free_bytes().map(|free| ByteSize::b(free).to_string());
+            let free = |path: &Path| {
+                OutputDir::new(path, config.output.options())
+                    .free_bytes()
+                    .map(|free| ByteSize::b(free).to_string())
+            };
             let not_known = || "not known".to_owned();
             let (output, state) = (free(&chosen.output), free(&chosen.state));
             let (output, state) = (output.unwrap_or_else(not_known), state.unwrap_or_else(not_known));

@@ -194,7 +194,7 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;
     let (dir, now) = (service_target::state_dir(&config, false), Clock::start().now().wall);
     let output = service_target::output_dir_of_state(&config, &dir);
-    let (output_dir, default_layout) = (OutputDir::new(&output), config.layout()?);
+    let (output_dir, default_layout) = (OutputDir::new(&output, config.output.options()), config.layout()?);
     let landed = |batch: &BatchName, layout: Option<&str>, spec: &JobSpec| {
         let own = layout.and_then(|text| Layout::parse(text).ok());
         output_dir.published_record(batch, own.as_ref().unwrap_or(&default_layout), spec)

@@ -27,6 +27,7 @@ use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 use crate::domain::url_policy::AllowedHost;
 use crate::output::layout::{self, Layout};
+use crate::output::{CsvDialect, OutputOptions, SidecarPlace};
 
 /// A span of time as people write it: `10s`, `30m`, `24h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -286,6 +287,10 @@ pub struct Budget {
 pub struct OutputConfig {
     /// Layout of the names of output files.
     pub layout: String,
+    /// Where new sidecars are put.
+    pub sidecars: SidecarPlace,
+    /// Who `results.csv` is written for.
+    pub results_csv: CsvDialect,
     /// Largest output that is downloaded.
     pub max_file: ByteSize,
     /// Free space that is kept on the output disk.
@@ -298,10 +303,19 @@ impl Default for OutputConfig {
     fn default() -> OutputConfig {
         OutputConfig {
             layout: layout::DEFAULT.to_owned(),
+            sidecars: SidecarPlace::default(),
+            results_csv: CsvDialect::default(),
             max_file: ByteSize::gib(8),
             min_free: ByteSize::gib(1),
             allow_hosts: Vec::new(),
         }
+    }
+}
+
+impl OutputConfig {
+    /// How outputs and results are laid out.
+    pub fn options(&self) -> OutputOptions {
+        OutputOptions { sidecars: self.sidecars, results_csv: self.results_csv }
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::engine::EngineError;
 use crate::engine::job_iter::JobIter;
 use crate::failpoint;
+use crate::output::CsvDialect;
 use crate::output::publish::OutputDir;
 use crate::output::report::Report;
 use crate::output::results::{self, ResultLine, ResultsWriter};
@@ -21,18 +22,24 @@ pub fn write_results(
     batch: &BatchRecord,
 ) -> Result<Report, EngineError> {
     let dir = output_dir.batch_dir(&batch.name);
-    let written = write_into(&dir, store, batch);
+    let written = write_into(&dir, output_dir.options().results_csv, store, batch);
     if written.is_err() {
         results::sweep(&dir);
     }
     written
 }
 
-fn write_into(dir: &Path, store: &Store, batch: &BatchRecord) -> Result<Report, EngineError> {
+fn write_into(
+    dir: &Path,
+    results_csv: CsvDialect,
+    store: &Store,
+    batch: &BatchRecord,
+) -> Result<Report, EngineError> {
     let output = |source| EngineError::Output { path: dir.to_owned(), source };
     let mut jobs = JobIter::open(store, batch)?;
     std::fs::create_dir_all(dir).map_err(output)?;
-    let mut writer = ResultsWriter::begin(dir, std::mem::take(&mut jobs.meta_columns)).map_err(output)?;
+    let meta_columns = std::mem::take(&mut jobs.meta_columns);
+    let mut writer = ResultsWriter::begin(dir, results_csv, meta_columns).map_err(output)?;
     let mut report = Report::new(&batch.name, batch.refused_rows);
     while let Some((spec, record)) = jobs.next_job()? {
         writer.push(&ResultLine::new(&batch.name, &spec, &record.job)).map_err(output)?;

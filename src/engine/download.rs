@@ -82,9 +82,10 @@ impl<'a> Fetcher<'a> {
         };
         let bytes = parts.iter().map(|part| part.bytes).max().unwrap_or_default();
         let (output_dir, of_job) = (self.deps.output_dir.clone(), order.clone());
+        let now = self.clock.now().wall;
         let land = move || {
             let FetchOrder { batch, spec, job, .. } = &of_job;
-            output_dir.publish(OutputSpec { batch, layout: &layout, spec, job }, &parts)
+            output_dir.publish(OutputSpec { batch, layout: &layout, spec, job }, &parts, now)
         };
         match blocking(land).await {
             Ok(files) => Ok(files),

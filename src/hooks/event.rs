@@ -62,9 +62,11 @@ impl Verdicts {
 }
 
 impl BatchDone {
-    /// The end of a batch, as its record shows it. `output` is the batch's output folder.
+    /// The end of a batch, as its record shows it. `output` is the batch's output folder, which is told as a path from
+    /// the root: a hook runs elsewhere.
     pub fn of(batch: &BatchRecord, output: &Path, now: Timestamp) -> BatchDone {
         let id = id(batch);
+        let output = &std::path::absolute(output).unwrap_or_else(|_| output.to_owned());
         let message = Message {
             kind: "batch.done",
             timestamp: now.to_string(),

@@ -169,7 +169,7 @@ fn batch(name: &str, succeeded: u32) -> BatchRecord {
 }
 
 fn done(name: &str, succeeded: u32) -> BatchDone {
-    BatchDone::of(&batch(name, succeeded), Path::new("output/spring"), Timestamp(5_000))
+    BatchDone::of(&batch(name, succeeded), Path::new("/srv/output/spring"), Timestamp(5_000))
 }
 
 /// HMAC-SHA256 from its definition (RFC 2104), not from the library that signs.
@@ -222,8 +222,8 @@ async fn a_batch_is_told_to_the_command_and_to_the_webhook() {
                 "charged_credits": 20,
                 "waived_credits": 0,
                 "refunded_credits": 10,
-                "output": "output/spring",
-                "results": "output/spring/results.jsonl",
+                "output": "/srv/output/spring",
+                "results": "/srv/output/spring/results.jsonl",
             },
         })
     );

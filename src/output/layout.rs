@@ -4,9 +4,16 @@ use std::fmt;
 
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
+use crate::output::SidecarPlace;
 
 /// The default layout.
 pub const DEFAULT: &str = "{batch}/{job}{-n}.{ext}";
+/// The folder of a batch's folder that sidecars are put into.
+pub const SIDECAR_FOLDER: &str = "sidecars";
+/// Stems of files that the program writes into a batch's folder, whatever their extension.
+const RESERVED_STEMS: [&str; 2] = ["results", "report"];
+/// Other names that are kept for the program in a batch's folder.
+const RESERVED_NAMES: [&str; 2] = ["index.html", SIDECAR_FOLDER];
 /// Longest file or folder name, in bytes.
 const NAME_MAX_BYTES: usize = 200;
 /// Longest extension that is kept, in bytes.
@@ -75,12 +82,35 @@ impl Layout {
         self.fill(batch, spec, job, &number, ext)
     }
 
-    /// The path, relative to the batch's folder, of a job's sidecar.
-    pub fn sidecar(&self, batch: &BatchName, spec: &JobSpec, job: &str) -> String {
-        self.fill(batch, spec, job, "", "json")
+    /// The path, relative to the batch's folder, of a job's sidecar that is put at `place`.
+    pub fn sidecar(&self, place: SidecarPlace, batch: &BatchName, spec: &JobSpec, job: &str) -> String {
+        let beside = self.fill(batch, spec, job, "", "json");
+        match place {
+            SidecarPlace::Folder => format!("{SIDECAR_FOLDER}/{beside}"),
+            SidecarPlace::Beside => beside,
+        }
+    }
+
+    /// Every path, relative to the batch's folder, where a job's sidecar may be.
+    pub fn sidecars(&self, batch: &BatchName, spec: &JobSpec, job: &str) -> [String; 2] {
+        [SidecarPlace::Folder, SidecarPlace::Beside].map(|place| self.sidecar(place, batch, spec, job))
+    }
+
+    /// The path of a sidecar under a name that is reserved now, and was not always: outputs that have it keep it. None
+    /// where the job's name is not reserved.
+    pub fn unreserved_sidecar(&self, batch: &BatchName, spec: &JobSpec) -> Option<String> {
+        let [name, ..] = job_names(spec);
+        let path = self.fill_any(batch, spec, &name, "", "json");
+        is_reserved(&path).then_some(path)
     }
 
     fn fill(&self, batch: &BatchName, spec: &JobSpec, job: &str, number: &str, ext: &str) -> String {
+        let path = self.fill_any(batch, spec, job, number, ext);
+        if is_reserved(&path) { format!("_{path}") } else { path }
+    }
+
+    /// The path, even where a reserved name comes of it.
+    fn fill_any(&self, batch: &BatchName, spec: &JobSpec, job: &str, number: &str, ext: &str) -> String {
         let model = spec.order.model.as_deref().unwrap_or("none");
         let (folders, file) = self.within_batch.rsplit_once('/').unwrap_or(("", &self.within_batch));
         let fill = |template: &str, job: &str| {
@@ -150,6 +180,14 @@ fn safe_name(text: &str) -> String {
     } else {
         name
     }
+}
+
+/// Whether a path in a batch's folder is one that the program keeps for itself, be the file system one that tells
+/// capitals apart or not.
+fn is_reserved(path: &str) -> bool {
+    let first = path.split('/').next().unwrap_or_default().to_lowercase();
+    let stem = first.split('.').next().unwrap_or_default();
+    RESERVED_NAMES.contains(&first.as_str()) || RESERVED_STEMS.contains(&stem)
 }
 
 /// Names that Windows keeps for devices, whatever the extension.
@@ -225,6 +263,34 @@ mod tests {
             path("{batch}/{kind}/{model}/{job}{-n}.{ext}", "hero", 1, "mp4"),
             "video/house-c1/hero.mp4"
         );
+    }
+
+    #[test]
+    fn names_that_the_batch_needs_are_left_to_it() {
+        for (label, expected) in [
+            ("report", "_report.png"),
+            ("Results", "_Results.png"),
+            ("results.csv", "_results.csv.png"),
+            ("index", "index.png"),
+            ("reports", "reports.png"),
+            ("sidecars", "sidecars.png"),
+        ] {
+            assert_eq!(path(DEFAULT, label, 1, "png"), expected);
+        }
+        assert_eq!(path("{batch}/{job}/{job}{-n}.{ext}", "Sidecars", 2, "png"), "_Sidecars/Sidecars-2.png");
+        assert_eq!(
+            path("{batch}/{job}/x{job}{-n}.{ext}", "index.html", 1, "png"),
+            "_index.html/xindex.html.png"
+        );
+        assert_eq!(path("{batch}/{kind}/{job}{-n}.{ext}", "report", 1, "png"), "video/report.png");
+        let sidecars = |label| {
+            let (batch, spec) = ("b".parse().unwrap(), spec(label));
+            let layout = Layout::default();
+            (layout.sidecars(&batch, &spec, label), layout.unreserved_sidecar(&batch, &spec))
+        };
+        let paths = ["sidecars/_report.json", "_report.json"].map(str::to_owned);
+        assert_eq!(sidecars("report"), (paths, Some("report.json".to_owned())));
+        assert_eq!(sidecars("hero"), (["sidecars/hero.json", "hero.json"].map(str::to_owned), None));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What people find on disk: one folder a batch, outputs named after their jobs, a sidecar beside
+//! What people find on disk: one folder a batch, outputs named after their jobs, a sidecar for
 //! each job's outputs, and the results of the whole batch.
 //!
 //! Architecture invariant: a file under its final name is whole, checked and synced. Anything else
@@ -14,3 +14,34 @@ pub mod sidecar;
 
 pub use self::integrity::is_truncated;
 pub use self::media_type::{Media, NotMedia, detect_media_type};
+
+use serde::Deserialize;
+
+/// How outputs and results are laid out, as `[output]` sets it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct OutputOptions {
+    pub sidecars: SidecarPlace,
+    pub results_csv: CsvDialect,
+}
+
+/// Where new sidecars are put.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SidecarPlace {
+    /// In a folder of the batch's folder.
+    #[default]
+    Folder,
+    /// Beside the outputs.
+    Beside,
+}
+
+/// Who `results.csv` is written for.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CsvDialect {
+    /// Programs: UTF-8, every cell as it is.
+    #[default]
+    Plain,
+    /// Spreadsheets: with a byte order mark, and no cell that is taken for a formula.
+    Excel,
+}

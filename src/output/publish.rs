@@ -2,8 +2,11 @@
 //! is not ours.
 //!
 //! The order makes every crash harmless: the parts are synced; the sidecar, which names the job and
-//! the hash of each file, is written; the parts are renamed; the folder is synced. A job's final
-//! file is recognised by its sidecar afterwards, so nothing is fetched or paid for twice.
+//! the hash of each file, is written, and its folder synced; the parts are renamed; their folders are synced. A job's
+//! final file is recognised by its sidecar afterwards, so nothing is fetched or paid for twice.
+//!
+//! A sidecar is found in the folder for sidecars and beside the outputs, wherever new ones are put: a job keeps its
+//! sidecar where it is.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,10 +18,11 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{Job, JobSpec, Landed, OutputFile};
+use crate::domain::time::Timestamp;
 use crate::failpoint;
-use crate::output::Media;
-use crate::output::layout::{self, Layout};
+use crate::output::layout::{self, Layout, SIDECAR_FOLDER};
 use crate::output::sidecar::Sidecar;
+use crate::output::{Media, OutputOptions};
 
 /// Room that is asked for at least before a disk that refused a file is believed again, in bytes: the file, its
 /// sidecar and a folder.
@@ -41,6 +45,7 @@ pub struct Part {
 #[derive(Debug, Clone)]
 pub struct OutputDir {
     root: PathBuf,
+    options: OutputOptions,
 }
 
 /// A job whose outputs are published.
@@ -55,17 +60,14 @@ pub struct OutputSpec<'a> {
     pub job: &'a Job,
 }
 
-/// Who owns a file name.
-enum Owner {
-    Nobody,
-    Us,
-    SomebodyElse,
-}
-
 impl OutputDir {
     /// Outputs go below `root`.
-    pub fn new(root: &Path) -> OutputDir {
-        OutputDir { root: root.to_owned() }
+    pub fn new(root: &Path, options: OutputOptions) -> OutputDir {
+        OutputDir { root: root.to_owned(), options }
+    }
+
+    pub fn options(&self) -> OutputOptions {
+        self.options
     }
 
     pub fn batch_dir(&self, batch: &BatchName) -> PathBuf {
@@ -93,6 +95,10 @@ impl OutputDir {
         }
         // Finds out about a read-only folder before anything is paid for.
         tempfile::tempfile_in(&dir)?;
+        let sidecars = dir.join(SIDECAR_FOLDER);
+        if sidecars.symlink_metadata().is_ok() {
+            make_folder(&self.root, &sidecars)?;
+        }
         sync_names_above(&dir)
     }
 
@@ -137,41 +143,52 @@ impl OutputDir {
     /// The outputs of a job that landed before: named by its own sidecar, and unchanged since. Their names are
     /// on the device on return: the process that renamed them may have been killed before they were.
     pub fn published(&self, output_spec: OutputSpec<'_>) -> Option<Vec<OutputFile>> {
-        let files = self.sidecar_of(output_spec.batch, output_spec.layout, output_spec.spec)?.files;
-        let dir = self.batch_dir(output_spec.batch);
-        let mut folders = files.iter().filter_map(|file| Some(dir.join(&file.path).parent()?.to_owned()));
-        folders.all(|folder| sync_names(&dir, &folder).is_ok()).then_some(files)
+        let OutputSpec { batch, layout, spec, .. } = output_spec;
+        let (path, Sidecar { files, .. }) = self.whole_outputs(batch, layout, spec)?;
+        let dir = self.batch_dir(batch);
+        let paths = files.iter().map(|file| dir.join(&file.path)).chain([path]);
+        sync_names(&dir, paths).is_ok().then_some(files)
     }
 
     /// What the sidecar of a job says whose outputs are on disk, unchanged.
     pub fn published_record(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<Landed> {
-        self.sidecar_of(batch, layout, spec)?.landed()
+        self.whole_outputs(batch, layout, spec)?.1.landed()
     }
 
     /// The sidecar of a job, whatever became of the files that it names.
     pub fn sidecar_path(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<PathBuf> {
-        let dir = self.batch_dir(batch);
-        let paths = layout::job_names(spec).map(|name| dir.join(layout.sidecar(batch, spec, &name)));
-        paths.into_iter().find(|path| Sidecar::read(path).is_some_and(|sidecar| sidecar.job == spec.id))
+        Some(self.own_sidecars(batch, layout, spec).next()?.0)
     }
 
-    fn sidecar_of(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<Sidecar> {
+    /// The sidecar of a job whose outputs are on disk, unchanged, with its path.
+    fn whole_outputs(
+        &self,
+        batch: &BatchName,
+        layout: &Layout,
+        spec: &JobSpec,
+    ) -> Option<(PathBuf, Sidecar)> {
         let dir = self.batch_dir(batch);
-        for name in layout::job_names(spec) {
-            let path = dir.join(layout.sidecar(batch, spec, &name));
-            let Some(sidecar) = Sidecar::read(&path).filter(|sidecar| sidecar.job == spec.id) else {
-                continue;
-            };
-            let is_whole = |file: &OutputFile| {
-                let path = dir.join(&file.path);
-                fs::metadata(&path).is_ok_and(|meta| meta.len() == file.bytes)
-                    && hash_file(&path).is_ok_and(|hash| hash == file.sha256)
-            };
-            if !sidecar.files.is_empty() && sidecar.files.iter().all(is_whole) {
-                return Some(sidecar);
-            }
-        }
-        None
+        let is_whole = |file: &OutputFile| {
+            let path = dir.join(&file.path);
+            fs::metadata(&path).is_ok_and(|meta| meta.len() == file.bytes)
+                && hash_file(&path).is_ok_and(|hash| hash == file.sha256)
+        };
+        let are_whole = |files: &[OutputFile]| !files.is_empty() && files.iter().all(is_whole);
+        self.own_sidecars(batch, layout, spec).find(|(_, sidecar)| are_whole(&sidecar.files))
+    }
+
+    /// The sidecars of a job, with their paths, wherever one may have been put.
+    fn own_sidecars(
+        &self,
+        batch: &BatchName,
+        layout: &Layout,
+        spec: &JobSpec,
+    ) -> impl Iterator<Item = (PathBuf, Sidecar)> {
+        let (dir, job) = (self.batch_dir(batch), spec.id);
+        let names = layout::job_names(spec);
+        let paths = names.iter().flat_map(|name| layout.sidecars(batch, spec, name)).collect::<Vec<_>>();
+        let read = move |path: String| own_sidecar(dir.join(path), job);
+        paths.into_iter().chain(layout.unreserved_sidecar(batch, spec)).filter_map(read)
     }
 
     /// Gives parts their final names. On return they, their sidecar and their names are on the
@@ -179,17 +196,23 @@ impl OutputDir {
     ///
     /// # Errors
     /// I/O errors; the parts may then be published again.
-    pub fn publish(&self, output_spec: OutputSpec<'_>, parts: &[Part]) -> io::Result<Vec<OutputFile>> {
+    pub fn publish(
+        &self,
+        output_spec: OutputSpec<'_>,
+        parts: &[Part],
+        now: Timestamp,
+    ) -> io::Result<Vec<OutputFile>> {
         for part in parts {
             File::open(&part.path)?.sync_data()?;
         }
         failpoint::hit("part-written");
         for (index, name) in layout::job_names(output_spec.spec).into_iter().enumerate() {
             // Outputs keep a name that they have.
-            if index == 0 && output_spec.spec.apart && self.own_sidecar(&name, output_spec).is_none() {
+            let own = self.own_sidecar(&name, output_spec);
+            if index == 0 && output_spec.spec.apart && own.is_none() {
                 continue;
             }
-            if let Some(files) = self.publish_as(&name, output_spec, parts)? {
+            if let Some(files) = self.publish_as(&name, own, output_spec, parts, now)? {
                 return Ok(files);
             }
         }
@@ -197,20 +220,18 @@ impl OutputDir {
         Err(io::Error::new(io::ErrorKind::AlreadyExists, reason))
     }
 
-    /// The job's own sidecar under one of its names.
-    fn own_sidecar(&self, name: &str, output_spec: OutputSpec<'_>) -> Option<Sidecar> {
+    /// The job's own sidecar under one of its names, with its path.
+    fn own_sidecar(&self, name: &str, output_spec: OutputSpec<'_>) -> Option<(PathBuf, Sidecar)> {
         let OutputSpec { batch, layout, spec, .. } = output_spec;
-        let path = self.batch_dir(batch).join(layout.sidecar(batch, spec, name));
-        Sidecar::read(&path).filter(|sidecar| sidecar.job == spec.id)
+        let dir = self.batch_dir(batch);
+        layout.sidecars(batch, spec, name).into_iter().find_map(|path| own_sidecar(dir.join(path), spec.id))
     }
 
     /// The outputs of a job that somebody changed after they were published, by their paths relative to the batch's folder:
     /// they stay when the outputs are fetched again.
     pub fn edited(&self, output_spec: OutputSpec<'_>) -> Vec<String> {
-        let names = layout::job_names(output_spec.spec);
-        let Some(own) = names.iter().find_map(|name| self.own_sidecar(name, output_spec)) else {
-            return Vec::new();
-        };
+        let OutputSpec { batch, layout, spec, .. } = output_spec;
+        let Some((_, own)) = self.own_sidecars(batch, layout, spec).next() else { return Vec::new() };
         let dir = self.batch_dir(output_spec.batch);
         let is_edited = |file: &&OutputFile| is_edited(&dir.join(&file.path), &[file]).unwrap_or(false);
         own.files.iter().filter(is_edited).map(|file| file.path.clone()).collect()
@@ -220,8 +241,10 @@ impl OutputDir {
     fn publish_as(
         &self,
         name: &str,
+        own: Option<(PathBuf, Sidecar)>,
         output_spec: OutputSpec<'_>,
         parts: &[Part],
+        now: Timestamp,
     ) -> io::Result<Option<Vec<OutputFile>>> {
         let OutputSpec { batch, layout, spec, .. } = output_spec;
         let dir = self.batch_dir(batch);
@@ -236,20 +259,27 @@ impl OutputDir {
                 edited: None,
             })
             .collect();
-        let sidecar_path = dir.join(layout.sidecar(batch, spec, name));
-        let owner = owner(&sidecar_path, &dir, &files, spec.id);
-        if matches!(owner, Owner::SomebodyElse) {
-            return Ok(None);
+        let place = dir.join(layout.sidecar(self.options.sidecars, batch, spec, name));
+        let flags = if own.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        let sidecar_path = match own {
+            Some((path, sidecar)) => {
+                beside_edited(&dir, output_spec, &sidecar, &mut files)?;
+                path
+            }
+            None => {
+                let others = layout.sidecars(batch, spec, name).map(|path| dir.join(path));
+                if is_taken(&place, &others, &dir, &files) {
+                    return Ok(None);
+                }
+                place
+            }
+        };
+        for path in files.iter().map(|file| dir.join(&file.path)).chain([sidecar_path.clone()]) {
+            make_folder(&self.root, path.parent().unwrap_or(&dir))?;
         }
-        if let Some(own) = self.own_sidecar(name, output_spec) {
-            beside_edited(&dir, output_spec, &own, &mut files)?;
-        }
-        let folder = sidecar_path.parent().unwrap_or(&dir);
-        make_folder(&self.root, folder)?;
         // Called a part, so that nothing takes it for a result and a sweep finds it.
         let draft = self.part_path(batch, spec.id, 0);
-        let flags = if matches!(owner, Owner::Us) { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        Sidecar::of(output_spec, files.clone()).write(create(&draft)?)?;
+        Sidecar::of(output_spec, files.clone(), now).write(create(&draft)?)?;
         match rename(&draft, &sidecar_path, flags) {
             // Another job of the same name was faster: the sidecar is what takes a name.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -258,6 +288,7 @@ impl OutputDir {
             }
             other => other?,
         }
+        sync_names(&dir, [sidecar_path.clone()])?;
         failpoint::hit("sidecar-written");
         for (part, file) in parts.iter().zip(&files) {
             let target = dir.join(&file.path);
@@ -277,10 +308,25 @@ impl OutputDir {
             }
         }
         failpoint::hit("named");
-        sync_names(&dir, folder)?;
+        sync_names(&dir, files.iter().map(|file| dir.join(&file.path)))?;
         failpoint::hit("landed");
         Ok(Some(files))
     }
+}
+
+/// The sidecar at a path, with the path; none if it is not there or not this job's.
+fn own_sidecar(path: PathBuf, job: JobId) -> Option<(PathBuf, Sidecar)> {
+    let sidecar = Sidecar::read(&path).filter(|sidecar| sidecar.job == job)?;
+    Some((path, sidecar))
+}
+
+/// Whether a name of a job's outputs is somebody else's: a sidecar that is at one of its places has it, anything that is
+/// where its own would be put, and without one any file that is there.
+fn is_taken(place: &Path, sidecars: &[PathBuf], dir: &Path, files: &[OutputFile]) -> bool {
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    is_there(place)
+        || sidecars.iter().any(|path| Sidecar::read(path).is_some())
+        || files.iter().any(|file| is_there(&dir.join(&file.path)))
 }
 
 /// Whether `path` exists and is none of the expected files.
@@ -381,10 +427,15 @@ fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until the names in a folder of a batch, and of the folders that lead to it, are on the device.
-fn sync_names(batch_dir: &Path, folder: &Path) -> io::Result<()> {
-    let below = folder.ancestors().take_while(|folder| folder.starts_with(batch_dir));
-    below.into_iter().try_for_each(|folder| File::open(folder)?.sync_all())
+/// Waits until the names of files of a batch, and of the folders that lead to them, are on the device.
+fn sync_names(batch_dir: &Path, files: impl IntoIterator<Item = PathBuf>) -> io::Result<()> {
+    let above = |file: PathBuf| file.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>();
+    let mut folders: Vec<PathBuf> = files.into_iter().flat_map(above).collect();
+    folders.retain(|folder| folder.starts_with(batch_dir));
+    folders.sort();
+    folders.dedup();
+    // A folder before its name.
+    folders.iter().rev().try_for_each(|folder| File::open(folder)?.sync_all())
 }
 
 /// Waits until the name of a folder, and those of all above it, are on the device. One that refuses was made by
@@ -422,17 +473,6 @@ fn is_part(name: &str) -> bool {
     })
 }
 
-/// Whose the names of a job's outputs are: the sidecar tells, and without one anything that is there
-/// is somebody else's.
-fn owner(sidecar: &Path, dir: &Path, files: &[OutputFile], job: JobId) -> Owner {
-    if sidecar.symlink_metadata().is_ok() {
-        let ours = Sidecar::read(sidecar).is_some_and(|found| found.job == job);
-        return if ours { Owner::Us } else { Owner::SomebodyElse };
-    }
-    let is_taken = files.iter().any(|file| dir.join(&file.path).symlink_metadata().is_ok());
-    if is_taken { Owner::SomebodyElse } else { Owner::Nobody }
-}
-
 fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, flags) {
         // A file system without the flag: the owner was looked up a moment ago.
@@ -464,212 +504,4 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::Map;
-
-    use super::*;
-    use crate::domain::credits::Credits;
-    use crate::domain::ids::{AttemptNo, Fingerprint, Seq, TaskId};
-    use crate::domain::job::{Order, State};
-    use crate::domain::request::Kind;
-
-    struct Bench {
-        dir: tempfile::TempDir,
-        output_dir: OutputDir,
-        batch: BatchName,
-        layout: Layout,
-    }
-
-    fn bench() -> Bench {
-        let dir = tempfile::tempdir().unwrap();
-        let (output_dir, batch) = (OutputDir::new(dir.path()), "b".parse().unwrap());
-        output_dir.prepare(&batch).unwrap();
-        Bench { dir, output_dir, batch, layout: Layout::default() }
-    }
-
-    fn spec(id: u8, label: &str) -> JobSpec {
-        let order = Order {
-            line: 2,
-            kind: Kind::Image,
-            model: None,
-            body: Map::new(),
-            price: Some(Credits(4)),
-            bound: None,
-            formula: String::new(),
-            waivable: Credits::ZERO,
-            allowance: None,
-            max_credits: None,
-            priority: 0,
-            deadline: None,
-            meta: Map::new(),
-        };
-        let (id, fingerprint) = (JobId([id; 16]), Fingerprint([id; 16]));
-        JobSpec { seq: Seq(0), id, fingerprint, variation: 1, label: label.into(), apart: false, order }
-    }
-
-    impl Bench {
-        fn job(&self) -> Job {
-            let urls = vec!["http://x/1.png".to_owned()];
-            Job::at(AttemptNo::FIRST, State::Fetching { task: TaskId("t1".into()), urls })
-        }
-
-        fn part(&self, job: JobId, n: usize, content: &str) -> Part {
-            let path = self.output_dir.part_path(&self.batch, job, n);
-            fs::write(&path, content).unwrap();
-            let sha256 = hash_file(&path).unwrap();
-            let media = Media { content_type: "image/png".into(), ext: "png".into() };
-            Part { path, bytes: content.len() as u64, sha256, media }
-        }
-
-        fn publish(&self, spec: &JobSpec, contents: &[&str]) -> Vec<String> {
-            let parts: Vec<Part> =
-                contents.iter().enumerate().map(|(n, text)| self.part(spec.id, n + 1, text)).collect();
-            let job = self.job();
-            let output_spec = OutputSpec { batch: &self.batch, layout: &self.layout, spec, job: &job };
-            let files = self.output_dir.publish(output_spec, &parts).unwrap();
-            assert_eq!(self.output_dir.published(output_spec), Some(files.clone()));
-            files.into_iter().map(|file| file.path).collect()
-        }
-
-        fn names(&self) -> Vec<String> {
-            let entries = fs::read_dir(self.dir.path().join("b")).unwrap();
-            let mut names: Vec<String> =
-                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-            names.sort();
-            names
-        }
-
-        fn read(&self, name: &str) -> String {
-            fs::read_to_string(self.dir.path().join("b").join(name)).unwrap()
-        }
-    }
-
-    #[test]
-    fn parts_become_files_with_a_sidecar() {
-        let bench = bench();
-        assert_eq!(bench.publish(&spec(1, "hero"), &["one", "two"]), ["hero.png", "hero-2.png"]);
-        assert_eq!(bench.names(), ["hero-2.png", "hero.json", "hero.png"]);
-    }
-
-    #[test]
-    fn two_jobs_with_one_name_both_land() {
-        let bench = bench();
-        assert_eq!(bench.publish(&spec(1, "hero"), &["one"]), ["hero.png"]);
-        assert_eq!(bench.publish(&spec(2, "hero"), &["two"]), ["hero-02020202.png"]);
-        assert_eq!(bench.read("hero.png"), "one");
-    }
-
-    /// The names are free when both look: the sidecar that comes first has the name, and keeps it.
-    #[test]
-    fn many_jobs_with_one_name_that_land_at_once_keep_their_sidecars() {
-        for _ in 0..20 {
-            let bench = bench();
-            std::thread::scope(|scope| {
-                for id in 1..=6 {
-                    let bench = &bench;
-                    scope.spawn(move || bench.publish(&spec(id, "hero"), &["one", "two"]));
-                }
-            });
-            assert_eq!(bench.names().len(), 6 * 3, "{:?}", bench.names());
-        }
-    }
-
-    #[test]
-    fn a_foreign_file_is_never_overwritten() {
-        let bench = bench();
-        fs::write(bench.dir.path().join("b/hero-2.png"), "mine").unwrap();
-        assert_eq!(
-            bench.publish(&spec(1, "hero"), &["one", "two"]),
-            ["hero-01010101.png", "hero-01010101-2.png"]
-        );
-        assert_eq!(bench.read("hero-2.png"), "mine");
-    }
-
-    #[test]
-    fn a_dangling_link_in_the_way_is_not_followed() {
-        let bench = bench();
-        let outside = bench.dir.path().join("outside");
-        std::os::unix::fs::symlink(&outside, bench.dir.path().join("b/hero.png")).unwrap();
-        assert_eq!(bench.publish(&spec(1, "hero"), &["one"]), ["hero-01010101.png"]);
-        assert!(!outside.exists());
-    }
-
-    #[test]
-    fn landing_again_after_a_crash_takes_the_same_name() {
-        let bench = bench();
-        bench.publish(&spec(1, "hero"), &["one"]);
-        fs::remove_file(bench.dir.path().join("b/hero.png")).unwrap();
-        assert_eq!(bench.publish(&spec(1, "hero"), &["one again"]), ["hero.png"]);
-        assert_eq!(bench.names(), ["hero.json", "hero.png"]);
-    }
-
-    #[test]
-    fn a_changed_file_is_not_taken_for_a_result() {
-        let bench = bench();
-        let spec = spec(1, "hero");
-        bench.publish(&spec, &["one"]);
-        fs::write(bench.dir.path().join("b/hero.png"), "eno").unwrap();
-        let job = bench.job();
-        let output_spec = OutputSpec { batch: &bench.batch, layout: &bench.layout, spec: &spec, job: &job };
-        assert_eq!(bench.output_dir.published(output_spec), None);
-    }
-
-    #[test]
-    fn what_a_person_edited_stays_and_the_output_lands_beside_it() {
-        let bench = bench();
-        let spec = spec(1, "hero");
-        bench.publish(&spec, &["one", "two"]);
-        let edit = |name: &str, text: &str| fs::write(bench.dir.path().join("b").join(name), text).unwrap();
-        edit("hero-2.png", "cut");
-        let job = bench.job();
-        let output_spec = OutputSpec { batch: &bench.batch, layout: &bench.layout, spec: &spec, job: &job };
-        assert_eq!(bench.output_dir.edited(output_spec), ["hero-2.png"]);
-        assert_eq!(bench.publish(&spec, &["one", "two"]), ["hero.png", "hero-01010101-2.png"]);
-        assert_eq!(bench.output_dir.edited(output_spec), [""; 0]);
-        let files = bench.output_dir.published(output_spec).unwrap();
-        let edited: Vec<Option<&str>> = files.iter().map(|file| file.edited.as_deref()).collect();
-        assert_eq!(edited, [None, Some("hero-2.png")]);
-        assert_eq!(
-            (bench.read("hero-2.png"), bench.read("hero-01010101-2.png")),
-            ("cut".into(), "two".into())
-        );
-        // The copy is edited, too.
-        edit("hero-01010101-2.png", "cut again");
-        let long = format!("hero-{}-2.png", spec.id);
-        assert_eq!(bench.publish(&spec, &["one", "two"]), ["hero.png".to_owned(), long]);
-        assert_eq!(bench.read("hero-01010101-2.png"), "cut again");
-    }
-
-    #[test]
-    fn a_folder_or_a_link_in_an_outputs_place_stays() {
-        let bench = bench();
-        let spec = spec(1, "hero");
-        bench.publish(&spec, &["one"]);
-        fs::remove_file(bench.dir.path().join("b/hero.png")).unwrap();
-        fs::create_dir(bench.dir.path().join("b/hero.png")).unwrap();
-        assert_eq!(bench.publish(&spec, &["one"]), ["hero-01010101.png"]);
-    }
-
-    #[test]
-    fn a_job_that_is_to_be_kept_apart_carries_its_identity_from_the_start() {
-        let bench = bench();
-        bench.publish(&spec(1, "hero"), &["one"]);
-        let other = JobSpec { apart: true, ..spec(2, "HERO") };
-        assert_eq!(bench.publish(&other, &["two"]), ["HERO-02020202.png"]);
-        // One that landed under its plain name keeps it.
-        bench.publish(&spec(3, "Owl"), &["three"]);
-        fs::remove_file(bench.dir.path().join("b/Owl.png")).unwrap();
-        assert_eq!(bench.publish(&JobSpec { apart: true, ..spec(3, "Owl") }, &["three"]), ["Owl.png"]);
-    }
-
-    #[test]
-    fn leftover_parts_are_swept_and_nothing_else() {
-        let bench = bench();
-        bench.part(JobId([1; 16]), 1, "half");
-        for name in [".keep.part", "b.part", ".0101-1.part"] {
-            fs::write(bench.dir.path().join("b").join(name), "").unwrap();
-        }
-        bench.output_dir.prepare(&bench.batch).unwrap();
-        assert_eq!(bench.names(), [".0101-1.part", ".keep.part", "b.part"]);
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! A batch's results: one line a job, in manifest order, as JSON Lines and as CSV.
+//! A batch's results in manifest order: one line a job as JSON Lines, one row a file as CSV.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,6 +14,7 @@ use crate::domain::ids::{BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::task::{Fault, TaskRecord};
 use crate::domain::time::Timestamp;
+use crate::output::CsvDialect;
 use crate::output::publish::create;
 
 /// A line of `results.jsonl`. Scripts rely on the names: fields may be added, not renamed.
@@ -40,6 +41,8 @@ pub struct ResultLine<'a> {
     first_sent: Option<String>,
     ended: Option<String>,
     drift: Vec<Drift>,
+    prompt: &'a str,
+    superseded: bool,
 }
 
 /// What a task's record says, for reconciling an invoice: in `results.jsonl` and in the sidecar.
@@ -96,6 +99,8 @@ impl<'a> ResultLine<'a> {
             first_sent: job.first_sent().map(show),
             ended: ended.map(|line| show(line.at)),
             drift: charge_drift::of(&spec.order, job),
+            prompt: spec.order.text(),
+            superseded: false,
         }
     }
 }
@@ -107,7 +112,8 @@ impl ResultLine<'_> {
     }
 }
 
-const CSV_COLUMNS: [&str; 19] = [
+/// The columns of `results.csv` before those of `meta`. Scripts rely on the names: columns may be added, not renamed.
+const CSV_COLUMNS: [&str; 25] = [
     "id",
     "batch",
     "state",
@@ -127,7 +133,15 @@ const CSV_COLUMNS: [&str; 19] = [
     "kind",
     "line",
     "drift",
+    "prompt",
+    "first_sent",
+    "ended",
+    "path",
+    "file_no",
+    "superseded",
 ];
+/// What a spreadsheet takes a cell for a formula by.
+const FORMULA_STARTS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
 /// Writes `results.jsonl` and `results.csv` of a batch, side by side.
 ///
@@ -137,39 +151,67 @@ pub struct ResultsWriter {
     dir: PathBuf,
     jsonl: BufWriter<File>,
     csv: csv::Writer<File>,
+    dialect: CsvDialect,
     meta_columns: BTreeSet<String>,
 }
 
 impl ResultsWriter {
     /// Creates both files in the batch's folder. `meta_columns` are the names of all `meta.` columns.
-    pub fn begin(dir: &Path, meta_columns: BTreeSet<String>) -> io::Result<ResultsWriter> {
+    pub fn begin(
+        dir: &Path,
+        dialect: CsvDialect,
+        meta_columns: BTreeSet<String>,
+    ) -> io::Result<ResultsWriter> {
         let jsonl = BufWriter::new(create(&draft_path(dir, "results.jsonl"))?);
-        let mut csv = csv::Writer::from_writer(create(&draft_path(dir, "results.csv"))?);
-        let meta = meta_columns.iter().map(|name| format!("meta.{name}"));
-        csv.write_record(CSV_COLUMNS.into_iter().map(str::to_owned).chain(meta))?;
-        Ok(ResultsWriter { dir: dir.to_owned(), jsonl, csv, meta_columns })
+        let mut file = create(&draft_path(dir, "results.csv"))?;
+        if dialect == CsvDialect::Excel {
+            file.write_all("\u{feff}".as_bytes())?;
+        }
+        let csv = csv::Writer::from_writer(file);
+        let mut writer = ResultsWriter { dir: dir.to_owned(), jsonl, csv, dialect, meta_columns };
+        let meta = writer.meta_columns.iter().map(|name| format!("meta.{name}"));
+        let headings = CSV_COLUMNS.into_iter().map(str::to_owned).chain(meta).collect();
+        writer.row(headings)?;
+        Ok(writer)
     }
 
-    /// Adds a job's line.
+    /// Adds a job: its line, and a row for each of its files.
     pub fn push(&mut self, line: &ResultLine<'_>) -> io::Result<()> {
         serde_json::to_writer(&mut self.jsonl, line)?;
         self.jsonl.write_all(b"\n")?;
-        let credits = |credits: Credits| credits.0.to_string();
-        // Several outputs stand in one cell, with a space between them, in the same order everywhere.
-        let each = |of: fn(&OutputFile) -> String| line.files.iter().map(of).collect::<Vec<_>>().join(" ");
+        match line.files {
+            [] => self.row(self.cells(line, None))?,
+            files => {
+                for (index, file) in files.iter().enumerate() {
+                    self.row(self.cells(line, Some((index + 1, file))))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The row of a job's file, numbered from 1, or of a job without files. Credits stand in its first row alone, so
+    /// that a column adds up to what the batch came to.
+    fn cells(&self, line: &ResultLine<'_>, file: Option<(usize, &OutputFile)>) -> Vec<String> {
+        let is_first = file.is_none_or(|(number, _)| number == 1);
+        let credits = |credits: Option<Credits>| {
+            credits.filter(|_| is_first).map(|credits| credits.0.to_string()).unwrap_or_default()
+        };
         let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+        let of_file = |of: fn(&OutputFile) -> String| file.map(|(_, file)| of(file)).unwrap_or_default();
+        let path = file.map(|(_, file)| self.dir.join(&file.path).display().to_string());
         let fixed = [
             line.id.to_owned(),
             line.batch.to_string(),
             line.state.to_owned(),
             line.late.to_string(),
-            each(|file| file.path.clone()),
-            each(|file| file.bytes.to_string()),
-            each(|file| file.sha256.clone()),
-            each(|file| file.content_type.clone()),
-            line.price_credits.map(credits).unwrap_or_default(),
-            credits(line.charged_credits),
-            credits(line.waived_credits),
+            of_file(|file| file.path.clone()),
+            of_file(|file| file.bytes.to_string()),
+            of_file(|file| file.sha256.clone()),
+            of_file(|file| file.content_type.clone()),
+            credits(line.price_credits),
+            credits(Some(line.charged_credits)),
+            credits(Some(line.waived_credits)),
             line.attempts.to_string(),
             text(line.task_id.map(|task| task.0.as_str())),
             text(line.model),
@@ -178,9 +220,23 @@ impl ResultsWriter {
             line.kind.to_owned(),
             line.line.to_string(),
             line.drift.iter().map(Drift::to_string).collect::<Vec<_>>().join("; "),
+            line.prompt.to_owned(),
+            text(line.first_sent.as_deref()),
+            text(line.ended.as_deref()),
+            path.unwrap_or_default(),
+            file.map(|(number, _)| number.to_string()).unwrap_or_default(),
+            line.superseded.to_string(),
         ];
         let meta = self.meta_columns.iter().map(|name| line.meta.get(name).map(cell).unwrap_or_default());
-        Ok(self.csv.write_record(fixed.into_iter().chain(meta))?)
+        fixed.into_iter().chain(meta).collect()
+    }
+
+    fn row(&mut self, cells: Vec<String>) -> io::Result<()> {
+        let is_excel = self.dialect == CsvDialect::Excel;
+        let shown = |cell: String| {
+            if is_excel && cell.starts_with(FORMULA_STARTS) { format!("'{cell}") } else { cell }
+        };
+        Ok(self.csv.write_record(cells.into_iter().map(shown))?)
     }
 
     /// Renames both files to their final names.
@@ -216,5 +272,92 @@ fn cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq};
+
+    fn spec(label: &str) -> JobSpec {
+        let order = serde_json::json!({
+            "line": 2, "kind": "image", "body": { "prompt": "=1+1" }, "priority": 0, "meta": { "note": "@a" },
+        });
+        JobSpec {
+            seq: Seq(0),
+            id: JobId([1; 16]),
+            fingerprint: Fingerprint([1; 16]),
+            variation: 1,
+            label: label.to_owned(),
+            apart: false,
+            order: serde_json::from_value(order).unwrap(),
+        }
+    }
+
+    fn file(path: &str) -> OutputFile {
+        OutputFile {
+            path: path.to_owned(),
+            bytes: 3,
+            sha256: "ab".to_owned(),
+            content_type: "image/png".to_owned(),
+            edited: None,
+        }
+    }
+
+    /// `results.csv` of a job of two files, and of one that has not begun.
+    fn written(dialect: CsvDialect) -> (Vec<u8>, PathBuf, tempfile::TempDir) {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("b");
+        fs::create_dir(&dir).unwrap();
+        let (batch, two, none) = ("b".parse().unwrap(), spec("-two"), spec("none"));
+        let state = State::Succeeded {
+            task: TaskId("t".to_owned()),
+            files: vec![file("a b.png"), file("a b-2.png")],
+        };
+        let job = Job::at(AttemptNo::FIRST, state);
+        let mut writer = ResultsWriter::begin(&dir, dialect, ["note".to_owned()].into()).unwrap();
+        writer.push(&ResultLine::new(&batch, &two, &job)).unwrap();
+        writer.push(&ResultLine::new(&batch, &none, &Job::queued())).unwrap();
+        writer.finish().unwrap();
+        (fs::read(dir.join("results.csv")).unwrap(), dir, root)
+    }
+
+    /// The cells of some columns of each row.
+    fn rows(bytes: &[u8], columns: &[&str]) -> Vec<Vec<String>> {
+        let mut reader = csv::Reader::from_reader(bytes);
+        let headings = reader.headers().unwrap().clone();
+        let at = columns.iter().map(|name| headings.iter().position(|heading| heading == *name).unwrap());
+        let at: Vec<usize> = at.collect();
+        let cells = |row: csv::StringRecord| at.iter().map(|at| row[*at].to_owned()).collect();
+        reader.records().map(|row| cells(row.unwrap())).collect()
+    }
+
+    #[test]
+    fn each_file_has_a_row_and_credits_add_up() {
+        let (bytes, dir, _root) = written(CsvDialect::Plain);
+        let path = |name: &str| dir.join(name).display().to_string();
+        assert_eq!(
+            rows(&bytes, &["id", "files", "path", "file_no", "charged_credits", "superseded"]),
+            [
+                ["-two", "a b.png", &path("a b.png"), "1", "0", "false"],
+                ["-two", "a b-2.png", &path("a b-2.png"), "2", "", "false"],
+                ["none", "", "", "", "0", "false"],
+            ]
+        );
+        assert_eq!(rows(&bytes, &["prompt", "meta.note", "ended"])[0], ["=1+1", "@a", ""]);
+    }
+
+    #[test]
+    fn a_spreadsheet_gets_a_byte_order_mark_and_no_formula() {
+        let (bytes, ..) = written(CsvDialect::Excel);
+        assert!(bytes.starts_with(b"\xef\xbb\xbfid,"));
+        let (bytes, plain) = (&bytes[3..], written(CsvDialect::Plain).0);
+        assert_eq!(rows(bytes, &["id", "prompt", "meta.note"])[0], ["'-two", "'=1+1", "'@a"]);
+        let unquoted = |cell: String| cell.strip_prefix('\'').unwrap_or(&cell).to_owned();
+        let text = |bytes: &[u8]| rows(bytes, &CSV_COLUMNS[..22]);
+        let (excel, plain) = (text(bytes), text(&plain));
+        let excel = excel.into_iter().map(|row| row.into_iter().map(unquoted).collect::<Vec<_>>());
+        assert_eq!(excel.collect::<Vec<_>>(), plain, "nothing else differs");
     }
 }

@@ -1,4 +1,4 @@
-//! The sidecar: a JSON file beside a job's outputs with their job, task and request.
+//! The sidecar: a JSON file that says of a job's outputs what their job, task and request were.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,10 +11,11 @@ use crate::domain::credits::Credits;
 use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::ids::{AttemptNo, BatchName, JobId, TaskId};
 use crate::domain::job::{Landed, OutputFile};
+use crate::domain::time::Timestamp;
 use crate::output::publish::OutputSpec;
 use crate::output::results::TaskShown;
 
-/// The JSON file beside a job's outputs.
+/// The JSON file of a job's outputs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sidecar {
     pub(super) job: JobId,
@@ -31,6 +32,12 @@ pub(super) struct Sidecar {
     charged_credits: Credits,
     waived_credits: Credits,
     late: bool,
+    /// When the job was first sent; sidecars of older versions have no times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_sent: Option<String>,
+    /// When the outputs were complete on this disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    downloaded: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     task: Option<TaskShown>,
     pub(super) files: Vec<OutputFile>,
@@ -40,7 +47,7 @@ pub(super) struct Sidecar {
 
 impl Sidecar {
     /// The sidecar of outputs that are about to be published.
-    pub(super) fn of(output_spec: OutputSpec<'_>, files: Vec<OutputFile>) -> Sidecar {
+    pub(super) fn of(output_spec: OutputSpec<'_>, files: Vec<OutputFile>, now: Timestamp) -> Sidecar {
         let OutputSpec { batch, spec, job, .. } = output_spec;
         Sidecar {
             job: spec.id,
@@ -56,6 +63,8 @@ impl Sidecar {
             charged_credits: job.books().charged,
             waived_credits: job.books().waived,
             late: job.is_overdue(),
+            first_sent: job.first_sent().map(|at| at.to_string()),
+            downloaded: Some(now.to_string()),
             task: TaskShown::of(job),
             files,
             meta: spec.order.meta.clone(),

@@ -48,24 +48,24 @@ fn the_sampler_runs_offline_and_says_where_its_files_are() {
     ");
     let outputs = Outputs::in_dir(env.path("output/emulator/sampler"));
     assert_snapshot!(outputs.names().join("\n"), @r"
-    gull.json
     gull.wav
-    icon.json
     icon.png
-    lighthouse.json
     lighthouse.mp4
-    opening.json
     opening.mp4
-    poster-v2.json
     poster-v2.png
-    poster.json
     poster.png
     report.json
     results.csv
     results.jsonl
-    theme.json
+    sidecars/gull.json
+    sidecars/icon.json
+    sidecars/lighthouse.json
+    sidecars/opening.json
+    sidecars/poster-v2.json
+    sidecars/poster.json
+    sidecars/theme.json
+    sidecars/welcome.json
     theme.wav
-    welcome.json
     welcome.wav
     ");
     outputs.is_complete(&outputs.column("id"));
@@ -386,9 +386,13 @@ fn what_a_task_says_can_be_held_against_an_invoice() {
         assert_eq!(task[ours], record[theirs], "{ours}: {task:#}");
     }
     assert!(task["options"].is_object(), "{task:#}");
-    let sidecar = std::fs::read(env.path("output/batch/image-1.json")).unwrap();
+    let sidecar = std::fs::read(env.path("output/batch/sidecars/image-1.json")).unwrap();
     let sidecar: Value = serde_json::from_slice(&sidecar).unwrap();
     assert_eq!(&sidecar["task"], task);
+    assert_eq!(sidecar["first_sent"], outputs.lines[0]["first_sent"]);
+    let time = |value: &Value| chrono::DateTime::parse_from_rfc3339(value.as_str().unwrap()).unwrap();
+    assert!(time(&sidecar["first_sent"]) <= time(&sidecar["downloaded"]), "{sidecar:#}");
+    assert!(time(&sidecar["downloaded"]) <= time(&outputs.lines[0]["ended"]), "{sidecar:#}");
     let shown = env.run(["tasks", id]).exited(0);
     assert!(shown.stdout.contains("creditId       "), "{}", shown.stdout);
     let unknown = env.run(["tasks", "00000000-0000-4000-8000-000000000000"]).exited(2);

@@ -20,6 +20,7 @@ use callsheet::engine::scheduler::{Settings, Standstill};
 use callsheet::engine::{Engine, EngineDeps, Mode, RateLimit, Scope, Stop, Until};
 use callsheet::intake::{self, Terms, catalog_refresh};
 use callsheet::metrics::Metrics;
+use callsheet::output::OutputOptions;
 use callsheet::output::layout::{self, Layout};
 use callsheet::output::publish::OutputDir;
 use callsheet::store::{Change, Store};
@@ -122,7 +123,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
             .unwrap(),
         service,
         catalogs: None,
-        output_dir: OutputDir::new(&dir.path().join("output")),
+        output_dir: OutputDir::new(&dir.path().join("output"), OutputOptions::default()),
         max_file_bytes: u64::MAX,
         min_rate: MinRate { bytes_per_second: 0, window: Millis(1_000) },
         min_free_bytes: 0,

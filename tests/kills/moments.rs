@@ -307,7 +307,7 @@ fn has_ended_well(outcome: &Outcome, round: &Round) {
 /// The sidecar says of every output what the results say.
 fn is_described(dir: &Path, line: &Value) {
     for file in line["files"].as_array().unwrap() {
-        let path = dir.join(file["path"].as_str().unwrap()).with_extension("json");
+        let path = dir.join("sidecars").join(file["path"].as_str().unwrap()).with_extension("json");
         let sidecar: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!(sidecar["files"], line["files"], "{}", path.display());
         assert_eq!(sidecar["task_id"], line["task_id"], "{}", path.display());

@@ -19,6 +19,8 @@ pub struct Outputs {
     dir: PathBuf,
     /// The lines of `results.jsonl`.
     pub lines: Vec<Value>,
+    /// Sidecars that an older version put beside their outputs, by their paths relative to the folder.
+    pub beside: BTreeSet<String>,
 }
 
 impl Outputs {
@@ -33,7 +35,7 @@ impl Outputs {
         let text = fs::read_to_string(dir.join("results.jsonl"))
             .unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
         let lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        Outputs { dir, lines }
+        Outputs { dir, lines, beside: BTreeSet::new() }
     }
 
     /// A column of `results.jsonl`, as text.
@@ -47,9 +49,11 @@ impl Outputs {
     pub fn is_complete(&self, ids: &[String]) {
         assert_eq!(self.column("id"), ids, "results.jsonl lists every job in manifest order");
         assert_eq!(self.column("state"), vec!["succeeded"; ids.len()], "{:#?}", self.lines);
-        assert_eq!(self.csv_column("id"), ids, "results.csv lists every job in manifest order");
+        let mut listed = self.csv_column("id");
+        listed.dedup();
+        assert_eq!(listed, ids, "results.csv lists every job in manifest order");
         let hashes: Vec<String> = self.files().into_iter().map(|file| file.sha256).collect();
-        assert_eq!(self.csv_column("sha256"), hashes);
+        assert_eq!(self.csv_column("sha256"), hashes, "results.csv has a row for every file");
         for file in self.files() {
             file.is_whole(&self.dir);
         }
@@ -93,12 +97,19 @@ impl Outputs {
         assert_eq!(here, there, "tasks and charges, here and at the service");
     }
 
-    /// Everything that lies in the folder, in order, with the folders in it.
+    /// Every file in the folder and in the folders in it, in order, by its path relative to it.
     pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(&self.dir)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names = Vec::new();
+        let mut folders = vec![self.dir.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => names.push(path.strip_prefix(&self.dir).unwrap().to_str().unwrap().to_owned()),
+                }
+            }
+        }
         names.sort();
         names
     }
@@ -119,7 +130,9 @@ impl Outputs {
     fn holds_nothing_else(&self) {
         let mut expected: BTreeSet<String> = self.files().into_iter().map(|file| file.path).collect();
         for file in self.files() {
-            expected.insert(Path::new(&file.path).with_extension("json").display().to_string());
+            let beside = Path::new(&file.path).with_extension("json").display().to_string();
+            let is_beside = self.beside.contains(&beside);
+            expected.insert(if is_beside { beside } else { format!("sidecars/{beside}") });
         }
         expected.extend(OF_THE_BATCH.map(str::to_owned));
         assert_eq!(self.names(), expected.into_iter().collect::<Vec<_>>());

@@ -12,6 +12,7 @@ use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::config::Config;
+use crate::output::OutputOptions;
 use crate::output::publish::OutputDir;
 use crate::store::StoreError;
 use crate::store::read_only::ReadOnlyState;
@@ -109,7 +110,7 @@ fn standing(dir: &Path) -> &Path {
 }
 
 fn room(check: &'static str, what: &str, dir: &Path, least: ByteSize, key: &str) -> Check {
-    let Some(free) = OutputDir::new(standing(dir)).free_bytes() else {
+    let Some(free) = OutputDir::new(standing(dir), OutputOptions::default()).free_bytes() else {
         return Check::advice(
             check,
             format!("{what}: free space is unknown"),

@@ -199,7 +199,8 @@ impl Scene {
                 let mut paths: Vec<PathBuf> =
                     files.iter().map(|file| folder.join(file["path"].as_str().unwrap())).collect();
                 // It is called like the first one.
-                paths.push(paths[0].with_extension("json"));
+                let first = Path::new("sidecars").join(files[0]["path"].as_str().unwrap());
+                paths.push(folder.join(first.with_extension("json")));
                 for path in paths {
                     let what = || format!("line {}: outcome of job {}", write.entry, job["id"]);
                     self.expect(self.disk.lost(&path, write.entry), what);

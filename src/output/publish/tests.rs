@@ -1,0 +1,290 @@
+//! Outputs with their sidecars, on real files.
+
+use serde_json::Map;
+
+use super::*;
+use crate::domain::credits::Credits;
+use crate::domain::ids::{AttemptNo, Fingerprint, Seq, TaskId};
+use crate::domain::job::{Order, State};
+use crate::domain::request::Kind;
+use crate::output::SidecarPlace;
+
+struct Bench {
+    dir: tempfile::TempDir,
+    output_dir: OutputDir,
+    batch: BatchName,
+    layout: Layout,
+}
+
+fn bench() -> Bench {
+    let dir = tempfile::tempdir().unwrap();
+    let (output_dir, batch) = (OutputDir::new(dir.path(), OutputOptions::default()), "b".parse().unwrap());
+    output_dir.prepare(&batch).unwrap();
+    Bench { dir, output_dir, batch, layout: Layout::default() }
+}
+
+fn spec(id: u8, label: &str) -> JobSpec {
+    let order = Order {
+        line: 2,
+        kind: Kind::Image,
+        model: None,
+        body: Map::new(),
+        price: Some(Credits(4)),
+        bound: None,
+        formula: String::new(),
+        waivable: Credits::ZERO,
+        allowance: None,
+        max_credits: None,
+        priority: 0,
+        deadline: None,
+        meta: Map::new(),
+    };
+    let (id, fingerprint) = (JobId([id; 16]), Fingerprint([id; 16]));
+    JobSpec { seq: Seq(0), id, fingerprint, variation: 1, label: label.into(), apart: false, order }
+}
+
+impl Bench {
+    fn job(&self) -> Job {
+        let urls = vec!["http://x/1.png".to_owned()];
+        Job::at(AttemptNo::FIRST, State::Fetching { task: TaskId("t1".into()), urls })
+    }
+
+    fn part(&self, job: JobId, n: usize, content: &str) -> Part {
+        let path = self.output_dir.part_path(&self.batch, job, n);
+        fs::write(&path, content).unwrap();
+        let sha256 = hash_file(&path).unwrap();
+        let media = Media { content_type: "image/png".into(), ext: "png".into() };
+        Part { path, bytes: content.len() as u64, sha256, media }
+    }
+
+    fn publish(&self, spec: &JobSpec, contents: &[&str]) -> Vec<String> {
+        let parts: Vec<Part> =
+            contents.iter().enumerate().map(|(n, text)| self.part(spec.id, n + 1, text)).collect();
+        let job = self.job();
+        let output_spec = OutputSpec { batch: &self.batch, layout: &self.layout, spec, job: &job };
+        let files = self.output_dir.publish(output_spec, &parts, Timestamp(5_000)).unwrap();
+        assert_eq!(self.output_dir.published(output_spec), Some(files.clone()));
+        files.into_iter().map(|file| file.path).collect()
+    }
+
+    /// Every file in the batch's folder and in the folders in it.
+    fn names(&self) -> Vec<String> {
+        let (root, mut names) = (self.dir.path().join("b"), Vec::new());
+        let mut folders = vec![root.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => names.push(path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned()),
+                }
+            }
+        }
+        names.sort();
+        names
+    }
+
+    /// Whether the outputs of a job are found, whole.
+    fn finds(&self, spec: &JobSpec) -> bool {
+        let job = self.job();
+        let output_spec = OutputSpec { batch: &self.batch, layout: &self.layout, spec, job: &job };
+        let sidecar = self.output_dir.sidecar_path(&self.batch, &self.layout, spec);
+        let found = self.output_dir.published(output_spec).is_some();
+        assert_eq!(found, self.output_dir.published_record(&self.batch, &self.layout, spec).is_some());
+        assert!(!found || sidecar.is_some());
+        found
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.dir.path().join("b").join(name)).unwrap()
+    }
+}
+
+#[test]
+fn parts_become_files_with_a_sidecar() {
+    let bench = bench();
+    assert_eq!(bench.publish(&spec(1, "hero"), &["one", "two"]), ["hero.png", "hero-2.png"]);
+    assert_eq!(bench.names(), ["hero-2.png", "hero.png", "sidecars/hero.json"]);
+}
+
+#[test]
+fn sidecars_lie_beside_their_outputs_where_they_are_to() {
+    let mut bench = bench();
+    bench.output_dir.options.sidecars = SidecarPlace::Beside;
+    assert_eq!(bench.publish(&spec(1, "hero"), &["one"]), ["hero.png"]);
+    assert_eq!(bench.names(), ["hero.json", "hero.png"]);
+    assert_eq!(bench.publish(&spec(2, "hero"), &["two"]), ["hero-02020202.png"]);
+}
+
+/// Older versions put every sidecar beside its outputs.
+#[test]
+fn a_sidecar_stays_where_it_is_and_its_name_is_taken() {
+    let mut bench = bench();
+    bench.output_dir.options.sidecars = SidecarPlace::Beside;
+    bench.publish(&spec(1, "hero"), &["one"]);
+    bench.output_dir.options.sidecars = SidecarPlace::Folder;
+    assert!(bench.finds(&spec(1, "hero")));
+    assert_eq!(bench.publish(&spec(2, "hero"), &["two"]), ["hero-02020202.png"]);
+    fs::remove_file(bench.dir.path().join("b/hero.png")).unwrap();
+    assert!(!bench.finds(&spec(1, "hero")), "the file is gone");
+    assert_eq!(bench.publish(&spec(2, "hero"), &["two"]), ["hero-02020202.png"], "it is called as it was");
+    assert_eq!(bench.publish(&spec(1, "hero"), &["one"]), ["hero.png"]);
+    assert_eq!(bench.names(), ["hero-02020202.png", "hero.json", "hero.png", "sidecars/hero-02020202.json"]);
+    // Likewise the other way.
+    bench.output_dir.options.sidecars = SidecarPlace::Beside;
+    assert!(bench.finds(&spec(2, "hero")));
+    assert_eq!(bench.publish(&spec(2, "hero"), &["two"]), ["hero-02020202.png"]);
+    assert_eq!(bench.names().len(), 4);
+}
+
+#[test]
+fn a_job_leaves_the_names_of_the_batch_to_it_and_is_found_where_it_once_had_one() {
+    let bench = bench();
+    assert_eq!(bench.publish(&spec(1, "report"), &["one"]), ["_report.png"]);
+    // As an older version left it.
+    bench.publish(&spec(2, "results"), &["two"]);
+    let path = |name: &str| bench.dir.path().join("b").join(name);
+    fs::rename(path("_results.png"), path("results.png")).unwrap();
+    let sidecar = fs::read_to_string(path("sidecars/_results.json")).unwrap();
+    fs::write(path("results.json"), sidecar.replace("_results.png", "results.png")).unwrap();
+    fs::remove_file(path("sidecars/_results.json")).unwrap();
+    assert!(bench.finds(&spec(2, "results")));
+    assert_eq!(bench.names(), ["_report.png", "results.json", "results.png", "sidecars/_report.json"]);
+}
+
+#[test]
+fn a_folder_for_sidecars_that_is_a_link_is_found_out_before_anything_is_bought() {
+    let bench = bench();
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), bench.dir.path().join("b/sidecars")).unwrap();
+    let refused = bench.output_dir.prepare(&bench.batch).unwrap_err().to_string();
+    assert!(refused.ends_with("b/sidecars is a link; a directory is required"), "{refused}");
+}
+
+/// The folder of an output may depend on its number.
+#[test]
+fn each_output_may_have_a_folder_of_its_own() {
+    let mut bench = bench();
+    bench.layout = Layout::parse("{batch}/take{-n}/{job}{-n}.{ext}").unwrap();
+    assert_eq!(bench.publish(&spec(1, "hero"), &["one", "two"]), ["take/hero.png", "take-2/hero-2.png"]);
+    assert_eq!(bench.names(), ["sidecars/take/hero.json", "take-2/hero-2.png", "take/hero.png"]);
+}
+
+#[test]
+fn two_jobs_with_one_name_both_land() {
+    let bench = bench();
+    assert_eq!(bench.publish(&spec(1, "hero"), &["one"]), ["hero.png"]);
+    assert_eq!(bench.publish(&spec(2, "hero"), &["two"]), ["hero-02020202.png"]);
+    assert_eq!(bench.read("hero.png"), "one");
+}
+
+/// The names are free when both look: the sidecar that comes first has the name, and keeps it.
+#[test]
+fn many_jobs_with_one_name_that_land_at_once_keep_their_sidecars() {
+    for _ in 0..20 {
+        let bench = bench();
+        std::thread::scope(|scope| {
+            for id in 1..=6 {
+                let bench = &bench;
+                scope.spawn(move || bench.publish(&spec(id, "hero"), &["one", "two"]));
+            }
+        });
+        assert_eq!(bench.names().len(), 6 * 3, "{:?}", bench.names());
+    }
+}
+
+#[test]
+fn a_foreign_file_is_never_overwritten() {
+    let bench = bench();
+    fs::write(bench.dir.path().join("b/hero-2.png"), "mine").unwrap();
+    assert_eq!(
+        bench.publish(&spec(1, "hero"), &["one", "two"]),
+        ["hero-01010101.png", "hero-01010101-2.png"]
+    );
+    assert_eq!(bench.read("hero-2.png"), "mine");
+}
+
+#[test]
+fn a_dangling_link_in_the_way_is_not_followed() {
+    let bench = bench();
+    let outside = bench.dir.path().join("outside");
+    std::os::unix::fs::symlink(&outside, bench.dir.path().join("b/hero.png")).unwrap();
+    assert_eq!(bench.publish(&spec(1, "hero"), &["one"]), ["hero-01010101.png"]);
+    assert!(!outside.exists());
+}
+
+#[test]
+fn landing_again_after_a_crash_takes_the_same_name() {
+    let bench = bench();
+    bench.publish(&spec(1, "hero"), &["one"]);
+    fs::remove_file(bench.dir.path().join("b/hero.png")).unwrap();
+    assert_eq!(bench.publish(&spec(1, "hero"), &["one again"]), ["hero.png"]);
+    assert_eq!(bench.names(), ["hero.png", "sidecars/hero.json"]);
+}
+
+#[test]
+fn a_changed_file_is_not_taken_for_a_result() {
+    let bench = bench();
+    let spec = spec(1, "hero");
+    bench.publish(&spec, &["one"]);
+    fs::write(bench.dir.path().join("b/hero.png"), "eno").unwrap();
+    let job = bench.job();
+    let output_spec = OutputSpec { batch: &bench.batch, layout: &bench.layout, spec: &spec, job: &job };
+    assert_eq!(bench.output_dir.published(output_spec), None);
+}
+
+#[test]
+fn what_a_person_edited_stays_and_the_output_lands_beside_it() {
+    let bench = bench();
+    let spec = spec(1, "hero");
+    bench.publish(&spec, &["one", "two"]);
+    let edit = |name: &str, text: &str| fs::write(bench.dir.path().join("b").join(name), text).unwrap();
+    edit("hero-2.png", "cut");
+    let job = bench.job();
+    let output_spec = OutputSpec { batch: &bench.batch, layout: &bench.layout, spec: &spec, job: &job };
+    assert_eq!(bench.output_dir.edited(output_spec), ["hero-2.png"]);
+    assert_eq!(bench.publish(&spec, &["one", "two"]), ["hero.png", "hero-01010101-2.png"]);
+    assert_eq!(bench.output_dir.edited(output_spec), [""; 0]);
+    let files = bench.output_dir.published(output_spec).unwrap();
+    let edited: Vec<Option<&str>> = files.iter().map(|file| file.edited.as_deref()).collect();
+    assert_eq!(edited, [None, Some("hero-2.png")]);
+    assert_eq!((bench.read("hero-2.png"), bench.read("hero-01010101-2.png")), ("cut".into(), "two".into()));
+    // The copy is edited, too.
+    edit("hero-01010101-2.png", "cut again");
+    let long = format!("hero-{}-2.png", spec.id);
+    assert_eq!(bench.publish(&spec, &["one", "two"]), ["hero.png".to_owned(), long]);
+    assert_eq!(bench.read("hero-01010101-2.png"), "cut again");
+}
+
+#[test]
+fn a_folder_or_a_link_in_an_outputs_place_stays() {
+    let bench = bench();
+    let spec = spec(1, "hero");
+    bench.publish(&spec, &["one"]);
+    fs::remove_file(bench.dir.path().join("b/hero.png")).unwrap();
+    fs::create_dir(bench.dir.path().join("b/hero.png")).unwrap();
+    assert_eq!(bench.publish(&spec, &["one"]), ["hero-01010101.png"]);
+}
+
+#[test]
+fn a_job_that_is_to_be_kept_apart_carries_its_identity_from_the_start() {
+    let bench = bench();
+    bench.publish(&spec(1, "hero"), &["one"]);
+    let other = JobSpec { apart: true, ..spec(2, "HERO") };
+    assert_eq!(bench.publish(&other, &["two"]), ["HERO-02020202.png"]);
+    // One that landed under its plain name keeps it.
+    bench.publish(&spec(3, "Owl"), &["three"]);
+    fs::remove_file(bench.dir.path().join("b/Owl.png")).unwrap();
+    assert_eq!(bench.publish(&JobSpec { apart: true, ..spec(3, "Owl") }, &["three"]), ["Owl.png"]);
+}
+
+#[test]
+fn leftover_parts_are_swept_and_nothing_else() {
+    let bench = bench();
+    bench.part(JobId([1; 16]), 1, "half");
+    for name in [".keep.part", "b.part", ".0101-1.part"] {
+        fs::write(bench.dir.path().join("b").join(name), "").unwrap();
+    }
+    bench.output_dir.prepare(&bench.batch).unwrap();
+    assert_eq!(bench.names(), [".0101-1.part", ".keep.part", "b.part"]);
+}
