@@ -120,6 +120,8 @@ enum Act {
     PostUnauthorised(usize),
     /// The safety check is away: the service does nothing for the POST, and says so.
     PostTurnedAway(usize),
+    /// Nothing was made of it so far, and its price is another one before it is sent again.
+    PriceChanged(usize),
     /// Something on the way refuses the POST for good, whatever became of the one before it.
     PostRefusedOnTheWay(usize),
     Read(usize),
@@ -265,6 +267,7 @@ impl Model for Market {
                     Act::PostLost(job),
                     Act::PostTurnedAway(job),
                     Act::PostUnauthorised(job),
+                    Act::PriceChanged(job),
                 ]),
                 Want::Read if !waits => acts.push(Act::Read(job)),
                 Want::Fetch => acts.push(Act::Fetch(job)),
@@ -335,6 +338,9 @@ impl Model for Market {
             }
             Act::PostTurnedAway(job) => {
                 next.wire.insert((job, world.jobs[job].0.attempt().0, Answer::Unavailable));
+            }
+            Act::PriceChanged(job) => {
+                self.apply(&mut next, job, world.jobs[job].0.attempt().0, Event::PriceChanged);
             }
             Act::PostRefusedOnTheWay(job) => {
                 next.wire.insert((job, world.jobs[job].0.attempt().0, Answer::Page));

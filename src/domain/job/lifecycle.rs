@@ -52,6 +52,8 @@ pub enum Event {
     },
     /// Its creating POST was answered, or was not.
     Posted(PostAnswer),
+    /// It is to be sent again, no task was made of it so far, and its price is another one now.
+    PriceChanged,
     /// Its task was read.
     Read(TaskReading),
     /// The service does not know its task, and was asked often enough.
@@ -86,6 +88,7 @@ impl Event {
             Event::Refuse(_) => "refuse",
             Event::Admit { .. } => "admit",
             Event::Posted(_) => "posted",
+            Event::PriceChanged => "price changed",
             Event::Read(_) => "read",
             Event::TaskMissing(_) => "task missing",
             Event::Overdue => "overdue",
@@ -284,6 +287,9 @@ impl Change {
             (State::Submitting { may_have_run, sends, .. }, Event::Posted(answer)) => {
                 change.posted(answer, may_have_run, sends, rules);
             }
+            (State::Submitting { may_have_run: false, fault, .. }, Event::PriceChanged) if rules.keyed => {
+                change.not_taken(&fault.unwrap_or_else(|| Fault::new("price", "its price has changed")));
+            }
 
             (State::Running { .. } | State::Fetching { .. }, Event::Read(reading)) => {
                 change.read(reading, rules);
@@ -462,7 +468,7 @@ impl Change {
         self.release();
         self.end(State::Queued, &format!("not accepted: {fault}"));
         // Its deadline counts from the POST that is taken, which may be days from now.
-        self.job.deadline_from = None;
+        (self.job.deadline_from, self.job.overdue) = (None, false);
         if self.attempt().no == AttemptNo::FIRST {
             self.job.first_sent = None;
         }

@@ -134,6 +134,9 @@ impl Scheduler {
                 Want::Post if self.sending_disabled => {}
                 Want::Post if !is_keyed => self.mark_outcome_unknown(key, now)?,
                 Want::Post if !self.may_post_again(key, now) => self.postpone(key, now),
+                Want::Post if !self.was_taken(key) && !self.is_held_at_its_price(key, now) => {
+                    self.price_again(key, now)?;
+                }
                 Want::Read if self.account.key_is_refused() => self.postpone(key, now),
                 want @ (Want::Post | Want::Read) => self.begin(key, want, at),
             }
@@ -163,6 +166,36 @@ impl Scheduler {
         self.account.may_post_again(post, is_busy, now.wall)
     }
 
+    /// Whether a POST of a job may have made a task: then it is charged what that costs, whatever the catalog says now.
+    fn was_taken(&self, key: JobKey) -> bool {
+        let state = self.jobs.get(&key).map(|open| open.job().state());
+        !matches!(state, Some(State::Submitting { may_have_run: false, .. }))
+    }
+
+    /// Whether a job is held at the price in force. False, too, where that is not known.
+    fn is_held_at_its_price(&mut self, key: JobKey, now: Now) -> bool {
+        let Some((order, job)) = self.jobs.get(&key).map(|open| (&open.spec().order, open.job())) else {
+            return true;
+        };
+        self.prices.are_known(now.tick)
+            && (self.prices.decide(key, order, job.max_credits()))
+                .is_ok_and(|release| release.hold == job.books().held)
+    }
+
+    /// A job whose POST made no task is let out anew where its price has changed: asked against every limit, under the
+    /// same key. Where the price in force is not known it waits for that.
+    fn price_again(&mut self, key: JobKey, now: Now) -> Result<(), SchedulerError> {
+        if !self.prices.are_known(now.tick) {
+            self.prices.want();
+            self.postpone(key, now);
+            return Ok(());
+        }
+        let Some(attempt) = self.jobs.get(&key).map(|open| open.job().attempt()) else { return Ok(()) };
+        self.apply(key, attempt, Event::PriceChanged, now)?;
+        self.jobs.queue(key);
+        Ok(())
+    }
+
     /// Nothing that nobody pays for leaves, and nothing at all under a refused key.
     fn postpone(&mut self, key: JobKey, now: Now) {
         self.schedule(key, now.tick.after(ACCOUNT_RECHECK));
@@ -170,7 +203,8 @@ impl Scheduler {
 
     /// Asks for the catalogs, where jobs wait and what is known is too old to send them by.
     pub(super) fn renew_prices_when_due(&mut self, now: Now) {
-        if self.may_renew_prices() && self.prices.are_due(now.tick) && self.has_waiting() {
+        let is_wanted = self.prices.are_wanted() || self.has_waiting();
+        if self.may_renew_prices() && self.prices.are_due(now.tick) && is_wanted {
             self.prices.asked();
             self.pending.begin(Effect::RenewCatalog);
         }

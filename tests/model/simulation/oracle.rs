@@ -193,16 +193,9 @@ impl Oracle {
         check(is_covered, || {
             format!("{who} is sent after a 402, and neither the balance nor an allowance covers it")
         })?;
-        let is_fresh = *sends == 0 && !may_have_run && !memory.resumed.contains(&key);
-        if !is_fresh {
-            return check(spec.order.kind.is_keyed(), || format!("{who} has no key and is sent again"));
-        }
-        let Some(batch) = scheduler.batch(key.batch) else { return Err(format!("{who} has no batch")) };
-        check(batch.paused.is_none(), || format!("{who} is sent while its batch is paused"))?;
-        check(!batch.canceled, || format!("{who} is sent after its batch was canceled"))?;
-        check(!self.dropped.contains(&key), || format!("{who} is sent after it was canceled"))?;
-        check(!disk_is_low, || format!("{who} is sent while the disk is low"))?;
-        if settings.rules.is_some() && spec.order.price.is_some() {
+        // What surely made no task is let out anew each time.
+        let made_none = !may_have_run && !memory.resumed.contains(&key);
+        if made_none && settings.rules.is_some() && spec.order.price.is_some() {
             let Some((percent, heard)) = memory.prices else {
                 return Err(format!("{who} is sent, and no prices are known"));
             };
@@ -213,6 +206,15 @@ impl Oracle {
                 format!("{who} is sent by prices of {} s ago", (at - heard) / 1000)
             })?;
         }
+        let is_fresh = *sends == 0 && !may_have_run && !memory.resumed.contains(&key);
+        if !is_fresh {
+            return check(spec.order.kind.is_keyed(), || format!("{who} has no key and is sent again"));
+        }
+        let Some(batch) = scheduler.batch(key.batch) else { return Err(format!("{who} has no batch")) };
+        check(batch.paused.is_none(), || format!("{who} is sent while its batch is paused"))?;
+        check(!batch.canceled, || format!("{who} is sent after its batch was canceled"))?;
+        check(!self.dropped.contains(&key), || format!("{who} is sent after it was canceled"))?;
+        check(!disk_is_low, || format!("{who} is sent while the disk is low"))?;
         let is_first = attempt == AttemptNo::FIRST;
         check(!is_first || !has_expired(batch, now), || format!("{who} is sent after its batch expired"))?;
         let slots = disk.open.values().filter(|record| record.job.holds_slot()).count();

@@ -32,6 +32,8 @@ pub struct Prices {
     due: Option<Tick>,
     /// The catalogs are being asked for.
     asking: bool,
+    /// A job that is to be sent again waits for them.
+    wanted: bool,
     /// How often what was charged above the catalog is being kept.
     keeping: u32,
     /// What jobs are let out at, by the catalog and the rules in force.
@@ -77,6 +79,16 @@ impl Prices {
         !self.asking && !self.are_fresh(now)
     }
 
+    /// A job that is to be sent again waits for the catalogs.
+    pub fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// Whether a job that is to be sent again waits for the catalogs.
+    pub fn are_wanted(&self) -> bool {
+        self.wanted
+    }
+
     /// When that is; nothing while they are being asked for, or where that is at once.
     pub fn due(&self) -> Option<Tick> {
         self.due.filter(|_| self.rules.is_some() && !self.asking)
@@ -89,7 +101,7 @@ impl Prices {
 
     /// The catalogs came, or did not.
     pub fn answered(&mut self, answer: Result<Arc<Catalog>, Fault>, now: Tick) {
-        self.asking = false;
+        (self.asking, self.wanted) = (false, false);
         match answer {
             Ok(mut catalog) => {
                 if let Some(known) = &self.catalog

@@ -217,3 +217,56 @@ fn a_waiting_job_may_be_allowed_to_cost_more() {
     assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(9));
 }
+
+/// An answer that shows that no task was made.
+fn turned_away() -> PostAnswer {
+    PostAnswer::Again { fault: fault("http_429"), wait: None, may_have_run: false }
+}
+
+/// One image of 10 credits, which was turned away once before its price became 30.
+fn turned_away_before_its_price_rose(max_credits: Option<u64>, budget: u64) -> (Stage, String) {
+    let mut stage = images(1, max_credits);
+    stage.batch.policy.budget = Some(Credits(budget));
+    stage.scheduler.add_batch(stage.batch.clone());
+    stage.step(vec![]);
+    assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
+    stage.posted(0, turned_away());
+    stage.pass_until("post 0#1");
+    assert_eq!(stage.batch.totals.held, Credits(10), "the price is the same");
+    stage.posted(0, turned_away());
+    stage.pass(Millis::from_secs(300)).pass_until("catalog?");
+    stage.pass(Millis::from_secs(2));
+    let said = stage.step(vec![catalog(30)]);
+    (stage, said)
+}
+
+#[test]
+fn what_is_turned_away_again_and_again_is_priced_again_and_keeps_its_key() {
+    let (stage, said) = turned_away_before_its_price_rose(None, 30);
+    assert_eq!(said, "post 0#1");
+    let job = &stage.durable[&Stage::key(0)].job;
+    assert_eq!((stage.batch.totals.held, job.released()), (Credits(30), Some(Hold::priced(Credits(30)))));
+}
+
+#[test]
+fn what_is_turned_away_is_asked_against_budget_and_max_credits_again() {
+    let (stage, said) = turned_away_before_its_price_rose(None, 29);
+    assert_eq!(said, "");
+    assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::BatchBudget));
+    assert_eq!(stage.batch.totals, Totals::default());
+    let (stage, _) = turned_away_before_its_price_rose(Some(20), 100);
+    assert_eq!(stage.ended, ["job-0 failed"]);
+    assert_eq!(stage.batch.totals, Totals::default());
+}
+
+#[test]
+fn what_may_have_made_a_task_keeps_its_hold() {
+    let mut stage = images(1, None);
+    stage.step(vec![]);
+    assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
+    stage.posted(0, lost());
+    stage.pass(Millis::from_secs(301)).pass_until("post 0#1");
+    stage.posted(0, turned_away());
+    stage.pass(Millis::from_secs(301)).pass_until("post 0#1");
+    assert_eq!(stage.batch.totals.held, Credits(10));
+}
