@@ -40,14 +40,14 @@ pub fn jsonl(data: &[u8]) {
 fn read_all(name: &str, data: &[u8]) {
     let limits = Limits { max_line_bytes: 4096, max_json_bytes: 64 * 1024, max_count: 100 };
     match open(name, data, &limits) {
-        Err(problems) => assert!(!problems.is_empty()),
+        Err(refused) => assert!(!refused.problems.is_empty()),
         Ok(manifest) => {
             let mut ended = false;
             for row in manifest {
                 assert!(!ended, "nothing follows what is unreadable");
                 match row {
                     ReadRow::Good(row) => assert!(row.count <= limits.max_count),
-                    ReadRow::Bad(problems) => assert!(!problems.is_empty()),
+                    ReadRow::Bad(bad) => assert!(!bad.problems.is_empty()),
                     ReadRow::Unreadable(_) => ended = true,
                 }
             }

@@ -46,7 +46,10 @@ impl Failure {
         if self.message.is_empty() {
             return self.exit;
         }
-        eprintln!("error: {}", printable(&self.message));
+        // A configuration has a line for each of its problems.
+        for line in self.message.lines() {
+            eprintln!("error: {}", printable(line));
+        }
         if let Some(hint) = self.hint {
             eprintln!("hint: {}", printable(&hint));
         }

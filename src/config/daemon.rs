@@ -1,6 +1,6 @@
 //! The sections that only the daemon reads: inboxes, schedules, hooks, control, logs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,11 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
+use crate::config::read::Places;
+use crate::config::suggest::with_suggestion;
 use crate::config::{Config, ConfigError, Span};
 use crate::domain::credits::Credits;
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::read_policy;
 use crate::domain::manifest::row::Policy;
@@ -239,7 +242,10 @@ pub fn check_log_level(text: &str) -> Result<(), String> {
 
 fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
     let terms = serde_json::Map::deserialize(deserializer)?;
-    let policy = read_policy(terms).map_err(serde::de::Error::custom)?;
+    let policy = read_policy(terms).map_err(|problems| {
+        let said: Vec<String> = problems.iter().map(|problem| with_suggestion(problem)).collect();
+        serde::de::Error::custom(said.join("; "))
+    })?;
     let layout = policy.layout.as_deref().map(Layout::parse).transpose();
     layout.map_err(|error| serde::de::Error::custom(format!("policy.layout: {error}")))?;
     Ok(policy)
@@ -260,9 +266,11 @@ impl HooksConfig {
 }
 
 impl Config {
-    /// Checks the daemon's sections.
-    pub(super) fn check_daemon(&self) -> Result<(), ConfigError> {
-        let wrong = |key, message: String| Err(ConfigError::Value { key, message });
+    /// What is wrong with the daemon's sections.
+    pub(super) fn daemon_problems(&self, places: &Places<'_>, problems: &mut Vec<Diagnostic>) {
+        let mut wrong = |key: &str, which: usize, message: String| {
+            problems.push(Diagnostic::at(places.of(key, which), message).in_field(key));
+        };
         if let Some(address) = self.control.http
             && self.control.token_file.is_none()
             && !address.ip().is_loopback()
@@ -270,67 +278,66 @@ impl Config {
             let message = format!(
                 "{address} can be reached from other machines; give control.token_file, or a loopback address"
             );
-            return wrong("control.http", message);
+            wrong("control.http", 0, message);
         }
         if self.hooks.batch_done.first().is_some_and(String::is_empty) {
-            return wrong("hooks.batch_done", "found an empty command; name a program first".to_owned());
+            wrong("hooks.batch_done", 0, "found an empty command; name a program first".to_owned());
         }
         if let Some(url) = &self.hooks.webhook
             && !matches!(url.scheme(), "http" | "https")
         {
             let message = format!("found {:?}; http and https are accepted", url.scheme());
-            return wrong("hooks.webhook", message);
+            wrong("hooks.webhook", 0, message);
         }
         if self.hooks.webhook.is_none() && self.hooks.webhook_secret_file.is_some() {
-            return wrong("hooks.webhook_secret_file", "hooks.webhook is not set".to_owned());
+            wrong("hooks.webhook_secret_file", 0, "hooks.webhook is not set".to_owned());
         }
         if let Some(Err(message)) = self.log.level.as_deref().map(check_log_level) {
-            return wrong("log.level", message);
+            wrong("log.level", 0, message);
         }
-        if let Some(inbox) = self.inbox.iter().find(|inbox| inbox.settle.0.0 == 0) {
+        let mut paths = BTreeSet::new();
+        let mut names = BTreeMap::new();
+        for (which, inbox) in self.inbox.iter().enumerate() {
             let path = inbox.path.display();
-            let message = format!("{path}: must be greater than 0 (default: 2s)");
-            return wrong("inbox.settle", message);
-        }
-        let mut paths: Vec<&PathBuf> = self.inbox.iter().map(|inbox| &inbox.path).collect();
-        paths.sort();
-        if let Some(twice) = paths.windows(2).find(|pair| pair[0] == pair[1]) {
-            return wrong("inbox.path", format!("{} is given twice", twice[0].display()));
-        }
-        let mut inboxes = BTreeMap::new();
-        for inbox in &self.inbox {
+            if inbox.settle.0.0 == 0 {
+                wrong("inbox.settle", which, format!("{path}: must be greater than 0 (default: 2s)"));
+            }
+            if !paths.insert(&inbox.path) {
+                wrong("inbox.path", which, format!("{path} is given twice"));
+                continue;
+            }
             let name = match inbox.check_name() {
                 Ok(name) => name,
-                Err(message) => return wrong("inbox.name", message),
+                Err(message) => {
+                    wrong("inbox.name", which, message);
+                    continue;
+                }
             };
             // On some disks the folders of their batches would be one.
-            if let Some(other) = inboxes.insert(name.to_lowercase(), &inbox.path) {
+            if let Some(other) = names.insert(name.to_lowercase(), &inbox.path) {
                 let message = format!(
-                    "{} and {} have the same name {name:?}; set another name for one of them, such as name = \
+                    "{} and {path} have the same name {name:?}; set another name for one of them, such as name = \
                      \"{name}-2\"",
                     other.display(),
-                    inbox.path.display()
                 );
-                return wrong("inbox.name", message);
+                wrong("inbox.name", which, message);
             }
         }
-        let mut names: Vec<&str> = self.schedule.iter().map(|schedule| schedule.name.as_str()).collect();
-        names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return wrong("schedule.name", format!("{:?} is given twice", twice[0]));
-        }
-        for schedule in &self.schedule {
-            schedule.check().map_err(|error| ConfigError::Value {
-                key: match error.key {
+        let mut names = BTreeSet::new();
+        for (which, schedule) in self.schedule.iter().enumerate() {
+            if !names.insert(schedule.name.as_str()) {
+                wrong("schedule.name", which, format!("{:?} is given twice", schedule.name));
+            }
+            if let Err(error) = schedule.check() {
+                let key = match error.key {
                     "name" => "schedule.name",
                     "timezone" => "schedule.timezone",
                     "missed_max" => "schedule.missed_max",
                     _ => "schedule.cron",
-                },
-                message: format!("{}: {}", schedule.name, error.message),
-            })?;
+                };
+                wrong(key, which, format!("{}: {}", schedule.name, error.message));
+            }
         }
-        Ok(())
     }
 }
 
@@ -410,7 +417,7 @@ mod tests {
         assert_eq!(settle("settle = \"700ms\""), Span(Millis(700)));
         assert_eq!(
             error("[[inbox]]\npath = \"a\"\nsettle = \"0s\""),
-            "inbox.settle: a: must be greater than 0 (default: 2s)"
+            "callsheet.toml:3: inbox.settle: a: must be greater than 0 (default: 2s)"
         );
     }
 
@@ -440,7 +447,7 @@ mod tests {
         }
         assert_eq!(
             error("[log]\nlevel = \"inof\""),
-            "log.level: found \"inof\"; error, warn, info, debug, trace or off is accepted, or a filter such as \
+            "callsheet.toml:2: log.level: found \"inof\"; error, warn, info, debug, trace or off is accepted, or a filter such as \
              info,hyper=debug"
         );
     }
@@ -492,11 +499,11 @@ mod tests {
     fn hooks_that_could_never_work_are_refused() {
         assert_eq!(
             error("[hooks]\nbatch_done = [\"\"]"),
-            "hooks.batch_done: found an empty command; name a program first"
+            "callsheet.toml:2: hooks.batch_done: found an empty command; name a program first"
         );
         assert_eq!(
             error("[hooks]\nwebhook = \"ftp://host/x\""),
-            "hooks.webhook: found \"ftp\"; http and https are accepted"
+            "callsheet.toml:2: hooks.webhook: found \"ftp\"; http and https are accepted"
         );
         assert!(Config::parse("[hooks]\nwebhook = \"https://host/x\"", Path::new("x")).is_ok());
     }

@@ -4,6 +4,8 @@
 //! the nearest key there is.
 
 mod daemon;
+mod read;
+mod suggest;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,6 +22,7 @@ pub use self::daemon::{
     ControlConfig, HooksConfig, INBOX_SETTLE, InboxConfig, LogConfig, LogFormat, RetentionConfig,
     ScheduleConfig, check_log_level,
 };
+use self::read::Places;
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::quote::{AccountPlan, Rules, RulesExtension};
@@ -325,18 +328,9 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("failed to read {}: {source}", .path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    /// The file is not valid.
-    #[error("{}:{line}: {message}", .path.display())]
-    Invalid {
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-        /// What was found, and what would be accepted.
-        message: String,
-    },
-    /// `[rules]` has errors.
-    #[error("{}", listed(.0))]
-    Rules(Vec<Diagnostic>),
+    /// The file is not valid: everything that is wrong with it.
+    #[error("{}", listed(.path, .problems))]
+    Invalid { path: PathBuf, problems: Vec<Diagnostic> },
     /// A value is out of its range.
     #[error("{key}: {message}")]
     Value {
@@ -346,10 +340,10 @@ pub enum ConfigError {
     },
 }
 
-/// `rules.models.a.inherit: ...; rules.models.b.inputs: ...`
-fn listed(findings: &[Diagnostic]) -> String {
-    let each = findings.iter().map(|finding| format!("rules.{}", finding.field_message()));
-    each.collect::<Vec<_>>().join("; ")
+/// `callsheet.toml:2: limits.in_flight: ...`, a line for each.
+fn listed(path: &Path, problems: &[Diagnostic]) -> String {
+    let each = problems.iter().map(|problem| format!("{}:{problem}", path.display()));
+    each.collect::<Vec<_>>().join("\n")
 }
 
 /// Default paths of the configuration, in order.
@@ -377,18 +371,22 @@ impl Config {
     /// # Errors
     /// [`ConfigError`], with line and suggestion.
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
-        let config: Config = toml::from_str(text).map_err(|error| {
-            let start = error.span().map_or(0, |span| span.start);
-            let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
-            // The message alone: the error's own display would print the line, whatever is in it.
-            ConfigError::Invalid { path: path.to_owned(), line, message: with_suggestion(error.message()) }
-        })?;
-        config.check()?;
-        Ok(config)
+        let invalid = |problems| ConfigError::Invalid { path: path.to_owned(), problems };
+        let (config, places) = read::read(text).map_err(invalid)?;
+        let mut problems = config.problems(&places);
+        if problems.is_empty() {
+            return Ok(config);
+        }
+        problems.sort_by_key(|problem| problem.position);
+        Err(invalid(problems))
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
-        let wrong = |key, message: &str| Err(ConfigError::Value { key, message: message.to_owned() });
+    /// Values that are out of their range, or do not fit together.
+    fn problems(&self, places: &Places<'_>) -> Vec<Diagnostic> {
+        let mut problems = Vec::new();
+        let mut wrong = |key: &str, message: &str| {
+            problems.push(Diagnostic::at(places.of(key, 0), message).in_field(key));
+        };
         let limits = &self.limits;
         // A limit of none would leave its jobs waiting for ever.
         let nones = [
@@ -399,30 +397,45 @@ impl Config {
             ("limits.pause_after_rejections", limits.pause_after_rejections == 0),
             ("retry.attempts", self.retry.attempts == 0),
         ];
-        if let Some((key, _)) = nones.into_iter().find(|(_, is_none)| *is_none) {
-            return wrong(key, "must be at least 1");
+        for (key, _) in nones.into_iter().filter(|(_, is_none)| *is_none) {
+            wrong(key, "must be at least 1");
         }
         if self.poll.min.0 > self.poll.max.0 {
-            return wrong("poll.min", "is longer than poll.max");
+            wrong("poll.min", "is longer than poll.max");
         }
         let nothings = [("poll.min", self.poll.min), ("limits.slow_window", limits.slow_window)];
-        if let Some((key, _)) = nothings.into_iter().find(|(_, span)| span.0.0 == 0) {
-            return wrong(key, "must be greater than 0");
+        for (key, _) in nothings.into_iter().filter(|(_, span)| span.0.0 == 0) {
+            wrong(key, "must be greater than 0");
         }
-        self.layout()?;
-        self.check_daemon()?;
-        self.rules().map(drop)
+        if let Err(error) = Layout::parse(&self.output.layout) {
+            wrong("output.layout", &error.to_string());
+        }
+        self.daemon_problems(places, &mut problems);
+        if let Err(errors) = Rules::builtin().extended(self.rules.clone()) {
+            problems.extend(errors.into_iter().map(|error| {
+                let key = error.field.as_ref().map_or("rules".to_owned(), |field| format!("rules.{field}"));
+                error.positioned(places.of(&key, 0)).in_field(key)
+            }));
+        }
+        problems
     }
 
-    /// The rules of all models: the document's, and those of `[rules]` beside or in place of them.
+    /// The rules of all models: the document's, and those of `[rules]` beside or in place of them. Those of a
+    /// configuration that was read are valid.
     ///
     /// # Errors
     /// A `inherit` that names no built-in id, and limits that nothing can satisfy.
     pub fn rules(&self) -> Result<Rules, ConfigError> {
-        Rules::builtin().extended(self.rules.clone()).map_err(ConfigError::Rules)
+        Rules::builtin().extended(self.rules.clone()).map_err(|errors| {
+            let first = errors.first().map(Diagnostic::field_message).unwrap_or_default();
+            ConfigError::Value { key: "rules", message: first }
+        })
     }
 
     /// The layout of output files.
+    ///
+    /// # Errors
+    /// Where it is none; that of a configuration that was read is one.
     pub fn layout(&self) -> Result<Layout, ConfigError> {
         let wrong = |error: layout::BadLayout| ConfigError::Value {
             key: "output.layout",
@@ -475,40 +488,6 @@ impl Config {
 fn secret_in(path: PathBuf) -> Result<SecretString, ConfigError> {
     let text = fs::read_to_string(&path).map_err(|source| ConfigError::Unreadable { path, source })?;
     Ok(SecretString::from(text.trim()))
-}
-
-/// Keys that had another name in an earlier version, and the present one.
-const RENAMED: &[(&str, &str)] = &[
-    ("archive_after", "list_finished_for"),
-    ("keep", "min_balance"),
-    ("late_poll", "overdue_poll"),
-    ("late_window", "watch_overdue_for"),
-    ("like", "inherit"),
-    ("rejections", "pause_after_rejections"),
-    ("slow_after", "slow_window"),
-    ("slow_download", "min_download_rate"),
-];
-
-/// Adds the nearest known word to a message about an unknown one: a key, or a value of which there are a few.
-fn with_suggestion(message: &str) -> String {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let what = match message {
-        _ if message.starts_with("unknown variant") => "unknown value",
-        _ if message.starts_with("unknown") => "unknown key",
-        _ => return message.to_owned(),
-    };
-    let Some(unknown) = quoted.next() else { return message.to_owned() };
-    if let Some((_, name)) =
-        RENAMED.iter().find(|(old, name)| *old == unknown && quoted.clone().any(|q| q == *name))
-    {
-        return format!("{what} `{unknown}`: it is called `{name}` now");
-    }
-    let nearest =
-        quoted.max_by(|a, b| strsim::jaro_winkler(a, unknown).total_cmp(&strsim::jaro_winkler(b, unknown)));
-    match nearest.filter(|name| strsim::jaro_winkler(name, unknown) > 0.75) {
-        Some(name) => format!("{what} `{unknown}`: did you mean `{name}`?"),
-        None => message.replacen("unknown field", what, 1).replacen("unknown variant", what, 1),
-    }
 }
 
 #[cfg(test)]
@@ -582,10 +561,13 @@ mod tests {
             error("[poll]\nmin = \"soon\"\n"),
             "callsheet.toml:2: \"soon\" is not a duration; write it as 10s, 30m or 24h"
         );
-        assert_eq!(error("[limits]\nin_flight = 0"), "limits.in_flight: must be at least 1");
+        assert_eq!(
+            error("[limits]\nin_flight = 0"),
+            "callsheet.toml:2: limits.in_flight: must be at least 1"
+        );
         assert_eq!(
             error("[limits]\nin_flight_per_model = { \"house-c1\" = 0 }"),
-            "limits.in_flight_per_model: must be at least 1"
+            "callsheet.toml:2: limits.in_flight_per_model: must be at least 1"
         );
         assert_eq!(
             error("[output]\nallow_hosts = [\"http://cdn.example\"]"),
@@ -593,6 +575,36 @@ mod tests {
              or 10.1.0.0/16, without a port"
         );
         assert!(error("[output]\nlayout = \"{job}.{ext}\"").contains("a layout begins with {batch}/"));
+    }
+
+    #[test]
+    fn all_problems_are_said_at_once() {
+        let text = "[limits]\nin_flight = \"many\"\nadaptive = \"yes\"\n[service]\nbase_ulr = \"https://x\"\n\
+                    [budget]\nper_day = -1\n[[inbox]]\nsettle = \"2s\"\n[[inbox]]\npath = 5\n[outptu]\n";
+        assert_eq!(
+            error(text),
+            "callsheet.toml:2: limits.in_flight: found \"many\", expected a whole number, 0 or more\n\
+             callsheet.toml:3: limits.adaptive: found \"yes\", expected true or false\n\
+             callsheet.toml:5: unknown key `base_ulr`: did you mean `base_url`?\n\
+             callsheet.toml:7: budget.per_day: found -1, expected a whole number, 0 or more\n\
+             callsheet.toml:8: missing field `path`\n\
+             callsheet.toml:11: inbox.path: found 5, expected a text in quotes\n\
+             callsheet.toml:12: unknown key `outptu`: did you mean `output`?"
+        );
+        assert_eq!(
+            error("[limits]\nin_flight = 0\n[poll]\nmin = \"1m\"\n[output]\nlayout = \"x\"\n[log]\nlevel = \"loud\"\n")
+                .lines()
+                .map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(": "))
+                .collect::<Vec<_>>(),
+            [
+                "callsheet.toml:2: limits.in_flight",
+                "callsheet.toml:4: poll.min",
+                "callsheet.toml:6: output.layout",
+                "callsheet.toml:8: log.level"
+            ]
+        );
+        let broken = error("[limits]\nin_flight = \n[budget\ntotal = 5\n");
+        assert!(broken.starts_with("callsheet.toml:2: "), "{broken}");
     }
 
     #[test]
@@ -621,8 +633,8 @@ mod tests {
             error(
                 "[rules.models.a]\ninherit = \"b\"\n[rules.models.c.inputs.image-to-video]\nimages = [2, 1]\n"
             ),
-            "rules.models.a.inherit: \"b\" is not a model id of the built-in table; \
-             rules.models.c.inputs.image-to-video.images: [2, 1] holds no number; the lesser comes first"
+            "callsheet.toml:2: rules.models.a.inherit: \"b\" is not a model id of the built-in table\n\
+             callsheet.toml:4: rules.models.c.inputs.image-to-video.images: [2, 1] holds no number; the lesser comes first"
         );
         assert_eq!(
             error("[rules.models.a]\ninhreit = \"model-r\"\n"),

@@ -19,7 +19,7 @@ pub struct FieldChange {
 }
 
 /// Every field that differs, in the order of their names. Where nothing that is sent differs, the row spells out a
-/// default, or no longer does.
+/// default, or no longer does, or writes a value otherwise.
 pub fn differences(before: &Order, now: &Order) -> Vec<FieldChange> {
     let mut found = Vec::new();
     if before.kind != now.kind {
@@ -28,7 +28,8 @@ pub fn differences(before: &Order, now: &Order) -> Vec<FieldChange> {
     }
     compare("", &before.body, &now.body, &mut found);
     if found.is_empty() {
-        let message = "the same is sent: a default is spelled out, or is no longer; that makes another job";
+        let message = "the same is sent: a default is spelled out, or is no longer, or a value is written otherwise; \
+                       that makes another job";
         found.push(FieldChange { field: "options".to_owned(), message: message.to_owned() });
     }
     found
@@ -123,7 +124,10 @@ mod tests {
         let one = order("video", json!({"prompt": "x", "options": {"duration": "5s"}}));
         assert_eq!(
             shown(&one, &one.clone()),
-            ["options: the same is sent: a default is spelled out, or is no longer; that makes another job"]
+            [
+                "options: the same is sent: a default is spelled out, or is no longer, or a value is written otherwise; \
+                 that makes another job"
+            ]
         );
         let sound = order("sound-effect", json!({"prompt": "x", "options": {"duration": "5s"}}));
         assert_eq!(shown(&one, &sound), ["kind: was video, is sound-effect"]);

@@ -10,6 +10,7 @@ pub mod inbox;
 pub mod ingest;
 mod planned;
 pub mod receipt;
+mod row_validator;
 pub mod source;
 #[cfg(test)]
 mod tests;

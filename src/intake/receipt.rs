@@ -17,7 +17,7 @@ use crate::intake::source::Identity;
 pub(super) const LATER: &str = "the row may be valid: submit the file again when the catalog is available";
 
 /// Whether a problem is one of this moment, and none of the row.
-fn is_for_now(problem: &Diagnostic) -> bool {
+pub(super) fn is_for_now(problem: &Diagnostic) -> bool {
     problem.hint.as_deref() == Some(LATER)
 }
 

@@ -6,29 +6,25 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use crate::domain::account_block::AllowanceUse;
 use crate::domain::batch_origin::{Origin, SourcePlace};
 use crate::domain::batch_terms::{self, BatchTerms, TermSources};
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint};
-use crate::domain::job::Order;
-use crate::domain::manifest::row::{Deadline, Header, Policy, ReadRow, Row};
-use crate::domain::manifest::{self, Limits};
-use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
-use crate::domain::request::Kind;
+use crate::domain::manifest::row::{BadRow, Deadline, Header, Policy, ReadRow};
+use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest};
 use crate::domain::row_changes;
 use crate::domain::row_verdict::RowVerdict as JobVerdict;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::intake::planned::{Jobs, Outcome, kept};
-use crate::intake::receipt::{LATER, Receipt};
+use crate::intake::receipt::Receipt;
+use crate::intake::row_validator::{RowRules, RowValidator, ValidateStep};
 use crate::intake::source::Identity;
 use crate::intake::{IntakeError, Terms, source};
 use crate::output::layout::Layout;
 use crate::store::StoreError;
 use crate::store::staging::{
-    AllowanceDraw, KnownJob, RowRequest, RowWithVerdict, StagedManifest, StagedRow, StagedRows, Staging,
-    Verdict,
+    KnownJob, RowRequest, RowWithVerdict, StagedManifest, StagedRow, StagedRows, Staging, Verdict,
 };
 
 /// A manifest that was read and judged. Nothing of it counts yet, and its rows lie in a file that goes
@@ -198,10 +194,13 @@ pub(super) fn validate_opened(
     receipt.read = Some(identity);
     let manifest = match open_manifest(path, file) {
         Ok(manifest) => manifest,
-        Err(problems) => {
+        Err(RefusedManifest { problems, rows }) => {
+            refuse_file(problems, &mut receipt, &mut draft)?;
+            if let Some(rows) = rows {
+                check_rows(*rows, terms, &mut receipt, &mut draft)?;
+            }
             // One that is still being written is not refused for what is missing of it.
             identity.check(path)?;
-            refuse_file(problems, &mut receipt, &mut draft)?;
             let terms = resolve(terms, &Header::default(), None);
             let judged = draft.classify()?;
             return Ok(Validated { receipt, terms, origin: None, refusal: None, expired: None, judged });
@@ -222,7 +221,8 @@ pub(super) fn validate_opened(
         refuse_file(vec![problem], &mut receipt, &mut draft)?;
     }
     let expired = expired(&mut standing, present.as_ref(), now);
-    let mut validator = RowValidator { batch: &name, policy: &standing.policy, terms, receipt: &mut receipt };
+    let rules = RowRules { policy: &standing.policy, terms };
+    let mut validator = RowValidator { batch: &name, rules, receipt: &mut receipt };
     for read in manifest {
         match validator.validate_row(read) {
             ValidateStep::Row(row) => draft.push(&row)?,
@@ -248,7 +248,9 @@ pub(super) fn validate_opened(
     Ok(judgement)
 }
 
-fn open_manifest(path: &Path, file: File) -> Result<manifest::Manifest<BufReader<File>>, Vec<Diagnostic>> {
+type ManifestFile = BufReader<File>;
+
+fn open_manifest(path: &Path, file: File) -> Result<Manifest<ManifestFile>, RefusedManifest<ManifestFile>> {
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     manifest::open(&file_name, BufReader::with_capacity(64 * 1024, file), &Limits::default())
 }
@@ -332,6 +334,33 @@ fn refuse_file(
     Ok(())
 }
 
+/// Checks the rows of a file of which nothing may be accepted, so that all that is wrong with it is said at once.
+fn check_rows(
+    rows: Manifest<ManifestFile>,
+    terms: &Terms<'_>,
+    receipt: &mut Receipt,
+    draft: &mut Staging,
+) -> Result<(), StoreError> {
+    let policy = rows.header().policy.clone();
+    let rules = RowRules { policy: &policy, terms };
+    for read in rows {
+        let bad = match read {
+            ReadRow::Good(row) => BadRow { problems: Vec::new(), row: Some(row), has_unknown_fields: true },
+            // What the header lacks may be what seems to be missing.
+            ReadRow::Bad(bad) => BadRow { has_unknown_fields: true, ..bad },
+            ReadRow::Unreadable(problem) => BadRow::unread(problem),
+        };
+        receipt.rows += 1;
+        let position = bad.row.as_ref().map(|row| row.position);
+        let problems = rules.all_problems(bad);
+        if let Some(first) = problems.first() {
+            draft.push_unread(position.map_or_else(|| first.line(), |at| at.line), problems.clone())?;
+            receipt.refuse_row(problems);
+        }
+    }
+    Ok(())
+}
+
 /// What a manifest's batch is called.
 struct Named {
     name: BatchName,
@@ -384,9 +413,10 @@ fn keeps_name(
     let Ok(manifest) = open_manifest(path, file) else { return Ok(false) };
     let mut scratch = Receipt::new(path);
     let policy = Policy::default();
-    let validator = RowValidator { batch: formerly, policy: &policy, terms, receipt: &mut scratch };
+    let rules = RowRules { policy: &policy, terms };
+    let validator = RowValidator { batch: formerly, rules, receipt: &mut scratch };
     let is_there = |read: ReadRow| match read {
-        ReadRow::Good(row) => validator.identify(&row).is_ok_and(|(_, row)| rows.contains(&row)),
+        ReadRow::Good(mut row) => validator.identify(&mut row).is_ok_and(|(_, row)| rows.contains(&row)),
         ReadRow::Bad(_) | ReadRow::Unreadable(_) => false,
     };
     let has_one = manifest.into_iter().any(is_there);
@@ -408,222 +438,6 @@ fn resolve(terms: &Terms<'_>, header: &Header, batch: Option<&Present>) -> Batch
 fn layout_problem(policy: &Policy) -> Option<Diagnostic> {
     let error = policy.layout.as_deref().map(Layout::parse)?.err()?;
     Some(Diagnostic::at(Position::line(1), error.to_string()).in_field("policy.layout"))
-}
-
-/// What a row comes to by itself.
-enum ValidateStep {
-    Row(StagedRow),
-    /// It has no identity.
-    Unread(u64, Vec<Diagnostic>),
-}
-
-/// What rows are judged by.
-struct RowValidator<'a> {
-    batch: &'a BatchName,
-    policy: &'a Policy,
-    terms: &'a Terms<'a>,
-    receipt: &'a mut Receipt,
-}
-
-impl RowValidator<'_> {
-    fn validate_row(&mut self, read: ReadRow) -> ValidateStep {
-        match read {
-            ReadRow::Good(mut row) => {
-                self.receipt.rows += 1;
-                // Before identity is derived: another day is another job.
-                if let Some(occasion) = &self.terms.occasion {
-                    occasion.fill(&mut row);
-                }
-                self.typed_row(&row)
-            }
-            ReadRow::Bad(problems) => {
-                self.receipt.rows += 1;
-                ValidateStep::Unread(problems.first().map_or(0, Diagnostic::line), problems)
-            }
-            // What comes after it is lost to the reader, so it counts as one invalid row.
-            ReadRow::Unreadable(problem) => ValidateStep::Unread(problem.line(), vec![problem]),
-        }
-    }
-
-    /// One whose kind cannot be told has no identity; one that the quote refuses has, because the
-    /// batch may have it from a time when it was valid.
-    fn typed_row(&mut self, row: &Row) -> ValidateStep {
-        let Terms { catalog, rules, .. } = *self.terms;
-        let (kind, fingerprint) = match self.identify(row) {
-            Ok(identified) => identified,
-            Err(diagnostic) => {
-                let mistyped = row.mistyped.values().cloned();
-                let problems = std::iter::once(placed(row, diagnostic)).chain(mistyped).collect();
-                return ValidateStep::Unread(row.position.line, problems);
-            }
-        };
-        let mistyped = row.type_problems(kind);
-        if !mistyped.is_empty() {
-            return ValidateStep::Unread(row.position.line, mistyped);
-        }
-        if let Some(why) = CatalogPart::needed_by(kind).and_then(|part| unavailable(catalog, part)) {
-            let field = if kind == Kind::Speech { "voice_id" } else { "model" };
-            let wanted = RowRequest::Invalid(vec![placed(row, not_now(field, why))]);
-            let (label, count, line) = (row.id.clone(), row.count, row.position.line);
-            return ValidateStep::Row(StagedRow {
-                fingerprint,
-                label,
-                count,
-                line,
-                draws: None,
-                apart: false,
-                wanted,
-            });
-        }
-        let mut draws = None;
-        let misspelt = match self.policy.allow_unknown_options {
-            Some(true) => Vec::new(),
-            _ => quote::kind_fields::misspelt_options(kind, &row.request),
-        };
-        let quoted = quote::quote(Some(kind), &row.request, catalog, rules);
-        let quoted = match quoted {
-            Ok(quote) if misspelt.is_empty() => Ok(quote),
-            Ok(_) => Err(misspelt),
-            Err(errors) => Err(misspelt.into_iter().chain(errors).collect()),
-        };
-        let wanted = match quoted {
-            Err(errors) => {
-                RowRequest::Invalid(errors.into_iter().map(|diagnostic| placed(row, diagnostic)).collect())
-            }
-            Ok(quote) => {
-                for note in &quote.notes {
-                    self.receipt.note(position_in(row, note), note);
-                }
-                draws = quote.waivable.as_ref().and_then(|allowance| draw(self.terms.plan, allowance));
-                self.order(row, quote, draws.as_ref())
-            }
-        };
-        let label = row.id.clone();
-        let (count, line) = (row.count, row.position.line);
-        ValidateStep::Row(StagedRow { fingerprint, label, count, line, draws, apart: false, wanted })
-    }
-
-    /// What makes a row the same row.
-    fn identify(&self, row: &Row) -> Result<(Kind, Fingerprint), Diagnostic> {
-        let Terms { catalog, rules, namespace, .. } = *self.terms;
-        let kind = match row.kind {
-            Some(kind) => kind,
-            None => {
-                // A catalog that is missing may list the model, too, and so leave its kind open.
-                let lists = [CatalogPart::Video, CatalogPart::Image, CatalogPart::Music];
-                let missing = lists.into_iter().find_map(|part| unavailable(catalog, part));
-                if let Some(why) = missing.filter(|_| row.request.model.is_some()) {
-                    let message = format!("the kind of the model is unknown: {why}");
-                    return Err(not_now("model", message));
-                }
-                quote::infer_kind(&row.request, catalog, rules)?
-            }
-        };
-        let body = quote::canonical_body(kind, &row.request);
-        let id = row.id.as_deref();
-        Ok((kind, Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body)))
-    }
-
-    fn order(&self, row: &Row, quote: Quote, draws: Option<&AllowanceDraw>) -> RowRequest {
-        if let Some(problem) = self.too_dear(row, &quote) {
-            return RowRequest::Invalid(vec![problem]);
-        }
-        let price = quote.price;
-        RowRequest::Order(Box::new(Order {
-            line: row.position.line,
-            kind: quote.kind,
-            model: quote.model,
-            body: quote.body,
-            price,
-            bound: Some(quote.bound.dearest).filter(|_| price.is_none() && quote.bound.is_firm),
-            formula: quote.formula,
-            waivable: price.filter(|_| draws.is_some()).unwrap_or_default(),
-            allowance: draws.map(|draw| AllowanceUse { pool: draw.pool.clone(), units: draw.units }),
-            // A limit is for the price that is paid, which may be another by then.
-            max_credits: [row.max_credits, self.terms.max_credits].into_iter().flatten().min(),
-            priority: row.priority.or(self.policy.priority).unwrap_or_default(),
-            deadline: row.deadline.or(self.policy.deadline),
-            meta: row.meta.clone(),
-        }))
-    }
-
-    /// A row that may cost more than it, or the command, allows.
-    fn too_dear(&self, row: &Row, quote: &Quote) -> Option<Diagnostic> {
-        let refuse = |message: String, hint: &str| {
-            Some(Diagnostic::at(row.place("max_credits"), message).in_field("max_credits").hint(hint))
-        };
-        let Quote { formula, bound, .. } = quote;
-        let dearest = bound.dearest;
-        let may_cost = match (dearest.is_zero(), bound.is_firm) {
-            (true, _) => String::new(),
-            (false, true) => format!("; it may cost up to {dearest}"),
-            (false, false) => format!("; it may cost {dearest}, or more"),
-        };
-        let enough = format!("set max_credits to {} or more", dearest.0);
-        match (quote.price, row.max_credits, self.terms.max_credits) {
-            (None, _, Some(most)) if !bound.is_firm || most < dearest => {
-                let message = format!(
-                    "the price is not known, and at most {most} a row are allowed: {formula}{may_cost}"
-                );
-                refuse(message, "omit --max-credits, or remove the row")
-            }
-            (None, None, None) => {
-                let message = format!("missing, and the price is not known: {formula}{may_cost}");
-                let hint = if dearest.is_zero() {
-                    "give the most this row may cost in max_credits"
-                } else {
-                    &enough
-                };
-                refuse(message, hint)
-            }
-            (None, Some(most), _) if most < dearest => {
-                let message = format!("is {}, but the price is not known: {formula}{may_cost}", most.0);
-                refuse(message, &enough)
-            }
-            (Some(price), _, Some(most)) if price > most => {
-                let message =
-                    format!("at most {most} a row are allowed, but it costs {}: {formula}", price.0);
-                refuse(message, "raise --max-credits, or ask for less")
-            }
-            (Some(price), Some(most), _) if price > most => {
-                let message = format!("is {}, but the row costs {}: {formula}", most.0, price.0);
-                refuse(message, "raise max_credits, or ask for less")
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Why nothing can be judged by a part of the catalog.
-fn unavailable(catalog: &Catalog, part: CatalogPart) -> Option<String> {
-    let what = if part == CatalogPart::Voices { "voice" } else { part.name() };
-    catalog.why_missing(part).map(|why| format!("the {what} catalog is not available: {why}"))
-}
-
-fn not_now(field: &str, message: String) -> Diagnostic {
-    Diagnostic::new(message).in_field(field).hint(LATER)
-}
-
-/// Where a diagnostic's field stands in the manifest.
-fn position_in(row: &Row, diagnostic: &Diagnostic) -> Position {
-    diagnostic.field.as_deref().map_or(row.position, |field| row.place(field))
-}
-
-fn placed(row: &Row, diagnostic: Diagnostic) -> Diagnostic {
-    let position = position_in(row, &diagnostic);
-    diagnostic.positioned(position)
-}
-
-/// What a job may draw from the account's allowance; nothing where the plan has none, or where one
-/// day's allowance is less than the job needs: it covers all of a job or nothing.
-fn draw(plan: AccountPlan, allowance: &Allowance) -> Option<AllowanceDraw> {
-    let per_day = allowance.rule.per_day(plan);
-    let pool = allowance.rule.pool.clone();
-    (allowance.units <= per_day && per_day > 0).then_some(AllowanceDraw {
-        pool,
-        units: allowance.units,
-        per_day,
-    })
 }
 
 /// Counts jobs by what becomes of them, and adds up their prices.

@@ -82,14 +82,14 @@ fn a_spreadsheet_in_utf_16() {
 #[test]
 fn a_workbook() {
     assert_snapshot!(refused("batch.xlsx", b"PK\x03\x04\x14\0\x06\0\x08\0"), @r#"
-    batch.xlsx:1: the file is a workbook (.xlsx, .ods) or a ZIP archive, expected UTF-8 text: CSV, JSON or JSON Lines (hint: export the sheet as "CSV UTF-8")
+    batch.xlsx:1: the file is a workbook (.xlsx, .ods) or a ZIP archive, expected UTF-8 text: CSV, JSON or JSON Lines (hint: export the sheet: in Excel File > Save As > "CSV UTF-8"; in LibreOffice File > Save As > "Text CSV" with the character set UTF-8; in Google Sheets File > Download > "Comma-separated values")
     "#);
 }
 
 #[test]
 fn duplicate_headers() {
     assert_snapshot!(refused("batch.csv", "kind,prompt,Prompt,prompt\nimage,a,b,c\n"), @r#"
-    batch.csv:1:13: Prompt: unknown column; did you mean "prompt"? (hint: "options.Prompt" would be sent to the service, "meta.Prompt" kept for the results)
+    batch.csv:1:13: Prompt: the column "prompt" says the same; keep one
     batch.csv:1:20: prompt: the column appears twice; keep one
     "#);
 }

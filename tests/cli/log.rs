@@ -125,7 +125,7 @@ fn a_wrong_level_is_refused_wherever_it_stands() {
     let accepted = "found \"inof\"; error, warn, info, debug, trace or off is accepted";
     env.run(["run", "batch.csv", "--log-level", "inof"]).exited(2).says(accepted);
     env.configure("[log]\nlevel = \"inof\"");
-    env.run(["run", "batch.csv"]).exited(2).says(&format!("error: log.level: {accepted}"));
+    env.run(["run", "batch.csv"]).exited(2).says(&format!(": log.level: {accepted}"));
     assert_eq!(env.audit().totals.tasks, 0);
 }
 

@@ -11,5 +11,6 @@ mod resubmit;
 mod run;
 mod secrets;
 mod shorts_studio;
+mod spreadsheet;
 #[path = "../support/mod.rs"]
 mod support;

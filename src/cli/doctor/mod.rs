@@ -68,6 +68,18 @@ impl Check {
         }
     }
 
+    /// One for each line of what another command would have ended with.
+    fn each_failed(check: &'static str, failure: Failure) -> Vec<Check> {
+        let (exit, message, hint) = failure.into_parts();
+        let mut checks: Vec<Check> =
+            message.lines().map(|line| Check::wrong(check, exit, line, "")).collect();
+        checks.iter_mut().for_each(|check| check.todo = None);
+        if let Some(last) = checks.last_mut() {
+            last.todo = hint;
+        }
+        checks
+    }
+
     /// What another command would have ended with.
     fn failed(check: &'static str, failure: Failure) -> Check {
         let (exit, message, hint) = failure.into_parts();
@@ -82,7 +94,7 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
         Ok(config) => config,
         Err(failure) => {
             let failure = failure.hint("fix this first; later checks were skipped");
-            return Ok(report(&[Check::failed("config", failure)], global));
+            return Ok(report(&Check::each_failed("config", failure), global));
         }
     };
     let mut checks = vec![configuration::file(global)];

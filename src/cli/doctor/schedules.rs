@@ -72,7 +72,7 @@ fn read(path: &Path) -> Result<Beginning, Unread> {
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     let first = |problems: &[Diagnostic]| problems.first().map(Diagnostic::to_string).unwrap_or_default();
     let manifest = manifest::open(&file_name, BufReader::new(file), &Limits::default())
-        .map_err(|problems| Unread::Refused(first(&problems)))?;
+        .map_err(|refused| Unread::Refused(first(&refused.problems)))?;
     if let Some(layout) = &manifest.header().policy.layout {
         Layout::parse(layout).map_err(|error| Unread::Refused(format!("policy.layout: {error}")))?;
     }
@@ -81,7 +81,7 @@ fn read(path: &Path) -> Result<Beginning, Unread> {
         rows.read += 1;
         match row {
             ReadRow::Good(_) => {}
-            ReadRow::Bad(problems) => rows.bad.push(first(&problems)),
+            ReadRow::Bad(bad) => rows.bad.push(first(&bad.problems)),
             ReadRow::Unreadable(problem) => return Err(Unread::Refused(problem.to_string())),
         }
     }

@@ -9,9 +9,10 @@ use crate::domain::diagnostic::{Diagnostic, Diagnostics, Position};
 use crate::domain::request::{Kind, Request};
 
 use super::fields::{BodyText, Field, OptionType, Slot};
-use super::messages::{named, nearest, placed, quoted};
-use super::row::{Deadline, Row};
+use super::messages::{named, nearest, placed, plain, quoted};
+use super::row::{BadRow, Deadline, MistypedOption, Row};
 use super::spanned::value_in_cell;
+use super::spreadsheet_values::{self, CellReading};
 use super::{Limits, deadline, url_list::list};
 
 /// Longest `id`, in characters.
@@ -41,6 +42,7 @@ impl CellValue<'_> {
 pub(super) struct RowBuilder<'l> {
     row: Row,
     problems: Diagnostics,
+    has_unknown_fields: bool,
     limits: &'l Limits,
 }
 
@@ -51,7 +53,7 @@ impl<'l> RowBuilder<'l> {
             Some(defaults) => Row { position, ..defaults.clone() },
             None => Row::at(position),
         };
-        RowBuilder { row, problems: Diagnostics::default(), limits }
+        RowBuilder { row, problems: Diagnostics::default(), has_unknown_fields: false, limits }
     }
 
     /// Takes what is given for `field`, whose canonical name is `canonical` and which the manifest
@@ -84,6 +86,10 @@ impl<'l> RowBuilder<'l> {
         problem: impl Fn(Diagnostic) -> Diagnostic,
     ) {
         let options = &mut self.row.request.options;
+        let reading = match given {
+            CellValue::Cell(cell) => spreadsheet_values::read(name, accepts, cell),
+            CellValue::Json(_) => CellReading::Unknown,
+        };
         if matches!(given, CellValue::Json(Value::Null)) {
             options.remove(name);
             self.row.mistyped.remove(name);
@@ -95,13 +101,17 @@ impl<'l> RowBuilder<'l> {
                 replace(options, name, found);
                 self.row.mistyped.remove(name);
             }
-            Err(diagnostic) => match forwarded(given) {
-                Ok(raw) => {
-                    replace(options, name, Some(raw));
-                    self.row.mistyped.insert(name.to_owned(), problem(diagnostic));
+            Err(diagnostic) => {
+                let found = given.named();
+                match forwarded(given) {
+                    Ok(raw) => {
+                        replace(options, name, Some(raw));
+                        let mistyped = mistyped(&found, diagnostic, reading, problem);
+                        self.row.mistyped.insert(name.to_owned(), mistyped);
+                    }
+                    Err(_) => self.refuse(problem(diagnostic)),
                 }
-                Err(_) => self.refuse(problem(diagnostic)),
-            },
+            }
         }
     }
 
@@ -110,18 +120,22 @@ impl<'l> RowBuilder<'l> {
         self.problems.push(problem);
     }
 
-    /// The same, for a problem that is dear to make.
-    pub(super) fn refuse_with(&mut self, problem: impl FnOnce() -> Diagnostic) {
+    /// Keeps the problem of a name that is no field: what it was meant for may be missing in the row.
+    pub(super) fn refuse_unknown(&mut self, problem: impl FnOnce() -> Diagnostic) {
         self.problems.push_with(problem);
+        self.has_unknown_fields = true;
     }
 
     /// The row, or everything wrong with it.
-    pub(super) fn finish(self) -> Result<Box<Row>, Vec<Diagnostic>> {
-        let RowBuilder { mut row, problems, .. } = self;
+    pub(super) fn finish(self) -> Result<Box<Row>, BadRow> {
+        let RowBuilder { mut row, problems, has_unknown_fields, .. } = self;
         let is_bad = !problems.is_empty();
         let mistyped = match row.kind {
-            Some(kind) => row.type_problems(kind),
-            None if is_bad => row.mistyped.values().cloned().collect(),
+            Some(kind) => {
+                row.read_options(kind);
+                row.type_problems(kind)
+            }
+            None if is_bad => row.unread_options().cloned().collect(),
             None => return Ok(Box::new(row)),
         };
         if !is_bad && mistyped.is_empty() {
@@ -133,7 +147,27 @@ impl<'l> RowBuilder<'l> {
             all.extend(mistyped);
             all.sort_by_key(|problem| problem.position);
         }
-        Err(all)
+        Err(BadRow { problems: all, row: Some(Box::new(row)), has_unknown_fields })
+    }
+}
+
+/// An option that is of another type than some kinds document, with the one way in which it can be read all the same.
+fn mistyped(
+    found: &str,
+    diagnostic: Diagnostic,
+    reading: CellReading,
+    problem: impl Fn(Diagnostic) -> Diagnostic,
+) -> MistypedOption {
+    match reading {
+        CellReading::As(value) => {
+            let note = problem(Diagnostic::new(format!("{found} is read as {value}")));
+            MistypedOption { problem: problem(diagnostic), reading: Some((value, note)) }
+        }
+        CellReading::Ambiguous(meanings) => {
+            let diagnostic = diagnostic.hint(format!("write {meanings}"));
+            MistypedOption { problem: problem(diagnostic), reading: None }
+        }
+        CellReading::Unknown => MistypedOption { problem: problem(diagnostic), reading: None },
     }
 }
 
@@ -255,11 +289,32 @@ fn id(given: &CellValue<'_>) -> Result<Option<String>, Diagnostic> {
 
 fn kind(given: &CellValue<'_>) -> Result<Option<Kind>, Diagnostic> {
     let Some(found) = text(given)? else { return Ok(None) };
-    found.parse().map(Some).map_err(|_| {
-        let names = Kind::ALL.map(Kind::name);
-        Diagnostic::new(not_one_of(&found, &names))
-    })
+    // Cells come from people; JSON is written by programs, and means what its schema says.
+    let is_meant = |kind: &Kind| match given {
+        CellValue::Cell(_) => plain(kind.name()) == plain(&found),
+        CellValue::Json(_) => kind.name() == found,
+    };
+    if let Some(kind) = Kind::ALL.into_iter().find(is_meant) {
+        return Ok(Some(kind));
+    }
+    let names = Kind::ALL.map(Kind::name);
+    let word = plain(&found);
+    let Some((_, kinds)) = KIND_WORDS.iter().find(|(words, _)| words.contains(&word.as_str())) else {
+        return Err(Diagnostic::new(not_one_of(&found, &names)));
+    };
+    let message = format!("found {}, did you mean {kinds}? one of {}", quoted(&found), names.join(", "));
+    Err(Diagnostic::new(message))
 }
+
+/// What people call the kinds, as [`plain`] text. They suggest a kind and choose none: `audio` may be three.
+const KIND_WORDS: [(&[&str], &str); 6] = [
+    (&["audio"], "\"speech\", \"music\" or \"sound-effect\""),
+    (&["fx", "sfx", "sound", "soundfx", "noise", "effect"], "\"sound-effect\""),
+    (&["tts", "texttospeech", "voice", "voiceover", "narration"], "\"speech\""),
+    (&["img", "jpg", "photo", "pic", "picture", "png"], "\"image\""),
+    (&["animation", "clip", "film", "mov", "movie", "mp4"], "\"video\""),
+    (&["jingle", "song", "track"], "\"music\""),
+];
 
 /// `found "vidoe", did you mean "video"? one of ...`
 pub(super) fn not_one_of(found: &str, names: &[&str]) -> String {
@@ -310,7 +365,7 @@ fn whole_number(given: &CellValue<'_>) -> Option<i128> {
 }
 
 /// `3`, and `3.0` as spreadsheets and data frames write it.
-fn whole_in_text(text: &str) -> Option<i128> {
+pub(super) fn whole_in_text(text: &str) -> Option<i128> {
     let digits = match text.split_once('.') {
         Some((digits, zeros)) if !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0') => digits,
         Some(_) => return None,

@@ -12,7 +12,7 @@ use super::coerce::{CellValue, RowBuilder};
 use super::csv_records::{CsvRecord, CsvRecords, SEPARATORS};
 use super::fields::{Field, META, OPTIONS, suggestion};
 use super::messages::{bytes, quoted, shortened};
-use super::row::ReadRow;
+use super::row::{BadRow, ReadRow};
 use super::source::not_utf8;
 
 /// The jobs of a stream of rows.
@@ -26,20 +26,24 @@ pub(super) struct Rows<R> {
 
 #[derive(Debug)]
 struct Column {
-    field: Field,
+    /// What it is; nothing where that is not known.
+    field: Option<Field>,
     canonical: String,
     spelled: String,
 }
 
-/// Reads the heading.
-pub(super) fn open<R: Read>(source: R, limits: &Limits) -> Result<Rows<R>, Vec<Diagnostic>> {
+/// Reads the heading; beside the rows all that is wrong with its columns.
+pub(super) fn open<R: Read>(
+    source: R,
+    limits: &Limits,
+) -> Result<(Rows<R>, Vec<Diagnostic>), Vec<Diagnostic>> {
     let mut records = CsvRecords::new(source, limits.max_line_bytes);
     let (separator, heading) = read_heading(&mut records).map_err(|problem| vec![problem])?;
     records.separate_at(separator);
     let mut cells = Cells::new(separator);
     let names = cells.of(&heading, limits).map_err(|problem| vec![problem])?;
-    let columns = columns(names, &heading)?;
-    Ok(Rows { records, cells, columns, limits: limits.clone() })
+    let (columns, problems) = columns(names, &heading);
+    Ok((Rows { records, cells, columns, limits: limits.clone() }, problems))
 }
 
 /// The first record that is not blank, and the separator it is cut at. A line `sep=;`, which some
@@ -68,8 +72,9 @@ fn cut(heading: &CsvRecord, told: Option<u8>) -> (u8, CsvRecord) {
     chosen.unwrap_or_else(|| (b',', heading.cut_at(b',')))
 }
 
-/// The columns by their names, or all that is wrong with them.
-fn columns(names: &StringRecord, heading: &CsvRecord) -> Result<Vec<Column>, Vec<Diagnostic>> {
+/// The columns by their names, and all that is wrong with them. A column that is not known stands for the field that it
+/// was probably meant to be, so that its cells are checked as well; the file is refused all the same.
+fn columns(names: &StringRecord, heading: &CsvRecord) -> (Vec<Column>, Vec<Diagnostic>) {
     let mut columns = Vec::new();
     let mut problems = Diagnostics::default();
     let mut seen = BTreeMap::new();
@@ -79,14 +84,37 @@ fn columns(names: &StringRecord, heading: &CsvRecord) -> Result<Vec<Column>, Vec
         let name = name.trim();
         let Some(field) = Field::column(name) else {
             problems.push_with(|| not_a_column(name, index, at, none_known));
+            columns.push(Column { field: None, canonical: String::new(), spelled: name.to_owned() });
             continue;
         };
         match column(field, name, at, &mut seen) {
             Ok(column) => columns.push(column),
-            Err(problem) => problems.push(problem),
+            Err(problem) => {
+                problems.push(problem);
+                columns.push(Column { field: None, canonical: String::new(), spelled: name.to_owned() });
+            }
         }
     }
-    problems.finish().map(|_| columns)
+    let problems = problems.finish().err().unwrap_or_default();
+    if !problems.is_empty() {
+        columns.iter_mut().for_each(|column| column.guess(&mut seen));
+    }
+    (columns, problems)
+}
+
+impl Column {
+    /// Takes a column that is not known for the field that it was probably meant to be, where no other column is that.
+    fn guess(&mut self, seen: &mut BTreeMap<String, String>) {
+        if self.field.is_some() {
+            return;
+        }
+        let Some(field) = suggestion(&self.spelled, &[]).and_then(Field::bare) else { return };
+        let canonical = field.canonical();
+        if !seen.contains_key(&canonical) {
+            seen.insert(canonical.clone(), self.spelled.clone());
+            (self.field, self.canonical) = (Some(field), canonical);
+        }
+    }
 }
 
 /// The column of `field`, if no column before it is the same.
@@ -97,14 +125,15 @@ fn column(
     seen: &mut BTreeMap<String, String>,
 ) -> Result<Column, Diagnostic> {
     let canonical = field.canonical();
-    if let Some(before) = seen.insert(canonical.clone(), name.to_owned()) {
+    if let Some(before) = seen.get(&canonical) {
         let twice = match before == name {
             true => "the column appears twice; keep one".to_owned(),
-            false => format!("the column {} says the same; keep one", quoted(&before)),
+            false => format!("the column {} says the same; keep one", quoted(before)),
         };
         return Err(Diagnostic::at(at, twice).in_field(shortened(name)));
     }
-    Ok(Column { field, canonical, spelled: name.to_owned() })
+    seen.insert(canonical.clone(), name.to_owned());
+    Ok(Column { field: Some(field), canonical, spelled: name.to_owned() })
 }
 
 fn not_a_column(name: &str, index: usize, at: Position, none_known: bool) -> Diagnostic {
@@ -141,7 +170,7 @@ impl<R: Read> Iterator for Rows<R> {
             let row = match self.cells.of(record, &self.limits) {
                 Ok(cells) if cells.iter().all(|cell| cell.trim().is_empty()) => continue,
                 Ok(cells) => row(cells, record, &self.columns, &self.limits),
-                Err(problem) => ReadRow::Bad(vec![problem]),
+                Err(problem) => ReadRow::Bad(BadRow::unread(problem)),
             };
             return Some(row);
         }
@@ -151,14 +180,14 @@ impl<R: Read> Iterator for Rows<R> {
 /// The job of a row of cells.
 fn row(cells: &StringRecord, record: &CsvRecord, columns: &[Column], limits: &Limits) -> ReadRow {
     if let Some(problem) = ragged(cells, record, columns.len()) {
-        return ReadRow::Bad(vec![problem]);
+        return ReadRow::Bad(BadRow::unread(problem));
     }
     let mut draft = RowBuilder::new(record.at, None, limits);
     for (index, (cell, column)) in cells.iter().zip(columns).enumerate() {
         let cell = cell.trim();
-        if !cell.is_empty() {
+        if let Some(field) = column.field.as_ref().filter(|_| !cell.is_empty()) {
             let at = record.cells.get(index).copied().unwrap_or(record.at);
-            draft.set(&column.field, &column.canonical, &column.spelled, at, CellValue::Cell(cell));
+            draft.set(field, &column.canonical, &column.spelled, at, CellValue::Cell(cell));
         }
     }
     draft.finish().map_or_else(ReadRow::Bad, ReadRow::Good)

@@ -21,7 +21,14 @@ pub(super) fn parse(text: &str) -> Result<Deadline, Diagnostic> {
         Ok(span) => {
             u64::try_from(span.as_millis()).map(|ms| Deadline::After(Millis(ms))).map_err(|_| refused())
         }
-        Err(_) => Err(with_reason(text, refused())),
+        Err(_) => {
+            // `2H`: units in capitals that mean nothing else. `30M` is months, and read above.
+            let lower = text.to_lowercase();
+            if lower != text && humantime::parse_duration(&lower).is_ok() {
+                return parse(&lower);
+            }
+            Err(with_reason(text, refused()))
+        }
     }
 }
 
@@ -47,6 +54,8 @@ mod tests {
         check("30m", Deadline::After(Millis(1_800_000)));
         check("2h 30m", Deadline::After(Millis(9_000_000)));
         check("1500ms", Deadline::After(Millis(1500)));
+        check("2H", Deadline::After(Millis(7_200_000)));
+        check("30 Min", Deadline::After(Millis(1_800_000)));
         check("1970-01-01T00:00:01Z", Deadline::At(Timestamp(1000)));
         check("1970-01-01T02:00:00+02:00", Deadline::At(Timestamp(0)));
     }

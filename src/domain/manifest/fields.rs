@@ -4,7 +4,7 @@
 //! of the manifest asks this table, so that a CSV column and a JSON key can never mean two things. Which kinds
 //! take a field is for `quote` to say.
 
-use super::messages::nearest;
+use super::messages::{nearest, plain};
 
 /// Before the name of an option, documented or not (`options.seed`).
 pub(super) const OPTIONS: &str = "options.";
@@ -141,16 +141,24 @@ impl Field {
         }
     }
 
-    /// A CSV column: a bare name, `options.NAME` or `meta.NAME`.
+    /// A CSV column: a bare name, `options.NAME` or `meta.NAME`. Bare names and prefixes are read in any case, and with
+    /// any of `_`, `-` and spaces between their words: `Aspect Ratio` is `aspect_ratio`.
     pub(super) fn column(name: &str) -> Option<Field> {
-        let part = |prefix| name.strip_prefix(prefix).map(str::trim).filter(|rest| !rest.is_empty());
+        let part = |prefix: &str| {
+            let begin = name.get(..prefix.len())?;
+            let rest = name.get(prefix.len()..)?.trim();
+            (begin.eq_ignore_ascii_case(prefix) && !rest.is_empty()).then_some(rest)
+        };
         if let Some(option) = part(OPTIONS) {
             return Some(Field::option(option));
         }
         if let Some(meta) = part(META) {
             return Some(Field::Meta(meta.to_owned()));
         }
-        Field::bare(name)
+        Field::bare(name).or_else(|| {
+            let known = KNOWN.iter().find(|known| plain(known.name) == plain(name))?;
+            Field::bare(known.name)
+        })
     }
 
     /// The one name of the field, however it was spelled: options as `options.duration`.
@@ -178,6 +186,14 @@ mod tests {
     #[test]
     fn no_name_stands_twice() {
         let mut names: Vec<_> = KNOWN.iter().map(|known| known.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), KNOWN.len());
+    }
+
+    #[test]
+    fn no_two_names_differ_only_in_case_and_what_stands_between_words() {
+        let mut names: Vec<_> = KNOWN.iter().map(|known| plain(known.name)).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), KNOWN.len());
@@ -219,6 +235,13 @@ mod tests {
         check("meta.", None);
         check("options.", None);
         check("seed", None);
-        check("Prompt", None);
+        check("Prompt", Some("prompt"));
+        check("PROMPT", Some("prompt"));
+        check("Aspect Ratio", Some("options.aspect_ratio"));
+        check("imageUrls", Some("image_urls"));
+        check("max-credits", Some("max_credits"));
+        check("Meta.SKU", Some("meta.SKU"));
+        check("Options.Seed", Some("options.Seed"));
+        check("promt", None);
     }
 }

@@ -24,13 +24,15 @@ const FOREIGN: &[(&[u8], &str, &str)] = &[
     (b"\0\0\xFE\xFF", "UTF-32 text", SAVE_AS_UTF8),
     (b"\xFF\xFE", "UTF-16 text", SAVE_AS_UTF8),
     (b"\xFE\xFF", "UTF-16 text", SAVE_AS_UTF8),
-    (b"PK\x03\x04", "a workbook (.xlsx, .ods) or a ZIP archive", "export the sheet as \"CSV UTF-8\""),
-    (b"\xD0\xCF\x11\xE0", "an old workbook (.xls)", "export the sheet as \"CSV UTF-8\""),
+    (b"PK\x03\x04", "a workbook (.xlsx, .ods) or a ZIP archive", EXPORT),
+    (b"\xD0\xCF\x11\xE0", "an old workbook (.xls)", EXPORT),
     (b"\x1F\x8B", "a gzip archive", "unpack it first"),
     (b"\x28\xB5\x2F\xFD", "a zstd archive", "unpack it first"),
     (b"%PDF-", "a PDF document", "export the table as \"CSV UTF-8\""),
 ];
 
+const EXPORT: &str = "export the sheet: in Excel File > Save As > \"CSV UTF-8\"; in LibreOffice File > Save As > \"Text \
+                      CSV\" with the character set UTF-8; in Google Sheets File > Download > \"Comma-separated values\"";
 const SAVE_AS_UTF8: &str = "save the file as UTF-8; a spreadsheet calls it \"CSV UTF-8\"";
 
 /// `head` without the mark that says it is UTF-8.

@@ -37,9 +37,14 @@ pub(super) struct JsonHeader<'a> {
     pub header: Header,
     pub defaults: Option<Box<Row>>,
     pub jobs: Spanned<'a>,
+    /// All that is wrong with the rest. The file is refused then, but its jobs are checked as well.
+    pub problems: Vec<Diagnostic>,
 }
 
 /// Reads `{"batch", "defaults", "policy", "jobs"}`.
+///
+/// # Errors
+/// Everything that is wrong, where there are no jobs.
 pub(super) fn read<'a>(manifest: Spanned<'a>, limits: &Limits) -> Result<JsonHeader<'a>, Vec<Diagnostic>> {
     let mut reading = HeaderReader {
         limits,
@@ -106,13 +111,13 @@ impl<'a> HeaderReader<'a, '_> {
                 self.problems.push(problem.in_field("defaults.id"));
             }
             Ok(mut row) => {
-                for problem in row.mistyped.values_mut() {
-                    *problem = within_defaults(problem.clone());
+                for mistyped in row.mistyped.values_mut() {
+                    mistyped.problem = within_defaults(mistyped.problem.clone());
                 }
                 self.defaults = Some(row);
             }
-            Err(problems) => {
-                for problem in problems {
+            Err(bad) => {
+                for problem in bad.problems {
                     self.problems.push(within_defaults(problem));
                 }
             }
@@ -154,29 +159,34 @@ impl<'a> HeaderReader<'a, '_> {
             let problem = Diagnostic::at(at, "there is no \"jobs\", the array of what is to be made");
             self.problems.push(problem.hint("a single job is written [{...}]"));
         }
-        self.problems.finish()?;
-        // Without jobs there is a problem.
-        let jobs = self.jobs.ok_or_else(Vec::new)?;
-        Ok(JsonHeader { header: self.header, defaults: self.defaults, jobs })
+        let problems = self.problems.finish().err().unwrap_or_default();
+        match self.jobs {
+            Some(jobs) => Ok(JsonHeader { header: self.header, defaults: self.defaults, jobs, problems }),
+            // Without jobs there is a problem.
+            None => Err(problems),
+        }
     }
 }
 
 /// Reads a policy that stands outside a manifest: an inbox's or a schedule's.
 ///
 /// # Errors
-/// What is wrong with the first wrong term, by its name.
-pub fn read_policy(terms: serde_json::Map<String, Value>) -> Result<Policy, String> {
+/// What is wrong with its terms, by their names.
+pub fn read_policy(terms: serde_json::Map<String, Value>) -> Result<Policy, Vec<String>> {
     let mut policy = Policy::default();
+    let mut problems = Vec::new();
     for (name, json) in terms {
         if !POLICY.contains(&name.as_str()) {
-            return Err(format!("unknown key `{name}`, expected one of `{}`", POLICY.join("`, `")));
+            problems.push(format!("unknown key `{name}`, expected one of `{}`", POLICY.join("`, `")));
+        } else if let Err(diagnostic) = set_term(&mut policy, &name, json) {
+            let message = match diagnostic.hint {
+                Some(hint) => format!("{name}: {} ({hint})", diagnostic.message),
+                None => format!("{name}: {}", diagnostic.message),
+            };
+            problems.push(message);
         }
-        set_term(&mut policy, &name, json).map_err(|diagnostic| match diagnostic.hint {
-            Some(hint) => format!("{name}: {} ({hint})", diagnostic.message),
-            None => format!("{name}: {}", diagnostic.message),
-        })?;
     }
-    Ok(policy)
+    if problems.is_empty() { Ok(policy) } else { Err(problems) }
 }
 
 /// Takes one term of a policy; `null` leaves it to the next source.

@@ -8,22 +8,18 @@ use super::Limits;
 use super::coerce::{CellValue, RowBuilder};
 use super::fields::{Field, META, OPTIONS, suggestion};
 use super::messages::{quoted, shortened};
-use super::row::Row;
+use super::row::{BadRow, Row};
 use super::spanned::{Key, Shape, Spanned};
 
 /// Keys of a job that hold objects.
 const GROUPS: &[&str] = &["options", "meta"];
 
 /// Reads a job under `defaults`: its own fields win, options and meta key by key.
-pub(super) fn read(
-    job: Spanned<'_>,
-    defaults: Option<&Row>,
-    limits: &Limits,
-) -> Result<Box<Row>, Vec<Diagnostic>> {
+pub(super) fn read(job: Spanned<'_>, defaults: Option<&Row>, limits: &Limits) -> Result<Box<Row>, BadRow> {
     if job.shape() != Shape::Object {
         let found = shortened(job.text.trim());
         let message = format!("found {found}, expected a job: an object such as {{\"prompt\": \"...\"}}");
-        return Err(vec![Diagnostic::at(job.at, message)]);
+        return Err(BadRow::unread(Diagnostic::at(job.at, message)));
     }
     let mut reading =
         JobReader { draft: RowBuilder::new(job.at, defaults, limits), given: UniqueNames::default() };
@@ -63,7 +59,7 @@ impl JobReader<'_> {
             "meta" => self.group(key, value, &|name| (Field::Meta(name.to_owned()), META)),
             name => match Field::bare(name) {
                 Some(field) => self.set(&field, name, key.at, value),
-                None => self.draft.refuse_with(|| unknown_key(key, GROUPS)),
+                None => self.draft.refuse_unknown(|| unknown_key(key, GROUPS)),
             },
         }
     }

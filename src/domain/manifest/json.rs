@@ -8,11 +8,12 @@ use std::io::Read;
 use crate::domain::diagnostic::{Diagnostic, Position};
 
 use super::Limits;
+use super::header::{self, JsonHeader};
+use super::job;
 use super::messages::{bytes, shortened};
 use super::row::{Header, ReadRow, Row};
 use super::source::{not_utf8, unreadable};
 use super::spanned::{PositionTracker, Shape, Spanned, next_element, offset_within};
-use super::{header, job};
 
 /// The jobs of a document, in its order.
 #[derive(Debug)]
@@ -25,25 +26,28 @@ pub(super) struct Jobs {
     at: Position,
 }
 
-/// Reads the document and what it says about all its jobs.
-pub(super) fn open(source: impl Read, limits: &Limits) -> Result<(Header, Jobs), Vec<Diagnostic>> {
+/// Reads the document and what it says about all its jobs; beside them all that is wrong with that.
+pub(super) fn open(
+    source: impl Read,
+    limits: &Limits,
+) -> Result<(Header, Jobs, Vec<Diagnostic>), Vec<Diagnostic>> {
     let document = whole(source, limits.max_json_bytes).map_err(|problem| vec![problem])?;
     let start = Spanned::new(&document, Position::at(1, 1));
     start.check_syntax().map_err(|problem| vec![about_lines(start, problem)])?;
     let mut tracker = PositionTracker::new(start);
     let value = document.trim();
     let manifest = Spanned::new(value, tracker.to(offset_within(&document, value)));
-    let (header, defaults, jobs) = match manifest.shape() {
-        Shape::Array => (Header::default(), None, manifest),
-        Shape::Object => {
-            let heading = header::read(manifest, limits)?;
-            (heading.header, heading.defaults, heading.jobs)
+    let JsonHeader { header, defaults, jobs, problems } = match manifest.shape() {
+        Shape::Array => {
+            let header = Header::default();
+            JsonHeader { header, defaults: None, jobs: manifest, problems: Vec::new() }
         }
+        Shape::Object => header::read(manifest, limits)?,
         Shape::Scalar => return Err(vec![not_a_manifest(manifest)]),
     };
     let offset = offset_within(&document, jobs.text) + 1;
     let at = Position::at(jobs.at.line, jobs.at.column.unwrap_or(1) + 1);
-    Ok((header, Jobs { document, defaults, limits: limits.clone(), offset, at }))
+    Ok((header, Jobs { document, defaults, limits: limits.clone(), offset, at }, problems))
 }
 
 impl Iterator for Jobs {

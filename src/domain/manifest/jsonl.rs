@@ -7,7 +7,7 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use super::Limits;
 use super::job;
 use super::messages::bytes;
-use super::row::ReadRow;
+use super::row::{BadRow, ReadRow};
 use super::source::{fill, not_utf8, unreadable};
 use super::spanned::{PositionTracker, Spanned, offset_within};
 
@@ -72,7 +72,11 @@ impl<R: Read> Lines<R> {
         let line = match std::str::from_utf8(&self.buffer) {
             Ok(line) => line,
             Err(error) => {
-                return Some(ReadRow::Bad(vec![not_utf8(&self.buffer, error.valid_up_to(), start)]));
+                return Some(ReadRow::Bad(BadRow::unread(not_utf8(
+                    &self.buffer,
+                    error.valid_up_to(),
+                    start,
+                ))));
             }
         };
         let text = line.trim();
@@ -83,10 +87,15 @@ impl<R: Read> Lines<R> {
             Spanned::new(text, PositionTracker::new(Spanned::new(line, start)).to(offset_within(line, text)));
         let row = placed
             .check_syntax()
-            .map_err(|problem| vec![problem.hint("each line is one whole job object")])
+            .map_err(|problem| BadRow::unread(in_lines(problem)))
             .and_then(|()| job::read(placed, None, &self.limits));
         Some(row.map_or_else(ReadRow::Bad, ReadRow::Good))
     }
+}
+
+/// A mistake that says nothing of what to do is probably a job on more than one line.
+fn in_lines(problem: Diagnostic) -> Diagnostic {
+    if problem.hint.is_some() { problem } else { problem.hint("each line is one whole job object") }
 }
 
 impl<R: Read> Iterator for Lines<R> {
@@ -104,7 +113,7 @@ impl<R: Read> Iterator for Lines<R> {
                 },
                 Ok(Ended::TooLong) => {
                     let message = format!("the line is longer than {}", bytes(self.limits.max_line_bytes));
-                    return Some(ReadRow::Bad(vec![Diagnostic::at(at, message)]));
+                    return Some(ReadRow::Bad(BadRow::unread(Diagnostic::at(at, message))));
                 }
                 Err(error) => return Some(ReadRow::Unreadable(unreadable(at, &error))),
             }

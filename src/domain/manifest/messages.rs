@@ -58,13 +58,25 @@ pub(super) fn nearest<'n>(found: &str, names: impl IntoIterator<Item = &'n str>)
         return None;
     }
     let found = plain(found);
-    let scored = names.into_iter().map(|name| (strsim::jaro_winkler(&found, &plain(name)), name));
-    let best = scored.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
-    (best.0 >= LIKENESS).then_some(best.1)
+    let letters = sorted(&found);
+    let scored = names.into_iter().map(|name| {
+        let name_plain = plain(name);
+        // The same letters in another order: `modle` is `model`, however near `mode` is.
+        let is_transposed = sorted(&name_plain) == letters;
+        (is_transposed, strsim::jaro_winkler(&found, &name_plain), name)
+    });
+    let best = scored.max_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)))?;
+    (best.1 >= LIKENESS).then_some(best.2)
+}
+
+fn sorted(text: &str) -> Vec<char> {
+    let mut letters: Vec<char> = text.chars().collect();
+    letters.sort_unstable();
+    letters
 }
 
 /// A name without what people vary: case, and what stands between its words.
-fn plain(name: &str) -> String {
+pub(super) fn plain(name: &str) -> String {
     let letters = name.chars().filter(|character| !matches!(character, '_' | '-' | ' '));
     letters.flat_map(char::to_lowercase).collect()
 }
@@ -97,6 +109,7 @@ mod tests {
         let names = ["duration", "image_urls", "voice_id", "duration_seconds"];
         let check = |found, expected| assert_eq!(nearest(found, names), expected, "{found}");
         check("durration", Some("duration"));
+        assert_eq!(nearest("modle", ["mode", "model", "model_id"]), Some("model"));
         check("Duration", Some("duration"));
         check("image-url", Some("image_urls"));
         check("voice", Some("voice_id"));

@@ -7,6 +7,7 @@
 //! Reading order: [`row`] says what comes out, [`fields`] which names there are, `typing` what their
 //! values may be; `csv`, `json` and `jsonl` bring the names and values.
 
+use std::fmt;
 use std::io::{Cursor, Read};
 
 use crate::domain::diagnostic::{Diagnostic, Position};
@@ -23,10 +24,12 @@ mod deadline;
 mod header;
 mod job;
 mod json;
+mod json_mistake;
 mod jsonl;
 mod messages;
 mod source;
 mod spanned;
+mod spreadsheet_values;
 #[cfg(test)]
 mod tests;
 mod url_list;
@@ -79,31 +82,59 @@ enum State {
     Ended,
 }
 
+/// A manifest of which nothing may be accepted.
+pub struct RefusedManifest<R> {
+    /// All that is wrong with the file as a whole. Never empty.
+    pub problems: Vec<Diagnostic>,
+    /// Its rows, where they can be read all the same: so that what is wrong with them is said at once.
+    pub rows: Option<Box<Manifest<R>>>,
+}
+
+impl<R> fmt::Debug for RefusedManifest<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RefusedManifest").field("problems", &self.problems).finish_non_exhaustive()
+    }
+}
+
 /// Begins to read a manifest. `file_name` helps to tell the format; the bytes come from `source`.
 ///
 /// # Errors
 ///
-/// Everything that keeps any row from being read: a file that is empty or not text, columns that are
+/// Everything that keeps any row from being accepted: a file that is empty or not text, columns that are
 /// unknown or stand twice, a document that is not JSON, a broken policy or broken defaults.
-pub fn open<R: Read>(
+pub fn open<R: Read>(file_name: &str, source: R, limits: &Limits) -> Result<Manifest<R>, RefusedManifest<R>> {
+    match read_header(file_name, source, limits) {
+        Ok((manifest, problems)) if problems.is_empty() => Ok(manifest),
+        Ok((manifest, problems)) => Err(RefusedManifest { problems, rows: Some(Box::new(manifest)) }),
+        Err(problems) => Err(RefusedManifest { problems, rows: None }),
+    }
+}
+
+/// The manifest, and what is wrong with its header.
+fn read_header<R: Read>(
     file_name: &str,
     mut source: R,
     limits: &Limits,
-) -> Result<Manifest<R>, Vec<Diagnostic>> {
+) -> Result<(Manifest<R>, Vec<Diagnostic>), Vec<Diagnostic>> {
     let head = source::head(&mut source)
         .map_err(|error| vec![source::unreadable(Position::line(1), &error)])
         .map(format::without_mark)?;
     let format = format::detect_media_type(file_name, &head).map_err(|problem| vec![problem])?;
     let source = Cursor::new(head).chain(source);
-    let (header, rows) = match format {
-        Format::Csv => (Header::default(), Rows::Csv(Box::new(csv::open(source, limits)?))),
-        Format::JsonLines => (Header::default(), Rows::JsonLines(jsonl::Lines::new(source, limits))),
+    let (header, rows, problems) = match format {
+        Format::Csv => {
+            let (rows, problems) = csv::open(source, limits)?;
+            (Header::default(), Rows::Csv(Box::new(rows)), problems)
+        }
+        Format::JsonLines => {
+            (Header::default(), Rows::JsonLines(jsonl::Lines::new(source, limits)), Vec::new())
+        }
         Format::Json => {
-            let (header, jobs) = json::open(source, limits)?;
-            (header, Rows::Json(jobs))
+            let (header, jobs, problems) = json::open(source, limits)?;
+            (header, Rows::Json(jobs), problems)
         }
     };
-    Ok(Manifest { header, format, rows, state: State::NoRowYet })
+    Ok((Manifest { header, format, rows, state: State::NoRowYet }, problems))
 }
 
 impl<R> Manifest<R> {

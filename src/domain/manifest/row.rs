@@ -34,7 +34,9 @@ pub struct Row {
     pub meta: Map<String, Value>,
     /// Options that are not of the type that some kinds document, by name, with what is wrong with them. For a kind
     /// that does not document the option nothing is: it is forwarded as it was written.
-    pub mistyped: BTreeMap<String, Diagnostic>,
+    pub mistyped: BTreeMap<String, MistypedOption>,
+    /// How values were read that are written otherwise than the service takes them.
+    pub notes: Vec<Diagnostic>,
     /// Where each field stands, by its canonical name (`prompt`, `options.duration`), so that a
     /// later judge can point at it. Where columns are not known it may be empty.
     pub places: BTreeMap<String, Position>,
@@ -54,6 +56,7 @@ impl Row {
             max_credits: None,
             meta: Map::new(),
             mistyped: BTreeMap::new(),
+            notes: Vec::new(),
             places: BTreeMap::new(),
         }
     }
@@ -62,12 +65,59 @@ impl Row {
     pub fn type_problems(&self, kind: Kind) -> Vec<Diagnostic> {
         let documented = documented_options(kind);
         let of_kind = self.mistyped.iter().filter(|(name, _)| documented.contains(&name.as_str()));
-        of_kind.map(|(_, problem)| problem.clone()).collect()
+        of_kind.map(|(_, mistyped)| mistyped.problem.clone()).collect()
+    }
+
+    /// Reads the options of `kind` that are of another type and can be read in one way only. Before this such a row
+    /// of that kind is an error, so it has no key yet that could change.
+    pub fn read_options(&mut self, kind: Kind) {
+        for name in documented_options(kind) {
+            let Some(reading) = self.mistyped.get_mut(*name).and_then(|mistyped| mistyped.reading.take())
+            else {
+                continue;
+            };
+            let (value, note) = reading;
+            self.mistyped.remove(*name);
+            self.request.options.insert((*name).to_owned(), value);
+            self.notes.push(note);
+        }
+    }
+
+    /// What is wrong with options that can be read in no way.
+    pub fn unread_options(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.mistyped.values().filter(|mistyped| mistyped.reading.is_none()).map(|mistyped| &mistyped.problem)
     }
 
     /// Where `field` stands, or the row's own place.
     pub fn place(&self, field: &str) -> Position {
         self.places.get(field).copied().unwrap_or(self.position)
+    }
+}
+
+/// An option that is not of the type that some kinds document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MistypedOption {
+    /// What is wrong with it.
+    pub problem: Diagnostic,
+    /// The value that it can only mean for those kinds, with the note that says so.
+    pub reading: Option<(Value, Diagnostic)>,
+}
+
+/// A row that could not be typed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BadRow {
+    /// Everything wrong with it that can be told without a catalog. Never empty.
+    pub problems: Vec<Diagnostic>,
+    /// What could be typed of it, so that the rest is checked as well. Nothing where it could not be cut into fields.
+    pub row: Option<Box<Row>>,
+    /// It has fields that are not known, which may be what seems to be missing.
+    pub has_unknown_fields: bool,
+}
+
+impl BadRow {
+    /// One that could not be cut into fields.
+    pub fn unread(problem: Diagnostic) -> BadRow {
+        BadRow { problems: vec![problem], row: None, has_unknown_fields: false }
     }
 }
 
@@ -196,7 +246,7 @@ pub enum ReadRow {
     /// A row that could be typed.
     Good(Box<Row>),
     /// A row that could not, with everything wrong with it. Reading goes on.
-    Bad(Vec<Diagnostic>),
+    Bad(BadRow),
     /// The rest of the file cannot be read (an unclosed quote, broken JSON, a read error).
     Unreadable(Diagnostic),
 }

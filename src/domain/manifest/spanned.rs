@@ -11,6 +11,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::domain::diagnostic::{Diagnostic, Position};
 
+use super::json_mistake;
 use super::messages::{quoted, shortened};
 
 /// A JSON text and where it begins.
@@ -70,8 +71,17 @@ impl<'a> Spanned<'a> {
 
     /// The parser's error as a problem at its own place.
     fn broken(self, error: &serde_json::Error) -> Diagnostic {
-        let at = PositionTracker::new(self).to(offset_of(self.text, error.line(), error.column()));
-        Diagnostic::at(at, reason(error))
+        let offset = offset_of(self.text, error.line(), error.column());
+        let place = |offset| PositionTracker::new(self).to(offset);
+        let is_common = ["expected", "key must be a string", "trailing comma"]
+            .iter()
+            .any(|begin| error.is_syntax() && error.to_string().starts_with(begin));
+        match json_mistake::find(self.text, offset).filter(|_| is_common) {
+            Some((offset, mistake)) => {
+                Diagnostic::at(place(offset), format!("not JSON: {}", mistake.message)).hint(mistake.hint)
+            }
+            None => Diagnostic::at(place(offset), reason(error)),
+        }
     }
 }
 
@@ -306,6 +316,48 @@ mod tests {
         check("1e30", Ok("1e+30"));
         check("{\"a\":1", Err("1:6: not JSON: the text ends while parsing an object"));
         check("[1] 2", Err("1:5: not JSON: trailing characters"));
+        check(
+            "{\"a\": [1,\n ],}",
+            Err("1:9: not JSON: a comma stands before the closing bracket (hint: remove the comma)"),
+        );
+        check(
+            "{\"a\": 1,}",
+            Err("1:8: not JSON: a comma stands before the closing bracket (hint: remove the comma)"),
+        );
+        check(
+            "{'a': 1}",
+            Err(
+                "1:2: not JSON: a single quote stands where a string would begin (hint: write names and texts in double quotes)",
+            ),
+        );
+        check(
+            "{\"a\": “x”}",
+            Err(
+                "1:7: not JSON: a typographic quote stands where a string would begin (hint: write names and texts in straight double quotes)",
+            ),
+        );
+        check(
+            "[1, // one\n2]",
+            Err("1:5: not JSON: JSON has no comments (hint: remove the comment, or keep it in \"meta\")"),
+        );
+        check(
+            "{\"audio\": True}",
+            Err(
+                "1:11: not JSON: this word is none of JSON's (hint: true, false and null are written in lower case; a number is finite)",
+            ),
+        );
+        check(
+            "{model: 1}",
+            Err("1:2: not JSON: a name stands without quotes (hint: write names in double quotes)"),
+        );
+        check(
+            "{\"model\": house}",
+            Err("1:11: not JSON: a text stands without quotes (hint: write texts in double quotes)"),
+        );
+        check(
+            "{\"a\": 1\n\"b\": 2}",
+            Err("2:1: not JSON: a comma is missing before this (hint: separate entries with commas)"),
+        );
         check(&"[".repeat(500), Err("1:128: not JSON: recursion limit exceeded"));
     }
 

@@ -4,6 +4,7 @@
 use super::catalog::Catalog;
 use super::kind_fields;
 use super::model_rules::Rules;
+use super::spelling::same_but_case;
 use super::validate::either;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::request::{Kind, Request};
@@ -24,8 +25,21 @@ pub fn infer_kind(request: &Request, catalog: &Catalog, rules: &Rules) -> Result
     let left: Vec<Kind> = among.into_iter().filter(|kind| may_be(*kind, request)).collect();
     match left.as_slice() {
         [kind] => Ok(*kind),
-        _ => Err(undecided(&left)),
+        // An id that is written in another case decides last: what was decided before it was read stays.
+        _ => by_model_in_any_case(request, catalog).ok_or_else(|| undecided(&left)),
     }
+}
+
+/// The kind of the one catalog that lists the model's id in another case.
+fn by_model_in_any_case(request: &Request, catalog: &Catalog) -> Option<Kind> {
+    let id = request.model.as_deref()?;
+    let listed = [
+        (Kind::Video, same_but_case(&catalog.video, id).is_some()),
+        (Kind::Image, same_but_case(&catalog.image, id).is_some()),
+        (Kind::Music, same_but_case(&catalog.music, id).is_some()),
+    ];
+    let mut kinds = listed.into_iter().filter(|(_, is_listed)| *is_listed).map(|(kind, _)| kind);
+    kinds.next().filter(|_| kinds.next().is_none())
 }
 
 fn kinds_of_model(request: &Request, catalog: &Catalog, rules: &Rules) -> Vec<Kind> {

@@ -34,6 +34,7 @@ mod reprice;
 mod request_body;
 mod sound_effect;
 mod speech;
+mod spelling;
 mod surcharge;
 #[cfg(test)]
 mod tests;
@@ -111,10 +112,12 @@ pub fn quote(
         Some(kind) => kind,
         None => infer_kind(request, catalog, rules).map_err(|finding| vec![finding])?,
     };
+    let (request, mut notes) = spelling::listed(kind, request, catalog, rules);
+    let request = &*request;
     let mut diagnostics = Diagnostics::default();
     kind_fields::check(kind, request, rules, &mut diagnostics);
     let draft = priced_by(kind, &QuoteContext { request, catalog, rules }, &mut diagnostics);
-    let notes = diagnostics.finish()?;
+    notes.extend(diagnostics.finish()?);
     Ok(Quote {
         kind,
         model: draft.model,

@@ -319,7 +319,7 @@ impl Job<'_> {
 /// Whether two spellings are the same value of an option.
 type Same = fn(&str, &str) -> bool;
 
-fn same_seconds(a: &str, b: &str) -> bool {
+pub(super) fn same_seconds(a: &str, b: &str) -> bool {
     a == b || seconds_of(a).is_some_and(|seconds| seconds_of(b) == Some(seconds))
 }
 

@@ -16,11 +16,11 @@ fn transcript(name: &str, bytes: &[u8]) -> Vec<String> {
     let limits = Limits { max_line_bytes: 1 << 20, max_json_bytes: 1 << 20, max_count: 10 };
     let manifest = match open(name, bytes, &limits) {
         Ok(manifest) => manifest,
-        Err(problems) => return problems.iter().map(|problem| format!("refused {problem}")).collect(),
+        Err(refused) => return refused.problems.iter().map(|problem| format!("refused {problem}")).collect(),
     };
     let told = |row| match row {
         ReadRow::Good(row) => vec![Value::Object(row.meta.clone()).to_string()],
-        ReadRow::Bad(problems) => problems.iter().map(|problem| format!("bad {problem}")).collect(),
+        ReadRow::Bad(bad) => bad.problems.iter().map(|problem| format!("bad {problem}")).collect(),
         ReadRow::Unreadable(problem) => vec![format!("unreadable {problem}")],
     };
     manifest.flat_map(told).collect()

@@ -96,7 +96,7 @@ fn every_problem_of_the_heading_is_told() {
         "id,durration,prompt,Prompt,seed,prompt,duration,options.duration,meta.,,model\n1\n",
         &[
             "refused 1:4: durration: unknown column; did you mean \"duration\"? (hint: \"options.durration\" would be sent to the service, \"meta.durration\" kept for the results)",
-            "refused 1:21: Prompt: unknown column; did you mean \"prompt\"? (hint: \"options.Prompt\" would be sent to the service, \"meta.Prompt\" kept for the results)",
+            "refused 1:21: Prompt: the column \"prompt\" says the same; keep one",
             "refused 1:28: seed: unknown column; did you mean \"speed\"? (hint: \"options.seed\" would be sent to the service, \"meta.seed\" kept for the results)",
             "refused 1:33: prompt: the column appears twice; keep one",
             "refused 1:49: options.duration: the column \"duration\" says the same; keep one",

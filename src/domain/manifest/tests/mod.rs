@@ -23,7 +23,7 @@ fn limits() -> Limits {
 fn transcript(name: &str, bytes: &[u8]) -> Vec<String> {
     let manifest = match open(name, bytes, &limits()) {
         Ok(manifest) => manifest,
-        Err(problems) => return problems.iter().map(|problem| format!("refused {problem}")).collect(),
+        Err(refused) => return refused.problems.iter().map(|problem| format!("refused {problem}")).collect(),
     };
     manifest.flat_map(told).collect()
 }
@@ -32,12 +32,12 @@ fn told(row: ReadRow) -> Vec<String> {
     match row {
         // Of no kind yet: what some kind would refuse.
         ReadRow::Good(row) if !row.mistyped.is_empty() => {
-            row.mistyped.values().map(|problem| format!("bad {problem}")).collect()
+            row.mistyped.values().map(|mistyped| format!("bad {}", mistyped.problem)).collect()
         }
         ReadRow::Good(row) => {
             vec![format!("{}:{} {}", row.position.line, row.position.column.unwrap(), shown(&row))]
         }
-        ReadRow::Bad(problems) => problems.iter().map(|problem| format!("bad {problem}")).collect(),
+        ReadRow::Bad(bad) => bad.problems.iter().map(|problem| format!("bad {problem}")).collect(),
         ReadRow::Unreadable(problem) => vec![format!("unreadable {problem}")],
     }
 }
@@ -107,7 +107,7 @@ fn a_read_error_ends_the_rows() {
         }
     }
     let refused = open("a.csv", "prompt\na\n".as_bytes().chain(Breaks), &limits()).unwrap_err();
-    assert_eq!(refused[0].to_string(), "1: the file cannot be read further: the disk is gone");
+    assert_eq!(refused.problems[0].to_string(), "1: the file cannot be read further: the disk is gone");
 
     let check = |name, text: &str, expected: &str| {
         let rows: Vec<_> = open(name, text.as_bytes().chain(Breaks), &limits()).unwrap().collect();

@@ -21,10 +21,10 @@ fn read_all(name: &str, bytes: &[u8]) {
     match open(name, bytes, &limits()) {
         Ok(manifest) => {
             for row in manifest {
-                assert!(!matches!(row, ReadRow::Bad(problems) if problems.is_empty()));
+                assert!(!matches!(row, ReadRow::Bad(bad) if bad.problems.is_empty()));
             }
         }
-        Err(problems) => assert!(!problems.is_empty()),
+        Err(refused) => assert!(!refused.problems.is_empty()),
     }
 }
 

@@ -32,10 +32,33 @@ fn value(name: &str, value: impl std::borrow::Borrow<serde_json::Value>, expecte
 #[test]
 fn kinds() {
     cell("kind", "sound-effect", r#" {"kind":"sound-effect"}"#);
-    cell(
+    for (written, kind) in [
+        ("Video", "video"),
+        ("IMAGE", "image"),
+        ("sound_effect", "sound-effect"),
+        ("Shorts Studio", "shorts-studio"),
+    ] {
+        cell("kind", written, &format!(r#" {{"kind":"{kind}"}}"#));
+    }
+    for (written, suggested) in [
+        ("sfx", r#""sound-effect""#),
+        ("TTS", r#""speech""#),
+        ("audio", r#""speech", "music" or "sound-effect""#),
+        ("vidoe", r#""video""#),
+    ] {
+        cell(
+            "kind",
+            written,
+            &format!(
+                "found \"{written}\", did you mean {suggested}? one of video, image, music, speech, sound-effect, \
+                 shorts-studio"
+            ),
+        );
+    }
+    value(
         "kind",
-        "sound_effect",
-        r#"found "sound_effect", did you mean "sound-effect"? one of video, image, music, speech, sound-effect, shorts-studio"#,
+        json!("Video"),
+        r#"found "Video", did you mean "video"? one of video, image, music, speech, sound-effect, shorts-studio"#,
     );
     cell(
         "kind",
@@ -224,4 +247,39 @@ fn types_are_those_of_the_kind() {
     assert!(told[0].ends_with(r#"{"options":{"audio":true}}"#), "{told:?}");
     assert!(told[1].ends_with(" {}"), "{told:?}");
     assert!(told[2].ends_with(r#"defaults.audio: found "loud", expected true or false"#), "{told:?}");
+}
+
+#[test]
+fn what_a_kind_can_only_mean_in_one_way_is_read_for_that_kind() {
+    let check = |kind: &str, name: &str, cell: &str, expected: &str| {
+        let text = format!("kind,{name}\n{kind},\"{cell}\"\n");
+        let found = transcript("a.csv", text.as_bytes()).join("\n");
+        assert!(found.contains(expected), "{kind} {name} = {cell}: {found}");
+    };
+    check("speech", "speed", "1,5", r#"{"kind":"speech","options":{"speed":1.5}}"#);
+    check("sound-effect", "duration_seconds", "5 s", r#""options":{"duration_seconds":5}"#);
+    check("video", "audio", "WAHR", r#""options":{"audio":true}"#);
+    check("music", "instrumental", "no", r#""options":{"instrumental":false}"#);
+    check(
+        "speech",
+        "speed",
+        "1,500",
+        "found \"1,500\", expected a number such as 5 or 0.5 (hint: write 1.500 or 1500)",
+    );
+    check("speech", "speed", "fast", "found \"fast\", expected a number such as 5 or 0.5");
+    // Of a kind that does not document the option, what was accepted before is forwarded as it was.
+    check("video", "speed", "1,5", r#""options":{"speed":"1,5"}"#);
+    check("image", "audio", "yes", r#""options":{"audio":"yes"}"#);
+    // A count of jobs and a limit of credits are whole numbers, without a comma.
+    check("video", "count", "1,0", "count: found \"1,0\", expected a whole number");
+    check("video", "max_credits", "1,5", "max_credits: found \"1,5\", expected a whole number of credits");
+}
+
+#[test]
+fn how_a_value_was_read_is_noted() {
+    let text = "kind,speed,text\nspeech,\"1,5\",Hello\n";
+    let rows: Vec<_> = super::open("a.csv", text.as_bytes(), &super::limits()).unwrap().collect();
+    let [super::ReadRow::Good(row)] = &rows[..] else { panic!("{rows:?}") };
+    let notes: Vec<String> = row.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(notes, ["2:8: speed: \"1,5\" is read as 1.5"]);
 }

@@ -11,6 +11,7 @@ mod kind;
 mod properties;
 mod rules;
 mod sound;
+mod spelling;
 mod video_options;
 mod video_price;
 

@@ -55,11 +55,11 @@ fn resolution_ignores_case_and_is_sent_as_the_catalog_spells_it() {
 }
 
 #[test]
-fn aspect_ratio_is_case_exact() {
+fn aspect_ratio_is_sent_as_the_catalog_spells_it() {
     judged(
         "model-h3",
         json!({"options": {"aspect_ratio": "auto"}}),
-        "options.aspect_ratio: found \"auto\"; model-h3 takes Auto or 16:9 in text-to-video (hint: case counts: Auto)",
+        "13 credits: 5 s x 2.5/s = 12.5, rounded up to 13\nnote: options.aspect_ratio: \"auto\" is read as Auto",
     );
 }
 

@@ -1,0 +1,139 @@
+//! Reading the configuration's text so that all of its problems are said at once.
+//!
+//! A deserializer stops at the first problem. It is asked again without the entry that it stopped at, until nothing is
+//! wrong with the rest.
+
+use std::ops::Range;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Deserializer, Error};
+
+use super::Config;
+use super::suggest::with_suggestion;
+use crate::domain::diagnostic::{Diagnostic, Position};
+
+/// So many problems of one file are looked for.
+const PROBLEMS_MAX: usize = 100;
+
+/// Where each key of a configuration's text stands.
+#[derive(Debug)]
+pub(super) struct Places<'t> {
+    text: &'t str,
+    root: Spanned<DeTable<'t>>,
+}
+
+/// The configuration, and where its keys stand; or everything that is wrong with the text by itself.
+pub(super) fn read(text: &str) -> Result<(Config, Places<'_>), Vec<Diagnostic>> {
+    let (root, broken) = DeTable::parse_recoverable(text);
+    let places = Places { text, root };
+    if !broken.is_empty() {
+        // What stands behind a mistake of spelling may be read as something else.
+        let mut problems: Vec<Diagnostic> = broken.iter().map(|error| places.diagnostic(error)).collect();
+        problems.sort_by_key(|problem| problem.position);
+        problems.truncate(PROBLEMS_MAX);
+        return Err(problems);
+    }
+    let mut rest = places.root.clone();
+    let mut problems: Vec<Diagnostic> = Vec::new();
+    let mut removed: Vec<String> = Vec::new();
+    loop {
+        match Config::deserialize(Deserializer::from(rest.clone())) {
+            Ok(config) if problems.is_empty() => return Ok((config, places)),
+            Ok(_) => break,
+            Err(error) => {
+                let span = error.span().unwrap_or_default();
+                // What was removed for its own problem is not missing.
+                let is_missing = |key: &String| error.message() == format!("missing field `{key}`");
+                if !removed.iter().any(is_missing) {
+                    problems.push(places.diagnostic(&error));
+                }
+                let key = key_at(rest.get_ref(), &span).unwrap_or_default();
+                removed.extend(key.rsplit('.').next().map(str::to_owned));
+                if problems.len() == PROBLEMS_MAX || !remove(rest.get_mut(), &span) {
+                    break;
+                }
+            }
+        }
+    }
+    problems.sort_by_key(|problem| problem.position);
+    Err(problems)
+}
+
+impl Places<'_> {
+    /// The line of a key (`limits.in_flight`), or of the table that it would stand in. Of tables that stand more than
+    /// once, `which` says which one.
+    pub(super) fn of(&self, key: &str, which: usize) -> Position {
+        let mut span = self.root.span();
+        let mut table = Some(self.root.get_ref());
+        for name in key.split('.') {
+            let Some((found, value)) = table.and_then(|table| table.get_key_value(name)) else { break };
+            span = found.span();
+            table = value.get_ref().as_table();
+            if let Some(item) = value.get_ref().as_array().and_then(|items| items.get(which)) {
+                span = item.span();
+                table = item.get_ref().as_table();
+            }
+        }
+        self.position(span.start)
+    }
+
+    fn position(&self, start: usize) -> Position {
+        let before = self.text.as_bytes().get(..start).unwrap_or_default();
+        Position::line(1 + before.iter().filter(|byte| **byte == b'\n').count() as u64)
+    }
+
+    /// The message alone: the error's own display would print the line, whatever is in it.
+    fn diagnostic(&self, error: &Error) -> Diagnostic {
+        let span = error.span().unwrap_or_default();
+        let diagnostic = Diagnostic::at(self.position(span.start), with_suggestion(error.message()));
+        // A message about a value names its key; one about a key names it already.
+        let is_typed =
+            error.message().starts_with("invalid type") || error.message().starts_with("invalid value");
+        match key_at(self.root.get_ref(), &span).filter(|_| is_typed) {
+            Some(key) => diagnostic.in_field(key),
+            None => diagnostic,
+        }
+    }
+}
+
+/// The key whose value stands at `span`, with the keys of the tables around it.
+fn key_at(table: &DeTable<'_>, span: &Range<usize>) -> Option<String> {
+    table.iter().find_map(|(key, value)| {
+        let name = key.get_ref();
+        if value.span() == *span {
+            return Some(name.to_string());
+        }
+        let below = match value.get_ref() {
+            DeValue::Table(table) => key_at(table, span),
+            DeValue::Array(items) => items.iter().find_map(|item| match item.get_ref() {
+                DeValue::Table(table) => key_at(table, span),
+                _ => (item.span() == *span).then(String::new),
+            }),
+            _ => None,
+        }?;
+        Some(if below.is_empty() { name.to_string() } else { format!("{name}.{below}") })
+    })
+}
+
+/// Removes the entry whose key or value stands at `span`; nothing where there is none. The first of many tables stands
+/// where their list does, so the innermost is removed.
+fn remove(table: &mut DeTable<'_>, span: &Range<usize>) -> bool {
+    let is_removed_below = table.iter_mut().any(|(_, value)| match value.get_mut() {
+        DeValue::Table(table) => remove(table, span),
+        DeValue::Array(items) => {
+            if items.iter().any(|item| item.span() == *span) {
+                *items = items.iter().filter(|item| item.span() != *span).cloned().collect();
+                return true;
+            }
+            items.iter_mut().any(|item| match item.get_mut() {
+                DeValue::Table(table) => remove(table, span),
+                _ => false,
+            })
+        }
+        _ => false,
+    });
+    let is_it = |key: &Spanned<_>, value: &Spanned<DeValue<'_>>| key.span() == *span || value.span() == *span;
+    let found = table.iter().find(|(key, value)| is_it(key, value)).map(|(key, _)| key.clone());
+    is_removed_below || found.is_some_and(|key| table.remove(&key).is_some())
+}

@@ -1,0 +1,285 @@
+//! One row of a manifest: its identity, and everything that is wrong with it.
+
+use crate::domain::account_block::AllowanceUse;
+use crate::domain::diagnostic::{Diagnostic, Position};
+use crate::domain::ids::{BatchName, Fingerprint};
+use crate::domain::job::Order;
+use crate::domain::manifest::row::{BadRow, Policy, ReadRow, Row};
+use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
+use crate::domain::request::Kind;
+use crate::intake::Terms;
+use crate::intake::receipt::{LATER, Receipt, is_for_now};
+use crate::store::staging::{AllowanceDraw, RowRequest, StagedRow};
+
+/// What a row comes to by itself.
+pub(super) enum ValidateStep {
+    Row(StagedRow),
+    /// It has no identity.
+    Unread(u64, Vec<Diagnostic>),
+}
+
+/// What rows are judged by, whichever batch they are for.
+#[derive(Clone, Copy)]
+pub(super) struct RowRules<'a> {
+    pub policy: &'a Policy,
+    pub terms: &'a Terms<'a>,
+}
+
+/// What rows of a batch are judged by.
+pub(super) struct RowValidator<'a> {
+    pub batch: &'a BatchName,
+    pub rules: RowRules<'a>,
+    pub receipt: &'a mut Receipt,
+}
+
+impl RowValidator<'_> {
+    pub(super) fn validate_row(&mut self, read: ReadRow) -> ValidateStep {
+        match read {
+            ReadRow::Good(mut row) => {
+                self.receipt.rows += 1;
+                // Before identity is derived: another day is another job.
+                if let Some(occasion) = &self.rules.terms.occasion {
+                    occasion.fill(&mut row);
+                }
+                self.typed_row(*row)
+            }
+            ReadRow::Bad(bad) => {
+                self.receipt.rows += 1;
+                let line = bad.problems.first().map_or(0, Diagnostic::line);
+                ValidateStep::Unread(line, self.rules.all_problems(bad))
+            }
+            // What comes after it is lost to the reader, so it counts as one invalid row.
+            ReadRow::Unreadable(problem) => ValidateStep::Unread(problem.line(), vec![problem]),
+        }
+    }
+
+    /// One whose kind cannot be told has no identity; one that the quote refuses has, because the
+    /// batch may have it from a time when it was valid.
+    fn typed_row(&mut self, mut row: Row) -> ValidateStep {
+        let (kind, fingerprint) = match self.identify(&mut row) {
+            Ok(identified) => identified,
+            Err(diagnostic) => {
+                let unread = row.unread_options().cloned();
+                let problems = std::iter::once(placed(&row, diagnostic)).chain(unread).collect();
+                return ValidateStep::Unread(row.position.line, problems);
+            }
+        };
+        let row = &row;
+        let mut mistyped = row.type_problems(kind);
+        if !mistyped.is_empty() {
+            let others = self.rules.problems_beside(row, kind, &mistyped);
+            mistyped.extend(others);
+            return ValidateStep::Unread(row.position.line, mistyped);
+        }
+        let mut draws = None;
+        let wanted = match self.rules.quoted(row, kind) {
+            Err(errors) => {
+                RowRequest::Invalid(errors.into_iter().map(|diagnostic| placed(row, diagnostic)).collect())
+            }
+            Ok(quote) => {
+                for note in row.notes.iter().chain(&quote.notes) {
+                    self.receipt.note(note.position.unwrap_or_else(|| position_in(row, note)), note);
+                }
+                draws = quote.waivable.as_ref().and_then(|allowance| draw(self.rules.terms.plan, allowance));
+                self.order(row, quote, draws.as_ref())
+            }
+        };
+        let label = row.id.clone();
+        let (count, line) = (row.count, row.position.line);
+        ValidateStep::Row(StagedRow { fingerprint, label, count, line, draws, apart: false, wanted })
+    }
+
+    /// What makes a row the same row. Its options are read as its kind takes them.
+    pub(super) fn identify(&self, row: &mut Row) -> Result<(Kind, Fingerprint), Diagnostic> {
+        let kind = self.rules.kind_of(row)?;
+        row.read_options(kind);
+        let body = quote::canonical_body(kind, &row.request);
+        let (namespace, id) = (self.rules.terms.namespace, row.id.as_deref());
+        Ok((kind, Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body)))
+    }
+
+    fn order(&self, row: &Row, quote: Quote, draws: Option<&AllowanceDraw>) -> RowRequest {
+        let RowRules { policy, terms } = self.rules;
+        if let Some(problem) = self.rules.too_dear(row, &quote) {
+            return RowRequest::Invalid(vec![problem]);
+        }
+        let price = quote.price;
+        RowRequest::Order(Box::new(Order {
+            line: row.position.line,
+            kind: quote.kind,
+            model: quote.model,
+            body: quote.body,
+            price,
+            bound: Some(quote.bound.dearest).filter(|_| price.is_none() && quote.bound.is_firm),
+            formula: quote.formula,
+            waivable: price.filter(|_| draws.is_some()).unwrap_or_default(),
+            allowance: draws.map(|draw| AllowanceUse { pool: draw.pool.clone(), units: draw.units }),
+            // A limit is for the price that is paid, which may be another by then.
+            max_credits: [row.max_credits, terms.max_credits].into_iter().flatten().min(),
+            priority: row.priority.or(policy.priority).unwrap_or_default(),
+            deadline: row.deadline.or(policy.deadline),
+            meta: row.meta.clone(),
+        }))
+    }
+}
+
+impl RowRules<'_> {
+    fn kind_of(&self, row: &Row) -> Result<Kind, Diagnostic> {
+        let Terms { catalog, rules, .. } = *self.terms;
+        if let Some(kind) = row.kind {
+            return Ok(kind);
+        }
+        // A catalog that is missing may list the model, too, and so leave its kind open.
+        let lists = [CatalogPart::Video, CatalogPart::Image, CatalogPart::Music];
+        let missing = lists.into_iter().find_map(|part| unavailable(catalog, part));
+        if let Some(why) = missing.filter(|_| row.request.model.is_some()) {
+            let message = format!("the kind of the model is unknown: {why}");
+            return Err(not_now("model", message));
+        }
+        quote::infer_kind(&row.request, catalog, rules)
+    }
+
+    /// What the service would make of a row, or everything wrong with it.
+    fn quoted(&self, row: &Row, kind: Kind) -> Result<Quote, Vec<Diagnostic>> {
+        let Terms { catalog, rules, .. } = *self.terms;
+        if let Some(why) = CatalogPart::needed_by(kind).and_then(|part| unavailable(catalog, part)) {
+            let field = if kind == Kind::Speech { "voice_id" } else { "model" };
+            return Err(vec![not_now(field, why)]);
+        }
+        let misspelt = match self.policy.allow_unknown_options {
+            Some(true) => Vec::new(),
+            _ => quote::kind_fields::misspelt_options(kind, &row.request),
+        };
+        match quote::quote(Some(kind), &row.request, catalog, rules) {
+            Ok(quote) if misspelt.is_empty() => Ok(quote),
+            Ok(_) => Err(misspelt),
+            Err(errors) => Err(misspelt.into_iter().chain(errors).collect()),
+        }
+    }
+
+    /// Everything wrong with a row that could not be typed, with what only the catalogs tell.
+    pub(super) fn all_problems(&self, bad: BadRow) -> Vec<Diagnostic> {
+        let BadRow { mut problems, row, has_unknown_fields } = bad;
+        let Some(mut row) = row else { return problems };
+        let kind_is_bad = row.places.get("kind").is_some_and(|at| is_blamed(&problems, *at));
+        let kind = match self.kind_of(&row) {
+            Ok(kind) => kind,
+            Err(error) if kind_is_bad || is_for_now(&error) => return problems,
+            Err(error) => {
+                let error = placed(&row, error);
+                if !has_unknown_fields || row.places.contains_key("kind") {
+                    problems.push(error);
+                }
+                return problems;
+            }
+        };
+        row.read_options(kind);
+        if problems.is_empty() {
+            problems = row.type_problems(kind);
+        }
+        let others = self.problems_beside(&row, kind, &problems);
+        problems.extend(others.into_iter().filter(|problem| {
+            let field = problem.field.as_deref().unwrap_or_default();
+            !has_unknown_fields || row.places.contains_key(field)
+        }));
+        problems.sort_by_key(|problem| problem.position);
+        problems
+    }
+
+    /// What is wrong with a row beside what its fields are blamed for already.
+    fn problems_beside(&self, row: &Row, kind: Kind, blamed: &[Diagnostic]) -> Vec<Diagnostic> {
+        let errors = match self.quoted(row, kind) {
+            // No limit can be compared with a price that hangs on a value that is wrong.
+            Ok(_) => return Vec::new(),
+            Err(errors) => errors.into_iter(),
+        };
+        let is_new = |error: &Diagnostic| {
+            let place = error.field.as_deref().and_then(|field| row.places.get(field));
+            place.is_none_or(|at| !is_blamed(blamed, *at))
+        };
+        errors.filter(|error| !is_for_now(error)).filter(is_new).map(|error| placed(row, error)).collect()
+    }
+
+    /// A row that may cost more than it, or the command, allows.
+    fn too_dear(&self, row: &Row, quote: &Quote) -> Option<Diagnostic> {
+        let refuse = |message: String, hint: &str| {
+            Some(Diagnostic::at(row.place("max_credits"), message).in_field("max_credits").hint(hint))
+        };
+        let Quote { formula, bound, .. } = quote;
+        let dearest = bound.dearest;
+        let may_cost = match (dearest.is_zero(), bound.is_firm) {
+            (true, _) => String::new(),
+            (false, true) => format!("; it may cost up to {dearest}"),
+            (false, false) => format!("; it may cost {dearest}, or more"),
+        };
+        let enough = format!("set max_credits to {} or more", dearest.0);
+        match (quote.price, row.max_credits, self.terms.max_credits) {
+            (None, _, Some(most)) if !bound.is_firm || most < dearest => {
+                let message = format!(
+                    "the price is not known, and at most {most} a row are allowed: {formula}{may_cost}"
+                );
+                refuse(message, "omit --max-credits, or remove the row")
+            }
+            (None, None, None) => {
+                let message = format!("missing, and the price is not known: {formula}{may_cost}");
+                let hint = if dearest.is_zero() {
+                    "give the most this row may cost in max_credits"
+                } else {
+                    &enough
+                };
+                refuse(message, hint)
+            }
+            (None, Some(most), _) if most < dearest => {
+                let message = format!("is {}, but the price is not known: {formula}{may_cost}", most.0);
+                refuse(message, &enough)
+            }
+            (Some(price), _, Some(most)) if price > most => {
+                let message =
+                    format!("at most {most} a row are allowed, but it costs {}: {formula}", price.0);
+                refuse(message, "raise --max-credits, or ask for less")
+            }
+            (Some(price), Some(most), _) if price > most => {
+                let message = format!("is {}, but the row costs {}: {formula}", most.0, price.0);
+                refuse(message, "raise max_credits, or ask for less")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether one of `problems` is about what stands at `at`.
+fn is_blamed(problems: &[Diagnostic], at: Position) -> bool {
+    problems.iter().any(|problem| problem.position == Some(at))
+}
+
+/// Why nothing can be judged by a part of the catalog.
+fn unavailable(catalog: &Catalog, part: CatalogPart) -> Option<String> {
+    let what = if part == CatalogPart::Voices { "voice" } else { part.name() };
+    catalog.why_missing(part).map(|why| format!("the {what} catalog is not available: {why}"))
+}
+
+fn not_now(field: &str, message: String) -> Diagnostic {
+    Diagnostic::new(message).in_field(field).hint(LATER)
+}
+
+/// Where a diagnostic's field stands in the manifest.
+fn position_in(row: &Row, diagnostic: &Diagnostic) -> Position {
+    diagnostic.field.as_deref().map_or(row.position, |field| row.place(field))
+}
+
+fn placed(row: &Row, diagnostic: Diagnostic) -> Diagnostic {
+    let position = position_in(row, &diagnostic);
+    diagnostic.positioned(position)
+}
+
+/// What a job may draw from the account's allowance; nothing where the plan has none, or where one
+/// day's allowance is less than the job needs: it covers all of a job or nothing.
+fn draw(plan: AccountPlan, allowance: &Allowance) -> Option<AllowanceDraw> {
+    let per_day = allowance.rule.per_day(plan);
+    let pool = allowance.rule.pool.clone();
+    (allowance.units <= per_day && per_day > 0).then_some(AllowanceDraw {
+        pool,
+        units: allowance.units,
+        per_day,
+    })
+}
