@@ -15,6 +15,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::manifest::row::Policy;
 use crate::domain::time::Timestamp;
+use crate::store::folders::batch_dirs;
 use crate::store::snapshot::Snapshot;
 use crate::store::{BatchRecord, StoreError, write_atomic};
 
@@ -105,13 +106,13 @@ pub(super) fn write(dir: &Path, backup: &BatchBackup, commit: u64) -> Result<(),
 
 /// The backups of all batches in a state, in order.
 pub(super) fn all(dir: &Path) -> Vec<StoredBackup> {
-    super::batch_dirs(dir).unwrap_or_default().iter().filter_map(|(_, dir)| read(dir)).collect()
+    batch_dirs(dir).unwrap_or_default().iter().filter_map(|(_, dir)| read(dir)).collect()
 }
 
 /// The backups of all batches that the database does not say are done: those are not read whenever a state is opened.
 pub(super) fn unfinished(dir: &Path, records: &Snapshot) -> Vec<StoredBackup> {
-    let dirs = super::batch_dirs(dir).unwrap_or_default();
-    let dirs = dirs.iter().filter(|(no, _)| !records.finished.contains_key(no));
+    let dirs = batch_dirs(dir).unwrap_or_default();
+    let dirs = dirs.iter().filter(|(no, _)| !records.is_finished(*no));
     dirs.filter_map(|(_, dir)| read(dir)).collect()
 }
 
@@ -129,8 +130,8 @@ pub(super) fn reconcile_one(dir: &Path, batch: &BatchRecord, commit: u64) -> Res
 /// Brings backups in line that were written for a commit that never was, and returns all that hold.
 pub(super) fn reconcile(dir: &Path, records: &Snapshot) -> Result<HashMap<BatchNo, BatchBackup>, StoreError> {
     let mut backups = HashMap::new();
-    for (no, dir) in super::batch_dirs(dir)? {
-        if records.finished.contains_key(&no) {
+    for (no, dir) in batch_dirs(dir)? {
+        if records.is_finished(no) {
             continue;
         }
         write_atomic::sweep_batch(&dir)?;

@@ -25,8 +25,8 @@ impl BatchIndex {
     pub(super) fn of(records: &Snapshot) -> BatchIndex {
         let unfinished = records.batches.iter().map(|batch| (batch.name.clone(), batch.no)).collect();
         let numbers = records.batches.iter().map(|batch| batch.no).chain(records.finished.keys().copied());
-        let highest = numbers.map(|no| no.0).max().unwrap_or_default();
-        let finished = records.finished.len() as u64;
+        let highest = numbers.chain(records.highest_finished).map(|no| no.0).max().unwrap_or_default();
+        let finished = records.stored_total().finished.map_or(0, |sums| sums.count);
         BatchIndex(Mutex::new(IndexEntries { unfinished, finished, highest }))
     }
 

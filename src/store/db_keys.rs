@@ -10,6 +10,8 @@ use crate::domain::time::{Timestamp, UtcDay};
 pub(super) const BATCH: u8 = b'b';
 /// Prefix of the lines of finished batches, by name.
 pub(super) const FINISHED: u8 = b'a';
+/// Prefix of the names of finished batches by their number.
+pub(super) const FINISHED_NUMBER: u8 = b'n';
 /// Prefix of the names of finished batches by their number, where their end was not announced.
 pub(super) const UNANNOUNCED: u8 = b'u';
 /// Prefix of open jobs: nothing else lies between them, so they are found without reading what has
@@ -40,7 +42,7 @@ pub(super) fn finished(name: &BatchName) -> Vec<u8> {
 }
 
 pub(super) fn finished_number(no: BatchNo) -> [u8; 5] {
-    numbered(b'n', no.0.to_be_bytes())
+    numbered(FINISHED_NUMBER, no.0.to_be_bytes())
 }
 
 /// By the time of their end, then by number. The sign bit is flipped as that of days.
@@ -112,7 +114,7 @@ pub(super) fn meaning(key: &[u8]) -> Option<Meaning> {
             Some(Meaning::Day(UtcDay(i32::from_be_bytes([first ^ 0x80, a, b, c]))))
         }
         (FINISHED, 1..) => Some(Meaning::Finished),
-        (b'n', 4) => Some(Meaning::FinishedNumber(BatchNo(number()?))),
+        (FINISHED_NUMBER, 4) => Some(Meaning::FinishedNumber(BatchNo(number()?))),
         (b'f', 12) => {
             let (at, no) = rest.split_first_chunk::<8>()?;
             let at = Timestamp(i64::from_be_bytes(*at) ^ i64::MIN);
@@ -137,7 +139,7 @@ pub(super) fn describe(key: &[u8]) -> String {
         Some(&JOB) => format!("of job {} in batch {}", number(5), number(1)),
         Some(b'o') => format!("of the outcomes of batch {}", number(1)),
         Some(&FINISHED) => format!("of the finished batch {}", String::from_utf8_lossy(&key[1..])),
-        Some(b'n' | &UNANNOUNCED) => format!("of the finished batch {}", number(1)),
+        Some(&(FINISHED_NUMBER | UNANNOUNCED)) => format!("of the finished batch {}", number(1)),
         Some(b'f') => format!("of the finished batch {}", number(9)),
         Some(b'd') => "of a day's totals".to_owned(),
         Some(b't') => "of the totals".to_owned(),

@@ -18,9 +18,10 @@ use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::finished::FinishedBatch;
+use crate::store::folders::batch_dir;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Appender, Lines, Spool};
-use crate::store::{BatchRecord, JobRecord, Store, StoreError, batch_dir, marker};
+use crate::store::{BatchRecord, JobRecord, Store, StoreError, marker};
 
 /// Version of the dump's format. In version 2 a job's record is a list of attempts; the outcomes of older batches are
 /// carried word for word, in the format that they were written in.

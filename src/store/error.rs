@@ -145,12 +145,12 @@ pub(super) fn database(dir: &Path, source: sled::Error) -> StoreError {
 }
 
 /// Whether the database itself is at fault.
-pub(super) fn is_damage(error: &sled::Error) -> bool {
+fn is_damage(error: &sled::Error) -> bool {
     !matches!(error, sled::Error::Io(_))
 }
 
 /// Damage in words: sled's own speak of its insides.
-pub(super) fn in_words(error: &sled::Error) -> String {
+fn in_words(error: &sled::Error) -> String {
     match error {
         sled::Error::Corruption { .. } => "its checksums are wrong".to_owned(),
         other => other.to_string(),

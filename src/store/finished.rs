@@ -7,7 +7,8 @@
 //!
 //! The line holds the batch's name, so that the same manifest buys nothing again; its number, so that no other batch gets
 //! it; and its counts and totals, so that the books of the whole state add up and a list needs no file. Beside it are
-//! three keys by which it is found: its number, the time of its end, and whether its end is still to be announced.
+//! three keys by which it is found: its number, the time of its end, and whether its end is still to be announced. What
+//! all of them come to is kept in the record of the totals (`finished_sums`), so that nothing reads all lines for it.
 //!
 //! A folder that somebody moved away refuses its name rather than begin the batch anew. Versions that wrote state
 //! format 1 moved such folders to `archive/`, with the record in `record.json`: they are read where they lie.
@@ -25,12 +26,12 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::time::Timestamp;
+use crate::store::commit::Writes;
+use crate::store::finished_sums::FinishedSums;
+use crate::store::folders::batch_dir;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Appender, Lines};
-use crate::store::{
-    BatchRecord, COMMIT_MAX_JOBS, Database, Ended, KindCounts, Store, StoreError, Writer, batch_dir, codec,
-    database, db_keys,
-};
+use crate::store::{BatchRecord, Ended, KindCounts, Store, StoreError, codec, db_keys};
 
 /// What the database keeps of a batch that is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,11 +185,6 @@ fn path(folder: &Path) -> PathBuf {
     folder.join("finished")
 }
 
-/// Where state format 1 kept the folders of batches that were done long ago.
-pub(super) fn archive(dir: &Path) -> PathBuf {
-    dir.join("archive")
-}
-
 fn read_archived(folder: &Path) -> Result<FinishedRecord, StoreError> {
     let path = folder.join("record.json");
     let bytes = fs::read(&path).map_err(StoreError::io(&path))?;
@@ -283,28 +279,30 @@ pub(super) fn entries(finished: &FinishedBatch) -> Vec<(Vec<u8>, Vec<u8>)> {
     entries
 }
 
-fn insert(batch: &mut sled::Batch, finished: &FinishedBatch) {
-    for (key, value) in entries(finished) {
-        batch.insert(key, value);
+/// Puts them into a commit.
+pub(super) fn insert(writes: &mut Writes, finished: &FinishedBatch) {
+    for (key, bytes) in entries(finished) {
+        writes.insert_encoded(&key, bytes);
     }
 }
 
-fn remove(batch: &mut sled::Batch, finished: &FinishedBatch) {
-    batch.remove(db_keys::finished(&finished.name));
-    batch.remove(&db_keys::finished_number(finished.no)[..]);
-    batch.remove(&db_keys::finished_at(finished.at, finished.no)[..]);
-    batch.remove(&db_keys::unannounced(finished.no)[..]);
+fn remove(writes: &mut Writes, finished: &FinishedBatch) {
+    writes.remove(&db_keys::finished(&finished.name));
+    writes.remove(&db_keys::finished_number(finished.no));
+    writes.remove(&db_keys::finished_at(finished.at, finished.no));
+    writes.remove(&db_keys::unannounced(finished.no));
 }
 
 /// Puts what a commit says about a batch into it: its record while it is unfinished, its line from then on.
-/// `outcomes_bytes` is the new length of its outcomes, where that changes, `number` that of the commit. Returns whether the batch was done before.
+/// `outcomes_bytes` is the new length of its outcomes, where that changes, `number` that of the commit. Returns its line
+/// before and after, where it was done or is.
 pub(super) fn put(
     store: &Store,
-    commit: &mut sled::Batch,
+    writes: &mut Writes,
     batch: &BatchRecord,
     outcomes_bytes: Option<u64>,
     number: u64,
-) -> Result<bool, StoreError> {
+) -> Result<(Option<FinishedBatch>, Option<FinishedBatch>), StoreError> {
     let before = store.line_before(batch)?;
     let outcomes = match (outcomes_bytes, &before) {
         (Some(bytes), _) => bytes,
@@ -312,24 +310,25 @@ pub(super) fn put(
         (None, None) => store.open_outcomes_bytes(batch.no)?.unwrap_or_default(),
     };
     if let Some(before) = &before {
-        remove(commit, before);
+        remove(writes, before);
     }
     if batch.is_done() {
-        insert(commit, &write(&store.dir, batch, outcomes, number)?);
-        commit.remove(&db_keys::batch(batch.no)[..]);
-        commit.remove(&db_keys::outcomes_bytes(batch.no)[..]);
-    } else {
-        commit.insert(&db_keys::batch(batch.no)[..], codec::encode(batch));
-        if outcomes > 0 {
-            commit.insert(&db_keys::outcomes_bytes(batch.no)[..], codec::encode(&outcomes));
-        }
+        let line = write(&store.dir, batch, outcomes, number)?;
+        insert(writes, &line);
+        writes.remove(&db_keys::batch(batch.no));
+        writes.remove(&db_keys::outcomes_bytes(batch.no));
+        return Ok((before, Some(line)));
     }
-    Ok(before.is_some())
+    writes.insert(&db_keys::batch(batch.no), batch);
+    if outcomes > 0 {
+        writes.insert(&db_keys::outcomes_bytes(batch.no), &outcomes);
+    }
+    Ok((before, None))
 }
 
-/// Takes over a database of state format 1, in which batches were kept that are done. The number of the last commit
-/// stays: nothing is decided by it. A kill in between leaves the rest for the next opening.
-pub(super) fn take_over(dir: &Path, db: &Database, records: &mut Snapshot) -> Result<(), StoreError> {
+/// The lines of batches that are done and that the database keeps in the form of state format 1: those that were archived,
+/// and those that were kept among the unfinished ones. They are among the finished ones of `records` on return.
+pub(super) fn take_over(dir: &Path, records: &mut Snapshot) -> Result<Vec<FinishedBatch>, StoreError> {
     let is_listed = |line: &FinishedBatch| records.finished_keys.by_number.contains_key(&line.no);
     let archived: Vec<FinishedBatch> =
         records.finished.values().filter(|line| !is_listed(line)).cloned().collect();
@@ -341,23 +340,8 @@ pub(super) fn take_over(dir: &Path, db: &Database, records: &mut Snapshot) -> Re
         })
     });
     let lines: Vec<FinishedBatch> = lines.chain(records.retire(dir)?).collect();
-    for part in lines.chunks(COMMIT_MAX_JOBS / 4) {
-        let mut batch = sled::Batch::default();
-        for line in part {
-            insert(&mut batch, line);
-            batch.remove(&db_keys::batch(line.no)[..]);
-            batch.remove(&db_keys::outcomes_bytes(line.no)[..]);
-        }
-        db.db.apply_batch(batch).map_err(|source| database(dir, source))?;
-    }
-    if !lines.is_empty() {
-        db.db.flush().map_err(|source| database(dir, source))?;
-        db.file.sync_data().map_err(StoreError::io(dir))?;
-        for line in lines {
-            records.add_finished(line);
-        }
-    }
-    Ok(())
+    lines.iter().for_each(|line| records.add_finished(line.clone()));
+    Ok(lines)
 }
 
 impl Snapshot {
@@ -388,7 +372,7 @@ impl Snapshot {
 impl Store {
     /// The line of the batch of that name, if it is done.
     pub(super) fn line(&self, name: &BatchName) -> Result<Option<FinishedBatch>, StoreError> {
-        self.get(&db_keys::finished(name))
+        self.database()?.get(&db_keys::finished(name))
     }
 
     /// The line that a commit with this record takes back or replaces.
@@ -411,7 +395,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::BatchMoved`] when somebody moved its folder away.
     pub fn finished_batch(&self, no: BatchNo) -> Result<Option<BatchRecord>, StoreError> {
-        let Some(name) = self.get::<BatchName>(&db_keys::finished_number(no))? else { return Ok(None) };
+        let Some(name) = self.database()?.get::<BatchName>(&db_keys::finished_number(no))? else {
+            return Ok(None);
+        };
         let Some(line) = self.line(&name)? else { return Ok(None) };
         line.read(&self.dir).map(|kept| Some(kept.record))
     }
@@ -449,11 +435,7 @@ impl Store {
     /// The lines of the finished batches that are listed, in the order of their ends.
     pub fn listed_finished(&self) -> Result<Vec<FinishedBatch>, StoreError> {
         let since = Timestamp(self.listed_since.load(Ordering::Relaxed));
-        let names = self.database()?.db.range(db_keys::finished_since(since)).map(|entry| {
-            let (key, bytes) = entry.map_err(|source| database(&self.dir, source))?;
-            codec::decode::<BatchName>(&bytes).map_err(|damage| self.damaged(&key, &damage))
-        });
-        let names: Vec<BatchName> = names.collect::<Result<_, _>>()?;
+        let names: Vec<BatchName> = self.database()?.range(db_keys::finished_since(since))?;
         let lines = names.iter().map(|name| self.line(name)).filter_map(Result::transpose);
         lines.collect()
     }
@@ -482,33 +464,19 @@ impl Store {
 
     /// Batches that are done, and whose end was not announced.
     pub fn unannounced(&self) -> Result<Vec<BatchNo>, StoreError> {
-        let names: Vec<BatchName> = self.scan(db_keys::UNANNOUNCED)?;
+        let names: Vec<BatchName> = self.database()?.scan(db_keys::UNANNOUNCED)?;
         let lines = names.iter().map(|name| self.line(name)).filter_map(Result::transpose);
         lines.map(|line| line.map(|line| line.no)).collect()
     }
 
     /// How the jobs of all finished batches ended, by kind; nothing stands for those of which it was not counted.
     pub fn finished_jobs(&self) -> Result<BTreeMap<Option<Kind>, Ended>, StoreError> {
-        let mut all: BTreeMap<Option<Kind>, Ended> = BTreeMap::new();
-        for line in self.scan::<FinishedBatch>(db_keys::FINISHED)? {
-            for (kind, ended) in line.summary().ended_by_kind() {
-                let sum = all.entry(kind).or_default();
-                *sum = sum.plus(ended);
-            }
-        }
-        Ok(all)
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(writer.total.finished.as_ref().map(FinishedSums::ended_by_kind).unwrap_or_default())
     }
 }
 
 /// After a commit by which a batch goes on that state format 1 archived: what is left of that says the same.
 pub(super) fn forget_archived(dir: &Path, no: BatchNo) {
     let _ = fs::remove_file(batch_dir(dir, no).join("record.json"));
-}
-
-impl Writer {
-    /// A batch is no longer written to.
-    pub(super) fn forget(&mut self, no: BatchNo) {
-        self.outcomes.remove(&no);
-        self.backups.remove(&no);
-    }
 }

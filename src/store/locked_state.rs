@@ -12,14 +12,14 @@ use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
 use crate::store::batch_backup::{self, BatchBackup};
 use crate::store::dump::{self, DumpError};
+use crate::store::folders::{batch_dir, batch_dirs};
 use crate::store::lock::Lock;
-use crate::store::open::{REBUILD, copy_database};
-use crate::store::open_check::{self, CheckResult};
+use crate::store::open_check::{self, CheckResult, REBUILD};
 use crate::store::snapshot::{Salvaged, Snapshot};
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{
-    BatchRecord, CACHE_BYTES, FinishedBatch, JobRecord, StoreError, batch_dir, batch_dirs, clean_shutdown,
-    commits_beside, database, disk_reserve, finished, marker, quarantine, verify,
+    BatchRecord, FinishedBatch, JobRecord, StoreError, clean_shutdown, commit_count, disk_reserve, finished,
+    marker, quarantine, verify,
 };
 
 /// A state, whole or damaged, that this process has locked.
@@ -67,41 +67,34 @@ impl LockedState {
     /// When the file system refuses.
     pub fn read_database(&self) -> Result<Remainder, StoreError> {
         let mut remainder = Remainder::default();
-        let Salvaged { records, unreadable } = self.salvage(&mut remainder.notes)?;
+        if !open_check::has_database(&self.dir) {
+            return Ok(remainder);
+        }
+        let salvaged = match open_check::run(&self.dir, self.work.path(), &|_| Ok(())) {
+            Ok(CheckResult::Opens(salvaged)) => salvaged,
+            Ok(CheckResult::OpensWithoutSnapshots(salvaged, why)) => {
+                remainder
+                    .notes
+                    .push(format!("nothing can be read from the snapshots of the database: {why}"));
+                salvaged
+            }
+            Ok(CheckResult::Untried) => {
+                remainder.notes.push("the old database could not be tried out, and is not read".to_owned());
+                return Ok(remainder);
+            }
+            Err(StoreError::Damaged { detail, .. }) => {
+                remainder.notes.push(format!("nothing can be read from the damaged database: {detail}"));
+                return Ok(remainder);
+            }
+            Err(error) => return Err(error),
+        };
+        let Salvaged { records, unreadable } = *salvaged;
         remainder.is_whole = unreadable.is_empty()
             && records.commits > 0
-            && records.commits >= commits_beside(&self.dir)?
+            && records.commits >= commit_count::read(&self.dir)?
             && verify::full(&self.dir, &records, &mut |_| {})?.faults == 0;
         remainder.notes.extend(unreadable);
         Ok(Remainder { records, ..remainder })
-    }
-
-    fn salvage(&self, notes: &mut Vec<String>) -> Result<Salvaged, StoreError> {
-        for with_snapshots in [true, false] {
-            let copy = self.work.path().join(if with_snapshots { "db" } else { "db-log" });
-            if !copy_database(&self.dir.join("db"), &copy, with_snapshots)? {
-                break;
-            }
-            match open_check::check_in_child(&copy) {
-                CheckResult::Opens(salvage) => return Ok(*salvage),
-                CheckResult::Damaged(detail) => {
-                    notes.push(format!("nothing can be read from the damaged database: {detail}"));
-                }
-                CheckResult::No => {
-                    let opened = sled::Config::new()
-                        .path(&copy)
-                        .cache_capacity(CACHE_BYTES)
-                        .flush_every_ms(None)
-                        .open();
-                    match opened.map_err(|source| database(&self.dir, source)) {
-                        Ok(db) => return Ok(Salvaged::of(&db)),
-                        Err(StoreError::Damaged { detail, .. }) => notes.push(detail),
-                        Err(error) => return Err(error),
-                    }
-                }
-            }
-        }
-        Ok(Salvaged::default())
     }
 
     /// Reads an export beside the state: its records are returned, its rows and outcomes lie in
@@ -123,7 +116,7 @@ impl LockedState {
     /// When the file system refuses.
     pub fn last_commit_beside(&self) -> Result<u64, StoreError> {
         let backups = batch_backup::all(&self.dir).into_iter().map(|written| written.commit);
-        Ok(backups.chain([commits_beside(&self.dir)?]).max().unwrap_or_default())
+        Ok(backups.chain([commit_count::read(&self.dir)?]).max().unwrap_or_default())
     }
 
     /// The batches that have a folder, in order.
@@ -238,8 +231,7 @@ impl LockedState {
         clean_shutdown::take_mark(dir);
         let aside = quarantine::set(dir, &dir.join("db"), "db")?.map(|moved| moved.to().to_owned());
         fs::rename(&fresh, dir.join("db")).map_err(StoreError::io(&fresh))?;
-        let commits = dir.join("commits");
-        fs::write(&commits, records.commits.to_be_bytes()).map_err(StoreError::io(&commits))?;
+        commit_count::write(dir, records.commits)?;
         fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(StoreError::io(dir))?;
         Ok(aside)
     }

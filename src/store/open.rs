@@ -1,176 +1,161 @@
-//! Opening the database so that damage in it is a message and not the end of the process.
+//! The one way in which a state is opened. Each step stands on those before it:
+//!
+//! 1. whose folder it is (`marker`), that nobody else uses it (`lock`), and that the disk has room for it (`disk_reserve`);
+//! 2. what killed processes left half done is removed (`staging`, `write_atomic`, `open_check`);
+//! 3. a database that is not byte for byte as it was closed (`clean_shutdown`) is opened and read by a child process first,
+//!    on a copy (`open_check`); snapshots that are in its way are set aside (`quarantine`);
+//! 4. it is opened, and what is read is made durable;
+//! 5. it is the latest one (`commit_count`), and does not contradict the spool (`verify`);
+//! 6. what an earlier version wrote is carried over (`finished`), and backups of commits that never were are put right
+//!    (`batch_backup`).
+//!
+//! What a damaged database still tells, and what is put in its place, is `locked_state`'s.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
-use std::thread::park_timeout;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::{Mutex, RwLock};
 
+use crate::store::batch_index::BatchIndex;
+use crate::store::commit::{Database, Writer, carry_over};
+use crate::store::lock::Lock;
 use crate::store::open_check::{self, CheckResult};
+use crate::store::snapshot::Snapshot;
 use crate::store::{
-    CACHE_BYTES, JobRecord, StoreError, batch_backup, clean_shutdown, commits_beside, database,
-    must_be_latest, quarantine, verify,
+    Store, StoreError, batch_backup, clean_shutdown, commit_count, disk_reserve, finished, folders, marker,
+    quarantine, staging, verify, write_atomic,
 };
 
-/// Opens the database of the state in `dir`, which this process has locked.
-///
-/// One that is not byte for byte as it was left is tried out first, and what it holds is checked, both on
-/// a copy: opening writes to it, and what is refused should be left as it was found. A snapshot that is
-/// torn is set aside: the database is then recovered from its whole log, and nothing is lost.
-///
-/// # Errors
-/// [`StoreError::Damaged`], or what the file system said.
-pub(super) fn open(dir: &Path) -> Result<sled::Db, StoreError> {
-    sweep_copies(dir)?;
-    if !dir.join("db").join("db").exists() {
-        // A backup is written when there is a database already.
-        return match batch_backup::all(dir).first() {
-            Some(_) => Err(damaged(dir, "it is missing, but there are batches".to_owned())),
-            None => open_here(dir),
-        };
+impl Store {
+    /// Opens the state in `dir`, making it when the folder is empty or missing. `service` is the
+    /// service it belongs to; `adopt` hands an existing state over to it.
+    ///
+    /// # Errors
+    /// [`StoreError`]: in use, another version's, another service's, damaged, or not writable.
+    pub fn open(dir: &Path, service: &str, adopt: bool) -> Result<Store, StoreError> {
+        marker::check_folder(dir)?;
+        fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
+        let lock = Lock::take(dir)?;
+        marker::claim(dir, service, adopt)?;
+        disk_reserve::take(dir)?;
+        sweep(dir)?;
+        let is_checked = check(dir)?;
+        let database = database(dir)?;
+        folders::sync_found(dir)?;
+        let records = load(dir, &database, is_checked)?;
+        let commits = (records.commits, commit_count::open(dir, records.commits)?);
+        let batch_index = BatchIndex::of(&records);
+        let backups = batch_backup::reconcile(dir, &records)?;
+        Ok(Store {
+            dir: dir.to_owned(),
+            writer: Mutex::new(Writer::new(dir, commits, records.stored_total(), backups)?),
+            database: RwLock::new(Some(database)),
+            batch_index,
+            listed_since: AtomicI64::new(i64::MIN),
+            is_short: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+            _lock: lock,
+        })
     }
+
+    /// Opens the state in `dir` whichever service it belongs to, to look at it or to change what is
+    /// wanted. Nothing is made when there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`]; [`StoreError::Missing`] when there is no state.
+    pub fn open_existing(dir: &Path) -> Result<Store, StoreError> {
+        match marker::service(dir)? {
+            Some(service) => Store::open(dir, &service, false),
+            None => Err(StoreError::Missing { dir: dir.to_owned() }),
+        }
+    }
+}
+
+/// Whether [`Store::open`] would open the database of the state in `dir`. Nothing of the state is locked or changed, so
+/// nothing is certain while another process has it open.
+pub(super) fn foresee(dir: &Path) -> Result<(), StoreError> {
+    try_out(dir, &std::env::temp_dir()).map(drop)
+}
+
+/// Opens the database itself: a snapshot of it that was never finished is set aside, and it is read from its log.
+pub(super) fn database(dir: &Path) -> Result<Database, StoreError> {
+    set_torn_aside(dir)?;
+    Database::open(dir)
+}
+
+fn set_torn_aside(dir: &Path) -> Result<(), StoreError> {
     for moved in quarantine::set_torn(dir)? {
         tracing::warn!(to = %moved.to().display(), "set a torn snapshot of the database aside");
     }
-    if clean_shutdown::take_mark(dir) {
-        return open_here(dir);
-    }
-    let first = match check(dir, dir, true) {
-        Ok(()) => match open_here(dir) {
-            Err(error @ StoreError::Damaged { .. }) => error,
-            other => return other,
-        },
-        Err(error @ StoreError::Damaged { .. }) => error,
-        Err(error) => return Err(error),
-    };
-    if matches!(check(dir, dir, false), Err(StoreError::Damaged { .. })) {
-        return Err(first);
-    }
-    let moved = quarantine::set_dispensable(dir)?;
-    if moved.is_empty() {
-        return Err(first);
-    }
-    tracing::warn!(%first, "the database is recovered from its whole log");
-    open_here(dir)
+    Ok(())
 }
 
-/// Whether [`open`] would open the database of the state in `dir`. Nothing of the state is locked or changed, so
-/// nothing is certain while another process has it open.
-pub(super) fn foresee(dir: &Path) -> Result<(), StoreError> {
-    if !dir.join("db").join("db").exists() {
+/// Removes what killed processes left: drafts of manifests that were being taken in, of which nothing was acknowledged,
+/// successors of files, and copies of the database.
+fn sweep(dir: &Path) -> Result<(), StoreError> {
+    staging::sweep(&folders::spool(dir))?;
+    write_atomic::sweep(dir)?;
+    open_check::sweep(dir)
+}
+
+/// Refuses a database that would not open, or contradicts itself or the spool, before anything of it is touched. Returns
+/// whether all that it holds was checked, or is as it was left after that.
+fn check(dir: &Path) -> Result<bool, StoreError> {
+    if !open_check::has_database(dir) {
+        // Nothing, or a contradiction.
+        return try_out(dir, dir).map(|_| false);
+    }
+    set_torn_aside(dir)?;
+    if clean_shutdown::take_mark(dir) {
+        return Ok(true);
+    }
+    match try_out(dir, dir)? {
+        CheckResult::Untried => Ok(false),
+        CheckResult::Opens(_) => Ok(true),
+        CheckResult::OpensWithoutSnapshots(_, why) => {
+            if quarantine::set_dispensable(dir)?.is_empty() {
+                return Err(why);
+            }
+            tracing::warn!(%why, "the database is recovered from its whole log");
+            Ok(true)
+        }
+    }
+}
+
+/// Tries a copy of the database out, made in `work`, and checks what it holds.
+fn try_out(dir: &Path, work: &Path) -> Result<CheckResult, StoreError> {
+    if !open_check::has_database(dir) {
+        // A backup is written when there is a database already.
         return match batch_backup::all(dir).first() {
-            Some(_) => Err(damaged(dir, "it is missing, but there are batches".to_owned())),
-            None => Ok(()),
+            Some(_) => Err(open_check::damaged(dir, "it is missing, but there are batches".to_owned())),
+            None => Ok(CheckResult::Untried),
         };
     }
-    let elsewhere = std::env::temp_dir();
-    match check(dir, &elsewhere, true) {
-        // What the log alone tells is enough.
-        Err(first @ StoreError::Damaged { .. }) => check(dir, &elsewhere, false).map_err(|_| first),
-        other => other,
-    }
-}
-
-/// Tries a copy of the database out and checks what it holds, with its snapshots and settings or without. The copy is
-/// made in `work` and gone on return.
-fn check(dir: &Path, work: &Path, with_snapshots: bool) -> Result<(), StoreError> {
-    if !open_check::is_possible() {
-        return Ok(());
-    }
-    let copy = tempfile::Builder::new().prefix(COPY).tempdir_in(work).map_err(StoreError::io(work))?;
-    copy_database(&dir.join("db"), copy.path(), with_snapshots)?;
-    let salvage = match open_check::check_in_child(copy.path()) {
-        CheckResult::Opens(salvage) => salvage,
-        CheckResult::No => return Ok(()),
-        CheckResult::Damaged(detail) => return Err(damaged(dir, detail)),
-    };
-    if let Some(first) = salvage.unreadable.into_iter().next() {
-        return Err(damaged(dir, first));
-    }
-    must_be_latest(dir, salvage.records.commits, commits_beside(dir)?)?;
-    verify::quick(dir, &salvage.records)
-}
-
-/// The open jobs of the state in `dir`, which no process has open, from a copy of its database. Nothing where they cannot
-/// be told.
-pub(super) fn open_jobs_beside(dir: &Path) -> Option<Vec<JobRecord>> {
-    if !dir.join("db").join("db").exists() {
-        return Some(Vec::new());
-    }
-    let copy = tempfile::Builder::new().prefix(COPY).tempdir().ok()?;
-    copy_database(&dir.join("db"), copy.path(), true).ok()?;
-    match open_check::check_in_child(copy.path()) {
-        CheckResult::Opens(salvage) if salvage.unreadable.is_empty() => Some(salvage.records.open),
-        CheckResult::Opens(_) | CheckResult::No | CheckResult::Damaged(_) => None,
-    }
-}
-
-fn damaged(dir: &Path, detail: String) -> StoreError {
-    StoreError::Damaged { dir: dir.to_owned(), what: "the database".to_owned(), detail }
-}
-
-/// How copies are called, and the work of a rebuild; leftovers of a killed process are swept by it.
-const COPY: &str = ".try-";
-pub(super) const REBUILD: &str = ".rebuild-";
-
-fn sweep_copies(dir: &Path) -> Result<(), StoreError> {
-    for entry in fs::read_dir(dir).map_err(StoreError::io(dir))? {
-        let entry = entry.map_err(StoreError::io(dir))?;
-        let name = entry.file_name();
-        if [COPY, REBUILD].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
-            remove_folder(&entry.path())?;
+    open_check::run(dir, work, &|salvaged| {
+        if let Some(first) = salvaged.unreadable.first() {
+            return Err(open_check::damaged(dir, first.clone()));
         }
-    }
-    Ok(())
+        commit_count::must_be_latest(dir, salvaged.records.commits, commit_count::read(dir)?)?;
+        verify::quick(dir, &salvaged.records)
+    })
 }
 
-/// Removes a folder that a child of a killed process may still be writing to.
-fn remove_folder(path: &Path) -> Result<(), StoreError> {
-    for _ in 0..AGAIN_TRIES {
-        match fs::remove_dir_all(path) {
-            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => park_timeout(AGAIN_WAIT),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            other => return other.map_err(StoreError::io(path)),
-        }
+/// Reads what is not finished, and all the rest only where something stands against that: it is not checked yet, an
+/// earlier version wrote it, or the sums do not fit.
+fn load(dir: &Path, database: &Database, is_checked: bool) -> Result<Snapshot, StoreError> {
+    if is_checked
+        && let Some(records) = Snapshot::read_unfinished(database)?
+        && verify::quick(dir, &records).is_ok()
+    {
+        return Ok(records);
     }
-    tracing::warn!(path = %path.display(), "another process writes to the copy of a database; it is left in place");
-    Ok(())
-}
-
-/// Copies a database, with what its log can do without or not; false when there is none.
-pub(super) fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Result<bool, StoreError> {
-    fs::create_dir_all(to).map_err(StoreError::io(to))?;
-    let Ok(entries) = fs::read_dir(from) else { return Ok(false) };
-    let mut any = false;
-    for entry in entries {
-        let path = entry.map_err(StoreError::io(from))?.path();
-        let name = path.file_name().unwrap_or_default().to_os_string();
-        if path.is_dir() {
-            copy_database(&path, &to.join(name), true)?;
-        } else if with_snapshots || !quarantine::is_dispensable(&name.to_string_lossy()) {
-            fs::copy(&path, to.join(name)).map_err(StoreError::io(&path))?;
-            any = true;
-        }
+    let mut records = Snapshot::read(dir, database)?;
+    commit_count::must_be_latest(dir, records.commits, commit_count::read(dir)?)?;
+    verify::quick(dir, &records)?;
+    let lines = finished::take_over(dir, &mut records)?;
+    let total = records.stored_total();
+    if !lines.is_empty() || total.finished != records.sums {
+        carry_over(dir, database, &lines, &total)?;
     }
-    Ok(any)
-}
-
-/// How often something is tried that threads or children of the last user may still be busy with.
-const AGAIN_TRIES: u32 = 50;
-const AGAIN_WAIT: Duration = Duration::from_millis(20);
-
-/// Opens it in this process. The last threads of one that was just dropped may still hold the file; no other process
-/// can, since the state is locked.
-pub(super) fn open_here(dir: &Path) -> Result<sled::Db, StoreError> {
-    let config = sled::Config::new().path(dir.join("db")).cache_capacity(CACHE_BYTES).flush_every_ms(None);
-    let mut tried = 0;
-    loop {
-        match config.open() {
-            Err(sled::Error::Io(error)) if error.kind() == ErrorKind::Other && tried < AGAIN_TRIES => {
-                tried += 1;
-                park_timeout(AGAIN_WAIT);
-            }
-            other => return other.map_err(|source| database(dir, source)),
-        }
-    }
+    Ok(records)
 }

@@ -20,10 +20,12 @@ use crate::domain::batch_origin::Origin;
 use crate::domain::batch_terms::BatchTerms;
 use crate::domain::ids::{BatchName, Fingerprint, JobId};
 use crate::domain::time::Timestamp;
+use crate::store::folders::batch_dirs;
 use crate::store::job_statuses::{JobStatuses, note};
+use crate::store::open_check::CheckResult;
 use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
-use crate::store::{OpenJobStatus, StoreError, batch_backup, batch_dirs, lock, marker, open};
+use crate::store::{JobRecord, OpenJobStatus, StoreError, batch_backup, lock, marker, open, open_check};
 
 /// A state that is looked at and not opened.
 #[derive(Debug, Clone)]
@@ -135,7 +137,7 @@ impl ReadOnlyState {
             let has_unfinished = backup.as_ref().is_none_or(|backup| standings.has_unfinished(backup.rows));
             let mut is_guess = false;
             if has_unfinished && known_open.is_none() {
-                let found = if self.holder()?.is_some() { None } else { open::open_jobs_beside(&self.dir) };
+                let found = if self.holder()?.is_some() { None } else { open_jobs_beside(&self.dir) };
                 is_guess = found.is_none();
                 known_open =
                     found.map(|open| open.iter().map(|job| (job.id, OpenJobStatus::of(job))).collect());
@@ -190,6 +192,18 @@ impl ReadOnlyState {
     /// The folders of all batches, done or not.
     fn batch_dirs(&self) -> Result<Vec<PathBuf>, StoreError> {
         Ok(batch_dirs(&self.dir)?.into_iter().map(|(_, dir)| dir).collect())
+    }
+}
+
+/// The open jobs of the state in `dir`, which no process has open, from a copy of its database. Nothing where they cannot
+/// be told.
+fn open_jobs_beside(dir: &Path) -> Option<Vec<JobRecord>> {
+    if !open_check::has_database(dir) {
+        return Some(Vec::new());
+    }
+    match open_check::run(dir, &std::env::temp_dir(), &|_| Ok(())) {
+        Ok(CheckResult::Opens(salvaged)) if salvaged.unreadable.is_empty() => Some(salvaged.records.open),
+        _ => None,
     }
 }
 

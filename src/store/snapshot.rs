@@ -1,10 +1,10 @@
-//! Everything that the database holds, at once.
+//! What the database holds, at once: all of it, or what is not finished.
 //!
-//! The database is small by design: batches, open jobs and totals; rows and outcomes lie in the spool.
-//! So checking, exporting and rebuilding a state work on all of it in memory.
+//! The database is small by design: batches, open jobs and totals; rows and outcomes lie in the spool. So checking,
+//! exporting and rebuilding a state work on all of it in memory. Opening a state that is byte for byte as it was left
+//! reads what is not finished: it takes no longer for what has been done in years.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -13,10 +13,11 @@ use crate::domain::account_block::AccountBlock;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
+use crate::store::commit::Database;
 use crate::store::db_keys::{self, Meaning};
-use crate::store::error::in_words;
 use crate::store::finished::{self, FinishedBatch, FinishedKeys};
-use crate::store::{BatchRecord, COMMIT_MAX_JOBS, JobRecord, StoreError, codec, database};
+use crate::store::finished_sums::{FinishedSums, StoredTotal};
+use crate::store::{BatchRecord, JobRecord, StoreError, codec};
 
 /// The records of a state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -27,7 +28,8 @@ pub struct Snapshot {
     pub batches: Vec<BatchRecord>,
     /// Every job that has begun and not ended, in order of batch and manifest.
     pub open: Vec<JobRecord>,
-    /// The lines of those that are done.
+    /// The lines of those that are done. Of what is not finished alone: those that have a name or a number in common
+    /// with a batch that is not.
     #[serde(default)]
     pub finished: BTreeMap<BatchNo, FinishedBatch>,
     /// The keys beside those lines.
@@ -42,6 +44,12 @@ pub struct Snapshot {
     pub account: AccountBlock,
     /// Committed lengths of outcomes, in bytes.
     pub outcomes_bytes: BTreeMap<BatchNo, u64>,
+    /// What the finished batches come to, as it is stored; nothing where it is not, or there are none.
+    #[serde(default)]
+    pub(super) sums: Option<FinishedSums>,
+    /// Of what is not finished alone: the highest number that a batch has which is done.
+    #[serde(default)]
+    pub(super) highest_finished: Option<BatchNo>,
 }
 
 /// What could be read of a database, and what could not.
@@ -54,13 +62,17 @@ pub(super) struct Salvaged {
 
 impl Salvaged {
     /// Reads all that can be read.
-    pub(super) fn of(db: &sled::Db) -> Salvaged {
+    pub(super) fn of(database: &Database) -> Salvaged {
         let mut salvage = Salvaged::default();
-        for entry in db.iter() {
+        for entry in database.entries() {
             let taken = match entry {
                 Ok((key, bytes)) => salvage.records.take(&key, &bytes),
                 Err(error) => {
-                    salvage.unreadable.push(format!("the database: {}", in_words(&error)));
+                    let detail = match error {
+                        StoreError::Damaged { detail, .. } => detail,
+                        other => other.to_string(),
+                    };
+                    salvage.unreadable.push(format!("the database: {detail}"));
                     // It has no way past a page that it cannot read.
                     break;
                 }
@@ -83,10 +95,10 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] for the first one that is not what was written.
-    pub(super) fn read(dir: &Path, db: &sled::Db) -> Result<Snapshot, StoreError> {
+    pub(super) fn read(dir: &Path, database: &Database) -> Result<Snapshot, StoreError> {
         let mut records = Snapshot::default();
-        for entry in db.iter() {
-            let (key, bytes) = entry.map_err(|source| database(dir, source))?;
+        for entry in database.entries() {
+            let (key, bytes) = entry?;
             records.take(&key, &bytes).map_err(|detail| StoreError::Damaged {
                 dir: dir.to_owned(),
                 what: "the database".to_owned(),
@@ -94,6 +106,67 @@ impl Snapshot {
             })?;
         }
         Ok(records)
+    }
+
+    /// Reads what is not finished. Nothing where what is finished is not summed up: then all must be read.
+    ///
+    /// # Errors
+    /// As [`Snapshot::read`].
+    pub(super) fn read_unfinished(database: &Database) -> Result<Option<Snapshot>, StoreError> {
+        let highest = database.last_key(db_keys::FINISHED_NUMBER)?;
+        let Some(Meaning::FinishedNumber(highest)) = highest.as_deref().and_then(db_keys::meaning) else {
+            return Ok(None);
+        };
+        let StoredTotal { totals: total, finished: Some(sums) } = StoredTotal::read(database)? else {
+            return Ok(None);
+        };
+        let mut records = Snapshot {
+            commits: database.get(&db_keys::commits())?.unwrap_or_default(),
+            batches: database.scan(db_keys::BATCH)?,
+            open: database.scan(db_keys::JOB)?,
+            total,
+            sums: Some(sums),
+            highest_finished: Some(highest),
+            ..Snapshot::default()
+        };
+        for batch in &records.batches {
+            if let Some(bytes) = database.get(&db_keys::outcomes_bytes(batch.no))? {
+                records.outcomes_bytes.insert(batch.no, bytes);
+            }
+            let of_its_number = database.get::<BatchName>(&db_keys::finished_number(batch.no))?;
+            for name in of_its_number.iter().chain([&batch.name]) {
+                let line: Option<FinishedBatch> = database.get(&db_keys::finished(name))?;
+                records.finished.extend(line.map(|line| (line.no, line)));
+            }
+        }
+        Ok(Some(records))
+    }
+
+    /// Whether a batch is done. Of what is not finished alone, a number below one that is taken says so.
+    pub(super) fn is_finished(&self, no: BatchNo) -> bool {
+        match self.highest_finished {
+            None => self.finished.contains_key(&no),
+            Some(highest) => {
+                let last = self.batches.last().map_or(highest, |batch| batch.no.max(highest));
+                self.batch(no).is_none() && no <= last
+            }
+        }
+    }
+
+    /// The totals of all finished batches together.
+    pub(super) fn finished_totals(&self) -> Totals {
+        match (&self.sums, self.highest_finished) {
+            (Some(sums), Some(_)) => sums.totals,
+            _ => FinishedSums::of(self.finished.values()).totals,
+        }
+    }
+
+    /// The totals as they are to be stored.
+    pub(super) fn stored_total(&self) -> StoredTotal {
+        match (&self.sums, self.highest_finished) {
+            (Some(sums), Some(_)) => StoredTotal { totals: self.total, finished: Some(sums.clone()) },
+            _ => StoredTotal::of(self.total, self.finished.values()),
+        }
     }
 
     /// Takes a record in; the reason when it is not what was written.
@@ -128,7 +201,10 @@ impl Snapshot {
                     self.finished_keys.unannounced.insert(no);
                 }
                 Meaning::Account => self.account = codec::decode(bytes)?,
-                Meaning::Total => self.total = codec::decode(bytes)?,
+                Meaning::Total => {
+                    let stored: StoredTotal = codec::decode(bytes)?;
+                    (self.total, self.sums) = (stored.totals, stored.finished);
+                }
                 Meaning::Commits => self.commits = codec::decode(bytes)?,
             }
             Ok(())
@@ -144,21 +220,7 @@ impl Snapshot {
 
     /// Writes a new database, which is on the device on return.
     pub(super) fn write_database(&self, dir: &Path, path: &Path) -> Result<(), StoreError> {
-        let refused = |source| database(dir, source);
-        let db = sled::Config::new().path(path).flush_every_ms(None).open().map_err(refused)?;
-        for entries in self.entries().chunks(COMMIT_MAX_JOBS) {
-            let mut batch = sled::Batch::default();
-            for (key, bytes) in entries {
-                batch.insert(&key[..], &bytes[..]);
-            }
-            db.apply_batch(batch).map_err(refused)?;
-        }
-        db.flush().map_err(refused)?;
-        drop(db);
-        for file in [&path.join("db"), path] {
-            File::open(file).and_then(|file| file.sync_all()).map_err(StoreError::io(file))?;
-        }
-        Ok(())
+        Database::create(dir, path, &self.entries())
     }
 
     /// Keys and bytes, the number of the last commit at the end.
@@ -178,7 +240,7 @@ impl Snapshot {
         if !self.account.is_empty() {
             entries.push((db_keys::account().to_vec(), codec::encode(&self.account)));
         }
-        entries.push((db_keys::total().to_vec(), codec::encode(&self.total)));
+        entries.push((db_keys::total().to_vec(), codec::encode(&self.stored_total())));
         entries.push((db_keys::commits().to_vec(), codec::encode(&self.commits)));
         entries
     }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::{StoreError, open_or_create};
+use crate::store::StoreError;
+use crate::store::folders::open_or_create;
 
 /// The longest line that is read back, in bytes: far above any row a manifest may have.
 const LINE_MAX_BYTES: u64 = 64 * 1024 * 1024;

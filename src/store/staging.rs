@@ -6,7 +6,7 @@
 //! where it stands; and 16 bytes for each row that changed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -25,11 +25,28 @@ use crate::store::row_partitions::RowPartitions;
 use crate::store::spool::{Appender, Lines};
 
 /// How drafts are called in the spool folder; leftovers of a killed process are swept by it.
-pub(super) const PREFIX: &str = "draft-";
+const PREFIX: &str = "draft-";
 
 const PARTITIONS: usize = 256;
 /// Write buffer of a partition, in bytes.
 const PARTITION_BUFFER_BYTES: usize = 4096;
+
+/// Removes the drafts of processes that were killed while they took a manifest in: nothing of them was
+/// acknowledged.
+pub(super) fn sweep(spool: &Path) -> Result<(), StoreError> {
+    let entries = match fs::read_dir(spool) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(StoreError::io(spool)(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(StoreError::io(spool))?;
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            fs::remove_dir_all(entry.path()).map_err(StoreError::io(&entry.path()))?;
+        }
+    }
+    Ok(())
+}
 
 /// A row of the manifest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -7,12 +7,14 @@ use serde_json::{Map, json};
 use tempfile::TempDir;
 
 use super::*;
+use crate::domain::account_block::AccountBlock;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
+use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, State};
+use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::row_verdict::JobStanding;
-use crate::domain::time::Timestamp;
+use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::spool::{Appender, Lines};
 use crate::store::staging::{ExistingJob, RowRequest, RowWithVerdict, StagedRow, Verdict};
 
@@ -479,7 +481,7 @@ fn whoever_may_read_new_files_here_may_read_what_is_kept() {
 fn a_batch_that_is_done_keeps_no_file_open() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);
-    let open_files = || store.writer.lock().unwrap().outcomes.len();
+    let open_files = || store.writer.lock().unwrap().open_files();
     store.commit(&[Change::Batch(Box::new(batch(1, 2))), Change::End(job(1, 0, State::DROPPED))]).unwrap();
     assert_eq!(open_files(), 1);
     let done = BatchRecord { ended: Ended { canceled: 2, ..Ended::default() }, ..batch(1, 2) };

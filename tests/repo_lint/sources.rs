@@ -70,7 +70,17 @@ const BANS: &[Ban] = &[
         only: &["src/cli/emulator/"],
         instead: "speak to it over HTTP, as to the service; cli/emulator starts and ends it",
     },
-    Ban { what: "sled::", only: &["src/store/"], instead: "go through `Store`; no sled type leaves store/" },
+    Ban {
+        what: "sled::",
+        only: &["src/store/commit/database.rs", "src/store/error.rs"],
+        instead: "read through `Database`, and change it by `Store::commit`: its handle is private to its file",
+    },
+    // Which functions change a database: see src/store/commit.rs.
+    Ban {
+        what: "apply_batch",
+        only: &["src/store/commit/database.rs"],
+        instead: "put what is to be written into a `Change`, and commit it",
+    },
     Ban {
         what: "lifecycle::",
         only: &["src/domain/", "src/engine/scheduler/", "src/recovery/"],

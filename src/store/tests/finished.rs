@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::domain::ids::BatchName;
-use crate::store::finished::entries;
+use crate::store::commit::Writes;
+use crate::store::finished::{entries, insert};
+use crate::store::finished_sums::StoredTotal;
+use crate::store::folders::folder_name;
 
 /// A batch of one job that was dropped.
 fn done(no: u32, name: &str) -> BatchRecord {
@@ -182,10 +185,12 @@ fn a_finished_batch_that_the_database_forgot_is_noticed() {
         let store = open(&dir);
         finish(&store, &done(1, "first"));
         let line = store.line(&"first".parse().unwrap()).unwrap().unwrap();
-        let mut forget = sled::Batch::default();
-        forget.remove(entries(&line).swap_remove(part).0);
-        store.database().unwrap().db.apply_batch(forget).unwrap();
+        let mut forget = Writes::default();
+        forget.remove(&entries(&line).swap_remove(part).0);
+        store.database().unwrap().damage(forget);
         drop(store);
+        // It is not as a process left it that knew of it.
+        fs::remove_file(dir.path().join("closed")).unwrap();
         let refused = refusal(dir.path(), SERVICE);
         assert!(
             refused
@@ -249,16 +254,16 @@ fn a_state_of_format_1_is_taken_over_whatever_of_it_was_archived() {
     let records: Vec<BatchRecord> = (1..4).map(|no| store.batch(BatchNo(no)).unwrap().unwrap()).collect();
     let commits = store.records().unwrap().commits;
     // As an earlier version left it.
-    let mut old = sled::Batch::default();
+    let mut old = Writes::default();
     for record in &records {
         let line = store.line(&record.name).unwrap().unwrap();
-        entries(&line).into_iter().for_each(|(key, _)| old.remove(key));
+        entries(&line).into_iter().for_each(|(key, _)| old.remove(&key));
         let spool = store.spool(record.no).dir().to_owned();
         fs::remove_file(spool.join("finished")).unwrap();
         let outcomes_bytes = line.outcomes_bytes(store.dir()).unwrap();
         if record.no == BatchNo(2) {
-            old.insert(&db_keys::batch(record.no)[..], codec::encode(record));
-            old.insert(&db_keys::outcomes_bytes(record.no)[..], codec::encode(&outcomes_bytes));
+            old.insert(&db_keys::batch(record.no), record);
+            old.insert(&db_keys::outcomes_bytes(record.no), &outcomes_bytes);
             continue;
         }
         let kept = json!({ "outcomes_bytes": outcomes_bytes, "record": record });
@@ -266,12 +271,13 @@ fn a_state_of_format_1_is_taken_over_whatever_of_it_was_archived() {
         let archived = json!({
             "no": record.no, "name": record.name, "at": 77, "rows": record.rows, "totals": record.totals,
         });
-        old.insert(db_keys::finished(&record.name), codec::encode(&archived));
+        old.insert(&db_keys::finished(&record.name), &archived);
         let place = dir.path().join("archive").join(folder_name(record.no));
         fs::create_dir_all(place.parent().unwrap()).unwrap();
         fs::rename(spool, &place).unwrap();
     }
-    store.database().unwrap().db.apply_batch(old).unwrap();
+    old.insert(&db_keys::total(), &Totals::default());
+    store.database().unwrap().damage(old);
     drop(store);
     fs::rename(dir.path().join("archive/000003"), dir.path().join("archive/elsewhere")).unwrap();
     for _ in 0..2 {
@@ -292,4 +298,74 @@ fn a_state_of_format_1_is_taken_over_whatever_of_it_was_archived() {
     assert_eq!(store.batches().unwrap(), [again]);
     assert!(store.spool(BatchNo(1)).dir().ends_with("archive/000001"));
     assert!(!dir.path().join("archive/000001/record.json").exists());
+}
+
+/// Opening a state that is as it was left, and finding a batch in it by name and number, reads as much after a thousand
+/// finished batches as after ten, and nothing of their folders.
+#[test]
+fn what_is_finished_is_not_read_when_a_state_is_opened() {
+    let read_with = |finished: u32| {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(&dir);
+        let first = done(1, "done-1");
+        let live = batch(finished + 1, 1);
+        finish(&store, &first);
+        let begun = Change::Open(job(live.no.0, 0, State::Queued));
+        store.commit(&[Change::Batch(Box::new(live.clone())), begun]).unwrap();
+        // The others as if they had ended like it.
+        let line = store.line(&first.name).unwrap().unwrap();
+        let lines = (1..=finished).map(|no| FinishedBatch {
+            no: BatchNo(no),
+            name: format!("done-{no}").parse().unwrap(),
+            totals: Totals { spent: Credits(3), ..Totals::default() },
+            ..line.clone()
+        });
+        let lines: Vec<FinishedBatch> = lines.collect();
+        let mut writes = Writes::default();
+        lines.iter().for_each(|line| insert(&mut writes, line));
+        let total = Totals { spent: Credits(3 * u64::from(finished)), ..Totals::default() };
+        writes.insert(&db_keys::total(), &StoredTotal::of(total, lines.iter()));
+        store.database().unwrap().damage(writes);
+        drop(store);
+        fs::remove_dir_all(dir.path().join("spool").join(folder_name(first.no))).unwrap();
+
+        let store = open(&dir);
+        let opening = store.database().unwrap().read_count();
+        assert_eq!(store.finished_count(), u64::from(finished));
+        assert_eq!(store.next_batch_no(), BatchNo(finished + 2));
+        assert_eq!(store.finished_jobs().unwrap()[&None].canceled, finished);
+        assert_eq!(store.batch_named(&live.name).unwrap(), Some(live));
+        let name = format!("done-{finished}").parse().unwrap();
+        assert!(matches!(store.batch_named(&name), Err(StoreError::BatchMoved { .. })));
+        assert!(matches!(store.batch(BatchNo(finished)), Err(StoreError::BatchMoved { .. })));
+        assert_eq!(store.batch_named(&"other".parse().unwrap()).unwrap(), None);
+        assert_eq!(store.total().unwrap(), total);
+        let asked = store.database().unwrap().read_count();
+        assert_eq!(store.listed_finished().unwrap().len(), finished as usize, "they are there");
+        (opening, asked)
+    };
+    let (few, many) = (read_with(10), read_with(1000));
+    assert_eq!(few, many, "records read by opening, and in all");
+    assert!(few.0 < 20, "{few:?}");
+}
+
+/// The sums are derived: those that an earlier version left out or did not keep up are made anew from the lines.
+#[test]
+fn sums_of_finished_batches_that_do_not_fit_are_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let totals = Totals { spent: Credits(3), ..Totals::default() };
+    let mut store = open(&dir);
+    let first = BatchRecord { totals, ..done(1, "first") };
+    store.commit(&[Change::Batch(Box::new(first)), Change::Total(totals)]).unwrap();
+    let wrong = json!({ "count": 7, "totals": {}, "kinds": {}, "other": {} });
+    for stored in [json!(totals), json!({ "spent": 3, "finished": wrong })] {
+        let mut old = Writes::default();
+        old.insert(&db_keys::total(), &stored);
+        store.database().unwrap().damage(old);
+        drop(store);
+        store = open(&dir);
+        assert_eq!((store.finished_count(), store.total().unwrap()), (1, totals));
+        assert_eq!(store.finished_jobs().unwrap()[&None].canceled, 1);
+        store.verify(|fault| assert_ne!(fault.place, "the totals")).unwrap();
+    }
 }

@@ -1,0 +1,206 @@
+//! The database: the only code that speaks to sled.
+//!
+//! Its handle is private to this file, and what changes it ([`Database::apply`]) is open to the module of commits alone.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+#[cfg(test)]
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::park_timeout;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failpoint;
+use crate::store::commit::COMMIT_MAX_JOBS;
+use crate::store::error::database as refused;
+use crate::store::sled_files::SledFiles;
+use crate::store::{StoreError, codec, db_keys};
+
+/// Memory that the database may use as its cache, in bytes.
+const CACHE_BYTES: u64 = 32 * 1024 * 1024;
+
+/// How often it is tried to open a database that the threads of its last user may still be busy with.
+const AGAIN_TRIES: u32 = 50;
+const AGAIN_WAIT: Duration = Duration::from_millis(20);
+
+/// An open database.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Database {
+    /// The state directory, for errors.
+    dir: Arc<Path>,
+    db: sled::Db,
+    /// Its file, for the `fdatasync` that sled does not do.
+    file: Arc<File>,
+    /// Records that were read.
+    #[cfg(test)]
+    read: Arc<AtomicU64>,
+}
+
+/// Records to be written and removed, all of them or none.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Writes(sled::Batch);
+
+impl Writes {
+    pub(in crate::store) fn insert<T: Serialize>(&mut self, key: &[u8], record: &T) {
+        self.insert_encoded(key, codec::encode(record));
+    }
+
+    pub(in crate::store) fn insert_encoded(&mut self, key: &[u8], bytes: Vec<u8>) {
+        self.0.insert(key, bytes);
+    }
+
+    pub(in crate::store) fn remove(&mut self, key: &[u8]) {
+        self.0.remove(key);
+    }
+}
+
+impl Database {
+    /// Opens that of the state in `dir`, or makes it. The last threads of one that was just dropped may still hold the
+    /// file; no other process can, since the state is locked.
+    pub(in crate::store) fn open(dir: &Path) -> Result<Database, StoreError> {
+        Database::open_at(dir, &dir.join("db"))
+    }
+
+    /// Opens a database of the state in `dir` that lies at `path`: its own, or a copy.
+    pub(in crate::store) fn open_at(dir: &Path, path: &Path) -> Result<Database, StoreError> {
+        let config = sled::Config::new().path(path).cache_capacity(CACHE_BYTES).flush_every_ms(None);
+        let mut tried = 0;
+        let db = loop {
+            match config.open() {
+                Err(sled::Error::Io(error)) if error.kind() == ErrorKind::Other && tried < AGAIN_TRIES => {
+                    tried += 1;
+                    park_timeout(AGAIN_WAIT);
+                }
+                other => break other.map_err(|source| refused(dir, source))?,
+            }
+        };
+        let log = path.join("db");
+        let file = File::open(&log).map_err(StoreError::io(&log))?;
+        Ok(Database {
+            dir: dir.into(),
+            db,
+            file: Arc::new(file),
+            #[cfg(test)]
+            read: Arc::default(),
+        })
+    }
+
+    /// Makes a new database of the state in `dir`, at `path`; it is on the device on return.
+    pub(in crate::store) fn create(
+        dir: &Path,
+        path: &Path,
+        entries: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<(), StoreError> {
+        let made = Database::open_at(dir, path)?;
+        for part in entries.chunks(COMMIT_MAX_JOBS) {
+            let mut writes = Writes::default();
+            part.iter().for_each(|(key, bytes)| writes.insert_encoded(key, bytes.clone()));
+            made.db.apply_batch(writes.0).map_err(|source| refused(dir, source))?;
+        }
+        made.db.flush().map_err(|source| refused(dir, source))?;
+        drop(made);
+        for file in [&path.join("db"), path] {
+            File::open(file).and_then(|file| file.sync_all()).map_err(StoreError::io(file))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the changes and waits for the device. `flush` alone is not durable: on Linux it ends in `sync_file_range`
+    /// (measured).
+    pub(super) fn apply(&self, writes: Writes, sled_files: &mut SledFiles) -> Result<(), StoreError> {
+        self.db.apply_batch(writes.0).map_err(|source| refused(&self.dir, source))?;
+        // Before the log tells of them, and those that came with the flush.
+        sled_files.sync()?;
+        self.db.flush().map_err(|source| refused(&self.dir, source))?;
+        failpoint::hit("flushed");
+        sled_files.sync()?;
+        self.file.sync_data().map_err(StoreError::io(&self.dir))
+    }
+
+    /// The record of that key.
+    pub(in crate::store) fn get<T: for<'de> Deserialize<'de>>(
+        &self,
+        key: &[u8],
+    ) -> Result<Option<T>, StoreError> {
+        self.count();
+        let found = self.db.get(key).map_err(|source| refused(&self.dir, source))?;
+        found.map(|bytes| self.decode(key, &bytes)).transpose()
+    }
+
+    /// Every record whose key begins with that byte, in order.
+    pub(in crate::store) fn scan<T: for<'de> Deserialize<'de>>(
+        &self,
+        prefix: u8,
+    ) -> Result<Vec<T>, StoreError> {
+        self.records(self.db.scan_prefix([prefix]))
+    }
+
+    /// Every record of those keys, in order.
+    pub(in crate::store) fn range<T: for<'de> Deserialize<'de>>(
+        &self,
+        keys: Range<Vec<u8>>,
+    ) -> Result<Vec<T>, StoreError> {
+        self.records(self.db.range(keys))
+    }
+
+    /// The last key that begins with that byte.
+    pub(in crate::store) fn last_key(&self, prefix: u8) -> Result<Option<Vec<u8>>, StoreError> {
+        self.count();
+        let last = self.db.scan_prefix([prefix]).next_back();
+        let key = last.map(|entry| entry.map(|(key, _)| key.to_vec()));
+        key.transpose().map_err(|source| refused(&self.dir, source))
+    }
+
+    /// Every key with its bytes, in order.
+    pub(in crate::store) fn entries(
+        &self,
+    ) -> impl Iterator<Item = Result<(Vec<u8>, Vec<u8>), StoreError>> + '_ {
+        self.db.iter().map(|entry| {
+            self.count();
+            let (key, bytes) = entry.map_err(|source| refused(&self.dir, source))?;
+            Ok((key.to_vec(), bytes.to_vec()))
+        })
+    }
+
+    fn records<T: for<'de> Deserialize<'de>>(&self, entries: sled::Iter) -> Result<Vec<T>, StoreError> {
+        let read = entries.map(|entry| {
+            self.count();
+            let (key, bytes) = entry.map_err(|source| refused(&self.dir, source))?;
+            self.decode(&key, &bytes)
+        });
+        read.collect()
+    }
+
+    fn decode<T: for<'de> Deserialize<'de>>(&self, key: &[u8], bytes: &[u8]) -> Result<T, StoreError> {
+        codec::decode(bytes).map_err(|damage| StoreError::Damaged {
+            dir: self.dir.to_path_buf(),
+            what: format!("the record {}", db_keys::describe(key)),
+            detail: damage.to_string(),
+        })
+    }
+
+    #[cfg(test)]
+    fn count(&self) {
+        self.read.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "tests count what is read")]
+    fn count(&self) {}
+
+    /// How many records were read since it was opened.
+    #[cfg(test)]
+    pub(in crate::store) fn read_count(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Changes it behind the back of the commits: damage.
+    #[cfg(test)]
+    pub(in crate::store) fn damage(&self, writes: Writes) {
+        assert!(self.db.apply_batch(writes.0).is_ok());
+    }
+}

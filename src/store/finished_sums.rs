@@ -1,0 +1,101 @@
+//! What all finished batches come to, so that nothing need read each of them for it.
+//!
+//! It lies in the record of the state's totals, and is written by the commit by which a batch is done or goes on. It is
+//! derived from the lines of finished batches, and never believed alone: where the totals do not add up with it, they are
+//! read, and it is made anew.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ledger::Totals;
+use crate::domain::request::Kind;
+use crate::store::commit::Database;
+use crate::store::{Ended, FinishedBatch, StoreError, db_keys};
+
+/// What all finished batches come to.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct FinishedSums {
+    /// How many there are.
+    pub(super) count: u64,
+    /// Their credits.
+    pub(super) totals: Totals,
+    /// How their jobs ended, by kind.
+    kinds: BTreeMap<Kind, Ended>,
+    /// The same of jobs that were accepted before kinds were counted.
+    other: Ended,
+}
+
+impl FinishedSums {
+    pub(super) fn of<'a>(lines: impl Iterator<Item = &'a FinishedBatch>) -> FinishedSums {
+        let mut sums = FinishedSums::default();
+        lines.for_each(|line| sums.replace(None, Some(line)));
+        sums
+    }
+
+    fn replace(&mut self, before: Option<&FinishedBatch>, after: Option<&FinishedBatch>) {
+        if let Some(line) = before {
+            self.count = self.count.saturating_sub(1);
+            self.totals = minus(self.totals, line.totals);
+            self.count_jobs(line, Ended::minus);
+        }
+        if let Some(line) = after {
+            self.count += 1;
+            self.totals = self.totals + line.totals;
+            self.count_jobs(line, Ended::plus);
+        }
+    }
+
+    fn count_jobs(&mut self, line: &FinishedBatch, by: fn(Ended, Ended) -> Ended) {
+        for (kind, ended) in line.summary().ended_by_kind() {
+            let sum = kind.map_or(&mut self.other, |kind| self.kinds.entry(kind).or_default());
+            *sum = by(*sum, ended);
+        }
+        self.kinds.retain(|_, ended| ended.all() > 0);
+    }
+
+    /// How their jobs ended, by kind; nothing stands for those of which it was not counted.
+    pub(super) fn ended_by_kind(&self) -> BTreeMap<Option<Kind>, Ended> {
+        let kinds = self.kinds.iter().map(|(kind, ended)| (Some(*kind), *ended));
+        kinds.chain((self.other.all() > 0).then_some((None, self.other))).collect()
+    }
+}
+
+/// Sums that do not fit are noticed when the state is opened: see the module.
+fn minus(totals: Totals, less: Totals) -> Totals {
+    Totals {
+        held: totals.held.saturating_sub(less.held),
+        spent: totals.spent.saturating_sub(less.spent),
+        waived: totals.waived.saturating_sub(less.waived),
+        refunded: totals.refunded.saturating_sub(less.refunded),
+    }
+}
+
+/// The totals of the whole state, as they are stored.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct StoredTotal {
+    #[serde(flatten)]
+    pub(super) totals: Totals,
+    /// What its finished batches come to; nothing of a state that was written before that was kept, or has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) finished: Option<FinishedSums>,
+}
+
+impl StoredTotal {
+    pub(super) fn read(database: &Database) -> Result<StoredTotal, StoreError> {
+        Ok(database.get(&db_keys::total())?.unwrap_or_default())
+    }
+
+    /// Of a state with these finished batches.
+    pub(super) fn of<'a>(totals: Totals, lines: impl Iterator<Item = &'a FinishedBatch>) -> StoredTotal {
+        let sums = FinishedSums::of(lines);
+        StoredTotal { totals, finished: (sums.count > 0).then_some(sums) }
+    }
+
+    /// A batch that was finished, or not, is finished as another line says, or goes on.
+    pub(super) fn replace(&mut self, before: Option<&FinishedBatch>, after: Option<&FinishedBatch>) {
+        let mut sums = self.finished.take().unwrap_or_default();
+        sums.replace(before, after);
+        self.finished = (sums.count > 0).then_some(sums);
+    }
+}

@@ -1,0 +1,86 @@
+//! Where the parts of a state lie.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::domain::ids::BatchNo;
+use crate::store::StoreError;
+
+/// Where state format 1 kept the folders of batches that were done long ago.
+pub(super) fn archive(dir: &Path) -> PathBuf {
+    dir.join("archive")
+}
+
+/// The folder of the folders of batches.
+pub(super) fn spool(dir: &Path) -> PathBuf {
+    dir.join("spool")
+}
+
+/// The folder of a batch's rows and outcomes.
+pub(super) fn batch_dir(dir: &Path, batch: BatchNo) -> PathBuf {
+    let folder = spool(dir).join(folder_name(batch));
+    // State format 1 moved those away that were done long ago.
+    let archived = archive(dir).join(folder_name(batch));
+    if !folder.exists() && archived.exists() { archived } else { folder }
+}
+
+/// How a batch's folder is called.
+pub(super) fn folder_name(batch: BatchNo) -> String {
+    format!("{:06}", batch.0)
+}
+
+/// The folders of all batches in a state, in order.
+pub(super) fn batch_dirs(dir: &Path) -> Result<Vec<(BatchNo, PathBuf)>, StoreError> {
+    let mut dirs = numbered_dirs(&spool(dir))?;
+    dirs.extend(numbered_dirs(&archive(dir))?);
+    dirs.sort();
+    dirs.dedup_by_key(|(no, _)| *no);
+    Ok(dirs)
+}
+
+fn numbered_dirs(parent: &Path) -> Result<Vec<(BatchNo, PathBuf)>, StoreError> {
+    let entries = match fs::read_dir(parent) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StoreError::io(parent)(error)),
+    };
+    let mut dirs = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(StoreError::io(parent))?;
+        if let Ok(no) = entry.file_name().to_string_lossy().parse() {
+            dirs.push((BatchNo(no), entry.path()));
+        }
+    }
+    Ok(dirs)
+}
+
+/// Opens a file to read and to write, as it is; an empty one where there was none.
+pub(super) fn open_or_create(path: &Path) -> Result<File, StoreError> {
+    File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(path)
+        .map_err(StoreError::io(path))
+}
+
+/// Makes durable what the process before wrote and this one reads: a killed one may have synced none of it.
+/// With it, the names of the folders that all else is written in.
+pub(super) fn sync_found(dir: &Path) -> Result<(), StoreError> {
+    let (spool, db) = (spool(dir), dir.join("db"));
+    fs::create_dir_all(&spool).map_err(StoreError::io(&spool))?;
+    for entry in fs::read_dir(&db).map_err(StoreError::io(&db))? {
+        let path = entry.map_err(StoreError::io(&db))?.path();
+        File::open(&path).and_then(|file| file.sync_all()).map_err(StoreError::io(&path))?;
+    }
+    for folder in [&spool, &db, dir] {
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(StoreError::io(folder))?;
+    }
+    let dir = dir.canonicalize().map_err(StoreError::io(dir))?;
+    // One that refuses was made by somebody else, and not just now.
+    let synced = |above: &Path| File::open(above).and_then(|folder| folder.sync_all()).is_ok();
+    dir.ancestors().skip(1).take_while(|above| synced(above)).for_each(drop);
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! What a state says: its unfinished batches, their open jobs, and totals. `finished` reads of batches that are done,
+//! `job_index` and `batch_index` find by name.
+
+use std::sync::PoisonError;
+
+use serde::Deserialize;
+
+use crate::domain::account_block::AccountBlock;
+use crate::domain::ids::{BatchNo, JobKey, Seq};
+use crate::domain::job::{Job, JobSpec};
+use crate::domain::ledger::Totals;
+use crate::domain::time::UtcDay;
+use crate::store::commit::Database;
+use crate::store::folders::{self, batch_dir};
+use crate::store::snapshot::Snapshot;
+use crate::store::spool::{Appender, Lines, Spool};
+use crate::store::staging::Staging;
+use crate::store::{BatchRecord, JobRecord, Store, StoreError, batch_backup, db_keys, job_index};
+
+/// The part of an outcome that tells whose it is.
+#[derive(Deserialize)]
+struct OutcomeOf {
+    seq: Seq,
+}
+
+impl Store {
+    /// Every batch that is not done, oldest first.
+    pub fn batches(&self) -> Result<Vec<BatchRecord>, StoreError> {
+        self.database()?.scan(db_keys::BATCH)
+    }
+
+    /// The batch of that number, done or not.
+    ///
+    /// # Errors
+    /// [`StoreError::BatchMoved`] when it is done, and somebody moved its folder away.
+    pub fn batch(&self, no: BatchNo) -> Result<Option<BatchRecord>, StoreError> {
+        let both = |store: &Store| match store.unfinished_batch(no)? {
+            Some(batch) => Ok(Some(batch)),
+            None => store.finished_batch(no),
+        };
+        match self.unfinished_batch(no)? {
+            Some(batch) => Ok(Some(batch)),
+            // It may be going from the one to the other just now.
+            None => self.at_rest(both),
+        }
+    }
+
+    /// The batch of that number, unless it is done.
+    pub(super) fn unfinished_batch(&self, no: BatchNo) -> Result<Option<BatchRecord>, StoreError> {
+        self.database()?.get(&db_keys::batch(no))
+    }
+
+    /// A number that no batch ever had.
+    pub fn next_batch_no(&self) -> BatchNo {
+        self.batch_index.next()
+    }
+
+    /// Every job that has begun and not ended, in order of batch and manifest.
+    pub fn open_jobs(&self) -> Result<Vec<JobRecord>, StoreError> {
+        self.database()?.scan(db_keys::JOB)
+    }
+
+    /// Where the job stands whose row lies at byte `row_at` of a batch. One that has not begun is queued.
+    pub fn job_at(&self, batch: &BatchRecord, row_at: u64, spec: &JobSpec) -> Result<JobRecord, StoreError> {
+        let key = JobKey { batch: batch.no, seq: spec.seq };
+        // Open ones first: one that ends meanwhile is then seen as it was, and not as one that never began.
+        if let Some(open) = self.database()?.get(&db_keys::job(key))? {
+            return Ok(open);
+        }
+        let path = self.spool(batch.no).outcomes_path();
+        let mut outcomes = Lines::open(&path, 0, self.outcomes_bytes(batch)?)?;
+        let mut last = None;
+        while let Some((at, outcome)) = outcomes.next_line::<OutcomeOf>()? {
+            if outcome.seq == spec.seq {
+                last = Some(at);
+            }
+        }
+        match last {
+            Some(at) => outcomes.line_at(at),
+            None => Ok(JobRecord { key, id: spec.id, row_at, job: Job::queued() }),
+        }
+    }
+
+    /// Totals of the whole state.
+    pub fn total(&self) -> Result<Totals, StoreError> {
+        Ok(self.database()?.get(&db_keys::total())?.unwrap_or_default())
+    }
+
+    /// Totals of a UTC day.
+    pub fn day(&self, day: UtcDay) -> Result<Totals, StoreError> {
+        Ok(self.database()?.get(&db_keys::day(day))?.unwrap_or_default())
+    }
+
+    /// What the account refused to pay for, and nothing has lifted since.
+    pub fn account(&self) -> Result<AccountBlock, StoreError> {
+        Ok(self.database()?.get(&db_keys::account())?.unwrap_or_default())
+    }
+
+    /// Begins taking a manifest in.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRoom`] when the disk is full: what room there is belongs to what is under way.
+    pub fn begin_staging(&self) -> Result<Staging, StoreError> {
+        self.recover_room()?;
+        Staging::begin(&folders::spool(&self.dir))
+    }
+
+    /// The rows and outcomes of a batch.
+    pub fn spool(&self, batch: BatchNo) -> Spool {
+        Spool::new(batch_dir(&self.dir, batch))
+    }
+
+    /// Length of a batch's outcomes, in bytes, as committed: what lies beyond was never
+    /// acknowledged.
+    pub fn outcomes_bytes(&self, batch: &BatchRecord) -> Result<u64, StoreError> {
+        if let Some(bytes) = self.open_outcomes_bytes(batch.no)? {
+            return Ok(bytes);
+        }
+        // It may be going from unfinished to done, or back, just now.
+        self.at_rest(|store| match (store.open_outcomes_bytes(batch.no)?, store.line(&batch.name)?) {
+            (Some(bytes), _) => Ok(bytes),
+            (None, Some(line)) if line.no == batch.no => line.outcomes_bytes(&store.dir),
+            (None, _) => Ok(0),
+        })
+    }
+
+    /// The same of a batch that is not done; nothing while no job of it has ended.
+    pub(super) fn open_outcomes_bytes(&self, no: BatchNo) -> Result<Option<u64>, StoreError> {
+        self.database()?.get(&db_keys::outcomes_bytes(no))
+    }
+
+    /// Opens the rows of a batch to add some after those that were accepted.
+    pub fn append_rows(&self, batch: &BatchRecord) -> Result<Appender, StoreError> {
+        let commits = self.writer.lock().unwrap_or_else(PoisonError::into_inner).commits;
+        let spool = self.spool(batch.no);
+        batch_backup::reconcile_one(spool.dir(), batch, commits)?;
+        job_index::cut(spool.dir(), batch.spool_bytes)?;
+        Appender::open(&spool.rows_path(), batch.spool_bytes)
+    }
+
+    /// The database; refused only after it could not be opened anew on a full disk.
+    pub(super) fn database(&self) -> Result<Database, StoreError> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let broken = || StoreError::io(&self.dir)(std::io::ErrorKind::StorageFull.into());
+        database.clone().ok_or_else(broken)
+    }
+
+    /// Looks at the database while no commit changes it: what is seen is of one moment.
+    pub(super) fn at_rest<T>(
+        &self,
+        look: impl FnOnce(&Store) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let _still = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        look(self)
+    }
+
+    /// All records at once.
+    pub(super) fn records(&self) -> Result<Snapshot, StoreError> {
+        Snapshot::read(&self.dir, &self.database()?)
+    }
+}
