@@ -21,6 +21,8 @@ use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
 use crate::failpoint;
 use crate::store::batch_backup::{self, BatchBackup};
+#[cfg(test)]
+pub(super) use crate::store::commit::database::READ;
 pub(super) use crate::store::commit::database::{Database, Writes};
 use crate::store::finished::{self, FinishedBatch};
 use crate::store::finished_sums::StoredTotal;

@@ -15,6 +15,7 @@ use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::row_verdict::JobStanding;
 use crate::domain::time::{Timestamp, UtcDay};
+use crate::store::commit::Writes;
 use crate::store::spool::{Appender, Lines};
 use crate::store::staging::{ExistingJob, RowRequest, RowWithVerdict, StagedRow, Verdict};
 
@@ -252,6 +253,25 @@ fn jobs_that_are_missing_are_noticed() {
     drop(store);
     let refused = refusal(dir.path(), SERVICE);
     assert!(refused.contains("3 jobs were accepted, 0 have ended and 1 are open"), "{refused}");
+}
+
+/// Whatever of the database noticed nothing: the page that it lies in is as it was written.
+#[test]
+fn a_record_that_comes_out_changed_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = job(1, 0, running());
+    let key = db_keys::job(record.key);
+    let mut bytes = codec::encode(&record);
+    let digit = bytes.iter().position(|byte| *byte == b't').unwrap();
+    bytes[digit] = b'u';
+    let store = open(&dir);
+    store.commit(&[Change::Batch(Box::new(batch(1, 1))), Change::Open(record)]).unwrap();
+    let mut changed = Writes::default();
+    changed.insert_encoded(&key, bytes);
+    store.database().unwrap().damage(changed);
+    drop(store);
+    let refused = refusal(dir.path(), SERVICE);
+    assert!(refused.contains("the record of job 0 in batch 1: its checksum is wrong"), "{refused}");
 }
 
 #[test]

@@ -7,8 +7,6 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-#[cfg(test)]
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::park_timeout;
 use std::time::Duration;
 
@@ -35,9 +33,6 @@ pub(in crate::store) struct Database {
     db: sled::Db,
     /// Its file, for the `fdatasync` that sled does not do.
     file: Arc<File>,
-    /// Records that were read.
-    #[cfg(test)]
-    read: Arc<AtomicU64>,
 }
 
 /// Records to be written and removed, all of them or none.
@@ -80,13 +75,7 @@ impl Database {
         };
         let log = path.join("db");
         let file = File::open(&log).map_err(StoreError::io(&log))?;
-        Ok(Database {
-            dir: dir.into(),
-            db,
-            file: Arc::new(file),
-            #[cfg(test)]
-            read: Arc::default(),
-        })
+        Ok(Database { dir: dir.into(), db, file: Arc::new(file) })
     }
 
     /// Makes a new database of the state in `dir`, at `path`; it is on the device on return.
@@ -126,7 +115,7 @@ impl Database {
         &self,
         key: &[u8],
     ) -> Result<Option<T>, StoreError> {
-        self.count();
+        count();
         let found = self.db.get(key).map_err(|source| refused(&self.dir, source))?;
         found.map(|bytes| self.decode(key, &bytes)).transpose()
     }
@@ -149,7 +138,7 @@ impl Database {
 
     /// The last key that begins with that byte.
     pub(in crate::store) fn last_key(&self, prefix: u8) -> Result<Option<Vec<u8>>, StoreError> {
-        self.count();
+        count();
         let last = self.db.scan_prefix([prefix]).next_back();
         let key = last.map(|entry| entry.map(|(key, _)| key.to_vec()));
         key.transpose().map_err(|source| refused(&self.dir, source))
@@ -160,7 +149,7 @@ impl Database {
         &self,
     ) -> impl Iterator<Item = Result<(Vec<u8>, Vec<u8>), StoreError>> + '_ {
         self.db.iter().map(|entry| {
-            self.count();
+            count();
             let (key, bytes) = entry.map_err(|source| refused(&self.dir, source))?;
             Ok((key.to_vec(), bytes.to_vec()))
         })
@@ -168,7 +157,7 @@ impl Database {
 
     fn records<T: for<'de> Deserialize<'de>>(&self, entries: sled::Iter) -> Result<Vec<T>, StoreError> {
         let read = entries.map(|entry| {
-            self.count();
+            count();
             let (key, bytes) = entry.map_err(|source| refused(&self.dir, source))?;
             self.decode(&key, &bytes)
         });
@@ -183,24 +172,21 @@ impl Database {
         })
     }
 
-    #[cfg(test)]
-    fn count(&self) {
-        self.read.fetch_add(1, Ordering::Relaxed);
-    }
-
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "tests count what is read")]
-    fn count(&self) {}
-
-    /// How many records were read since it was opened.
-    #[cfg(test)]
-    pub(in crate::store) fn read_count(&self) -> u64 {
-        self.read.load(Ordering::Relaxed)
-    }
-
     /// Changes it behind the back of the commits: damage.
     #[cfg(test)]
     pub(in crate::store) fn damage(&self, writes: Writes) {
         assert!(self.db.apply_batch(writes.0).is_ok());
     }
+}
+
+/// Counts a record that is read, for tests.
+fn count() {
+    #[cfg(test)]
+    READ.set(READ.get() + 1);
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// Records that this thread read, of whichever database.
+    pub(in crate::store) static READ: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
