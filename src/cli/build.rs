@@ -4,25 +4,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::api::Service;
-use crate::cli::arguments::ManifestArguments;
 use crate::cli::failure::Failure;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::app::AppParts;
 use crate::domain::admission::Limits;
-use crate::domain::batch_origin::SourcePlace;
-use crate::domain::budget::BudgetSetting;
-use crate::domain::credits::Credits;
 use crate::domain::manifest::row::Policy;
-use crate::domain::quote::{AccountPlan, Catalog, Rules};
+use crate::domain::quote::AccountPlan;
 use crate::domain::retry::Backoff;
 use crate::domain::slow_download::MinRate;
 use crate::domain::time::Millis;
 use crate::domain::url_policy::UrlPolicy;
 use crate::engine::scheduler::Settings;
 use crate::engine::{EngineDeps, RateLimit};
-use crate::intake::Terms;
 use crate::intake::catalog_refresh::ServiceCatalogs;
 use crate::intake::ingest::IngestDefaults;
 use crate::metrics::Metrics;
@@ -105,32 +100,21 @@ pub(super) fn engine_deps(
     })
 }
 
-/// Options of a manifest: flags over manifest over configuration. The caller sets its origin.
-pub(super) fn ingest_options<'a>(
-    flags: &ManifestArguments,
-    config: &'a Config,
-    catalog: &'a Catalog,
-    rules: &'a Rules,
-) -> Terms<'a> {
-    Terms {
-        catalog,
-        rules,
-        namespace: &config.service.key_namespace,
-        batch: flags.batch.clone(),
-        policy: Policy {
-            budget: flags.budget.and_then(BudgetSetting::limit),
-            strict: flags.strict.then_some(true),
-            allow_unknown_options: flags.allow_unknown_options.then_some(true),
-            ..Policy::default()
-        },
+/// What holds for every manifest; nothing is taken in without a service.
+pub(super) fn ingest_defaults(
+    config: &Config,
+    service: Option<(Service, &ServiceTarget)>,
+) -> Result<IngestDefaults, Failure> {
+    let configured = || config.service.base_url.as_ref().map(service_target::identity_of);
+    let identity = service.as_ref().map(|(_, chosen)| chosen.identity.clone()).or_else(configured);
+    Ok(IngestDefaults {
+        service: service.map(|(service, _)| service),
+        identity: identity.unwrap_or_default(),
+        rules: config.rules()?,
+        namespace: config.service.key_namespace.clone(),
         default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
-        is_default_budget: flags.budget == Some(BudgetSetting::Default),
-        ceiling: None,
-        place: SourcePlace::Socket,
-        max_credits: flags.max_credits.map(Credits),
         plan: config.service.plan,
-        occasion: None,
-    }
+    })
 }
 
 /// What an engine and its control API need. Without a service they take no manifests.
@@ -139,18 +123,9 @@ pub(super) fn app_parts(
     output: &Path,
     service: Option<(Service, &ServiceTarget)>,
 ) -> Result<AppParts, Failure> {
-    let configured = || config.service.base_url.as_ref().map(service_target::identity_of);
-    let identity = service.as_ref().map(|(_, chosen)| chosen.identity.clone()).or_else(configured);
     Ok(AppParts {
         settings: scheduler_settings(config)?,
-        ingest: IngestDefaults {
-            service: service.map(|(service, _)| service),
-            identity: identity.unwrap_or_default(),
-            rules: config.rules()?,
-            namespace: config.service.key_namespace.clone(),
-            default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
-            plan: config.service.plan,
-        },
+        ingest: ingest_defaults(config, service)?,
         output_dir: OutputDir::new(output, config.output.options()),
         layout: config.layout()?,
     })

@@ -99,7 +99,11 @@ fn batches_of(receipts: &[Receipt]) -> BTreeSet<BatchName> {
     receipts.iter().filter_map(|receipt| receipt.batch.clone()).collect()
 }
 
-fn submission(path: &Path, terms: &ManifestArguments) -> Result<Submission, Failure> {
+/// How a manifest is handed in: by its file's name and the flags, the same for a plan and for a run.
+///
+/// # Errors
+/// When its folder cannot be found, or its name not be said.
+pub(super) fn submission(path: &Path, terms: &ManifestArguments) -> Result<Submission, Failure> {
     let file = path.file_name().and_then(|name| name.to_str());
     let file = file.ok_or_else(|| {
         Failure::new(Exit::Usage, format!("{}: the file name is not valid UTF-8", path.display()))

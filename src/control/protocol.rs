@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::domain::admission::Parked;
+use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::charge_drift::Drift;
 use crate::domain::credits::Credits;
@@ -15,9 +16,11 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, RecordView};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::Movement;
+use crate::domain::manifest::row::Policy;
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
 use crate::engine::scheduler::{BatchOverview, CommandOutcome};
+use crate::intake::IngestOptions;
 use crate::intake::receipt::Receipt;
 use crate::store::BatchRecord;
 
@@ -490,6 +493,24 @@ pub struct Submission {
     /// Options that look like misspelt ones are sent as they are.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_unknown_options: bool,
+}
+
+impl From<Submission> for IngestOptions {
+    fn from(submission: Submission) -> IngestOptions {
+        IngestOptions {
+            batch: submission.batch,
+            policy: Policy {
+                budget: submission.budget.and_then(BudgetSetting::limit),
+                strict: submission.strict.then_some(true),
+                allow_unknown_options: submission.allow_unknown_options.then_some(true),
+                ..Policy::default()
+            },
+            is_default_budget: submission.budget == Some(BudgetSetting::Default),
+            place: submission.folder.map_or(SourcePlace::Socket, SourcePlace::Folder),
+            max_credits: submission.max_credits.map(Credits),
+            ..IngestOptions::default()
+        }
+    }
 }
 
 /// The process that answers, and what it works on.

@@ -25,15 +25,13 @@ use crate::control::protocol::{
     Refusal, Request as _, ResolveRequest, ResumeRequest, RetryRequest, RunScheduleRequest, Schedules,
     SchedulesRequest, StatusRequest, Submission,
 };
-use crate::domain::batch_origin::SourcePlace;
-use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::job_state::JobState;
-use crate::domain::manifest::row::Policy;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::{EngineError, to_the_end};
-use crate::intake::ingest::{self, Ingest, IngestError, IngestOptions};
+use crate::intake::IngestOptions;
+use crate::intake::ingest::{self, Ingest, IngestError};
 use crate::intake::receipt::Receipt;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::output::layout::Layout;
@@ -389,22 +387,8 @@ async fn submit(
     let folder = ingest::incoming(app.engine.store().dir()).map_err(|error| storage_error(&error))?;
     let path = folder.path().join(name);
     receive(body, &path).await?;
-    let options = IngestOptions {
-        batch: submission.batch,
-        policy: Policy {
-            budget: submission.budget.and_then(BudgetSetting::limit),
-            strict: submission.strict.then_some(true),
-            allow_unknown_options: submission.allow_unknown_options.then_some(true),
-            ..Policy::default()
-        },
-        default_policy: Policy::default(),
-        is_default_budget: submission.budget == Some(BudgetSetting::Default),
-        ceiling: None,
-        place: submission.folder.map_or(SourcePlace::Socket, SourcePlace::Folder),
-        max_credits: submission.max_credits.map(Credits),
-        expected: None,
-        occasion: None,
-    };
+    let file = PathBuf::from(&submission.file);
+    let options = IngestOptions::from(submission);
     // The folder is kept until the manifest was read, though the client goes away.
     let work = async move {
         let accepted = app.ingest.accept(&path, options).await;
@@ -412,7 +396,7 @@ async fn submit(
         accepted
     };
     let mut receipt = to_the_end(work).await.map_err(|error| ingest_error(&error))?;
-    receipt.file = PathBuf::from(submission.file);
+    receipt.file = file;
     Ok(Json(receipt).into_response())
 }
 

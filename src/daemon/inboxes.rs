@@ -15,9 +15,9 @@ use crate::domain::time::Millis;
 use crate::engine::blocking;
 use crate::intake::inbox::dispose::{self, FilingError, Folders};
 use crate::intake::inbox::{FileStat, Inbox, ReadyManifest, WatchOptions};
-use crate::intake::ingest::{Ingest, IngestError, IngestOptions};
+use crate::intake::ingest::{Ingest, IngestError};
 use crate::intake::receipt::Receipt;
-use crate::intake::{IntakeError, source};
+use crate::intake::{IngestOptions, IntakeError, source};
 
 /// Before a manifest that was being written is read again.
 const WRITER_RETRY_INTERVAL: Millis = Millis::from_secs(2);

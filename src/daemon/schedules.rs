@@ -27,9 +27,9 @@ use crate::domain::schedule::due::{self, Due, Handled, Missed, ON_TIME, Overlap,
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::{Now, Tick, Timestamp};
 use crate::engine::Stop;
-use crate::intake::IntakeError;
-use crate::intake::ingest::{Ingest, IngestError, IngestOptions};
+use crate::intake::ingest::{Ingest, IngestError};
 use crate::intake::receipt::Receipt;
+use crate::intake::{IngestOptions, IntakeError};
 use crate::store::schedule_progress::{self, LastRun, ScheduleRecord, ScheduleRecords};
 use crate::store::{Store, StoreError};
 
@@ -82,15 +82,12 @@ impl ConfiguredSchedule {
     /// How its run at an instant comes in.
     fn options(&self, at: Timestamp) -> Result<IngestOptions, IntakeError> {
         Ok(IngestOptions {
-            expected: None,
             batch: Some(name::of_run(&self.name, at)?),
-            policy: Policy::default(),
             default_policy: self.policy.over(&self.default_policy),
-            is_default_budget: false,
             ceiling: self.policy.budget.or(self.default_policy.budget),
             place: SourcePlace::Schedule(self.name.clone()),
-            max_credits: None,
             occasion: Some(self.schedule.occasion(at)),
+            ..IngestOptions::default()
         })
     }
 }

@@ -8,21 +8,17 @@ use tokio::sync::Mutex;
 
 use crate::api::Service;
 use crate::clock::Clock;
-use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget::BudgetSetting;
-use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::ids::BatchNo;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
-use crate::domain::schedule::placeholders::ScheduledRun;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::scheduler::{Command, CommandOutcome};
 use crate::engine::{EngineGone, Handle, blocking, to_the_end};
 use crate::failpoint;
 use crate::intake::catalog_refresh::{self, CatalogError};
 use crate::intake::receipt::Receipt;
-use crate::intake::source::Identity;
-use crate::intake::{self, Accepted, IntakeError, Terms};
+use crate::intake::{self, Accepted, IngestContext, IngestOptions, IntakeError};
 use crate::store::Store;
 
 /// How long the catalogs are used without looking whether they are still fresh.
@@ -45,27 +41,18 @@ pub struct IngestDefaults {
     pub plan: AccountPlan,
 }
 
-/// How one manifest comes in.
-#[derive(Debug, Default, Clone, PartialEq)]
-pub struct IngestOptions {
-    /// Overrules the manifest's own name.
-    pub batch: Option<BatchName>,
-    /// Overrules the manifest's own policy, where it says something.
-    pub policy: Policy,
-    /// For what the manifest does not say: the terms of its inbox or schedule.
-    pub default_policy: Policy,
-    /// The batch goes back to its default budget, whatever was set before.
-    pub is_default_budget: bool,
-    /// The most that the manifest may allow its batch to spend.
-    pub ceiling: Option<Credits>,
-    /// Where it comes from.
-    pub place: SourcePlace,
-    /// The most a job may cost.
-    pub max_credits: Option<Credits>,
-    /// The file that is meant: another one that took its name meanwhile is not taken in.
-    pub expected: Option<Identity>,
-    /// The run of a schedule that this is.
-    pub occasion: Option<ScheduledRun>,
+impl IngestDefaults {
+    /// What a manifest that comes in so is validated by.
+    pub fn context<'a>(&'a self, catalog: &'a Catalog, options: IngestOptions) -> IngestContext<'a> {
+        let default_policy = options.default_policy.over(&self.default_policy);
+        IngestContext {
+            catalog,
+            rules: &self.rules,
+            namespace: &self.namespace,
+            plan: self.plan,
+            options: IngestOptions { default_policy, ..options },
+        }
+    }
 }
 
 /// The manifest could not be taken in; nothing of it was, or it is not known whether it was, and then
@@ -164,14 +151,10 @@ impl Ingest {
         options: IngestOptions,
     ) -> Result<Receipt, IngestError> {
         let catalog = self.catalog(inside).await?;
-        let (store, path, defaults, clock) =
-            (self.store.clone(), path.to_owned(), inside.defaults.clone(), self.clock);
-        let (expected, named) = (options.expected, path.clone());
-        let take_in = move || take_in(&store, &path, &defaults, &catalog, options, clock);
+        let (store, path, defaults) = (self.store.clone(), path.to_owned(), inside.defaults.clone());
+        let now = self.clock.now().wall;
+        let take_in = move || intake::accept(&store, &path, &defaults.context(&catalog, options), now);
         let Accepted { receipt, batch } = blocking(take_in).await?;
-        if expected.is_some() && receipt.read != expected {
-            return Err(IntakeError::Changed { path: named }.into());
-        }
         if let Some(batch) = batch {
             self.engine.execute(Command::AddBatch(Box::new(batch))).await?;
             failpoint::hit("accepted");
@@ -217,31 +200,6 @@ impl Ingest {
         inside.catalog = Some(StoredCatalog { catalog: catalog.clone(), looked: now, is_given: false });
         Ok(catalog)
     }
-}
-
-fn take_in(
-    store: &Store,
-    path: &Path,
-    defaults: &IngestDefaults,
-    catalog: &Catalog,
-    options: IngestOptions,
-    clock: Clock,
-) -> Result<Accepted, IntakeError> {
-    let terms = Terms {
-        catalog,
-        rules: &defaults.rules,
-        namespace: &defaults.namespace,
-        batch: options.batch,
-        policy: options.policy,
-        default_policy: options.default_policy.over(&defaults.default_policy),
-        is_default_budget: options.is_default_budget,
-        ceiling: options.ceiling,
-        place: options.place,
-        max_credits: options.max_credits,
-        plan: defaults.plan,
-        occasion: options.occasion,
-    };
-    intake::accept(store, path, &terms, clock.now().wall)
 }
 
 /// A place for manifests that come in as bytes: a folder of its own each, so that they keep their names.

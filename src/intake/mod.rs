@@ -6,6 +6,7 @@
 //! Accepting the same manifest again finds every job there and adds nothing.
 
 pub mod catalog_refresh;
+mod context;
 pub mod inbox;
 pub mod ingest;
 mod planned;
@@ -21,71 +22,17 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::domain::batch_origin::SourcePlace;
-use crate::domain::credits::Credits;
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId, Seq};
 use crate::domain::job::{JobSpec, Order};
 use crate::domain::job_label::label;
-use crate::domain::manifest::row::Policy;
 use crate::domain::queue_class::QueueClass;
-use crate::domain::quote::{AccountPlan, Catalog, Rules};
-use crate::domain::schedule::placeholders::ScheduledRun;
 use crate::domain::time::Timestamp;
+pub use crate::intake::context::{IngestContext, IngestOptions};
 pub use crate::intake::planned::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::receipt::Receipt;
 pub use crate::intake::validate::{Batches, Present, Rows, Validated, ValidatedRow, validate};
 use crate::store::staging::{RowRequest, RowWithVerdict, StagedManifest, StagedRow, Staging, Verdict};
 use crate::store::{BatchRecord, Segment, Store, StoreError};
-
-/// What decides about a manifest beside itself.
-#[derive(Debug, Clone)]
-pub struct Terms<'a> {
-    /// The catalogs in force.
-    pub catalog: &'a Catalog,
-    /// What the catalogs do not carry.
-    pub rules: &'a Rules,
-    /// `service.key_namespace`.
-    pub namespace: &'a str,
-    /// Overrules the manifest's own name.
-    pub batch: Option<BatchName>,
-    /// Overrules the manifest's own policy, where it says something.
-    pub policy: Policy,
-    /// For what neither says.
-    pub default_policy: Policy,
-    /// The batch goes back to its default budget, whatever was set before.
-    pub is_default_budget: bool,
-    /// The most that a manifest may allow its batch to spend: the budget of its inbox or schedule.
-    pub ceiling: Option<Credits>,
-    /// Where the manifest comes from.
-    pub place: SourcePlace,
-    /// The most a job may cost; what costs more, or cannot be priced, is not valid.
-    pub max_credits: Option<Credits>,
-    /// The account's plan: what of the price an allowance could cover.
-    pub plan: AccountPlan,
-    /// The run of a schedule that this is, which fills its placeholders; without one, braces stay as they
-    /// are.
-    pub occasion: Option<ScheduledRun>,
-}
-
-impl<'a> Terms<'a> {
-    /// Terms that ask for nothing, of a manifest that came by the socket.
-    pub fn new(catalog: &'a Catalog, rules: &'a Rules) -> Terms<'a> {
-        Terms {
-            catalog,
-            rules,
-            namespace: "",
-            batch: None,
-            policy: Policy::default(),
-            default_policy: Policy::default(),
-            is_default_budget: false,
-            ceiling: None,
-            place: SourcePlace::Socket,
-            max_credits: None,
-            plan: AccountPlan::Unknown,
-            occasion: None,
-        }
-    }
-}
 
 /// The manifest could not be taken in; nothing of it was.
 #[derive(Debug, thiserror::Error)]
@@ -134,11 +81,11 @@ pub struct Accepted {
 pub fn accept(
     store: &Store,
     path: &Path,
-    terms: &Terms<'_>,
+    context: &IngestContext<'_>,
     now: Timestamp,
 ) -> Result<Accepted, IntakeError> {
     let mut batches = Stored { store, now, found: None };
-    let mut validated = validate(store.begin_staging()?, path, terms, now, &mut batches)?;
+    let mut validated = validate(store.begin_staging()?, path, context, now, &mut batches)?;
     let is_refused = validated.is_refused();
     let found = batches.found;
     validated.receipt.refused = is_refused;

@@ -7,7 +7,7 @@ use crate::domain::job::Order;
 use crate::domain::manifest::row::{BadRow, Policy, ReadRow, Row};
 use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
 use crate::domain::request::Kind;
-use crate::intake::Terms;
+use crate::intake::IngestContext;
 use crate::intake::receipt::{LATER, Receipt, is_for_now};
 use crate::store::staging::{AllowanceDraw, RowRequest, StagedRow};
 
@@ -22,7 +22,7 @@ pub(super) enum ValidateStep {
 #[derive(Clone, Copy)]
 pub(super) struct RowRules<'a> {
     pub policy: &'a Policy,
-    pub terms: &'a Terms<'a>,
+    pub context: &'a IngestContext<'a>,
 }
 
 /// What rows of a batch are judged by.
@@ -38,7 +38,7 @@ impl RowValidator<'_> {
             ReadRow::Good(mut row) => {
                 self.receipt.rows += 1;
                 // Before identity is derived: another day is another job.
-                if let Some(occasion) = &self.rules.terms.occasion {
+                if let Some(occasion) = &self.rules.context.options.occasion {
                     occasion.fill(&mut row);
                 }
                 self.typed_row(*row)
@@ -80,7 +80,7 @@ impl RowValidator<'_> {
                 for note in row.notes.iter().chain(&quote.notes) {
                     self.receipt.note(note.position.unwrap_or_else(|| position_in(row, note)), note);
                 }
-                draws = quote.waivable.as_ref().and_then(|allowance| draw(self.rules.terms.plan, allowance));
+                draws = quote.waivable.as_ref().and_then(|allowance| draw(self.rules.context.plan, allowance));
                 self.order(row, quote, draws.as_ref())
             }
         };
@@ -94,12 +94,12 @@ impl RowValidator<'_> {
         let kind = self.rules.kind_of(row)?;
         row.read_options(kind);
         let body = quote::canonical_body(kind, &row.request);
-        let (namespace, id) = (self.rules.terms.namespace, row.id.as_deref());
+        let (namespace, id) = (self.rules.context.namespace, row.id.as_deref());
         Ok((kind, Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body)))
     }
 
     fn order(&self, row: &Row, quote: Quote, draws: Option<&AllowanceDraw>) -> RowRequest {
-        let RowRules { policy, terms } = self.rules;
+        let RowRules { policy, context } = self.rules;
         if let Some(problem) = self.rules.too_dear(row, &quote) {
             return RowRequest::Invalid(vec![problem]);
         }
@@ -115,7 +115,7 @@ impl RowValidator<'_> {
             waivable: price.filter(|_| draws.is_some()).unwrap_or_default(),
             allowance: draws.map(|draw| AllowanceUse { pool: draw.pool.clone(), units: draw.units }),
             // A limit is for the price that is paid, which may be another by then.
-            max_credits: [row.max_credits, terms.max_credits].into_iter().flatten().min(),
+            max_credits: [row.max_credits, context.options.max_credits].into_iter().flatten().min(),
             priority: row.priority.or(policy.priority).unwrap_or_default(),
             deadline: row.deadline.or(policy.deadline),
             meta: row.meta.clone(),
@@ -125,7 +125,7 @@ impl RowValidator<'_> {
 
 impl RowRules<'_> {
     fn kind_of(&self, row: &Row) -> Result<Kind, Diagnostic> {
-        let Terms { catalog, rules, .. } = *self.terms;
+        let IngestContext { catalog, rules, .. } = *self.context;
         if let Some(kind) = row.kind {
             return Ok(kind);
         }
@@ -141,7 +141,7 @@ impl RowRules<'_> {
 
     /// What the service would make of a row, or everything wrong with it.
     fn quoted(&self, row: &Row, kind: Kind) -> Result<Quote, Vec<Diagnostic>> {
-        let Terms { catalog, rules, .. } = *self.terms;
+        let IngestContext { catalog, rules, .. } = *self.context;
         if let Some(why) = CatalogPart::needed_by(kind).and_then(|part| unavailable(catalog, part)) {
             let field = if kind == Kind::Speech { "voice_id" } else { "model" };
             return Err(vec![not_now(field, why)]);
@@ -213,7 +213,7 @@ impl RowRules<'_> {
             (false, false) => format!("; it may cost {dearest}, or more"),
         };
         let enough = format!("set max_credits to {} or more", dearest.0);
-        match (quote.price, row.max_credits, self.terms.max_credits) {
+        match (quote.price, row.max_credits, self.context.options.max_credits) {
             (None, _, Some(most)) if !bound.is_firm || most < dearest => {
                 let message = format!(
                     "the price is not known, and at most {most} a row are allowed: {formula}{may_cost}"

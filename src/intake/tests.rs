@@ -6,7 +6,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
+use crate::domain::batch_origin::SourcePlace;
+use crate::domain::credits::Credits;
+use crate::domain::manifest::row::Policy;
+use crate::domain::quote::{Catalog, Rules};
 use crate::domain::schedule::Schedule;
+use crate::domain::schedule::placeholders::ScheduledRun;
 use crate::store::Change;
 use crate::store::spool::Lines;
 
@@ -51,15 +56,15 @@ impl Door {
     fn accept(&self, name: &str, text: &str) -> Receipt {
         let path = self.dir.path().join(name);
         fs::write(&path, text).unwrap();
-        let accepted = accept(&self.store, &path, &self.terms(), Timestamp(0)).unwrap();
+        let accepted = accept(&self.store, &path, &self.context(self.options()), Timestamp(0)).unwrap();
         if let Some(batch) = accepted.batch {
             self.store.commit(&[Change::Batch(Box::new(batch))]).unwrap();
         }
         accepted.receipt
     }
 
-    fn terms(&self) -> Terms<'_> {
-        Terms {
+    fn options(&self) -> IngestOptions {
+        IngestOptions {
             policy: Policy {
                 strict: Some(self.strict),
                 allow_unknown_options: Some(self.allow_unknown_options),
@@ -68,8 +73,12 @@ impl Door {
             },
             occasion: self.occasion.clone(),
             ceiling: self.budget.filter(|_| self.occasion.is_some()),
-            ..Terms::new(&self.catalog, &self.rules)
+            ..IngestOptions::default()
         }
+    }
+
+    fn context(&self, options: IngestOptions) -> IngestContext<'_> {
+        IngestContext::new(&self.catalog, &self.rules, options)
     }
 
     /// `2 new 1 have 0 invalid 6 credits`
@@ -250,10 +259,10 @@ fn the_most_that_a_command_allows_a_row_is_kept_with_its_jobs() {
     let door = door();
     let path = door.dir.path().join("m.csv");
     fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
-    let terms = Terms { max_credits: Some(Credits(5)), ..door.terms() };
+    let context = door.context(IngestOptions { max_credits: Some(Credits(5)), ..door.options() });
     let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None };
     let draft = door.store.begin_staging().unwrap();
-    let judged = validate(draft, &path, &terms, Timestamp(0), &mut batches).unwrap();
+    let judged = validate(draft, &path, &context, Timestamp(0), &mut batches).unwrap();
     let row = judged.rows().unwrap().next_row().unwrap().unwrap();
     let Outcome::Jobs(jobs) = row.outcome else { panic!("{:?}", row.outcome) };
     assert_eq!(jobs.order.max_credits, Some(Credits(5)));
@@ -264,7 +273,7 @@ fn a_crash_before_the_commit_leaves_nothing_behind() {
     let door = door();
     let path = door.dir.path().join("m.csv");
     fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
-    let lost = accept(&door.store, &path, &Terms::new(&door.catalog, &door.rules), Timestamp(0)).unwrap();
+    let lost = accept(&door.store, &path, &door.context(IngestOptions::default()), Timestamp(0)).unwrap();
     assert!(lost.batch.is_some());
     // Never committed: the next accept writes over it.
     door.check("m.csv", &format!("{HEADER}b,image,flat,owl,,\n"), "1 new 0 have 0 invalid 3 credits");
@@ -292,7 +301,7 @@ fn written_to_meanwhile(text: &str, more: &str) -> Result<Validated, IntakeError
     }
     let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None };
     let draft = door.store.begin_staging().unwrap();
-    validate::validate_opened(draft, &path, opened, &door.terms(), Timestamp(0), &mut batches)
+    validate::validate_opened(draft, &path, opened, &door.context(door.options()), Timestamp(0), &mut batches)
 }
 
 #[test]
@@ -322,22 +331,22 @@ fn what_is_no_file_is_refused_without_waiting_for_it() {
 impl Door {
     /// Hands a manifest in from a folder.
     fn from(&self, folder: &str, name: &str, text: &str) -> Receipt {
-        self.said(folder, name, text, |terms| terms)
+        self.said(folder, name, text, |options| options)
     }
 
-    fn said<'a>(
-        &'a self,
+    fn said(
+        &self,
         folder: &str,
         name: &str,
         text: &str,
-        on: impl FnOnce(Terms<'a>) -> Terms<'a>,
+        on: impl FnOnce(IngestOptions) -> IngestOptions,
     ) -> Receipt {
         let dir = self.dir.path().join(folder);
         fs::create_dir_all(&dir).unwrap();
         let path = dir.join(name);
         fs::write(&path, text).unwrap();
-        let terms = on(Terms { place: source::place_of(&path).unwrap(), ..self.terms() });
-        let accepted = accept(&self.store, &path, &terms, Timestamp(1_000)).unwrap();
+        let options = on(IngestOptions { place: source::place_of(&path).unwrap(), ..self.options() });
+        let accepted = accept(&self.store, &path, &self.context(options), Timestamp(1_000)).unwrap();
         if let Some(batch) = accepted.batch {
             self.store.commit(&[Change::Batch(Box::new(batch))]).unwrap();
         }
@@ -346,7 +355,7 @@ impl Door {
 
     fn in_inbox(&self, inbox: &str, name: &str, text: &str) -> Receipt {
         let place = SourcePlace::Inbox(inbox.to_owned());
-        self.said(&format!("clients/{inbox}"), name, text, |terms| Terms { place, ..terms })
+        self.said(&format!("clients/{inbox}"), name, text, |options| IngestOptions { place, ..options })
     }
 
     /// `name rows`, of every batch.
@@ -390,7 +399,10 @@ fn a_file_of_another_folder_does_not_join_a_batch_that_it_has_no_row_of() {
     // The way out, both ways.
     for batch in ["cb-jobs", "jobs"] {
         let batch = Some(batch.parse().unwrap());
-        assert_eq!(door.said("cb", "jobs.csv", &one("b"), |terms| Terms { batch, ..terms }).new, 1);
+        assert_eq!(
+            door.said("cb", "jobs.csv", &one("b"), |options| IngestOptions { batch, ..options }).new,
+            1
+        );
     }
     assert_eq!(door.batches(), ["jobs 2", "cb-jobs 1"]);
 }
@@ -437,7 +449,7 @@ fn a_batch_without_a_source_is_taken_up_by_the_first_that_comes() {
 fn what_comes_by_the_socket_is_one_source() {
     let door = door();
     let hand_in = |text: &str| {
-        door.said("tmp", "jobs.csv", text, |terms| Terms { place: SourcePlace::Socket, ..terms })
+        door.said("tmp", "jobs.csv", text, |options| IngestOptions { place: SourcePlace::Socket, ..options })
     };
     assert_eq!(hand_in(&one("a")).new, 1);
     assert_eq!(hand_in(&one("b")).new, 1);
@@ -527,11 +539,11 @@ fn a_budget_that_is_left_out_later_stays_and_the_receipt_says_what_changed() {
         serde_json::to_value(&more.changes).unwrap(),
         json!([{"term": "budget", "before": 3, "now": 5}])
     );
-    let none = door.said("", "w.csv", &text, |terms| Terms {
+    let none = door.said("", "w.csv", &text, |options| IngestOptions {
         policy: Policy::default(),
         is_default_budget: true,
         place: SourcePlace::Socket,
-        ..terms
+        ..options
     });
     assert_eq!(
         serde_json::to_value(&none.changes).unwrap(),
@@ -567,11 +579,11 @@ fn an_inboxs_budget_is_a_ceiling() {
     };
     let drop_in = |name: &str, policy: &str| {
         let own = Policy { budget: Some(Credits(12)), ..Policy::default() };
-        door.said("in", name, &text(policy), |terms| Terms {
+        door.said("in", name, &text(policy), |options| IngestOptions {
             ceiling: own.budget,
             default_policy: own,
             place: SourcePlace::Inbox("in".into()),
-            ..terms
+            ..options
         })
     };
     assert_eq!(drop_in("a.json", r#""budget": 50"#).budget, Some(Credits(12)));

@@ -20,7 +20,7 @@ use crate::intake::planned::{Jobs, Outcome, kept};
 use crate::intake::receipt::Receipt;
 use crate::intake::row_validator::{RowRules, RowValidator, ValidateStep};
 use crate::intake::source::Identity;
-use crate::intake::{IntakeError, Terms, source};
+use crate::intake::{IngestContext, IngestOptions, IntakeError, source};
 use crate::output::layout::Layout;
 use crate::store::StoreError;
 use crate::store::staging::{
@@ -174,11 +174,11 @@ fn outcome(found: RowWithVerdict) -> Outcome {
 pub fn validate(
     draft: Staging,
     path: &Path,
-    terms: &Terms<'_>,
+    context: &IngestContext<'_>,
     now: Timestamp,
     batches: &mut dyn Batches,
 ) -> Result<Validated, IntakeError> {
-    validate_opened(draft, path, source::open(path)?, terms, now, batches)
+    validate_opened(draft, path, source::open(path)?, context, now, batches)
 }
 
 /// The same for a manifest that is open, and was as `identity` says when it was opened.
@@ -186,10 +186,14 @@ pub(super) fn validate_opened(
     mut draft: Staging,
     path: &Path,
     (file, identity): (File, Identity),
-    terms: &Terms<'_>,
+    context: &IngestContext<'_>,
     now: Timestamp,
     batches: &mut dyn Batches,
 ) -> Result<Validated, IntakeError> {
+    let options = &context.options;
+    if options.expected.is_some_and(|expected| expected != identity) {
+        return Err(IntakeError::Changed { path: path.to_owned() });
+    }
     let mut receipt = Receipt::new(path);
     receipt.read = Some(identity);
     let manifest = match open_manifest(path, file) {
@@ -197,31 +201,31 @@ pub(super) fn validate_opened(
         Err(RefusedManifest { problems, rows }) => {
             refuse_file(problems, &mut receipt, &mut draft)?;
             if let Some(rows) = rows {
-                check_rows(*rows, terms, &mut receipt, &mut draft)?;
+                check_rows(*rows, context, &mut receipt, &mut draft)?;
             }
             // One that is still being written is not refused for what is missing of it.
             identity.check(path)?;
-            let terms = resolve(terms, &Header::default(), None);
+            let terms = resolve(options, &Header::default(), None);
             let judged = draft.classify()?;
             return Ok(Validated { receipt, terms, origin: None, refusal: None, expired: None, judged });
         }
     };
     let header = manifest.header().clone();
-    let Named { mut name, formerly, stem } = named(path, &header, terms)?;
+    let Named { mut name, formerly, stem } = named(path, &header, options)?;
     if let Some(formerly) = formerly
-        && keeps_name(path, identity, terms, &formerly, batches)?
+        && keeps_name(path, identity, context, &formerly, batches)?
     {
         name = formerly;
     }
     receipt.batch = Some(name.clone());
-    let origin = Origin { place: terms.place.clone(), stem };
+    let origin = Origin { place: options.place.clone(), stem };
     let present = batches.take_up(&name, &mut draft)?;
-    let mut standing = resolve(terms, &header, present.as_ref());
+    let mut standing = resolve(options, &header, present.as_ref());
     if let Some(problem) = layout_problem(&standing.policy) {
         refuse_file(vec![problem], &mut receipt, &mut draft)?;
     }
     let expired = expired(&mut standing, present.as_ref(), now);
-    let rules = RowRules { policy: &standing.policy, terms };
+    let rules = RowRules { policy: &standing.policy, context };
     let mut validator = RowValidator { batch: &name, rules, receipt: &mut receipt };
     for read in manifest {
         match validator.validate_row(read) {
@@ -236,7 +240,7 @@ pub(super) fn validate_opened(
         Validated { receipt, terms: standing, origin, refusal: None, expired, judged: draft.classify()? };
     count(&mut judgement)?;
     if let Some(present) = &present {
-        let own = judgement.origin.as_ref().filter(|_| terms.batch.is_none());
+        let own = judgement.origin.as_ref().filter(|_| options.batch.is_none());
         if let Some(refusal) = own.and_then(|own| foreign(path, &name, own, present, &judgement.receipt)) {
             judgement.receipt.refuse_whole(refusal.clone());
             judgement.refusal = Some(refusal);
@@ -337,12 +341,12 @@ fn refuse_file(
 /// Checks the rows of a file of which nothing may be accepted, so that all that is wrong with it is said at once.
 fn check_rows(
     rows: Manifest<ManifestFile>,
-    terms: &Terms<'_>,
+    context: &IngestContext<'_>,
     receipt: &mut Receipt,
     draft: &mut Staging,
 ) -> Result<(), StoreError> {
     let policy = rows.header().policy.clone();
-    let rules = RowRules { policy: &policy, terms };
+    let rules = RowRules { policy: &policy, context };
     for read in rows {
         let bad = match read {
             ReadRow::Good(row) => BadRow { problems: Vec::new(), row: Some(row), has_unknown_fields: true },
@@ -370,8 +374,8 @@ struct Named {
     stem: Option<String>,
 }
 
-fn named(path: &Path, header: &Header, terms: &Terms<'_>) -> Result<Named, BadBatchName> {
-    if let Some(name) = &terms.batch {
+fn named(path: &Path, header: &Header, options: &IngestOptions) -> Result<Named, BadBatchName> {
+    if let Some(name) = &options.batch {
         return Ok(Named { name: name.clone(), formerly: None, stem: None });
     }
     let (plain, stem): (BatchName, _) = match &header.batch {
@@ -381,7 +385,7 @@ fn named(path: &Path, header: &Header, terms: &Terms<'_>) -> Result<Named, BadBa
             (BatchName::from_file_stem(&stem)?, Some(stem))
         }
     };
-    let SourcePlace::Inbox(inbox) = &terms.place else {
+    let SourcePlace::Inbox(inbox) = &options.place else {
         return Ok(Named { name: plain, formerly: None, stem });
     };
     let full = format!("{inbox}--{plain}");
@@ -395,13 +399,13 @@ fn named(path: &Path, header: &Header, terms: &Terms<'_>) -> Result<Named, BadBa
 fn keeps_name(
     path: &Path,
     identity: Identity,
-    terms: &Terms<'_>,
+    context: &IngestContext<'_>,
     formerly: &BatchName,
     batches: &mut dyn Batches,
 ) -> Result<bool, IntakeError> {
     let mut rows = HashSet::new();
     let Some(batch) = batches.look_at(formerly, &mut |row| _ = rows.insert(row))? else { return Ok(false) };
-    let is_own = |place: &SourcePlace| *place == terms.place;
+    let is_own = |place: &SourcePlace| *place == context.options.place;
     match batch.origin.map(|origin| origin.place) {
         Some(place) if is_own(&place) => return Ok(true),
         // It was an inbox without a name of its own.
@@ -413,7 +417,7 @@ fn keeps_name(
     let Ok(manifest) = open_manifest(path, file) else { return Ok(false) };
     let mut scratch = Receipt::new(path);
     let policy = Policy::default();
-    let rules = RowRules { policy: &policy, terms };
+    let rules = RowRules { policy: &policy, context };
     let validator = RowValidator { batch: formerly, rules, receipt: &mut scratch };
     let is_there = |read: ReadRow| match read {
         ReadRow::Good(mut row) => validator.identify(&mut row).is_ok_and(|(_, row)| rows.contains(&row)),
@@ -424,13 +428,13 @@ fn keeps_name(
 }
 
 /// What is said now, over what holds already.
-fn resolve(terms: &Terms<'_>, header: &Header, batch: Option<&Present>) -> BatchTerms {
+fn resolve(options: &IngestOptions, header: &Header, batch: Option<&Present>) -> BatchTerms {
     let said = TermSources {
-        flags: &terms.policy,
-        is_default_budget: terms.is_default_budget,
+        flags: &options.policy,
+        is_default_budget: options.is_default_budget,
         manifest: &header.policy,
-        defaults: &terms.default_policy,
-        ceiling: terms.ceiling,
+        defaults: &options.default_policy,
+        ceiling: options.ceiling,
     };
     batch_terms::resolve(said, batch.map(|batch| &batch.terms))
 }

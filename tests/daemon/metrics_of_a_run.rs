@@ -18,7 +18,7 @@ use callsheet::domain::time::Millis;
 use callsheet::domain::url_policy::UrlPolicy;
 use callsheet::engine::scheduler::{Settings, Standstill};
 use callsheet::engine::{Engine, EngineDeps, Mode, RateLimit, Scope, Stop, Until};
-use callsheet::intake::{self, Terms, catalog_refresh};
+use callsheet::intake::{self, IngestContext, IngestOptions, catalog_refresh};
 use callsheet::metrics::Metrics;
 use callsheet::output::OutputOptions;
 use callsheet::output::layout::{self, Layout};
@@ -114,8 +114,8 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
     let manifest = dir.path().join("batch.csv");
     fs::write(&manifest, MANIFEST).unwrap();
     let rules = Rules::builtin();
-    let terms = Terms::new(&catalogs.catalog, &rules);
-    let accepted = intake::accept(&store, &manifest, &terms, clock.now().wall).unwrap();
+    let context = IngestContext::new(&catalogs.catalog, &rules, IngestOptions::default());
+    let accepted = intake::accept(&store, &manifest, &context, clock.now().wall).unwrap();
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
     let deps = EngineDeps {
         downloads: service

@@ -21,7 +21,7 @@ use crate::cli::failure::Failure;
 use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::Totals;
 use crate::cli::service_target::{self, CatalogSource};
-use crate::cli::{build, daemon_discovery, printable, summary, written};
+use crate::cli::{build, daemon_discovery, printable, submit, summary, written};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::protocol::OpenJobsRequest;
@@ -31,7 +31,7 @@ use crate::domain::quote::{AccountPlan, Catalog};
 use crate::domain::time::Timestamp;
 use crate::intake::catalog_refresh::Catalogs;
 use crate::intake::receipt::Receipt;
-use crate::intake::{self, Batches, IntakeError, Present, Terms, Validated, source};
+use crate::intake::{self, Batches, IntakeError, Present, Validated};
 use crate::store::read_only::{ReadOnlyState, Visibility};
 use crate::store::staging::Staging;
 use crate::store::{OpenJobStatus, StoreError};
@@ -133,14 +133,14 @@ fn validate_all(
     catalog: &Catalog,
     now: Timestamp,
 ) -> Result<(Vec<Validated>, Visibility), Failure> {
-    let rules = config.rules()?;
-    let terms = build::ingest_options(&command.terms, config, catalog, &rules);
+    let defaults = build::ingest_defaults(config, None)?;
     let mut validated: Vec<Validated> = Vec::with_capacity(command.manifests.len());
     let mut seen = Visibility::All;
     for path in &command.manifests {
-        let terms = Terms { place: source::place_of(path)?, ..terms.clone() };
+        let options = submit::submission(path, &command.terms)?.into();
+        let context = defaults.context(catalog, options);
         let mut batches = PlannedBatches { state, open, validated: &validated, now, seen: Visibility::All };
-        let manifest = intake::validate(Staging::apart()?, path, &terms, now, &mut batches)?;
+        let manifest = intake::validate(Staging::apart()?, path, &context, now, &mut batches)?;
         if batches.seen == Visibility::SentUnknown {
             seen = Visibility::SentUnknown;
         }

@@ -18,7 +18,7 @@ use super::*;
 use crate::domain::quote::Rules;
 use crate::domain::time::Timestamp;
 use crate::intake::tests::catalog;
-use crate::intake::{Accepted, Terms, accept};
+use crate::intake::{Accepted, IngestContext, IngestOptions, accept};
 use crate::store::{Change, Store};
 
 /// Longest wait for anything: a test that waits for it has failed.
@@ -474,7 +474,13 @@ async fn a_manifest_that_changed_while_it_was_read_comes_again() {
 
 /// Reads a manifest as the daemon does.
 fn read_in(store: &Store, path: &Path) -> Accepted {
-    accept(store, path, &Terms::new(&catalog(), &Rules::builtin()), Timestamp(0)).unwrap()
+    accept(
+        store,
+        path,
+        &IngestContext::new(&catalog(), &Rules::builtin(), IngestOptions::default()),
+        Timestamp(0),
+    )
+    .unwrap()
 }
 
 const TWO_GOOD_ROWS_OF_THREE: &str =

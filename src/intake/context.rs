@@ -1,0 +1,54 @@
+//! What decides about a manifest beside itself: what holds for every one, and how this one comes in.
+
+use crate::domain::batch_origin::SourcePlace;
+use crate::domain::credits::Credits;
+use crate::domain::ids::BatchName;
+use crate::domain::manifest::row::Policy;
+use crate::domain::quote::{AccountPlan, Catalog, Rules};
+use crate::domain::schedule::placeholders::ScheduledRun;
+use crate::intake::source::Identity;
+
+/// What a manifest is validated by.
+#[derive(Debug, Clone)]
+pub struct IngestContext<'a> {
+    /// The catalogs in force.
+    pub catalog: &'a Catalog,
+    /// What the catalogs do not carry.
+    pub rules: &'a Rules,
+    /// `service.key_namespace`.
+    pub namespace: &'a str,
+    /// The account's plan: what of the price an allowance could cover.
+    pub plan: AccountPlan,
+    /// How this manifest comes in.
+    pub options: IngestOptions,
+}
+
+impl<'a> IngestContext<'a> {
+    /// One of a manifest that comes in with these options, where no configuration says anything.
+    pub fn new(catalog: &'a Catalog, rules: &'a Rules, options: IngestOptions) -> IngestContext<'a> {
+        IngestContext { catalog, rules, namespace: "", plan: AccountPlan::Unknown, options }
+    }
+}
+
+/// How one manifest comes in.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct IngestOptions {
+    /// Overrules the manifest's own name.
+    pub batch: Option<BatchName>,
+    /// Overrules the manifest's own policy, where it says something.
+    pub policy: Policy,
+    /// For what neither says: the terms of its inbox or schedule.
+    pub default_policy: Policy,
+    /// The batch goes back to its default budget, whatever was set before.
+    pub is_default_budget: bool,
+    /// The most that a manifest may allow its batch to spend: the budget of its inbox or schedule.
+    pub ceiling: Option<Credits>,
+    /// Where it comes from.
+    pub place: SourcePlace,
+    /// The most a job may cost; what costs more, or cannot be priced, is not valid.
+    pub max_credits: Option<Credits>,
+    /// The file that is meant: another one that took its name meanwhile is not taken in.
+    pub expected: Option<Identity>,
+    /// The run of a schedule that this is, which fills its placeholders; without one, braces stay as they are.
+    pub occasion: Option<ScheduledRun>,
+}
