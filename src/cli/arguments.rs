@@ -33,10 +33,13 @@ pub(super) struct Global {
     /// Base address of the service
     #[arg(long, global = true, env = "CALLSHEET_BASE_URL", hide_env_values = true, value_name = "URL")]
     pub(super) base_url: Option<Url>,
-    /// State directory [default: state]
+    /// Work offline with the built-in emulator of the service, on the state that it keeps
+    #[arg(long, global = true, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url", hide = NO_EMULATOR)]
+    pub(super) emulator: bool,
+    /// State directory [default: state, or state/emulator with --emulator]
     #[arg(long, global = true, env = "CALLSHEET_STATE", hide_env_values = true, value_name = "DIR")]
     pub(super) state: Option<PathBuf>,
-    /// Output directory [default: output]
+    /// Output directory [default: output, or output/emulator with --emulator]
     #[arg(long, global = true, env = "CALLSHEET_OUTPUT", hide_env_values = true, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
     /// Manifest directory, with inbox, accepted and rejected in it [default: jobs]
@@ -171,7 +174,7 @@ pub(super) struct RunCommand {
     #[arg(required = true, value_name = "MANIFEST")]
     pub(super) manifests: Vec<PathBuf>,
     #[command(flatten)]
-    pub(super) source: EmulatorArguments,
+    pub(super) emulator: EmulatorArguments,
     #[command(flatten)]
     pub(super) terms: ManifestArguments,
     /// Use a state that was created for another service
@@ -183,12 +186,9 @@ pub(super) struct RunCommand {
 /// not be passed over, and the command go to the service.
 const NO_EMULATOR: bool = cfg!(not(feature = "emulator"));
 
-/// Whom a command works with that may charge.
+/// How fast the emulator works that a command starts.
 #[derive(Debug, Args)]
 pub(super) struct EmulatorArguments {
-    /// Work offline against the built-in emulator of the service
-    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url", hide = NO_EMULATOR)]
-    pub(super) emulator: bool,
     /// Speed of the emulator, as a multiple of real time
     #[arg(long, default_value_t = 5.0, value_name = "FACTOR", requires = "emulator", value_parser = speed, hide = NO_EMULATOR)]
     pub(super) emulator_speed: f64,
@@ -199,7 +199,7 @@ pub(super) struct EmulatorArguments {
 #[command(after_help = examples::and_exit_codes(examples::DAEMON))]
 pub(super) struct DaemonCommand {
     #[command(flatten)]
-    pub(super) source: EmulatorArguments,
+    pub(super) emulator: EmulatorArguments,
     /// Use a state that was created for another service
     #[arg(long)]
     pub(super) adopt_state: bool,
@@ -307,8 +307,6 @@ pub(super) struct DownloadCommand {
     /// Name of a batch, or a job: its label, BATCH/LABEL, or the beginning of its id
     #[arg(value_name = "BATCH|JOB")]
     pub(super) name: String,
-    #[command(flatten)]
-    pub(super) source: SourceArguments,
 }
 
 /// What `ledger` takes.
@@ -351,20 +349,10 @@ pub(super) struct PlanCommand {
     #[arg(required = true, value_name = "MANIFEST")]
     pub(super) manifests: Vec<PathBuf>,
     #[command(flatten)]
-    pub(super) source: SourceArguments,
-    #[command(flatten)]
     pub(super) terms: ManifestArguments,
     /// List every row
     #[arg(long)]
     pub(super) rows: bool,
-}
-
-/// Whom a command asks that sends nothing that charges.
-#[derive(Debug, Args)]
-pub(super) struct SourceArguments {
-    /// Use the built-in emulator of the service
-    #[arg(long, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url", hide = NO_EMULATOR)]
-    pub(super) emulator: bool,
 }
 
 /// What `models` takes.
@@ -376,8 +364,6 @@ pub(super) struct ModelsCommand {
     /// Only models of this type
     #[arg(long = "type", value_enum, value_name = "TYPE")]
     pub(super) media: Option<MediaType>,
-    #[command(flatten)]
-    pub(super) source: SourceArguments,
 }
 
 /// Lists voices for speech.
@@ -389,8 +375,6 @@ pub(super) struct VoicesCommand {
     /// Only voices that speak this language
     #[arg(long, value_name = "LANGUAGE")]
     pub(super) language: Option<String>,
-    #[command(flatten)]
-    pub(super) source: SourceArguments,
 }
 
 /// What `tasks` takes.
@@ -400,8 +384,6 @@ pub(super) struct TasksCommand {
     /// Task ids, from task_id in results.jsonl
     #[arg(required = true, value_name = "ID", value_parser = task_id)]
     pub(super) tasks: Vec<String>,
-    #[command(flatten)]
-    pub(super) source: SourceArguments,
 }
 
 /// What can be the id of a task.
@@ -415,10 +397,7 @@ fn task_id(text: &str) -> Result<String, String> {
 /// What `credits` takes.
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
-pub(super) struct CreditsCommand {
-    #[command(flatten)]
-    pub(super) source: SourceArguments,
-}
+pub(super) struct CreditsCommand {}
 
 /// What fires by itself: `[[schedule]]` in the configuration.
 #[derive(Debug, Subcommand)]
@@ -502,8 +481,6 @@ pub(super) struct StateRebuild {
 #[derive(Debug, Args)]
 #[command(after_help = examples::DOCTOR)]
 pub(super) struct DoctorCommand {
-    #[command(flatten)]
-    pub(super) source: SourceArguments,
     /// Check only the configuration file, before reloading a daemon
     #[arg(long)]
     pub(super) config_only: bool,

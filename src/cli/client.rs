@@ -11,6 +11,7 @@ use crate::cli::arguments::Global;
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::service_target::PresentState;
 use crate::cli::{build, service_target};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -57,14 +58,14 @@ pub(super) async fn with<T>(
     work: impl AsyncFnOnce(&StateClient) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let config = service_target::config(global)?;
-    if let Some(daemon) = daemon_discovery::find_daemon(global, &config, false).await? {
+    let state = PresentState::find(global, &config);
+    if let Some(daemon) = daemon_discovery::find_daemon(global, &config, state.is_emulated).await? {
         return work(&StateClient::Daemon(Box::new(daemon))).await;
     }
     let mode = if method == Method::GET { Mode::Read } else { Mode::Offline };
-    let dir = service_target::state_dir(&config, false);
-    let (store, clock) = (Arc::new(Store::open_existing(&dir)?), Clock::start());
+    let (store, clock) = (Arc::new(Store::open_existing(&state.dir)?), Clock::start());
     build::list_finished(&store, &config, clock);
-    let parts = build::app_parts(&config, &service_target::output_dir_of_state(&config, &dir), None)?;
+    let parts = build::app_parts(&config, &state.output_dir(&config), None)?;
     let app = App::new(store, mode, &Scope::All, parts, clock)?;
     let client = StateClient::InProcess(InProcess::begin(app));
     let done = work(&client).await;
@@ -91,7 +92,7 @@ impl StateClient {
         Ok(self.client().call(request).await?)
     }
 
-    /// Sends a request and passes the response on, line by line.
+    /// Sends a request and passes the response on, line by line. Returns how many finished batches it leaves out.
     ///
     /// # Errors
     /// What it meets.
@@ -99,8 +100,16 @@ impl StateClient {
         &self,
         request: &impl Request<Response = Lines>,
         sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-    ) -> Result<(), Failure> {
+    ) -> Result<u64, Failure> {
         Ok(self.client().lines(request, sink).await?)
+    }
+
+    /// The process that works on the state; nothing where none does.
+    pub(super) fn process(&self) -> Option<ProcessKind> {
+        match self {
+            StateClient::Daemon(daemon) => Some(daemon.health.process),
+            StateClient::InProcess(_) => None,
+        }
     }
 
     /// What happens next with a batch: who continues it, or what blocks it.
@@ -109,38 +118,34 @@ impl StateClient {
     /// What the question for its status meets.
     pub(super) async fn next_step(&self, batch: &BatchName) -> Result<String, Failure> {
         let status = self.call(&StatusRequest { batch: Some(batch.clone()) }).await?;
-        let process = match self {
-            StateClient::Daemon(daemon) => daemon.health.process,
-            // Its status says that no process works on the state.
-            StateClient::InProcess(_) => ProcessKind::default(),
-        };
+        let process = self.process();
         Ok(status.batches.first().map_or_else(String::new, |batch| next_step_of(batch, process)))
     }
 }
 
 /// Prints how many finished batches a list leaves out.
-///
-/// # Errors
-/// What the question for them meets.
-pub(super) async fn report_not_listed(client: &StateClient) -> Result<(), Failure> {
-    match client.call(&StatusRequest::default()).await?.not_listed {
+pub(super) fn report_not_listed(batches: u64) {
+    match batches {
         0 => {}
         1 => anstream::eprintln!("1 finished batch is not listed; give its name to see it"),
         batches => anstream::eprintln!("{batches} finished batches are not listed; give a name to see one"),
     }
-    Ok(())
 }
 
-/// What a command says that comes next. The status of a state that no process works on is never active.
-fn next_step_of(status: &BatchStatus, process: ProcessKind) -> String {
+/// What a command says that comes next; `process` works on the state, if one does.
+fn next_step_of(status: &BatchStatus, process: Option<ProcessKind>) -> String {
     match (status.state, status.parked_by) {
         (BatchState::Done, _) => "all its jobs have ended".to_owned(),
         (BatchState::Paused, _) => {
             format!("it is paused; to continue: callsheet resume {}", status.name)
         }
-        (BatchState::Parked, Some(Parked::NoProcess)) => Parked::NoProcess.explain().to_owned(),
-        (BatchState::Parked, Some(parked)) => format!("it is parked: {}", parked.explain()),
-        (BatchState::Active | BatchState::Parked, _) => format!("{} continues it", process.name()),
+        (BatchState::Parked, Some(parked)) if parked != Parked::NoProcess => {
+            format!("it is parked: {}", parked.explain())
+        }
+        (BatchState::Active | BatchState::Parked, _) => match process {
+            Some(process) => format!("{} continues it", process.name()),
+            None => Parked::NoProcess.explain().to_owned(),
+        },
     }
 }
 
@@ -172,22 +177,25 @@ mod tests {
 
     #[test]
     fn what_keeps_a_batch_is_told_in_the_place_of_who_goes_on() {
-        let next = |state: &str, parked_by: Option<Parked>| {
+        let next_with = |state: &str, parked_by: Option<Parked>, process| {
             let status = serde_json::json!({
                 "name": "spring", "state": state, "parked_by": parked_by, "jobs": 2, "planned_credits": 0,
                 "budget_credits": 0, "held_credits": 0, "charged_credits": 0, "waived_credits": 0,
                 "refunded_credits": 0,
             });
-            next_step_of(&serde_json::from_value(status).unwrap(), ProcessKind::Daemon)
+            next_step_of(&serde_json::from_value(status).unwrap(), process)
         };
+        let next =
+            |state: &str, parked_by: Option<Parked>| next_with(state, parked_by, Some(ProcessKind::Daemon));
         assert_eq!(next("active", None), "the daemon continues it");
+        assert_eq!(next_with("active", None, Some(ProcessKind::Run)), "the run continues it");
         assert_eq!(next("done", None), "all its jobs have ended");
         assert_eq!(
             next("paused", Some(Parked::Paused)),
             "it is paused; to continue: callsheet resume spring"
         );
         assert_eq!(
-            next("parked", Some(Parked::NoProcess)),
+            next_with("parked", Some(Parked::NoProcess), None),
             "no process works on this state; to continue: callsheet run MANIFEST, or callsheet daemon"
         );
         let kept = next("parked", Some(Parked::BatchBudget));

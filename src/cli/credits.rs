@@ -2,15 +2,15 @@
 
 use anstream::println;
 
-use crate::cli::arguments::{CreditsCommand, Global};
+use crate::cli::arguments::Global;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service_target::{self, CatalogSource};
 use crate::domain::credits::Credits;
 
-pub(super) async fn run(command: &CreditsCommand, global: &Global) -> Result<Exit, Failure> {
+pub(super) async fn run(global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;
-    let asked = service_target::catalog_source(&config, &command.source).await?;
+    let asked = service_target::catalog_source(&config, global).await?;
     let balance = balance(&asked).await;
     asked.end().await;
     let balance = balance?;

@@ -1,45 +1,77 @@
 //! `callsheet daemon`: the service.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::api::Service;
 use crate::cli::arguments::{DaemonCommand, Global};
 use crate::cli::build;
 use crate::cli::client;
+use crate::cli::daemon_discovery;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::{Config, INBOX_SETTLE};
+use crate::control::protocol::ProcessKind;
 use crate::daemon::inboxes::InboxSettings;
 use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{self, DaemonError, Parts};
 use crate::domain::manifest::row::Policy;
 use crate::intake::inbox::dispose::Folders;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service_target::config(global)?;
-    let mut chosen = service_target::select(&config, &command.source).await?;
+    let mut chosen = service_target::select(&config, global, &command.emulator).await?;
     let emulator = chosen.emulator.take();
-    let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
+    let store = match Store::open(&chosen.state, &chosen.identity, command.adopt_state) {
+        Err(error @ StoreError::InUse { .. }) => return Err(in_use(error, global, &config).await),
+        store => Arc::new(store?),
+    };
     let parts = parts(&config, &chosen)?;
-    let (global, is_emulated) = (global.clone(), command.source.emulator);
-    let reload = move || reread(&global, &chosen, is_emulated).map_err(|failure| failure.to_string());
-    daemon::run(store, parts, clock, Box::new(reload)).await?;
+    let global = global.clone();
+    let reload = move || reread(&global, &chosen).map_err(|failure| failure.to_string());
+    let socket = parts.socket.clone();
+    match daemon::run(store, parts, clock, Box::new(reload)).await {
+        Err(error @ DaemonError::Listen { .. }) => return Err(cannot_listen(error, &socket).await),
+        ended => ended?,
+    }
     if let Some(emulator) = emulator {
         emulator.stop().await;
     }
     Ok(Exit::Success)
 }
 
+/// Why no daemon begins on a state that a process works on: which one, where it answers.
+async fn in_use(error: StoreError, global: &Global, config: &Config) -> Failure {
+    match daemon_discovery::find_daemon(global, config, global.emulator).await {
+        Ok(Some(first)) => Failure::new(Exit::Usage, first.describe()).hint(match first.health.process {
+            ProcessKind::Daemon => {
+                "submit manifests to it with callsheet submit, stop it first, or choose another state with --state"
+            }
+            ProcessKind::Run => "wait for that run to end, or choose another state with --state",
+        }),
+        // It is starting, stopping or not listening.
+        Ok(None) | Err(_) => error.into(),
+    }
+}
+
+/// Why a daemon cannot listen: where another one does, which.
+async fn cannot_listen(error: DaemonError, socket: &Path) -> Failure {
+    let failure = Failure::from(error);
+    match daemon_discovery::ask_who_listens(socket).await {
+        Some(first) => failure.because(&first.describe()),
+        None => failure,
+    }
+}
+
 /// Reads the configuration anew. What a running daemon cannot change is refused, and the old one stays.
-fn reread(global: &Global, present: &ServiceTarget, is_emulated: bool) -> Result<Parts, Failure> {
+fn reread(global: &Global, present: &ServiceTarget) -> Result<Parts, Failure> {
     let config = service_target::config(global)?;
-    if is_emulated {
+    if global.emulator {
         return parts(&config, present);
     }
     let chosen = service_target::configured_target(&config)?;

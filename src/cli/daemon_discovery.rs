@@ -40,6 +40,23 @@ impl DaemonConnection {
             ProcessKind::Run => Err(self.health.refuse_manifests().into()),
         }
     }
+    /// `a daemon (process 12, since 2026-11-22T17:00:00.000Z, socket state/callsheet.sock) works on /srv/state`.
+    pub(super) fn describe(&self) -> String {
+        let Health { process, pid, since, state, .. } = &self.health;
+        let what = match process {
+            ProcessKind::Daemon => "a daemon",
+            ProcessKind::Run => "a run",
+        };
+        let (socket, state) = (self.socket.display(), state.display());
+        format!("{what} (process {pid}, since {since}, socket {socket}) works on {state}")
+    }
+}
+
+/// The process that listens on a socket, whatever its state; nothing where none answers.
+pub(super) async fn ask_who_listens(socket: &Path) -> Option<DaemonConnection> {
+    let client = Client::connect(socket).await.ok()?;
+    let health = tokio::time::timeout(HEALTH_TIMEOUT, client.call(&HealthRequest {})).await.ok()?.ok()?;
+    Some(DaemonConnection { client, health, socket: socket.to_owned() })
 }
 
 /// Which daemon listens on the socket.
@@ -97,11 +114,12 @@ pub(super) async fn find_daemon(
 /// # Errors
 /// The same, and when there is none or it works on another state than the one that is named.
 pub(super) async fn require_daemon(global: &Global, config: &Config) -> Result<DaemonConnection, Failure> {
-    let state = service_target::state_dir(config, false);
+    let is_emulated = global.emulator;
+    let state = service_target::state_dir(config, is_emulated);
     let socket = client::socket(config, &state);
-    let daemon = match probe(global, &socket, &state, false).await? {
+    let daemon = match probe(global, &socket, &state, is_emulated).await? {
         Discovered::None => return Err(ClientError::NoDaemon { socket }.into()),
-        Discovered::OtherState(daemon) if config.paths.state.is_some() => {
+        Discovered::OtherState(daemon) if config.paths.state.is_some() || is_emulated => {
             let (socket, theirs) = (socket.display(), daemon.health.state.display());
             let message = format!("the daemon at {socket} works on {theirs}, not on {}", state.display());
             return Err(Failure::new(Exit::Usage, message).hint(
@@ -110,7 +128,7 @@ pub(super) async fn require_daemon(global: &Global, config: &Config) -> Result<D
         }
         Discovered::SameState(daemon) | Discovered::OtherState(daemon) => daemon,
     };
-    check_flags_match(&daemon, global, false)?;
+    check_flags_match(&daemon, global, is_emulated)?;
     Ok(daemon)
 }
 

@@ -10,15 +10,17 @@ use crate::cli::arguments::{DownloadCommand, Global};
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::service_target::{self, ServiceTarget};
+use crate::cli::service_target::{self, PresentState, ServiceTarget};
 use crate::cli::{build, outcome_json, submit};
 use crate::cli::{printable, printable_path};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::app::{App, InProcess};
+use crate::control::client::Client;
 use crate::control::handlers::HandlerError;
 use crate::control::protocol::{BatchOutcome, DownloadRequest};
-use crate::domain::job::State;
+use crate::domain::ids::BatchName;
+use crate::domain::job_state::JobState;
 use crate::engine::scheduler::Standstill;
 use crate::engine::{self, Mode, Scope};
 use crate::store::{JobRecord, Store};
@@ -28,20 +30,19 @@ const EDITED_SHOWN: usize = 20;
 
 pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;
+    let state = PresentState::find(global, &config);
     if let Some(DaemonConnection { client, health, .. }) =
-        daemon_discovery::find_daemon(global, &config, command.source.emulator).await?
+        daemon_discovery::find_daemon(global, &config, state.is_emulated).await?
     {
-        let outcomes = client.call(&DownloadRequest { name: command.name.clone() }).await?;
-        for outcome in outcome_json::print(outcomes, global)? {
-            say_what_stays(&outcome);
+        for outcome in request(&client, command, global).await? {
             match outcome.granted.jobs {
-                0 => eprintln!("{}: all paid outputs are on disk", outcome.batch),
+                0 => say_nothing_is_missing(&outcome.batch),
                 jobs => eprintln!("{}: {} downloads {jobs} again", outcome.batch, health.process.name()),
             }
         }
         return Ok(Exit::Success);
     }
-    let chosen = match command.source.emulator {
+    let chosen = match state.is_emulated {
         true => service_target::emulator_target(&config, 1.0).await?,
         false => service_target::configured_target(&config)?,
     };
@@ -50,6 +51,22 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
         emulator.stop().await;
     }
     outcome
+}
+
+/// Has outputs downloaded again, and says which files are kept.
+async fn request(
+    client: &Client,
+    command: &DownloadCommand,
+    global: &Global,
+) -> Result<Vec<BatchOutcome>, Failure> {
+    let outcomes = client.call(&DownloadRequest { name: command.name.clone() }).await?;
+    let outcomes = outcome_json::print(outcomes, global)?;
+    outcomes.iter().for_each(say_what_stays);
+    Ok(outcomes)
+}
+
+fn say_nothing_is_missing(batch: &BatchName) {
+    eprintln!("{batch}: all paid outputs are on disk");
 }
 
 /// Names what a person edited: it is not overwritten.
@@ -84,47 +101,35 @@ async fn download(
     let output_dir = parts.output_dir.clone();
     let named = engine::find_target(&store, &command.name).map_err(HandlerError::from);
     let batch = named.map_err(|error| Failure::from(error.refusal()))?.batch().clone();
-    // Those that a run left behind, on a full disk for one.
-    let waiting_now = || -> Result<usize, Failure> {
-        let is_waiting = |record: &JobRecord| {
-            record.key.batch == batch.no && matches!(record.job.state(), State::Fetching { .. })
-        };
-        Ok(store.open_jobs()?.iter().filter(|record| is_waiting(record)).count())
-    };
-    let waiting = waiting_now()?;
     let deps = build::engine_deps(service, chosen, config)?;
     let scope = Scope::Only(BTreeSet::from([batch.no]));
     let app = App::new(store.clone(), Mode::Free(Box::new(deps)), &scope, parts, clock)?;
+    // Those that a run left behind, on a full disk for one.
+    let overview = app.engine.scheduler().overview();
+    let left: u32 = overview.iter().map(|batch| batch.states[JobState::Fetching]).sum();
     let engine = InProcess::begin(app);
-    let outcomes = engine.client().call(&DownloadRequest { name: command.name.clone() }).await;
-    let mut again = 0;
-    let reported = outcomes.map_err(Failure::from).and_then(|outcomes| outcome_json::print(outcomes, global));
-    if let Ok(outcomes) = &reported {
-        outcomes.iter().for_each(say_what_stays);
-        again = outcomes.iter().map(|outcome| outcome.granted.jobs).sum();
-    }
+    let outcomes = request(engine.client(), command, global).await;
     let standstill = engine.finish().await?;
-    reported?;
-    if again == 0 && waiting == 0 {
-        eprintln!("{}: all paid outputs are on disk", batch.name);
+    let again: u32 = outcomes?.iter().map(|outcome| outcome.granted.jobs).sum();
+    if again == 0 && left == 0 {
+        say_nothing_is_missing(&batch.name);
         return Ok(Exit::Success);
     }
     if let Standstill::Parked(parked) = standstill {
         eprintln!("parked: {}", parked.explain());
         return Ok(submit::parked_exit(parked));
     }
-    let waiting = waiting.saturating_sub(waiting_now()?);
     let batch = store.batch(batch.no)?.unwrap_or(batch);
     engine::write_results(&store, &output_dir, &batch)?;
-    let is_open = |record: &JobRecord| record.key.batch == batch.no;
-    let open = store.open_jobs()?.iter().filter(|record| is_open(record)).count();
+    let open: Vec<JobRecord> =
+        store.open_jobs()?.into_iter().filter(|record| record.key.batch == batch.no).collect();
+    let still = open.iter().filter(|record| record.job.state().job_state() == JobState::Fetching).count();
     let dir = printable_path(&output_dir.batch_dir(&batch.name));
-    match waiting {
-        0 => eprintln!("{}: {again} downloaded again into {}", batch.name, dir),
-        _ => eprintln!(
-            "{}: {again} downloaded again and {waiting} pending downloaded into {}",
-            batch.name, dir
-        ),
+    match (left as usize).saturating_sub(still) {
+        0 => eprintln!("{}: {again} downloaded again into {dir}", batch.name),
+        pending => {
+            eprintln!("{}: {again} downloaded again and {pending} pending downloaded into {dir}", batch.name);
+        }
     }
-    Ok(if batch.ended.failed > 0 || open > 0 { Exit::SomeFailed } else { Exit::Success })
+    Ok(if batch.ended.failed > 0 || !open.is_empty() { Exit::SomeFailed } else { Exit::Success })
 }

@@ -1,12 +1,16 @@
 //! Errors as people read them: what failed, what to do next, and the exit code.
 
+use std::path::PathBuf;
+
 use anstream::eprintln;
+use serde::Serialize;
 
 use crate::api::{ClientError, ServiceError};
 use crate::cli::exit::Exit;
 use crate::cli::printable;
 use crate::config::ConfigError;
 use crate::control::protocol::Refusal;
+use crate::domain::diagnostic::Diagnostic;
 use crate::engine::EngineError;
 use crate::intake::IntakeError;
 use crate::intake::catalog_refresh::CatalogError;
@@ -19,16 +23,36 @@ pub(super) struct Failure {
     exit: Exit,
     message: String,
     hint: Option<String>,
+    problems: Vec<FileProblem>,
+}
+
+/// One thing that is wrong in a file.
+#[derive(Debug, Serialize)]
+pub(super) struct FileProblem {
+    /// As the command names it.
+    pub(super) file: PathBuf,
+    #[serde(flatten)]
+    pub(super) problem: Diagnostic,
+}
+
+/// An error with `--json`: what the control API answers, and every single problem.
+#[derive(Debug, Serialize)]
+struct ErrorReport<'a> {
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    exit_code: u8,
+    problems: &'a [FileProblem],
 }
 
 impl Failure {
     pub(super) fn new(exit: Exit, message: impl Into<String>) -> Failure {
-        Failure { exit, message: message.into(), hint: None }
+        Failure { exit, message: message.into(), hint: None, problems: Vec::new() }
     }
 
     /// Nothing went wrong; there is only nobody left to tell.
     pub(super) fn quiet() -> Failure {
-        Failure { exit: Exit::Success, message: String::new(), hint: None }
+        Failure { exit: Exit::Success, message: String::new(), hint: None, problems: Vec::new() }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Failure {
@@ -41,9 +65,31 @@ impl Failure {
         (self.exit, self.message, self.hint)
     }
 
-    /// Says it on stderr.
-    pub(super) fn report(self) -> Exit {
+    /// The same with what is behind it.
+    pub(super) fn because(mut self, why: &str) -> Failure {
+        self.message = format!("{}: {why}", self.message);
+        self
+    }
+
+    /// The same with every single thing that is wrong.
+    pub(super) fn problems(mut self, problems: Vec<FileProblem>) -> Failure {
+        self.problems = problems;
+        self
+    }
+
+    /// Says it on stderr: as text, or, with `--json`, as one line of JSON.
+    pub(super) fn report(self, is_json: bool) -> Exit {
         if self.message.is_empty() {
+            return self.exit;
+        }
+        if is_json {
+            let error = ErrorReport {
+                message: &self.message,
+                hint: self.hint.as_deref(),
+                exit_code: self.exit.code(),
+                problems: &self.problems,
+            };
+            eprintln!("{}", serde_json::json!({ "error": error }));
             return self.exit;
         }
         // A configuration has a line for each of its problems.
@@ -63,6 +109,17 @@ impl std::fmt::Display for Failure {
             Some(hint) => write!(f, "{} ({hint})", self.message),
             None => f.write_str(&self.message),
         }
+    }
+}
+
+impl From<clap::Error> for Failure {
+    fn from(error: clap::Error) -> Failure {
+        let text = error.render().to_string();
+        let (message, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let message = message.trim().strip_prefix("error: ").unwrap_or(message.trim());
+        let failure = Failure::new(Exit::Usage, message.lines().map(str::trim).collect::<Vec<_>>().join(" "));
+        let tips: Vec<&str> = rest.lines().filter_map(|line| line.trim().strip_prefix("tip: ")).collect();
+        if tips.is_empty() { failure } else { failure.hint(tips.join("; ")) }
     }
 }
 
@@ -92,7 +149,7 @@ failures! { ServiceError StoreError IntakeError CatalogError EngineError }
 
 impl From<Refusal> for Failure {
     fn from(Refusal { message, hint, exit_code }: Refusal) -> Failure {
-        Failure { exit: Exit::of_code(exit_code), message, hint }
+        Failure { exit: Exit::of_code(exit_code), message, hint, problems: Vec::new() }
     }
 }
 

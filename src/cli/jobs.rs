@@ -9,12 +9,18 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::{printable, written};
 use crate::control::protocol::{JobSummary, JobsRequest, Request};
-use crate::domain::job_state::JobState;
+use crate::domain::job_state::{self, JobState};
 
 pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, Failure> {
     // The flag is the folder's everywhere; here a state's name means the jobs in it.
     let wanted: Option<JobState> =
         global.state.as_deref().and_then(Path::to_str).and_then(|name| name.parse().ok());
+    if let Some(path) = global.state.as_deref().filter(|path| wanted.is_none() && !path.exists())
+        && let Some(near) = path.to_str().and_then(job_state::nearest)
+    {
+        let message = format!("there is neither a job state nor a state directory {}", path.display());
+        return Err(Failure::new(Exit::Usage, message).hint(format!("did you mean --state {near}?")));
+    }
     let global = &match wanted {
         None => global.clone(),
         Some(_) => {
@@ -28,11 +34,9 @@ pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, 
         let mut out = BufWriter::new(anstream::stdout());
         let mut print =
             |line: &[u8]| if global.json { out.write_all(line) } else { in_words(line, &mut out) };
-        client.lines(&request, &mut print).await?;
+        let not_listed = client.lines(&request, &mut print).await?;
         written(out.flush())?;
-        if command.batch.is_none() {
-            client::report_not_listed(client).await?;
-        }
+        client::report_not_listed(not_listed);
         Ok(Exit::Success)
     })
     .await

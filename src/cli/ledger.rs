@@ -36,11 +36,9 @@ pub(super) async fn run(command: &LedgerCommand, global: &Global) -> Result<Exit
             let entry: LedgerEntry = serde_json::from_slice(line)?;
             if command.csv { as_csv(&entry, &mut out) } else { in_words(&entry, &mut out) }
         };
-        client.lines(&LedgerRequest { batch: command.batch.clone() }, &mut print).await?;
+        let not_listed = client.lines(&LedgerRequest { batch: command.batch.clone() }, &mut print).await?;
         written(out.flush())?;
-        if command.batch.is_none() {
-            client::report_not_listed(client).await?;
-        }
+        client::report_not_listed(not_listed);
         Ok(Exit::Success)
     })
     .await

@@ -21,6 +21,7 @@ pub mod exit;
 mod explain;
 mod failure;
 mod follow;
+mod interrupt;
 mod jobs;
 mod ledger;
 mod log;
@@ -62,16 +63,22 @@ pub fn main() -> Exit {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version go to stdout and are no error.
+            if error.use_stderr() && wants_json() {
+                return Failure::from(error).report(true);
+            }
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage } else { Exit::Success };
         }
     };
     if let Err(failure) = log::begin(&arguments.global, matches!(arguments.command, Command::Daemon(_))) {
-        return failure.report();
+        return failure.report(arguments.global.json);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return Failure::new(Exit::Disk, format!("failed to start: {error}")).report(),
+        Err(error) => {
+            return Failure::new(Exit::Disk, format!("failed to start: {error}"))
+                .report(arguments.global.json);
+        }
     };
     let outcome = runtime.block_on(async {
         match &arguments.command {
@@ -93,7 +100,7 @@ pub fn main() -> Exit {
             Command::Models(command) => models::run(command, &arguments.global).await,
             Command::Voices(command) => voices::run(command, &arguments.global).await,
             Command::Tasks(command) => tasks::run(command, &arguments.global).await,
-            Command::Credits(command) => credits::run(command, &arguments.global).await,
+            Command::Credits(_) => credits::run(&arguments.global).await,
             Command::Schedule(command) => schedule::run(command, &arguments.global).await,
             Command::State(command) => state::run(command, &arguments.global).await,
             Command::Schema => schema::run(),
@@ -106,7 +113,15 @@ pub fn main() -> Exit {
     });
     // Nothing may hold up the end: what is still under way is safe to leave.
     runtime.shutdown_background();
-    outcome.unwrap_or_else(|failure| failure.report())
+    outcome.unwrap_or_else(|failure| failure.report(arguments.global.json))
+}
+
+/// Whether arguments that cannot be read ask for JSON.
+fn wants_json() -> bool {
+    let is_set =
+        |value: std::ffi::OsString| !matches!(value.to_str(), Some("" | "0" | "false" | "no" | "off"));
+    std::env::args_os().any(|argument| argument == "--json")
+        || std::env::var_os("CALLSHEET_JSON").is_some_and(is_set)
 }
 
 /// The key lies in this process's memory: no image of it is left when it dies, and no other process of the same

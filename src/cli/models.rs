@@ -19,7 +19,7 @@ pub(super) async fn run(command: &ModelsCommand, global: &Global) -> Result<Exit
     let clock = Clock::start();
     let config = service_target::config(global)?;
     let rules = config.rules()?;
-    let asked = service_target::catalog_source(&config, &command.source).await?;
+    let asked = service_target::catalog_source(&config, global).await?;
     let catalogs = asked.catalogs(&clock).await;
     asked.end().await;
     let catalogs = catalogs?;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use anstream::eprintln;
 use bytesize::ByteSize;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::api::{Service, ServiceError};
@@ -16,6 +15,7 @@ use crate::cli::client;
 use crate::cli::daemon_discovery;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::interrupt::{InFlight, SharedInFlight, wait_for_signals};
 use crate::cli::progress::Progress;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::cli::submit;
@@ -32,7 +32,7 @@ use crate::domain::ids::BatchNo;
 use crate::domain::job_state::JobState;
 use crate::domain::retry::Backoff;
 use crate::engine::scheduler::{BatchOverview, Standstill};
-use crate::engine::{self, Engine, Mode, Scope, Stop, Until};
+use crate::engine::{self, Engine, Mode, Scope, Stop};
 use crate::intake::catalog_refresh;
 use crate::intake::ingest;
 use crate::intake::receipt::Receipt;
@@ -48,16 +48,16 @@ const REACH_TRIES: u32 = 3;
 pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service_target::config(global)?;
-    if let Some(daemon) = daemon_discovery::find_daemon(global, &config, command.source.emulator).await? {
+    if let Some(daemon) = daemon_discovery::find_daemon(global, &config, global.emulator).await? {
         daemon.must_take_manifests()?;
         // What the file names counts, too: without a daemon the state would refuse another service.
-        if let Some(url) = config.service.base_url.as_ref().filter(|_| !command.source.emulator) {
+        if let Some(url) = config.service.base_url.as_ref().filter(|_| !global.emulator) {
             daemon_discovery::check_service_matches(&daemon, &service_target::identity_of(url))?;
         }
         eprintln!("a daemon runs on this state: submitting to it and following its progress");
         return submit::submit(&daemon, &command.manifests, &command.terms, true, global).await;
     }
-    let chosen = service_target::select(&config, &command.source).await?;
+    let chosen = service_target::select(&config, global, &command.emulator).await?;
     let outcome = run_against(&chosen, command, global, &config, clock).await;
     if let Some(emulator) = chosen.emulator {
         emulator.stop().await;
@@ -75,10 +75,11 @@ async fn run_against(
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let service = Service::new(chosen.options.clone())?;
     let parts = build::app_parts(config, &chosen.output, Some((service.clone(), chosen)))?;
-    let receipts = submit_all(&store, &parts, command, clock).await?;
+    let receipts = submit_all(&store, &parts, command, global, clock).await?;
     if submit::has_nothing(&receipts) {
         if global.json {
             summary::json(&receipts, &[], &chosen.output, submit::nothing_exit(&receipts).code());
+            submit::report_problems(&receipts, submit::nothing_exit(&receipts));
         }
         return Ok(submit::nothing_exit(&receipts));
     }
@@ -102,7 +103,7 @@ async fn run_against(
     let written = match write_all_results(&store, output_dir, batches).await {
         // How the run ended is told all the same; the next one writes them.
         Err(failure) if exit == Exit::Disk => {
-            let _ = failure.report();
+            let _ = failure.report(global.json);
             Written::default()
         }
         written => written?,
@@ -119,6 +120,7 @@ async fn submit_all(
     store: &Arc<Store>,
     parts: &AppParts,
     command: &RunCommand,
+    global: &Global,
     clock: Clock,
 ) -> Result<Vec<Receipt>, Failure> {
     ingest::sweep_incoming(store.dir()).map_err(|error| {
@@ -132,7 +134,7 @@ async fn submit_all(
     let app = App::new(store.clone(), Mode::Offline, &nothing_yet, parts.clone(), clock)?;
     app.state.ingest.use_catalog(Arc::new(catalogs.catalog)).await;
     let engine = InProcess::begin(app);
-    let receipts = submit::submit_all(engine.client(), &command.manifests, &command.terms).await;
+    let receipts = submit::submit_all(engine.client(), &command.manifests, &command.terms, global).await;
     // An engine that ended by itself says why.
     engine.end().await?;
     receipts
@@ -168,49 +170,28 @@ async fn reach(service: &Service, backoff: Backoff) -> Result<(), ServiceError> 
 
 /// Runs the engine with progress, until it stands still or a signal stops it.
 async fn drive(engine: &mut Engine, clock: Clock) -> Result<Standstill, Failure> {
-    let (stop_sender, stop) = watch::channel(Stop::No);
+    let (stop_sender, stop) = watch::channel(Stop::AtStandstill);
     let mut progress = Progress::begin(clock);
-    let signals = tokio::spawn(wait_for_signals(stop_sender));
+    let in_flight = SharedInFlight::default();
+    let signals = tokio::spawn(wait_for_signals(stop_sender, in_flight.clone()));
     let mut said = false;
     let asked = stop.clone();
     let outcome = engine
-        .run(Until::Standstill, stop, |view| {
+        .run(stop, |view| {
             progress.observe(view);
-            if !said && *asked.borrow() == Stop::Soon {
+            if asked.borrow().is_stopping() {
+                let found = InFlight::of(view.scheduler);
+                in_flight.set(found);
+                if !said {
+                    progress.say(&found.stopping());
+                }
                 said = true;
-                progress.say(
-                    "stopping: waiting for requests in flight; press Ctrl-C again to exit at once. Both are safe.",
-                );
             }
         })
         .await;
     signals.abort();
     progress.end();
     Ok(outcome?)
-}
-
-/// The first signal stops the run, the second ends the process. Either way everything acknowledged is
-/// on the device.
-async fn wait_for_signals(stop: watch::Sender<Stop>) {
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        // Without handlers the signals keep their usual effect, which is as safe.
-        return std::future::pending().await;
-    };
-    let mut asked = false;
-    loop {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        if asked {
-            std::process::exit(i32::from(Exit::Interrupted.code()));
-        }
-        asked = true;
-        // The engine may have ended meanwhile.
-        let _ = stop.send(Stop::Soon);
-    }
 }
 
 /// What was written of the results.
@@ -361,6 +342,7 @@ fn say_how_it_ended(
 ) {
     if global.json {
         summary::json(receipts, overview, &chosen.output, exit.code());
+        submit::report_problems(receipts, exit);
     } else {
         summary::files(overview, &chosen.output);
     }
@@ -376,6 +358,8 @@ fn say_how_it_ended(
                 "not finished: the remaining jobs are overdue; repeat the command to keep watching them"
             );
         }
-        Standstill::Stopped => eprintln!("interrupted: the state is safe; repeat the command to resume"),
+        Standstill::Stopped => {
+            eprintln!("interrupted: the state is safe; repeat the command to resume");
+        }
     }
 }

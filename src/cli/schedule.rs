@@ -73,9 +73,9 @@ async fn look(global: &Global) -> Result<InForce, Failure> {
         Ok(config) => config.clone(),
         Err(_) => at_its_usual_place(global),
     };
-    let state = service_target::state_dir(&config, false);
+    let state = service_target::state_dir(&config, global.emulator);
     if let Some(DaemonConnection { client, health, .. }) =
-        daemon_discovery::find_daemon(global, &config, false).await?
+        daemon_discovery::find_daemon(global, &config, global.emulator).await?
     {
         if let Err(failure) = read {
             let failure = printable(&failure.to_string());

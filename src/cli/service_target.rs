@@ -6,7 +6,7 @@ use anstream::eprintln;
 use secrecy::SecretString;
 
 use crate::api::{Service, ServiceOptions};
-use crate::cli::arguments::{EmulatorArguments, Global, SourceArguments};
+use crate::cli::arguments::{EmulatorArguments, Global};
 use crate::cli::emulator::{self, DEFAULT_API_KEY, Emulator};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::time::Millis;
 use crate::intake::catalog_refresh::{self, CatalogError, Catalogs};
+use crate::store::Store;
 
 /// The identity of the emulator in a state.
 pub(super) const EMULATOR_IDENTITY: &str = "the emulator";
@@ -41,6 +42,36 @@ pub(super) fn state_dir(config: &Config, is_emulated: bool) -> PathBuf {
 pub(super) fn output_dir(config: &Config, is_emulated: bool) -> PathBuf {
     let usual = if is_emulated { "output/emulator" } else { "output" };
     config.paths.output.clone().unwrap_or_else(|| PathBuf::from(usual))
+}
+
+/// The state of a command that looks or tidies up.
+#[derive(Debug)]
+pub(super) struct PresentState {
+    pub(super) dir: PathBuf,
+    /// It is the one that is kept beside the emulator's.
+    pub(super) is_emulated: bool,
+}
+
+impl PresentState {
+    /// The state that the flags name; where they name none, the only one that exists, which is then said on stderr.
+    /// Not for commands that may buy: those use the service that is named.
+    pub(super) fn find(global: &Global, config: &Config) -> PresentState {
+        let names_one = global.emulator || config.paths.state.is_some();
+        // A socket or a service means a daemon or a state of its own.
+        let is_free = !names_one && global.socket.is_none() && global.base_url.is_none();
+        let emulated = Path::new(EMULATOR_STATE);
+        let is_emulated = is_free && Store::is_at(emulated) && !Store::is_at(&state_dir(config, false));
+        if is_emulated {
+            eprintln!("note: using {EMULATOR_STATE}, the only state here; --emulator selects it");
+        }
+        let is_emulated = global.emulator || is_emulated;
+        PresentState { dir: state_dir(config, is_emulated), is_emulated }
+    }
+
+    /// Where its outputs are.
+    pub(super) fn output_dir(&self, config: &Config) -> PathBuf {
+        if self.is_emulated { output_dir(config, true) } else { output_dir_of_state(config, &self.dir) }
+    }
 }
 
 pub(super) fn output_dir_of_state(config: &Config, state: &Path) -> PathBuf {
@@ -70,9 +101,13 @@ pub(super) fn config(global: &Global) -> Result<Config, Failure> {
 }
 
 /// The service that a command works with, or the emulator in its place.
-pub(super) async fn select(config: &Config, source: &EmulatorArguments) -> Result<ServiceTarget, Failure> {
-    if source.emulator {
-        emulator_target(config, source.emulator_speed).await
+pub(super) async fn select(
+    config: &Config,
+    global: &Global,
+    emulator: &EmulatorArguments,
+) -> Result<ServiceTarget, Failure> {
+    if global.emulator {
+        emulator_target(config, emulator.emulator_speed).await
     } else {
         configured_target(config)
     }
@@ -204,12 +239,9 @@ impl CatalogSource {
 }
 
 /// The catalog source of a command.
-pub(super) async fn catalog_source(
-    config: &Config,
-    source: &SourceArguments,
-) -> Result<CatalogSource, Failure> {
+pub(super) async fn catalog_source(config: &Config, global: &Global) -> Result<CatalogSource, Failure> {
     let chosen =
-        if source.emulator { Some(emulator_read_only(config).await?) } else { named_target(config)? };
+        if global.emulator { Some(emulator_read_only(config).await?) } else { named_target(config)? };
     let Some(chosen) = chosen else {
         let state = state_dir(config, false);
         return Ok(CatalogSource { service: None, has_key: false, state, emulator: None });

@@ -11,10 +11,10 @@ use crate::cli::arguments::{Global, StateCommand, StateExport, StateImport, Stat
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{printable, printable_path, service_target, written};
+use crate::cli::service_target::PresentState;
+use crate::cli::{client, printable, printable_path, service_target, written};
 use crate::clock::Clock;
-use crate::control::client::Client;
-use crate::control::protocol::ExportRequest;
+use crate::control::protocol::{ExportRequest, Request};
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::output::layout::Layout;
@@ -49,42 +49,34 @@ pub(super) fn try_database() -> Option<Exit> {
 }
 
 fn dir(global: &Global) -> Result<PathBuf, Failure> {
-    Ok(service_target::state_dir(&service_target::config(global)?, false))
+    Ok(service_target::state_dir(&service_target::config(global)?, global.emulator))
 }
 
-/// Where an export comes from: the daemon that has the state, or the state itself.
-enum Source {
-    Daemon(Client),
-    State(Box<Store>),
-}
-
-impl Source {
-    async fn open(global: &Global) -> Result<Source, Failure> {
-        let config = service_target::config(global)?;
-        Ok(match daemon_discovery::find_daemon(global, &config, false).await? {
-            Some(met) => Source::Daemon(met.client),
-            None => {
-                Source::State(Box::new(Store::open_existing(&service_target::state_dir(&config, false))?))
-            }
-        })
+/// Writes the whole state as the control API gives it. The inner result is what writing came to.
+async fn write_export(global: &Global, out: impl Write) -> Result<std::io::Result<()>, Failure> {
+    let mut out = BufWriter::new(out);
+    let mut failed = None;
+    let sent = client::with(global, ExportRequest::METHOD, async |client| {
+        let mut write = |line: &[u8]| {
+            out.write_all(line).map_err(|error| {
+                let kind = error.kind();
+                failed = Some(error);
+                kind.into()
+            })
+        };
+        client.lines(&ExportRequest {}, &mut write).await
+    })
+    .await;
+    if let Some(error) = failed {
+        return Ok(Err(error));
     }
-
-    async fn write(&self, out: impl Write) -> Result<(), Failure> {
-        let mut out = BufWriter::new(out);
-        match self {
-            Source::Daemon(client) => {
-                client.lines(&ExportRequest {}, &mut |line| out.write_all(line)).await?;
-                out.flush().map_err(dump::DumpError::Io)?;
-            }
-            Source::State(store) => store.export(out)?,
-        }
-        Ok(())
-    }
+    sent?;
+    Ok(out.flush())
 }
 
 async fn export(command: &StateExport, global: &Global) -> Result<Exit, Failure> {
     let Some(path) = command.file.as_ref().filter(|path| path.as_os_str() != "-") else {
-        Source::open(global).await?.write(std::io::stdout()).await?;
+        written(write_export(global, std::io::stdout()).await?)?;
         return Ok(Exit::Success);
     };
     let refused = |error: std::io::Error| {
@@ -97,11 +89,10 @@ async fn export(command: &StateExport, global: &Global) -> Result<Exit, Failure>
     if path.symlink_metadata().is_ok() {
         return Err(refused(std::io::ErrorKind::AlreadyExists.into()));
     }
-    let source = Source::open(global).await?;
     // Under another name until it is whole: half an export is none.
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file = tempfile::Builder::new().prefix(".export-").tempfile_in(folder).map_err(refused)?;
-    source.write(file.as_file()).await?;
+    write_export(global, file.as_file()).await?.map_err(refused)?;
     file.as_file().sync_all().map_err(refused)?;
     file.persist_noclobber(path).map_err(|error| refused(error.error))?;
     eprintln!("{}: exported", printable_path(path));
@@ -134,10 +125,10 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
 
 async fn verify(global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;
-    let dir = service_target::state_dir(&config, false);
+    let PresentState { dir, is_emulated } = PresentState::find(global, &config);
     // The database and the files beside it are compared line by line, and a daemon adds to both meanwhile.
     if let Some(DaemonConnection { health, .. }) =
-        daemon_discovery::find_daemon(global, &config, false).await?
+        daemon_discovery::find_daemon(global, &config, is_emulated).await?
     {
         let message = format!("a daemon (process {}) works on {}", health.pid, dir.display());
         return Err(Failure::new(Exit::Usage, message).hint(
@@ -192,8 +183,8 @@ async fn verify(global: &Global) -> Result<Exit, Failure> {
 
 fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;
-    let (dir, now) = (service_target::state_dir(&config, false), Clock::start().now().wall);
-    let output = service_target::output_dir_of_state(&config, &dir);
+    let state = PresentState::find(global, &config);
+    let (output, dir, now) = (state.output_dir(&config), state.dir, Clock::start().now().wall);
     let (output_dir, default_layout) = (OutputDir::new(&output, config.output.options()), config.layout()?);
     let landed = |batch: &BatchName, layout: Option<&str>, spec: &JobSpec| {
         let own = layout.and_then(|text| Layout::parse(text).ok());

@@ -9,13 +9,14 @@ use anstream::eprintln;
 use crate::cli::arguments::{Global, ManifestArguments, SubmitCommand};
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Failure, FileProblem};
 use crate::cli::follow::{Follower, Interrupts, report_interrupted};
 use crate::cli::{service_target, summary};
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{BatchState, BatchStatus, StatusRequest, Submission};
 use crate::domain::admission::Parked;
 use crate::domain::batch_origin::SourcePlace;
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::intake::receipt::Receipt;
@@ -41,17 +42,18 @@ pub(super) async fn submit(
     let DaemonConnection { client, health, .. } = daemon;
     daemon.must_take_manifests()?;
     if !wait {
-        let receipts = submit_all(client, manifests, terms).await?;
+        let receipts = submit_all(client, manifests, terms, global).await?;
         let statuses = look(client, &batches_of(&receipts)).await?;
         let exit = exit_of(&receipts, &statuses, wait);
         if global.json {
             summary::json(&receipts, &statuses, &health.output, exit.code());
+            report_problems(&receipts, exit);
         }
         return Ok(exit);
     }
     let mut interrupts = Interrupts::listen();
     let receipts = tokio::select! {
-        receipts = submit_all(client, manifests, terms) => receipts?,
+        receipts = submit_all(client, manifests, terms, global) => receipts?,
         () = interrupts.recv() => {
             eprintln!(
                 "interrupted: the daemon continues with the submitted manifests; repeat the command to submit the \
@@ -72,6 +74,7 @@ pub(super) async fn submit(
     let exit = exit_of(&receipts, &statuses, wait);
     if global.json {
         summary::json(&receipts, &statuses, &health.output, exit.code());
+        report_problems(&receipts, exit);
     } else {
         summary::files(&statuses, &health.output);
         say_what_parks(&statuses);
@@ -84,15 +87,40 @@ pub(super) async fn submit_all(
     client: &Client,
     manifests: &[PathBuf],
     terms: &ManifestArguments,
+    global: &Global,
 ) -> Result<Vec<Receipt>, Failure> {
     let mut receipts = Vec::with_capacity(manifests.len());
     for path in manifests {
         let mut receipt = client.submit(path, &submission(path, terms)?).await?;
         receipt.file.clone_from(path);
-        summary::receipt(&receipt);
+        // With --json, problems are an error, which is said at the end.
+        if !global.json || !receipt.has_problems() {
+            summary::receipt(&receipt);
+        }
         receipts.push(receipt);
     }
     Ok(receipts)
+}
+
+/// With `--json`: says on stderr what is wrong with manifests, as an error with every problem.
+pub(super) fn report_problems<'a>(receipts: impl IntoIterator<Item = &'a Receipt>, exit: Exit) {
+    let mut problems = Vec::new();
+    let mut files = Vec::new();
+    let mut total = 0;
+    for receipt in receipts.into_iter().filter(|receipt| receipt.has_problems()) {
+        files.push(receipt.file.display().to_string());
+        total += receipt.problems_total;
+        let file = &receipt.file;
+        let placed = |problem: &Diagnostic| FileProblem { file: file.clone(), problem: problem.clone() };
+        problems.extend(receipt.problems.iter().map(placed));
+    }
+    if total > 0 {
+        let what = if total == 1 { "problem" } else { "problems" };
+        Failure::new(exit, format!("{total} {what} in {}", files.join(", ")))
+            .hint("correct the rows and submit the manifest again; what is accepted already is not bought again")
+            .problems(problems)
+            .report(true);
+    }
 }
 
 fn batches_of(receipts: &[Receipt]) -> BTreeSet<BatchName> {

@@ -37,7 +37,7 @@ const FIELDS: [&str; 19] = [
 
 pub(super) async fn run(command: &TasksCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;
-    let asked = service_target::catalog_source(&config, &command.source).await?;
+    let asked = service_target::catalog_source(&config, global).await?;
     let outcome = show(&asked, command, global).await;
     asked.end().await;
     outcome

@@ -26,7 +26,7 @@ const DESCRIBED: &str = "description";
 pub(super) async fn run(command: &VoicesCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service_target::config(global)?;
-    let asked = service_target::catalog_source(&config, &command.source).await?;
+    let asked = service_target::catalog_source(&config, global).await?;
     let catalogs = asked.catalogs(&clock).await;
     asked.end().await;
     let catalogs = catalogs?;

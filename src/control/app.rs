@@ -14,7 +14,7 @@ use crate::control::protocol::{Health, ProcessKind};
 use crate::control::routes::{self, AppState};
 use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::{Settings, Standstill};
-use crate::engine::{Engine, EngineError, Mode, Scope, Stop, Until};
+use crate::engine::{Engine, EngineError, Mode, Scope, Stop};
 use crate::intake::ingest::{Ingest, IngestDefaults};
 use crate::metrics::Metrics;
 use crate::output::layout::Layout;
@@ -102,7 +102,7 @@ impl InProcess {
     pub fn begin(mut app: App) -> InProcess {
         let client = Client::in_process(app.router());
         let (stop, stopped) = watch::channel(Stop::No);
-        let serving = tokio::spawn(async move { app.engine.run(Until::Stopped, stopped, |_| {}).await });
+        let serving = tokio::spawn(async move { app.engine.run(stopped, |_| {}).await });
         InProcess { client, stop, serving }
     }
 

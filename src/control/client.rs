@@ -15,7 +15,7 @@ use tower::ServiceExt;
 
 use crate::control::handlers::HandlerError;
 use crate::control::listener::PATH_MAX_BYTES;
-use crate::control::protocol::{ErrorBody, Lines, MANIFESTS_PATH, Refusal, Request, Submission};
+use crate::control::protocol::{ErrorBody, Lines, MANIFESTS_PATH, NOT_LISTED, Refusal, Request, Submission};
 use crate::engine::blocking;
 use crate::intake::IntakeError;
 use crate::intake::receipt::Receipt;
@@ -151,7 +151,7 @@ impl Client {
         response
     }
 
-    /// Sends a request and passes the response on, line by line.
+    /// Sends a request and passes the response on, line by line. Returns how many finished batches it leaves out.
     ///
     /// # Errors
     /// [`ClientError`]; a response that breaks off is one.
@@ -159,8 +159,9 @@ impl Client {
         &self,
         request: &impl Request<Response = Lines>,
         sink: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
-    ) -> Result<(), ClientError> {
+    ) -> Result<u64, ClientError> {
         let answer = self.send(self.request(request)).await?;
+        let not_listed = answer.headers().get(NOT_LISTED).and_then(|value| value.to_str().ok()?.parse().ok());
         let mut chunks = answer.bytes_stream();
         let mut rest: Vec<u8> = Vec::new();
         while let Some(chunk) = chunks.next().await {
@@ -172,7 +173,7 @@ impl Client {
             }
             rest = tail;
         }
-        Ok(())
+        Ok(not_listed.unwrap_or_default())
     }
 
     fn request<R: Request>(&self, request: &R) -> reqwest::RequestBuilder {

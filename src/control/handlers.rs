@@ -82,10 +82,34 @@ pub async fn status(engine: &EngineClient, batch: Option<&BatchName>) -> Result<
         BatchStatus::new(record, overview).with_process(engine.works())
     };
     let batches = found.iter().map(of).collect();
-    let is_done = |(record, _): &&(BatchRecord, BatchOverview)| record.is_done();
-    let listed = found.iter().filter(is_done).count() as u64;
-    let not_listed = if batch.is_none() { engine.store().finished_count().saturating_sub(listed) } else { 0 };
+    let not_listed = not_listed(engine, batch, found.iter().map(|(record, _)| record));
     Ok(Status { batches, not_listed })
+}
+
+/// The batches that a list is about, and how many finished ones it leaves out.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn listed(
+    engine: &EngineClient,
+    batch: Option<&BatchName>,
+) -> Result<(Vec<BatchRecord>, u64), HandlerError> {
+    let batches = engine.batches(batch).await?;
+    let not_listed = not_listed(engine, batch, batches.iter());
+    Ok((batches, not_listed))
+}
+
+/// How many finished batches a list leaves out. One that is named is there.
+fn not_listed<'a>(
+    engine: &EngineClient,
+    batch: Option<&BatchName>,
+    listed: impl Iterator<Item = &'a BatchRecord>,
+) -> u64 {
+    if batch.is_some() {
+        return 0;
+    }
+    let listed = listed.filter(|record| record.is_done()).count() as u64;
+    engine.store().finished_count().saturating_sub(listed)
 }
 
 /// Hands over the result of every job of the batches as one line of JSON, in manifest order, or of those

@@ -27,6 +27,10 @@ use crate::store::BatchRecord;
 /// Media type of answers that are one object a line.
 pub const NDJSON: &str = "application/x-ndjson";
 
+/// Header of a response of many lines: how many finished batches are not among them, where it is not 0. Each is found
+/// by its name.
+pub const NOT_LISTED: &str = "callsheet-not-listed";
+
 /// A request of the control API: where it goes and what it is answered with. A GET carries its fields as the query,
 /// a POST as a JSON body.
 pub trait Request: Serialize {

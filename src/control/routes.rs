@@ -21,9 +21,9 @@ use crate::control::connections::{self, BODY_TIMEOUT};
 use crate::control::handlers::{self, HandlerError};
 use crate::control::protocol::{
     BudgetRequest, CancelRequest, DownloadRequest, ErrorBody, ExplainRequest, ExportRequest, Health,
-    HealthRequest, JobsRequest, LedgerRequest, MANIFESTS_PATH, NDJSON, OpenJobsRequest, PauseRequest,
-    Refusal, Request as _, ResolveRequest, ResumeRequest, RetryRequest, RunScheduleRequest, Schedules,
-    SchedulesRequest, StatusRequest, Submission,
+    HealthRequest, JobsRequest, LedgerRequest, MANIFESTS_PATH, NDJSON, NOT_LISTED, OpenJobsRequest,
+    PauseRequest, Refusal, Request as _, ResolveRequest, ResumeRequest, RetryRequest, RunScheduleRequest,
+    Schedules, SchedulesRequest, StatusRequest, Submission,
 };
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
@@ -31,7 +31,7 @@ use crate::domain::job_state::JobState;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::{EngineError, to_the_end};
 use crate::intake::IngestOptions;
-use crate::intake::ingest::{self, Ingest, IngestError};
+use crate::intake::ingest::{IncomingDir, Ingest, IngestError};
 use crate::intake::receipt::Receipt;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::output::layout::Layout;
@@ -236,9 +236,10 @@ async fn explain(State(app): Shared, Query(query): Query<ExplainRequest>) -> Res
 async fn jobs(State(app): Shared, Query(query): Query<JobsRequest>) -> Result<Response, ApiError> {
     let state = query.state.as_deref().map(str::parse::<JobState>).transpose();
     let state = state.map_err(|unknown| ApiError::usage(format!("state: {unknown}")))?;
-    let batches = app.engine.batches(query.batch.as_ref()).await.map_err(HandlerError::from)?;
+    let (batches, not_listed) = handlers::listed(&app.engine, query.batch.as_ref()).await?;
     let store = app.engine.store().clone();
-    Ok(lines(move |sink| handlers::jobs(&store, &batches, state, sink)))
+    Ok((not_listed_header(not_listed), lines(move |sink| handlers::jobs(&store, &batches, state, sink)))
+        .into_response())
 }
 
 async fn open(State(app): Shared) -> Response {
@@ -247,14 +248,20 @@ async fn open(State(app): Shared) -> Response {
 }
 
 async fn ledger(State(app): Shared, Query(query): Query<LedgerRequest>) -> Result<Response, ApiError> {
-    let batches = app.engine.batches(query.batch.as_ref()).await.map_err(HandlerError::from)?;
+    let (batches, not_listed) = handlers::listed(&app.engine, query.batch.as_ref()).await?;
     let store = app.engine.store().clone();
-    Ok(lines(move |sink| handlers::ledger(&store, &batches, sink)))
+    Ok((not_listed_header(not_listed), lines(move |sink| handlers::ledger(&store, &batches, sink)))
+        .into_response())
 }
 
 async fn export(State(app): Shared) -> Response {
     let store = app.engine.store().clone();
     lines(move |sink| handlers::export(&store, sink))
+}
+
+/// Says how many finished batches a response leaves out; nothing where it leaves out none.
+fn not_listed_header(batches: u64) -> Option<[(&'static str, String); 1]> {
+    (batches > 0).then(|| [(NOT_LISTED, batches.to_string())])
 }
 
 /// Where lines go.
@@ -384,7 +391,7 @@ async fn submit(
             submission.file
         )));
     }
-    let folder = ingest::incoming(app.engine.store().dir()).map_err(|error| storage_error(&error))?;
+    let folder = IncomingDir::create(app.engine.store().dir()).map_err(|error| storage_error(&error))?;
     let path = folder.path().join(name);
     receive(body, &path).await?;
     let file = PathBuf::from(&submission.file);

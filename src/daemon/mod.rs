@@ -31,7 +31,7 @@ use crate::daemon::schedules::{ConfiguredSchedule, Inputs, ScheduleRunner};
 use crate::daemon::sd_notify::SystemdNotifier;
 use crate::daemon::signals::Signals;
 use crate::domain::time::Millis;
-use crate::engine::{EngineDeps, EngineError, Mode, Scope, Stop, Until};
+use crate::engine::{EngineDeps, EngineError, Mode, Scope, Stop};
 use crate::hooks::{HookTimeouts, Hooks, HooksError};
 use crate::intake::ingest;
 use crate::store::{Store, StoreError};
@@ -137,7 +137,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     tracing::info!(socket = %socket.display(), "ready");
     systemd.ready();
     let stopping = stop.clone();
-    let working = app.engine.run(Until::Stopped, stop, |view| {
+    let working = app.engine.run(stop, |view| {
         completion_notifier.observe(view);
         systemd.observe(view, *stopping.borrow() == Stop::Soon);
     });

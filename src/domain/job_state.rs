@@ -67,6 +67,17 @@ impl JobState {
     }
 }
 
+/// How alike two words must be for the one to be a slip for the other (Jaro-Winkler, 0 to 1).
+const LIKENESS: f64 = 0.8;
+
+/// The state that a word was probably meant to be; nothing for one that is a state.
+pub fn nearest(found: &str) -> Option<JobState> {
+    let found = found.to_lowercase().replace(['-', ' '], "_");
+    let likeness = |state: &JobState| strsim::jaro_winkler(&found, state.name());
+    let best = JobState::ALL.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(&best) >= LIKENESS).then_some(best)
+}
+
 impl fmt::Display for JobState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -75,7 +86,11 @@ impl fmt::Display for JobState {
 
 /// No state has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("found {found:?}, expected one of {}", JobState::ALL.map(JobState::name).join(", "))]
+#[error(
+    "found {found:?}, expected one of {}{}",
+    JobState::ALL.map(JobState::name).join(", "),
+    nearest(found).map_or_else(String::new, |near| format!("; did you mean {near}?"))
+)]
 pub struct UnknownJobState {
     found: String,
 }
@@ -101,6 +116,11 @@ mod tests {
             assert_eq!(serde_json::to_value(state).unwrap(), state.name());
             assert_eq!(state.name().parse(), Ok(state));
         }
+        let meant = ["faild", "Failed", "in-doubt", "cancelled", "succeded", "sta"].map(nearest);
+        let some =
+            [JobState::Failed, JobState::Failed, JobState::InDoubt, JobState::Canceled, JobState::Succeeded];
+        assert_eq!(meant[..5], some.map(Some));
+        assert_eq!((meant[5], nearest("state/emulator"), nearest("/srv/state")), (None, None, None));
         let text = "done".parse::<JobState>().unwrap_err().to_string();
         assert!(text.starts_with("found \"done\", expected one of queued, submitting"), "{text}");
     }

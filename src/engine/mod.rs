@@ -6,18 +6,21 @@
 mod batch_results;
 mod blocking;
 mod catalog_source;
+mod disk;
 mod download;
 mod effects;
 pub mod engine_client;
 mod handle;
 pub mod job_iter;
+mod mode;
 mod name_lookup;
 mod rate;
+mod resume;
 mod row_reader;
 pub mod scheduler;
 mod suspended_downloads;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,13 +33,14 @@ pub use self::blocking::{blocking, to_the_end};
 pub use self::catalog_source::{CatalogRefresh, CatalogSource};
 pub use self::handle::{BatchSnapshot, EngineGone, Handle};
 use self::handle::{Message, Question};
+pub use self::mode::{EngineDeps, Mode, Scope, Stop};
 pub use self::name_lookup::target as find_target;
 pub use self::rate::RateLimit;
-use crate::api::{Downloads, Service};
+use self::resume::{load_days, resume_scheduler, take_up, take_up_finished};
 use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo};
-use crate::domain::slow_download::MinRate;
-use crate::domain::time::{Millis, Now, Tick, UtcDay};
+use crate::domain::time::{Millis, Tick};
+use crate::engine::disk::DISK_INTERVAL;
 use crate::engine::effects::{effect_span, run_effect};
 use crate::engine::scheduler::{
     Command, CommandOutcome, Effect, Input, Scheduler, SchedulerError, Settings, Standstill, Step,
@@ -44,8 +48,6 @@ use crate::engine::scheduler::{
 use crate::engine::suspended_downloads::SuspendedDownloads;
 use crate::failpoint;
 use crate::metrics::Metrics;
-use crate::output::layout::Layout;
-use crate::output::publish::{OutputDir, PROBE_BYTES, is_disk_error, is_disk_full};
 use crate::store::{Change, Store, StoreError};
 
 /// Exchanges that are open at once, at least. More were slower and larger (measured)...
@@ -57,8 +59,8 @@ const TASKS_PER_EXCHANGE: usize = 100;
 const EXCHANGES_MAX: usize = 1_024;
 /// How long a stop waits for requests in flight.
 const STOP_GRACE: Millis = Millis::from_secs(30);
-/// Between two looks at the output disk.
-const DISK_INTERVAL: Duration = Duration::from_secs(5);
+/// Between two looks, afterwards, whether creating requests are still unanswered.
+const ANSWERED_INTERVAL: Millis = Millis::from_secs(1);
 /// Messages that share one commit at most.
 const MESSAGES_MAX: usize = 64;
 /// Between two looks at the whole for the metrics.
@@ -88,77 +90,8 @@ pub enum EngineError {
     },
 }
 
-/// How the owner asks the engine to stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
-    /// Go on.
-    No,
-    /// End when nothing moves any more.
-    AtStandstill,
-    /// Begin nothing new, finish requests in flight.
-    Soon,
-}
-
-/// How long the engine works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
-    /// Until nothing moves any more.
-    Standstill,
-    /// Until it is told to stop, whether there is work or not.
-    Stopped,
-}
-
-/// Everything that happens outside.
-#[derive(Debug, Clone)]
-pub struct EngineDeps {
-    /// The service.
-    pub service: Service,
-    /// Its results.
-    pub downloads: Downloads,
-    /// The output folder.
-    pub output_dir: OutputDir,
-    /// Largest output that is downloaded, in bytes.
-    pub max_file_bytes: u64,
-    /// A download that stays below makes room for one that waits.
-    pub min_rate: MinRate,
-    /// Room that must stay free on the output disk, in bytes.
-    pub min_free_bytes: u64,
-    /// How fast creating POSTs may leave.
-    pub submits: RateLimit,
-    /// How fast tasks may be read.
-    pub polls: RateLimit,
-    /// The catalogs in force; nothing where jobs go out at the prices that they were accepted at.
-    pub catalogs: Option<Arc<dyn CatalogSource>>,
-    /// Layout of batches that have none of their own.
-    pub layout: Layout,
-    /// Who is told what is done, how long it took and how everything stands.
-    pub metrics: Metrics,
-}
-
 /// How changes are made durable.
 type Commit = fn(&Store, &[Change]) -> Result<(), StoreError>;
-
-/// What an engine may do in its process.
-#[derive(Debug, Clone)]
-pub enum Mode {
-    /// Answers questions from a snapshot: no step, no commit.
-    Read,
-    /// Executes commands and commits them. Nothing leaves the process.
-    Offline,
-    /// Reads tasks, catalogs and the balance, and downloads. Sends no creating POST.
-    Free(Box<EngineDeps>),
-    /// Sends what the budgets allow, too.
-    Paying(Box<EngineDeps>),
-}
-
-/// Which batches of the state an engine works on. What all others hold and have spent counts all the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
-    /// All of them.
-    All,
-    /// Those with these numbers.
-    Only(BTreeSet<BatchNo>),
-}
 
 /// The engine of a process.
 #[derive(Debug)]
@@ -249,14 +182,13 @@ impl Engine {
         &self.store
     }
 
-    /// Works `until` then, or until told to stop and no request is in flight. `observe` sees every step. An engine
-    /// that begins no effects serves until it is told to stop.
+    /// Works until `stop` says so. `observe` sees every step. An engine that begins no effects serves until it is to
+    /// stop soon.
     ///
     /// # Errors
     /// [`EngineError`]; everything acknowledged is safe, and a restart resumes.
     pub async fn run(
         &mut self,
-        until: Until,
         mut stop: watch::Receiver<Stop>,
         mut observe: impl FnMut(&StepView<'_>),
     ) -> Result<Standstill, EngineError> {
@@ -278,7 +210,7 @@ impl Engine {
         loop {
             let mut step = self.decide(std::mem::take(&mut inputs))?;
             if let Err(error) = self.commit(&mut step, Store::commit).await {
-                if until == Until::Standstill || self.deps.is_none() || !error.is_full() {
+                if *stop.borrow() != Stop::No || self.deps.is_none() || !error.is_full() {
                     return Err(error.into());
                 }
                 waiting.extend(self.wait_for_room(error, &mut step, &mut stop, &mut observe).await?);
@@ -310,8 +242,7 @@ impl Engine {
             }
             if self.deps.is_some()
                 && let Some(standstill) = self.scheduler.standstill()
-                && (until == Until::Standstill
-                    || *stop.borrow() == Stop::AtStandstill
+                && (*stop.borrow() == Stop::AtStandstill
                     || standstill == Standstill::Stopped
                     || grace.is_some())
             {
@@ -344,10 +275,15 @@ impl Engine {
                         inputs.push(Input::DiskIsLow(is_low));
                     }
                 }
-                // Keys are durable: the next start continues what is still in flight.
-                () = grace_over => return Ok(Standstill::Stopped),
+                () = grace_over => {
+                    // Keys are durable: the next start continues what is still in flight.
+                    if *stop.borrow() != Stop::Answered || self.scheduler.unanswered_posts().0 == 0 {
+                        return Ok(Standstill::Stopped);
+                    }
+                    grace = Some(self.clock.now().tick.after(ANSWERED_INTERVAL));
+                }
                 changed = stop.changed(), if grace.is_none() => {
-                    if changed.is_err() || *stop.borrow() == Stop::Soon {
+                    if changed.is_err() || stop.borrow().is_stopping() {
                         if self.deps.is_none() {
                             return Ok(Standstill::Stopped);
                         }
@@ -400,17 +336,6 @@ impl Engine {
         }
     }
 
-    /// Makes the folder of a batch that came in, once that is durable: nothing lies on the output disk of which nobody
-    /// knows. Where it fails the batch's downloads say so and are tried again: nothing that is under way has to end
-    /// for it.
-    async fn prepare_output(&self, batch: BatchName) {
-        let Some(deps) = &self.deps else { return };
-        let (output_dir, name) = (deps.output_dir.clone(), batch.clone());
-        if let Err(error) = blocking(move || output_dir.prepare(&name)).await {
-            tracing::warn!(%batch, %error, "failed to create the output directory");
-        }
-    }
-
     /// Decides; the changes are the caller's to commit, and the effects to begin afterwards.
     fn decide(&mut self, inputs: Vec<Input>) -> Result<Step, EngineError> {
         if self.is_read_only {
@@ -445,46 +370,6 @@ impl Engine {
         let (committed, changes) = blocking(commit).await;
         step.changes = changes;
         committed
-    }
-
-    /// Waits until the state's disk takes a step that it refused, although the reserve was given up for it: others
-    /// filled that, too. Answers that arrive meanwhile wait; nothing that was decided begins. Returns
-    /// the commands that came in.
-    async fn wait_for_room(
-        &mut self,
-        mut refused: StoreError,
-        step: &mut Step,
-        stop: &mut watch::Receiver<Stop>,
-        observe: &mut impl FnMut(&StepView<'_>),
-    ) -> Result<Vec<Message>, EngineError> {
-        tracing::warn!(error = %refused, "the state cannot be written; waiting for disk space");
-        self.scheduler.set_disk_low(true);
-        let nothing = Step::default();
-        let mut looks = tokio::time::interval(DISK_INTERVAL);
-        looks.tick().await;
-        let mut waiting = Vec::new();
-        loop {
-            // It is alive.
-            observe(&StepView { scheduler: &self.scheduler, step: &nothing });
-            if *stop.borrow() == Stop::Soon {
-                return Err(refused.into());
-            }
-            tokio::select! {
-                _ = looks.tick() => match self.commit(step, Store::commit_again).await {
-                    Ok(()) => {
-                        tracing::info!("the state can be written again");
-                        return Ok(waiting);
-                    }
-                    Err(error) if error.is_full() => refused = error,
-                    Err(error) => return Err(error.into()),
-                },
-                Some(message) = self.messages.recv(), if waiting.len() < MESSAGES_MAX => waiting.push(message),
-                Some(question) = self.questions.recv() => question.answer(&self.scheduler),
-                changed = stop.changed() => if changed.is_err() {
-                    return Err(refused.into());
-                },
-            }
-        }
     }
 
     /// What follows a step that is durable.
@@ -556,49 +441,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the output disk has less room than it must keep, or the state's disk none. One that cannot
-    /// be asked is left to the write that fails; one that refused a file is asked to set its room aside, since
-    /// free bytes are not all that a file needs: there are quotas, and file systems run out of inodes.
-    async fn disk_is_low(&self, deps: &EngineDeps) -> bool {
-        // With no room at all nothing is begun, whatever may be used up.
-        let min_free_bytes = deps.min_free_bytes.max(PROBE_BYTES);
-        let refused_bytes = self.scheduler.refused_bytes();
-        if !self.store.has_room() || deps.output_dir.free_bytes().is_some_and(|free| free < min_free_bytes) {
-            return true;
-        }
-        let Some(bytes) = refused_bytes else { return false };
-        let output_dir = deps.output_dir.clone();
-        blocking(move || output_dir.check_space(bytes)).await.is_err_and(|error| is_disk_error(&error))
-    }
-
     fn sleep_until(&self, wake: Option<Tick>) -> impl Future<Output = ()> + use<> {
         // A deadline is in wall-clock time, which may step: it is looked at now and then.
         let deadline_check = self.scheduler.watches_the_calendar().then_some(Duration::from_secs(1));
         let until = wake.map(|tick| self.clock.until(tick));
         let wait = [until, deadline_check].into_iter().flatten().min();
         sleep(wait)
-    }
-
-    /// Makes the folders of all unfinished batches and sweeps what a killed process left in them. False: the disk
-    /// has no room for them, and they are made when there is some.
-    async fn prepare_outputs(&self, deps: &EngineDeps) -> Result<bool, EngineError> {
-        let unfinished = self.scheduler.batches().filter(|batch| !batch.is_done());
-        let names: Vec<BatchName> = unfinished.map(|batch| batch.name.clone()).collect();
-        let output_dir = deps.output_dir.clone();
-        let prepare = move || {
-            names.into_iter().try_for_each(|name| {
-                let path = output_dir.batch_dir(&name);
-                output_dir.prepare(&name).map_err(|source| EngineError::Output { path, source })
-            })
-        };
-        match blocking(prepare).await {
-            Ok(()) => Ok(true),
-            Err(EngineError::Output { path, source }) if is_disk_full(&source) => {
-                tracing::warn!(path = %path.display(), error = %source, "the output disk is full");
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
     }
 
     /// Everything in numbers.
@@ -612,73 +460,6 @@ async fn next(waiting: &mut VecDeque<Message>, messages: &mut mpsc::Receiver<Mes
     match waiting.pop_front() {
         Some(message) => Some(message),
         None => messages.recv().await,
-    }
-}
-
-/// A scheduler that knows what the state knows of the batches that are `ours`: a restart is not a
-/// special path.
-fn resume_scheduler(
-    store: &Store,
-    settings: Settings,
-    ours: impl Fn(BatchNo) -> bool,
-    now: Now,
-) -> Result<Scheduler, StoreError> {
-    let mut scheduler = Scheduler::new(settings, store.total()?);
-    scheduler.set_account_block(store.account()?);
-    scheduler.set_finished_jobs(store.finished_jobs()?);
-    take_up(&mut scheduler, store, ours, now)?;
-    Ok(scheduler)
-}
-
-/// Tells the scheduler of batches and of their open jobs, as the state knows them.
-fn take_up(
-    scheduler: &mut Scheduler,
-    store: &Store,
-    ours: impl Fn(BatchNo) -> bool,
-    now: Now,
-) -> Result<(), StoreError> {
-    for batch in store.batches()?.into_iter().filter(|batch| ours(batch.no)) {
-        scheduler.add_batch(batch);
-    }
-    let mut specs = row_reader::RowReader::new(store);
-    for record in store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch)) {
-        for day in record.job.days() {
-            if !scheduler.has_day(day) {
-                scheduler.set_day(day, store.day(day)?);
-            }
-        }
-        let spec = specs.spec_at(record.key.batch, record.row_at)?;
-        scheduler.resume_job(record, spec, now);
-    }
-    Ok(())
-}
-
-/// Tells the scheduler the totals of days that it does not know yet.
-fn load_days(scheduler: &mut Scheduler, store: &Store, days: &[UtcDay]) -> Result<(), StoreError> {
-    for day in days {
-        if !scheduler.has_day(*day) {
-            scheduler.set_day(*day, store.day(*day)?);
-        }
-    }
-    Ok(())
-}
-
-/// Takes up the batch of a command, where it is done. Returns why not, where somebody moved its folder away.
-fn take_up_finished(
-    scheduler: &mut Scheduler,
-    store: &Store,
-    command: &Command,
-) -> Result<Option<CommandOutcome>, StoreError> {
-    let Some(no) = command.batch().filter(|no| scheduler.batch(*no).is_none()) else { return Ok(None) };
-    match store.finished_batch(no) {
-        Ok(found) => {
-            found.into_iter().for_each(|record| scheduler.add_finished_batch(record));
-            Ok(None)
-        }
-        Err(moved @ StoreError::BatchMoved { .. }) => {
-            Ok(Some(CommandOutcome { refused: Some(moved.to_string()), ..CommandOutcome::default() }))
-        }
-        Err(error) => Err(error),
     }
 }
 

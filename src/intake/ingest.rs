@@ -24,6 +24,9 @@ use crate::store::Store;
 /// How long the catalogs are used without looking whether they are still fresh.
 const CATALOG_RECHECK: Millis = Millis::from_secs(60);
 
+/// Folder of the state for manifests that come in as bytes.
+const INCOMING: &str = "incoming";
+
 /// What holds for every manifest, wherever it comes from.
 #[derive(Debug, Clone)]
 pub struct IngestDefaults {
@@ -202,14 +205,49 @@ impl Ingest {
     }
 }
 
-/// A place for manifests that come in as bytes: a folder of its own each, so that they keep their names.
-///
-/// # Errors
-/// When the folder cannot be made.
-pub fn incoming(state: &Path) -> std::io::Result<tempfile::TempDir> {
-    let dir: PathBuf = state.join("incoming");
-    std::fs::create_dir_all(&dir)?;
-    tempfile::tempdir_in(dir)
+/// A folder of its own for a manifest that comes in as bytes, so that it keeps its name. It goes with its contents, and
+/// the folder of all of them with the last one.
+#[derive(Debug)]
+pub struct IncomingDir {
+    /// Nothing once it is removed.
+    own: Option<tempfile::TempDir>,
+    path: PathBuf,
+}
+
+impl IncomingDir {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(state: &Path) -> std::io::Result<IncomingDir> {
+        let all = state.join(INCOMING);
+        loop {
+            std::fs::create_dir_all(&all)?;
+            match tempfile::tempdir_in(&all) {
+                // The last of the others has just removed it.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && state.is_dir() => {}
+                made => {
+                    let own = made?;
+                    return Ok(IncomingDir { path: own.path().to_owned(), own: Some(own) });
+                }
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for IncomingDir {
+    fn drop(&mut self) {
+        // What is left is removed at the next start.
+        drop(self.own.take());
+        if let Some(all) = self.path.parent() {
+            let _ = std::fs::remove_dir(all);
+        }
+    }
 }
 
 /// Removes what a killed process left of manifests that came in as bytes: none of them was acknowledged.
@@ -217,7 +255,7 @@ pub fn incoming(state: &Path) -> std::io::Result<tempfile::TempDir> {
 /// # Errors
 /// When it cannot be removed.
 pub fn sweep_incoming(state: &Path) -> std::io::Result<()> {
-    match std::fs::remove_dir_all(state.join("incoming")) {
+    match std::fs::remove_dir_all(state.join(INCOMING)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

@@ -126,6 +126,11 @@ pub struct Store {
 }
 
 impl Store {
+    /// Whether there is a state in a directory. Nothing in it is read.
+    pub fn is_at(dir: &Path) -> bool {
+        dir.join(marker::FILE_NAME).is_file()
+    }
+
     /// The state directory.
     pub fn dir(&self) -> &Path {
         &self.dir

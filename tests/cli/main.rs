@@ -14,3 +14,4 @@ mod shorts_studio;
 mod spreadsheet;
 #[path = "../support/mod.rs"]
 mod support;
+mod which_state;

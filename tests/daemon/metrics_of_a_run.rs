@@ -17,7 +17,7 @@ use callsheet::domain::slow_download::MinRate;
 use callsheet::domain::time::Millis;
 use callsheet::domain::url_policy::UrlPolicy;
 use callsheet::engine::scheduler::{Settings, Standstill};
-use callsheet::engine::{Engine, EngineDeps, Mode, RateLimit, Scope, Stop, Until};
+use callsheet::engine::{Engine, EngineDeps, Mode, RateLimit, Scope, Stop};
 use callsheet::intake::{self, IngestContext, IngestOptions, catalog_refresh};
 use callsheet::metrics::Metrics;
 use callsheet::output::OutputOptions;
@@ -134,8 +134,8 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
     };
     let mut engine =
         Engine::new(store, Mode::Paying(Box::new(deps)), settings(), clock, &Scope::All).unwrap();
-    let (_keep, stop) = watch::channel(Stop::No);
-    let standstill = engine.run(Until::Standstill, stop, |_| {}).await.unwrap();
+    let (_keep, stop) = watch::channel(Stop::AtStandstill);
+    let standstill = engine.run(stop, |_| {}).await.unwrap();
     metrics.set_gauges(&engine.scheduler().gauges(clock.now()));
     standstill
 }

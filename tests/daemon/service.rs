@@ -478,7 +478,8 @@ fn tcp_asks_for_its_token() {
 fn a_second_daemon_is_told_who_has_the_state() {
     let env = TestEnv::new();
     let first = env.daemon("info");
-    env.run(["daemon"]).exited(2).says(&format!("in use by process {}", first.pid()));
+    let second = env.run(["daemon"]).exited(2).says(&format!("a daemon (process {}, since 20", first.pid()));
+    second.says("socket state/callsheet.sock) works on ").says("callsheet submit");
     // A name that a killed daemon left is taken over.
     kill(first);
     assert!(env.path("state/callsheet.sock").exists());

@@ -101,7 +101,7 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     if command.config_only {
         return Ok(report(&checks, global));
     }
-    let is_emulated = command.source.emulator;
+    let is_emulated = global.emulator;
     let state = service_target::state_dir(&config, is_emulated);
     let daemon = Daemon::at(client::socket(&config, &state)).await;
     let is_served = daemon.answers();

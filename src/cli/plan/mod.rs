@@ -39,7 +39,7 @@ use crate::store::{OpenJobStatus, StoreError};
 pub(super) async fn run(command: &PlanCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service_target::config(global)?;
-    let asked = service_target::catalog_source(&config, &command.source).await?;
+    let asked = service_target::catalog_source(&config, global).await?;
     let outcome = plan(&asked, command, global, &config, clock).await;
     asked.end().await;
     outcome
@@ -58,7 +58,7 @@ async fn plan(
     }
     let catalogs = asked.catalogs(&clock).await?;
     let balance = balance(asked).await;
-    let open = open_jobs(&state, global, config, command.source.emulator).await?;
+    let open = open_jobs(&state, global, config, global.emulator).await?;
     let now = clock.now().wall;
     let (validated, seen) = validate_all(&state, open.as_deref(), command, config, &catalogs.catalog, now)?;
     let report = PlanReport { validated, balance, catalogs, plan: config.service.plan, seen };
@@ -72,13 +72,17 @@ async fn plan(
         written(report.write_text(&mut out, command.rows))?;
     }
     let receipts = || report.validated.iter().map(|validated| &validated.receipt);
-    Ok(if receipts().any(|receipt| receipt.unjudged > 0) {
+    let exit = if receipts().any(|receipt| receipt.unjudged > 0) {
         Exit::Unreachable
     } else if receipts().any(Receipt::has_problems) {
         Exit::Usage
     } else {
         Exit::Success
-    })
+    };
+    if global.json {
+        submit::report_problems(receipts(), exit);
+    }
+    Ok(exit)
 }
 
 /// The balance, where it can be asked for. Not knowing it stops no plan.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
-use crate::domain::job_state::JobStateCounts;
+use crate::domain::job_state::{JobState, JobStateCounts};
 use crate::domain::ledger::Totals;
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
@@ -66,6 +66,14 @@ impl Scheduler {
     /// Whether the disk keeps the queue.
     pub fn disk_is_low(&self) -> bool {
         self.disk.is_low()
+    }
+
+    /// Creating requests that are sent and not answered: all of them, and those of endpoints without keys.
+    pub fn unanswered_posts(&self) -> (usize, usize) {
+        let is_sent =
+            |open: &&OpenJob| open.is_busy() && open.record().job.state().job_state() == JobState::Submitting;
+        let keyed = self.jobs.iter().filter(is_sent).map(|open| open.spec().order.kind.is_keyed());
+        keyed.fold((0, 0), |(all, keyless), is_keyed| (all + 1, keyless + usize::from(!is_keyed)))
     }
 
     /// How much room, in bytes, the output disk must have before it is asked to take files again; nothing unless it

@@ -1,0 +1,74 @@
+//! What the scheduler is told of the state: at the start, and when a batch or a day is needed that it does not know.
+
+use crate::domain::ids::BatchNo;
+use crate::domain::time::{Now, UtcDay};
+use crate::engine::row_reader;
+use crate::engine::scheduler::{Command, CommandOutcome, Scheduler, Settings};
+use crate::store::{Store, StoreError};
+
+/// A scheduler that knows what the state knows of the batches that are `ours`: a restart is not a
+/// special path.
+pub(super) fn resume_scheduler(
+    store: &Store,
+    settings: Settings,
+    ours: impl Fn(BatchNo) -> bool,
+    now: Now,
+) -> Result<Scheduler, StoreError> {
+    let mut scheduler = Scheduler::new(settings, store.total()?);
+    scheduler.set_account_block(store.account()?);
+    scheduler.set_finished_jobs(store.finished_jobs()?);
+    take_up(&mut scheduler, store, ours, now)?;
+    Ok(scheduler)
+}
+
+/// Tells the scheduler of batches and of their open jobs, as the state knows them.
+pub(super) fn take_up(
+    scheduler: &mut Scheduler,
+    store: &Store,
+    ours: impl Fn(BatchNo) -> bool,
+    now: Now,
+) -> Result<(), StoreError> {
+    for batch in store.batches()?.into_iter().filter(|batch| ours(batch.no)) {
+        scheduler.add_batch(batch);
+    }
+    let mut specs = row_reader::RowReader::new(store);
+    for record in store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch)) {
+        for day in record.job.days() {
+            if !scheduler.has_day(day) {
+                scheduler.set_day(day, store.day(day)?);
+            }
+        }
+        let spec = specs.spec_at(record.key.batch, record.row_at)?;
+        scheduler.resume_job(record, spec, now);
+    }
+    Ok(())
+}
+
+/// Tells the scheduler the totals of days that it does not know yet.
+pub(super) fn load_days(scheduler: &mut Scheduler, store: &Store, days: &[UtcDay]) -> Result<(), StoreError> {
+    for day in days {
+        if !scheduler.has_day(*day) {
+            scheduler.set_day(*day, store.day(*day)?);
+        }
+    }
+    Ok(())
+}
+
+/// Takes up the batch of a command, where it is done. Returns why not, where somebody moved its folder away.
+pub(super) fn take_up_finished(
+    scheduler: &mut Scheduler,
+    store: &Store,
+    command: &Command,
+) -> Result<Option<CommandOutcome>, StoreError> {
+    let Some(no) = command.batch().filter(|no| scheduler.batch(*no).is_none()) else { return Ok(None) };
+    match store.finished_batch(no) {
+        Ok(found) => {
+            found.into_iter().for_each(|record| scheduler.add_finished_batch(record));
+            Ok(None)
+        }
+        Err(moved @ StoreError::BatchMoved { .. }) => {
+            Ok(Some(CommandOutcome { refused: Some(moved.to_string()), ..CommandOutcome::default() }))
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,84 @@
+//! Which state a command works on, and what it says as JSON when it cannot work.
+
+use serde_json::Value;
+
+use crate::support::TestEnv;
+use crate::support::process::Outcome;
+
+const IMAGE: &str = "id,kind,model,prompt\none,image,gi-2,a harbour\n";
+const NOTE: &str = "note: using state/emulator, the only state here; --emulator selects it";
+
+#[test]
+fn what_looks_and_tidies_up_finds_the_only_state_and_nothing_is_bought_in_it() {
+    let env = TestEnv::new();
+    env.write("batch.csv", IMAGE);
+    env.run(["run", "batch.csv", "--emulator", "--emulator-speed", "inf"]).exited(0);
+    assert!(!env.path("state/incoming").exists(), "a run leaves no empty folder");
+    for words in [
+        vec!["status"],
+        vec!["jobs"],
+        vec!["explain", "batch/one"],
+        vec!["ledger"],
+        vec!["pause", "batch"],
+        vec!["cancel", "batch"],
+        vec!["retry", "batch"],
+        vec!["download", "batch"],
+        vec!["state", "verify"],
+        vec!["state", "export"],
+    ] {
+        let chosen = env.run(words.iter().copied()).exited(0).says(NOTE);
+        let named = env.run(words.iter().copied().chain(["--emulator"])).exited(0);
+        assert!(!named.stderr.contains("note: using"), "{}", named.stderr);
+        assert_eq!(chosen.stdout, named.stdout, "{words:?}");
+    }
+    // Neither of them may come upon a state by itself.
+    env.run(["submit", "batch.csv"]).exited(5).says("state/callsheet.sock");
+    env.run(["submit", "batch.csv", "--emulator"]).exited(5).says("state/emulator/callsheet.sock");
+    let plan = env.run(["plan", "batch.csv", "--json"]).exited(0);
+    assert_eq!(plan.json()["rows"][0]["verdict"], "new", "{}", plan.stdout);
+    env.audit().each_paid_once(0);
+    env.run(["run", "batch.csv", "--batch", "real"]).exited(0);
+    let both = env.run(["status", "--json"]).exited(0);
+    assert_eq!(both.json()["batches"][0]["name"], "real");
+    assert!(!both.stderr.contains("note: using"), "{}", both.stderr);
+    let emulated = env.run(["status", "--json", "--emulator"]).exited(0);
+    assert_eq!(emulated.json()["batches"][0]["name"], "batch");
+    assert!(!env.path("state/incoming").exists());
+}
+
+/// The last line on stderr, which is an error as JSON.
+fn error(outcome: &Outcome) -> Value {
+    assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+    serde_json::from_str::<Value>(&outcome.stderr).unwrap()["error"].clone()
+}
+
+#[test]
+fn errors_with_json_are_json() {
+    let env = TestEnv::new();
+    let unknown = env.run(["run", "batch.csv", "--budgt", "5", "--json"]).exited(2);
+    let unknown = error(&unknown);
+    assert!(unknown["message"].as_str().unwrap().contains("'--budgt'"), "{unknown}");
+    assert!(unknown["hint"].as_str().unwrap().contains("'--budget'"), "{unknown}");
+    assert_eq!((&unknown["exit_code"], &unknown["problems"]), (&2.into(), &Value::Array(Vec::new())));
+    let missing = error(&env.run(["status", "--json"]).exited(2));
+    assert!(missing["hint"].as_str().unwrap().contains("--state"), "{missing}");
+    env.write("batch.csv", "id,kind,model,prompt\none,image,gi-2,a harbour\ntwo,image,no-such,a pier\n");
+    for words in [["plan", "batch.csv", "--json"], ["run", "batch.csv", "--json"]] {
+        let rejected = env.run(words).exited(2);
+        let found = error(&rejected);
+        assert_eq!(found["message"], "1 problem in batch.csv", "{found}");
+        let problem = &found["problems"][0];
+        assert_eq!((&problem["file"], &problem["line"]), (&"batch.csv".into(), &3.into()), "{problem}");
+        assert_eq!(problem["field"], "model", "{problem}");
+        assert!(rejected.json().is_object(), "stdout has the report alone");
+    }
+}
+
+#[test]
+fn a_misspelt_job_state_is_suggested() {
+    let env = TestEnv::new();
+    env.write("batch.csv", IMAGE);
+    env.run(["run", "batch.csv"]).exited(0);
+    env.run(["jobs", "--state", "faild"]).exited(2).says("did you mean --state failed?");
+    env.run(["jobs", "--state", "elsewhere"]).exited(2).says("elsewhere");
+}
