@@ -170,7 +170,7 @@ pub(super) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = examples::and_exit_codes(examples::RUN))]
 pub(super) struct RunCommand {
-    /// Manifests: .csv, .json, .jsonl or .ndjson
+    /// Manifests: .csv, .json, .jsonl or .ndjson, or - for standard input
     #[arg(required = true, value_name = "MANIFEST")]
     pub(super) manifests: Vec<PathBuf>,
     #[command(flatten)]
@@ -209,7 +209,7 @@ pub(super) struct DaemonCommand {
 #[derive(Debug, Args)]
 #[command(after_help = examples::and_exit_codes(examples::SUBMIT))]
 pub(super) struct SubmitCommand {
-    /// Manifests: .csv, .json, .jsonl or .ndjson
+    /// Manifests: .csv, .json, .jsonl or .ndjson, or - for standard input
     #[arg(required = true, value_name = "MANIFEST")]
     pub(super) manifests: Vec<PathBuf>,
     #[command(flatten)]
@@ -324,8 +324,17 @@ pub(super) struct LedgerCommand {
 #[derive(Debug, Args)]
 pub(super) struct ManifestArguments {
     /// Name of the batch [default: from the manifest, or its file name]
-    #[arg(long, env = "CALLSHEET_BATCH", hide_env_values = true, value_name = "NAME")]
+    #[arg(
+        long,
+        visible_alias = "name",
+        env = "CALLSHEET_BATCH",
+        hide_env_values = true,
+        value_name = "NAME"
+    )]
     pub(super) batch: Option<BatchName>,
+    /// Format of standard input [default: recognized from its content]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(super) format: Option<ManifestFormat>,
     /// Budget of the batch in credits, kept until another is set; none restores the default [default: the planned
     /// cost]
     #[arg(long, env = "CALLSHEET_BUDGET", hide_env_values = true, value_name = "CREDITS|none")]
@@ -345,7 +354,7 @@ pub(super) struct ManifestArguments {
 #[derive(Debug, Args)]
 #[command(after_help = examples::and_exit_codes(examples::PLAN))]
 pub(super) struct PlanCommand {
-    /// Manifests: .csv, .json, .jsonl or .ndjson
+    /// Manifests: .csv, .json, .jsonl or .ndjson, or - for standard input
     #[arg(required = true, value_name = "MANIFEST")]
     pub(super) manifests: Vec<PathBuf>,
     #[command(flatten)]
@@ -509,6 +518,13 @@ pub(super) enum ShellName {
     Bash,
     Zsh,
     Fish,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ManifestFormat {
+    Csv,
+    Json,
+    Jsonl,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -26,6 +26,7 @@ mod jobs;
 mod ledger;
 mod log;
 mod man;
+mod manifest_input;
 mod models;
 mod outcome_json;
 mod pause;

@@ -16,6 +16,7 @@ use crate::cli::daemon_discovery;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::interrupt::{InFlight, SharedInFlight, wait_for_signals};
+use crate::cli::manifest_input::{self, ManifestInput};
 use crate::cli::progress::Progress;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::cli::submit;
@@ -48,6 +49,7 @@ const REACH_TRIES: u32 = 3;
 pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service_target::config(global)?;
+    let manifests = manifest_input::open_all(&command.manifests, &command.terms).await?;
     if let Some(daemon) = daemon_discovery::find_daemon(global, &config, global.emulator).await? {
         daemon.must_take_manifests()?;
         // What the file names counts, too: without a daemon the state would refuse another service.
@@ -55,10 +57,10 @@ pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, F
             daemon_discovery::check_service_matches(&daemon, &service_target::identity_of(url))?;
         }
         eprintln!("a daemon runs on this state: submitting to it and following its progress");
-        return submit::submit(&daemon, &command.manifests, &command.terms, true, global).await;
+        return submit::submit(&daemon, &manifests, true, global).await;
     }
     let chosen = service_target::select(&config, global, &command.emulator).await?;
-    let outcome = run_against(&chosen, command, global, &config, clock).await;
+    let outcome = run_against(&chosen, &manifests, command, global, &config, clock).await;
     if let Some(emulator) = chosen.emulator {
         emulator.stop().await;
     }
@@ -67,6 +69,7 @@ pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, F
 
 async fn run_against(
     chosen: &ServiceTarget,
+    manifests: &[ManifestInput],
     command: &RunCommand,
     global: &Global,
     config: &Config,
@@ -75,7 +78,7 @@ async fn run_against(
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let service = Service::new(chosen.options.clone())?;
     let parts = build::app_parts(config, &chosen.output, Some((service.clone(), chosen)))?;
-    let receipts = submit_all(&store, &parts, command, global, clock).await?;
+    let receipts = submit_all(&store, &parts, manifests, global, clock).await?;
     if submit::has_nothing(&receipts) {
         if global.json {
             summary::json(&receipts, &[], &chosen.output, submit::nothing_exit(&receipts).code());
@@ -119,7 +122,7 @@ async fn run_against(
 async fn submit_all(
     store: &Arc<Store>,
     parts: &AppParts,
-    command: &RunCommand,
+    manifests: &[ManifestInput],
     global: &Global,
     clock: Clock,
 ) -> Result<Vec<Receipt>, Failure> {
@@ -134,7 +137,7 @@ async fn submit_all(
     let app = App::new(store.clone(), Mode::Offline, &nothing_yet, parts.clone(), clock)?;
     app.state.ingest.use_catalog(Arc::new(catalogs.catalog)).await;
     let engine = InProcess::begin(app);
-    let receipts = submit::submit_all(engine.client(), &command.manifests, &command.terms, global).await;
+    let receipts = submit::submit_all(engine.client(), manifests, global).await;
     // An engine that ended by itself says why.
     engine.end().await?;
     receipts

@@ -21,7 +21,7 @@ use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
 use crate::recovery::import::import as import_state;
 use crate::recovery::rebuild::rebuild as rebuild_state;
-use crate::store::{Store, StoreError, dump, open_check};
+use crate::store::{Store, StoreError, open_check};
 
 /// Most faults that `--json` lists; otherwise they are printed as they are found.
 const FAULTS_MAX: usize = 1000;

@@ -1,26 +1,24 @@
 //! `callsheet submit`: manifests for the running daemon.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anstream::eprintln;
 
-use crate::cli::arguments::{Global, ManifestArguments, SubmitCommand};
+use crate::cli::arguments::{Global, SubmitCommand};
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, FileProblem};
 use crate::cli::follow::{Follower, Interrupts, report_interrupted};
+use crate::cli::manifest_input::{self, ManifestInput};
 use crate::cli::{service_target, summary};
 use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{BatchState, BatchStatus, StatusRequest, Submission};
+use crate::control::protocol::{BatchState, BatchStatus, StatusRequest};
 use crate::domain::admission::Parked;
-use crate::domain::batch_origin::SourcePlace;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::intake::receipt::Receipt;
-use crate::intake::source;
 
 /// Between two looks at how far it is.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -28,21 +26,21 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 pub(super) async fn run(command: &SubmitCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;
     let daemon = daemon_discovery::require_daemon(global, &config).await?;
-    submit(&daemon, &command.manifests, &command.terms, command.wait, global).await
+    let manifests = manifest_input::open_all(&command.manifests, &command.terms).await?;
+    submit(&daemon, &manifests, command.wait, global).await
 }
 
 /// Hands manifests to a daemon and, when asked to, follows them to the end.
 pub(super) async fn submit(
     daemon: &DaemonConnection,
-    manifests: &[PathBuf],
-    terms: &ManifestArguments,
+    manifests: &[ManifestInput],
     wait: bool,
     global: &Global,
 ) -> Result<Exit, Failure> {
     let DaemonConnection { client, health, .. } = daemon;
     daemon.must_take_manifests()?;
     if !wait {
-        let receipts = submit_all(client, manifests, terms, global).await?;
+        let receipts = submit_all(client, manifests, global).await?;
         let statuses = look(client, &batches_of(&receipts)).await?;
         let exit = exit_of(&receipts, &statuses, wait);
         if global.json {
@@ -53,7 +51,7 @@ pub(super) async fn submit(
     }
     let mut interrupts = Interrupts::listen();
     let receipts = tokio::select! {
-        receipts = submit_all(client, manifests, terms, global) => receipts?,
+        receipts = submit_all(client, manifests, global) => receipts?,
         () = interrupts.recv() => {
             eprintln!(
                 "interrupted: the daemon continues with the submitted manifests; repeat the command to submit the \
@@ -85,14 +83,13 @@ pub(super) async fn submit(
 /// Submits manifests one after the other, and says what was read in each.
 pub(super) async fn submit_all(
     client: &Client,
-    manifests: &[PathBuf],
-    terms: &ManifestArguments,
+    manifests: &[ManifestInput],
     global: &Global,
 ) -> Result<Vec<Receipt>, Failure> {
     let mut receipts = Vec::with_capacity(manifests.len());
-    for path in manifests {
-        let mut receipt = client.submit(path, &submission(path, terms)?).await?;
-        receipt.file.clone_from(path);
+    for manifest in manifests {
+        let mut receipt = client.submit(&manifest.path, &manifest.submission).await?;
+        receipt.file.clone_from(&manifest.shown);
         // With --json, problems are an error, which is said at the end.
         if !global.json || !receipt.has_problems() {
             summary::receipt(&receipt);
@@ -125,30 +122,6 @@ pub(super) fn report_problems<'a>(receipts: impl IntoIterator<Item = &'a Receipt
 
 fn batches_of(receipts: &[Receipt]) -> BTreeSet<BatchName> {
     receipts.iter().filter_map(|receipt| receipt.batch.clone()).collect()
-}
-
-/// How a manifest is handed in: by its file's name and the flags, the same for a plan and for a run.
-///
-/// # Errors
-/// When its folder cannot be found, or its name not be said.
-pub(super) fn submission(path: &Path, terms: &ManifestArguments) -> Result<Submission, Failure> {
-    let file = path.file_name().and_then(|name| name.to_str());
-    let file = file.ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("{}: the file name is not valid UTF-8", path.display()))
-    })?;
-    let folder = match source::place_of(path)? {
-        SourcePlace::Folder(folder) => Some(folder),
-        _ => None,
-    };
-    Ok(Submission {
-        file: file.to_owned(),
-        folder,
-        batch: terms.batch.clone(),
-        budget: terms.budget,
-        max_credits: terms.max_credits,
-        strict: terms.strict,
-        allow_unknown_options: terms.allow_unknown_options,
-    })
 }
 
 async fn look(client: &Client, batches: &BTreeSet<BatchName>) -> Result<Vec<BatchStatus>, ClientError> {

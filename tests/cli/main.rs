@@ -12,6 +12,7 @@ mod run;
 mod secrets;
 mod shorts_studio;
 mod spreadsheet;
+mod stdin;
 #[path = "../support/mod.rs"]
 mod support;
 mod which_state;

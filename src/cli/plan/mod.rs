@@ -18,6 +18,7 @@ use crate::api::ServiceError;
 use crate::cli::arguments::{Global, PlanCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::manifest_input::{self, ManifestInput};
 use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::Totals;
 use crate::cli::service_target::{self, CatalogSource};
@@ -39,14 +40,16 @@ use crate::store::{OpenJobStatus, StoreError};
 pub(super) async fn run(command: &PlanCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service_target::config(global)?;
+    let manifests = manifest_input::open_all(&command.manifests, &command.terms).await?;
     let asked = service_target::catalog_source(&config, global).await?;
-    let outcome = plan(&asked, command, global, &config, clock).await;
+    let outcome = plan(&asked, &manifests, command, global, &config, clock).await;
     asked.end().await;
     outcome
 }
 
 async fn plan(
     asked: &CatalogSource,
+    manifests: &[ManifestInput],
     command: &PlanCommand,
     global: &Global,
     config: &Config,
@@ -60,7 +63,7 @@ async fn plan(
     let balance = balance(asked).await;
     let open = open_jobs(&state, global, config, global.emulator).await?;
     let now = clock.now().wall;
-    let (validated, seen) = validate_all(&state, open.as_deref(), command, config, &catalogs.catalog, now)?;
+    let (validated, seen) = validate_all(&state, open.as_deref(), manifests, config, &catalogs.catalog, now)?;
     let report = PlanReport { validated, balance, catalogs, plan: config.service.plan, seen };
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
@@ -132,19 +135,19 @@ async fn open_jobs(
 fn validate_all(
     state: &ReadOnlyState,
     open: Option<&[OpenJobStatus]>,
-    command: &PlanCommand,
+    manifests: &[ManifestInput],
     config: &Config,
     catalog: &Catalog,
     now: Timestamp,
 ) -> Result<(Vec<Validated>, Visibility), Failure> {
     let defaults = build::ingest_defaults(config, None)?;
-    let mut validated: Vec<Validated> = Vec::with_capacity(command.manifests.len());
+    let mut validated: Vec<Validated> = Vec::with_capacity(manifests.len());
     let mut seen = Visibility::All;
-    for path in &command.manifests {
-        let options = submit::submission(path, &command.terms)?.into();
-        let context = defaults.context(catalog, options);
+    for input in manifests {
+        let context = defaults.context(catalog, input.submission.clone().into());
         let mut batches = PlannedBatches { state, open, validated: &validated, now, seen: Visibility::All };
-        let manifest = intake::validate(Staging::apart()?, path, &context, now, &mut batches)?;
+        let mut manifest = intake::validate(Staging::apart()?, &input.path, &context, now, &mut batches)?;
+        manifest.receipt.file.clone_from(&input.shown);
         if batches.seen == Visibility::SentUnknown {
             seen = Visibility::SentUnknown;
         }
