@@ -10,7 +10,7 @@ use crate::cli::daemon_discovery::DaemonConnection;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::control::client::{Client, ClientError};
-use crate::control::protocol::HealthRequest;
+use crate::control::protocol::{HealthRequest, ProcessKind};
 
 /// How long to wait for a daemon that went away. Under systemd it is back within seconds.
 const ABSENCE_MAX: Duration = Duration::from_secs(30);
@@ -116,10 +116,11 @@ impl Interrupts {
     }
 }
 
-/// Reports that the daemon continues without this command. `name` is a batch's, or a placeholder.
-pub(super) fn report_interrupted(name: &str) -> Exit {
+/// Reports that a process continues without this command. `name` is a batch's, or a placeholder.
+pub(super) fn report_interrupted(process: ProcessKind, name: &str) -> Exit {
+    let process = process.name();
     eprintln!(
-        "interrupted: the daemon continues; callsheet status {name} shows the progress, callsheet cancel {name} \
+        "interrupted: {process} continues; callsheet status {name} shows the progress, callsheet cancel {name} \
          cancels jobs that are not submitted yet"
     );
     Exit::Interrupted

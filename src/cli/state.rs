@@ -8,13 +8,13 @@ use anstream::eprintln;
 use serde_json::json;
 
 use crate::cli::arguments::{Global, StateCommand, StateExport, StateImport, StateRebuild};
-use crate::cli::daemon_discovery::{self, DaemonConnection};
+use crate::cli::daemon_discovery;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service_target::PresentState;
 use crate::cli::{client, printable, printable_path, service_target, written};
 use crate::clock::Clock;
-use crate::control::protocol::{ExportRequest, Request};
+use crate::control::protocol::{ExportRequest, ProcessKind, Request};
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::output::layout::Layout;
@@ -127,13 +127,14 @@ async fn verify(global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;
     let PresentState { dir, is_emulated } = PresentState::find(global, &config);
     // The database and the files beside it are compared line by line, and a daemon adds to both meanwhile.
-    if let Some(DaemonConnection { health, .. }) =
-        daemon_discovery::find_daemon(global, &config, is_emulated).await?
-    {
-        let message = format!("a daemon (process {}) works on {}", health.pid, dir.display());
-        return Err(Failure::new(Exit::Usage, message).hint(
-            "stop the daemon, verify, and start it again; it checks lengths and counts at every start",
-        ));
+    if let Some(process) = daemon_discovery::find_daemon(global, &config, is_emulated).await? {
+        let hint = match process.health.process {
+            ProcessKind::Daemon => {
+                "stop the daemon, verify, and start it again; it checks lengths and counts at every start"
+            }
+            ProcessKind::Run => "wait for the run to end, then verify",
+        };
+        return Err(Failure::new(Exit::Usage, process.describe()).hint(hint));
     }
     let mut faults = Vec::new();
     let outcome = Store::open_existing(&dir).and_then(|store| {

@@ -22,15 +22,15 @@ pub(super) async fn run(command: &StatusCommand, global: &Global) -> Result<Exit
         if !command.watch {
             return show_until_done(command, global, client).await;
         }
-        if matches!(client, StateClient::InProcess(_)) {
+        let Some(process) = client.process() else {
             return Err(Failure::new(Exit::Usage, "no daemon is running, so nothing changes")
                 .hint("omit --watch, or start callsheet daemon"));
-        }
+        };
         let mut interrupts = Interrupts::listen();
         tokio::select! {
             shown = show_until_done(command, global, client) => shown,
             () = interrupts.recv() => {
-                Ok(report_interrupted(command.batch.as_ref().map_or("BATCH", BatchName::as_str)))
+                Ok(report_interrupted(process, command.batch.as_ref().map_or("BATCH", BatchName::as_str)))
             }
         }
     })

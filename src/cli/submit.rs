@@ -66,7 +66,7 @@ pub(super) async fn submit(
         statuses = follow(&follower, &batches) => statuses?,
         () = interrupts.recv() => {
             let name = batches.first().filter(|_| batches.len() == 1).map_or("BATCH", BatchName::as_str);
-            return Ok(report_interrupted(name));
+            return Ok(report_interrupted(health.process, name));
         }
     };
     let exit = exit_of(&receipts, &statuses, wait);

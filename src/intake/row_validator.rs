@@ -80,7 +80,8 @@ impl RowValidator<'_> {
                 for note in row.notes.iter().chain(&quote.notes) {
                     self.receipt.note(note.position.unwrap_or_else(|| position_in(row, note)), note);
                 }
-                draws = quote.waivable.as_ref().and_then(|allowance| draw(self.rules.context.plan, allowance));
+                draws =
+                    quote.waivable.as_ref().and_then(|allowance| draw(self.rules.context.plan, allowance));
                 self.order(row, quote, draws.as_ref())
             }
         };

@@ -1,4 +1,5 @@
 //! Manifests by standard input.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::fs::File;
 use std::process::Output;

@@ -1,4 +1,5 @@
 //! Which state a command works on, and what it says as JSON when it cannot work.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use serde_json::Value;
 

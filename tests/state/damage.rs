@@ -7,6 +7,8 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
 use crate::support::{TestEnv, manifests};
@@ -87,7 +89,11 @@ impl Scene {
             return true;
         }
         eprintln!("{what}: {}", outcome.stderr.lines().next().unwrap_or_default());
-        outcome.exited(6).says("error: ").says("is damaged").says("hint: nothing was sent");
+        let outcome = outcome.exited(6);
+        let error: Value = serde_json::from_str(outcome.stderr.lines().last().unwrap()).unwrap();
+        let said = |what: &str| error["error"][what].as_str().unwrap();
+        assert!(said("message").contains("is damaged"), "{error}");
+        assert!(said("hint").starts_with("nothing was sent"), "{error}");
         self.env.run(["state", "verify"]).exited(6);
         self.comes_back(more);
         false
