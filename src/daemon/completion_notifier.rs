@@ -117,7 +117,7 @@ impl CompletionWorker {
         };
         blocking(tell).await?;
         tracing::info!(batch = %batch.name, "results written");
-        self.handle.execute(Command::MarkAnnounced(no)).await.map_err(EngineError::from)?;
+        self.handle.execute(Command::MarkAnnounced(Box::new(batch))).await.map_err(EngineError::from)?;
         Ok(())
     }
 }

@@ -406,9 +406,14 @@ impl Job {
         self.attempts.iter().filter_map(|attempt| attempt.day)
     }
 
+    /// One of its attempts.
+    pub fn attempt_of(&self, no: AttemptNo) -> Option<&Attempt> {
+        self.attempts.iter().find(|attempt| attempt.no == no)
+    }
+
     /// The task of one of its attempts, where one is known.
     pub fn task_of(&self, no: AttemptNo) -> Option<&TaskId> {
-        self.attempts.iter().find(|attempt| attempt.no == no).and_then(Attempt::task)
+        self.attempt_of(no).and_then(Attempt::task)
     }
 
     /// The latest attempt that was begun, whose key is used up.

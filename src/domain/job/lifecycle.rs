@@ -179,6 +179,15 @@ pub fn wants(state: &State) -> Want {
     }
 }
 
+/// What an attempt of a job wants next. Beside the present attempt tasks are watched to their end, and that is all.
+pub fn wants_of(job: &Job, no: AttemptNo) -> Want {
+    match job.attempt_of(no) {
+        Some(attempt) if no == job.attempt() => wants(attempt.state()),
+        Some(attempt) if attempt.is_running() => Want::Read,
+        _ => Want::Nothing,
+    }
+}
+
 /// A job as a new process finds it: a POST that was on its way when the last one ended may have made a task.
 pub fn resumed(mut job: Job) -> Job {
     if let State::Submitting { may_have_run, .. } = &mut job.present_mut().state {

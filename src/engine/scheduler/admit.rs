@@ -8,14 +8,14 @@ use crate::domain::task::Fault;
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::waiting_jobs::WaitingJobs;
-use crate::engine::scheduler::{ADMIT_MAX, Scheduler, SchedulerError};
+use crate::engine::scheduler::{ADMIT_MAX, Mode, Scheduler, SchedulerError};
 
 impl Scheduler {
     /// Lets jobs out; nothing is returned where nothing was decided.
     pub(super) fn admit(&mut self, now: Now) -> Result<Option<Admission>, SchedulerError> {
         // Whatever else keeps the queue: a wait that is over is no reason to wake up.
         self.adaptive_limit.forget_past_wait(now.tick);
-        if self.stopping || self.sending_disabled || self.account.key_is_refused() {
+        if self.mode != Mode::Paying || self.account.key_is_refused() {
             return Ok(None);
         }
         let is_low = self.disk.is_low().then_some(Parked::Disk);
@@ -147,8 +147,8 @@ impl Scheduler {
         if let Some(mut open) = self.jobs.get_mut(&key) {
             open.set_in_flight(now.tick);
         }
-        self.watch_deadline(key);
-        self.begin(key, Want::Post, now.tick);
+        self.watch_deadline(key, attempt);
+        self.begin(key, attempt, Want::Post, now.tick);
         Ok(())
     }
 
@@ -164,7 +164,7 @@ impl Scheduler {
 
     /// Reads rows where few are left in memory.
     pub(super) fn load_rows(&mut self) {
-        if self.stopping {
+        if self.mode == Mode::Stopping {
             return;
         }
         let pending = &mut self.pending;

@@ -40,8 +40,8 @@ pub enum Command {
     FetchAgain(Vec<FoundJob>),
     /// A person found out what a job in doubt was charged.
     Resolve(Box<FoundJob>, Credits),
-    /// The owner was told that a batch is done.
-    MarkAnnounced(BatchNo),
+    /// The owner was told that a batch is done, as it stood then.
+    MarkAnnounced(Box<BatchRecord>),
     /// Other limits, budgets, waits and deadlines.
     Reload(Box<Settings>),
 }
@@ -51,12 +51,10 @@ impl Command {
     /// [`Scheduler::add_finished_batch`].
     pub fn batch(&self) -> Option<BatchNo> {
         match self {
-            Command::AddBatch(batch) => Some(batch.no),
-            Command::Pause(no)
-            | Command::Resume(no)
-            | Command::SetBudget(no, _)
-            | Command::Cancel(no)
-            | Command::MarkAnnounced(no) => Some(*no),
+            Command::AddBatch(batch) | Command::MarkAnnounced(batch) => Some(batch.no),
+            Command::Pause(no) | Command::Resume(no) | Command::SetBudget(no, _) | Command::Cancel(no) => {
+                Some(*no)
+            }
             Command::CancelJob(found) | Command::Resolve(found, _) => Some(found.1.key.batch),
             Command::Retry(found) | Command::FetchAgain(found) => {
                 found.first().map(|found| found.1.key.batch)
@@ -147,7 +145,9 @@ impl Scheduler {
                 Ok(self.change(no, ActiveBatch::resume))
             }
             Command::SetBudget(no, budget) => Ok(self.change(no, |batch| batch.set_budget(budget))),
-            Command::MarkAnnounced(no) => Ok(self.change(no, |batch| batch.mark_announced(now))),
+            Command::MarkAnnounced(told) => {
+                Ok(self.change(told.no, |batch| batch.mark_announced(&told, now)))
+            }
             Command::Cancel(no) => self.cancel(no, now),
             Command::CancelJob(found) => self.cancel_job(*found, now),
             Command::Retry(found) => Ok(self.retry(found, now)),
@@ -378,8 +378,9 @@ impl Scheduler {
         self.prices.set_rules(settings.rules.clone());
         self.wait_times.reconfigure(&settings);
         self.settings = settings;
-        let keys: Vec<_> = self.jobs.iter().map(|open| open.key()).collect();
-        keys.into_iter().for_each(|key| self.watch_deadline(key));
+        let of_job = |open: &OpenJob| open.open_attempts().map(|no| (open.key(), no)).collect::<Vec<_>>();
+        let attempts: Vec<_> = self.jobs.iter().flat_map(of_job).collect();
+        attempts.into_iter().for_each(|(key, attempt)| self.watch_deadline(key, attempt));
     }
 }
 

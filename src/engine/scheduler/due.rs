@@ -1,14 +1,14 @@
-//! What is due: effects, readings of watched tasks, deadlines, questions to the service; and what is never sent any more.
+//! What is due: effects, deadlines, questions to the service; and what is never sent any more.
 
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
-use crate::domain::job::State;
-use crate::domain::lifecycle::{self, Event, Want};
+use crate::domain::job::{Attempt, State};
+use crate::domain::lifecycle::{Event, Want};
 use crate::domain::manifest::row::{Deadline, OnDeadline};
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::{Millis, Now, Tick};
 use crate::engine::scheduler::parts::active_batch::{ActiveBatch, DroppedRows};
 use crate::engine::scheduler::parts::open_job::OpenJob;
-use crate::engine::scheduler::{Effect, Scheduler, SchedulerError};
+use crate::engine::scheduler::{Effect, Mode, Scheduler, SchedulerError};
 
 /// How long a deadline that passed unseen waits for its task to be read, before it is looked at again.
 const UNREAD_GRACE: Millis = Millis::from_secs(5);
@@ -18,22 +18,23 @@ const ACCOUNT_RECHECK: Millis = Millis(1_000);
 const DROPPED_MAX: usize = 64;
 
 impl Scheduler {
-    /// An overdue job gives its slot back; one that was watched long enough is left to a person.
+    /// An overdue job gives its slot back; a task that was watched long enough is left to a person.
     pub(super) fn apply_deadlines(&mut self, now: Now) -> Result<(), SchedulerError> {
-        while let Some(key) = self.timers.pop_deadline(now.wall) {
+        while let Some((key, attempt)) = self.timers.pop_deadline(now.wall) {
             let Some(open) = self.jobs.get(&key) else { continue };
-            let (attempt, overdue) = (open.job().attempt(), open.job().is_overdue());
+            let is_watched = open.job().is_overdue() || open.job().attempt() != attempt;
+            let state = open.job().attempt_of(attempt).map(Attempt::state);
             let is_unread =
-                open.seen_for(now.tick).is_none() && matches!(open.job().state(), State::Running { .. });
-            if is_unread && (overdue || self.resubmits(key)) {
-                self.postpone_deadline(key, UNREAD_GRACE, now);
+                open.seen_for(attempt, now.tick).is_none() && matches!(state, Some(State::Running { .. }));
+            if is_unread && (is_watched || self.resubmits(key)) {
+                self.postpone_deadline(key, attempt, UNREAD_GRACE, now);
                 continue;
             }
-            if !overdue && let Some(left) = self.resubmission_wait(key, now) {
-                self.postpone_deadline(key, left, now);
+            if !is_watched && let Some(left) = self.resubmission_wait(key, now) {
+                self.postpone_deadline(key, attempt, left, now);
                 continue;
             }
-            let event = if overdue {
+            let event = if is_watched {
                 watch_expired()
             } else if self.resubmits(key) {
                 Event::Resubmit
@@ -41,11 +42,12 @@ impl Scheduler {
                 Event::Overdue
             };
             self.apply(key, attempt, event, now)?;
-            if self.jobs.get(&key).is_some_and(|open| open.job().attempt() != attempt) {
-                // The next attempt waits for a slot and the budgets, and for nothing else.
-                self.schedule(key, now.tick);
+            self.watch_deadline(key, attempt);
+            let present = self.jobs.get(&key).map(|open| open.job().attempt());
+            if let Some(next) = present.filter(|present| *present != attempt && !is_watched) {
+                // It waits for a slot and the budgets, and for nothing else.
+                self.schedule(key, next, now.tick);
             }
-            self.watch_deadline(key);
         }
         Ok(())
     }
@@ -61,8 +63,8 @@ impl Scheduler {
 
     /// Puts a deadline off. After a downtime it may long have passed while the task has long succeeded: that is read
     /// before anything is given up or bought for it.
-    fn postpone_deadline(&mut self, key: JobKey, wait: Millis, now: Now) {
-        self.timers.set_deadline(key, Some(now.wall.after(wait)));
+    fn postpone_deadline(&mut self, key: JobKey, attempt: AttemptNo, wait: Millis, now: Now) {
+        self.timers.set_deadline(key, attempt, Some(now.wall.after(wait)));
     }
 
     /// Whether a job gets another attempt when its deadline passes. One with an instant for a deadline does not:
@@ -75,76 +77,43 @@ impl Scheduler {
             && !matches!(open.spec().order.deadline, Some(Deadline::At(_)))
     }
 
-    /// Reads the watched tasks that are due, and leaves those to a person that were watched long enough.
-    pub(super) fn check_watched_tasks(&mut self, now: Now) -> Result<(), SchedulerError> {
-        while let Some((key, attempt)) = self.timers.pop_watch_end(now.wall) {
-            if self.read_before_watch_expires(key, attempt, now) {
-                continue;
-            }
-            self.apply(key, attempt, watch_expired(), now)?;
-        }
-        if self.stopping {
-            return Ok(());
-        }
-        while let Some((at, key, attempt)) = self.timers.pop_watched_read(now.tick) {
-            if self.account.key_is_refused() {
-                self.timers.set_watched_read(key, attempt, now.tick.after(ACCOUNT_RECHECK));
-                continue;
-            }
-            let Some(mut open) = self.jobs.get_mut(&key) else { continue };
-            if let Some(task) = open.begin_watched_read(attempt) {
-                let spec = open.spec().clone();
-                self.pending.begin(Effect::Read { key, attempt, task, spec, due: at });
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts the end of a watch off until its task was read once since the start: it may have ended during a
-    /// downtime. Returns whether it was put off.
-    fn read_before_watch_expires(&mut self, key: JobKey, attempt: AttemptNo, now: Now) -> bool {
-        if self.jobs.get(&key).is_none_or(|open| !open.is_unread(attempt)) {
-            return false;
-        }
-        self.timers.set_watch_end(key, attempt, now.wall.after(UNREAD_GRACE));
-        true
-    }
-
     /// Begins what is due: resends, readings, downloads, and the wait for admission.
     pub(super) fn start_due_effects(&mut self, now: Now) -> Result<(), SchedulerError> {
         // Requests in flight finish after a stop; nothing new begins.
-        if self.stopping {
+        if self.mode == Mode::Stopping {
             self.timers.stop_effects();
             return Ok(());
         }
-        while let Some((at, key)) = self.timers.pop_effect(now.tick) {
+        while let Some((at, key, attempt)) = self.timers.pop_effect(now.tick) {
             let Some(mut open) = self.jobs.get_mut(&key) else { continue };
-            open.set_timed(false);
-            if open.is_busy() {
+            open.set_timed(attempt, false);
+            if open.is_attempt_busy(attempt) {
                 continue;
             }
             let is_keyed = open.spec().order.kind.is_keyed();
             let is_slow = open.is_slow();
-            let want = lifecycle::wants(open.job().state());
+            let want = open.wants(attempt);
             drop(open);
             match want {
                 Want::Admission => self.jobs.queue(key),
                 Want::Nothing => {}
                 Want::Fetch => self.downloads.add(key, is_slow),
-                Want::Post if self.sending_disabled => {}
+                Want::Post if self.mode == Mode::Free => {}
                 Want::Post if !is_keyed => self.mark_outcome_unknown(key, now)?,
-                Want::Post if !self.may_post_again(key, now) => self.postpone(key, now),
+                Want::Post if !self.may_post_again(key, now) => self.postpone(key, attempt, now),
                 Want::Post if !self.was_taken(key) && !self.is_held_at_its_price(key, now) => {
-                    self.price_again(key, now)?;
+                    self.price_again(key, attempt, now)?;
                 }
-                Want::Read if self.account.key_is_refused() => self.postpone(key, now),
-                want @ (Want::Post | Want::Read) => self.begin(key, want, at),
+                Want::Read if self.account.key_is_refused() => self.postpone(key, attempt, now),
+                want @ (Want::Post | Want::Read) => self.begin(key, attempt, want, at),
             }
         }
         while !self.disk.is_low()
             && let Some(key) = self.downloads.pop(self.settings.downloads)
         {
-            self.begin(key, Want::Fetch, now.tick);
+            if let Some(attempt) = self.jobs.get(&key).map(|open| open.job().attempt()) {
+                self.begin(key, attempt, Want::Fetch, now.tick);
+            }
         }
         Ok(())
     }
@@ -184,21 +153,20 @@ impl Scheduler {
 
     /// A job whose POST made no task is let out anew where its price has changed: asked against every limit, under the
     /// same key. Where the price in force is not known it waits for that.
-    fn price_again(&mut self, key: JobKey, now: Now) -> Result<(), SchedulerError> {
+    fn price_again(&mut self, key: JobKey, attempt: AttemptNo, now: Now) -> Result<(), SchedulerError> {
         if !self.prices.are_known(now.tick) {
             self.prices.want();
-            self.postpone(key, now);
+            self.postpone(key, attempt, now);
             return Ok(());
         }
-        let Some(attempt) = self.jobs.get(&key).map(|open| open.job().attempt()) else { return Ok(()) };
         self.apply(key, attempt, Event::PriceChanged, now)?;
         self.jobs.queue(key);
         Ok(())
     }
 
     /// Nothing that nobody pays for leaves, and nothing at all under a refused key.
-    fn postpone(&mut self, key: JobKey, now: Now) {
-        self.schedule(key, now.tick.after(ACCOUNT_RECHECK));
+    fn postpone(&mut self, key: JobKey, attempt: AttemptNo, now: Now) {
+        self.schedule(key, attempt, now.tick.after(ACCOUNT_RECHECK));
     }
 
     /// Asks for the catalogs, where jobs wait and what is known is too old to send them by.
@@ -216,7 +184,7 @@ impl Scheduler {
     }
 
     fn may_renew_prices(&self) -> bool {
-        !self.stopping && !self.sending_disabled && !self.account.key_is_refused()
+        self.mode == Mode::Paying && !self.account.key_is_refused()
     }
 
     /// Whether anything waits that would be sent.
@@ -230,14 +198,14 @@ impl Scheduler {
 
     /// Asks for the balance, where something waits for it or it is to be watched.
     pub(super) fn ask_balance_when_due(&mut self, now: Now) {
-        if !self.stopping && self.account.ask_when_due(self.budgets.charged(), now.tick) {
+        if self.mode != Mode::Stopping && self.account.ask_when_due(self.budgets.charged(), now.tick) {
             self.pending.begin(Effect::AskBalance);
         }
     }
 
     /// What was not sent before its batch expired, or was canceled, never is.
     pub(super) fn drop_unsent(&mut self, now: Now) -> Result<(), SchedulerError> {
-        if self.stopping {
+        if self.mode == Mode::Stopping {
             return Ok(());
         }
         let reason = |active: &ActiveBatch| match active {

@@ -2,12 +2,12 @@
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
-use crate::domain::job::{DOWNLOAD_FAILED, OutputFile, State};
+use crate::domain::job::{Attempt, DOWNLOAD_FAILED, OutputFile, State};
 use crate::domain::lifecycle::Event;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log::{self, LogContext};
-use crate::engine::scheduler::{FetchFault, Input, Scheduler, SchedulerError, SpooledRow};
+use crate::engine::scheduler::{FetchFault, Input, Mode, Scheduler, SchedulerError, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed.
 const MISSING_MAX: u32 = 5;
@@ -18,7 +18,7 @@ impl Scheduler {
     pub(super) fn handle_input(&mut self, input: Input, now: Now) -> Result<(), SchedulerError> {
         match input {
             Input::Posted(key, attempt, answer) => {
-                let answer = self.checked_answer(key, answer);
+                let answer = self.checked_answer(key, attempt, answer);
                 let fault = if let PostAnswer::Again { fault, .. } = &answer { Some(fault) } else { None };
                 self.outage_detector.note_answer(fault, self.settings.backoff.base, now);
                 self.posted(key, attempt, answer, now)
@@ -52,14 +52,14 @@ impl Scheduler {
             }
             Input::Stop => {
                 tracing::info!("stopping: waiting for requests in flight");
-                self.stopping = true;
+                self.mode = Mode::Stopping;
                 Ok(())
             }
         }
     }
 
     /// What an answer to a job's POST comes to by what is known besides.
-    fn checked_answer(&mut self, key: JobKey, answer: PostAnswer) -> PostAnswer {
+    fn checked_answer(&mut self, key: JobKey, attempt: AttemptNo, answer: PostAnswer) -> PostAnswer {
         let named = match &answer {
             PostAnswer::Task(reading) => Some(&reading.id),
             PostAnswer::TaskNamed(task, _) => Some(task),
@@ -70,8 +70,8 @@ impl Scheduler {
             let fault = Fault::new("broken_answer", text);
             return PostAnswer::Again { fault, wait: None, may_have_run: true };
         }
-        let state = self.jobs.get(&key).map(|open| open.job().state());
-        match state {
+        let of_attempt = self.jobs.get(&key).and_then(|open| open.job().attempt_of(attempt));
+        match of_attempt.map(Attempt::state) {
             Some(State::Submitting { may_have_run: true, .. }) => answer.after_a_lost_one(),
             _ => answer,
         }
@@ -84,14 +84,18 @@ impl Scheduler {
         answer: PostAnswer,
         now: Now,
     ) -> Result<(), SchedulerError> {
-        let Some(faults) = self.effect_ended(key) else { return Ok(()) };
+        let Some(faults) = self.effect_ended(key, attempt) else { return Ok(()) };
+        if self.jobs.get(&key).is_some_and(|open| open.job().attempt() != attempt) {
+            // It is late: the attempt has a task, or is over.
+            return self.apply(key, attempt, Event::Posted(answer), now);
+        }
         let wait = match &answer {
             PostAnswer::Again { fault, wait, .. } => {
                 if fault.code == "http_429" || fault.code == "rate_limited" {
                     self.adaptive_limit.refused(now.tick, *wait);
                 }
                 let wait = self.wait_times.after_fault(faults, *wait);
-                self.count_fault(key);
+                self.count_fault(key, attempt);
                 wait
             }
             PostAnswer::OutOfCredits(_) => {
@@ -108,7 +112,7 @@ impl Scheduler {
             }
             PostAnswer::Task(_) | PostAnswer::TaskNamed(..) | PostAnswer::Refused(_) => {
                 self.adaptive_limit.taken();
-                self.reset_faults(key);
+                self.reset_faults(key, attempt);
                 if !matches!(answer, PostAnswer::Refused(_)) {
                     self.account.post_was_taken();
                 }
@@ -118,15 +122,15 @@ impl Scheduler {
         // One that named a task is read at once; one that nobody paid for waits for the account alone.
         let is_next = matches!(answer, PostAnswer::TaskNamed(..) | PostAnswer::OutOfCredits(_));
         if let PostAnswer::Task(reading) = &answer {
-            self.learn_from_task(key, reading, now);
+            self.learn_from_task(key, attempt, reading, now);
             if let Some(mut open) = self.jobs.get_mut(&key) {
                 // A task that was asked for twice may have run since the first time.
-                open.task_was_created((faults == 0).then_some(now.tick));
+                open.task_was_created(attempt, (faults == 0).then_some(now.tick));
             }
         }
         self.apply(key, attempt, Event::Posted(answer), now)?;
         let again_after = if is_next { Some(Millis(0)) } else { Some(wait).filter(|wait| wait.0 > 0) };
-        self.follow_up(key, again_after, now);
+        self.follow_up(key, attempt, again_after, now);
         Ok(())
     }
 
@@ -137,24 +141,23 @@ impl Scheduler {
         answer: ReadAnswer,
         now: Now,
     ) -> Result<(), SchedulerError> {
-        if self.jobs.get(&key).is_some_and(|open| open.is_watched(attempt)) {
-            return self.watched_task_read(key, attempt, answer, now);
-        }
-        let Some(faults) = self.effect_ended(key) else { return Ok(()) };
+        let Some(faults) = self.effect_ended(key, attempt) else { return Ok(()) };
         let wait = match answer {
             ReadAnswer::Task(reading) => {
-                self.reset_faults(key);
-                self.learn_from_task(key, &reading, now);
+                self.reset_faults(key, attempt);
+                self.learn_from_task(key, attempt, &reading, now);
+                let is_present = self.jobs.get(&key).is_some_and(|open| open.job().attempt() == attempt);
                 self.apply(key, attempt, Event::Read(reading), now)?;
-                if self.has_no_results(key) {
+                if is_present && self.has_no_results(key) {
                     let fault = Fault::new("no_results", "the task succeeded and lists no result");
                     return self.fetch_failed(key, attempt, FetchFault::Stale(fault), now);
                 }
                 None
             }
             ReadAnswer::Missing(fault) => {
-                self.count_fault(key);
-                if faults + 1 >= MISSING_MAX {
+                self.count_fault(key, attempt);
+                let missing = self.jobs.get_mut(&key).map_or(0, |mut open| open.count_missing(attempt));
+                if missing >= MISSING_MAX {
                     self.apply(key, attempt, Event::TaskMissing(fault), now)?;
                 }
                 None
@@ -165,41 +168,12 @@ impl Scheduler {
                 Some(self.settings.poll_min)
             }
             ReadAnswer::Again { wait, .. } => {
-                self.count_fault(key);
+                self.count_fault(key, attempt);
                 let backoff = self.wait_times.after_fault(faults, wait);
                 Some(backoff.max(self.settings.poll_min))
             }
         };
-        self.follow_up(key, wait, now);
-        Ok(())
-    }
-
-    /// Reading a watched task came to this.
-    fn watched_task_read(
-        &mut self,
-        key: JobKey,
-        attempt: AttemptNo,
-        answer: ReadAnswer,
-        now: Now,
-    ) -> Result<(), SchedulerError> {
-        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
-        let before = open.job().attempt();
-        let is_missing = matches!(answer, ReadAnswer::Missing(_));
-        let Some(faults) = open.watched_read_ended(attempt, is_missing) else { return Ok(()) };
-        drop(open);
-        self.timers.set_watched_read(key, attempt, now.tick.after(self.settings.overdue_poll));
-        match answer {
-            ReadAnswer::Task(reading) => self.apply(key, attempt, Event::Read(reading), now)?,
-            ReadAnswer::Missing(fault) if faults >= MISSING_MAX => {
-                self.apply(key, attempt, Event::TaskMissing(fault), now)?;
-            }
-            ReadAnswer::Missing(_) | ReadAnswer::Again { .. } => {}
-            ReadAnswer::Unauthorised(_) => self.account.block_for_key(now.tick),
-        }
-        if self.jobs.get(&key).is_some_and(|open| open.job().attempt() != before) {
-            // It succeeded first: its outputs are wanted now.
-            self.follow_up(key, Some(Millis(0)), now);
-        }
+        self.follow_up(key, attempt, wait, now);
         Ok(())
     }
 
@@ -213,7 +187,9 @@ impl Scheduler {
             self.prices.renew();
         }
         for key in news.unblocked {
-            self.schedule(key, now.tick);
+            if let Some(present) = self.jobs.get(&key).map(|open| open.job().attempt()) {
+                self.schedule(key, present, now.tick);
+            }
         }
     }
 
@@ -225,7 +201,7 @@ impl Scheduler {
         now: Now,
     ) -> Result<(), SchedulerError> {
         self.downloads.ended();
-        if self.effect_ended(key).is_none() {
+        if self.effect_ended(key, attempt).is_none() {
             return Ok(());
         }
         match outcome {
@@ -241,7 +217,7 @@ impl Scheduler {
     /// A download that gave its slot up has not failed: it takes its turn again, behind all that are not slow.
     fn download_yielded(&mut self, key: JobKey, attempt: AttemptNo, fault: &Fault, now: Now) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let rounds = open.count_slow_round();
+        let rounds = open.count_slow_round(attempt);
         drop(open);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =
@@ -249,7 +225,7 @@ impl Scheduler {
             job_log::download_yielded(context, fault);
         }
         let wait = self.wait_times.after_fault(rounds, None);
-        self.follow_up(key, Some(wait), now);
+        self.follow_up(key, attempt, Some(wait), now);
     }
 
     /// Parks the queue, or lets it go.
@@ -273,7 +249,7 @@ impl Scheduler {
         if self.disk.refuse(wanted_bytes) {
             job_log::disk(true);
         }
-        self.follow_up(key, None, now);
+        self.follow_up(key, attempt, None, now);
     }
 
     fn fetch_failed(
@@ -293,7 +269,7 @@ impl Scheduler {
             }
         };
         let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
-        let faults = open.count_fetch_fault();
+        let faults = open.count_fetch_fault(attempt);
         drop(open);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =
@@ -309,14 +285,14 @@ impl Scheduler {
         if stale {
             self.read_before_fetching(key);
         }
-        self.follow_up(key, Some(wait), now);
+        self.follow_up(key, attempt, Some(wait), now);
         Ok(())
     }
 
     /// Takes from a task's record what it says about how long tasks of the model take, and about crowding.
-    fn learn_from_task(&mut self, key: JobKey, reading: &TaskReading, now: Now) {
+    fn learn_from_task(&mut self, key: JobKey, attempt: AttemptNo, reading: &TaskReading, now: Now) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        if let Some(observed) = open.observe(&reading.status, now.tick) {
+        if let Some(observed) = open.observe(attempt, &reading.status, now.tick) {
             self.wait_times.learn(open.spec(), observed);
         }
         let code = reading.fault.as_ref().map(|fault| fault.code.as_str());
@@ -354,22 +330,22 @@ impl Scheduler {
         }
     }
 
-    /// Marks a job's effect as over and returns its faults in a row so far; nothing for a job that
-    /// is not open any more.
-    fn effect_ended(&mut self, key: JobKey) -> Option<u32> {
+    /// Marks an attempt's effect as over and returns its faults in a row so far; nothing for a job that is not open any
+    /// more.
+    fn effect_ended(&mut self, key: JobKey, attempt: AttemptNo) -> Option<u32> {
         let mut open = self.jobs.get_mut(&key)?;
-        Some(open.effect_ended())
+        Some(open.effect_ended(attempt))
     }
 
-    fn count_fault(&mut self, key: JobKey) {
+    fn count_fault(&mut self, key: JobKey, attempt: AttemptNo) {
         if let Some(mut open) = self.jobs.get_mut(&key) {
-            open.count_fault();
+            open.count_fault(attempt);
         }
     }
 
-    fn reset_faults(&mut self, key: JobKey) {
+    fn reset_faults(&mut self, key: JobKey, attempt: AttemptNo) {
         if let Some(mut open) = self.jobs.get_mut(&key) {
-            open.reset_faults();
+            open.reset_faults(attempt);
         }
     }
 }

@@ -37,7 +37,7 @@ use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::request::Kind;
-use crate::domain::time::{Millis, Now, Tick, UtcDay};
+use crate::domain::time::{Now, Tick, UtcDay};
 use crate::engine::scheduler::parts::account_state::AccountState;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
@@ -57,6 +57,17 @@ use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Ended, JobRecord};
 /// Most jobs let out of the queue in one step.
 const ADMIT_MAX: usize = 64;
 
+/// What may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Everything.
+    Paying,
+    /// Everything but creating POSTs.
+    Free,
+    /// Nothing: requests in flight finish.
+    Stopping,
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Scheduler {
@@ -71,9 +82,7 @@ pub struct Scheduler {
     adaptive_limit: AdaptiveLimit,
     outage_detector: OutageDetector,
     disk: DiskState,
-    stopping: bool,
-    /// No creating POST is sent, whatever is wanted.
-    sending_disabled: bool,
+    mode: Mode,
     prices: Prices,
     finished_jobs: FinishedJobs,
     pending: PendingStep,
@@ -94,8 +103,7 @@ impl Scheduler {
             downloads: DownloadQueue::default(),
             budgets: Budgets::new(total),
             account: AccountState::new(&settings),
-            stopping: false,
-            sending_disabled: false,
+            mode: Mode::Paying,
             finished_jobs: FinishedJobs::default(),
             pending: PendingStep::default(),
             settings,
@@ -114,7 +122,7 @@ impl Scheduler {
 
     /// Sends no creating POST from now on, whatever is wanted.
     pub fn disable_sending(&mut self) {
-        self.sending_disabled = true;
+        self.mode = Mode::Free;
     }
 
     /// Takes up a batch, or what changed of it by another manifest.
@@ -157,27 +165,25 @@ impl Scheduler {
     pub fn resume_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
         let key = record.key;
         let record = JobRecord { job: lifecycle::resumed(record.job), ..record };
-        let attempt = record.job.attempt();
-        let want = lifecycle::wants(record.job.state());
         let mut open = OpenJob::new(record, spec);
         open.set_in_flight(now.tick);
         self.prices.note_release(key, open.job());
+        let wants: Vec<_> = open.open_attempts().map(|attempt| (attempt, open.wants(attempt))).collect();
         self.jobs.resume(open);
-        if want == Want::Admission {
-            self.jobs.queue(key);
-        }
         self.note_movements(key, &[]);
-        let wait = match want {
-            // It may have been read just before the restart.
-            Want::Read => self.poll_wait(key, now),
-            Want::Admission | Want::Post | Want::Fetch | Want::Nothing => Millis(0),
-        };
-        if want != Want::Admission {
-            self.schedule(key, now.tick.after(wait));
+        for (attempt, want) in wants {
+            match want {
+                Want::Admission => self.jobs.queue(key),
+                // It may have been read just before the restart.
+                Want::Read => {
+                    let wait = self.poll_wait(key, attempt, now);
+                    self.schedule(key, attempt, now.tick.after(wait));
+                }
+                Want::Post | Want::Fetch => self.schedule(key, attempt, now.tick),
+                Want::Nothing => {}
+            }
+            self.watch_deadline(key, attempt);
         }
-        self.watch_deadline(key);
-        // Each is looked at once, soon.
-        self.watch_superseded(key, attempt, self.settings.poll_max, now);
     }
 
     /// One step: see the module's documentation.
@@ -191,7 +197,6 @@ impl Scheduler {
         }
         self.apply_deadlines(now)?;
         self.pass_over_skipped();
-        self.check_watched_tasks(now)?;
         self.start_due_effects(now)?;
         // Last before admission: a wait that is over now queues a job whose batch may be canceled.
         self.drop_unsent(now)?;
@@ -215,11 +220,11 @@ impl Scheduler {
     /// When the next step is due, if nothing comes in before.
     fn next_due(&self) -> Option<Tick> {
         // Nothing begins after a stop: requests in flight finish by themselves.
-        if self.stopping {
+        if self.mode == Mode::Stopping {
             return None;
         }
         let crowded_until = self.adaptive_limit.wait_until();
-        let due = [self.timers.first_due(), crowded_until, self.account.balance_due(), self.prices_due()];
+        let due = [self.timers.next_effect(), crowded_until, self.account.balance_due(), self.prices_due()];
         due.into_iter().flatten().min()
     }
 

@@ -11,7 +11,7 @@ use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::job_counts::NextAction;
 use crate::engine::scheduler::parts::open_job::OpenJob;
-use crate::engine::scheduler::{BatchOverview, Effect, Outage, Scheduler, SpooledRow, Standstill};
+use crate::engine::scheduler::{BatchOverview, Effect, Mode, Outage, Scheduler, SpooledRow, Standstill};
 use crate::store::{BatchRecord, JobRecord};
 
 impl Scheduler {
@@ -20,7 +20,7 @@ impl Scheduler {
         let counts = self.jobs.counts();
         if counts.busy() > 0
             || self.account.is_asking()
-            || self.prices.are_busy() && !self.stopping
+            || self.prices.are_busy() && self.mode != Mode::Stopping
             || self.batches.iter().any(ActiveBatch::is_loading)
         {
             return None;
@@ -28,10 +28,10 @@ impl Scheduler {
         if self.batches.iter().all(|active| active.record().is_done()) {
             return Some(Standstill::Done);
         }
-        if self.stopping {
+        if self.mode == Mode::Stopping {
             return Some(Standstill::Stopped);
         }
-        let sends = !self.sending_disabled && !self.account.key_is_refused();
+        let sends = self.mode == Mode::Paying && !self.account.key_is_refused();
         let moves = |action| counts.with_action(action) > 0;
         let blocked = self.account.blocked().iter().filter_map(|key| self.jobs.get(key));
         let blocked = blocked.filter(|open| open.action() == Some(NextAction::Post)).count();
@@ -42,7 +42,7 @@ impl Scheduler {
         {
             return None;
         }
-        if self.sending_disabled && !(self.disk.is_low() && moves(NextAction::Fetch)) {
+        if self.mode == Mode::Free && !(self.disk.is_low() && moves(NextAction::Fetch)) {
             return Some(Standstill::Done);
         }
         if self.disk.is_low() {

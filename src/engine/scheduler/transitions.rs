@@ -4,7 +4,7 @@
 
 use crate::domain::charge_drift;
 use crate::domain::ids::{AttemptNo, JobKey};
-use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::job::{Attempt, Job, JobSpec, State};
 use crate::domain::ledger::Movement;
 use crate::domain::lifecycle::{self, AttemptRules, Event, Want};
 use crate::domain::manifest::row::Deadline;
@@ -79,7 +79,7 @@ impl Scheduler {
         {
             self.pending.begin(Effect::KeepSurcharges(surcharges));
         }
-        self.watch_superseded(key, before, self.settings.overdue_poll, now);
+        self.attempts_changed(key, before, now);
         if is_over {
             self.prices.forget(&key);
             self.end(key);
@@ -105,20 +105,25 @@ impl Scheduler {
         self.pending.job_ended(spec, record);
     }
 
-    /// After an answer: when the job wants something next.
-    pub(super) fn follow_up(&mut self, key: JobKey, wait: Option<Millis>, now: Now) {
-        let Some(job) = self.jobs.get(&key).map(|open| open.job()) else { return };
-        let usual = match lifecycle::wants(job.state()) {
-            Want::Read => self.poll_wait(key, now),
+    /// After an answer: when the attempt that it is about wants something next.
+    pub(super) fn follow_up(&mut self, key: JobKey, attempt: AttemptNo, wait: Option<Millis>, now: Now) {
+        let Some(open) = self.jobs.get(&key) else { return };
+        let job = open.job();
+        let lacks_links = attempt == job.attempt() && matches!(job.state(), State::Fetching { .. });
+        let usual = match open.wants(attempt) {
+            // It is the present one since its task succeeded: only its links are missing.
+            Want::Read if lacks_links => Millis(0),
+            Want::Read => self.poll_wait(key, attempt, now),
             Want::Admission => {
                 let longer = job.begun_for().last().map_or(0, |code| retry::doublings(code));
-                let repeated = job.attempt().0.saturating_sub(2).saturating_add(longer);
+                let repeated = attempt.0.saturating_sub(2).saturating_add(longer);
                 self.wait_times.after_fault(repeated, None)
             }
-            Want::Post | Want::Fetch | Want::Nothing => Millis(0),
+            Want::Post | Want::Fetch => Millis(0),
+            Want::Nothing => return,
         };
-        self.schedule(key, now.tick.after(wait.unwrap_or(usual)));
-        self.watch_deadline(key);
+        self.schedule(key, attempt, now.tick.after(wait.unwrap_or(usual)));
+        self.watch_deadline(key, attempt);
     }
 
     /// How long a job may take, where its deadline is no instant.
@@ -130,48 +135,54 @@ impl Scheduler {
         }
     }
 
-    /// Sets the alarm for a job's deadline, or for the end of its watch.
-    pub(super) fn watch_deadline(&mut self, key: JobKey) {
+    /// Sets the alarm for an attempt's deadline, or for the end of its watch.
+    pub(super) fn watch_deadline(&mut self, key: JobKey, attempt: AttemptNo) {
         let Some(open) = self.jobs.get(&key) else { return };
-        let job = open.job();
-        let in_flight = matches!(job.state(), State::Submitting { .. } | State::Running { .. });
-        let wanted = if in_flight { self.deadline_of(open.spec(), job) } else { None };
-        self.timers.set_deadline(key, wanted);
+        let wanted = self.deadline_of(open.spec(), open.job(), attempt);
+        self.timers.set_deadline(key, attempt, wanted);
     }
 
-    fn deadline_of(&self, spec: &JobSpec, job: &Job) -> Option<Timestamp> {
+    fn deadline_of(&self, spec: &JobSpec, job: &Job, no: AttemptNo) -> Option<Timestamp> {
+        let attempt = job.attempt_of(no)?;
+        let is_running = matches!(attempt.state(), State::Running { .. });
+        if no != job.attempt() {
+            let since = attempt.watched_since().filter(|_| is_running)?;
+            return Some(since.after(self.settings.watch_overdue_for));
+        }
         let first_sent = job.deadline_from()?;
         let deadline = match spec.order.deadline {
             Some(Deadline::At(at)) => at,
             _ => first_sent.after(self.deadline_span(spec)?),
         };
-        match (job.is_overdue(), job.state()) {
-            (false, _) => Some(deadline),
+        match (job.is_overdue(), attempt.state()) {
+            (false, State::Submitting { .. } | State::Running { .. }) => Some(deadline),
             // Only a task can be watched to the end of the window.
             (true, State::Running { .. }) => Some(deadline.after(self.settings.watch_overdue_for)),
-            (true, _) => None,
+            _ => None,
         }
     }
 
-    /// Watches what a job's last change left to be watched, and nothing else. `before` is the attempt it was at:
-    /// an exchange that is under way belongs to that.
-    pub(super) fn watch_superseded(&mut self, key: JobKey, before: AttemptNo, first_wait: Millis, now: Now) {
+    /// After a change of a job whose present attempt was `before`: attempts that are over want nothing any more, another
+    /// present attempt goes on by itself, and the one before it is watched slowly while its task runs.
+    fn attempts_changed(&mut self, key: JobKey, before: AttemptNo, now: Now) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let changes = open.update_watches(before);
-        for attempt in changes.ended {
-            self.timers.cancel_watch(key, attempt);
+        let ended = open.forget_ended_attempts();
+        let present = open.job().attempt();
+        drop(open);
+        for attempt in ended {
+            self.timers.cancel_attempt(key, attempt);
         }
-        for (attempt, since) in changes.begun {
-            self.timers.set_watched_read(key, attempt, now.tick.after(first_wait));
-            self.timers.set_watch_end(key, attempt, since.after(self.settings.watch_overdue_for));
+        if present != before {
+            self.follow_up(key, before, Some(self.settings.overdue_poll), now);
+            self.follow_up(key, present, None, now);
         }
     }
 
-    /// Begins an effect that was due at `due`.
-    pub(super) fn begin(&mut self, key: JobKey, want: Want, due: Tick) {
+    /// Begins an effect of an attempt that was due at `due`.
+    pub(super) fn begin(&mut self, key: JobKey, attempt: AttemptNo, want: Want, due: Tick) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        let attempt = open.job().attempt();
-        let effect = match (want, open.job().state()) {
+        let Some(state) = open.job().attempt_of(attempt).map(Attempt::state) else { return };
+        let effect = match (want, state) {
             (Want::Post, State::Submitting { .. }) => {
                 Effect::Post { key, attempt, spec: open.spec().clone() }
             }
@@ -193,23 +204,24 @@ impl Scheduler {
             }
             _ => return,
         };
-        open.effect_began();
+        open.effect_began(attempt);
         self.pending.begin(effect);
     }
 
-    /// Sets a job's alarm, in place of the one it had.
-    pub(super) fn schedule(&mut self, key: JobKey, at: Tick) {
+    /// Sets an attempt's alarm, in place of the one it had.
+    pub(super) fn schedule(&mut self, key: JobKey, attempt: AttemptNo, at: Tick) {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
-        open.set_timed(true);
-        self.timers.set_effect(key, at);
+        open.set_timed(attempt, true);
+        self.timers.set_effect(key, attempt, at);
     }
 
-    /// The wait before a job's task is read (again).
-    pub(super) fn poll_wait(&mut self, key: JobKey, now: Now) -> Millis {
+    /// The wait before the task of an attempt is read (again).
+    pub(super) fn poll_wait(&mut self, key: JobKey, attempt: AttemptNo, now: Now) -> Millis {
         let Some(open) = self.jobs.get(&key) else { return self.settings.poll_max };
         // After a restart even an overdue task is looked at once, soon.
-        let seen_for = open.seen_for(now.tick);
-        if open.job().is_overdue() && seen_for.is_some() {
+        let seen_for = open.seen_for(attempt, now.tick);
+        let is_late = open.job().is_overdue() || attempt != open.job().attempt();
+        if is_late && seen_for.is_some() {
             return self.settings.overdue_poll;
         }
         self.wait_times.until_poll(open.spec(), seen_for, now.tick)

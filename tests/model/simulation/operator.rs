@@ -61,7 +61,9 @@ impl World {
             Errand::Pause => self.execute(Command::Pause(no)),
             Errand::Resume => self.execute(Command::Resume(no)),
             Errand::ResumeAll => batches.into_iter().try_for_each(|no| self.execute(Command::Resume(no))),
-            Errand::Announced => self.execute(Command::MarkAnnounced(no)),
+            Errand::Announced => {
+                self.execute(Command::MarkAnnounced(Box::new(self.disk.batches[&no].clone())))
+            }
             Errand::Cancel => self.cancel(no, &jobs),
             Errand::CancelJob => {
                 let (key, state) = (one.1.key, one.1.job.state().clone());

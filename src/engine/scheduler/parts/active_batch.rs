@@ -139,10 +139,13 @@ impl ActiveBatch {
         self.record.policy.budget = budget;
     }
 
-    /// Its owner was told that it is done, if it is.
-    pub fn mark_announced(&mut self, now: Now) {
-        self.record.announced = self.record.is_done();
-        self.record.announced_at = Some(now.wall);
+    /// Its owner was told that it is done, as it stood then. Of a later end he is still to be told.
+    pub fn mark_announced(&mut self, told: &BatchRecord, now: Now) {
+        let end = |batch: &BatchRecord| (batch.finished, batch.ended, batch.totals);
+        if self.record.is_done() && end(&self.record) == end(told) {
+            self.record.announced = true;
+            self.record.announced_at = Some(now.wall);
+        }
     }
 
     /// When it was finished, if it is.

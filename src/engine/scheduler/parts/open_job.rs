@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{AttemptNo, JobKey, TaskId};
-use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::ids::{AttemptNo, JobKey};
+use crate::domain::job::{Attempt, Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::poll_interval::Observed;
 use crate::domain::task::TaskStatus;
-use crate::domain::time::{Millis, Tick, Timestamp};
+use crate::domain::time::{Millis, Tick};
 use crate::engine::scheduler::parts::job_counts::{CountedAs, NextAction};
 use crate::store::JobRecord;
 
@@ -18,68 +18,43 @@ use crate::store::JobRecord;
 pub struct OpenJob {
     record: JobRecord,
     spec: Arc<JobSpec>,
+    /// The present attempt, and those beside it whose tasks have not ended.
+    attempts: BTreeMap<AttemptNo, AttemptProgress>,
+    /// What it was last counted as.
+    counted: Option<CountedAs>,
+}
+
+/// What this process knows of an attempt beyond its record.
+#[derive(Debug, Default)]
+struct AttemptProgress {
     /// An effect of it is under way.
     is_busy: bool,
     /// A timer is set for what it wants next.
     is_timed: bool,
     /// Faults in a row, of whatever is being tried.
     faults: u32,
+    /// Readings in a row that did not find its task.
+    missing: u32,
     /// Downloads in a row that failed; fresh links alone are no progress.
     fetch_faults: u32,
     /// How often its download gave its slot up to another.
     slow_rounds: u32,
-    /// Since when this process has had its present attempt in flight.
+    /// Since when this process has had it in flight.
     in_flight_since: Option<Tick>,
-    /// When its present task was first seen by this process.
+    /// When its task was first seen by this process.
     task_since: Option<Tick>,
     /// When the first answer to its POST showed the task running: only then it is known how long it has run.
     task_created: Option<Tick>,
     /// When its task was last seen running.
     last_running: Option<Tick>,
-    /// Tasks of other attempts that are watched beside it.
-    watches: BTreeMap<AttemptNo, TaskWatch>,
-    /// What it was last counted as.
-    counted: Option<CountedAs>,
-}
-
-/// What this process knows of the task of a superseded attempt, which is watched.
-#[derive(Debug, Default, Clone, Copy)]
-struct TaskWatch {
-    /// It is being read.
-    is_busy: bool,
-    /// It was read since the start.
-    is_seen: bool,
-    /// Readings in a row that did not find it.
-    faults: u32,
-}
-
-/// Which superseded attempts are watched from now on, and which no more.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct WatchChanges {
-    /// Watched no more.
-    pub ended: Vec<AttemptNo>,
-    /// Watched from now on, and since when their jobs were resubmitted.
-    pub begun: Vec<(AttemptNo, Timestamp)>,
 }
 
 impl OpenJob {
     /// A job of which this process knows no more than its record.
     pub fn new(record: JobRecord, spec: Arc<JobSpec>) -> OpenJob {
-        OpenJob {
-            record,
-            spec,
-            is_busy: false,
-            is_timed: false,
-            faults: 0,
-            fetch_faults: 0,
-            slow_rounds: 0,
-            in_flight_since: None,
-            task_since: None,
-            task_created: None,
-            last_running: None,
-            watches: BTreeMap::new(),
-            counted: None,
-        }
+        let mut open = OpenJob { record, spec, attempts: BTreeMap::new(), counted: None };
+        open.forget_ended_attempts();
+        open
     }
 
     /// Its key.
@@ -122,149 +97,151 @@ impl OpenJob {
         self.record.job.forget_links();
     }
 
-    /// Whether an effect of it is under way.
+    /// The attempts that may want something: the present one, and those beside it whose tasks have not ended.
+    pub fn open_attempts(&self) -> impl Iterator<Item = AttemptNo> {
+        self.attempts.keys().copied()
+    }
+
+    /// Keeps what is known of the present attempt and of those beside it whose tasks have not ended. Returns the others,
+    /// which want nothing any more.
+    pub fn forget_ended_attempts(&mut self) -> Vec<AttemptNo> {
+        let job = &self.record.job;
+        let is_open =
+            |no: AttemptNo| no == job.attempt() || job.watched_attempts().any(|other| other.no() == no);
+        let ended: Vec<AttemptNo> = self.attempts.keys().copied().filter(|no| !is_open(*no)).collect();
+        for no in &ended {
+            self.attempts.remove(no);
+        }
+        for no in job.watched_attempts().map(Attempt::no).chain([job.attempt()]) {
+            self.attempts.entry(no).or_default();
+        }
+        ended
+    }
+
+    /// What an attempt wants next.
+    pub fn wants(&self, attempt: AttemptNo) -> Want {
+        lifecycle::wants_of(&self.record.job, attempt)
+    }
+
+    /// What this process knows of an attempt; nothing where it wants nothing any more.
+    fn progress(&mut self, attempt: AttemptNo) -> Option<&mut AttemptProgress> {
+        self.attempts.get_mut(&attempt)
+    }
+
+    fn of(&self, attempt: AttemptNo) -> Option<&AttemptProgress> {
+        self.attempts.get(&attempt)
+    }
+
+    fn of_present(&self) -> Option<&AttemptProgress> {
+        self.of(self.record.job.attempt())
+    }
+
+    /// Whether an effect of its present attempt is under way.
     pub fn is_busy(&self) -> bool {
-        self.is_busy
+        self.of_present().is_some_and(|present| present.is_busy)
     }
 
-    /// An effect of it begins.
-    pub fn effect_began(&mut self) {
-        self.is_busy = true;
+    /// Whether an effect of an attempt is under way.
+    pub fn is_attempt_busy(&self, attempt: AttemptNo) -> bool {
+        self.of(attempt).is_some_and(|of| of.is_busy)
     }
 
-    /// Its effect came to an end. Returns its faults in a row so far.
-    pub fn effect_ended(&mut self) -> u32 {
-        self.is_busy = false;
-        self.faults
+    /// An effect of an attempt begins.
+    pub fn effect_began(&mut self, attempt: AttemptNo) {
+        self.progress(attempt).into_iter().for_each(|of| of.is_busy = true);
     }
 
-    /// A timer is set for what it wants next, or none is any more.
-    pub fn set_timed(&mut self, is_timed: bool) {
-        self.is_timed = is_timed;
+    /// An effect of an attempt came to an end. Returns its faults in a row so far.
+    pub fn effect_ended(&mut self, attempt: AttemptNo) -> u32 {
+        self.progress(attempt).map_or(0, |of| {
+            of.is_busy = false;
+            of.faults
+        })
+    }
+
+    /// A timer is set for what an attempt wants next, or none is any more.
+    pub fn set_timed(&mut self, attempt: AttemptNo, is_timed: bool) {
+        self.progress(attempt).into_iter().for_each(|of| of.is_timed = is_timed);
     }
 
     /// What was tried did not work.
-    pub fn count_fault(&mut self) {
-        self.faults = self.faults.saturating_add(1);
+    pub fn count_fault(&mut self, attempt: AttemptNo) {
+        self.progress(attempt).into_iter().for_each(|of| of.faults = of.faults.saturating_add(1));
     }
 
     /// What was tried worked.
-    pub fn reset_faults(&mut self) {
-        self.faults = 0;
+    pub fn reset_faults(&mut self, attempt: AttemptNo) {
+        self.progress(attempt).into_iter().for_each(|of| (of.faults, of.missing) = (0, 0));
+    }
+
+    /// The task of an attempt was not found. Returns how often in a row.
+    pub fn count_missing(&mut self, attempt: AttemptNo) -> u32 {
+        self.progress(attempt).map_or(0, |of| {
+            of.missing = of.missing.saturating_add(1);
+            of.missing
+        })
     }
 
     /// Its download failed. Returns how many others in a row did before.
-    pub fn count_fetch_fault(&mut self) -> u32 {
-        let before = self.fetch_faults;
-        self.fetch_faults = before.saturating_add(1);
-        before
+    pub fn count_fetch_fault(&mut self, attempt: AttemptNo) -> u32 {
+        self.progress(attempt).map_or(0, |of| {
+            of.fetch_faults = of.fetch_faults.saturating_add(1);
+            of.fetch_faults - 1
+        })
     }
 
     /// Its download gave its slot up to another. Returns how often it did before.
-    pub fn count_slow_round(&mut self) -> u32 {
-        let before = self.slow_rounds;
-        self.slow_rounds = before.saturating_add(1);
-        before
+    pub fn count_slow_round(&mut self, attempt: AttemptNo) -> u32 {
+        self.progress(attempt).map_or(0, |of| {
+            of.slow_rounds = of.slow_rounds.saturating_add(1);
+            of.slow_rounds - 1
+        })
     }
 
     /// Whether its download gave its slot up to another.
     pub fn is_slow(&self) -> bool {
-        self.slow_rounds > 0
+        self.of_present().is_some_and(|present| present.slow_rounds > 0)
     }
 
     /// Its present attempt is in flight from now on, as far as this process knows.
     pub fn set_in_flight(&mut self, now: Tick) {
-        self.in_flight_since = Some(now);
+        let present = self.record.job.attempt();
+        self.progress(present).into_iter().for_each(|of| of.in_flight_since = Some(now));
     }
 
     /// For how long this process has had its present attempt in flight.
     pub fn in_flight_for(&self, now: Tick) -> Option<Millis> {
-        self.in_flight_since.map(|since| now.since(since))
+        self.of_present()?.in_flight_since.map(|since| now.since(since))
     }
 
-    /// For how long its present task has been seen by this process; nothing before it was read.
-    pub fn seen_for(&self, now: Tick) -> Option<Millis> {
-        self.task_since.map(|since| now.since(since))
+    /// For how long the task of an attempt has been seen by this process; nothing before it was read.
+    pub fn seen_for(&self, attempt: AttemptNo, now: Tick) -> Option<Millis> {
+        self.of(attempt)?.task_since.map(|since| now.since(since))
     }
 
-    /// The answer to its POST showed its task; only that of a first POST tells when the task was created.
-    pub fn task_was_created(&mut self, at: Option<Tick>) {
-        self.task_created = at;
+    /// The answer to an attempt's POST showed its task; only that of a first POST tells when the task was created.
+    pub fn task_was_created(&mut self, attempt: AttemptNo, at: Option<Tick>) {
+        self.progress(attempt).into_iter().for_each(|of| of.task_created = at);
     }
 
-    /// Its task was seen in this status. Returns how long it ran, where it succeeded and that is known.
-    pub fn observe(&mut self, status: &TaskStatus, now: Tick) -> Option<Observed> {
-        self.task_since.get_or_insert(now);
+    /// The task of an attempt was seen in this status. Returns how long it ran, where it succeeded and that is known.
+    pub fn observe(&mut self, attempt: AttemptNo, status: &TaskStatus, now: Tick) -> Option<Observed> {
+        let of = self.progress(attempt)?;
+        of.task_since.get_or_insert(now);
         match status {
             TaskStatus::Success => {
-                let (created, last_running) = self.task_created.take().zip(self.last_running)?;
+                let (created, last_running) = of.task_created.take().zip(of.last_running)?;
                 Some(Observed { created, last_running, ended: now })
             }
             TaskStatus::Failed | TaskStatus::Canceled => {
-                (self.task_since, self.task_created, self.last_running) = (None, None, None);
+                (of.task_since, of.task_created, of.last_running) = (None, None, None);
                 None
             }
             _ => {
-                self.last_running = Some(now);
+                of.last_running = Some(now);
                 None
             }
         }
-    }
-
-    /// Watches what its last change left to be watched, and nothing else. `before` is the attempt it was at: an exchange
-    /// that is under way belongs to that.
-    pub fn update_watches(&mut self, before: AttemptNo) -> WatchChanges {
-        let job = &self.record.job;
-        let present = job.attempt();
-        if present == before && self.watches.is_empty() && job.resubmitted_attempts().next().is_none() {
-            return WatchChanges::default();
-        }
-        let watched = job.watched_attempts();
-        let watched: Vec<(AttemptNo, Timestamp)> =
-            watched.filter_map(|other| Some((other.no(), other.watched_since()?))).collect();
-        let is_watched = |attempt: &AttemptNo| watched.iter().any(|(watched, _)| watched == attempt);
-        let ended: Vec<AttemptNo> =
-            self.watches.keys().copied().filter(|attempt| !is_watched(attempt)).collect();
-        for attempt in &ended {
-            self.watches.remove(attempt);
-        }
-        let was_busy = present != before && self.is_busy;
-        if present != before {
-            (self.is_busy, self.faults, self.fetch_faults, self.task_since) = (false, 0, 0, None);
-        }
-        let mut begun = watched;
-        begun.retain(|(attempt, _)| !self.watches.contains_key(attempt));
-        for (attempt, _) in &begun {
-            let is_busy = was_busy && *attempt == before;
-            self.watches.insert(*attempt, TaskWatch { is_busy, is_seen: present != before, faults: 0 });
-        }
-        WatchChanges { ended, begun }
-    }
-
-    /// Whether the task of a superseded attempt is watched.
-    pub fn is_watched(&self, attempt: AttemptNo) -> bool {
-        self.watches.contains_key(&attempt)
-    }
-
-    /// Whether the task of a watched attempt was not read since the start.
-    pub fn is_unread(&self, attempt: AttemptNo) -> bool {
-        self.watches.get(&attempt).is_some_and(|watch| !watch.is_seen)
-    }
-
-    /// The task of a watched attempt is to be read; nothing while it is being read.
-    pub fn begin_watched_read(&mut self, attempt: AttemptNo) -> Option<TaskId> {
-        let task = self.record.job.task_of(attempt)?.clone();
-        let watch = self.watches.get_mut(&attempt).filter(|watch| !watch.is_busy)?;
-        watch.is_busy = true;
-        Some(task)
-    }
-
-    /// Reading the task of a watched attempt came to an end. Returns how often in a row it was not found.
-    pub fn watched_read_ended(&mut self, attempt: AttemptNo, is_missing: bool) -> Option<u32> {
-        let watch = self.watches.get_mut(&attempt)?;
-        (watch.is_busy, watch.is_seen) = (false, true);
-        watch.faults = if is_missing { watch.faults + 1 } else { 0 };
-        Some(watch.faults)
     }
 
     /// What it will do by itself, as it was counted last.
@@ -285,21 +262,26 @@ impl OpenJob {
     /// What it is to be counted as.
     pub(super) fn count_as(&self) -> CountedAs {
         let job = &self.record.job;
+        let present = self.of_present();
+        let is_timed = present.is_some_and(|of| of.is_timed);
         let action = match lifecycle::wants(job.state()) {
-            Want::Admission if self.is_timed => NextAction::NextAttempt,
+            Want::Admission if is_timed => NextAction::NextAttempt,
             // An overdue one is waited for until it was tried once since the start.
-            Want::Post if !job.is_overdue() || self.faults == 0 => NextAction::Post,
-            Want::Read if !job.is_overdue() || self.task_since.is_none() => NextAction::Read,
+            Want::Post if !job.is_overdue() || present.is_none_or(|of| of.faults == 0) => NextAction::Post,
+            Want::Read if !job.is_overdue() || present.is_none_or(|of| of.task_since.is_none()) => {
+                NextAction::Read
+            }
             Want::Fetch => NextAction::Fetch,
             Want::Admission | Want::Post | Want::Read | Want::Nothing => NextAction::Nothing,
         };
         let is_queued = matches!(job.state(), State::Queued);
+        let mut others = self.attempts.iter().filter(|(no, _)| **no != job.attempt());
         CountedAs {
             state: job.state().job_state(),
             holds_slot: job.holds_slot(),
-            busy: self.is_busy || self.watches.values().any(|watch| watch.is_busy),
+            busy: self.attempts.values().any(|of| of.is_busy),
             never_sent: is_queued && job.first_sent().is_none(),
-            unread: self.watches.values().any(|watch| !watch.is_seen),
+            unread: others.any(|(_, of)| of.task_since.is_none()),
             action,
             held_in_queue: if is_queued { job.books().held } else { Credits::ZERO },
         }
@@ -309,11 +291,11 @@ impl OpenJob {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::{BatchNo, Seq};
+    use crate::domain::ids::{BatchNo, Seq, TaskId};
     use crate::domain::lifecycle::{AttemptRules, Event};
     use crate::domain::request::Kind;
     use crate::domain::task::{PostAnswer, TaskReading};
-    use crate::domain::time::UtcDay;
+    use crate::domain::time::{Timestamp, UtcDay};
     use crate::engine::scheduler::tests::spec;
 
     const FIRST: AttemptNo = AttemptNo::FIRST;
@@ -345,49 +327,49 @@ mod tests {
     }
 
     #[test]
-    fn the_exchange_of_a_resubmitted_attempt_goes_on_as_its_watch() {
+    fn what_is_known_of_a_resubmitted_attempt_stays_its_own() {
         let mut open = running();
-        open.effect_began();
-        open.count_fault();
-        assert_eq!(open.update_watches(FIRST), WatchChanges::default());
+        open.effect_began(FIRST);
+        open.count_fault(FIRST);
+        assert_eq!(open.forget_ended_attempts(), []);
         apply(&mut open, Event::Resubmit);
-        let begun = vec![(FIRST, Timestamp(5))];
-        assert_eq!(open.update_watches(FIRST), WatchChanges { ended: vec![], begun });
-        assert!(!open.is_busy() && open.is_watched(FIRST) && !open.is_unread(FIRST));
+        assert_eq!(open.forget_ended_attempts(), []);
+        assert!(!open.is_busy() && open.is_attempt_busy(FIRST));
+        assert_eq!((open.wants(FIRST), open.wants(AttemptNo(2))), (Want::Read, Want::Admission));
         assert_eq!(open.count_as().action, NextAction::Nothing, "the next attempt waits for admission");
         assert!(open.count_as().busy, "a reading of the first is under way");
-        assert_eq!(open.begin_watched_read(FIRST), None);
-        assert_eq!(open.watched_read_ended(FIRST, true), Some(1));
-        assert_eq!(open.begin_watched_read(FIRST), Some(TaskId("t".into())));
-        assert_eq!(open.watched_read_ended(FIRST, true), Some(2));
-        assert_eq!(open.watched_read_ended(FIRST, false), Some(0));
+        assert_eq!(open.effect_ended(FIRST), 1);
+        assert_eq!((open.count_missing(FIRST), open.count_missing(FIRST)), (1, 2));
+        open.reset_faults(FIRST);
+        assert_eq!((open.count_missing(FIRST), open.effect_ended(AttemptNo(2))), (1, 0));
     }
 
     #[test]
-    fn a_watch_that_is_taken_up_is_unread_and_ends_with_its_task() {
+    fn an_attempt_beside_the_present_one_is_unread_until_it_is_seen_and_open_until_its_task_ends() {
         let mut open = running();
         apply(&mut open, Event::Resubmit);
         let mut again = OpenJob::new(open.record().clone(), open.spec().clone());
-        let present = again.job().attempt();
-        assert_eq!(again.update_watches(present).begun, [(FIRST, Timestamp(5))]);
-        assert!(again.is_unread(FIRST) && again.count_as().unread);
-        again.replace_job(Job::queued());
-        assert_eq!(again.update_watches(FIRST).ended, [FIRST]);
-        assert!(!again.is_watched(FIRST));
+        assert_eq!(again.open_attempts().collect::<Vec<_>>(), [FIRST, AttemptNo(2)]);
+        assert!(again.count_as().unread);
+        again.observe(FIRST, &TaskStatus::Processing, Tick(1));
+        assert!(!again.count_as().unread);
+        again.replace_job(Job::at(AttemptNo(2), State::Queued));
+        assert_eq!(again.forget_ended_attempts(), [FIRST]);
+        assert_eq!(again.wants(FIRST), Want::Nothing);
     }
 
     #[test]
     fn how_long_a_task_ran_is_known_only_of_one_that_was_seen_from_its_creation_on() {
         let mut open = running();
-        assert_eq!(open.seen_for(Tick(4)), None);
-        open.task_was_created(Some(Tick(1)));
-        assert_eq!(open.observe(&TaskStatus::Processing, Tick(5)), None);
+        assert_eq!(open.seen_for(FIRST, Tick(4)), None);
+        open.task_was_created(FIRST, Some(Tick(1)));
+        assert_eq!(open.observe(FIRST, &TaskStatus::Processing, Tick(5)), None);
         let observed = Observed { created: Tick(1), last_running: Tick(5), ended: Tick(9) };
-        assert_eq!(open.observe(&TaskStatus::Success, Tick(9)), Some(observed));
-        assert_eq!(open.observe(&TaskStatus::Success, Tick(9)), None, "once");
-        assert_eq!(open.seen_for(Tick(9)), Some(Millis(4)));
-        open.observe(&TaskStatus::Failed, Tick(9));
-        assert_eq!(open.seen_for(Tick(9)), None, "the next task is another");
+        assert_eq!(open.observe(FIRST, &TaskStatus::Success, Tick(9)), Some(observed));
+        assert_eq!(open.observe(FIRST, &TaskStatus::Success, Tick(9)), None, "once");
+        assert_eq!(open.seen_for(FIRST, Tick(9)), Some(Millis(4)));
+        open.observe(FIRST, &TaskStatus::Failed, Tick(9));
+        assert_eq!(open.seen_for(FIRST, Tick(9)), None, "the next task is another");
     }
 
     #[test]
@@ -396,7 +378,7 @@ mod tests {
         assert_eq!(open.count_as().action, NextAction::Read);
         apply(&mut open, Event::Overdue);
         assert_eq!(open.count_as().action, NextAction::Read);
-        open.observe(&TaskStatus::Processing, Tick(5));
+        open.observe(FIRST, &TaskStatus::Processing, Tick(5));
         assert_eq!(open.count_as().action, NextAction::Nothing);
         assert!(!open.count_as().holds_slot);
     }

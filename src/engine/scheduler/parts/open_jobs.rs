@@ -187,7 +187,7 @@ mod tests {
         jobs.insert(open(0, State::Queued));
         jobs.insert(open(1, State::Running { task: TaskId("t".into()) }));
         assert_eq!((jobs.counts().queued_of(BATCH), jobs.counts().sent_of(BATCH)), (1, 1));
-        jobs.get_mut(&key(1)).unwrap().effect_began();
+        jobs.get_mut(&key(1)).unwrap().effect_began(AttemptNo::FIRST);
         assert_eq!(jobs.counts().busy(), 1);
         jobs.get_mut(&key(0)).unwrap().replace_job(Job::at(AttemptNo::FIRST, State::Expired));
         assert!(!jobs.counts().has_queued(BATCH));

@@ -56,7 +56,7 @@ fn the_first_task_is_collected_when_it_succeeds_first() {
     let mut stage = resubmitting(1);
     assert_eq!(deadline_passes(&mut stage), "post 0#2");
     stage.posted(0, PostAnswer::Task(second("pending")));
-    assert_eq!(stage.pass(Millis(300_000)).step(vec![]), "read 0#1, read 0#2");
+    assert_eq!(stage.pass(Millis(300_000)).step(vec![]), "read 0#2, read 0#1", "as they were due");
     let said = answer(&mut stage, 1, ReadAnswer::Task(reading("success")));
     assert_eq!(said, "read 0#1", "for its links");
     assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("success"))), "fetch 0#1");
@@ -68,6 +68,28 @@ fn the_first_task_is_collected_when_it_succeeds_first() {
     answer(&mut stage, 2, ReadAnswer::Task(second("success")));
     assert_eq!(stage.ended, ["job-0 succeeded"]);
     assert_eq!(stage.batch.totals.spent, Credits(20), "both are paid for");
+}
+
+#[test]
+fn a_download_hurries_no_reading_beside_it() {
+    let mut stage = resubmitting(1);
+    deadline_passes(&mut stage);
+    stage.posted(0, PostAnswer::Task(second("success")));
+    assert_eq!(stage.pass(Millis(300_000)).step(vec![]), "read 0#1");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), "");
+    assert_eq!(stage.pass(Millis(299_000)).step(vec![]), "");
+    assert_eq!(stage.pass(Millis(1_000)).step(vec![]), "read 0#1");
+}
+
+#[test]
+fn a_late_answer_to_a_post_touches_no_other_attempt() {
+    let mut stage = resubmitting(1);
+    deadline_passes(&mut stage);
+    let late = Input::Posted(Stage::key(0), AttemptNo::FIRST, lost());
+    assert_eq!(stage.step(vec![late]), "", "the second is still on its way");
+    assert_eq!(stage.pass(Millis(10_000)).step(vec![]), "", "and is not sent again beside itself");
+    stage.posted(0, PostAnswer::Task(second("pending")));
+    assert_eq!(stage.pass(Millis(10_000)).step(vec![]), "read 0#2");
 }
 
 #[test]

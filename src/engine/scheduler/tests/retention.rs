@@ -48,7 +48,11 @@ fn a_command_about_a_batch_that_is_done_takes_it_up_for_one_step() {
     stage.step(vec![]);
     stage.scheduler.add_finished_batch(record.clone());
     assert_eq!(succeeded(&stage), 1, "it is counted once");
-    stage.scheduler.execute(Command::MarkAnnounced(BatchNo(1)), stage.now).unwrap();
+    let earlier = BatchRecord { finished: Some(Timestamp(0)), ..record.clone() };
+    stage.scheduler.execute(Command::MarkAnnounced(Box::new(earlier)), stage.now).unwrap();
+    assert_eq!(committed(&mut stage), std::slice::from_ref(&record), "another end was announced");
+    stage.scheduler.add_finished_batch(record.clone());
+    stage.scheduler.execute(Command::MarkAnnounced(Box::new(record.clone())), stage.now).unwrap();
     let announced = BatchRecord { announced: true, announced_at: Some(stage.now.wall), ..record.clone() };
     assert_eq!(committed(&mut stage), [announced]);
     stage.step(vec![]);
