@@ -1,10 +1,13 @@
 //! What a name means: a batch, or a job by its label, its identity, or `BATCH/JOB`. Reading writes nothing.
+//!
+//! A row that was edited is another job of the same label. Its label means the version that was accepted last, `LABEL@1`
+//! the first, `LABEL@2` the second.
 
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::engine::EngineError;
 use crate::engine::engine_client::{FindError, Target};
-use crate::store::{BatchRecord, JobRecord, Store, StoreError};
+use crate::store::{BatchRecord, FinishedBatch, JobRecord, Store, StoreError};
 
 /// The batch called so, done or not; without a name those that are not done and the finished ones that are listed,
 /// oldest first.
@@ -68,7 +71,11 @@ fn jobs(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Vec<Fou
         add_called(store, &batch, text, &mut found)?;
     }
     if found.is_empty() {
-        for line in store.listed_finished()?.iter().filter(|line| store.may_have_job(line, text)) {
+        let label = version_of(text).map(|(label, _)| label);
+        let may_have = |line: &&FinishedBatch| {
+            store.may_have_job(line, text) || label.is_some_and(|label| store.may_have_job(line, label))
+        };
+        for line in store.listed_finished()?.iter().filter(may_have) {
             match store.batch(line.no) {
                 Ok(batch) => batch.map_or(Ok(()), |batch| add_called(store, &batch, text, &mut found))?,
                 Err(StoreError::BatchMoved { .. }) => {}
@@ -86,11 +93,36 @@ fn add_called(
     text: &str,
     found: &mut Vec<Found>,
 ) -> Result<(), StoreError> {
-    for (at, spec) in store.rows_called(batch, text)? {
-        let record = store.job_at(batch, at, &spec)?;
-        found.push((batch.clone(), spec, record));
+    let mut rows = store.rows_called(batch, text)?;
+    if rows.is_empty()
+        && let Some((label, version)) = version_of(text)
+    {
+        rows = store.rows_called(batch, label)?;
+        rows.retain(|(_, spec)| spec.label == label);
+        rows.sort_by_key(|(_, spec)| (spec.variation, spec.seq));
+        rows = rows
+            .chunk_by(|(_, one), (_, other)| one.variation == other.variation)
+            .filter_map(|versions| versions.get(version.checked_sub(1)?).cloned())
+            .collect();
+    }
+    // Of the versions of one row the last.
+    let newest = |(_, spec): &(u64, JobSpec)| {
+        spec.label != text
+            || rows.iter().all(|(_, other)| {
+                (&other.label, other.variation) != (&spec.label, spec.variation) || other.seq <= spec.seq
+            })
+    };
+    for (at, spec) in rows.iter().filter(|row| newest(row)) {
+        let record = store.job_at(batch, *at, spec)?;
+        found.push((batch.clone(), spec.clone(), record));
     }
     Ok(())
+}
+
+/// `LABEL@2`: which label, and which of its versions.
+fn version_of(text: &str) -> Option<(&str, usize)> {
+    let (label, version) = text.rsplit_once('@')?;
+    Some((label, version.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -131,11 +163,15 @@ mod tests {
 
     /// A batch of three rows; those of finished ones were dropped.
     fn add(store: &Store, no: u32, is_done: bool) {
+        add_rows(store, no, is_done, &|seq| row(no, seq));
+    }
+
+    fn add_rows(store: &Store, no: u32, is_done: bool, row: &dyn Fn(u32) -> JobSpec) {
         let mut batch = BatchRecord::new(BatchNo(no), format!("batch-{no}").parse().unwrap(), Timestamp(0));
         let mut rows = store.append_rows(&batch).unwrap();
         let mut changes = Vec::new();
         for seq in 0..3 {
-            let (spec, key) = (row(no, seq), JobKey { batch: BatchNo(no), seq: Seq(seq) });
+            let (spec, key) = (row(seq), JobKey { batch: BatchNo(no), seq: Seq(seq) });
             let row_at = rows.push(&spec).unwrap();
             if is_done {
                 changes.push(Change::End(JobRecord { key, id: spec.id, row_at, job: Job::queued() }));
@@ -234,5 +270,33 @@ mod tests {
         assert_eq!(found(&store, "kept"), "batch-3/kept");
         assert_eq!(found(&store, "lost"), "no batch or job is called lost");
         assert_eq!(found(&store, "row-0-of-3"), "batch-3/row-0-of-3");
+    }
+
+    #[test]
+    fn a_label_means_the_version_accepted_last_and_a_number_an_older_one() {
+        for is_done in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = Store::open(dir.path(), "https://media.example", false).unwrap();
+            let gulls = |seq| JobSpec { label: "gull".to_owned(), ..row(1, seq) };
+            add_rows(&store, 1, is_done, &gulls);
+            let seq = |text: &str| match target(&store, text) {
+                Ok(Target::Job(_, spec, _)) => spec.seq.0.to_string(),
+                Ok(Target::Batch(_)) => "a batch".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            let id = row(1, 0).id.to_string();
+            for (text, expected) in [
+                ("gull", "2"),
+                ("batch-1/gull", "2"),
+                ("gull@1", "0"),
+                ("batch-1/gull@2", "1"),
+                ("gull@3", "2"),
+                ("gull@4", "no batch or job is called gull@4"),
+                ("gull@0", "no batch or job is called gull@0"),
+                (&id, "0"),
+            ] {
+                assert_eq!(seq(text), expected, "{text}");
+            }
+        }
     }
 }
