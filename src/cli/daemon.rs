@@ -8,7 +8,7 @@ use crate::api::Service;
 use crate::cli::arguments::{DaemonCommand, Global};
 use crate::cli::build;
 use crate::cli::client;
-use crate::cli::daemon_discovery;
+use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service_target::{self, ServiceTarget};
@@ -20,17 +20,21 @@ use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{self, DaemonError, Parts};
 use crate::domain::manifest::row::Policy;
 use crate::intake::inbox::dispose::Folders;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 
 pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service_target::config(global)?;
+    let state = service_target::state_dir(&config, global.emulator);
+    // Before anything else of that state is used, such as the emulator's own.
+    if let Some(first) = daemon_discovery::ask_who_listens(&client::socket(&config, &state)).await
+        && first.works_on(&state)
+    {
+        return Err(refuse_beside(&first));
+    }
     let mut chosen = service_target::select(&config, global, &command.emulator).await?;
     let emulator = chosen.emulator.take();
-    let store = match Store::open(&chosen.state, &chosen.identity, command.adopt_state) {
-        Err(error @ StoreError::InUse { .. }) => return Err(in_use(error, global, &config).await),
-        store => Arc::new(store?),
-    };
+    let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let parts = parts(&config, &chosen)?;
     let global = global.clone();
     let reload = move || reread(&global, &chosen).map_err(|failure| failure.to_string());
@@ -45,25 +49,21 @@ pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit
     Ok(Exit::Success)
 }
 
-/// Why no daemon begins on a state that a process works on: which one, where it answers.
-async fn in_use(error: StoreError, global: &Global, config: &Config) -> Failure {
-    match daemon_discovery::find_daemon(global, config, global.emulator).await {
-        Ok(Some(first)) => Failure::new(Exit::Usage, first.describe()).hint(match first.health.process {
-            ProcessKind::Daemon => {
-                "submit manifests to it with callsheet submit, stop it first, or choose another state with --state"
-            }
-            ProcessKind::Run => "wait for that run to end, or choose another state with --state",
-        }),
-        // It is starting, stopping or not listening.
-        Ok(None) | Err(_) => error.into(),
-    }
+/// Why no daemon begins beside a process that works on its state.
+fn refuse_beside(first: &DaemonConnection) -> Failure {
+    Failure::new(Exit::Usage, first.describe()).hint(match first.health.process {
+        ProcessKind::Daemon => {
+            "submit manifests to it with callsheet submit, stop it first, or choose another state with --state"
+        }
+        ProcessKind::Run => "wait for that run to end, or choose another state with --state",
+    })
 }
 
 /// Why a daemon cannot listen: where another one does, which.
 async fn cannot_listen(error: DaemonError, socket: &Path) -> Failure {
     let failure = Failure::from(error);
     match daemon_discovery::ask_who_listens(socket).await {
-        Some(first) => failure.because(&first.describe()),
+        Some(first) => failure.message(format!("{} is taken: {}", socket.display(), first.describe())),
         None => failure,
     }
 }

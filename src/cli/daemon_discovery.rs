@@ -40,6 +40,11 @@ impl DaemonConnection {
             ProcessKind::Run => Err(self.health.refuse_manifests().into()),
         }
     }
+    /// Whether it works on this state.
+    pub(super) fn works_on(&self, state: &Path) -> bool {
+        is_same_path(state, &self.health.state)
+    }
+
     /// `a daemon (process 12, since 2026-11-22T17:00:00.000Z, socket state/callsheet.sock) works on /srv/state`.
     pub(super) fn describe(&self) -> String {
         let Health { process, pid, since, state, .. } = &self.health;

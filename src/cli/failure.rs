@@ -65,10 +65,9 @@ impl Failure {
         (self.exit, self.message, self.hint)
     }
 
-    /// The same with what is behind it.
-    pub(super) fn because(mut self, why: &str) -> Failure {
-        self.message = format!("{}: {why}", self.message);
-        self
+    /// The same in other words.
+    pub(super) fn message(self, message: String) -> Failure {
+        Failure { message, ..self }
     }
 
     /// The same with every single thing that is wrong.

@@ -441,6 +441,21 @@ fn a_second_interrupt_leaves_at_once() {
 }
 
 #[test]
+fn an_interrupted_run_waits_for_answers_longer_than_half_a_minute() {
+    const LATER_THAN_THE_GRACE: &str =
+        "[[rules]]\non = 'create'\neffect = { do = 'delay', ms = 33000, when = 'after' }";
+    let env = with_images(1);
+    env.faults(LATER_THAN_THE_GRACE);
+    let running = env.start(["run", "batch.csv"]);
+    until("the task to be made", || env.audit().totals.tasks == 1);
+    running.signal(Signal::INT);
+    running.end().exited(130);
+    let states = Outputs::of(&env, "batch").column("state");
+    assert_ne!(states, ["submitting"], "its answer was waited for");
+    env.audit().each_paid_once(1);
+}
+
+#[test]
 fn sigterm_stops_like_an_interrupt() {
     let env = with_images(2);
     env.faults(SLOW_ANSWERS);

@@ -93,7 +93,9 @@ fn a_daemon_leaves_the_socket_of_a_living_one_alone() {
     let env = with_one_socket();
     let first = env.daemon("info");
     let second = env.run(["daemon", "--state", "other"]).exited(2);
-    second.says(&format!("process {} listens there", first.pid())).says("another socket");
+    second
+        .says(&format!("control.sock is taken: a daemon (process {}, since 20", first.pid()))
+        .says("another socket");
     env.run(["status", "--json"]).exited(0);
     // What has taken the name's place is not the daemon's to remove.
     std::fs::remove_file(env.path("control.sock")).unwrap();

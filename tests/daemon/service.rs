@@ -186,7 +186,7 @@ fn verifying_beside_a_daemon_says_to_stop_it() {
     let daemon = env.daemon("info");
     let refused = env.run(["state", "verify"]).exited(2);
     refused
-        .says(&format!("a daemon (process {}) works on", daemon.pid()))
+        .says(&format!("a daemon (process {}, since 20", daemon.pid()))
         .says("stop the daemon, verify, and start it");
     daemon.stop();
     env.run(["state", "verify"]).exited(0).says("all fits");
@@ -480,6 +480,10 @@ fn a_second_daemon_is_told_who_has_the_state() {
     let first = env.daemon("info");
     let second = env.run(["daemon"]).exited(2).says(&format!("a daemon (process {}, since 20", first.pid()));
     second.says("socket state/callsheet.sock) works on ").says("callsheet submit");
+    let elsewhere = ["daemon", "--state", "other", "--socket", "state/callsheet.sock"];
+    env.run(elsewhere)
+        .exited(2)
+        .says(&format!("state/callsheet.sock is taken: a daemon (process {}, ", first.pid()));
     // A name that a killed daemon left is taken over.
     kill(first);
     assert!(env.path("state/callsheet.sock").exists());
