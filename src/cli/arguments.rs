@@ -12,6 +12,8 @@ use crate::cli::{examples, exit};
 use crate::config::check_log_level;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::ids::BatchName;
+use crate::domain::report_group::{GroupBy, Since};
+use crate::domain::row_selection::{FieldFilter, RowSelection};
 
 /// Turns manifests into finished media files and pays for each job only once.
 #[derive(Debug, Parser)]
@@ -123,6 +125,8 @@ pub(super) enum Command {
     ///
     /// Lists the ledger entries of every job, in manifest order.
     Ledger(LedgerCommand),
+    /// Adds up charges, waived credits, refunds, holds, files and failures by client, kind, model, batch or day.
+    Report(ReportCommand),
     /// List models with their modes, limits and prices
     ///
     /// Lists the models and options that a manifest can use. With --json prints the service's catalogs unchanged, which
@@ -320,6 +324,24 @@ pub(super) struct LedgerCommand {
     pub(super) csv: bool,
 }
 
+/// What `report` takes.
+#[derive(Debug, Args)]
+pub(super) struct ReportCommand {
+    /// Names of batches [default: all that are listed]
+    #[arg(value_name = "BATCH")]
+    pub(super) batches: Vec<BatchName>,
+    /// What the groups are: batch, kind, model, day (UTC), or meta.NAME such as meta.client
+    #[arg(long, value_name = "KEY", default_value = "batch")]
+    pub(super) by: GroupBy,
+    /// Only charges, refunds, files and failures from this time on: 2026-11-01, 2026-11-01T08:00:00Z or 7d. Holds are
+    /// those of now
+    #[arg(long, value_name = "TIME")]
+    pub(super) since: Option<Since>,
+    /// Print CSV
+    #[arg(long)]
+    pub(super) csv: bool,
+}
+
 /// The terms of a batch, over what its manifest and the configuration say.
 #[derive(Debug, Args)]
 pub(super) struct ManifestArguments {
@@ -348,6 +370,31 @@ pub(super) struct ManifestArguments {
     /// Accept unknown options that look misspelt
     #[arg(long, env = "CALLSHEET_ALLOW_UNKNOWN_OPTIONS", hide_env_values = true)]
     pub(super) allow_unknown_options: bool,
+    /// Only the first N rows; a later run of the whole manifest adds the rest
+    #[arg(long, value_name = "N", conflicts_with = "random", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) first: Option<u32>,
+    /// Only N rows, drawn by their identity: the same rows every time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) random: Option<u32>,
+    /// Only rows with these ids
+    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
+    pub(super) only: Vec<String>,
+    /// Only rows with this value in a field, as meta.client=acme; repeat it for several fields
+    #[arg(long = "where", value_name = "FIELD=VALUE")]
+    pub(super) filters: Vec<FieldFilter>,
+}
+
+impl ManifestArguments {
+    /// The part of each manifest that is handed in.
+    pub(super) fn selection(&self) -> RowSelection {
+        let trimmed = self.only.iter().map(|id| id.trim().to_owned());
+        RowSelection {
+            first: self.first,
+            random: self.random,
+            only: trimmed.filter(|id| !id.is_empty()).collect(),
+            filters: self.filters.clone(),
+        }
+    }
 }
 
 /// What `plan` takes.

@@ -1,5 +1,6 @@
 //! `callsheet daemon`: the service.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -107,7 +108,8 @@ fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {
 pub(super) fn inboxes(config: &Config) -> Vec<InboxSettings> {
     let jobs = config.paths.jobs.clone().unwrap_or_else(|| PathBuf::from("jobs"));
     let (folders, settle) = (Folders::in_jobs(&jobs), INBOX_SETTLE.0);
-    let first = InboxSettings { folders, name: None, policy: Policy::default(), settle };
+    let first =
+        InboxSettings { folders, name: None, policy: Policy::default(), settle, meta: BTreeMap::new() };
     let named = config.inbox.iter().map(InboxSettings::from);
     // One that the configuration names with terms of its own is not watched twice.
     let is_named = config.inbox.iter().any(|inbox| inbox.path == first.folders.inbox);

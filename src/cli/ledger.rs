@@ -11,7 +11,7 @@ use crate::cli::{printable, written};
 use crate::control::protocol::{LedgerEntry, LedgerRequest, Request};
 use crate::domain::ledger::Movement;
 
-const COLUMNS: [&str; 9] = [
+const COLUMNS: [&str; 12] = [
     "time",
     "batch",
     "job",
@@ -21,6 +21,9 @@ const COLUMNS: [&str; 9] = [
     "charged_credits",
     "waived_credits",
     "task_id",
+    "kind",
+    "model",
+    "meta",
 ];
 
 pub(super) async fn run(command: &LedgerCommand, global: &Global) -> Result<Exit, Failure> {
@@ -52,6 +55,8 @@ fn in_words(entry: &LedgerEntry, out: &mut impl Write) -> io::Result<()> {
 fn as_csv(entry: &LedgerEntry, out: &mut impl Write) -> io::Result<()> {
     let (name, held, charged, waived) = columns(entry.movement);
     let number = |n: i128| n.to_string();
+    // One column for all of them, as JSON: rows come as a stream, and may have any.
+    let meta = if entry.meta.is_empty() { String::new() } else { serde_json::to_string(&entry.meta)? };
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record([
         &entry.time,
@@ -63,6 +68,9 @@ fn as_csv(entry: &LedgerEntry, out: &mut impl Write) -> io::Result<()> {
         &number(charged),
         &number(waived),
         &entry.task_id,
+        &entry.kind,
+        entry.model.as_deref().unwrap_or_default(),
+        &meta,
     ])?;
     writer.flush()
 }

@@ -32,6 +32,7 @@ mod outcome_json;
 mod pause;
 mod plan;
 mod progress;
+mod report;
 mod resolve;
 mod retry;
 mod run;
@@ -98,6 +99,7 @@ pub fn main() -> Exit {
             Command::Retry(command) => retry::run(command, &arguments.global).await,
             Command::Download(command) => download::run(command, &arguments.global).await,
             Command::Ledger(command) => ledger::run(command, &arguments.global).await,
+            Command::Report(command) => report::run(command, &arguments.global).await,
             Command::Models(command) => models::run(command, &arguments.global).await,
             Command::Voices(command) => voices::run(command, &arguments.global).await,
             Command::Tasks(command) => tasks::run(command, &arguments.global).await,

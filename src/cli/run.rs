@@ -114,6 +114,7 @@ async fn run_against(
     let numbers = numbers(standstill, &service, config, chosen, written.waiting).await;
     say_how_it_ended(standstill, &numbers, &overview, global, &receipts, chosen, exit);
     say_where_reasons_are(&written.reasons, &overview);
+    summary::parts(&receipts);
     Ok(exit)
 }
 

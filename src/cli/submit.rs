@@ -76,6 +76,7 @@ pub(super) async fn submit(
     } else {
         summary::files(&statuses, &health.output);
         say_what_parks(&statuses);
+        summary::parts(&receipts);
     }
     Ok(exit)
 }

@@ -32,6 +32,7 @@ pub(super) fn receipt(receipt: &Receipt) {
         if receipt.invalid > 0 {
             parts.push(format!("{} not valid", receipt.invalid));
         }
+        parts.extend(part(receipt));
         let refused = match receipt.refused {
             true if !receipt.file_refused => {
                 "; nothing was accepted: the manifest is strict (--strict, policy.strict), so one invalid row \
@@ -41,6 +42,24 @@ pub(super) fn receipt(receipt: &Receipt) {
             false => &terms(receipt),
         };
         eprintln!("{file}: batch {batch}: {}{refused}", parts.join(", "));
+    }
+}
+
+/// `a part: 997 rows left out`; nothing where the whole manifest was handed in.
+pub(super) fn part(receipt: &Receipt) -> Option<String> {
+    let rows = if receipt.left_out == 1 { "row" } else { "rows" };
+    (receipt.left_out > 0).then(|| format!("a part: {} {rows} left out", receipt.left_out))
+}
+
+/// Says of manifests of which a part was handed in what adds the rest.
+pub(super) fn parts(receipts: &[Receipt]) {
+    for receipt in receipts {
+        if let Some(part) = part(receipt) {
+            let file = printable_path(&receipt.file);
+            eprintln!(
+                "{file}: {part}; the same command without --first, --random, --only and --where adds them"
+            );
+        }
     }
 }
 

@@ -44,6 +44,9 @@ pub struct InboxConfig {
     /// to its name is read at once.
     #[serde(default = "settle")]
     pub settle: Span,
+    /// Values of `meta` that every row has that comes in here, whatever it says itself: its client does not choose them.
+    #[serde(default)]
+    pub meta: BTreeMap<String, String>,
     /// Terms of every manifest that comes in here, where it gives none of its own.
     #[serde(default, deserialize_with = "policy")]
     pub policy: Policy,

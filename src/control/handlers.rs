@@ -176,6 +176,9 @@ pub fn ledger(
                     attempt: line.attempt.0,
                     movement,
                     task_id: task.map(|task| task.0.clone()).unwrap_or_default(),
+                    kind: spec.order.kind.name().to_owned(),
+                    model: spec.order.model.clone(),
+                    meta: spec.order.meta.clone(),
                 };
                 text.clear();
                 serde_json::to_writer(&mut text, &entry).map_err(io::Error::from)?;

@@ -17,6 +17,7 @@ use crate::domain::job::{Job, JobSpec, RecordView};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Policy;
+use crate::domain::row_selection::RowSelection;
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
 use crate::engine::scheduler::{BatchOverview, CommandOutcome};
@@ -352,6 +353,15 @@ pub struct LedgerEntry {
     pub movement: Movement,
     /// The attempt's task; empty where it has none, and for attempts that are over: `explain` tells theirs.
     pub task_id: String,
+    /// What the job generates.
+    #[serde(default)]
+    pub kind: String,
+    /// Its model, where its row names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The pipeline's own columns of its row.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub meta: serde_json::Map<String, serde_json::Value>,
 }
 
 /// The schedules that a daemon carries out.
@@ -497,6 +507,26 @@ pub struct Submission {
     /// Options that look like misspelt ones are sent as they are.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_unknown_options: bool,
+    /// The part of the manifest that is handed in, as JSON: `{"first":3,"only":["poster"],"where":["meta.client=acme"]}`.
+    #[serde(default, with = "json_text", skip_serializing_if = "RowSelection::is_whole")]
+    pub selection: RowSelection,
+}
+
+/// A value of a query that is JSON.
+mod json_text {
+    use serde::de::Error as _;
+    use serde::ser::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::domain::row_selection::RowSelection;
+
+    pub(super) fn serialize<S: Serializer>(value: &RowSelection, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&serde_json::to_string(value).map_err(S::Error::custom)?)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RowSelection, D::Error> {
+        serde_json::from_str(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
 }
 
 impl From<Submission> for IngestOptions {
@@ -512,6 +542,7 @@ impl From<Submission> for IngestOptions {
             is_default_budget: submission.budget == Some(BudgetSetting::Default),
             place: submission.folder.map_or(SourcePlace::Socket, SourcePlace::Folder),
             max_credits: submission.max_credits.map(Credits),
+            selection: submission.selection,
             ..IngestOptions::default()
         }
     }

@@ -1,6 +1,6 @@
 //! Every inbox: what is complete in it is taken in, and filed away with its receipt.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,6 +42,8 @@ pub struct InboxSettings {
     pub policy: Policy,
     /// How long one that is written there in place has to stay unchanged.
     pub settle: Millis,
+    /// Values of `meta` that every row has, whatever it says itself.
+    pub meta: BTreeMap<String, String>,
 }
 
 impl From<&InboxConfig> for InboxSettings {
@@ -51,6 +53,7 @@ impl From<&InboxConfig> for InboxSettings {
             name: config.name(),
             policy: config.policy.clone(),
             settle: config.settle.0,
+            meta: config.meta.clone(),
         }
     }
 }
@@ -147,6 +150,7 @@ impl InboxWorker {
             ceiling: self.terms.policy.budget,
             place,
             expected: Some(manifest.look.identity),
+            meta: self.terms.meta.clone(),
             ..IngestOptions::default()
         };
         match self.ingest.accept_whole(&manifest.path, options).await {

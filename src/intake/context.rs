@@ -1,10 +1,13 @@
 //! What decides about a manifest beside itself: what holds for every one, and how this one comes in.
 
+use std::collections::BTreeMap;
+
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
+use crate::domain::row_selection::RowSelection;
 use crate::domain::schedule::placeholders::ScheduledRun;
 use crate::intake::source::Identity;
 
@@ -51,4 +54,8 @@ pub struct IngestOptions {
     pub expected: Option<Identity>,
     /// The run of a schedule that this is, which fills its placeholders; without one, braces stay as they are.
     pub occasion: Option<ScheduledRun>,
+    /// The part of the manifest that is handed in; the rest is not accepted.
+    pub selection: RowSelection,
+    /// Values of `meta` that every row has, whatever it says itself.
+    pub meta: BTreeMap<String, String>,
 }

@@ -11,6 +11,7 @@ pub mod inbox;
 pub mod ingest;
 mod planned;
 pub mod receipt;
+mod row_chooser;
 mod row_validator;
 pub mod source;
 #[cfg(test)]

@@ -60,6 +60,9 @@ pub struct Receipt {
     /// Of these, rows that could not be judged now, because a catalog was not available.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unjudged: u64,
+    /// Rows that are not in the part of the manifest that was handed in (`--first`, `--random`, `--only`, `--where`).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
     /// What the new and the changed jobs may cost.
     pub price: Credits,
     /// What is still to be spent: for new, changed and waiting jobs.
@@ -116,6 +119,7 @@ impl Receipt {
             done: 0,
             invalid: 0,
             unjudged: 0,
+            left_out: 0,
             price: Credits::ZERO,
             total_credits: Credits::ZERO,
             held_credits: Credits::ZERO,
@@ -160,6 +164,11 @@ impl Receipt {
     pub(super) fn refuse_row(&mut self, problems: Vec<Diagnostic>) {
         self.invalid += 1;
         self.unjudged += u64::from(problems.iter().any(is_for_now));
+        self.list(problems);
+    }
+
+    /// Problems of the submission, which refuse no row.
+    pub(super) fn report(&mut self, problems: Vec<Diagnostic>) {
         self.list(problems);
     }
 

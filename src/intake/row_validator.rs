@@ -1,5 +1,7 @@
 //! One row of a manifest: its identity, and everything that is wrong with it.
 
+use serde_json::Value;
+
 use crate::domain::account_block::AllowanceUse;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BatchName, Fingerprint};
@@ -41,6 +43,7 @@ impl RowValidator<'_> {
                 if let Some(occasion) = &self.rules.context.options.occasion {
                     occasion.fill(&mut row);
                 }
+                self.set_meta(&mut row);
                 self.typed_row(*row)
             }
             ReadRow::Bad(bad) => {
@@ -50,6 +53,18 @@ impl RowValidator<'_> {
             }
             // What comes after it is lost to the reader, so it counts as one invalid row.
             ReadRow::Unreadable(problem) => ValidateStep::Unread(problem.line(), vec![problem]),
+        }
+    }
+
+    /// Sets the values of `meta` that are not the row's to choose. They are no part of its identity.
+    fn set_meta(&mut self, row: &mut Row) {
+        for (name, value) in &self.rules.context.options.meta {
+            let before = row.meta.insert(name.clone(), Value::from(value.as_str()));
+            if before.as_ref().is_some_and(|before| before.as_str() != Some(value)) {
+                let field = format!("meta.{name}");
+                let message = format!("is set to \"{value}\" by the inbox; what the row says is not used");
+                row.notes.push(Diagnostic::at(row.place(&field), message).in_field(field));
+            }
         }
     }
 
@@ -125,7 +140,7 @@ impl RowValidator<'_> {
 }
 
 impl RowRules<'_> {
-    fn kind_of(&self, row: &Row) -> Result<Kind, Diagnostic> {
+    pub(super) fn kind_of(&self, row: &Row) -> Result<Kind, Diagnostic> {
         let IngestContext { catalog, rules, .. } = *self.context;
         if let Some(kind) = row.kind {
             return Ok(kind);

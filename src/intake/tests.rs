@@ -612,3 +612,29 @@ fn rows_that_would_expire_at_once_are_refused_and_a_finished_manifest_is_not() {
     let day = Timestamp(86_400_000);
     assert_eq!(door.record("m").expires(), Some(day), "what waits is not dropped for it");
 }
+
+#[test]
+fn an_inbox_decides_meta_and_no_key() {
+    let door = door();
+    let text = "id,kind,prompt,meta.client,meta.sku\na,sound-effect,wind,beta,7\nb,sound-effect,rain,,8\n";
+    let place = SourcePlace::Inbox("acme".to_owned());
+    let meta = std::collections::BTreeMap::from([("client".to_owned(), "acme".to_owned())]);
+    let said = door.said("clients/acme", "jobs.csv", text, |options| IngestOptions {
+        place: place.clone(),
+        meta,
+        ..options
+    });
+    assert_eq!(said.new, 2);
+    let notes: Vec<String> = said.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(notes, ["2:21: meta.client: is set to \"acme\" by the inbox; what the row says is not used"]);
+    let mut export = Vec::new();
+    door.store.export(&mut export).unwrap();
+    let export = String::from_utf8(export).unwrap();
+    assert_eq!(export.matches(r#""client":"acme""#).count(), 2, "{export}");
+    assert!(!export.contains("beta") && export.contains(r#""sku":"8""#), "{export}");
+    // Without it the rows are the same jobs.
+    assert_eq!(
+        door.said("clients/acme", "jobs.csv", text, |options| IngestOptions { place, ..options }).have,
+        2
+    );
+}

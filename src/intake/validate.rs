@@ -1,7 +1,7 @@
 //! What a manifest comes to, row by row, before any of it counts: the one path that planning and
 //! accepting share, so that a plan can never differ from what a run does.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -18,6 +18,7 @@ use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::intake::planned::{Jobs, Outcome, kept};
 use crate::intake::receipt::Receipt;
+use crate::intake::row_chooser::{self, RowChooser};
 use crate::intake::row_validator::{RowRules, RowValidator, ValidateStep};
 use crate::intake::source::Identity;
 use crate::intake::{IngestContext, IngestOptions, IntakeError, source};
@@ -227,12 +228,23 @@ pub(super) fn validate_opened(
     let expired = expired(&mut standing, present.as_ref(), now);
     let rules = RowRules { policy: &standing.policy, context };
     let mut validator = RowValidator { batch: &name, rules, receipt: &mut receipt };
+    let mut chooser = RowChooser::new(&options.selection, drawn_rows(path, identity, &validator)?);
     for read in manifest {
+        if !chooser.takes(&read, rules) {
+            if let ReadRow::Good(row) = &read
+                && let Some(id) = &row.id
+            {
+                draft.leave_out(id, row.position.line)?;
+            }
+            continue;
+        }
         match validator.validate_row(read) {
             ValidateStep::Row(row) => draft.push(&row)?,
             ValidateStep::Unread(line, problems) => draft.push_unread(line, problems)?,
         }
     }
+    receipt.left_out = chooser.left_out;
+    receipt.report(chooser.problems());
     identity.check(path)?;
     failpoint::hit("accepting");
     let origin = Some(origin);
@@ -257,6 +269,21 @@ type ManifestFile = BufReader<File>;
 fn open_manifest(path: &Path, file: File) -> Result<Manifest<ManifestFile>, RefusedManifest<ManifestFile>> {
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     manifest::open(&file_name, BufReader::with_capacity(64 * 1024, file), &Limits::default())
+}
+
+/// The rows of a random part; nothing where no part is drawn.
+fn drawn_rows(
+    path: &Path,
+    identity: Identity,
+    validator: &RowValidator<'_>,
+) -> Result<Option<BTreeSet<u64>>, IntakeError> {
+    let selection = &validator.rules.context.options.selection;
+    if selection.random.is_none() {
+        return Ok(None);
+    }
+    let (file, opened) = source::open(path)?;
+    let drawn = open_manifest(path, file).ok().and_then(|rows| row_chooser::draw(rows, selection, validator));
+    if opened == identity { Ok(drawn) } else { Err(IntakeError::Changed { path: path.to_owned() }) }
 }
 
 /// Why a manifest does not belong to the batch whose name it would take: the batch came from elsewhere, and they

@@ -290,6 +290,19 @@ impl Staging {
         file.write_all(&entry.to_bytes()).map_err(StoreError::io(&path))
     }
 
+    /// Tells of a row that is left out of a part of the manifest: its `id` still names one row of the whole.
+    pub fn leave_out(&mut self, label: &str, line: u64) -> Result<(), StoreError> {
+        self.partition(&PartitionEntry {
+            tag: Tag::LeftOutLabel,
+            standing: 0,
+            place: label_place(label),
+            fingerprint: Fingerprint([0; 16]),
+            ordinal: 0,
+            count: 0,
+            number: line,
+        })
+    }
+
     /// Compares all rows with each other and with what the batch has.
     pub fn classify(mut self) -> Result<StagedManifest, StoreError> {
         let rows_bytes = self.rows.sync()?;
@@ -449,11 +462,21 @@ enum Tag {
     Name,
     /// The same of a job that the batch has.
     KnownName,
+    /// The `id` of a row that is left out.
+    LeftOutLabel,
 }
 
 impl Tag {
-    const ALL: [Tag; 7] =
-        [Tag::Row, Tag::InvalidRow, Tag::Label, Tag::Known, Tag::KnownLabel, Tag::Name, Tag::KnownName];
+    const ALL: [Tag; 8] = [
+        Tag::Row,
+        Tag::InvalidRow,
+        Tag::Label,
+        Tag::Known,
+        Tag::KnownLabel,
+        Tag::Name,
+        Tag::KnownName,
+        Tag::LeftOutLabel,
+    ];
 }
 
 /// Above every standing: an earlier manifest of the plan counts it.
@@ -581,6 +604,9 @@ fn classify_partition(path: &Path, findings: &mut VerdictTable) -> io::Result<()
             Tag::KnownLabel => {
                 let place = RowLocation { file: entry.ordinal, at: entry.number };
                 accepted.insert(entry.place, (entry.fingerprint, place));
+            }
+            Tag::LeftOutLabel => {
+                labels.entry(entry.place).or_insert(entry.number);
             }
             Tag::Label => {
                 // StoredBackup by `push` for this very draft, so the ordinal has a verdict.

@@ -112,6 +112,8 @@ struct JsonFile<'a> {
     batch: Option<&'a str>,
     /// Nothing of it would be taken in.
     refused: bool,
+    /// Rows that are not in the part of it that is planned.
+    left_out: u64,
     notes: Vec<JsonDiagnostic<'a>>,
 }
 
@@ -193,6 +195,7 @@ fn totals_object<'a>(report: &'a PlanReport, totals: &'a Totals) -> JsonTotals<'
         file: shown(&validated.receipt.file),
         batch: validated.receipt.batch.as_ref().map(|batch| batch.as_str()),
         refused: validated.is_refused(),
+        left_out: validated.receipt.left_out,
         notes: validated.receipt.notes.iter().map(JsonDiagnostic::of).collect(),
     });
     JsonTotals {

@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table};
 use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::Totals;
 use crate::cli::plan::{PlanReport, shown};
+use crate::cli::summary;
 use crate::cli::{printable, table};
 use crate::domain::credits::Credits;
 use crate::domain::quote::AccountPlan;
@@ -148,6 +149,11 @@ pub(super) fn totals(out: &mut impl Write, report: &PlanReport, totals: &Totals)
     for validated in report.validated.iter().filter(|validated| validated.is_refused()) {
         let file = printable(&shown(&validated.receipt.file));
         writeln!(out, "{file} was rejected; fix the errors above and submit it again")?;
+    }
+    for validated in &report.validated {
+        if let Some(part) = summary::part(&validated.receipt) {
+            writeln!(out, "{}: {part}", printable(&shown(&validated.receipt.file)))?;
+        }
     }
     allowance(out, report.plan, totals.waivable)?;
     budgets(out, totals)?;

@@ -137,6 +137,11 @@ fn read_header<R: Read>(
     Ok((Manifest { header, format, rows, state: State::NoRowYet }, problems))
 }
 
+/// The one name of a field that a heading may name, however it is spelled (`meta.client`, `options.duration`).
+pub fn canonical_field(name: &str) -> Option<String> {
+    fields::Field::column(name).map(|field| field.canonical())
+}
+
 impl<R> Manifest<R> {
     /// What the manifest says about all its rows.
     pub fn header(&self) -> &Header {

@@ -1,0 +1,116 @@
+//! A part of a manifest: a sample under its final keys.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::support::TestEnv;
+
+const ROWS: usize = 12;
+
+fn manifest() -> String {
+    let row = |n: usize| {
+        let client = if n.is_multiple_of(2) { "acme" } else { "beta" };
+        format!("image-{n},image,gi-2,A compass number {n},{client}\n")
+    };
+    "id,kind,model,prompt,meta.client\n".to_owned() + &(1..=ROWS).map(row).collect::<String>()
+}
+
+/// The ids and job ids that a plan shows.
+fn planned(env: &TestEnv, flags: &[&str]) -> BTreeSet<(String, String)> {
+    let words = ["plan", "batch.csv", "--json"].iter().chain(flags).copied();
+    let plan: Value = serde_json::from_str(&env.run(words).exited(0).stdout).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    plan["rows"].as_array().unwrap().iter().map(|row| (text(&row["id"]), text(&row["job_id"]))).collect()
+}
+
+#[test]
+fn a_part_has_the_keys_of_the_whole() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifest());
+    let whole = planned(&env, &[]);
+    assert_eq!(whole.len(), ROWS);
+    for (flags, count) in [
+        (vec!["--first", "3"], 3),
+        (vec!["--random", "3"], 3),
+        (vec!["--only", "image-2,image-5"], 2),
+        (vec!["--where", "meta.client=acme"], 6),
+        (vec!["--where", "meta.client=acme", "--first", "2"], 2),
+        (vec!["--where", "meta.client=beta", "--random", "4", "--where", "kind=image"], 4),
+        (vec!["--random", "100"], ROWS),
+    ] {
+        let part = planned(&env, &flags);
+        assert_eq!(part.len(), count, "{flags:?}");
+        assert!(part.is_subset(&whole), "{flags:?}");
+        assert_eq!(part, planned(&env, &flags), "the same again: {flags:?}");
+    }
+    let acme = planned(&env, &["--where", "meta.client=acme", "--first", "2"]);
+    let ids: Vec<&str> = acme.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(ids, ["image-2", "image-4"]);
+    let first: BTreeSet<String> = planned(&env, &["--first", "3"]).into_iter().map(|(id, _)| id).collect();
+    let random: BTreeSet<String> = planned(&env, &["--random", "3"]).into_iter().map(|(id, _)| id).collect();
+    assert_ne!(first, random, "drawn by identity, not by place");
+}
+
+#[test]
+fn the_whole_adds_the_rest_and_buys_nothing_twice() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifest());
+    env.run(["run", "batch.csv", "--random", "3"])
+        .exited(0)
+        .says("3 new (24 credits), a part: 9 rows left out")
+        .says("without --first, --random, --only and --where adds them");
+    env.audit().each_paid_once(3);
+    env.run(["run", "batch.csv", "--random", "3"]).exited(0).says("3 already there");
+    env.audit().each_paid_once(3);
+    env.run(["run", "batch.csv", "--random", "5"]).exited(0).says("2 new (16 credits)");
+    env.audit().each_paid_once(5);
+    let outcome = env.run(["run", "batch.csv"]).exited(0).says("7 new (56 credits), 5 already there");
+    assert!(!outcome.stderr.contains("left out"), "{}", outcome.stderr);
+    env.audit().each_paid_once(ROWS);
+}
+
+#[test]
+fn a_daemon_takes_the_same_part() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifest());
+    let daemon = env.start(["daemon"]);
+    daemon.says("ready");
+    env.run(["submit", "batch.csv", "--wait", "--where", "meta.client=beta", "--first", "2"])
+        .exited(0)
+        .says("2 new (16 credits), a part: 10 rows left out");
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn a_part_that_is_mistyped_is_said() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifest());
+    env.run(["run", "batch.csv", "--only", "image-2,image-99"])
+        .exited(2)
+        .says("no row has the id \"image-99\" (--only)");
+    env.audit().each_paid_once(1);
+    env.run(["run", "batch.csv", "--where", "meta.client=acmee"])
+        .exited(2)
+        .says("none of the 12 rows is selected");
+    env.run(["run", "batch.csv", "--where", "client=acme"]).exited(2).says("expected FIELD=VALUE");
+    env.run(["run", "batch.csv", "--first", "3", "--random", "3"]).exited(2).says("cannot be used with");
+    env.audit().each_paid_once(1);
+}
+
+#[test]
+fn rows_that_are_left_out_still_count_for_the_ids_and_variations_of_the_whole() {
+    let env = TestEnv::new();
+    let text = "id,kind,model,prompt,meta.client\n\
+                ,image,gi-2,A compass,acme\n\
+                ,image,gi-2,A compass,beta\n\
+                twice,image,gi-2,A gull,acme\n\
+                twice,image,gi-2,A whale,beta\n";
+    env.write("batch.csv", text);
+    // The second row of an id is as wrong in a part as in the whole.
+    env.run(["run", "batch.csv", "--where", "meta.client=beta"]).exited(2).says("is already used at line 4");
+    env.audit().each_paid_once(1);
+    env.run(["run", "batch.csv"]).exited(2).says("2 new (16 credits), 1 already there");
+    env.audit().each_paid_once(3);
+}
