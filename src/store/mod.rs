@@ -62,7 +62,7 @@ mod open;
 pub mod open_check;
 mod quarantine;
 pub mod read_only;
-pub mod row_partitions;
+mod row_partitions;
 pub mod schedule_progress;
 mod sled_files;
 mod snapshot;
@@ -71,7 +71,7 @@ pub mod staging;
 pub mod surcharge_file;
 #[cfg(test)]
 mod tests;
-pub mod verify;
+mod verify;
 mod write_atomic;
 
 use std::path::{Path, PathBuf};
@@ -82,16 +82,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::{JobId, JobKey};
 use crate::domain::job::Job;
+
+// What is committed.
 pub use crate::store::batch::{BatchRecord, Ended, Pause, Segment};
-use crate::store::batch_index::BatchIndex;
 pub use crate::store::commit::{COMMIT_MAX_JOBS, Change};
-use crate::store::commit::{Database, Writer};
 pub use crate::store::counters::KindCounts;
+// What is loaded.
 pub use crate::store::error::StoreError;
 pub use crate::store::finished::FinishedBatch;
-pub use crate::store::job_statuses::OpenJobStatus;
-use crate::store::lock::Lock;
 pub use crate::store::snapshot::Snapshot;
+pub use crate::store::verify::{Inconsistency, VerifyReport};
+// What is found.
+pub use crate::store::job_statuses::OpenJobStatus;
+
+use crate::store::batch_index::BatchIndex;
+use crate::store::commit::{Database, Writer};
+use crate::store::lock::Lock;
 
 /// A job that has begun. Ended jobs have the same shape, in their batch's `outcomes`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -84,7 +84,7 @@ impl Appender {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when the file is shorter than what was acknowledged.
-    pub fn open(path: &Path, committed: u64) -> Result<Appender, StoreError> {
+    pub(super) fn open(path: &Path, committed: u64) -> Result<Appender, StoreError> {
         let dir = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
         let mut file = open_or_create(path)?;
