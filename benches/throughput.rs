@@ -48,6 +48,7 @@ fn main() {
 /// One POST, one download and one synced file a job; no keys, no state, no checks.
 async fn bare_client(emulator: &Emulator, jobs: usize, dir: &Path) -> Duration {
     fs::create_dir_all(dir).unwrap();
+    callsheet::api::install_tls_provider();
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     let (url, dir) = (format!("{}/api/v1/sound-effects", emulator.base_url()), Arc::new(dir.to_owned()));

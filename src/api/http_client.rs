@@ -49,8 +49,14 @@ pub enum ClientError {
     Http(#[from] reqwest::Error),
 }
 
+/// Makes `ring` the process's TLS provider, as every [`reqwest::Client`] needs one. Where there is one, it stays.
+pub fn install_tls_provider() {
+    let _: Result<(), _> = rustls::crypto::ring::default_provider().install_default();
+}
+
 /// The settings that every client of this module has in common.
 pub(super) fn client(options: &ServiceOptions) -> reqwest::ClientBuilder {
+    install_tls_provider();
     let builder = Client::builder()
         .user_agent(USER_AGENT)
         .redirect(redirect::Policy::none())

@@ -20,5 +20,5 @@ mod wire;
 
 pub use self::connectivity::{Connectivity, ConnectivityError, FailurePoint};
 pub use self::download::{DownloadError, Downloads, Opened, Version};
-pub use self::http_client::{ClientError, RawResponse, ServiceOptions};
+pub use self::http_client::{ClientError, RawResponse, ServiceOptions, install_tls_provider};
 pub use self::service_client::{Service, ServiceError};

@@ -13,6 +13,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tower::ServiceExt;
 
+use crate::api::install_tls_provider;
 use crate::control::handlers::HandlerError;
 use crate::control::listener::PATH_MAX_BYTES;
 use crate::control::protocol::{ErrorBody, Lines, MANIFESTS_PATH, NOT_LISTED, Refusal, Request, Submission};
@@ -89,6 +90,7 @@ pub struct Client {
 impl Client {
     /// A client of routes in this process.
     pub fn in_process(router: Router) -> Client {
+        install_tls_provider();
         Client { http: reqwest::Client::new(), transport: Transport::InProcess(router) }
     }
 
@@ -116,6 +118,7 @@ impl Client {
                 });
             }
         }
+        install_tls_provider();
         let http = reqwest::Client::builder()
             .unix_socket(socket)
             .no_proxy()

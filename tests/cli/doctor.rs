@@ -222,7 +222,7 @@ fn a_certificate_that_nobody_vouches_for_is_told_apart() {
     // It vouches for itself, as localhost, for a hundred years; its key is no secret.
     let certificate = CertificateDer::from(include_bytes!("../fixtures/tls/untrusted.der").to_vec());
     let key = PrivatePkcs8KeyDer::from(include_bytes!("../fixtures/tls/untrusted.key.der").to_vec());
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()

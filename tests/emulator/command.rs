@@ -1,13 +1,13 @@
 //! `callsheet emulator` as a user and a script meet it: ready, ended, refused.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
-use crate::process::{Running, program};
+use crate::process::{Running, http_client, program};
 use reqwest::Client;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 async fn balance(emulator: &Running, key: &str) -> (u16, Value) {
-    let client = Client::builder().no_proxy().build().unwrap();
+    let client = http_client().build().unwrap();
     let call = client.get(format!("{}/api/v1/credits", emulator.base_url)).bearer_auth(key);
     let answer = call.send().await.unwrap();
     (answer.status().as_u16(), answer.json().await.unwrap())
@@ -40,7 +40,7 @@ async fn results_are_named_by_the_address_that_clients_reach() {
     let arguments = ["--media-url", "http://emulator.test:8788/", "--speed", "inf"];
     let emulator = Running::start(&arguments);
     assert_eq!(emulator.ready["media_url"], "http://emulator.test:8788");
-    let client = Client::builder().no_proxy().build().unwrap();
+    let client = http_client().build().unwrap();
     let call = client.post(format!("{}/api/v1/sound-effects", emulator.base_url)).bearer_auth("emulator-key");
     let task: Value = call.json(&json!({"prompt": "x"})).send().await.unwrap().json().await.unwrap();
     let url = task["data"]["taskUrls"][0].as_str().unwrap();
@@ -58,7 +58,7 @@ fn terminate_and_interrupt_end_it_with_exit_code_0() {
 #[tokio::test]
 async fn a_call_in_flight_does_not_hold_up_the_end() {
     let mut emulator = Running::start(&["--speed", "0.01"]);
-    let client = Client::builder().no_proxy().build().unwrap();
+    let client = http_client().build().unwrap();
     let call = client.post(format!("{}/api/v1/music", emulator.base_url)).bearer_auth("emulator-key");
     let call = tokio::spawn(call.json(&json!({"prompt": "x"})).send());
     while audit(&client, &emulator).await["totals"]["tasks"] == 0 {
@@ -130,7 +130,7 @@ async fn settings_may_come_from_the_environment_and_state_outlives_the_process()
 
 #[tokio::test]
 async fn a_manual_clock_gives_the_same_ids_each_time() {
-    let client = Client::builder().no_proxy().build().unwrap();
+    let client = http_client().build().unwrap();
     let mut ids = Vec::new();
     for seed in ["1", "1", "2"] {
         let emulator = Running::start(&["--manual-clock", "--seed", seed]);

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::process::http_client;
 use callsheet_emulator::{DEFAULT_API_KEY, Options, start};
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -57,7 +58,7 @@ async fn post(client: &Client, url: &str, n: usize) -> Option<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_was_answered_before_a_kill_is_known_after_it_and_nothing_is_charged_twice() {
     let state = tempfile::tempdir().unwrap();
-    let client = Client::builder().no_proxy().retry(reqwest::retry::never()).build().unwrap();
+    let client = http_client().retry(reqwest::retry::never()).build().unwrap();
     let mut known: Vec<Option<String>> = vec![None; 60];
     for round in 0..6_u64 {
         let (mut child, url) = spawn(state.path());

@@ -76,3 +76,9 @@ impl Drop for Running {
         let _ = self.child.wait();
     }
 }
+
+/// A client that goes straight to where it is told.
+pub(crate) fn http_client() -> reqwest::ClientBuilder {
+    callsheet::api::install_tls_provider();
+    reqwest::Client::builder().no_proxy()
+}

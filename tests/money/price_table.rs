@@ -46,7 +46,7 @@ impl Market {
     async fn with(rules: Rules, options: Options) -> Market {
         let options = Options { speed: f64::INFINITY, credits: u64::MAX / 4, ..options };
         let emulator = emulator::start(options).await.unwrap();
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let http = crate::support::http_client().build().unwrap();
         let mut parts = BTreeMap::new();
         for (name, path) in [
             ("video", "models"),

@@ -40,6 +40,12 @@ use self::accounting::Audit;
 use self::api_key::{KEY, files_with_key};
 use self::process::{Outcome, Running};
 
+/// A client that goes straight to where it is told.
+pub fn http_client() -> reqwest::ClientBuilder {
+    callsheet::api::install_tls_provider();
+    reqwest::Client::builder().no_proxy()
+}
+
 /// Longest wait for anything: a test that waits for it has failed.
 pub const TIMEOUT: Duration = Duration::from_secs(180);
 /// Between two looks at something that is waited for.
@@ -199,7 +205,7 @@ impl TestEnv {
     /// Asks the service for what lies outside its document, as `POST /emulator/WHAT` takes it.
     pub fn control(&self, what: &str, body: &Value) {
         let url = format!("{}/emulator/{what}", self.emulator.base_url());
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let http = http_client().build().unwrap();
         let answer = self.runtime.block_on(http.post(url).json(body).send()).unwrap();
         assert!(answer.status().is_success(), "{answer:?}");
     }
@@ -212,7 +218,7 @@ impl TestEnv {
     /// All catalogs, as the service serves them and charges by them.
     pub fn served(&self) -> Value {
         let url = format!("{}/emulator/catalog", self.emulator.base_url());
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let http = http_client().build().unwrap();
         self.runtime.block_on(async { http.get(url).send().await.unwrap().json().await.unwrap() })
     }
 

@@ -54,7 +54,7 @@ impl Face {
             Face::Garbage | Face::Plain | Face::HungUp => return None,
         };
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key));
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.unwrap().with_no_client_auth();
         Some(Arc::new(config.with_single_cert(vec![CertificateDer::from(certificate)], key).unwrap()))
