@@ -1,4 +1,4 @@
-//! The rules of the house that a compiler does not hold: who may import whom, the single clock, the
+//! Rules that a compiler does not hold: who may import whom, the single clock, the
 //! single user of the database and of the HTTP client. When one of these fails, it names the fix.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Who may import whom. Arrows point downwards only: a room may import rooms further down the list
+/// Who may import whom. Arrows point downwards only: a module may import modules further down the list
 /// that it names, and nothing else.
-const ROOMS: &[(&str, &[&str])] = &[
+const MODULES: &[(&str, &[&str])] = &[
     ("main", &["cli"]),
     (
         "cli",
@@ -127,7 +127,7 @@ const IMPURE: &[(&str, &str)] = &[
     ("tracing", "logging"),
 ];
 
-/// Longest room file, in lines: past this, is it one room?
+/// Longest module file, in lines: past this, is it one module?
 const FILE_MAX_LINES: usize = 700;
 
 struct Ban {
@@ -138,7 +138,7 @@ struct Ban {
 
 struct Source {
     path: String,
-    room: String,
+    module: String,
     text: String,
 }
 
@@ -153,8 +153,8 @@ fn collect(dir: &Path, sources: &mut Vec<Source>) {
             collect(&path, sources);
         } else if path.extension().is_some_and(|ext| ext == "rs") {
             let relative = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
-            let room = relative.trim_start_matches("src/").split(['/', '.']).next().unwrap().to_owned();
-            sources.push(Source { room, text: fs::read_to_string(&path).unwrap(), path: relative });
+            let module = relative.trim_start_matches("src/").split(['/', '.']).next().unwrap().to_owned();
+            sources.push(Source { module, text: fs::read_to_string(&path).unwrap(), path: relative });
         }
     }
 }
@@ -181,14 +181,15 @@ fn report(problems: &[String]) {
 
 #[test]
 fn imports_follow_the_table() {
-    let allowed: BTreeMap<&str, &[&str]> = ROOMS.iter().copied().collect();
+    let allowed: BTreeMap<&str, &[&str]> = MODULES.iter().copied().collect();
     let mut problems = Vec::new();
     // The emulator is a crate of its own, which does not have the program among its dependencies.
-    for source in sources().into_iter().filter(|source| source.room != "lib" && source.room != "emulator") {
-        let Some(allowed) = allowed.get(source.room.as_str()) else {
+    for source in sources().into_iter().filter(|source| source.module != "lib" && source.module != "emulator")
+    {
+        let Some(allowed) = allowed.get(source.module.as_str()) else {
             problems.push(format!(
-                "{}: the room {} is not in the table of tests/repo_lint/sources.rs",
-                source.path, source.room
+                "{}: the module {} is not in the table of tests/repo_lint/sources.rs",
+                source.path, source.module
             ));
             continue;
         };
@@ -198,12 +199,12 @@ fn imports_follow_the_table() {
                     let rest = &line[at + prefix.len()..];
                     let target: String =
                         rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                    let known = ROOMS.iter().any(|(room, _)| *room == target);
-                    if known && target != source.room && !allowed.contains(&target.as_str()) {
+                    let known = MODULES.iter().any(|(module, _)| *module == target);
+                    if known && target != source.module && !allowed.contains(&target.as_str()) {
                         problems.push(format!(
-                            "{}:{number}: {} may not import {target}; pass a value in, or move the code to a room \
+                            "{}:{number}: {} may not import {target}; pass a value in, or move the code to a module \
                              that may",
-                            source.path, source.room
+                            source.path, source.module
                         ));
                     }
                 }
@@ -216,12 +217,12 @@ fn imports_follow_the_table() {
 #[test]
 fn the_table_has_no_cycles() {
     let position: BTreeMap<&str, usize> =
-        ROOMS.iter().enumerate().map(|(at, (room, _))| (*room, at)).collect();
-    for (room, imports) in ROOMS {
+        MODULES.iter().enumerate().map(|(at, (module, _))| (*module, at)).collect();
+    for (module, imports) in MODULES {
         for import in *imports {
             assert!(
-                position[import] > position[room],
-                "{room} imports {import}, which does not stand below it"
+                position[import] > position[module],
+                "{module} imports {import}, which does not stand below it"
             );
         }
     }
@@ -244,7 +245,7 @@ fn what_has_one_user_has_one_user() {
 #[test]
 fn the_core_is_pure() {
     let mut problems = Vec::new();
-    for source in sources().iter().filter(|source| source.room == "domain") {
+    for source in sources().iter().filter(|source| source.module == "domain") {
         for (number, line) in code(&source.text) {
             for (word, what) in IMPURE.iter().filter(|(word, _)| line.contains(word)) {
                 problems.push(format!(
@@ -295,11 +296,11 @@ fn every_file_says_what_it_is_for_and_is_one_room() {
 #[test]
 fn the_map_names_every_room() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let rooms: BTreeSet<String> = sources().into_iter().map(|source| source.room).collect();
-    let missing: Vec<String> = rooms
+    let modules: BTreeSet<String> = sources().into_iter().map(|source| source.module).collect();
+    let missing: Vec<String> = modules
         .iter()
-        .filter(|room| *room != "lib" && !map.contains(&format!("`{room}")))
-        .map(|room| format!("ARCHITECTURE.md: say what `{room}` is for"))
+        .filter(|module| *module != "lib" && !map.contains(&format!("`{module}")))
+        .map(|module| format!("ARCHITECTURE.md: say what `{module}` is for"))
         .collect();
     report(&missing);
 }
