@@ -58,6 +58,7 @@ mod pricing;
 mod server;
 mod service;
 mod state;
+mod task_duration;
 mod task_outcome;
 mod tasks;
 mod usage;

@@ -14,6 +14,7 @@ use super::catalog::Catalog;
 use super::clock::utc_day;
 use super::errors::ApiError;
 use super::faults::FaultProfile;
+use super::task_duration::task_duration;
 use super::task_outcome::{self, TaskOutcome};
 use super::tasks::{Ending, FirstAnswer, Kind, Shape, Task, Timing};
 use super::usage::{TaskUsage, Totals};
@@ -309,7 +310,7 @@ impl ServiceState {
 
     /// Plausible times, divided by the speed. Jitter comes from the task's id.
     fn timing(&self, kind: Kind, shape: Shape, id: Uuid, now_ms: i64) -> Timing {
-        let (pending_ms, render_ms) = task_outcome::natural_timing(kind, shape);
+        let (pending_ms, render_ms) = task_duration(kind, shape);
         let jitter = fastrand::Rng::with_seed(id.as_u64_pair().0).f64() * 0.6 + 0.7;
         let scaled = |ms: u32| {
             let scaled = f64::from(ms) * jitter / self.speed;

@@ -2,7 +2,7 @@
 
 use super::errors::ApiError;
 use super::faults::{Afterwards, Call, Effect, FaultProfile, Target};
-use super::tasks::{Ending, ErrorCode, FirstAnswer, Kind, Results, Shape};
+use super::tasks::{Ending, ErrorCode, FirstAnswer, Kind, Results};
 use super::validation::{Order, ProviderRejection};
 
 /// The outcome of a task, decided when it is created.
@@ -139,18 +139,6 @@ pub(crate) fn answer_of_a_synchronous(ending: &Ending) -> FirstAnswer {
         Ending::Failed { code: ErrorCode::ContentRejected, .. } => FirstAnswer::ContentRejected,
         Ending::Failed { .. } | Ending::Canceled => FirstAnswer::Failed,
         Ending::Success | Ending::Never => FirstAnswer::Task,
-    }
-}
-
-/// Pending and render time in milliseconds at speed 1.
-pub(crate) fn natural_timing(kind: Kind, shape: Shape) -> (u32, u32) {
-    let length_ms = shape.length_ms;
-    match kind {
-        Kind::Video | Kind::ShortsStudio => (3_000, 20_000 + length_ms.saturating_mul(4)),
-        Kind::Image => (1_000, 7_000),
-        Kind::Music => (0, 6_000 + length_ms / 20),
-        Kind::Speech => (0, 700 + length_ms / 20),
-        Kind::SoundEffect => (0, 2_500),
     }
 }
 
