@@ -1,0 +1,91 @@
+//! Small files at once: `cargo bench --bench sound_effects [-- JOBS [ROUNDS]]`.
+//!
+//! Sound effects of 10 KB are submitted and downloaded, 64 in flight, every one durable before it counts. The limit is a
+//! bare client without state, prices or checks: its files share one `syncfs` a group, or each has its own `fsync`, or none
+//! is synced at all. The service is a process of its own and answers at once.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss, unreachable_pub)]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use support::bare_client::{self, Sync};
+use support::service::Options;
+use support::{Service, callsheet, measure, median, number, parts, sound_effects};
+
+const IN_FLIGHT: usize = 64;
+const SERVED: Options = Options { result_bytes: 10_000, image_seconds: 0 };
+
+fn main() {
+    if parts() {
+        return;
+    }
+    let (jobs, rounds) = (number(0, 10_000), number(1, 3));
+    let mut ratios = Vec::new();
+    for round in 1..=rounds {
+        println!("round {round}");
+        let folder = tempfile::tempdir().unwrap();
+        let bare = |name: &str, sync| {
+            let service = Service::start(SERVED);
+            bare_client::run(&service.base_url, jobs, IN_FLIGHT, &folder.path().join(name), sync)
+        };
+        let grouped = bare("groups", Sync::Groups);
+        bare("each", Sync::Each);
+        bare("nothing", Sync::Nothing);
+        let service = Service::start(SERVED);
+        sound_effects(folder.path(), jobs);
+        let usage =
+            measure(&mut callsheet(folder.path(), &service.base_url, IN_FLIGHT, &["run", "gulls.csv"]));
+        assert_eq!(usage.code, 0, "callsheet run failed");
+        println!("callsheet: {}", usage.line(jobs, "jobs"));
+        ratios.push(usage.rate(jobs) / grouped.rate(jobs));
+    }
+    println!("callsheet / bare client with grouped syncs: {:.2} (goal 0.70)", median(ratios));
+    print_system_calls(1_000);
+}
+
+/// What one job costs in system calls: of a run with this many, less a run with one.
+fn print_system_calls(jobs: usize) {
+    let count = |jobs: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        let service = Service::start(SERVED);
+        sound_effects(folder.path(), jobs);
+        let command = callsheet(folder.path(), &service.base_url, IN_FLIGHT, &["run", "gulls.csv"]);
+        system_calls(&command, &folder.path().join("strace.txt"))
+    };
+    let (Some(one), Some(many)) = (count(1), count(jobs)) else {
+        return println!("system calls were not counted: strace is missing");
+    };
+    let base = |name: &str| one.iter().find(|(known, _)| known == name).map_or(0, |(_, calls)| *calls);
+    let mut rows: Vec<(f64, &str)> = (many.iter())
+        .map(|(name, calls)| (calls.saturating_sub(base(name)) as f64 / jobs as f64, name.as_str()))
+        .filter(|(calls, _)| *calls >= 0.05)
+        .collect();
+    rows.sort_by(|one, other| other.0.total_cmp(&one.0));
+    println!("system calls a job: {:.1}", rows.iter().map(|(calls, _)| calls).sum::<f64>());
+    rows.iter().for_each(|(calls, name)| println!("  {calls:7.2}  {name}"));
+}
+
+/// System calls of a run of the same command, by strace; nothing where it is not installed. `-f` costs time: the run is
+/// not the one that was timed.
+fn system_calls(command: &Command, report: &Path) -> Option<Vec<(String, u64)>> {
+    let mut traced = Command::new("strace");
+    traced.args(["-f", "-c", "-o"]).arg(report).arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        traced.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        traced.env(name, value.unwrap_or_default());
+    }
+    let _ = traced.stdout(Stdio::null()).stderr(Stdio::null()).status().ok()?;
+    let text = std::fs::read_to_string(report).ok()?;
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let calls = cells.get(3)?.parse().ok()?;
+        let name = cells.last().filter(|name| **name != "total")?;
+        Some(((*name).to_owned(), calls))
+    };
+    Some(text.lines().filter_map(row).collect())
+}
