@@ -35,3 +35,8 @@ impl Clock {
         std::time::Duration::from_millis(tick.since(self.now().tick).0)
     }
 }
+
+/// Whole milliseconds, for log lines that machines sort by.
+pub fn whole_ms(span: std::time::Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::Interval;
 
 use crate::api::{DownloadError, Opened};
-use crate::clock::Clock;
+use crate::clock::{Clock, whole_ms};
 use crate::domain::ids::BatchName;
 use crate::domain::job::OutputFile;
 use crate::domain::request::Kind;
@@ -19,7 +19,6 @@ use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::EngineDeps;
 use crate::engine::blocking;
-use crate::engine::effects::whole_ms;
 use crate::engine::scheduler::{FetchFault, FetchOrder};
 use crate::engine::suspended_downloads::{PartialDownload, SuspendedDownload, SuspendedDownloads};
 use crate::metrics::{Answer, Endpoint, Metrics};

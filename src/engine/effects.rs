@@ -1,13 +1,12 @@
 //! Effects: what was decided and is durable is done, measured and reported back.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tracing::Span;
 
 use crate::api::{DownloadError, ServiceError};
-use crate::clock::Clock;
+use crate::clock::{Clock, whole_ms};
 use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::job::JobSpec;
@@ -146,11 +145,6 @@ async fn paid_by_lost_state(
         path.display()
     );
     Some(Fault::new("made_before", text))
-}
-
-/// For log lines, which machines sort by.
-pub(super) fn whole_ms(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl From<DownloadError> for Fault {

@@ -9,8 +9,9 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, State};
 use crate::engine::handle::{BatchSnapshot, Handle};
 use crate::engine::job_iter::JobIter;
+use crate::engine::name_lookup::{self, FindError, Target};
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome, FoundJob};
-use crate::engine::{EngineError, blocking, name_lookup};
+use crate::engine::{EngineError, blocking};
 use crate::output::layout::Layout;
 use crate::output::publish::{OutputDir, OutputSpec};
 use crate::store::{BatchRecord, FinishedBatch, JobRecord, Store};
@@ -19,8 +20,6 @@ use crate::store::{BatchRecord, FinishedBatch, JobRecord, Store};
 const REOPEN_CHUNK: usize = 100;
 /// Outputs that are named, of those that a person edited.
 const EDITED_LISTED_MAX: usize = 1000;
-/// Names of batches that are listed when an unknown one is asked for.
-const LISTED_MAX: usize = 8;
 
 /// Finds what is named, and has commands executed. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -29,72 +28,6 @@ pub struct EngineClient {
     engine: Handle,
     /// One walk that takes jobs up again at a time: a second could take up what the first has just done.
     reopening: Arc<tokio::sync::Mutex<()>>,
-}
-
-/// What `BATCH|JOB` names.
-#[derive(Debug, Clone)]
-pub enum Target {
-    /// A batch.
-    Batch(Box<BatchRecord>),
-    /// One job of a batch.
-    Job(Box<BatchRecord>, Box<JobSpec>, Box<JobRecord>),
-}
-
-impl Target {
-    /// The batch, or the job's.
-    pub fn batch(&self) -> &BatchRecord {
-        match self {
-            Target::Batch(batch) | Target::Job(batch, ..) => batch,
-        }
-    }
-
-    fn label(&self) -> Option<&str> {
-        match self {
-            Target::Batch(_) => None,
-            Target::Job(_, spec, _) => Some(&spec.label),
-        }
-    }
-}
-
-/// Nothing, or too much, is called so.
-#[derive(Debug, thiserror::Error)]
-pub enum FindError {
-    /// No batch.
-    #[error("no batch is called {name}; {}", listed(.known))]
-    NoBatch {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: Vec<String>,
-    },
-    /// Neither batch nor job.
-    #[error("no batch or job is called {0}")]
-    Nothing(String),
-    /// Several jobs.
-    #[error("{count} jobs are called {text}; one of them is {example}")]
-    Several {
-        /// What was asked for.
-        text: String,
-        /// How many there are.
-        count: usize,
-        /// A name that means one of them alone.
-        example: String,
-    },
-    /// The state refuses.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-}
-
-/// `there are a, b`; of many, the newest.
-fn listed(names: &[String]) -> String {
-    match names {
-        [] => "there is none".to_owned(),
-        names if names.len() <= LISTED_MAX => format!("there are {}", names.join(", ")),
-        names => {
-            let newest = &names[names.len() - LISTED_MAX..];
-            format!("of {} the newest are {}", names.len(), newest.join(", "))
-        }
-    }
 }
 
 impl EngineClient {

@@ -34,7 +34,7 @@ pub use self::catalog_source::{CatalogRefresh, CatalogSource};
 pub use self::handle::{BatchSnapshot, EngineGone, Handle};
 use self::handle::{Message, Question};
 pub use self::mode::{EngineDeps, Mode, Scope, Stop};
-pub use self::name_lookup::target as find_target;
+pub use self::name_lookup::{FindError, Target, target as find_target};
 pub use self::rate::RateLimit;
 use self::resume::{load_days, resume_scheduler, take_up, take_up_finished};
 use crate::clock::Clock;

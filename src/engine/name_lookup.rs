@@ -6,8 +6,76 @@
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::engine::EngineError;
-use crate::engine::engine_client::{FindError, Target};
 use crate::store::{BatchRecord, FinishedBatch, JobRecord, Store, StoreError};
+
+/// Names of batches that are listed when an unknown one is asked for.
+const LISTED_MAX: usize = 8;
+
+/// What `BATCH|JOB` names.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A batch.
+    Batch(Box<BatchRecord>),
+    /// One job of a batch.
+    Job(Box<BatchRecord>, Box<JobSpec>, Box<JobRecord>),
+}
+
+impl Target {
+    /// The batch, or the job's.
+    pub fn batch(&self) -> &BatchRecord {
+        match self {
+            Target::Batch(batch) | Target::Job(batch, ..) => batch,
+        }
+    }
+
+    pub(super) fn label(&self) -> Option<&str> {
+        match self {
+            Target::Batch(_) => None,
+            Target::Job(_, spec, _) => Some(&spec.label),
+        }
+    }
+}
+
+/// Nothing, or too much, is called so.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// No batch.
+    #[error("no batch is called {name}; {}", listed(.known))]
+    NoBatch {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// Neither batch nor job.
+    #[error("no batch or job is called {0}")]
+    Nothing(String),
+    /// Several jobs.
+    #[error("{count} jobs are called {text}; one of them is {example}")]
+    Several {
+        /// What was asked for.
+        text: String,
+        /// How many there are.
+        count: usize,
+        /// A name that means one of them alone.
+        example: String,
+    },
+    /// The state refuses.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// `there are a, b`; of many, the newest.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "there is none".to_owned(),
+        names if names.len() <= LISTED_MAX => format!("there are {}", names.join(", ")),
+        names => {
+            let newest = &names[names.len() - LISTED_MAX..];
+            format!("of {} the newest are {}", names.len(), newest.join(", "))
+        }
+    }
+}
 
 /// The batch called so, done or not; without a name those that are not done and the finished ones that are listed,
 /// oldest first.
