@@ -2,7 +2,6 @@
 //! serve the same routes.
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::http::Method;
@@ -14,7 +13,6 @@ use crate::cli::failure::Failure;
 use crate::cli::service_target::PresentState;
 use crate::cli::{build, service_target};
 use crate::clock::Clock;
-use crate::config::Config;
 use crate::control::app::{App, InProcess};
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{BatchState, BatchStatus, Lines, ProcessKind, Request, StatusRequest};
@@ -23,20 +21,12 @@ use crate::domain::ids::BatchName;
 use crate::engine::{Mode, Scope};
 use crate::store::Store;
 
-/// Name of the control socket in the state.
-const SOCKET: &str = "callsheet.sock";
-
 /// The control API of the state that a command names: a daemon's, or this process's own where none runs.
 pub(super) enum StateClient {
     /// A daemon works on the state.
     Daemon(Box<DaemonConnection>),
     /// An engine in this process has the state.
     InProcess(InProcess),
-}
-
-/// Path of the control socket of a state's daemon.
-pub(super) fn socket(config: &Config, state: &Path) -> PathBuf {
-    config.paths.socket.clone().unwrap_or_else(|| state.join(SOCKET))
 }
 
 /// Sends one request: to the daemon if one runs on the state, otherwise to an engine in this process. A question

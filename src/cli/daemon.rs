@@ -8,7 +8,6 @@ use std::sync::Arc;
 use crate::api::Service;
 use crate::cli::arguments::{DaemonCommand, Global};
 use crate::cli::build;
-use crate::cli::client;
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
@@ -28,7 +27,7 @@ pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit
     let config = service_target::config(global)?;
     let state = service_target::state_dir(&config, global.emulator);
     // Before anything else of that state is used, such as the emulator's own.
-    if let Some(first) = daemon_discovery::ask_who_listens(&client::socket(&config, &state)).await
+    if let Some(first) = daemon_discovery::ask_who_listens(&daemon_discovery::socket(&config, &state)).await
         && first.works_on(&state)
     {
         return Err(refuse_beside(&first));
@@ -93,7 +92,7 @@ fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {
     Ok(Parts {
         deps: build::engine_deps(service.clone(), chosen, config)?,
         app: build::app_parts(config, &chosen.output, Some((service, chosen)))?,
-        socket: client::socket(config, &chosen.state),
+        socket: daemon_discovery::socket(config, &chosen.state),
         control: config.control.clone(),
         token: config.control_token()?,
         inboxes: inboxes(config),

@@ -10,13 +10,15 @@ use std::time::Duration;
 use anstream::eprintln;
 
 use crate::cli::arguments::Global;
-use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service_target;
 use crate::config::Config;
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{Health, HealthRequest, ProcessKind};
+
+/// Name of the control socket in the state.
+const SOCKET: &str = "callsheet.sock";
 
 /// Timeout of the health request.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(30);
@@ -84,7 +86,7 @@ pub(super) async fn find_daemon(
 ) -> Result<Option<DaemonConnection>, Failure> {
     let names_state = global.state.is_some() || is_emulated;
     let state = service_target::state_dir(config, is_emulated);
-    let socket = client::socket(config, &state);
+    let socket = socket(config, &state);
     match probe(global, &socket, &state, is_emulated).await {
         Ok(Discovered::None) => Ok(None),
         Ok(Discovered::SameState(daemon)) => {
@@ -121,7 +123,7 @@ pub(super) async fn find_daemon(
 pub(super) async fn require_daemon(global: &Global, config: &Config) -> Result<DaemonConnection, Failure> {
     let is_emulated = global.emulator;
     let state = service_target::state_dir(config, is_emulated);
-    let socket = client::socket(config, &state);
+    let socket = socket(config, &state);
     let daemon = match probe(global, &socket, &state, is_emulated).await? {
         Discovered::None => return Err(ClientError::NoDaemon { socket }.into()),
         Discovered::OtherState(daemon) if config.paths.state.is_some() || is_emulated => {
@@ -249,4 +251,9 @@ mod tests {
         assert!(is_same_path(state, state));
         assert!(!is_same_path(state, Path::new("/proc/1/root/var/lib/callsheet/other")));
     }
+}
+
+/// Path of the control socket of a state's daemon.
+pub(super) fn socket(config: &Config, state: &Path) -> PathBuf {
+    config.paths.socket.clone().unwrap_or_else(|| state.join(SOCKET))
 }

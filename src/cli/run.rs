@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use crate::api::{Service, ServiceError};
 use crate::cli::arguments::{Global, RunCommand};
 use crate::cli::build;
-use crate::cli::client;
 use crate::cli::daemon_discovery;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
@@ -94,7 +93,7 @@ async fn run_against(
     let (output_dir, backoff) = (deps.output_dir.clone(), parts.settings.backoff);
     let mode = Mode::Paying(Box::new(deps));
     let mut app = App::new(store.clone(), mode, &Scope::Only(only.clone()), parts, clock)?;
-    let listening = listen(&app, &client::socket(config, &chosen.state)).await;
+    let listening = listen(&app, &daemon_discovery::socket(config, &chosen.state)).await;
     if app.engine.scheduler().batches().any(|batch| !batch.is_done()) {
         reach(&service, backoff).await?;
     }

@@ -444,8 +444,7 @@ async fn receive(body: Body, path: &Path) -> Result<(), ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::EngineGone;
-    use crate::engine::engine_client::FindError;
+    use crate::engine::{EngineGone, FindError};
     use crate::store::StoreError;
 
     #[test]

@@ -39,3 +39,14 @@ pub fn decimal_text(text: &str) -> Option<String> {
     let whole = if whole.is_empty() { "0" } else { whole };
     Some(fraction.map_or_else(|| format!("{sign}{whole}"), |fraction| format!("{sign}{whole}.{fraction}")))
 }
+
+/// `3`, and `3.0` as spreadsheets and data frames write it.
+pub fn whole_in_text(text: &str) -> Option<i128> {
+    let digits = match text.split_once('.') {
+        Some((digits, zeros)) if !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0') => digits,
+        Some(_) => return None,
+        None => text,
+    };
+    let starts_like_a_number = digits.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+    digits.parse().ok().filter(|_| starts_like_a_number)
+}

@@ -367,4 +367,12 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn of_thousands_of_batches_the_newest_are_listed() {
+        let names: Vec<String> = (1..=1000).map(|n| format!("b{n}")).collect();
+        assert_eq!(listed(&[]), "there is none");
+        assert_eq!(listed(&names[..2]), "there are b1, b2");
+        assert_eq!(listed(&names), "of 1000 the newest are b993, b994, b995, b996, b997, b998, b999, b1000");
+    }
 }

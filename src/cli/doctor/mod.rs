@@ -17,7 +17,7 @@ use crate::cli::arguments::{DoctorCommand, Global};
 use crate::cli::doctor::daemon::Daemon;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{client, printable, service_target};
+use crate::cli::{daemon_discovery, printable, service_target};
 use crate::clock::Clock;
 
 /// How something is.
@@ -103,7 +103,7 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     }
     let is_emulated = global.emulator;
     let state = service_target::state_dir(&config, is_emulated);
-    let daemon = Daemon::at(client::socket(&config, &state)).await;
+    let daemon = Daemon::at(daemon_discovery::socket(&config, &state)).await;
     let is_served = daemon.answers();
     let (key, about_key) = configuration::key(&config, global, is_emulated, is_served);
     let chosen = match is_emulated {

@@ -6,10 +6,12 @@ use serde_json::{Map, Number, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::{Diagnostic, Diagnostics, Position};
+use crate::domain::number_text::whole_in_text;
 use crate::domain::request::{Kind, Request};
 
+use super::cell_value::CellValue;
 use super::fields::{BodyText, Field, OptionType, Slot};
-use super::messages::{named, nearest, placed, plain, quoted};
+use super::messages::{nearest, placed, plain, quoted};
 use super::row::{BadRow, Deadline, MistypedOption, Row};
 use super::spanned::value_in_cell;
 use super::spreadsheet_values::{self, CellReading};
@@ -17,24 +19,6 @@ use super::{Limits, deadline, url_list::list};
 
 /// Longest `id`, in characters.
 pub(super) const ID_CHARS: usize = 200;
-
-/// What a manifest gives for a field.
-#[derive(Debug, Clone)]
-pub(super) enum CellValue<'a> {
-    /// A CSV cell: trimmed and not empty.
-    Cell(&'a str),
-    Json(Value),
-}
-
-impl CellValue<'_> {
-    /// As a message names it.
-    fn named(&self) -> String {
-        match self {
-            CellValue::Cell(cell) => quoted(cell),
-            CellValue::Json(value) => named(value),
-        }
-    }
-}
 
 /// A row on its way: fields come in one by one, problems are kept, and at the end it is one or the
 /// other.
@@ -362,17 +346,6 @@ fn whole_number(given: &CellValue<'_>) -> Option<i128> {
         CellValue::Json(Value::Number(number)) => whole_in_text(&number.to_string()),
         CellValue::Json(_) => None,
     }
-}
-
-/// `3`, and `3.0` as spreadsheets and data frames write it.
-pub(super) fn whole_in_text(text: &str) -> Option<i128> {
-    let digits = match text.split_once('.') {
-        Some((digits, zeros)) if !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0') => digits,
-        Some(_) => return None,
-        None => text,
-    };
-    let starts_like_a_number = digits.starts_with(|c: char| c == '-' || c.is_ascii_digit());
-    digits.parse().ok().filter(|_| starts_like_a_number)
 }
 
 /// `true` or `false`; a spreadsheet's `TRUE` and `FALSE` are the same.

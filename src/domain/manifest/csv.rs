@@ -8,7 +8,8 @@ use ::csv::{Reader, ReaderBuilder, StringRecord};
 use crate::domain::diagnostic::{Diagnostic, Diagnostics, Position};
 
 use super::Limits;
-use super::coerce::{CellValue, RowBuilder};
+use super::cell_value::CellValue;
+use super::coerce::RowBuilder;
 use super::csv_records::{CsvRecord, CsvRecords, SEPARATORS};
 use super::fields::{Field, META, OPTIONS, suggestion};
 use super::messages::{bytes, quoted, shortened};

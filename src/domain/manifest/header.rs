@@ -5,7 +5,8 @@ use serde_json::Value;
 use crate::domain::diagnostic::{Diagnostic, Diagnostics, Position};
 
 use super::Limits;
-use super::coerce::{self, CellValue, not_one_of};
+use super::cell_value::CellValue;
+use super::coerce::{self, not_one_of};
 use super::job::{self, UniqueNames};
 use super::messages::{nearest, placed, shortened};
 use super::row::{Header, OnDeadline, OnDrift, Policy, Row};

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::domain::diagnostic::{Diagnostic, Position};
 
 use super::Limits;
-use super::coerce::{CellValue, RowBuilder};
+use super::cell_value::CellValue;
+use super::coerce::RowBuilder;
 use super::fields::{Field, META, OPTIONS, suggestion};
 use super::messages::{quoted, shortened};
 use super::row::{BadRow, Row};

@@ -17,6 +17,7 @@ pub mod format;
 pub mod row;
 pub mod schema;
 
+mod cell_value;
 mod coerce;
 mod csv;
 mod csv_records;

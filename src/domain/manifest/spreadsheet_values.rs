@@ -3,9 +3,8 @@
 
 use serde_json::{Number, Value};
 
-use crate::domain::number_text::{decimal_text, groups_thousands, without_unit};
+use crate::domain::number_text::{decimal_text, groups_thousands, whole_in_text, without_unit};
 
-use super::coerce::whole_in_text;
 use super::fields::OptionType;
 
 /// Words for true and false, in lower case, in the languages that spreadsheets are used in most.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::domain::diagnostic::Diagnostic;
 
-use super::coerce::CellValue;
+use super::cell_value::CellValue;
 use super::messages::{named, quoted};
 use super::spanned::value_in_cell;
 
