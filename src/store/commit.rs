@@ -29,7 +29,9 @@ use crate::store::finished_sums::StoredTotal;
 use crate::store::folders::batch_dir;
 use crate::store::sled_files::SledFiles;
 use crate::store::spool::Appender;
-use crate::store::{BatchRecord, JobRecord, Store, StoreError, commit_count, db_keys, disk_reserve, open};
+use crate::store::{
+    BatchRecord, JobRecord, Store, StoreError, commit_count, db_keys, disk_reserve, quarantine,
+};
 
 /// Most job changes that one commit should carry: past this nothing is gained (measured), and a
 /// power cut inside a larger one was seen to leave a database that does not open cleanly.
@@ -89,6 +91,19 @@ impl Writer {
     pub(super) fn open_files(&self) -> usize {
         self.outcomes.len()
     }
+}
+
+/// Opens the database itself: a snapshot of it that was never finished is set aside, and it is read from its log.
+pub(super) fn open_database(dir: &Path) -> Result<Database, StoreError> {
+    set_torn_aside(dir)?;
+    Database::open(dir)
+}
+
+pub(super) fn set_torn_aside(dir: &Path) -> Result<(), StoreError> {
+    for moved in quarantine::set_torn(dir)? {
+        tracing::warn!(to = %moved.to().display(), "set a torn snapshot of the database aside");
+    }
+    Ok(())
 }
 
 /// Writes down in the latest form what a state that was just opened says: the lines of batches that are done and were not
@@ -248,7 +263,7 @@ impl Store {
         *database = None;
         // Others may have taken the room that was just given up: it is opened when there is some.
         disk_reserve::must_have_room_to_open(&self.dir)?;
-        let opened = open::database(&self.dir)?;
+        let opened = open_database(&self.dir)?;
         let found = opened.get(&db_keys::commits())?.unwrap_or_default();
         commit_count::must_be_latest(&self.dir, found, writer.commits)?;
         // One more than was acknowledged, where only the acknowledgement failed.

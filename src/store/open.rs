@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Mutex, RwLock};
 
 use crate::store::batch_index::BatchIndex;
-use crate::store::commit::{Database, Writer, carry_over};
+use crate::store::commit::{Database, Writer, carry_over, open_database, set_torn_aside};
 use crate::store::lock::Lock;
 use crate::store::open_check::{self, CheckResult};
-use crate::store::snapshot::Snapshot;
+use crate::store::snapshot::{self, Snapshot};
 use crate::store::{
-    Store, StoreError, batch_backup, clean_shutdown, commit_count, disk_reserve, finished, folders, marker,
-    quarantine, staging, verify, write_atomic,
+    Store, StoreError, batch_backup, clean_shutdown, commit_count, disk_reserve, folders, marker, quarantine,
+    staging, verify, write_atomic,
 };
 
 impl Store {
@@ -40,7 +40,7 @@ impl Store {
         disk_reserve::take(dir)?;
         sweep(dir)?;
         let is_checked = check(dir)?;
-        let database = database(dir)?;
+        let database = open_database(dir)?;
         folders::sync_found(dir)?;
         let records = load(dir, &database, is_checked)?;
         let commits = (records.commits, commit_count::open(dir, records.commits)?);
@@ -75,19 +75,6 @@ impl Store {
 /// nothing is certain while another process has it open.
 pub(super) fn foresee(dir: &Path) -> Result<(), StoreError> {
     try_out(dir, &std::env::temp_dir()).map(drop)
-}
-
-/// Opens the database itself: a snapshot of it that was never finished is set aside, and it is read from its log.
-pub(super) fn database(dir: &Path) -> Result<Database, StoreError> {
-    set_torn_aside(dir)?;
-    Database::open(dir)
-}
-
-fn set_torn_aside(dir: &Path) -> Result<(), StoreError> {
-    for moved in quarantine::set_torn(dir)? {
-        tracing::warn!(to = %moved.to().display(), "set a torn snapshot of the database aside");
-    }
-    Ok(())
 }
 
 /// Removes what killed processes left: drafts of manifests that were being taken in, of which nothing was acknowledged,
@@ -152,7 +139,7 @@ fn load(dir: &Path, database: &Database, is_checked: bool) -> Result<Snapshot, S
     let mut records = Snapshot::read(dir, database)?;
     commit_count::must_be_latest(dir, records.commits, commit_count::read(dir)?)?;
     verify::quick(dir, &records)?;
-    let lines = finished::take_over(dir, &mut records)?;
+    let lines = snapshot::take_over(dir, &mut records)?;
     let total = records.stored_total();
     if !lines.is_empty() || total.finished != records.sums {
         carry_over(dir, database, &lines, &total)?;

@@ -268,3 +268,46 @@ impl Snapshot {
         self.outcomes_bytes.get(&no).copied().unwrap_or_default()
     }
 }
+
+impl Snapshot {
+    /// Takes the batches that are done out of the unfinished ones: their records are in their folders on return, their
+    /// lines are returned.
+    pub(super) fn retire(&mut self, dir: &Path) -> Result<Vec<FinishedBatch>, StoreError> {
+        let (done, unfinished) =
+            std::mem::take(&mut self.batches).into_iter().partition(BatchRecord::is_done);
+        self.batches = unfinished;
+        let done: Vec<BatchRecord> = done;
+        let outcomes = &mut self.outcomes_bytes;
+        let mut retire = |batch: &BatchRecord| {
+            finished::write(dir, batch, outcomes.remove(&batch.no).unwrap_or_default(), self.commits)
+        };
+        done.iter().map(&mut retire).collect()
+    }
+
+    /// Adds a batch that is done.
+    pub fn add_finished(&mut self, line: FinishedBatch) {
+        let FinishedKeys { by_number, by_time, unannounced } = FinishedKeys::of(&line);
+        self.finished_keys.by_number.extend(by_number);
+        self.finished_keys.by_time.extend(by_time);
+        self.finished_keys.unannounced.extend(unannounced);
+        self.finished.insert(line.no, line);
+    }
+}
+
+/// The lines of batches that are done and that the database keeps in the form of state format 1: those that were archived,
+/// and those that were kept among the unfinished ones. They are among the finished ones of `records` on return.
+pub(super) fn take_over(dir: &Path, records: &mut Snapshot) -> Result<Vec<FinishedBatch>, StoreError> {
+    let is_listed = |line: &FinishedBatch| records.finished_keys.by_number.contains_key(&line.no);
+    let archived: Vec<FinishedBatch> =
+        records.finished.values().filter(|line| !is_listed(line)).cloned().collect();
+    let lines = archived.into_iter().map(|line| {
+        let read = line.read(dir).ok();
+        read.map_or(line.clone(), |kept| FinishedBatch {
+            at: line.at,
+            ..FinishedBatch::of(&kept.record, None)
+        })
+    });
+    let lines: Vec<FinishedBatch> = lines.chain(records.retire(dir)?).collect();
+    lines.iter().for_each(|line| records.add_finished(line.clone()));
+    Ok(lines)
+}
