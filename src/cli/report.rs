@@ -17,6 +17,7 @@ use crate::control::protocol::{JobsRequest, LedgerEntry, LedgerRequest, Request}
 use crate::domain::ids::BatchName;
 use crate::domain::ledger::Movement;
 use crate::domain::report_group::{GroupBy, Since};
+use crate::domain::row_selection::meta_value;
 
 const COLUMNS: [&str; 6] =
     ["held_credits", "charged_credits", "waived_credits", "refunded_credits", "files", "failures"];
@@ -114,7 +115,7 @@ impl Groups {
             GroupBy::Kind => Some(kind.to_owned()),
             GroupBy::Model => model.map(str::to_owned),
             GroupBy::Day => time.get(..10).map(str::to_owned),
-            GroupBy::Meta(name) => match meta.get(name)? {
+            GroupBy::Meta(name) => match meta_value(meta, name)? {
                 Value::Null => None,
                 Value::String(text) => Some(text.clone()),
                 other => Some(other.to_string()),

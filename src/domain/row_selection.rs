@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::domain::manifest::row::Row;
 use crate::domain::request::Kind;
@@ -83,6 +83,15 @@ impl FieldFilter {
     }
 }
 
+/// The value of a column `meta.NAME`: spreadsheets write `Meta.Client` for `meta.client`, so that case decides only
+/// between columns that differ in nothing else.
+pub fn meta_value<'m>(meta: &'m Map<String, Value>, name: &str) -> Option<&'m Value> {
+    meta.get(name).or_else(|| {
+        let mut same = meta.iter().filter(|(one, _)| one.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+        same.next().filter(|_| same.next().is_none())
+    })
+}
+
 /// The value of a field as a text; nothing where it is absent.
 fn value_of(row: &Row, kind: Option<Kind>, field: &str) -> Option<String> {
     let request = &row.request;
@@ -91,7 +100,7 @@ fn value_of(row: &Row, kind: Option<Kind>, field: &str) -> Option<String> {
         return request.options.get(name).map(text);
     }
     if let Some(name) = field.strip_prefix("meta.") {
-        return row.meta.get(name).map(text);
+        return meta_value(&row.meta, name).map(text);
     }
     match field {
         "id" => row.id.clone(),
@@ -142,6 +151,7 @@ mod tests {
             &[],
             &["duration=5", "options.duration = 5", "Model=gi-2", "meta.n=7", "meta.other="]
         ));
+        assert!(selects(&[], &["meta.Client=acme"]));
         assert!(!selects(&["icon"], &[]));
         assert!(!selects(&["poster"], &["meta.client=beta"]));
         assert!(!selects(&[], &["meta.client=acme", "kind=video"]));

@@ -59,6 +59,10 @@ fn credits_are_added_up_by_whatever_the_rows_say() {
     assert_eq!(env.audit().totals.charged_credits, 39);
     let ledger = env.run(["ledger", "--csv"]).exited(0).stdout;
     assert!(ledger.lines().any(|line| line.ends_with(r#",image,gi-2,"{""client"":""acme""}""#)), "{ledger}");
+    assert_eq!(
+        json(&["--by", "meta.Client", "--json"])["groups"],
+        json(&["--by", "meta.client", "--json"])["groups"]
+    );
     env.run(["report", "--by", "client"]).exited(2).says("expected batch, kind, model, day or meta.NAME");
 }
 
