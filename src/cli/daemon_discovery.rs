@@ -228,6 +228,11 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
+/// Path of the control socket of a state's daemon.
+pub(super) fn socket(config: &Config, state: &Path) -> PathBuf {
+    config.paths.socket.clone().unwrap_or_else(|| state.join(SOCKET))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,9 +256,4 @@ mod tests {
         assert!(is_same_path(state, state));
         assert!(!is_same_path(state, Path::new("/proc/1/root/var/lib/callsheet/other")));
     }
-}
-
-/// Path of the control socket of a state's daemon.
-pub(super) fn socket(config: &Config, state: &Path) -> PathBuf {
-    config.paths.socket.clone().unwrap_or_else(|| state.join(SOCKET))
 }
