@@ -7,9 +7,13 @@ use crate::cli::arguments::{Global, JobsCommand};
 use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::table::{self, Cell, RowPrinter};
+use crate::cli::terminal::Tone;
 use crate::cli::{printable, written};
 use crate::control::protocol::{JobSummary, JobsRequest, Request};
 use crate::domain::job_state::{self, JobState};
+
+const HEADINGS: [&str; 6] = ["state", "kind", "credits", "job", "file", "prompt or error"];
 
 pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, Failure> {
     // The flag is the folder's everywhere; here a state's name means the jobs in it.
@@ -32,26 +36,39 @@ pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, 
     let request = JobsRequest { batch: command.batch.clone(), state };
     client::with(global, JobsRequest::METHOD, async |client| {
         let mut out = BufWriter::new(anstream::stdout());
-        let mut print =
-            |line: &[u8]| if global.json { out.write_all(line) } else { in_words(line, &mut out) };
+        let mut rows = RowPrinter::new(table::with_headings(HEADINGS).numbers(&[2]).minor(&[1, 2]).cut(&[5]));
+        let mut print = |line: &[u8]| {
+            if global.json { out.write_all(line) } else { add_row(line, &mut rows, &mut out) }
+        };
         let not_listed = client.lines(&request, &mut print).await?;
-        written(out.flush())?;
+        written(rows.finish(&mut out).and_then(|()| out.flush()))?;
         client::report_not_listed(not_listed);
         Ok(Exit::Success)
     })
     .await
 }
 
-fn in_words(line: &[u8], out: &mut impl Write) -> io::Result<()> {
+fn add_row(line: &[u8], rows: &mut RowPrinter, out: &mut impl Write) -> io::Result<()> {
     let job: JobSummary = serde_json::from_slice(line)?;
-    let why = job.error.map(|fault| printable(&fault.to_string())).unwrap_or_default();
-    writeln!(
+    let tone = match job.state.parse() {
+        Ok(JobState::Failed | JobState::InDoubt) => Tone::Failed,
+        _ => Tone::Plain,
+    };
+    let file = match job.files.as_slice() {
+        [] => String::new(),
+        [file] => file.path.clone(),
+        [first, more @ ..] => format!("{} (+{})", first.path, more.len()),
+    };
+    let text = job.error.map_or(job.prompt, |fault| fault.to_string());
+    rows.add_row(
         out,
-        "{:<11} {:<13} {:>7}  {}/{}  {why}",
-        job.state,
-        job.kind,
-        job.charged_credits.0,
-        job.batch,
-        printable(&job.id),
+        [
+            Cell::toned(job.state, tone),
+            job.kind.into(),
+            job.charged_credits.0.to_string().into(),
+            printable(&format!("{}/{}", job.batch, job.id)).into(),
+            printable(&file).into(),
+            Cell::toned(printable(&text), tone),
+        ],
     )
 }

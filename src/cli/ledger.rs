@@ -7,6 +7,7 @@ use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::explain::moved;
 use crate::cli::failure::Failure;
+use crate::cli::table::{self, RowPrinter};
 use crate::cli::{printable, written};
 use crate::control::protocol::{LedgerEntry, LedgerRequest, Request};
 use crate::domain::ledger::Movement;
@@ -32,24 +33,27 @@ pub(super) async fn run(command: &LedgerCommand, global: &Global) -> Result<Exit
         if command.csv {
             written(writeln!(out, "{}", COLUMNS.join(",")))?;
         }
+        let headings = ["time", "job", "attempt", "movement"];
+        let mut rows = RowPrinter::new(table::with_headings(headings).minor(&[2]));
         let mut print = |line: &[u8]| {
             if global.json && !command.csv {
                 return out.write_all(line);
             }
             let entry: LedgerEntry = serde_json::from_slice(line)?;
-            if command.csv { as_csv(&entry, &mut out) } else { in_words(&entry, &mut out) }
+            if command.csv { as_csv(&entry, &mut out) } else { add_row(&entry, &mut rows, &mut out) }
         };
         let not_listed = client.lines(&LedgerRequest { batch: command.batch.clone() }, &mut print).await?;
-        written(out.flush())?;
+        written(rows.finish(&mut out).and_then(|()| out.flush()))?;
         client::report_not_listed(not_listed);
         Ok(Exit::Success)
     })
     .await
 }
 
-fn in_words(entry: &LedgerEntry, out: &mut impl Write) -> io::Result<()> {
+fn add_row(entry: &LedgerEntry, rows: &mut RowPrinter, out: &mut impl Write) -> io::Result<()> {
     let LedgerEntry { time, batch, job, attempt, movement, .. } = entry;
-    writeln!(out, "{time}  {batch}/{} #{attempt}  {}", printable(job), moved(*movement))
+    let job = format!("{batch}/{}", printable(job));
+    rows.add_row(out, [time.clone(), job, attempt.to_string(), moved(*movement)])
 }
 
 fn as_csv(entry: &LedgerEntry, out: &mut impl Write) -> io::Result<()> {

@@ -17,7 +17,7 @@ use crate::engine::blocking;
 use crate::intake::source;
 
 /// What standard input is called in everything shown.
-const STDIN: &str = "standard input";
+pub(super) const STDIN: &str = "standard input";
 
 /// A manifest that a command hands in, or plans.
 #[derive(Debug)]

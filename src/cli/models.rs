@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use comfy_table::Table;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
 use crate::cli::arguments::{Global, MediaType, ModelsCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{printable, service_target, table, written};
+use crate::cli::table::{self, Table};
+use crate::cli::{printable, service_target, written};
 use crate::clock::Clock;
 use crate::domain::quote::catalog::{About, CatalogList, ImageMode, Model, MusicModel, VideoMode};
 use crate::domain::quote::model_rules::{Bounds, InputLimits};

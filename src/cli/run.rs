@@ -16,6 +16,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::interrupt::{InFlight, SharedInFlight, wait_for_signals};
 use crate::cli::manifest_input::{self, ManifestInput};
+use crate::cli::next_steps::{self, BatchEnd, Invocation, NAMED_MAX, Trouble};
 use crate::cli::progress::Progress;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::cli::submit;
@@ -28,20 +29,18 @@ use crate::control::listener::{self, ServedSocket};
 use crate::control::protocol::BatchStatus;
 use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
-use crate::domain::ids::BatchNo;
-use crate::domain::job_state::JobState;
+use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::retry::Backoff;
+use crate::domain::time::Millis;
 use crate::engine::scheduler::{BatchOverview, Standstill};
 use crate::engine::{self, Engine, Mode, Scope, Stop};
 use crate::intake::catalog_refresh;
 use crate::intake::ingest;
 use crate::intake::receipt::Receipt;
 use crate::output::publish::OutputDir;
-use crate::output::report::Waiting;
+use crate::output::report::{Listed, Report, Waiting};
 use crate::store::{BatchRecord, Store};
 
-/// Failed jobs that are named on the terminal; the results name all.
-const TROUBLED_SHOWN: usize = 5;
 /// How often the service is looked for before a run is given up.
 const REACH_TRIES: u32 = 3;
 
@@ -97,7 +96,7 @@ async fn run_against(
     if app.engine.scheduler().batches().any(|batch| !batch.is_done()) {
         reach(&service, backoff).await?;
     }
-    let standstill = drive(&mut app.engine, clock).await?;
+    let (standstill, elapsed) = drive(&mut app.engine, clock).await?;
     drop(listening);
     let batches = batches_as_they_stand(&app.engine, &store, &only)?;
     let overview: Vec<BatchStatus> = statuses(&app.engine, &batches);
@@ -112,7 +111,10 @@ async fn run_against(
     };
     let numbers = numbers(standstill, &service, config, chosen, written.waiting).await;
     say_how_it_ended(standstill, &numbers, &overview, global, &receipts, chosen, exit);
-    say_where_reasons_are(&written.reasons, &overview);
+    if overview.iter().any(|batch| batch.jobs > 0) {
+        summary::elapsed(elapsed);
+    }
+    say_what_next(&written, &overview, &receipts, &Invocation::of("run", global));
     summary::parts(&receipts);
     Ok(exit)
 }
@@ -172,7 +174,7 @@ async fn reach(service: &Service, backoff: Backoff) -> Result<(), ServiceError> 
 }
 
 /// Runs the engine with progress, until it stands still or a signal stops it.
-async fn drive(engine: &mut Engine, clock: Clock) -> Result<Standstill, Failure> {
+async fn drive(engine: &mut Engine, clock: Clock) -> Result<(Standstill, Millis), Failure> {
     let (stop_sender, stop) = watch::channel(Stop::AtStandstill);
     let mut progress = Progress::begin(clock);
     let in_flight = SharedInFlight::default();
@@ -193,15 +195,15 @@ async fn drive(engine: &mut Engine, clock: Clock) -> Result<Standstill, Failure>
         })
         .await;
     signals.abort();
-    progress.end();
-    Ok(outcome?)
+    let elapsed = progress.end();
+    Ok((outcome?, elapsed))
 }
 
 /// What was written of the results.
 #[derive(Debug, Default)]
 struct Written {
-    /// The folders in whose results there are reasons.
-    reasons: Vec<PathBuf>,
+    /// Of each batch its directory and its report.
+    reports: Vec<(PathBuf, BatchName, Report)>,
     /// What jobs need that are not sent.
     waiting: Waiting,
 }
@@ -243,8 +245,7 @@ async fn numbers(
     }
 }
 
-/// Writes the results of the run's batches, and names the first jobs that failed, differ from their plan, or miss
-/// outputs.
+/// Writes the results of the run's batches.
 async fn write_all_results(
     store: &Arc<Store>,
     output_dir: OutputDir,
@@ -252,50 +253,53 @@ async fn write_all_results(
 ) -> Result<Written, Failure> {
     let mut written = Written::default();
     for batch in batches {
-        let (name, dir, succeeded) =
-            (batch.name.clone(), output_dir.batch_dir(&batch.name), batch.ended.succeeded);
+        let (name, dir) = (batch.name.clone(), output_dir.batch_dir(&batch.name));
         let (store, output_dir) = (store.clone(), output_dir.clone());
         let write = move || engine::write_results(&store, &output_dir, &batch);
         let report = engine::blocking(write).await?;
-        for (id, line, reason) in report.troubled().take(TROUBLED_SHOWN) {
-            eprintln!("{name}/{} (line {line}): {}", printable(id), printable(reason));
-        }
-        for (id, line, how) in report.drifted().take(TROUBLED_SHOWN) {
-            eprintln!("{name}/{} (line {line}): drift: {}", printable(id), printable(how));
-        }
-        match report.missing_files() {
-            0 => {}
-            1 => eprintln!("{name}: {succeeded} succeeded, 1 file missing: callsheet download {name}"),
-            missing => {
-                eprintln!(
-                    "{name}: {succeeded} succeeded, {missing} files missing: callsheet download {name}"
-                );
-            }
-        }
-        if report.troubled().next().is_some() {
-            written.reasons.push(dir);
-        }
         written.waiting = written.waiting.and(report.waiting());
+        written.reports.push((dir, name, report));
     }
     Ok(written)
 }
 
-/// Says where the reasons of failures stand, and what becomes of jobs that ended without one.
-fn say_where_reasons_are(reasons: &[PathBuf], batches: &[BatchStatus]) {
-    for dir in reasons {
-        let dir = printable_path(dir);
-        eprintln!(
-            "all errors are listed in {dir}/results.csv (error_code, error_message) and results.jsonl (error)"
-        );
-    }
-    for batch in batches {
-        let name = &batch.name;
-        for state in [JobState::Canceled, JobState::Expired] {
-            match batch.in_state(state) {
-                0 => {}
-                count => eprintln!("{name}: {count} {state}: callsheet retry {name} queues them again"),
-            }
+/// Says how each batch ended, what can be done, and where all reasons are.
+fn say_what_next(written: &Written, overview: &[BatchStatus], receipts: &[Receipt], invocation: &Invocation) {
+    for (_, name, report) in &written.reports {
+        for (id, line, how) in report.drifted().take(NAMED_MAX) {
+            eprintln!("{name}/{} (line {line}): drift: {}", printable(id), printable(how));
         }
+        match report.drifted().count().saturating_sub(NAMED_MAX) {
+            0 => {}
+            more => eprintln!("{name}: and {more} more with a drift"),
+        }
+    }
+    let ends: Vec<BatchEnd<'_>> = overview.iter().map(|status| end_of(written, status, receipts)).collect();
+    next_steps::say(&ends, invocation);
+    for (dir, _, report) in &written.reports {
+        if !report.failed().is_empty() || !report.in_doubt().is_empty() {
+            let dir = printable_path(dir);
+            eprintln!(
+                "all errors are listed in {dir}/results.csv (error_code, error_message) and results.jsonl (error)"
+            );
+        }
+    }
+}
+
+/// How a batch stands, as its report tells of it.
+fn end_of<'a>(written: &Written, status: &'a BatchStatus, receipts: &'a [Receipt]) -> BatchEnd<'a> {
+    let found = written.reports.iter().find(|(_, name, _)| *name == status.name);
+    let report = found.map(|(.., report)| report);
+    let troubles = |of: fn(&Report) -> &[Listed]| {
+        report.map(of).unwrap_or_default().iter().map(Trouble::of).collect::<Vec<_>>()
+    };
+    BatchEnd {
+        status,
+        manifest: next_steps::manifest_of(receipts, status),
+        is_part: next_steps::is_part(receipts, status),
+        failed: troubles(Report::failed),
+        in_doubt: troubles(Report::in_doubt),
+        missing_files: report.map(Report::missing_files).unwrap_or_default(),
     }
 }
 
@@ -353,8 +357,6 @@ fn say_how_it_ended(
         Standstill::Done => {}
         Standstill::Parked(parked) => {
             eprintln!("parked: {}{numbers}", parked.explain());
-            // The balance stands in its numbers.
-            summary::short_budgets(overview);
         }
         Standstill::Overdue => {
             eprintln!(

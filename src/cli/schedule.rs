@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use comfy_table::Table;
 use serde::Serialize;
 
 use crate::cli::arguments::{Global, ScheduleCommand, ScheduleNameArgument, ScheduleNextCommand};
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::{printable, service_target, summary, table, written};
+use crate::cli::table::{self, Table};
+use crate::cli::{printable, service_target, summary, written};
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
 use crate::control::protocol::{ActiveSchedule, RunScheduleRequest, SchedulesRequest};
@@ -206,9 +206,8 @@ fn next_table(out: &mut impl Write, fires: &[Fire]) -> io::Result<()> {
     lines(out, &table)
 }
 
-/// Without the blanks that fill up the lines of a table.
 fn lines(out: &mut impl Write, table: &Table) -> io::Result<()> {
-    table.to_string().lines().try_for_each(|line| writeln!(out, "{}", line.trim()))?;
+    table::print(out, table)?;
     out.flush()
 }
 

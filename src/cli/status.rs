@@ -8,7 +8,7 @@ use crate::cli::client::{self, StateClient};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::follow::{Follower, Interrupts, report_interrupted};
-use crate::cli::{summary, written};
+use crate::cli::{summary, terminal, written};
 use crate::control::client::Client;
 use crate::control::protocol::{BatchState, Request, StatusRequest};
 use crate::domain::admission::Parked;
@@ -60,7 +60,7 @@ async fn show_until_done(
             };
             text.unwrap_or_default()
         } else {
-            summary::states(&status.batches)
+            summary::states(&status.batches).lines(terminal::columns(std::io::stdout())).join("\n")
         };
         if text != shown {
             show(&text, command.watch && !global.json)?;

@@ -11,7 +11,10 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, FileProblem};
 use crate::cli::follow::{Follower, Interrupts, report_interrupted};
 use crate::cli::manifest_input::{self, ManifestInput};
+use crate::cli::next_steps::{self, BatchEnd, Invocation};
+use crate::cli::progress::Progress;
 use crate::cli::{service_target, summary};
+use crate::clock::Clock;
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{BatchState, BatchStatus, StatusRequest};
 use crate::domain::admission::Parked;
@@ -62,9 +65,15 @@ pub(super) async fn submit(
     };
     let batches = batches_of(&receipts);
     let follower = Follower::new(daemon);
-    let statuses = tokio::select! {
-        statuses = follow(&follower, &batches) => statuses?,
-        () = interrupts.recv() => {
+    let mut progress = Progress::begin(Clock::start());
+    let followed = tokio::select! {
+        statuses = follow(&follower, &batches, &mut progress) => Some(statuses),
+        () = interrupts.recv() => None,
+    };
+    let waited = progress.end();
+    let statuses = match followed {
+        Some(statuses) => statuses?,
+        None => {
             let name = batches.first().filter(|_| batches.len() == 1).map_or("BATCH", BatchName::as_str);
             return Ok(report_interrupted(health.process, name));
         }
@@ -75,9 +84,15 @@ pub(super) async fn submit(
         report_problems(&receipts, exit);
     } else {
         summary::files(&statuses, &health.output);
+        summary::elapsed(waited);
         say_what_parks(&statuses);
         summary::parts(&receipts);
     }
+    let mut ends = Vec::with_capacity(statuses.len());
+    for status in &statuses {
+        ends.push(BatchEnd::ask(client, status, &receipts, &health.output).await);
+    }
+    next_steps::say(&ends, &Invocation::of("submit", global));
     Ok(exit)
 }
 
@@ -131,9 +146,14 @@ async fn look(client: &Client, batches: &BTreeSet<BatchName>) -> Result<Vec<Batc
 }
 
 /// Looks until every batch is done, or something that only its owner can lift keeps it.
-async fn follow(follower: &Follower<'_>, batches: &BTreeSet<BatchName>) -> Result<Vec<BatchStatus>, Failure> {
+async fn follow(
+    follower: &Follower<'_>,
+    batches: &BTreeSet<BatchName>,
+    progress: &mut Progress,
+) -> Result<Vec<BatchStatus>, Failure> {
     loop {
         let statuses = follower.ask(async |client: &Client| look(client, batches).await).await?;
+        progress.observe_statuses(&statuses);
         if statuses.iter().all(has_ended) {
             return Ok(statuses);
         }
@@ -207,5 +227,4 @@ fn say_what_parks(batches: &[BatchStatus]) {
     for parked in parked {
         eprintln!("parked: {}; then the daemon continues", parked.explain());
     }
-    summary::short_of_credits(batches);
 }

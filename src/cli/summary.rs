@@ -5,11 +5,16 @@ use std::path::Path;
 use anstream::{eprintln, println};
 use serde::Serialize;
 
-use crate::cli::{printable, printable_path, table};
-use crate::control::protocol::BatchStatus;
+use crate::cli::progress::span;
+use crate::cli::table::{self, Cell, Table};
+use crate::cli::terminal::Tone;
+use crate::cli::{printable, printable_path};
+use crate::control::protocol::{BatchState, BatchStatus};
 use crate::domain::admission::Parked;
 use crate::domain::batch_terms::TermChange;
 use crate::domain::credits::Credits;
+use crate::domain::job_state::JobState;
+use crate::domain::time::Millis;
 use crate::intake::receipt::Receipt;
 
 /// Diagnostics shown on a terminal; the rest are counted.
@@ -189,52 +194,59 @@ pub(super) fn json(receipts: &[Receipt], batches: &[BatchStatus], output: &Path,
     }
 }
 
+/// What a batch's counts say, in their tone.
+fn counts(batch: &BatchStatus) -> Cell {
+    let has_trouble = batch.in_state(JobState::Failed) + batch.in_state(JobState::InDoubt) > 0;
+    Cell::toned(batch.states_text(), if has_trouble { Tone::Failed } else { Tone::Plain })
+}
+
 /// A table of the batches as they stand.
-pub(super) fn states(batches: &[BatchStatus]) -> String {
-    let mut table = table::with_headings([
-        "batch",
-        "state",
-        "jobs",
-        "by state",
-        "planned",
-        "spent",
-        "waived",
-        "refunded",
-        "held",
-        "parked by",
-    ]);
+pub(super) fn states(batches: &[BatchStatus]) -> Table {
+    let headings =
+        ["batch", "state", "jobs", "by state", "planned", "spent", "waived", "refunded", "held", "parked by"];
+    let mut table = table::with_headings(headings).spare(&[6, 7, 8, 9]);
     for batch in batches {
+        let tone = match batch.state {
+            BatchState::Parked | BatchState::Paused => Tone::Waiting,
+            BatchState::Active | BatchState::Done => Tone::Plain,
+        };
         table.add_row([
-            batch.name.to_string(),
-            batch.state.name().to_owned(),
-            batch.jobs.to_string(),
-            batch.states_text(),
-            batch.planned_credits.to_string(),
-            batch.charged_credits.to_string(),
-            batch.waived_credits.to_string(),
-            batch.refunded_credits.to_string(),
-            batch.held_credits.to_string(),
-            batch.parked_by.map(Parked::name).unwrap_or_default().to_owned(),
+            batch.name.as_str().into(),
+            Cell::toned(batch.state.name(), tone),
+            batch.jobs.to_string().into(),
+            counts(batch),
+            batch.planned_credits.to_string().into(),
+            batch.charged_credits.to_string().into(),
+            batch.waived_credits.to_string().into(),
+            batch.refunded_credits.to_string().into(),
+            batch.held_credits.to_string().into(),
+            Cell::toned(batch.parked_by.map(Parked::name).unwrap_or_default(), tone),
         ]);
     }
-    table.to_string()
+    table
+}
+
+/// Says how long the command took.
+pub(super) fn elapsed(elapsed: Millis) {
+    eprintln!("elapsed: {}", span(elapsed));
 }
 
 /// Prints a table of the batches, and where their files are.
 pub(super) fn files(batches: &[BatchStatus], output: &Path) {
-    let mut table =
-        table::with_headings(["batch", "jobs", "state", "planned", "spent", "waived", "refunded", "files"]);
+    let headings = ["batch", "jobs", "state", "planned", "spent", "waived", "refunded", "files"];
+    let mut table = table::with_headings(headings).spare(&[5, 6]);
     for batch in batches {
         table.add_row([
-            batch.name.to_string(),
-            batch.jobs.to_string(),
-            batch.states_text(),
-            batch.planned_credits.to_string(),
-            batch.charged_credits.to_string(),
-            batch.waived_credits.to_string(),
-            batch.refunded_credits.to_string(),
-            printable_path(&output.join(batch.name.as_str())),
+            batch.name.as_str().into(),
+            batch.jobs.to_string().into(),
+            counts(batch),
+            batch.planned_credits.to_string().into(),
+            batch.charged_credits.to_string().into(),
+            batch.waived_credits.to_string().into(),
+            batch.refunded_credits.to_string().into(),
+            printable_path(&output.join(batch.name.as_str())).into(),
         ]);
     }
-    println!("{table}");
+    // A reader that went away has seen enough.
+    let _ = table::print(&mut anstream::stdout(), &table);
 }

@@ -13,7 +13,7 @@ use crate::domain::charge_drift::Drift;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
-use crate::domain::job::{Job, JobSpec, RecordView};
+use crate::domain::job::{Job, JobSpec, OutputFile, RecordView};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Policy;
@@ -310,6 +310,15 @@ pub struct JobSummary {
     pub charged_credits: Credits,
     /// What went wrong.
     pub error: Option<Fault>,
+    /// Its outputs.
+    #[serde(default)]
+    pub files: Vec<OutputFile>,
+    /// What it is to show or to say.
+    #[serde(default)]
+    pub prompt: String,
+    /// Its line in the manifest.
+    #[serde(default)]
+    pub line: u64,
 }
 
 /// The whole story of a job.

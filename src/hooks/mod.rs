@@ -318,7 +318,7 @@ impl HooksInner {
                 if !is_final && !is_old {
                     let wait = self.timeouts.backoff.wait(tries, fastrand::f64(), wait);
                     let secs = wait.0.div_ceil(1000);
-                    tracing::warn!(batch = entry.batch, "{what}: {reason}; retrying in {secs} s");
+                    tracing::info!(batch = entry.batch, "{what}: {reason}; retrying in {secs} s");
                     return self.outbox().postpone(number, channel, now.tick.after(wait));
                 }
                 let path = self.outbox().path_of_failed(number);

@@ -472,3 +472,20 @@ fn another_end_has_another_id_and_the_same_end_the_same() {
         assert_ne!(id(&first), id(other));
     }
 }
+
+/// The keys of an object and of the objects in it.
+fn keys(value: &Value) -> Vec<String> {
+    let fields = value.as_object().into_iter().flatten();
+    fields.flat_map(|(name, value)| [vec![name.clone()], keys(value)].concat()).collect()
+}
+
+#[test]
+fn the_readme_shows_the_message_as_it_is() {
+    let readme = include_str!("../../README.md");
+    let (_, message) = readme.split_once("```json\n{\n  \"type\": \"batch.done\"").unwrap();
+    let (message, _) = message.split_once("```").unwrap();
+    let shown: Value = serde_json::from_str(&format!("{{\"type\": \"batch.done\"{message}")).unwrap();
+    let sent: Value = serde_json::from_str(done("spring", 2).body()).unwrap();
+    assert_eq!(keys(&shown), keys(&sent));
+    assert_eq!(shown["data"], sent["data"]);
+}

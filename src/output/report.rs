@@ -13,6 +13,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::{Movement, Totals};
+use crate::domain::task::Fault;
 use crate::output::publish::create;
 use crate::output::results;
 
@@ -81,10 +82,18 @@ impl Waiting {
 
 /// A job that needs attention.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Listed {
-    id: String,
-    line: u64,
-    reason: String,
+pub struct Listed {
+    /// The job's label.
+    pub id: String,
+    /// Its line in the manifest.
+    pub line: u64,
+    pub reason: String,
+    /// The code of what it failed of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// What it was charged and did not get back.
+    #[serde(skip)]
+    pub charged: Credits,
 }
 
 /// The report of a batch.
@@ -141,8 +150,8 @@ impl Report {
         let model = spec.order.model.clone().unwrap_or_else(|| kind.to_owned());
         self.by_model.entry(model).or_default().add(spec, job, refunded);
         match job.state() {
-            State::Failed { fault, .. } => list(&mut self.failed, spec, fault.to_string()),
-            State::InDoubt { fault, .. } => list(&mut self.in_doubt, spec, fault.to_string()),
+            State::Failed { fault, .. } => list_fault(&mut self.failed, spec, job, fault),
+            State::InDoubt { fault, .. } => list_fault(&mut self.in_doubt, spec, job, fault),
             State::Queued => self.waiting.add(spec.order.hold().unwrap_or_default()),
             _ => {}
         }
@@ -159,10 +168,14 @@ impl Report {
         }
     }
 
-    /// Jobs that failed or are in doubt, with their lines and reasons; of each the first thousand.
-    pub fn troubled(&self) -> impl Iterator<Item = (&str, u64, &str)> {
-        let listed = self.failed.iter().chain(&self.in_doubt);
-        listed.map(|job| (job.id.as_str(), job.line, job.reason.as_str()))
+    /// Jobs that failed; the first thousand.
+    pub fn failed(&self) -> &[Listed] {
+        &self.failed
+    }
+
+    /// Jobs in doubt; the first thousand.
+    pub fn in_doubt(&self) -> &[Listed] {
+        &self.in_doubt
     }
 
     /// Jobs that were charged or made otherwise than planned, with their lines and how; the first thousand.
@@ -194,7 +207,15 @@ impl Report {
 
 fn list(listed: &mut Vec<Listed>, spec: &JobSpec, reason: String) {
     if listed.len() < LISTED_MAX {
-        listed.push(Listed { id: spec.label.clone(), line: spec.order.line, reason });
+        let (id, line) = (spec.label.clone(), spec.order.line);
+        listed.push(Listed { id, line, reason, code: None, charged: Credits::ZERO });
+    }
+}
+
+fn list_fault(listed: &mut Vec<Listed>, spec: &JobSpec, job: &Job, fault: &Fault) {
+    list(listed, spec, fault.to_string());
+    if let Some(last) = listed.last_mut().filter(|last| last.id == spec.label) {
+        (last.code, last.charged) = (Some(fault.code.clone()), job.all_books().charged);
     }
 }
 

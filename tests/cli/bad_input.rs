@@ -145,6 +145,7 @@ fn ragged_rows_take_no_good_one_down() {
     batch.csv:4:1: found 2 cells, expected 4, one for each column (hint: an empty cell needs its separator too)
     batch.csv:5:12: model: "gi-9" is not in the image catalog, which lists 8 (hint: did you mean gi-2?)
     batch.csv: batch batch: 2 new (16 credits), 3 not valid
+    elapsed: TIME
     "#);
     let ids = ["good-1", "good-2"].map(str::to_owned);
     env.audit().each_paid_once(2);
@@ -212,6 +213,7 @@ fn a_line_of_300_mb_is_one_bad_row() {
     assert_snapshot!(env.plain(&outcome.stderr), @r"
     batch.csv:3:1: the row is longer than 1 MiB (hint: an unclosed quote joins rows)
     batch.csv: batch batch: 2 new (16 credits), 1 not valid
+    elapsed: TIME
     ");
     env.audit().each_paid_once(2);
     Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 2));

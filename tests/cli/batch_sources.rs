@@ -189,7 +189,9 @@ fn a_limit_is_set_without_the_manifest() {
     let env = TestEnv::new();
     let manifest = env.write("w.csv", images("w", 3));
     let parked = env.run(["run", "w.csv", "--budget", "9"]).exited(4);
-    parked.says("w: the next job needs 8, 1 of 9 credits are left: callsheet budget w N, where N is 16 for that job, 24 for all");
+    parked
+        .says("w: the next job needs 8, 1 of 9 credits are left; for that job, or for all of the batch:\n")
+        .says("    callsheet budget w 16\n    callsheet budget w 24\n    callsheet run w.csv\n");
     fs::remove_file(manifest).unwrap();
     let set = env.run(["budget", "w", "17", "--json"]).exited(0);
     let set = set.says("w: budget 9 -> 17 credits; 8 spent or set aside, 9 left").json();

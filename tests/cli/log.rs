@@ -94,7 +94,8 @@ fn budgets_and_pauses_are_said_once() {
 fn a_command_that_is_watched_says_warnings_only() {
     let env = with_images(1);
     let outcome = env.run(["run", "batch.csv"]).exited(0);
-    assert_eq!(outcome.stderr, "batch.csv: batch batch: 1 new (8 credits)\n");
+    let said = env.plain(&outcome.stderr);
+    assert_eq!(said, "batch.csv: batch batch: 1 new (8 credits)\nelapsed: TIME");
     let outcome = env.run(["run", "batch.csv", "--batch", "again", "--log-level", "info"]).exited(0);
     assert!(
         outcome.stderr.contains(" INFO submitted batch=again job=image-1 attempt=1 task="),

@@ -17,4 +17,5 @@ mod spreadsheet;
 mod stdin;
 #[path = "../support/mod.rs"]
 mod support;
+mod terminal;
 mod which_state;

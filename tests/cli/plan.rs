@@ -166,16 +166,16 @@ fn a_plan_is_a_table_that_a_person_reads() {
     folder.write("promo.csv", &small());
     let said = folder.run("plan promo.csv --emulator --budget 20");
     insta::assert_snapshot!(said.out, @r##"
-     row          job         verdict  credits  formula
-     promo.csv:2  opening     new           10  5 s x 2/s = 10
-     promo.csv:2  opening-v2  new           10  5 s x 2/s = 10
-     promo.csv:3  logo        new            8  1K: 8
-     promo.csv:4  dear        invalid        -  max_credits: is 20, but the row costs 50: 5 s x 10/s = 50
-     promo.csv:5  wrong       invalid        -  options.duration: found "7m"; house-c1 takes 1s, 2s, 3s, 4s, 5s, 6s, 7s, 8s, 9s, 10s, 11s, 12s, 13s, 14s or 15s in text-to-video
+    row          job         verdict  credits  formula
+    promo.csv:2  opening     new           10  5 s x 2/s = 10
+    promo.csv:2  opening-v2  new           10  5 s x 2/s = 10
+    promo.csv:3  logo        new            8  1K: 8
+    promo.csv:4  dear        invalid        -  max_credits: is 20, but the row costs 50: 5 s x 10/s = 50
+    promo.csv:5  wrong       invalid        -  options.duration: found "7m"; house-c1 takes 1s, 2s, 3s, 4s, 5s, 6s, 7s, 8s, 9s, 10s, 11s, 12s, 13s, 14s or 15s in text-to-video
 
-     batch  kind   model     new  changed  waiting  other  credits
-     promo  video  house-c1    2        0        0      0       20
-     promo  image  gi-2        1        0        0      0        8
+    batch  kind   model     new  changed  waiting  other  credits
+    promo  video  house-c1    2        0        0      0       20
+    promo  image  gi-2        1        0        0      0        8
 
     total: 28 credits for 3 new jobs, 2 not valid
     allowance: an Ultra plan's daily allowance could cover up to 28 credits of it; how much of it is left is unknown
@@ -386,11 +386,11 @@ fn models_show_what_a_row_needs() {
     let folder = Folder::new();
     let said = folder.run("models --emulator --type video model-v-3-1-lite");
     insta::assert_snapshot!(said.out, @r##"
-     video model       mode                inputs      duration  resolution      aspect_ratio  audio  credits
-     model-v-3-1-lite  frames-to-video     2 images    -         720p* 1080p 4k  16:9* 9:16    -      15 for 720p, 30 for 1080p, 75 for 4k
-     model-v-3-1-lite  image-to-video      1 image     -         720p* 1080p 4k  16:9* 9:16    -      15 for 720p, 30 for 1080p, 75 for 4k
-     model-v-3-1-lite  reference-to-video  1-3 images  -         720p* 1080p 4k  16:9* 9:16    -      15 for 720p, 30 for 1080p, 75 for 4k
-     model-v-3-1-lite  text-to-video       text only   -         720p* 1080p 4k  16:9* 9:16    -      15 for 720p, 30 for 1080p, 75 for 4k
+    video model       mode                inputs      duration  resolution      aspect_ratio  audio  credits
+    model-v-3-1-lite  frames-to-video     2 images    -         720p* 1080p 4k  16:9* 9:16    -      15 for 720p, 30 for 1080p, 75 for 4k
+    model-v-3-1-lite  image-to-video      1 image     -         720p* 1080p 4k  16:9* 9:16    -      15 for 720p, 30 for 1080p, 75 for 4k
+    model-v-3-1-lite  reference-to-video  1-3 images  -         720p* 1080p 4k  16:9* 9:16    -      15 for 720p, 30 for 1080p, 75 for 4k
+    model-v-3-1-lite  text-to-video       text only   -         720p* 1080p 4k  16:9* 9:16    -      15 for 720p, 30 for 1080p, 75 for 4k
 
     * is the default, used and billed if the option is omitted; - means that there is no such option
     "##);
@@ -414,8 +414,8 @@ fn voices_are_found_by_language_and_by_words() {
     assert_eq!(ids("aria"), ["aria"]);
     let table = folder.run("voices --emulator aria");
     insta::assert_snapshot!(table.out, @r##"
-     voice_id  name  gender  language  accent    use case   model
-     aria      Aria  female  English   American  narration  voice-multilingual-2
+    voice_id  name  gender  language  accent    use case   model
+    aria      Aria  female  English   American  narration  voice-multilingual-2
 
     1 credit for 20 characters, rounded up
     "##);

@@ -45,6 +45,7 @@ fn the_sampler_runs_offline_and_says_where_its_files_are() {
     ");
     assert_snapshot!(env.plain(&outcome.stderr), @r"
     jobs/sampler.csv: batch sampler: 8 new (158 credits)
+    elapsed: TIME
     ");
     let outputs = Outputs::in_dir(env.path("output/emulator/sampler"));
     assert_snapshot!(outputs.names().join("\n"), @r"
@@ -144,7 +145,11 @@ fn a_budget_parks_the_rest_and_a_higher_one_finishes_it() {
     assert_snapshot!(env.plain(&outcome.stderr), @r"
     batch.csv: batch batch: 5 new (40 credits); budget 30
     parked: the next job does not fit into the rest of the batch's budget, where prices count in full, even if an allowance may cover them; to raise it: callsheet budget BATCH N
-    batch: the next job needs 8, 6 of 30 credits are left: callsheet budget batch N, where N is 32 for that job, 40 for all of the batch
+    elapsed: TIME
+    batch: the next job needs 8, 6 of 30 credits are left; for that job, or for all of the batch:
+        callsheet budget batch 32
+        callsheet budget batch 40
+        callsheet run batch.csv
     ");
     let states = Outputs::of(&env, "batch").column("state");
     assert_eq!(states, ["succeeded", "succeeded", "succeeded", "queued", "queued"]);
@@ -262,7 +267,10 @@ fn failed_jobs_are_told_with_their_reasons_and_take_no_other_down() {
     let outcome = env.run(["run", "batch.csv"]).exited(1);
     assert_snapshot!(env.plain(&outcome.stderr), @r"
     batch.csv: batch batch: 3 new (24 credits)
+    elapsed: TIME
     batch/image-2 (line 3): content_rejected: input content was rejected by safety filters (change the content; do not retry it unchanged)
+    batch: 1 row would fail again as they are; change line 3 of batch.csv, then:
+        callsheet run batch.csv
     all errors are listed in output/batch/results.csv (error_code, error_message) and results.jsonl (error)
     ");
     let outputs = Outputs::of(&env, "batch");
@@ -303,7 +311,7 @@ fn what_keeps_a_batch_is_told_in_the_place_of_who_goes_on() {
     env.run(["cancel", "batch"]).exited(0);
     let ended = env.run(["run", "batch.csv", "--budget", "16"]).exited(1);
     assert!(!ended.stderr.contains("all errors are listed"), "nothing failed: {}", ended.stderr);
-    ended.says("batch: 1 canceled: callsheet retry batch queues them again");
+    ended.says("batch: 1 canceled; to queue them again:\n    callsheet retry batch\n");
 }
 
 #[test]
@@ -337,7 +345,7 @@ fn a_run_of_what_is_done_tells_of_missing_files_and_of_drift() {
         std::fs::remove_file(env.path("output/batch").join(file)).unwrap();
     }
     let again = env.run(["run", "batch.csv"]).exited(0);
-    again.says("batch: 3 succeeded, 3 files missing: callsheet download batch");
+    again.says("batch: 3 succeeded, 3 files missing:\n    callsheet download batch\n");
     assert_eq!(Outputs::of(&env, "batch").report()["missing_files"], 3);
     env.run(["download", "batch"]).exited(0);
     let whole = env.run(["run", "batch.csv"]).exited(0);
@@ -413,7 +421,11 @@ fn one_interrupt_finishes_what_is_in_the_air_and_says_how_to_go_on() {
     let outcome = running.end().exited(130);
     let outcome = outcome.says("stopping: nothing more is submitted; waiting for the answer");
     let outcome = outcome.says("under the same keys, and nothing is paid twice");
-    assert!(outcome.stderr.ends_with("interrupted: the state is safe; repeat the command to resume\n"));
+    let said = env.plain(&outcome.stderr);
+    assert!(
+        said.contains("interrupted: the state is safe; repeat the command to resume\nelapsed: TIME"),
+        "{said}"
+    );
     let states = Outputs::of(&env, "batch").column("state");
     assert!(!states.contains(&"submitting".to_owned()), "every answer was waited for: {states:?}");
 

@@ -2,7 +2,7 @@
 //! waits, and the service, played by the emulator in the test's own process, so that it outlives every
 //! client that is killed.
 //!
-//! `process` runs the client, `disk` gives it a small disk. `accounting` reads what the service saw, `collect_outputs`
+//! `process` runs the client, `terminal` on a terminal, `disk` gives it a small disk. `accounting` reads what the service saw, `collect_outputs`
 //! what lies on disk. `manifests` has some; `fault_matrix` holds a row of every kind against one fault. `proxy`,
 //! `scripted_proxy` and `tls` stand between the client and the service.
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses another part of it")]
@@ -23,6 +23,7 @@ pub mod manifests;
 pub mod process;
 pub mod proxy;
 pub mod scripted_proxy;
+pub mod terminal;
 pub mod tls;
 
 use std::fs;
@@ -233,13 +234,17 @@ impl TestEnv {
         self.account(&json!({ "credits": credits }));
     }
 
-    /// Text of the client with its folder and addresses named `DIR` and `SERVICE`, without
+    /// Text of the client with its folder, addresses and duration named `DIR`, `SERVICE` and `TIME`, without
     /// the spaces that fill up the lines of a table.
     pub fn plain(&self, text: &str) -> String {
         let text = text
             .replace(&self.dir.path().display().to_string(), "DIR")
             .replace(&self.emulator.base_url(), "SERVICE");
-        text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+        let line = |line: &str| match line.starts_with("elapsed: ") {
+            true => "elapsed: TIME".to_owned(),
+            false => line.trim_end().to_owned(),
+        };
+        text.lines().map(line).collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -10,7 +10,6 @@ mod journal;
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use indicatif::ProgressBar;
 use rustix::fs::fstat;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -21,6 +20,7 @@ use self::journal::Journal;
 use crate::cli::arguments::Global;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::live_line::LiveLine;
 use crate::clock::Clock;
 use crate::config::{Config, LogConfig, LogFormat};
 
@@ -31,8 +31,8 @@ const DAEMON_LEVEL: &str = "info";
 
 /// The filter in force, for changing it, and whether it is a daemon's.
 static FILTER: OnceLock<(reload::Handle<EnvFilter, Registry>, bool)> = OnceLock::new();
-/// Live bars that lines must not run into.
-static BARS: Mutex<Option<ProgressBar>> = Mutex::new(None);
+/// The live line that others must not run into.
+static LIVE_LINE: Mutex<Option<LiveLine>> = Mutex::new(None);
 
 /// Starts logging, as flag, environment and file say.
 ///
@@ -65,18 +65,18 @@ pub(super) fn follow(global: &Global, config: &LogConfig) {
     }
 }
 
-/// Lines are written beside these bars from now on, or with nothing beside them.
-pub(super) fn beside(bars: Option<ProgressBar>) {
-    *BARS.lock().unwrap_or_else(PoisonError::into_inner) = bars;
+/// Lines are written above this one from now on, or with nothing below them.
+pub(super) fn above(line: Option<LiveLine>) {
+    *LIVE_LINE.lock().unwrap_or_else(PoisonError::into_inner) = line;
 }
 
 /// Writes a whole line to stderr.
 fn write(line: &str) {
-    let bars = BARS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let live = LIVE_LINE.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // There is nobody to tell when stderr is gone.
     let write = || drop(stderr().lock().write_all(line.as_bytes()));
-    match bars {
-        Some(bars) => bars.suspend(write),
+    match live {
+        Some(live) => live.above(write),
         None => write(),
     }
 }

@@ -2,13 +2,11 @@
 
 use std::io::{self, Write};
 
-use comfy_table::{CellAlignment, Table};
-
 use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::Totals;
 use crate::cli::plan::{PlanReport, shown};
-use crate::cli::summary;
-use crate::cli::{printable, table};
+use crate::cli::table::{self, Table};
+use crate::cli::{printable, summary};
 use crate::domain::credits::Credits;
 use crate::domain::quote::AccountPlan;
 use crate::domain::row_verdict::RowVerdict;
@@ -261,12 +259,7 @@ fn balance(out: &mut impl Write, balance: Option<Credits>, price: Credits) -> io
     }
 }
 
-/// Prints a table without trailing spaces, its numbers to the right.
-fn print(out: &mut impl Write, mut table: Table, numbers: &[usize]) -> io::Result<()> {
-    for index in numbers {
-        if let Some(column) = table.column_mut(*index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table::print(out, &table)
+/// Prints a table, its numbers to the right.
+fn print(out: &mut impl Write, table: Table, numbers: &[usize]) -> io::Result<()> {
+    table::print(out, &table.numbers(numbers))
 }

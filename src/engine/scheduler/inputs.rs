@@ -244,7 +244,7 @@ impl Scheduler {
         {
             let context =
                 LogContext::new(&active.record().name, open.spec(), attempt, open.job().state().task());
-            job_log::download_failed(context, fault);
+            job_log::download_given_up(context, fault);
         }
         if self.disk.refuse(wanted_bytes) {
             job_log::disk(true);
@@ -271,17 +271,21 @@ impl Scheduler {
         let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
         let faults = open.count_fetch_fault(attempt);
         drop(open);
+        let is_over = lasting || faults + 1 >= FETCH_TRIES_MAX;
+        let wait = (!is_over).then(|| self.wait_times.after_fault(faults, None));
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =
                 LogContext::new(&active.record().name, open.spec(), attempt, open.job().state().task());
-            job_log::download_failed(context, &fault);
+            match wait {
+                None => job_log::download_given_up(context, &fault),
+                Some(wait) => job_log::download_failed(context, &fault, wait),
+            }
         }
-        if lasting || faults + 1 >= FETCH_TRIES_MAX {
+        let Some(wait) = wait else {
             let fault = Fault::new(DOWNLOAD_FAILED, fault.to_string());
             self.apply(key, attempt, Event::FetchAbandoned(fault), now)?;
             return Ok(());
-        }
-        let wait = self.wait_times.after_fault(faults, None);
+        };
         if stale {
             self.read_before_fetching(key);
         }

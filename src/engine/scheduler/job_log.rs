@@ -110,8 +110,14 @@ pub(super) fn dropped(context: LogContext<'_>, illegal: &IllegalEvent) {
     log_event!(debug, context, %illegal, "event dropped");
 }
 
-/// One try at downloading a job's outputs came to nothing.
-pub(super) fn download_failed(context: LogContext<'_>, fault: &Fault) {
+/// One try at downloading a job's outputs came to nothing; the next one follows after `retry`.
+pub(super) fn download_failed(context: LogContext<'_>, fault: &Fault, retry: Millis) {
+    let seconds = retry.0.div_ceil(1000);
+    log_event!(info, context, %fault, "download failed; retrying in {seconds} s");
+}
+
+/// The last try at downloading a job's outputs came to nothing, or the disk took nothing.
+pub(super) fn download_given_up(context: LogContext<'_>, fault: &Fault) {
     log_event!(warn, context, %fault, "download failed");
 }
 
@@ -149,7 +155,7 @@ pub(super) fn queue_parked(parked: Parked) {
 
 /// The catalogs could not be renewed before something is sent.
 pub(super) fn catalog_not_renewed(fault: &Fault) {
-    tracing::warn!(%fault, "failed to refresh the catalogs; using the known ones");
+    tracing::info!(%fault, "failed to refresh the catalogs; using the known ones");
 }
 
 /// There are no catalogs to price by.
@@ -208,5 +214,5 @@ pub(super) fn outage(faults: u32, fault: &Fault) {
 
 /// It answers again.
 pub(super) fn outage_over(faults: u32, lasted: Millis) {
-    tracing::warn!(faults, seconds = lasted.0 / 1000, "outage over: the service answers again");
+    tracing::info!(faults, seconds = lasted.0 / 1000, "outage over: the service answers again");
 }

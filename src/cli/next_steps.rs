@@ -1,0 +1,518 @@
+//! What can be done when a command has run or waited, as commands to copy.
+
+use std::path::{Path, PathBuf};
+
+use anstream::eprintln;
+
+use crate::cli::arguments::Global;
+use crate::cli::manifest_input::STDIN;
+use crate::cli::terminal::{self, Tone};
+use crate::cli::{printable, printable_path};
+use crate::control::client::Client;
+use crate::control::protocol::{BatchStatus, JobSummary, JobsRequest};
+use crate::domain::admission::Parked;
+use crate::domain::hold::ABOVE_MAX;
+use crate::domain::job::{DOWNLOAD_FAILED, OutputFile};
+use crate::domain::job_state::JobState;
+use crate::domain::retry::{Prospect, prospect};
+use crate::intake::receipt::Receipt;
+use crate::output::report::Listed;
+
+/// Jobs and lines that are named; the rest are counted.
+pub(super) const NAMED_MAX: usize = 5;
+
+/// Up to so many jobs of a daemon's batch are asked for their files.
+const LOOKED_FOR_MAX: u32 = 10_000;
+
+/// A job that failed or is in doubt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Trouble {
+    /// The job's label.
+    pub(super) id: String,
+    /// Its line in the manifest.
+    pub(super) line: u64,
+    pub(super) code: String,
+    pub(super) reason: String,
+    /// It was charged.
+    pub(super) is_paid: bool,
+}
+
+impl Trouble {
+    pub(super) fn of(listed: &Listed) -> Trouble {
+        let Listed { id, line, reason, code, charged } = listed.clone();
+        Trouble { id, line, code: code.unwrap_or_default(), reason, is_paid: !charged.is_zero() }
+    }
+
+    /// From a line of the response to a question for jobs; none where nothing went wrong.
+    fn of_summary(job: JobSummary) -> Option<Trouble> {
+        let JobSummary { id, line, error, charged_credits, .. } = job;
+        let error = error?;
+        let (reason, is_paid) = (error.to_string(), !charged_credits.is_zero());
+        Some(Trouble { id, line, code: error.code, reason, is_paid })
+    }
+}
+
+/// How a batch stands when the command ends.
+#[derive(Debug)]
+pub(super) struct BatchEnd<'a> {
+    pub(super) status: &'a BatchStatus,
+    /// The manifest that the command got for it.
+    pub(super) manifest: Option<&'a Path>,
+    /// Only a part of it was handed in.
+    pub(super) is_part: bool,
+    pub(super) failed: Vec<Trouble>,
+    pub(super) in_doubt: Vec<Trouble>,
+    /// Outputs that were downloaded and are not on disk any more.
+    pub(super) missing_files: u32,
+}
+
+impl<'a> BatchEnd<'a> {
+    /// As a daemon tells of it, whose outputs are below `output`. What it does not answer is left out.
+    pub(super) async fn ask(
+        client: &Client,
+        status: &'a BatchStatus,
+        receipts: &'a [Receipt],
+        output: &Path,
+    ) -> BatchEnd<'a> {
+        let mut end = BatchEnd {
+            status,
+            manifest: manifest_of(receipts, status),
+            is_part: is_part(receipts, status),
+            failed: Vec::new(),
+            in_doubt: Vec::new(),
+            missing_files: 0,
+        };
+        let dir = output.join(status.name.as_str());
+        for state in [JobState::Failed, JobState::InDoubt, JobState::Succeeded] {
+            let is_many = state == JobState::Succeeded && status.in_state(state) > LOOKED_FOR_MAX;
+            if status.in_state(state) == 0 || is_many {
+                continue;
+            }
+            let request =
+                JobsRequest { batch: Some(status.name.clone()), state: Some(state.name().to_owned()) };
+            let mut take = |line: &[u8]| {
+                let job: JobSummary = serde_json::from_slice(line)?;
+                let is_missing = |file: &&OutputFile| dir.join(&file.path).symlink_metadata().is_err();
+                match state {
+                    JobState::Failed => end.failed.extend(Trouble::of_summary(job)),
+                    JobState::InDoubt => end.in_doubt.extend(Trouble::of_summary(job)),
+                    _ => {
+                        let missing = job.files.iter().filter(is_missing).count();
+                        end.missing_files += u32::try_from(missing).unwrap_or(u32::MAX);
+                    }
+                }
+                Ok(())
+            };
+            // What comes next is said as far as it is known: the batch has ended as its status says.
+            let _ = client.lines(&request, &mut take).await;
+        }
+        end
+    }
+}
+
+/// How a command is typed that reaches the same state and service as this one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Invocation {
+    /// `run` or `submit`.
+    verb: &'static str,
+    /// Flags of every command.
+    flags: Vec<String>,
+    /// Flags beside them of `run`, `submit` and `download`.
+    service_flags: Vec<String>,
+}
+
+impl Invocation {
+    /// As this command was called; `verb` is `run` or `submit`.
+    pub(super) fn of(verb: &'static str, global: &Global) -> Invocation {
+        let path = |name, path: &Option<PathBuf>| {
+            path.as_ref().map(|path| flag(name, &path.display().to_string())).unwrap_or_default()
+        };
+        let Global { config, state, socket, output, base_url, .. } = global;
+        let emulator = if global.emulator { vec!["--emulator".to_owned()] } else { Vec::new() };
+        let flags =
+            [path("--config", config), path("--state", state), path("--socket", socket), emulator].concat();
+        let url = base_url.as_ref().map(|url| flag("--base-url", url.as_str())).unwrap_or_default();
+        Invocation { verb, flags, service_flags: [path("--output", output), url].concat() }
+    }
+
+    /// A command on the state.
+    fn command(&self, words: &[&str]) -> String {
+        self.joined(words, &[])
+    }
+
+    /// The manifest of a batch again.
+    fn again(&self, batch: &str, manifest: Option<&Path>) -> String {
+        let typed =
+            |path: &Path| if path == Path::new(STDIN) { "-".into() } else { path.display().to_string() };
+        let file = manifest.map_or("MANIFEST".to_owned(), |path| quoted(&typed(path)));
+        // A name that is not the file's came from elsewhere.
+        let is_of_file = manifest.and_then(Path::file_stem).is_none_or(|stem| stem == batch);
+        let name = if is_of_file { Vec::new() } else { flag("--batch", batch) };
+        self.joined(&[self.verb, &file], &[name, self.service_flags.clone()].concat())
+    }
+
+    fn download(&self, batch: &str) -> String {
+        self.joined(&["download", batch], &self.service_flags)
+    }
+
+    fn joined(&self, words: &[&str], more: &[String]) -> String {
+        let flags = self.flags.iter().chain(more).map(String::as_str);
+        ["callsheet"].into_iter().chain(words.iter().copied()).chain(flags).collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn flag(name: &str, value: &str) -> Vec<String> {
+    vec![name.to_owned(), quoted(value)]
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Says of batches what can be done. A batch that is as it should be is not mentioned.
+pub(super) fn say(ends: &[BatchEnd<'_>], invocation: &Invocation) {
+    let columns = terminal::columns(std::io::stderr());
+    for end in ends {
+        for line in lines(end, invocation) {
+            match line {
+                Line::Command(command) => eprintln!("    {}", printable(&command)),
+                Line::Text(text, tone) => {
+                    let text = printable(&text);
+                    let wrapped =
+                        columns.map_or(vec![text.clone()], |columns| terminal::wrap(&text, columns));
+                    wrapped.iter().for_each(|text| eprintln!("{}", tone.paint(text)));
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Text(String, Tone),
+    Command(String),
+}
+
+impl Line {
+    fn plain(text: String) -> Line {
+        Line::Text(text, Tone::Plain)
+    }
+}
+
+fn lines(end: &BatchEnd<'_>, invocation: &Invocation) -> Vec<Line> {
+    let (status, name) = (end.status, end.status.name.as_str());
+    let mut lines = Vec::new();
+    for (troubles, state) in [(&end.failed, JobState::Failed), (&end.in_doubt, JobState::InDoubt)] {
+        for Trouble { id, line, reason, .. } in troubles.iter().take(NAMED_MAX) {
+            lines.push(Line::Text(format!("{name}/{id} (line {line}): {reason}"), Tone::Failed));
+        }
+        let count = status.in_state(state) as usize;
+        let more = count.saturating_sub(troubles.len().min(NAMED_MAX));
+        if more > 0 && !troubles.is_empty() {
+            lines.push(Line::plain(format!("and {more} more {}", state.name().replace('_', " "))));
+        }
+    }
+    failures(end, invocation, &mut lines);
+    for job in end.in_doubt.iter().take(NAMED_MAX) {
+        if lines
+            .last()
+            .is_none_or(|line| !matches!(line, Line::Command(command) if command.contains(" resolve ")))
+        {
+            lines.push(Line::plain(format!(
+                "{name}: {} in doubt; look up the charge in the account and record it, or --not-charged:",
+                jobs(end.in_doubt.len())
+            )));
+        }
+        let job = quoted(&format!("{name}/{}", job.id));
+        lines.push(Line::Command(invocation.command(&["resolve", &job, "--charged", "N"])));
+    }
+    for state in [JobState::Canceled, JobState::Expired] {
+        let count = status.in_state(state);
+        if count > 0 {
+            lines.push(Line::plain(format!("{name}: {count} {state}; to queue them again:")));
+            lines.push(Line::Command(invocation.command(&["retry", name])));
+        }
+    }
+    if end.missing_files > 0 {
+        let (succeeded, missing) = (status.in_state(JobState::Succeeded), end.missing_files);
+        let files = if missing == 1 { "file" } else { "files" };
+        lines.push(Line::plain(format!("{name}: {succeeded} succeeded, {missing} {files} missing:")));
+        lines.push(Line::Command(invocation.download(name)));
+    }
+    parked(end, invocation, &mut lines);
+    lines
+}
+
+/// The command for the manifest again. Of one that was handed in in part that would buy the rest.
+fn hand_in_again(end: &BatchEnd<'_>, invocation: &Invocation) -> Line {
+    match end.is_part {
+        true => Line::plain("    then repeat this command, with the same part of the manifest".to_owned()),
+        false => Line::Command(invocation.again(end.status.name.as_str(), end.manifest)),
+    }
+}
+
+/// What helps failed jobs, by what they failed of.
+fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
+    let name = end.status.name.as_str();
+    let of =
+        |wanted: fn(&Trouble) -> bool| end.failed.iter().filter(move |job| wanted(job)).collect::<Vec<_>>();
+    let unchanged = of(|job| remedy(job) == Remedy::Change);
+    if !unchanged.is_empty() {
+        let file = end.manifest.map(|path| format!(" of {}", printable_path(path))).unwrap_or_default();
+        lines.push(Line::plain(format!(
+            "{name}: {} fail again as they are; change {}{file}, then:",
+            if unchanged.len() == 1 {
+                "1 row would".to_owned()
+            } else {
+                format!("{} rows would", unchanged.len())
+            },
+            numbers(&unchanged)
+        )));
+        lines.push(hand_in_again(end, invocation));
+    }
+    let limited = of(|job| remedy(job) == Remedy::Limit);
+    if let Some(first) = limited.first() {
+        lines.push(Line::plain(format!(
+            "{name}: {} above max_credits; to allow N credits:",
+            jobs(limited.len())
+        )));
+        let job = quoted(&format!("{name}/{}", first.id));
+        lines.push(Line::Command(invocation.command(&["retry", &job, "--max-credits", "N"])));
+    }
+    let paid = of(|job| remedy(job) == Remedy::Download);
+    if !paid.is_empty() {
+        lines.push(Line::plain(format!("{name}: {} paid for and not downloaded:", jobs(paid.len()))));
+        lines.push(Line::Command(invocation.download(name)));
+    }
+    let again = of(|job| remedy(job) == Remedy::Retry);
+    if !again.is_empty() {
+        let failed = if again.len() == 1 { "failed job".to_owned() } else { "failed jobs".to_owned() };
+        lines.push(Line::plain(format!("{name}: {} {failed} may succeed at another attempt:", again.len())));
+        lines.push(Line::Command(invocation.command(&["retry", name])));
+        if invocation.verb == "run" {
+            lines.push(hand_in_again(end, invocation));
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Remedy {
+    Change,
+    Limit,
+    Download,
+    Retry,
+}
+
+/// What helps a job that failed.
+fn remedy(job: &Trouble) -> Remedy {
+    match job.code.as_str() {
+        ABOVE_MAX => Remedy::Limit,
+        DOWNLOAD_FAILED => Remedy::Download,
+        _ if job.is_paid => Remedy::Download,
+        code if prospect(code) == Prospect::Hopeless => Remedy::Change,
+        _ => Remedy::Retry,
+    }
+}
+
+/// `line 3`, `lines 3, 8, 9, 12, 14 and 3 more`.
+fn numbers(jobs: &[&Trouble]) -> String {
+    let mut lines: Vec<u64> = jobs.iter().map(|job| job.line).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    let shown: Vec<String> = lines.iter().take(NAMED_MAX).map(u64::to_string).collect();
+    let more = lines.len().saturating_sub(NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let word = if lines.len() == 1 { "line" } else { "lines" };
+    format!("{word} {}{more}", shown.join(", "))
+}
+
+/// `1 job is`, `3 jobs are`.
+fn jobs(count: usize) -> String {
+    if count == 1 { "1 job is".to_owned() } else { format!("{count} jobs are") }
+}
+
+/// What a parked batch needs, as a number where there is one.
+fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
+    let BatchStatus { name, needed_credits, balance_credits, budget_credits, .. } = end.status;
+    let name = name.as_str();
+    let mut wait = |text: String| lines.push(Line::Text(text, Tone::Waiting));
+    match (end.status.parked_by, needed_credits, balance_credits) {
+        (Some(Parked::BatchBudget), Some(needed), _) => {
+            let committed = end.status.held_credits + end.status.charged_credits;
+            let left = budget_credits.saturating_sub(committed);
+            let next = committed.saturating_add(*needed);
+            wait(format!(
+                "{name}: the next job needs {needed}, {left} of {budget_credits} credits are left; for that job, or \
+                 for all of the batch:"
+            ));
+            let all = end.status.planned_credits.max(next);
+            let mut budgets = vec![next, all];
+            budgets.dedup();
+            for budget in budgets {
+                lines.push(Line::Command(invocation.command(&["budget", name, &budget.to_string()])));
+            }
+        }
+        (Some(Parked::Credits), Some(needed), Some(balance)) => {
+            let missing = needed.saturating_sub(*balance);
+            wait(format!(
+                "{name}: the next job needs {needed} credits, the balance is {balance}: add {missing} or more, then:"
+            ));
+            if invocation.verb == "submit" {
+                lines.push(Line::Command(invocation.command(&["resume", name])));
+            }
+        }
+        (Some(Parked::MinBalance), Some(needed), Some(balance)) => {
+            wait(format!(
+                "{name}: the next job needs {needed} credits, the balance is {balance}, of which budget.min_balance \
+                 must stay"
+            ));
+        }
+        (Some(Parked::Paused), ..) => {
+            wait(format!("{name}: paused; to continue:"));
+            lines.push(Line::Command(invocation.command(&["resume", name])));
+        }
+        _ => {}
+    }
+    let is_waiting = !matches!(end.status.parked_by, None | Some(Parked::NoProcess));
+    if is_waiting && invocation.verb == "run" {
+        lines.push(hand_in_again(end, invocation));
+    }
+}
+
+/// The manifest that a command got for a batch.
+pub(super) fn manifest_of<'a>(receipts: &'a [Receipt], status: &BatchStatus) -> Option<&'a Path> {
+    let found = receipts.iter().find(|receipt| receipt.batch.as_ref() == Some(&status.name));
+    found.map(|receipt| PathBuf::as_path(&receipt.file))
+}
+
+/// Whether only a part of a batch's manifest was handed in.
+pub(super) fn is_part(receipts: &[Receipt], status: &BatchStatus) -> bool {
+    receipts.iter().any(|receipt| receipt.batch.as_ref() == Some(&status.name) && receipt.left_out > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(more: &serde_json::Value) -> BatchStatus {
+        let mut status = serde_json::json!({
+            "name": "spring", "state": "done", "parked_by": null, "jobs": 12, "planned_credits": 48,
+            "budget_credits": 16, "held_credits": 0, "charged_credits": 12, "waived_credits": 0,
+            "refunded_credits": 0,
+        });
+        status.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(status).unwrap()
+    }
+
+    fn trouble(line: u64, code: &str) -> Trouble {
+        let (id, reason) = (format!("gull-{line}"), format!("{code}: why"));
+        Trouble { id, line, code: code.to_owned(), reason, is_paid: false }
+    }
+
+    fn said(end: &BatchEnd<'_>, invocation: &Invocation) -> String {
+        let text = |line| match line {
+            Line::Text(text, _) => text,
+            Line::Command(command) => format!("    {command}"),
+        };
+        lines(end, invocation).into_iter().map(text).collect::<Vec<_>>().join("\n")
+    }
+
+    fn run() -> Invocation {
+        Invocation { verb: "run", ..Invocation::default() }
+    }
+
+    #[test]
+    fn what_failed_is_told_with_what_helps_it() {
+        let status = status(&serde_json::json!({ "failed": 9, "in_doubt": 1, "succeeded": 2 }));
+        let mut failed: Vec<Trouble> = (2..8).map(|line| trouble(line, "content_rejected")).collect();
+        failed.extend([trouble(8, "busy"), trouble(9, ABOVE_MAX), trouble(10, DOWNLOAD_FAILED)]);
+        let end = BatchEnd {
+            status: &status,
+            manifest: Some(Path::new("jobs/spring sale.csv")),
+            is_part: false,
+            failed,
+            in_doubt: vec![trouble(11, "timeout")],
+            missing_files: 1,
+        };
+        let expected = "\
+spring/gull-2 (line 2): content_rejected: why
+spring/gull-3 (line 3): content_rejected: why
+spring/gull-4 (line 4): content_rejected: why
+spring/gull-5 (line 5): content_rejected: why
+spring/gull-6 (line 6): content_rejected: why
+and 4 more failed
+spring/gull-11 (line 11): timeout: why
+spring: 6 rows would fail again as they are; change lines 2, 3, 4, 5, 6 and 1 more of jobs/spring sale.csv, then:
+    callsheet run 'jobs/spring sale.csv' --batch spring
+spring: 1 job is above max_credits; to allow N credits:
+    callsheet retry spring/gull-9 --max-credits N
+spring: 1 job is paid for and not downloaded:
+    callsheet download spring
+spring: 1 failed job may succeed at another attempt:
+    callsheet retry spring
+    callsheet run 'jobs/spring sale.csv' --batch spring
+spring: 1 job is in doubt; look up the charge in the account and record it, or --not-charged:
+    callsheet resolve spring/gull-11 --charged N
+spring: 2 succeeded, 1 file missing:
+    callsheet download spring";
+        assert_eq!(said(&end, &run()), expected);
+    }
+
+    #[test]
+    fn what_parks_a_batch_is_told_as_a_number() {
+        let parked = |more: serde_json::Value, invocation: &Invocation| {
+            let status = status(&more);
+            let (failed, in_doubt) = (Vec::new(), Vec::new());
+            let manifest = Some(Path::new("spring.csv"));
+            said(
+                &BatchEnd { status: &status, manifest, is_part: false, failed, in_doubt, missing_files: 0 },
+                invocation,
+            )
+        };
+        let budget =
+            serde_json::json!({ "state": "parked", "parked_by": "batch_budget", "needed_credits": 8 });
+        let flags = vec!["--state".to_owned(), "other".to_owned()];
+        let expected = "\
+spring: the next job needs 8, 4 of 16 credits are left; for that job, or for all of the batch:
+    callsheet budget spring 20 --state other
+    callsheet budget spring 48 --state other
+    callsheet run spring.csv --state other";
+        assert_eq!(parked(budget, &Invocation { flags, ..run() }), expected);
+        let credits = serde_json::json!({
+            "state": "parked", "parked_by": "credits", "needed_credits": 8, "balance_credits": 3,
+        });
+        let expected = "\
+spring: the next job needs 8 credits, the balance is 3: add 5 or more, then:
+    callsheet resume spring";
+        assert_eq!(parked(credits, &Invocation { verb: "submit", ..run() }), expected);
+    }
+
+    /// The whole manifest would buy the rows that were left out.
+    #[test]
+    fn after_a_part_of_a_manifest_no_command_hands_in_the_whole() {
+        let status = status(&serde_json::json!({ "failed": 1 }));
+        let end = BatchEnd {
+            status: &status,
+            manifest: Some(Path::new("spring.csv")),
+            is_part: true,
+            failed: vec![trouble(2, "content_rejected"), trouble(3, "busy")],
+            in_doubt: Vec::new(),
+            missing_files: 0,
+        };
+        let said = said(&end, &run());
+        assert!(!said.contains("callsheet run"), "{said}");
+        assert_eq!(said.matches("then repeat this command, with the same part of the manifest").count(), 2);
+    }
+
+    #[test]
+    fn a_path_is_quoted_as_a_shell_needs_it() {
+        assert_eq!(quoted("jobs/spring.csv"), "jobs/spring.csv");
+        assert_eq!(quoted("it's; rm -rf"), "'it'\\''s; rm -rf'");
+        assert_eq!(quoted(""), "''");
+    }
+}

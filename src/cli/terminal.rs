@@ -1,0 +1,105 @@
+//! The terminal: how wide it is, and text that fits it. Where there is none nothing is cut or wrapped.
+
+use std::os::fd::AsFd;
+
+use unicode_width::UnicodeWidthStr;
+
+/// Columns that are assumed where a terminal does not tell how many it has.
+const USUAL_COLUMNS: usize = 80;
+/// Fewest columns that anything is laid out for.
+const COLUMNS_MIN: usize = 20;
+
+/// What a text says of itself by its colour. Streams that are no terminal, `NO_COLOR` and `TERM=dumb` take it away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    /// Something failed: red.
+    Failed,
+    /// Something waits: yellow.
+    Waiting,
+}
+
+impl Tone {
+    /// The text with the marks of its colour.
+    pub(super) fn paint(self, text: &str) -> String {
+        match self {
+            Tone::Plain => text.to_owned(),
+            Tone::Failed => format!("\x1b[31m{text}\x1b[0m"),
+            Tone::Waiting => format!("\x1b[33m{text}\x1b[0m"),
+        }
+    }
+}
+
+/// The text without the marks of [`Tone::paint`].
+pub(super) fn without_tones(text: &str) -> String {
+    ["\x1b[31m", "\x1b[33m", "\x1b[0m"].iter().fold(text.to_owned(), |text, mark| text.replace(mark, ""))
+}
+
+/// Columns of the terminal that a stream is; none where it is no terminal.
+pub(super) fn columns(stream: impl AsFd) -> Option<usize> {
+    if !rustix::termios::isatty(&stream) {
+        return None;
+    }
+    let told = rustix::termios::tcgetwinsize(&stream).map_or(0, |size| usize::from(size.ws_col));
+    Some(if told == 0 { USUAL_COLUMNS } else { told.max(COLUMNS_MIN) })
+}
+
+/// Columns that a text takes.
+pub(super) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The lines of a text that is wrapped between its words. A word that is wider than a line has one of its own.
+pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        if !line.is_empty() && width(&line) + 1 + width(word) > columns {
+            lines.push(std::mem::take(&mut line));
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines
+}
+
+/// The beginning of a text that fits, cut after a word where there is one, with `…` for the rest.
+pub(super) fn shorten(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut end = 0;
+    for (at, c) in text.char_indices() {
+        let next = at + c.len_utf8();
+        if width(&text[..next]) + 1 > columns {
+            break;
+        }
+        end = next;
+    }
+    let fits = &text[..end];
+    let is_between = text[end..].starts_with(' ');
+    let whole = if is_between { Some(fits) } else { fits.rsplit_once(' ').map(|(words, _)| words) };
+    format!("{}…", whole.filter(|words| !words.is_empty()).unwrap_or(fits).trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_wrapped_and_cut_between_words() {
+        assert_eq!(wrap("a boat on the sea", 7), ["a boat", "on the", "sea"]);
+        assert_eq!(
+            wrap("see output/spring/results.csv now", 10),
+            ["see", "output/spring/results.csv", "now"]
+        );
+        assert_eq!(wrap("", 10), [""]);
+        assert_eq!(shorten("a boat on the sea", 17), "a boat on the sea");
+        assert_eq!(shorten("a boat on the sea", 12), "a boat on…");
+        assert_eq!(shorten("a boat on the sea", 10), "a boat on…");
+        assert_eq!(shorten("lighthouse", 5), "ligh…");
+        assert_eq!(shorten("長長長長", 5), "長長…");
+    }
+}

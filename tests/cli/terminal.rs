@@ -1,0 +1,93 @@
+//! Commands on terminals of 60, 80 and 100 columns: what they print fits, and the live line leaves nothing behind.
+
+use std::time::Duration;
+
+use callsheet_emulator::Options;
+
+use crate::support::terminal::{OnTerminal, Screen};
+use crate::support::{TestEnv, manifests, until};
+
+const WIDTHS: [usize; 3] = [60, 80, 100];
+
+fn on_terminal(env: &TestEnv, arguments: &[&str], columns: usize, term: &str) -> OnTerminal {
+    let mut command = env.command(arguments.iter().copied());
+    command.env("TERM", term);
+    OnTerminal::start(command, columns)
+}
+
+/// Lines that the live line left on the screen.
+fn ghosts(screen: &Screen) -> Vec<&str> {
+    screen.lines().into_iter().filter(|line| line.starts_with('[') && line.contains(" jobs")).collect()
+}
+
+#[test]
+fn the_live_line_fits_and_leaves_nothing_behind_when_the_terminal_is_resized() {
+    let env = TestEnv::with(Options { manual_clock: true, ..Options::default() });
+    env.write("batch.csv", manifests::manifest("image", 12));
+    let running = on_terminal(&env, &["run", "batch.csv"], 100, "xterm-256color");
+    running.shows("12 in flight");
+    for columns in [60, 35, 80, 120, 61] {
+        let drawn = || running.written().matches("\x1b[J").count();
+        let before = drawn();
+        running.resize(columns);
+        until("the line to be drawn anew", || drawn() > before);
+    }
+    env.advance(Duration::from_secs(60));
+    let (status, written, screen) = running.end();
+    assert!(status.success(), "{written}");
+    assert_eq!(ghosts(&screen), [""; 0], "{:#?}", screen.lines());
+    let overflows: Vec<_> = screen.overflows.iter().filter(|line| line.starts_with('[')).collect();
+    // One that was drawn for a wider terminal is wrapped once, and goes when it is drawn for the narrower one.
+    assert!(overflows.len() <= 5, "{overflows:#?}");
+    assert!(screen.lines().iter().any(|line| line.starts_with("elapsed: ")), "{:#?}", screen.lines());
+}
+
+#[test]
+fn tables_and_the_live_line_are_no_wider_than_their_terminal() {
+    let env = TestEnv::new();
+    env.faults("[[rules]]\ncontains = 'image-2'\neffect = { do = 'content-rejected' }");
+    env.write("spring-in-the-harbour.csv", manifests::manifest("image", 12));
+    for columns in WIDTHS {
+        let batch = format!("spring-in-the-harbour-{columns}");
+        let run = ["run", "spring-in-the-harbour.csv", "--batch", &batch];
+        let (status, written, screen) = on_terminal(&env, &run, columns, "xterm").end();
+        assert_eq!(status.code(), Some(1), "{written}");
+        assert_eq!(screen.overflows.iter().filter(|line| line.starts_with('[')).count(), 0, "{written}");
+        assert_eq!(ghosts(&screen), [""; 0]);
+        assert!(written.contains("\x1b[31m"), "failures are red: {written:?}");
+        let commands: [&[&str]; 6] = [
+            &["status"],
+            &["jobs", &batch],
+            &["ledger", &batch],
+            &["plan", "spring-in-the-harbour.csv", "--batch", &batch],
+            &["models"],
+            &["voices"],
+        ];
+        for command in commands {
+            let (_, written, screen) = on_terminal(&env, command, columns, "xterm").end();
+            assert!(screen.lines().len() > 2, "{written}");
+            // What follows the tables is said in sentences.
+            let is_of_table = |line: &&str| !line.contains(": ") && !line.contains("* is the default");
+            let too_wide = screen.lines().into_iter().filter(is_of_table);
+            let too_wide: Vec<_> = too_wide.filter(|line| line.chars().count() > columns).collect();
+            assert_eq!(too_wide, [""; 0], "{command:?} at {columns} columns");
+        }
+    }
+}
+
+#[test]
+fn a_dumb_terminal_and_no_color_are_respected() {
+    let env = TestEnv::new();
+    env.faults("[[rules]]\ncontains = 'image-2'\neffect = { do = 'content-rejected' }");
+    env.write("batch.csv", manifests::manifest("image", 3));
+    let (_, written, _) = on_terminal(&env, &["run", "batch.csv", "--batch", "dumb"], 80, "dumb").end();
+    assert!(written.contains("elapsed: ") && !written.contains('\x1b'), "{written:?}");
+    let mut command = env.command(["run", "batch.csv", "--batch", "plain"]);
+    command.env("TERM", "xterm").env("NO_COLOR", "1");
+    let (_, written, _) = OnTerminal::start(command, 80).end();
+    let written = written.replace("\x1b[J", "");
+    assert!(
+        !written.contains('\x1b'),
+        "the live line moves the cursor, and nothing is coloured: {written:?}"
+    );
+}
