@@ -281,6 +281,9 @@ pub(super) struct ResolveCommand {
     /// The job was not charged
     #[arg(long, group = "found")]
     pub(super) not_charged: bool,
+    /// Number of the attempt, where several are in doubt
+    #[arg(long, value_name = "N")]
+    pub(super) attempt: Option<u32>,
     /// Accept a charge above the credits held for the job
     #[arg(long, requires = "charged")]
     pub(super) above_hold: bool,

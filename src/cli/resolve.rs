@@ -10,7 +10,8 @@ use crate::control::protocol::ResolveRequest;
 
 pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exit, Failure> {
     let charged = command.charged.unwrap_or_default();
-    let request = ResolveRequest { name: command.job.clone(), charged, above_hold: command.above_hold };
+    let (name, attempt, above_hold) = (command.job.clone(), command.attempt, command.above_hold);
+    let request = ResolveRequest { name, charged, attempt, above_hold };
     for outcome in outcome_json::print(client::call(global, &request).await?, global)? {
         if let Some(refused) = outcome.granted.refused {
             return Err(Failure::new(Exit::Usage, format!("{}: {refused}", command.job)));

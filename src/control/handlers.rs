@@ -12,7 +12,7 @@ use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::hold::ABOVE_MAX;
 use crate::domain::idempotency::IdempotencyKey;
-use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::ids::{AttemptNo, BatchName, BatchNo};
 use crate::domain::job::{JobSpec, State};
 use crate::domain::job_state::JobState;
 use crate::domain::retry::{self, Prospect};
@@ -446,7 +446,7 @@ pub async fn resolve(engine: &EngineClient, request: &ResolveRequest) -> Result<
     let batch = named.batch().name.clone();
     let granted = match exceeds_hold(&named, request) {
         Some(refused) => CommandOutcome { refused: Some(refused), ..CommandOutcome::default() },
-        None => engine.resolve(named, Credits(request.charged)).await?,
+        None => engine.resolve(named, request.attempt.map(AttemptNo), Credits(request.charged)).await?,
     };
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, granted }] })
 }
@@ -454,17 +454,21 @@ pub async fn resolve(engine: &EngineClient, request: &ResolveRequest) -> Result<
 /// Why so high a charge is probably a slip.
 fn exceeds_hold(named: &Target, request: &ResolveRequest) -> Option<String> {
     let Target::Job(_, spec, record) = named else { return None };
-    let (books, charged) = (record.job.books(), Credits(request.charged));
-    let is_queued = matches!(record.job.state(), State::Queued);
-    let most = match record.job.state() {
+    let (job, charged) = (&record.job, Credits(request.charged));
+    let is_queued = matches!(job.state(), State::Queued);
+    let attempt = match job.attempt_to_resolve(request.attempt.map(AttemptNo), charged) {
+        Ok(attempt) => attempt,
+        Err(_) if is_queued => job.present(),
+        Err(_) => return None,
+    };
+    let most = match attempt.state() {
         // What a person recorded says nothing of what was held for it.
         State::Failed { .. } => Credits::ZERO,
-        _ => books.held.max(books.charged),
+        _ => attempt.books().held.max(attempt.books().charged),
     };
     // Where nothing is known to have been set aside for it, its price stands for that.
     let most = if most.is_zero() { record.job.hold(&spec.order).unwrap_or_default() } else { most };
-    let is_wanted = is_queued || record.job.is_resolvable(charged);
-    (is_wanted && charged > most && !request.above_hold).then(|| {
+    (charged > most && !request.above_hold).then(|| {
         format!(
             "{charged} are more than the {most} held for it; add --above-hold (above_hold) if the charge is right"
         )

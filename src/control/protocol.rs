@@ -444,6 +444,9 @@ pub struct ResolveRequest {
     pub name: String,
     /// What it was charged, in credits; 0 when nothing was.
     pub charged: u64,
+    /// Which attempt, by its number; nothing for the only one in doubt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
     /// It was charged more than was set aside for it, which is refused otherwise.
     #[serde(default)]
     pub above_hold: bool,

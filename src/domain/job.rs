@@ -354,13 +354,31 @@ impl Job {
         self.attempts.iter().any(Attempt::is_in_doubt)
     }
 
-    /// Whether a person may record that it was charged so much: nothing tells what it was, or something else was
-    /// recorded before.
-    pub fn is_resolvable(&self, charged: Credits) -> bool {
-        match self.state() {
-            State::InDoubt { .. } => true,
-            State::Failed { fault, .. } => fault.code == RESOLVED && self.books().charged != charged,
-            _ => false,
+    /// The attempt of which a person records that it was charged so much: the one asked for, or the only one in doubt, or
+    /// else the present one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn attempt_to_resolve(&self, asked: Option<AttemptNo>, charged: Credits) -> Result<&Attempt, String> {
+        let in_doubt: Vec<&Attempt> = self.attempts.iter().filter(|attempt| attempt.is_in_doubt()).collect();
+        let attempt = match (asked, in_doubt.as_slice()) {
+            (Some(no), _) => self.attempt_of(no).ok_or_else(|| format!("it has no attempt {}", no.0))?,
+            (None, [only]) => only,
+            (None, []) => self.present(),
+            (None, several) => {
+                let numbers: Vec<String> = several.iter().map(|attempt| attempt.no.0.to_string()).collect();
+                let numbers = numbers.join(" and ");
+                return Err(format!(
+                    "its attempts {numbers} are in doubt; choose one with --attempt (attempt)"
+                ));
+            }
+        };
+        match &attempt.state {
+            _ if attempt.is_resolvable(charged) => Ok(attempt),
+            State::Failed { fault, .. } if fault.code == RESOLVED => {
+                Err(format!("a charge of {charged} is recorded already"))
+            }
+            state => Err(format!("it is not in doubt: it is {}", state.name())),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::BatchName;
+use crate::domain::ids::{AttemptNo, BatchName};
 use crate::domain::job::{JobSpec, State};
 use crate::engine::handle::{BatchSnapshot, Handle};
 use crate::engine::job_iter::JobIter;
@@ -128,14 +128,19 @@ impl EngineClient {
     ///
     /// # Errors
     /// [`EngineError`] when the state refuses.
-    pub async fn resolve(&self, target: Target, charged: Credits) -> Result<CommandOutcome, EngineError> {
+    pub async fn resolve(
+        &self,
+        target: Target,
+        attempt: Option<AttemptNo>,
+        charged: Credits,
+    ) -> Result<CommandOutcome, EngineError> {
         match target {
             Target::Batch(_) => {
                 let refused = Some("only a job can be in doubt: name a job".to_owned());
                 Ok(CommandOutcome { refused, ..CommandOutcome::default() })
             }
             Target::Job(_, spec, record) => {
-                self.execute(Command::Resolve(Box::new((Arc::from(spec), *record)), charged)).await
+                self.execute(Command::Resolve(Box::new((Arc::from(spec), *record)), attempt, charged)).await
             }
         }
     }

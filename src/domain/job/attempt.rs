@@ -282,6 +282,16 @@ impl Attempt {
         matches!(self.state, State::InDoubt { .. })
     }
 
+    /// Whether a person may record that it was charged so much: nothing tells what it was, or something else was
+    /// recorded before.
+    pub fn is_resolvable(&self, charged: Credits) -> bool {
+        match &self.state {
+            State::InDoubt { .. } => true,
+            State::Failed { fault, .. } => fault.code == RESOLVED && self.books.charged != charged,
+            _ => false,
+        }
+    }
+
     /// Whether its task is known not to have ended.
     pub(super) fn is_running(&self) -> bool {
         matches!(self.state, State::Running { .. })

@@ -362,7 +362,7 @@ impl Change {
                 change.end(State::Failed { fault, task: None }, &what);
             }
 
-            (State::InDoubt { task, .. }, Event::Resolve(charged)) if change.job.is_over() => {
+            (State::InDoubt { task, .. }, Event::Resolve(charged)) => {
                 change.resolve(charged);
                 let fault = Fault::new(RESOLVED, format!("resolved: {charged} were charged"));
                 let what = format!("no longer in doubt: {charged} were charged");
@@ -370,7 +370,7 @@ impl Change {
             }
             // What a person found was true when it was found: the service may give the charge back later.
             (State::Failed { fault, task }, Event::Resolve(charged))
-                if fault.code == RESOLVED && change.job.is_over() && books.charged != charged =>
+                if fault.code == RESOLVED && books.charged != charged =>
             {
                 change.resolve(charged);
                 let fault = Fault::new(RESOLVED, format!("resolved: {charged} were charged"));

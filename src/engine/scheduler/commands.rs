@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchNo, JobKey};
-use crate::domain::job::{Job, JobSpec, RESOLVED, State};
+use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
+use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
 use crate::domain::retry::{self, Prospect};
 use crate::domain::time::{Now, UtcDay};
@@ -38,8 +38,8 @@ pub enum Command {
     Retry(Vec<FoundJob>),
     /// Download outputs of one batch again.
     FetchAgain(Vec<FoundJob>),
-    /// A person found out what a job in doubt was charged.
-    Resolve(Box<FoundJob>, Credits),
+    /// A person found out what an attempt in doubt was charged; without a number, the only one of its job.
+    Resolve(Box<FoundJob>, Option<AttemptNo>, Credits),
     /// The owner was told that a batch is done, as it stood then.
     MarkAnnounced(Box<BatchRecord>),
     /// Other limits, budgets, waits and deadlines.
@@ -55,7 +55,7 @@ impl Command {
             Command::Pause(no) | Command::Resume(no) | Command::SetBudget(no, _) | Command::Cancel(no) => {
                 Some(*no)
             }
-            Command::CancelJob(found) | Command::Resolve(found, _) => Some(found.1.key.batch),
+            Command::CancelJob(found) | Command::Resolve(found, ..) => Some(found.1.key.batch),
             Command::Retry(found) | Command::FetchAgain(found) => {
                 found.first().map(|found| found.1.key.batch)
             }
@@ -68,7 +68,7 @@ impl Command {
         let of = |found: &FoundJob| found.1.job.days().collect::<Vec<_>>();
         match self {
             Command::FetchAgain(found) => found.iter().flat_map(of).collect(),
-            Command::Resolve(found, _) => of(found),
+            Command::Resolve(found, ..) => of(found),
             _ => Vec::new(),
         }
     }
@@ -152,7 +152,7 @@ impl Scheduler {
             Command::CancelJob(found) => self.cancel_job(*found, now),
             Command::Retry(found) => Ok(self.retry(found, now)),
             Command::FetchAgain(found) => Ok(self.fetch_again(found, now)),
-            Command::Resolve(found, charged) => self.resolve(*found, charged, now),
+            Command::Resolve(found, asked, charged) => self.resolve(*found, asked, charged, now),
             Command::Reload(settings) => {
                 self.reload(*settings);
                 Ok(CommandOutcome::default())
@@ -262,21 +262,28 @@ impl Scheduler {
     fn resolve(
         &mut self,
         (spec, record): FoundJob,
+        asked: Option<AttemptNo>,
         charged: Credits,
         now: Now,
     ) -> Result<CommandOutcome, SchedulerError> {
-        let present = self.jobs.get(&record.key).map_or(record.job.state(), |open| open.job().state());
-        if matches!(present, State::Queued) && self.may_have_been_sent(&spec, &record) {
+        let key = record.key;
+        let is_open = self.jobs.contains_key(&key);
+        let job = self.jobs.get(&key).map_or(&record.job, |open| open.job());
+        let is_of_present = asked.is_none_or(|no| no == job.attempt());
+        if is_of_present && matches!(job.state(), State::Queued) && self.may_have_been_sent(&spec, &record) {
             return self.resolve_queued((spec, record), charged, now);
         }
-        let (key, attempt, state) = (record.key, record.job.attempt(), record.job.state().clone());
-        let is_resolvable = record.job.is_resolvable(charged) && !self.jobs.contains_key(&key);
-        let Some(active) = self.batches.get_mut(&key.batch).filter(|_| is_resolvable) else {
-            let refused = Some(not_in_doubt(&record.job));
-            return Ok(CommandOutcome { refused, ..CommandOutcome::default() });
+        let attempt = match job.attempt_to_resolve(asked, charged) {
+            Ok(attempt) => attempt.no(),
+            Err(refused) => {
+                return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
+            }
         };
-        active.job_reopened(spec.order.kind, &state);
-        self.jobs.insert(OpenJob::new(record, spec));
+        if !is_open {
+            let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
+            active.job_reopened(spec.order.kind, record.job.state());
+            self.jobs.insert(OpenJob::new(record, spec));
+        }
         self.apply(key, attempt, Event::Resolve(charged), now)?;
         Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
     }
@@ -381,16 +388,6 @@ impl Scheduler {
         let of_job = |open: &OpenJob| open.open_attempts().map(|no| (open.key(), no)).collect::<Vec<_>>();
         let attempts: Vec<_> = self.jobs.iter().flat_map(of_job).collect();
         attempts.into_iter().for_each(|(key, attempt)| self.watch_deadline(key, attempt));
-    }
-}
-
-/// Why a job's charge is not a person's to record.
-fn not_in_doubt(job: &Job) -> String {
-    match job.state() {
-        State::Failed { fault, .. } if fault.code == RESOLVED => {
-            format!("a charge of {} is recorded already", job.books().charged)
-        }
-        state => format!("it is not in doubt: it is {}", state.name()),
     }
 }
 

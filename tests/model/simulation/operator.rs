@@ -2,7 +2,7 @@
 
 use callsheet::domain::admission::Limits;
 use callsheet::domain::credits::Credits;
-use callsheet::domain::ids::{BatchNo, JobKey};
+use callsheet::domain::ids::{AttemptNo, BatchNo, JobKey};
 use callsheet::domain::job::State;
 use callsheet::engine::scheduler::{Command, FoundJob, Settings};
 use callsheet::store::BatchRecord;
@@ -149,38 +149,34 @@ impl World {
     /// Doubts are ended by what a person finds in the service's books, once nothing there can change by itself. A task
     /// that somebody cancels afterwards gives its charge back: then what was recorded is corrected.
     fn resolve_what_is_known(&mut self) -> Verdict {
-        for (found, charged) in self.findings() {
+        for (found, attempt, charged) in self.findings() {
             self.log.say(
                 self.t,
                 "operator",
                 format_args!("finds that job {} cost {charged}", found.1.key.seq.0),
             );
-            self.execute(Command::Resolve(Box::new(found), charged))?;
+            self.execute(Command::Resolve(Box::new(found), Some(attempt), charged))?;
         }
         Ok(())
     }
 
-    /// The jobs whose charge is a person's to record, with what they cost by the service's books.
-    pub(super) fn findings(&self) -> Vec<(FoundJob, Credits)> {
+    /// The attempts whose charge is a person's to record, with what they cost by the service's books; one of each job.
+    pub(super) fn findings(&self) -> Vec<(FoundJob, AttemptNo, Credits)> {
         let is_open = |key: &JobKey| self.disk.open.contains_key(key) || self.in_air.contains_key(key);
         let mut findings = Vec::new();
         for record in self.disk.outcomes.values().filter(|record| !is_open(&record.key)) {
             let (key, job) = (record.key, &record.job);
             let tasks = || self.service.tasks_of(key);
-            // What a lost database knew of other attempts is found here as well.
-            let is_others = |task: &&Task| {
-                task.attempt != job.attempt().0
-                    && job.attempts().iter().any(|other| other.no().0 == task.attempt)
+            let is_known = |task: &&Task| job.attempts().iter().any(|of| of.no().0 == task.attempt);
+            let cost = |no: AttemptNo| -> u64 {
+                // What a lost database knew of other attempts is found with the present one.
+                let is_its = |task: &&Task| task.attempt == no.0 || no == job.attempt() && !is_known(task);
+                tasks().filter(is_its).map(Task::net).sum()
             };
-            let charged = Credits(tasks().filter(|task| !is_others(task)).map(Task::net).sum());
-            if job.is_resolvable(charged) && tasks().all(Task::is_settled) {
-                findings.extend(
-                    self.disk
-                        .jobs(key.batch)
-                        .into_iter()
-                        .find(|found| found.1.key == key)
-                        .map(|found| (found, charged)),
-                );
+            let finding = job.attempts().iter().find(|of| of.is_resolvable(Credits(cost(of.no()))));
+            if let Some(attempt) = finding.map(|of| of.no()).filter(|_| tasks().all(Task::is_settled)) {
+                let found = self.disk.jobs(key.batch).into_iter().find(|found| found.1.key == key);
+                findings.extend(found.map(|found| (found, attempt, Credits(cost(attempt)))));
             }
         }
         findings
@@ -204,7 +200,7 @@ impl World {
                         "operator",
                         format_args!("finds that job {} cost {charged}", key.seq.0),
                     );
-                    self.execute(Command::Resolve(Box::new(found), charged))?;
+                    self.execute(Command::Resolve(Box::new(found), None, charged))?;
                 }
             }
         }

@@ -277,7 +277,6 @@ impl Oracle {
         let who = named(record.key, job.attempt().0);
         let Books { held, charged, .. } = job.all_books();
         let theirs: u64 = service.tasks_of(record.key).map(|task| task.net()).sum();
-        let is_doubtful = job.resubmitted_attempts().any(|other| other.is_in_doubt());
         check(held.is_zero(), || format!("{who} still holds {held}"))?;
         // A lost database knew of attempts that nothing else tells of: of those begun beside another that was overdue, and of
         // those that were asked for after an outcome.
@@ -285,7 +284,7 @@ impl Oracle {
         let is_forgotten = self.lost.contains(&record.key.batch)
             && (policy == Some(OnDeadline::Resubmit) || self.retries.contains_key(&record.key));
         let is_known = charged.0 == theirs || is_forgotten && charged.0 < theirs;
-        check(is_known || is_doubtful && charged.0 > theirs, || {
+        check(is_known, || {
             format!("{who}, {}: it costs {theirs}, the books say {charged}", job.state().name())
         })?;
         let succeeded = |task: &super::service::Task| task.attempt == job.attempt().0 && task.has_succeeded();

@@ -549,8 +549,7 @@ impl World {
             self.die(down, "it was stopped");
             return Ok(());
         }
-        let doubts =
-            || self.disk.outcomes.values().any(|job| matches!(job.job.state(), State::InDoubt { .. }));
+        let doubts = || self.disk.outcomes.values().any(|job| job.job.is_in_doubt());
         self.is_over = self.t >= self.horizon
             && standstill == Some(Standstill::Done)
             && self.in_air.is_empty()

@@ -20,10 +20,14 @@ pub(super) fn may_resubmit(job: &Job, rules: AttemptRules) -> bool {
         && present.is_running()
 }
 
-/// Whether an event can happen to an attempt beside the present one: only its task is watched.
+/// Whether an event can happen to an attempt beside the present one: its task is watched, and a person may find out
+/// what it was charged.
 pub(super) fn has_place_beside(attempt: &Attempt, event: &Event) -> bool {
-    let is_about_its_task = matches!(event, Event::Read(_) | Event::TaskMissing(_) | Event::WatchExpired(_));
-    attempt.is_running() && is_about_its_task
+    match event {
+        Event::Read(_) | Event::TaskMissing(_) | Event::WatchExpired(_) => attempt.is_running(),
+        Event::Resolve(charged) => attempt.is_resolvable(*charged),
+        _ => false,
+    }
 }
 
 impl Change {

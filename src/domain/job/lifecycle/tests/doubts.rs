@@ -49,3 +49,34 @@ fn a_person_ends_a_doubt_and_the_books_follow() {
     assert_eq!(resolved(charged(), 0), "failed 0/0 spent 0 refunded 10");
     assert_eq!(resolved(charged(), 4), "failed 0/4 spent 4 refunded 0");
 }
+
+#[test]
+fn an_attempt_in_doubt_beside_the_present_one_is_resolved_by_its_number() {
+    let mut job = Job::queued();
+    let mut happen = |no: u32, event: Event| {
+        job = apply(&job, AttemptNo(no), event, TERMS, Timestamp(0)).unwrap().job;
+        job.clone()
+    };
+    let task_of = |id: &str, status: &str| {
+        let reading = TaskReading { id: TaskId(id.into()), ..reading(status, 10) };
+        Event::Posted(PostAnswer::Task(reading))
+    };
+    happen(1, admit(10));
+    happen(1, task_of("t1", "pending"));
+    happen(1, Event::Resubmit);
+    happen(2, admit(10));
+    happen(2, task_of("t2", "success"));
+    happen(1, Event::WatchExpired(fault()));
+    let job = happen(2, Event::Fetched(vec![file()]));
+    assert_eq!((job.state().name(), job.all_books().charged), ("succeeded", Credits(20)));
+    let chosen = |asked: Option<u32>| {
+        let attempt = job.attempt_to_resolve(asked.map(AttemptNo), Credits(0));
+        attempt.map(|attempt| attempt.no().0)
+    };
+    assert_eq!((chosen(None), chosen(Some(1))), (Ok(1), Ok(1)));
+    assert_eq!(chosen(Some(2)), Err("it is not in doubt: it is succeeded".to_owned()));
+    assert_eq!(chosen(Some(3)), Err("it has no attempt 3".to_owned()));
+    let job = happen(1, Event::Resolve(Credits::ZERO));
+    assert_eq!((job.state().name(), job.all_books().charged), ("succeeded", Credits(10)));
+    assert!(!job.is_in_doubt() && job.is_over());
+}
