@@ -111,10 +111,12 @@ async fn run_against(
     };
     let numbers = numbers(standstill, &service, config, chosen, written.waiting).await;
     say_how_it_ended(standstill, &numbers, &overview, global, &receipts, chosen, exit);
-    if overview.iter().any(|batch| batch.jobs > 0) {
-        summary::elapsed(elapsed);
+    if !global.json {
+        if overview.iter().any(|batch| batch.jobs > 0) {
+            summary::elapsed(elapsed);
+        }
+        say_what_next(&written, &overview, &receipts, &Invocation::of("run", global));
     }
-    say_what_next(&written, &overview, &receipts, &Invocation::of("run", global));
     summary::parts(&receipts);
     Ok(exit)
 }

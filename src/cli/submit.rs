@@ -88,11 +88,13 @@ pub(super) async fn submit(
         say_what_parks(&statuses);
         summary::parts(&receipts);
     }
-    let mut ends = Vec::with_capacity(statuses.len());
-    for status in &statuses {
-        ends.push(BatchEnd::ask(client, status, &receipts, &health.output).await);
+    if !global.json {
+        let mut ends = Vec::with_capacity(statuses.len());
+        for status in &statuses {
+            ends.push(BatchEnd::ask(client, status, &receipts, &health.output).await);
+        }
+        next_steps::say(&ends, &Invocation::of("submit", global));
     }
-    next_steps::say(&ends, &Invocation::of("submit", global));
     Ok(exit)
 }
 
