@@ -23,7 +23,8 @@ use crate::engine::scheduler::{FetchFault, FetchOrder};
 use crate::engine::suspended_downloads::{PartialDownload, SuspendedDownload, SuspendedDownloads};
 use crate::metrics::{Answer, Endpoint, Metrics};
 use crate::output::layout::Layout;
-use crate::output::publish::{self, OutputSpec, Part, hex, is_disk_error};
+use crate::output::output_spec::OutputSpec;
+use crate::output::publish::{self, Part, hex, is_disk_error};
 use crate::output::{detect_media_type, is_truncated};
 
 /// How often the download of one link is resumed.

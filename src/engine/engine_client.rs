@@ -13,7 +13,8 @@ use crate::engine::name_lookup::{self, FindError, Target};
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome, FoundJob};
 use crate::engine::{EngineError, blocking};
 use crate::output::layout::Layout;
-use crate::output::publish::{OutputDir, OutputSpec};
+use crate::output::output_spec::OutputSpec;
+use crate::output::publish::OutputDir;
 use crate::store::{BatchRecord, FinishedBatch, JobRecord, Store};
 
 /// Jobs that are taken up again in one commit.

@@ -7,10 +7,12 @@
 mod integrity;
 pub mod layout;
 mod media_type;
+pub mod output_spec;
 pub mod publish;
 pub mod report;
 pub mod results;
 pub mod sidecar;
+mod task_shown;
 
 pub use self::integrity::is_truncated;
 pub use self::media_type::{Media, NotMedia, detect_media_type};

@@ -17,10 +17,11 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use crate::domain::ids::{BatchName, JobId};
-use crate::domain::job::{Job, JobSpec, Landed, OutputFile};
+use crate::domain::job::{JobSpec, Landed, OutputFile};
 use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::output::layout::{self, Layout, SIDECAR_FOLDER};
+use crate::output::output_spec::OutputSpec;
 use crate::output::sidecar::Sidecar;
 use crate::output::{Media, OutputOptions};
 
@@ -46,18 +47,6 @@ pub struct Part {
 pub struct OutputDir {
     root: PathBuf,
     options: OutputOptions,
-}
-
-/// A job whose outputs are published.
-#[derive(Debug, Clone, Copy)]
-pub struct OutputSpec<'a> {
-    pub batch: &'a BatchName,
-    /// Layout of the names of its files.
-    pub layout: &'a Layout,
-    /// The job as it was accepted.
-    pub spec: &'a JobSpec,
-    /// The job as it stands.
-    pub job: &'a Job,
 }
 
 impl OutputDir {

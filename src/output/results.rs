@@ -5,17 +5,18 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::domain::charge_drift::{self, Drift};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
-use crate::domain::task::{Fault, TaskRecord};
+use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
 use crate::output::CsvDialect;
 use crate::output::publish::create;
+use crate::output::task_shown::TaskShown;
 
 /// A line of `results.jsonl`. Scripts rely on the names: fields may be added, not renamed.
 #[derive(Debug, Serialize)]
@@ -43,24 +44,6 @@ pub struct ResultLine<'a> {
     drift: Vec<Drift>,
     prompt: &'a str,
     superseded: bool,
-}
-
-/// What a task's record says, for reconciling an invoice: in `results.jsonl` and in the sidecar.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct TaskShown {
-    #[serde(flatten)]
-    record: TaskRecord,
-    /// The options that it ran with, defaults filled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    options: Option<Map<String, Value>>,
-}
-
-impl TaskShown {
-    /// What the record of a job's present task says, once it has ended; nothing where it was not kept.
-    pub(super) fn of(job: &Job) -> Option<TaskShown> {
-        let record = job.task_record()?.clone();
-        Some(TaskShown { record, options: job.ran_options().cloned() })
-    }
 }
 
 impl<'a> ResultLine<'a> {

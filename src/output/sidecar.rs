@@ -12,8 +12,8 @@ use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::ids::{AttemptNo, BatchName, JobId, TaskId};
 use crate::domain::job::{Landed, OutputFile};
 use crate::domain::time::Timestamp;
-use crate::output::publish::OutputSpec;
-use crate::output::results::TaskShown;
+use crate::output::output_spec::OutputSpec;
+use crate::output::task_shown::TaskShown;
 
 /// The JSON file of a job's outputs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use serde_json::Map;
 use super::*;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, Fingerprint, Seq, TaskId};
-use crate::domain::job::{Order, State};
+use crate::domain::job::{Job, Order, State};
 use crate::domain::request::Kind;
 use crate::output::SidecarPlace;
 

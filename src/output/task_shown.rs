@@ -1,0 +1,25 @@
+//! What results and sidecars say of a task.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::domain::job::Job;
+use crate::domain::task::TaskRecord;
+
+/// What a task's record says, for reconciling an invoice: in `results.jsonl` and in the sidecar.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct TaskShown {
+    #[serde(flatten)]
+    record: TaskRecord,
+    /// The options that it ran with, defaults filled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    options: Option<Map<String, Value>>,
+}
+
+impl TaskShown {
+    /// What the record of a job's present task says, once it has ended; nothing where it was not kept.
+    pub(super) fn of(job: &Job) -> Option<TaskShown> {
+        let record = job.task_record()?.clone();
+        Some(TaskShown { record, options: job.ran_options().cloned() })
+    }
+}
