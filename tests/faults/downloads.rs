@@ -65,7 +65,7 @@ fn links_that_expire_are_read_anew() {
     env.faults(late);
     let (manifest, ids) = manifests::of_all_kinds(1);
     env.write("batch.csv", manifest);
-    env.run(RUN).exited(0).says("answered 403");
+    env.run(RUN.into_iter().chain(["--log-level", "info"])).exited(0).says("answered 403");
     env.audit().each_paid_once(ids.len());
     Outputs::of(&env, "batch").is_complete(&ids);
 }

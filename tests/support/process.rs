@@ -16,6 +16,8 @@ use super::{eventually, until};
 
 /// The colours of a log line, which begins with a dimmed time.
 const PAINT: [&str; 7] = ["\x1b[0m", "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[34m", "\x1b[35m"];
+/// What marks failures and waits in what a command prints.
+const TONES: [&str; 3] = ["\x1b[0m", "\x1b[31m", "\x1b[33m"];
 
 /// A client that has ended.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ impl Outcome {
         self
     }
 
-    /// It said nothing that a terminal obeys or that turns text around, beside the colours of its log. Of one
+    /// It said nothing that a terminal obeys or that turns text around, beside its own colours. Of one
     /// that did not run by [`super::TestEnv::run_raw`] this says little.
     #[track_caller]
     pub fn commands_no_terminal(&self) {
@@ -85,10 +87,8 @@ impl Outcome {
         };
         for line in self.stdout.lines().chain(self.stderr.lines()) {
             let is_log = line.starts_with("\x1b[2m20");
-            let text = match is_log {
-                true => PAINT.iter().fold(line.to_owned(), |text, paint| text.replace(paint, "")),
-                false => line.to_owned(),
-            };
+            let paints = if is_log { &PAINT[..] } else { &TONES[..] };
+            let text = paints.iter().fold(line.to_owned(), |text, paint| text.replace(paint, ""));
             assert!(!text.contains(is_obeyed), "{text:?}");
         }
     }
