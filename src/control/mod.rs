@@ -2,7 +2,7 @@
 //! configuration asks for it. `docs/control.md` documents it for pipelines.
 //!
 //! [`protocol`] defines requests and responses; [`handlers`] makes the responses from a
-//! [`EngineClient`](crate::engine::engine_client::EngineClient); [`server`] holds the routes, [`client`] sends
+//! [`EngineClient`](crate::engine::engine_client::EngineClient); [`routes`] holds the routes, [`client`] sends
 //! requests, and [`listener`] authenticates connections. [`app`] puts an engine and its routes together: where no
 //! daemon runs, a command serves the same routes to itself.
 

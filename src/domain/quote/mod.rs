@@ -5,8 +5,8 @@
 //! clock, no files, no async. It knows no positions, batches and money limits; the caller adds the position of each
 //! [`Diagnostic`] in its manifest.
 //!
-//! Reading order: [`quote`], then one file per kind, then [`catalog`] and [`rules`] (what the
-//! catalog says and what it leaves out), `price` (the price shapes), [`canonical_body`].
+//! Reading order: [`quote`], then one file per kind, then [`catalog`] and [`model_rules`] (what the
+//! catalog says and what it leaves out), `price_matrix` (the price shapes), [`canonical_body`].
 
 use serde::Serialize;
 use serde_json::{Map, Value};

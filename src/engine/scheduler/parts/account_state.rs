@@ -2,7 +2,7 @@
 //! balance.
 //!
 //! A refused key keeps everything. Want of credits keeps what the balance does not cover, job by job; what a plan
-//! allowance may cover is tried all the same (see [`crate::domain::allowances`]).
+//! allowance may cover is tried all the same (see [`crate::domain::account_block`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
