@@ -218,16 +218,13 @@ fn lines(end: &BatchEnd<'_>, invocation: &Invocation) -> Vec<Line> {
         }
     }
     failures(end, invocation, &mut lines);
+    if !end.in_doubt.is_empty() {
+        lines.push(Line::plain(format!(
+            "{name}: {} in doubt; look up the charge in the account and record it, or --not-charged:",
+            jobs(end.in_doubt.len())
+        )));
+    }
     for job in end.in_doubt.iter().take(NAMED_MAX) {
-        if lines
-            .last()
-            .is_none_or(|line| !matches!(line, Line::Command(command) if command.contains(" resolve ")))
-        {
-            lines.push(Line::plain(format!(
-                "{name}: {} in doubt; look up the charge in the account and record it, or --not-charged:",
-                jobs(end.in_doubt.len())
-            )));
-        }
         let job = quoted(&format!("{name}/{}", job.id));
         lines.push(Line::Command(invocation.command(&["resolve", &job, "--charged", "N"])));
     }

@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
-use crate::config::read::Places;
+use crate::config::read::Positions;
 use crate::config::suggest::with_suggestion;
 use crate::config::{Config, ConfigError, Span};
 use crate::domain::credits::Credits;
@@ -270,7 +270,7 @@ impl HooksConfig {
 
 impl Config {
     /// What is wrong with the daemon's sections.
-    pub(super) fn daemon_problems(&self, places: &Places<'_>, problems: &mut Vec<Diagnostic>) {
+    pub(super) fn daemon_problems(&self, places: &Positions<'_>, problems: &mut Vec<Diagnostic>) {
         let mut wrong = |key: &str, which: usize, message: String| {
             problems.push(Diagnostic::at(places.of(key, which), message).in_field(key));
         };

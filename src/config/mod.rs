@@ -22,7 +22,7 @@ pub use self::daemon::{
     ControlConfig, HooksConfig, INBOX_SETTLE, InboxConfig, LogConfig, LogFormat, RetentionConfig,
     ScheduleConfig, check_log_level,
 };
-use self::read::Places;
+use self::read::Positions;
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::quote::{AccountPlan, Rules, RulesExtension};
@@ -382,7 +382,7 @@ impl Config {
     }
 
     /// Values that are out of their range, or do not fit together.
-    fn problems(&self, places: &Places<'_>) -> Vec<Diagnostic> {
+    fn problems(&self, places: &Positions<'_>) -> Vec<Diagnostic> {
         let mut problems = Vec::new();
         let mut wrong = |key: &str, message: &str| {
             problems.push(Diagnostic::at(places.of(key, 0), message).in_field(key));

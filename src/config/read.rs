@@ -18,15 +18,15 @@ const PROBLEMS_MAX: usize = 100;
 
 /// Where each key of a configuration's text stands.
 #[derive(Debug)]
-pub(super) struct Places<'t> {
+pub(super) struct Positions<'t> {
     text: &'t str,
     root: Spanned<DeTable<'t>>,
 }
 
 /// The configuration, and where its keys stand; or everything that is wrong with the text by itself.
-pub(super) fn read(text: &str) -> Result<(Config, Places<'_>), Vec<Diagnostic>> {
+pub(super) fn read(text: &str) -> Result<(Config, Positions<'_>), Vec<Diagnostic>> {
     let (root, broken) = DeTable::parse_recoverable(text);
-    let places = Places { text, root };
+    let places = Positions { text, root };
     if !broken.is_empty() {
         // What stands behind a mistake of spelling may be read as something else.
         let mut problems: Vec<Diagnostic> = broken.iter().map(|error| places.diagnostic(error)).collect();
@@ -60,7 +60,7 @@ pub(super) fn read(text: &str) -> Result<(Config, Places<'_>), Vec<Diagnostic>> 
     Err(problems)
 }
 
-impl Places<'_> {
+impl Positions<'_> {
     /// The line of a key (`limits.in_flight`), or of the table that it would stand in. Of tables that stand more than
     /// once, `which` says which one.
     pub(super) fn of(&self, key: &str, which: usize) -> Position {

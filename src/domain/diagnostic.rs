@@ -31,7 +31,7 @@ impl Position {
 
 /// An error, or a note that refuses nothing: where, which field, what was found and what would be accepted.
 ///
-/// Where a request is checked, or a single value, it has no position yet: whoever knows where it stands adds that.
+/// A check of a request, or of a single value, leaves the position out: the caller that knows it adds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// In the manifest; none for a value or a request by itself.

@@ -1,8 +1,8 @@
 //! Where the log goes and how it looks. Logs go to stderr or to the journal; data alone goes to stdout.
 //!
 //! Logging begins before anything else, so the configuration is looked at twice: here for `[log]` alone,
-//! whatever else is in it, and by the command, which reports what is wrong with the file. Until it is
-//! mended, logs look as they would without one.
+//! whatever else is in it, and by the command, which reports what is wrong with the file. Until the
+//! file is corrected, logs look as they would without it.
 
 mod format;
 mod journal;

@@ -1,4 +1,4 @@
-//! What is let out, in one line for each board.
+//! Which jobs are admitted, in one line for each input.
 
 use super::*;
 use crate::domain::ids::Seq;
