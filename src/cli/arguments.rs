@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use url::Url;
 
@@ -36,7 +37,7 @@ pub(super) struct Global {
     #[arg(long, global = true, env = "CALLSHEET_BASE_URL", hide_env_values = true, value_name = "URL")]
     pub(super) base_url: Option<Url>,
     /// Work offline with the built-in emulator of the service, on the state that it keeps
-    #[arg(long, global = true, env = "CALLSHEET_EMULATOR", hide_env_values = true, conflicts_with = "base_url", hide = NO_EMULATOR)]
+    #[arg(long, global = true, env = "CALLSHEET_EMULATOR", hide_env_values = true, value_parser = BoolishValueParser::new(), conflicts_with = "base_url", hide = NO_EMULATOR)]
     pub(super) emulator: bool,
     /// State directory [default: state, or state/emulator with --emulator]
     #[arg(long, global = true, env = "CALLSHEET_STATE", hide_env_values = true, value_name = "DIR")]
@@ -51,7 +52,7 @@ pub(super) struct Global {
     #[arg(long, global = true, env = "CALLSHEET_SOCKET", hide_env_values = true, value_name = "FILE")]
     pub(super) socket: Option<PathBuf>,
     /// Print JSON
-    #[arg(long, global = true, env = "CALLSHEET_JSON", hide_env_values = true)]
+    #[arg(long, global = true, env = "CALLSHEET_JSON", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub(super) json: bool,
     /// Log level on stderr: error, warn, info, debug or trace
     #[arg(long, global = true, env = "CALLSHEET_LOG_LEVEL", hide_env_values = true, value_name = "LEVEL", value_parser = log_level)]
@@ -368,10 +369,10 @@ pub(super) struct ManifestArguments {
     #[arg(long, env = "CALLSHEET_MAX_CREDITS", hide_env_values = true, value_name = "CREDITS")]
     pub(super) max_credits: Option<u64>,
     /// Reject the whole manifest if a row is invalid
-    #[arg(long, env = "CALLSHEET_STRICT", hide_env_values = true)]
+    #[arg(long, env = "CALLSHEET_STRICT", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub(super) strict: bool,
     /// Accept unknown options that look misspelt
-    #[arg(long, env = "CALLSHEET_ALLOW_UNKNOWN_OPTIONS", hide_env_values = true)]
+    #[arg(long, env = "CALLSHEET_ALLOW_UNKNOWN_OPTIONS", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub(super) allow_unknown_options: bool,
     /// Only the first N rows; a later run of the whole manifest adds the rest
     #[arg(long, value_name = "N", conflicts_with = "random", value_parser = clap::value_parser!(u32).range(1..))]

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use anstream::eprintln;
 use serde_json::json;
 
 use crate::cli::arguments::{BudgetCommand, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::terminal::say;
 use crate::cli::{client, written};
 use crate::control::protocol::BudgetRequest;
 
@@ -24,6 +24,6 @@ pub(super) async fn run(command: &BudgetCommand, global: &Global) -> Result<Exit
     let default = if set.is_default { " (the planned cost)" } else { "" };
     let left = set.budget_credits.saturating_sub(set.committed_credits);
     let committed = set.committed_credits;
-    eprintln!("{}: budget {change} credits{default}; {committed} spent or set aside, {left} left", set.batch);
+    say!("{}: budget {change} credits{default}; {committed} spent or set aside, {left} left", set.batch);
     Ok(Exit::Success)
 }

@@ -1,10 +1,9 @@
 //! `callsheet cancel`: drops what is not sent yet.
 
-use anstream::eprintln;
-
 use crate::cli::arguments::{Global, NameArgument};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json, printable};
 use crate::control::protocol::CancelRequest;
 
@@ -12,24 +11,22 @@ pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit,
     let request = CancelRequest { name: command.name.clone() };
     for outcome in outcome_json::print(client::call(global, &request).await?, global)? {
         let granted = outcome.granted;
-        eprintln!("{}: {} canceled before they were sent", outcome.batch, granted.jobs);
+        say!("{}: {} canceled before they were sent", outcome.batch, granted.jobs);
         if granted.in_flight > 0 {
-            eprintln!(
-                "{} already submitted: they cannot be canceled and will be downloaded",
-                granted.in_flight
-            );
+            say!("{} already submitted: they cannot be canceled and will be downloaded", granted.in_flight);
         }
         if granted.may_have_been_sent > 0 {
-            eprintln!(
+            say!(
                 "{} may have been sent before the state was rebuilt or imported and cannot be canceled; nothing is \
                  sent while the batch is paused. To ask for their tasks under the same keys: callsheet resume {}; a \
                  key that the service does not know buys. To end one: callsheet resolve JOB --charged N or \
                  --not-charged, as the account shows",
-                granted.may_have_been_sent, outcome.batch
+                granted.may_have_been_sent,
+                outcome.batch
             );
         }
         if let Some(refused) = granted.refused {
-            eprintln!("{}", printable(&format!("{}: {refused}", command.name)));
+            say!("{}", printable(&format!("{}: {refused}", command.name)));
         }
     }
     Ok(Exit::Success)

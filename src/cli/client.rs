@@ -11,6 +11,7 @@ use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service_target::PresentState;
+use crate::cli::terminal::say;
 use crate::cli::{build, service_target};
 use crate::clock::Clock;
 use crate::control::app::{App, InProcess};
@@ -117,8 +118,8 @@ impl StateClient {
 pub(super) fn report_not_listed(batches: u64) {
     match batches {
         0 => {}
-        1 => anstream::eprintln!("1 finished batch is not listed; give its name to see it"),
-        batches => anstream::eprintln!("{batches} finished batches are not listed; give a name to see one"),
+        1 => say!("1 finished batch is not listed; give its name to see it"),
+        batches => say!("{batches} finished batches are not listed; give a name to see one"),
     }
 }
 

@@ -7,12 +7,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anstream::eprintln;
-
 use crate::cli::arguments::Global;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service_target;
+use crate::cli::terminal::say;
 use crate::config::Config;
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{Health, HealthRequest, ProcessKind};
@@ -97,7 +96,7 @@ pub(super) async fn find_daemon(
             let (theirs, state, socket) = (daemon.health.state.display(), state.display(), socket.display());
             tracing::debug!(%socket, %theirs, %state, "the daemon works on another state");
             if !names_state {
-                eprintln!(
+                say!(
                     "note: the daemon at {socket} works on another state ({theirs}); this command uses {state}. To \
                      use that daemon: --socket {socket}"
                 );

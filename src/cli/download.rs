@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use anstream::eprintln;
-
 use crate::api::Service;
 use crate::cli::arguments::{DownloadCommand, Global};
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service_target::{self, PresentState, ServiceTarget};
+use crate::cli::terminal::say;
 use crate::cli::{build, outcome_json, submit};
 use crate::cli::{printable, printable_path};
 use crate::clock::Clock;
@@ -37,7 +36,7 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
         for outcome in request(&client, command, global).await? {
             match outcome.granted.jobs {
                 0 => say_nothing_is_missing(&outcome.batch),
-                jobs => eprintln!("{}: {} downloads {jobs} again", outcome.batch, health.process.name()),
+                jobs => say!("{}: {} downloads {jobs} again", outcome.batch, health.process.name()),
             }
         }
         return Ok(Exit::Success);
@@ -66,25 +65,21 @@ async fn request(
 }
 
 fn say_nothing_is_missing(batch: &BatchName) {
-    eprintln!("{batch}: all paid outputs are on disk");
+    say!("{batch}: all paid outputs are on disk");
 }
 
 /// Names what a person edited: it is not overwritten.
 fn say_what_stays(outcome: &BatchOutcome) {
     let edited = &outcome.granted.edited;
     for path in edited.iter().take(EDITED_SHOWN) {
-        eprintln!(
-            "{}: {} was edited: kept, and downloaded under another name",
-            outcome.batch,
-            printable(path)
-        );
+        say!("{}: {} was edited: kept, and downloaded under another name", outcome.batch, printable(path));
     }
     match edited.len().saturating_sub(EDITED_SHOWN) {
         0 => {}
-        more => eprintln!("{}: {more} more were edited", outcome.batch),
+        more => say!("{}: {more} more were edited", outcome.batch),
     }
     if !edited.is_empty() {
-        eprintln!("{}: see files[].edited in results.jsonl", outcome.batch);
+        say!("{}: see files[].edited in results.jsonl", outcome.batch);
     }
 }
 
@@ -116,7 +111,7 @@ async fn download(
         return Ok(Exit::Success);
     }
     if let Standstill::Parked(parked) = standstill {
-        eprintln!("parked: {}", parked.explain());
+        say!("parked: {}", parked.explain());
         return Ok(submit::parked_exit(parked));
     }
     let batch = store.batch(batch.no)?.unwrap_or(batch);
@@ -126,9 +121,9 @@ async fn download(
     let still = open.iter().filter(|record| record.job.state().job_state() == JobState::Fetching).count();
     let dir = printable_path(&output_dir.batch_dir(&batch.name));
     match (left as usize).saturating_sub(still) {
-        0 => eprintln!("{}: {again} downloaded again into {dir}", batch.name),
+        0 => say!("{}: {again} downloaded again into {dir}", batch.name),
         pending => {
-            eprintln!("{}: {again} downloaded again and {pending} pending downloaded into {dir}", batch.name);
+            say!("{}: {again} downloaded again and {pending} pending downloaded into {dir}", batch.name);
         }
     }
     Ok(if batch.ended.failed > 0 || !open.is_empty() { Exit::SomeFailed } else { Exit::Success })

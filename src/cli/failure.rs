@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::api::{ClientError, ServiceError};
 use crate::cli::exit::Exit;
 use crate::cli::printable;
+use crate::cli::terminal::say;
 use crate::config::ConfigError;
 use crate::control::protocol::Refusal;
 use crate::domain::diagnostic::Diagnostic;
@@ -93,10 +94,10 @@ impl Failure {
         }
         // A configuration has a line for each of its problems.
         for line in self.message.lines() {
-            eprintln!("error: {}", printable(line));
+            say!("error: {}", printable(line));
         }
         if let Some(hint) = self.hint {
-            eprintln!("hint: {}", printable(&hint));
+            say!("hint: {}", printable(&hint));
         }
         self.exit
     }
@@ -124,7 +125,10 @@ impl From<clap::Error> for Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Failure {
-        Failure::new(Exit::Usage, error.to_string())
+        let failure = Failure::new(Exit::Usage, error.to_string());
+        let ConfigError::Invalid { path, problems } = error else { return failure };
+        let placed = |problem| FileProblem { file: path.clone(), problem };
+        failure.problems(problems.into_iter().map(placed).collect())
     }
 }
 

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anstream::eprintln;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::daemon_discovery::DaemonConnection;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::terminal::say;
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{HealthRequest, ProcessKind};
 
@@ -46,7 +46,7 @@ impl<'a> Follower<'a> {
                 answer => return Ok(answer?),
             }
         }
-        eprintln!("lost the connection to the daemon; the batch is safe; reconnecting");
+        say!("lost the connection to the daemon; the batch is safe; reconnecting");
         let asking = async {
             loop {
                 tokio::time::sleep(TRY_INTERVAL).await;
@@ -68,7 +68,7 @@ impl<'a> Follower<'a> {
             return Err(Failure::new(Exit::Unreachable, message)
                 .hint(format!("the batch is safe in {}", self.state.display())));
         };
-        eprintln!("reconnected to the daemon");
+        say!("reconnected to the daemon");
         Ok(answer)
     }
 
@@ -119,7 +119,7 @@ impl Interrupts {
 /// Reports that a process continues without this command. `name` is a batch's, or a placeholder.
 pub(super) fn report_interrupted(process: ProcessKind, name: &str) -> Exit {
     let process = process.name();
-    eprintln!(
+    say!(
         "interrupted: {process} continues; callsheet status {name} shows the progress, callsheet cancel {name} \
          cancels jobs that are not submitted yet"
     );

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anstream::eprintln;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::cli::exit::Exit;
+use crate::cli::terminal::say;
 use crate::domain::job_state::JobState;
 use crate::engine::Stop;
 use crate::engine::scheduler::Scheduler;
@@ -143,7 +143,7 @@ pub(super) async fn wait_for_signals(stop: watch::Sender<Stop>, in_flight: Share
             _ = terminate.recv() => {}
         }
         if asked {
-            eprintln!("{}", in_flight.get().left());
+            say!("{}", in_flight.get().left());
             std::process::exit(i32::from(Exit::Interrupted.code()));
         }
         asked = true;

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{self, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use anstream::eprintln;
 use tempfile::TempDir;
 
 use crate::cli::arguments::{ManifestArguments, ManifestFormat};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::terminal::say;
 use crate::control::protocol::Submission;
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::manifest::{self, Limits};
@@ -72,7 +72,7 @@ fn file(path: &Path, terms: &ManifestArguments) -> Result<ManifestInput, Failure
 
 async fn stdin(terms: &ManifestArguments) -> Result<ManifestInput, Failure> {
     if io::stdin().is_terminal() {
-        eprintln!("reading a manifest from standard input; end it with Ctrl-D");
+        say!("reading a manifest from standard input; end it with Ctrl-D");
     }
     let name = match terms.format {
         None => "stdin",

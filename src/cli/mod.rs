@@ -124,8 +124,11 @@ pub fn main() -> Exit {
 
 /// Whether arguments that cannot be read ask for JSON.
 fn wants_json() -> bool {
-    let is_set =
-        |value: std::ffi::OsString| !matches!(value.to_str(), Some("" | "0" | "false" | "no" | "off"));
+    // As BoolishValueParser reads it.
+    let is_set = |value: std::ffi::OsString| {
+        let value = value.to_str().map(str::to_ascii_lowercase);
+        matches!(value.as_deref(), Some("1" | "y" | "yes" | "t" | "true" | "on"))
+    };
     std::env::args_os().any(|argument| argument == "--json")
         || std::env::var_os("CALLSHEET_JSON").is_some_and(is_set)
 }

@@ -9,6 +9,7 @@ use crate::cli::arguments::{Global, MediaType, ModelsCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::table::{self, Table};
+use crate::cli::terminal;
 use crate::cli::{printable, service_target, written};
 use crate::clock::Clock;
 use crate::domain::quote::catalog::{About, CatalogList, ImageMode, Model, MusicModel, VideoMode};
@@ -100,11 +101,8 @@ fn tables(out: &mut impl Write, catalog: &Catalog, rules: &Rules, choice: Choice
     if sections.iter().all(Table::is_empty) {
         writeln!(out, "no model matches")?;
     } else {
-        writeln!(
-            out,
-            "\n* is the default, used and billed if the option is omitted; - means that there is no such \
-                       option"
-        )?;
+        let legend = "\n* is the default, used and billed if the option is omitted; - means that there is no such option";
+        terminal::write_wrapped(out, legend)?;
     }
     out.flush()
 }

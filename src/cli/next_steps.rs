@@ -176,17 +176,11 @@ fn quoted(word: &str) -> String {
 
 /// Says of batches what can be done. A batch that is as it should be is not mentioned.
 pub(super) fn say(ends: &[BatchEnd<'_>], invocation: &Invocation) {
-    let columns = terminal::columns(std::io::stderr());
     for end in ends {
         for line in lines(end, invocation) {
             match line {
                 Line::Command(command) => eprintln!("    {}", printable(&command)),
-                Line::Text(text, tone) => {
-                    let text = printable(&text);
-                    let wrapped =
-                        columns.map_or(vec![text.clone()], |columns| terminal::wrap(&text, columns));
-                    wrapped.iter().for_each(|text| eprintln!("{}", tone.paint(text)));
-                }
+                Line::Text(text, tone) => terminal::print_wrapped(&printable(&text), tone),
             }
         }
     }

@@ -1,10 +1,9 @@
 //! `callsheet pause` and `callsheet resume`.
 
-use anstream::eprintln;
-
 use crate::cli::arguments::{BatchArgument, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json};
 use crate::control::protocol::{PauseRequest, Request, ResumeRequest};
 
@@ -12,14 +11,14 @@ pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Ex
     let request = PauseRequest { batch: command.batch.clone() };
     let outcomes = outcome_json::print(client::call(global, &request).await?, global)?;
     if outcomes.is_empty() {
-        eprintln!("no unfinished batch to pause; batches that come later are not paused");
+        say!("no unfinished batch to pause; batches that come later are not paused");
     }
     for outcome in outcomes {
         let in_flight = outcome.granted.in_flight;
         match outcome.granted.refused {
-            Some(refused) => eprintln!("{}: {refused}", outcome.batch),
+            Some(refused) => say!("{}: {refused}", outcome.batch),
             None => {
-                eprintln!("{}: paused; {in_flight} in flight will finish and be downloaded", outcome.batch);
+                say!("{}: paused; {in_flight} in flight will finish and be downloaded", outcome.batch);
             }
         }
     }
@@ -31,14 +30,14 @@ pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<E
     client::with(global, ResumeRequest::METHOD, async |client| {
         let outcomes = outcome_json::print(client.call(&request).await?, global)?;
         if outcomes.is_empty() {
-            eprintln!("no unfinished batch to resume");
+            say!("no unfinished batch to resume");
         }
         for outcome in outcomes {
             match outcome.granted.refused {
-                Some(refused) => eprintln!("{}: {refused}", outcome.batch),
+                Some(refused) => say!("{}: {refused}", outcome.batch),
                 None => {
                     let next = client.next_step(&outcome.batch).await?;
-                    eprintln!("{}: resumed; {next}", outcome.batch);
+                    say!("{}: resumed; {next}", outcome.batch);
                 }
             }
         }

@@ -1,10 +1,9 @@
 //! `callsheet resolve`: what a person found out about a job in doubt.
 
-use anstream::eprintln;
-
 use crate::cli::arguments::{Global, ResolveCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json, printable};
 use crate::control::protocol::ResolveRequest;
 
@@ -20,7 +19,7 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
             0 => "it holds no credits any more; callsheet retry queues it again under the same key",
             _ => "its charge is recorded",
         };
-        eprintln!("{}: no longer in doubt; {next}", printable(&command.job));
+        say!("{}: no longer in doubt; {next}", printable(&command.job));
     }
     Ok(Exit::Success)
 }

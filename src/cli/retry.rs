@@ -1,10 +1,9 @@
 //! `callsheet retry`: new attempts for jobs that failed, were canceled or expired.
 
-use anstream::eprintln;
-
 use crate::cli::arguments::{Global, RetryCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json, printable};
 use crate::control::protocol::{Request, RetryRequest};
 
@@ -18,9 +17,9 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
             let granted = outcome.granted;
             match granted.jobs {
                 0 if granted.hopeless.is_empty() && granted.paid.is_empty() && granted.expired.is_empty() => {
-                    eprintln!("{}: nothing to retry: no job failed, expired or was canceled", request.name);
+                    say!("{}: nothing to retry: no job failed, expired or was canceled", request.name);
                 }
-                0 => eprintln!("{}: nothing was queued again", request.name),
+                0 => say!("{}: nothing was queued again", request.name),
                 jobs => {
                     let next = client.next_step(&outcome.batch).await?;
                     let keys = match granted.same_key {
@@ -28,7 +27,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                         same if same == jobs => "each under its old key".to_owned(),
                         same => format!("{same} of them under their old keys, the others under new keys"),
                     };
-                    eprintln!("{}: {jobs} queued again, {keys}; {next}", outcome.batch);
+                    say!("{}: {jobs} queued again, {keys}; {next}", outcome.batch);
                 }
             }
             list(&granted.hopeless, "would be rejected again: change their rows and submit the manifest again");
@@ -51,5 +50,5 @@ fn list(labels: &[String], why: &str) {
     let shown: Vec<String> = labels.iter().take(SHOWN_MAX).map(|label| printable(label)).collect();
     let more = labels.len().saturating_sub(SHOWN_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    eprintln!("{} {why}: {}{more}", labels.len(), shown.join(", "));
+    say!("{} {why}: {}{more}", labels.len(), shown.join(", "));
 }

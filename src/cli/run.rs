@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anstream::eprintln;
 use bytesize::ByteSize;
 use tokio::sync::watch;
 
@@ -21,6 +20,7 @@ use crate::cli::progress::Progress;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::cli::submit;
 use crate::cli::summary;
+use crate::cli::terminal::say;
 use crate::cli::{printable, printable_path};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -54,7 +54,7 @@ pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, F
         if let Some(url) = config.service.base_url.as_ref().filter(|_| !global.emulator) {
             daemon_discovery::check_service_matches(&daemon, &service_target::identity_of(url))?;
         }
-        eprintln!("a daemon runs on this state: submitting to it and following its progress");
+        say!("a daemon runs on this state: submitting to it and following its progress");
         return submit::submit(&daemon, &manifests, true, global).await;
     }
     let chosen = service_target::select(&config, global, &command.emulator).await?;
@@ -269,11 +269,11 @@ async fn write_all_results(
 fn say_what_next(written: &Written, overview: &[BatchStatus], receipts: &[Receipt], invocation: &Invocation) {
     for (_, name, report) in &written.reports {
         for (id, line, how) in report.drifted().take(NAMED_MAX) {
-            eprintln!("{name}/{} (line {line}): drift: {}", printable(id), printable(how));
+            say!("{name}/{} (line {line}): drift: {}", printable(id), printable(how));
         }
         match report.drifted().count().saturating_sub(NAMED_MAX) {
             0 => {}
-            more => eprintln!("{name}: and {more} more with a drift"),
+            more => say!("{name}: and {more} more with a drift"),
         }
     }
     let ends: Vec<BatchEnd<'_>> = overview.iter().map(|status| end_of(written, status, receipts)).collect();
@@ -281,7 +281,7 @@ fn say_what_next(written: &Written, overview: &[BatchStatus], receipts: &[Receip
     for (dir, _, report) in &written.reports {
         if !report.failed().is_empty() || !report.in_doubt().is_empty() {
             let dir = printable_path(dir);
-            eprintln!(
+            say!(
                 "all errors are listed in {dir}/results.csv (error_code, error_message) and results.jsonl (error)"
             );
         }
@@ -358,15 +358,13 @@ fn say_how_it_ended(
     match standstill {
         Standstill::Done => {}
         Standstill::Parked(parked) => {
-            eprintln!("parked: {}{numbers}", parked.explain());
+            say!("parked: {}{numbers}", parked.explain());
         }
         Standstill::Overdue => {
-            eprintln!(
-                "not finished: the remaining jobs are overdue; repeat the command to keep watching them"
-            );
+            say!("not finished: the remaining jobs are overdue; repeat the command to keep watching them");
         }
         Standstill::Stopped => {
-            eprintln!("interrupted: the state is safe; repeat the command to resume");
+            say!("interrupted: the state is safe; repeat the command to resume");
         }
     }
 }

@@ -9,7 +9,9 @@ use crate::cli::arguments::{Global, ScheduleCommand, ScheduleNameArgument, Sched
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::service_target::PresentState;
 use crate::cli::table::{self, Table};
+use crate::cli::terminal::say;
 use crate::cli::{printable, service_target, summary, written};
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
@@ -73,16 +75,13 @@ async fn look(global: &Global) -> Result<InForce, Failure> {
         Ok(config) => config.clone(),
         Err(_) => at_its_usual_place(global),
     };
-    let state = service_target::state_dir(&config, global.emulator);
+    let PresentState { dir: state, is_emulated } = PresentState::find(global, &config);
     if let Some(DaemonConnection { client, health, .. }) =
-        daemon_discovery::find_daemon(global, &config, global.emulator).await?
+        daemon_discovery::find_daemon(global, &config, is_emulated).await?
     {
         if let Err(failure) = read {
             let failure = printable(&failure.to_string());
-            anstream::eprintln!(
-                "warning: {failure}; showing the schedules of the daemon (process {})",
-                health.pid
-            );
+            say!("warning: {failure}; showing the schedules of the daemon (process {})", health.pid);
         }
         let told = client.call(&SchedulesRequest {}).await?;
         let parse = |told: ActiveSchedule| -> Result<_, ScheduleError> {
@@ -121,7 +120,7 @@ fn list(in_force: &InForce, global: &Global) -> Result<Exit, Failure> {
 /// What is kept in the state. That it cannot be read is worth a word, and no reason not to list.
 fn records(state: &Path) -> ScheduleRecords {
     schedule_progress::read(state).unwrap_or_else(|error| {
-        anstream::eprintln!("warning: last runs are not shown: {}", printable(&error.to_string()));
+        say!("warning: last runs are not shown: {}", printable(&error.to_string()));
         ScheduleRecords::new()
     })
 }

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anstream::eprintln;
 use secrecy::SecretString;
 
 use crate::api::{Service, ServiceOptions};
@@ -12,6 +11,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::log;
 use crate::cli::printable;
+use crate::cli::terminal::say;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::time::Millis;
@@ -62,7 +62,7 @@ impl PresentState {
         let emulated = Path::new(EMULATOR_STATE);
         let is_emulated = is_free && Store::is_at(emulated) && !Store::is_at(&state_dir(config, false));
         if is_emulated {
-            eprintln!("note: using {EMULATOR_STATE}, the only state here; --emulator selects it");
+            say!("note: using {EMULATOR_STATE}, the only state here; --emulator selects it");
         }
         let is_emulated = global.emulator || is_emulated;
         PresentState { dir: state_dir(config, is_emulated), is_emulated }
@@ -268,12 +268,12 @@ pub(super) async fn emulator_read_only(config: &Config) -> Result<ServiceTarget,
 pub(super) fn warn_if_stale(catalogs: &Catalogs, clock: &Clock) {
     for (part, why) in &catalogs.catalog.missing {
         let (part, why) = (part.name(), printable(why));
-        eprintln!("warning: no {part} catalog: {why}; rows that need it wait");
+        say!("warning: no {part} catalog: {why}; rows that need it wait");
     }
     if let Some(reason) = &catalogs.stale_because {
         let age = clock.now().wall.since(catalogs.fetched);
         let (at, age, reason) = (catalogs.fetched, format_age(age), printable(reason));
-        eprintln!("warning: using the catalogs of {at}, which are {age} old: {reason}");
+        say!("warning: using the catalogs of {at}, which are {age} old: {reason}");
     }
 }
 

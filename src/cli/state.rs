@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anstream::eprintln;
 use serde_json::json;
 
 use crate::cli::arguments::{Global, StateCommand, StateExport, StateImport, StateRebuild};
@@ -12,6 +11,7 @@ use crate::cli::daemon_discovery;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service_target::PresentState;
+use crate::cli::terminal::say;
 use crate::cli::{client, printable, printable_path, service_target, written};
 use crate::clock::Clock;
 use crate::control::protocol::{ExportRequest, ProcessKind, Request};
@@ -95,7 +95,7 @@ async fn export(command: &StateExport, global: &Global) -> Result<Exit, Failure>
     write_export(global, file.as_file()).await?.map_err(refused)?;
     file.as_file().sync_all().map_err(refused)?;
     file.persist_noclobber(path).map_err(|error| refused(error.error))?;
-    eprintln!("{}: exported", printable_path(path));
+    say!("{}: exported", printable_path(path));
     Ok(Exit::Success)
 }
 
@@ -111,7 +111,7 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
     if global.json {
         print(&json!(imported))?;
     }
-    eprintln!(
+    say!(
         "{}: {} batches with {} jobs, of which {} are open; the state belongs to {}",
         printable_path(&dir),
         imported.batches,
@@ -142,7 +142,7 @@ async fn verify(global: &Global) -> Result<Exit, Failure> {
             if global.json {
                 faults.extend((faults.len() < FAULTS_MAX).then_some(fault));
             } else {
-                eprintln!("fault: {}", printable(&fault.to_string()));
+                say!("fault: {}", printable(&fault.to_string()));
             }
         })
     });
@@ -160,7 +160,7 @@ async fn verify(global: &Global) -> Result<Exit, Failure> {
     if global.json {
         print(&json!({ "sound": is_sound, "checked": checked, "faults": faults }))?;
     }
-    eprintln!(
+    say!(
         "{}: read {} batches with {} rows, {} outcomes, {} open jobs and {} days, up to commit {}: {}",
         printable_path(&dir),
         checked.batches,
@@ -196,12 +196,12 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
         print(&json!(rebuilt))?;
     }
     for note in &rebuilt.notes {
-        eprintln!("note: {}", printable(note));
+        say!("note: {}", printable(note));
     }
     if let Some(aside) = &rebuilt.aside {
-        eprintln!("the old database was moved to {}", printable_path(aside));
+        say!("the old database was moved to {}", printable_path(aside));
     }
-    eprintln!(
+    say!(
         "{}: rebuilt {} batches with {} jobs: {} have ended ({} of them known from their sidecars), {} are open",
         printable_path(&dir),
         rebuilt.batches,
@@ -216,7 +216,7 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
 
 fn say_paused(batches: usize) {
     if batches > 0 {
-        eprintln!(
+        say!(
             "paused: {batches} unfinished batches. A key that was used returns its task, but a key that was never \
              used buys. To continue: callsheet resume, then repeat the run"
         );

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use crate::cli::arguments::{Global, StatusCommand};
 use crate::cli::client::{self, StateClient};
+use crate::cli::daemon_discovery::DaemonConnection;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::follow::{Follower, Interrupts, report_interrupted};
+use crate::cli::next_steps::{self, BatchEnd, Invocation};
+use crate::cli::terminal::say;
 use crate::cli::{summary, terminal, written};
 use crate::control::client::Client;
-use crate::control::protocol::{BatchState, Request, StatusRequest};
+use crate::control::protocol::{BatchState, BatchStatus, ProcessKind, Request, StatusRequest};
 use crate::domain::admission::Parked;
 use crate::domain::ids::BatchName;
 
@@ -70,16 +73,14 @@ async fn show_until_done(
             status.batches.iter().filter_map(|batch| batch.parked_by).collect();
         if !command.watch {
             if !global.json && status.not_listed > 0 {
-                anstream::eprintln!("not listed: {} finished; give a name to see one", status.not_listed);
+                say!("not listed: {} finished; give a name to see one", status.not_listed);
             }
             if !global.json {
-                parked
-                    .iter()
-                    .for_each(|parked| anstream::eprintln!("{}: {}", parked.name(), parked.explain()));
+                parked.iter().for_each(|parked| say!("{}: {}", parked.name(), parked.explain()));
                 summary::short_of_credits(&status.batches);
                 for batch in status.batches.iter().filter(|batch| batch.refused_rows > 0) {
                     let (name, refused) = (&batch.name, batch.refused_rows);
-                    anstream::eprintln!(
+                    say!(
                         "{name}: {refused} rows of its last manifest were rejected; callsheet plan shows why"
                     );
                 }
@@ -87,10 +88,28 @@ async fn show_until_done(
             return Ok(Exit::Success);
         }
         if command.batch.is_some() && status.batches.iter().all(|batch| batch.state == BatchState::Done) {
+            if let StateClient::Daemon(daemon) = client
+                && !global.json
+            {
+                say_what_next(&status.batches, daemon, global).await;
+            }
             return Ok(Exit::Success);
         }
         tokio::time::sleep(WATCH_INTERVAL).await;
     }
+}
+
+/// Says of batches that are done what can be done.
+async fn say_what_next(batches: &[BatchStatus], daemon: &DaemonConnection, global: &Global) {
+    let verb = match daemon.health.process {
+        ProcessKind::Daemon => "submit",
+        ProcessKind::Run => "run",
+    };
+    let mut ends = Vec::with_capacity(batches.len());
+    for status in batches {
+        ends.push(BatchEnd::ask(&daemon.client, status, &[], &daemon.health.output).await);
+    }
+    next_steps::say(&ends, &Invocation::of(verb, global));
 }
 
 /// Prints the picture; on a terminal in the place of the one before.

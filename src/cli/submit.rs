@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anstream::eprintln;
-
 use crate::cli::arguments::{Global, SubmitCommand};
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
@@ -13,6 +11,7 @@ use crate::cli::follow::{Follower, Interrupts, report_interrupted};
 use crate::cli::manifest_input::{self, ManifestInput};
 use crate::cli::next_steps::{self, BatchEnd, Invocation};
 use crate::cli::progress::Progress;
+use crate::cli::terminal::say;
 use crate::cli::{service_target, summary};
 use crate::clock::Clock;
 use crate::control::client::{Client, ClientError};
@@ -56,7 +55,7 @@ pub(super) async fn submit(
     let receipts = tokio::select! {
         receipts = submit_all(client, manifests, global) => receipts?,
         () = interrupts.recv() => {
-            eprintln!(
+            say!(
                 "interrupted: the daemon continues with the submitted manifests; repeat the command to submit the \
                  rest, nothing is bought twice"
             );
@@ -227,6 +226,6 @@ pub(super) fn parked_exit(parked: Parked) -> Exit {
 fn say_what_parks(batches: &[BatchStatus]) {
     let parked: BTreeSet<Parked> = batches.iter().filter_map(|batch| batch.parked_by).collect();
     for parked in parked {
-        eprintln!("parked: {}; then the daemon continues", parked.explain());
+        say!("parked: {}; then the daemon continues", parked.explain());
     }
 }

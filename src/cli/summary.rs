@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use anstream::{eprintln, println};
+use anstream::println;
 use serde::Serialize;
 
 use crate::cli::progress::span;
 use crate::cli::table::{self, Cell, Table};
-use crate::cli::terminal::Tone;
+use crate::cli::terminal::{Tone, say};
 use crate::cli::{printable, printable_path};
 use crate::control::protocol::{BatchState, BatchStatus};
 use crate::domain::admission::Parked;
@@ -46,7 +46,7 @@ pub(super) fn receipt(receipt: &Receipt) {
             true => "; nothing was accepted",
             false => &terms(receipt),
         };
-        eprintln!("{file}: batch {batch}: {}{refused}", parts.join(", "));
+        say!("{file}: batch {batch}: {}{refused}", parts.join(", "));
     }
 }
 
@@ -61,9 +61,7 @@ pub(super) fn parts(receipts: &[Receipt]) {
     for receipt in receipts {
         if let Some(part) = part(receipt) {
             let file = printable_path(&receipt.file);
-            eprintln!(
-                "{file}: {part}; the same command without --first, --random, --only and --where adds them"
-            );
+            say!("{file}: {part}; the same command without --first, --random, --only and --where adds them");
         }
     }
 }
@@ -92,14 +90,14 @@ fn standing(receipt: &Receipt) -> String {
 pub(super) fn problems(receipt: &Receipt) {
     let file = printable_path(&receipt.file);
     for problem in receipt.problems.iter().take(SHOWN_MAX) {
-        eprintln!("{file}:{}", printable(&problem.to_string()));
+        say!("{file}:{}", printable(&problem.to_string()));
     }
     let more = receipt.problems_total.saturating_sub(receipt.problems.len().min(SHOWN_MAX) as u64);
     if more > 0 {
-        eprintln!("{file}: and {more} more problems");
+        say!("{file}: and {more} more problems");
     }
     for note in receipt.notes.iter().take(SHOWN_MAX) {
-        eprintln!("{file}:{} (note)", printable(&note.to_string()));
+        say!("{file}:{} (note)", printable(&note.to_string()));
     }
 }
 
@@ -114,11 +112,11 @@ fn short_balances(batches: &[BatchStatus]) {
         batches.iter().filter_map(|batch| Some((batch, batch.needed_credits?, batch.balance_credits?)));
     for (BatchStatus { name, parked_by, .. }, needed, balance) in short.take(SHORT_SHOWN) {
         match parked_by {
-            Some(Parked::Credits) => eprintln!(
+            Some(Parked::Credits) => say!(
                 "{name}: the next job needs {needed} credits, the balance is {balance}; after adding credits: callsheet \
                  resume {name}"
             ),
-            Some(Parked::MinBalance) => eprintln!(
+            Some(Parked::MinBalance) => say!(
                 "{name}: the next job needs {needed} credits, the balance is {balance}, of which budget.min_balance must stay"
             ),
             _ => {}
@@ -134,11 +132,11 @@ pub(super) fn short_budgets(batches: &[BatchStatus]) {
         let committed = batch.held_credits + batch.charged_credits;
         let left = budget.saturating_sub(committed);
         let Some(needed) = batch.needed_credits else {
-            eprintln!("{name}: {left} of {budget} credits are left");
+            say!("{name}: {left} of {budget} credits are left");
             continue;
         };
         let next = committed.saturating_add(needed);
-        eprintln!(
+        say!(
             "{name}: the next job needs {needed}, {left} of {budget} credits are left: callsheet budget {name} N, where N \
              is {next} for that job{}",
             if *planned > next { format!(", {planned} for all of the batch") } else { String::new() }
@@ -190,7 +188,7 @@ pub(super) fn json(receipts: &[Receipt], batches: &[BatchStatus], output: &Path,
     let report = RunReport { receipts, batches: batches.collect(), exit_code };
     match serde_json::to_string_pretty(&report) {
         Ok(text) => println!("{text}"),
-        Err(error) => eprintln!("error: failed to print the report: {error}"),
+        Err(error) => say!("error: failed to print the report: {error}"),
     }
 }
 
@@ -228,7 +226,7 @@ pub(super) fn states(batches: &[BatchStatus]) -> Table {
 
 /// Says how long the command took.
 pub(super) fn elapsed(elapsed: Millis) {
-    eprintln!("elapsed: {}", span(elapsed));
+    say!("elapsed: {}", span(elapsed));
 }
 
 /// Prints a table of the batches, and where their files are.

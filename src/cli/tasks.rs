@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-use anstream::eprintln;
 use serde_json::Value;
 
 use crate::cli::arguments::{Global, TasksCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service_target::{self, CatalogSource};
+use crate::cli::terminal::say;
 use crate::cli::{printable, written};
 use crate::domain::ids::TaskId;
 
@@ -51,7 +51,7 @@ async fn show(asked: &CatalogSource, command: &TasksCommand, global: &Global) ->
     let mut exit = Exit::Success;
     for (index, id) in command.tasks.iter().enumerate() {
         let Some(record) = service.task(&TaskId(id.clone())).await? else {
-            eprintln!("error: the service knows no task {} on this account", printable(id));
+            say!("error: the service knows no task {} on this account", printable(id));
             exit = Exit::Usage;
             continue;
         };

@@ -1,5 +1,6 @@
 //! The terminal: how wide it is, and text that fits it. Where there is none nothing is cut or wrapped.
 
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 
 use unicode_width::UnicodeWidthStr;
@@ -49,14 +50,17 @@ pub(super) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The lines of a text that is wrapped between its words. A word that is wider than a line has one of its own.
+/// The lines of a text that is wrapped between its words, each indented like the first. A word that is wider than a
+/// line has one of its own.
 pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let words = text.trim_start_matches(' ');
+    let indent = &text[..text.len() - words.len()];
     let mut lines = Vec::new();
-    let mut line = String::new();
-    for word in text.split(' ') {
-        if !line.is_empty() && width(&line) + 1 + width(word) > columns {
-            lines.push(std::mem::take(&mut line));
-        } else if !line.is_empty() {
+    let mut line = indent.to_owned();
+    for word in words.split(' ') {
+        if line.len() > indent.len() && width(&line) + 1 + width(word) > columns {
+            lines.push(std::mem::replace(&mut line, indent.to_owned()));
+        } else if line.len() > indent.len() {
             line.push(' ');
         }
         line.push_str(word);
@@ -64,6 +68,32 @@ pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines.push(line);
     lines
 }
+
+/// Prints a text for people on stderr: wrapped between its words where that is a terminal.
+pub(super) fn print_wrapped(text: &str, tone: Tone) {
+    for line in wrapped(text, columns(std::io::stderr())) {
+        anstream::eprintln!("{}", tone.paint(&line));
+    }
+}
+
+/// Writes sentences that stand below a table on stdout: wrapped between their words where that is a terminal.
+pub(super) fn write_wrapped(out: &mut impl Write, text: &str) -> io::Result<()> {
+    wrapped(text, columns(std::io::stdout())).iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+/// The lines of a text as so many columns show them; as they are where there is no terminal.
+fn wrapped(text: &str, columns: Option<usize>) -> Vec<String> {
+    let wrapped = |line: &str| columns.map_or_else(|| vec![line.to_owned()], |columns| wrap(line, columns));
+    text.lines().flat_map(wrapped).collect()
+}
+
+/// Formats a sentence and prints it with [`print_wrapped`].
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::cli::terminal::print_wrapped(&format!($($text)*), $crate::cli::terminal::Tone::Plain)
+    };
+}
+pub(super) use say;
 
 /// The beginning of a text that fits, cut after a word where there is one, with `…` for the rest.
 pub(super) fn shorten(text: &str, columns: usize) -> String {
@@ -96,6 +126,7 @@ mod tests {
             ["see", "output/spring/results.csv", "now"]
         );
         assert_eq!(wrap("", 10), [""]);
+        assert_eq!(wrap("  then repeat this command", 12), ["  then", "  repeat", "  this", "  command"]);
         assert_eq!(shorten("a boat on the sea", 17), "a boat on the sea");
         assert_eq!(shorten("a boat on the sea", 12), "a boat on…");
         assert_eq!(shorten("a boat on the sea", 10), "a boat on…");

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::support::TestEnv;
-use crate::support::process::Outcome;
+use crate::support::process::{Outcome, Running};
 
 const IMAGE: &str = "id,kind,model,prompt\none,image,gi-2,a harbour\n";
 const NOTE: &str = "note: using state/emulator, the only state here; --emulator selects it";
@@ -72,6 +72,57 @@ fn errors_with_json_are_json() {
         assert_eq!((&problem["file"], &problem["line"]), (&"batch.csv".into(), &3.into()), "{problem}");
         assert_eq!(problem["field"], "model", "{problem}");
         assert!(rejected.json().is_object(), "stdout has the report alone");
+    }
+}
+
+#[test]
+fn each_problem_of_the_configuration_is_one_of_the_error() {
+    let env = TestEnv::new();
+    env.write("callsheet.toml", "[service]\nbase_ulr = 5\n[limits]\nin_flight = 0\ndownloads = \"many\"\n");
+    let found = error(&env.run(["status", "--json"]).exited(2));
+    let problems = found["problems"].as_array().unwrap();
+    let each = problems.iter().map(|problem| (problem["file"].as_str(), problem["line"].as_u64()));
+    let file = Some("callsheet.toml");
+    assert_eq!(each.collect::<Vec<_>>(), [(file, Some(2)), (file, Some(5))], "{found}");
+    assert!(problems[0]["message"].as_str().unwrap().contains("did you mean `base_url`"), "{found}");
+    assert_eq!(problems[1]["field"], "limits.downloads", "{found}");
+    let text = env.run(["status"]).exited(2);
+    assert_eq!(text.stderr.lines().count(), 2, "{}", text.stderr);
+}
+
+#[test]
+fn switches_in_the_environment_are_spelt_as_people_spell_them() {
+    let env = TestEnv::new();
+    env.write("batch.csv", IMAGE);
+    let run = |name: &str, value: &str, words: &[&str]| {
+        let mut command = env.command(words.iter().copied());
+        command.env(name, value);
+        Running::start(command).end()
+    };
+    for value in ["1", "yes", "on", "TRUE"] {
+        assert!(run("CALLSHEET_JSON", value, &["plan", "batch.csv"]).exited(0).json().is_object());
+        assert_eq!(error(&run("CALLSHEET_JSON", value, &["status"]).exited(2))["exit_code"], 2);
+        assert_eq!(error(&run("CALLSHEET_JSON", value, &["staus"]).exited(2))["exit_code"], 2);
+        run("CALLSHEET_EMULATOR", value, &["status"]).exited(2).says("there is no state in state/emulator");
+    }
+    for value in ["0", "no", "off", "false"] {
+        run("CALLSHEET_JSON", value, &["status"]).exited(2).says("error: ");
+        run("CALLSHEET_EMULATOR", value, &["status"]).exited(2).says("there is no state in state\n");
+    }
+    run("CALLSHEET_JSON", "perhaps", &["status"]).exited(2).says("perhaps");
+}
+
+#[test]
+fn schedules_are_read_of_the_only_state_too() {
+    let env = TestEnv::new();
+    env.configure("[[schedule]]\nname = \"yearly\"\ncron = \"@yearly\"\nmanifest = \"batch.csv\"");
+    env.write("batch.csv", IMAGE);
+    env.run(["run", "batch.csv", "--emulator", "--emulator-speed", "inf"]).exited(0);
+    for words in [vec!["schedule", "list"], vec!["schedule", "next", "yearly", "-n", "1"]] {
+        let chosen = env.run(words.iter().copied()).exited(0).says(NOTE);
+        let named = env.run(words.iter().copied().chain(["--emulator"])).exited(0);
+        assert!(!named.stderr.contains("note: using"), "{}", named.stderr);
+        assert_eq!(chosen.stdout, named.stdout, "{words:?}");
     }
 }
 

@@ -235,6 +235,21 @@ fn whoever_stops_following_is_told_that_the_daemon_goes_on() {
     env.audit().each_paid_once(40);
 }
 
+/// As the other commands that wait do.
+#[test]
+fn whoever_watches_a_batch_to_its_end_is_told_what_comes_next() {
+    let env = TestEnv::new();
+    env.faults("[[rules]]\ncontains = 'image-2'\neffect = { do = 'content-rejected' }");
+    env.write("batch.csv", manifests::manifest("image", 3));
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv"]).exited(0);
+    let watched = env.run(["status", "batch", "--watch"]).exited(0);
+    watched.says("content_rejected").says("    callsheet submit MANIFEST --batch batch");
+    let as_json = env.run(["status", "batch", "--watch", "--json"]).exited(0);
+    assert!(!as_json.stderr.contains("callsheet submit"), "{}", as_json.stderr);
+    daemon.stop();
+}
+
 #[test]
 fn every_refusal_is_as_the_page_says() {
     let env = TestEnv::new();

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use callsheet_emulator::DEFAULT_API_KEY;
+use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use url::Url;
 
@@ -63,7 +64,7 @@ pub(in crate::cli) struct EmulatorCommand {
     #[arg(long, env = "CALLSHEET_EMULATOR_SEED", hide_env_values = true, default_value_t = 0)]
     pub(super) seed: u64,
     /// Stop the clock; POST /emulator/clock advances it
-    #[arg(long, env = "CALLSHEET_EMULATOR_MANUAL_CLOCK", hide_env_values = true)]
+    #[arg(long, env = "CALLSHEET_EMULATOR_MANUAL_CLOCK", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub(super) manual_clock: bool,
 }
 

@@ -12,8 +12,6 @@ mod totals;
 use std::io::{self, Write};
 use std::path::Path;
 
-use anstream::eprintln;
-
 use crate::api::ServiceError;
 use crate::cli::arguments::{Global, PlanCommand};
 use crate::cli::exit::Exit;
@@ -22,6 +20,7 @@ use crate::cli::manifest_input::{self, ManifestInput};
 use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::Totals;
 use crate::cli::service_target::{self, CatalogSource};
+use crate::cli::terminal::say;
 use crate::cli::{build, daemon_discovery, printable, submit, summary, written};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -101,7 +100,7 @@ async fn balance(asked: &CatalogSource) -> Option<Credits> {
                 ServiceError::Unauthorised(_) => "the balance is not known".to_owned(),
                 ServiceError::Unreachable { .. } => "failed to read the balance".to_owned(),
             };
-            eprintln!("warning: {what}: {}", printable(&error.to_string()));
+            say!("warning: {what}: {}", printable(&error.to_string()));
             None
         }
     }

@@ -6,7 +6,7 @@ use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::Totals;
 use crate::cli::plan::{PlanReport, shown};
 use crate::cli::table::{self, Table};
-use crate::cli::{printable, summary};
+use crate::cli::{printable, summary, terminal};
 use crate::domain::credits::Credits;
 use crate::domain::quote::AccountPlan;
 use crate::domain::row_verdict::RowVerdict;
@@ -131,6 +131,13 @@ pub(super) fn totals(out: &mut impl Write, report: &PlanReport, totals: &Totals)
         groups(out, totals)?;
         writeln!(out)?;
     }
+    let mut text = Vec::new();
+    sentences(&mut text, report, totals)?;
+    terminal::write_wrapped(out, &String::from_utf8_lossy(&text))?;
+    out.flush()
+}
+
+fn sentences(out: &mut impl Write, report: &PlanReport, totals: &Totals) -> io::Result<()> {
     sums(out, totals)?;
     if report.seen == Visibility::SentUnknown && totals.counts.waiting > 0 {
         let waiting = jobs(totals.counts.waiting);
@@ -155,8 +162,7 @@ pub(super) fn totals(out: &mut impl Write, report: &PlanReport, totals: &Totals)
     }
     allowance(out, report.plan, totals.waivable)?;
     budgets(out, totals)?;
-    balance(out, report.balance, totals.credits)?;
-    out.flush()
+    balance(out, report.balance, totals.credits)
 }
 
 /// `3 jobs`
