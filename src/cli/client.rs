@@ -17,8 +17,8 @@ use crate::clock::Clock;
 use crate::control::app::{App, InProcess};
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{BatchState, BatchStatus, Lines, ProcessKind, Request, StatusRequest};
-use crate::domain::admission::Parked;
 use crate::domain::ids::BatchName;
+use crate::domain::parked::Parked;
 use crate::engine::{Mode, Scope};
 use crate::store::Store;
 

@@ -14,8 +14,8 @@ use crate::cli::terminal::say;
 use crate::cli::{summary, terminal, written};
 use crate::control::client::Client;
 use crate::control::protocol::{BatchState, BatchStatus, ProcessKind, Request, StatusRequest};
-use crate::domain::admission::Parked;
 use crate::domain::ids::BatchName;
+use crate::domain::parked::Parked;
 
 /// Between two looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);

@@ -16,10 +16,10 @@ use crate::cli::{service_target, summary};
 use crate::clock::Clock;
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{BatchState, BatchStatus, StatusRequest};
-use crate::domain::admission::Parked;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
+use crate::domain::parked::Parked;
 use crate::intake::receipt::Receipt;
 
 /// Between two looks at how far it is.

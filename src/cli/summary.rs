@@ -10,10 +10,10 @@ use crate::cli::table::{self, Cell, Table};
 use crate::cli::terminal::{Tone, say};
 use crate::cli::{printable, printable_path};
 use crate::control::protocol::{BatchState, BatchStatus};
-use crate::domain::admission::Parked;
 use crate::domain::batch_terms::TermChange;
 use crate::domain::credits::Credits;
 use crate::domain::job_state::JobState;
+use crate::domain::parked::Parked;
 use crate::domain::time::Millis;
 use crate::intake::receipt::Receipt;
 

@@ -6,7 +6,6 @@ use crate::control::protocol::{
     BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, Explanation, LedgerEntry, Refusal, ResolveRequest,
     Status,
 };
-use crate::domain::admission::Parked;
 use crate::domain::charge_drift;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
@@ -15,6 +14,7 @@ use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::ids::{AttemptNo, BatchName, BatchNo};
 use crate::domain::job::{JobSpec, State};
 use crate::domain::job_state::JobState;
+use crate::domain::parked::Parked;
 use crate::domain::retry::{self, Prospect};
 use crate::engine::EngineError;
 use crate::engine::engine_client::EngineClient;

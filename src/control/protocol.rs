@@ -6,7 +6,6 @@ use axum::http::Method;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::domain::admission::Parked;
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::charge_drift::Drift;
@@ -17,6 +16,7 @@ use crate::domain::job::{Job, JobSpec, OutputFile, RecordView};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Policy;
+use crate::domain::parked::Parked;
 use crate::domain::row_selection::RowSelection;
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;

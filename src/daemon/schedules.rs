@@ -1,6 +1,6 @@
 //! Schedules: batches that begin by themselves.
 //!
-//! What is due is decided in [`crate::domain::schedule::due`]; here the clock is looked at, runs are handed
+//! What is due is decided in [`crate::domain::schedule::catch_up`]; here the clock is looked at, runs are handed
 //! to the one door, and what was handled is kept. A run is taken in first and noted afterwards: if the process
 //! dies between the two, the next one takes the same run in under the same name, and finds all of it there.
 //! A run that cannot be taken in (the manifest is being written, the disk is full) is tried again until it can,
@@ -23,7 +23,7 @@ use crate::domain::batch_origin::SourcePlace;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
-use crate::domain::schedule::due::{self, Due, Handled, Missed, ON_TIME, Overlap, SchedulePolicy};
+use crate::domain::schedule::catch_up::{self, Due, Handled, Missed, ON_TIME, Overlap, SchedulePolicy};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::{Now, Tick, Timestamp};
 use crate::engine::Stop;
@@ -240,11 +240,11 @@ impl<D: RunIngest> ScheduleRunner<D> {
         let ConfiguredSchedule { name, schedule, run_policy, .. } = configured;
         let progress = self.progress.entry(name.clone()).or_default();
         let handled = progress.handled.as_ref();
-        let mut due = due::decide(schedule, *run_policy, handled, now, false);
+        let mut due = catch_up::decide(schedule, *run_policy, handled, now, false);
         if !due.start.is_empty() && run_policy.overlap == Overlap::Skip {
             match self.ingest.unfinished() {
                 Ok(batches) if batches.iter().any(|batch| name::is_run_of(name, batch)) => {
-                    due = due::decide(schedule, *run_policy, handled, now, true);
+                    due = catch_up::decide(schedule, *run_policy, handled, now, true);
                 }
                 Ok(_) => {}
                 Err(error) => {

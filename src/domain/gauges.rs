@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::job_state::JobState;
+use crate::domain::parked::Parked;
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 

@@ -23,6 +23,7 @@ pub mod job_state;
 pub mod ledger;
 pub mod manifest;
 pub mod number_text;
+pub mod parked;
 pub mod poll_interval;
 pub mod queue_class;
 pub mod quote;

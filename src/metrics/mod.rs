@@ -24,10 +24,10 @@ use prometheus_client::registry::{Metric, Registry};
 
 pub use self::labels::{Answer, Endpoint};
 use self::labels::{BudgetLabel, BuildLabels, EndpointLabel, JobLabels, ReasonLabel, RequestLabels};
-use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::gauges::Gauges;
 use crate::domain::job_state::JobState;
+use crate::domain::parked::Parked;
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 

@@ -21,7 +21,7 @@ use crate::store::finished::FinishedBatch;
 use crate::store::folders::batch_dir;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Appender, Lines, Spool};
-use crate::store::{BatchRecord, JobRecord, Store, StoreError, marker};
+use crate::store::{BatchRecord, JobRecord, Store, StoreError, state_format};
 
 /// Version of the dump's format. In version 2 a job's record is a list of attempts; the outcomes of older batches are
 /// carried word for word, in the format that they were written in.
@@ -146,7 +146,7 @@ impl Store {
     pub fn export(&self, out: impl Write) -> Result<(), DumpError> {
         // No commit in between: what is read of the database is of one moment. The files beside it only grow.
         let records = self.at_rest(Store::records)?;
-        let service = marker::service(&self.dir)?.unwrap_or_default();
+        let service = state_format::service(&self.dir)?.unwrap_or_default();
         let mut sheet = DumpWriter { out, lines: 0, checksum: crc32fast::Hasher::new() };
         sheet.line(&DumpHeader { callsheet_dump: VERSION, service, commit: records.commits })?;
         let unfinished = records.batches.iter().map(|batch| (batch.no, Err(batch)));

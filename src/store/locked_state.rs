@@ -19,7 +19,7 @@ use crate::store::snapshot::{Salvaged, Snapshot};
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{
     BatchRecord, FinishedBatch, JobRecord, StoreError, clean_shutdown, commit_count, disk_reserve, finished,
-    marker, quarantine, verify,
+    quarantine, state_format, verify,
 };
 
 /// A state, whole or damaged, that this process has locked.
@@ -48,7 +48,7 @@ impl LockedState {
     /// # Errors
     /// [`StoreError`]: there is none, it is in use, or the disk is full.
     pub fn take(dir: &Path) -> Result<LockedState, StoreError> {
-        if marker::service(dir)?.is_none() {
+        if state_format::service(dir)?.is_none() {
             return Err(StoreError::Missing { dir: dir.to_owned() });
         }
         let lock = Lock::take(dir)?;
@@ -222,7 +222,7 @@ impl LockedState {
         let all = records.batches.clone();
         records.retire(dir)?.into_iter().for_each(|line| records.add_finished(line));
         verify::quick(dir, &records)?;
-        marker::raise(dir)?;
+        state_format::raise(dir)?;
         let fresh = self.work.path().join("fresh");
         records.write_database(dir, &fresh)?;
         for batch in &all {
@@ -295,7 +295,7 @@ impl NewState {
             locked.install(records)?;
         }
         // Last: without it the folder is no state.
-        marker::claim(&self.dir, &self.service, false)?;
+        state_format::claim(&self.dir, &self.service, false)?;
         self.locked = None;
         Ok(())
     }
@@ -304,7 +304,7 @@ impl NewState {
     fn take_back(&mut self) {
         let dir = self.dir.as_path();
         // What cannot be removed is named by the next import.
-        for file in [marker::FILE_NAME, "commits"] {
+        for file in [state_format::FILE_NAME, "commits"] {
             let _ = fs::remove_file(dir.join(file));
         }
         for folder in ["db", "spool"] {

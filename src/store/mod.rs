@@ -57,7 +57,6 @@ mod job_statuses;
 mod load;
 mod lock;
 pub mod locked_state;
-mod marker;
 mod open;
 pub mod open_check;
 mod quarantine;
@@ -68,6 +67,7 @@ mod sled_files;
 mod snapshot;
 pub mod spool;
 pub mod staging;
+mod state_format;
 pub mod surcharge_file;
 #[cfg(test)]
 mod tests;
@@ -134,7 +134,7 @@ pub struct Store {
 impl Store {
     /// Whether there is a state in a directory. Nothing in it is read.
     pub fn is_at(dir: &Path) -> bool {
-        dir.join(marker::FILE_NAME).is_file()
+        dir.join(state_format::FILE_NAME).is_file()
     }
 
     /// The state directory.

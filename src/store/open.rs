@@ -1,6 +1,6 @@
 //! The one way in which a state is opened. Each step stands on those before it:
 //!
-//! 1. whose folder it is (`marker`), that nobody else uses it (`lock`), and that the disk has room for it (`disk_reserve`);
+//! 1. whose folder it is (`state_format`), that nobody else uses it (`lock`), and that the disk has room for it (`disk_reserve`);
 //! 2. what killed processes left half done is removed (`staging`, `write_atomic`, `open_check`);
 //! 3. a database that is not byte for byte as it was closed (`clean_shutdown`) is opened and read by a child process first,
 //!    on a copy (`open_check`); snapshots that are in its way are set aside (`quarantine`);
@@ -22,8 +22,8 @@ use crate::store::lock::Lock;
 use crate::store::open_check::{self, CheckResult};
 use crate::store::snapshot::{self, Snapshot};
 use crate::store::{
-    Store, StoreError, batch_backup, clean_shutdown, commit_count, disk_reserve, folders, marker, quarantine,
-    staging, verify, write_atomic,
+    Store, StoreError, batch_backup, clean_shutdown, commit_count, disk_reserve, folders, quarantine,
+    staging, state_format, verify, write_atomic,
 };
 
 impl Store {
@@ -33,10 +33,10 @@ impl Store {
     /// # Errors
     /// [`StoreError`]: in use, another version's, another service's, damaged, or not writable.
     pub fn open(dir: &Path, service: &str, adopt: bool) -> Result<Store, StoreError> {
-        marker::check_folder(dir)?;
+        state_format::check_folder(dir)?;
         fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
         let lock = Lock::take(dir)?;
-        marker::claim(dir, service, adopt)?;
+        state_format::claim(dir, service, adopt)?;
         disk_reserve::take(dir)?;
         sweep(dir)?;
         let is_checked = check(dir)?;
@@ -64,7 +64,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`]; [`StoreError::Missing`] when there is no state.
     pub fn open_existing(dir: &Path) -> Result<Store, StoreError> {
-        match marker::service(dir)? {
+        match state_format::service(dir)? {
             Some(service) => Store::open(dir, &service, false),
             None => Err(StoreError::Missing { dir: dir.to_owned() }),
         }

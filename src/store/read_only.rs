@@ -25,7 +25,9 @@ use crate::store::job_statuses::{JobStatuses, note};
 use crate::store::open_check::CheckResult;
 use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
-use crate::store::{JobRecord, OpenJobStatus, StoreError, batch_backup, lock, marker, open, open_check};
+use crate::store::{
+    JobRecord, OpenJobStatus, StoreError, batch_backup, lock, open, open_check, state_format,
+};
 
 /// A state that is looked at and not opened.
 #[derive(Debug, Clone)]
@@ -69,8 +71,8 @@ impl ReadOnlyState {
     /// # Errors
     /// [`StoreError`] when the folder holds something else, or another version's state.
     pub fn at(dir: &Path) -> Result<ReadOnlyState, StoreError> {
-        marker::check_folder(dir)?;
-        Ok(ReadOnlyState { dir: dir.to_owned(), service: marker::service(dir)? })
+        state_format::check_folder(dir)?;
+        Ok(ReadOnlyState { dir: dir.to_owned(), service: state_format::service(dir)? })
     }
 
     /// The service that the state was begun with; nothing where nothing was begun.

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::BatchName;
-use crate::domain::schedule::due::Handled;
+use crate::domain::schedule::catch_up::Handled;
 use crate::domain::time::Timestamp;
 use crate::store::{StoreError, write_atomic};
 

@@ -1,7 +1,16 @@
 //! Which jobs are admitted, in one line for each input.
 
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::domain::account_block::{AllowanceUse, Trial};
+use crate::domain::credits::Credits;
+use crate::domain::hold::{Basis, Hold};
+use crate::domain::ids::JobKey;
 use crate::domain::ids::Seq;
+use crate::domain::ledger::Totals;
+use crate::domain::request::Kind;
+use crate::domain::time::Millis;
 
 fn candidates(batch: u32, priority: i8, holds: &[u64]) -> Vec<Candidate> {
     let candidate = |(seq, hold): (u32, &u64)| Candidate {

@@ -17,7 +17,7 @@
 //! What is ambiguous is refused, not guessed: a run costs credits. `.ci/schedule-oracle` compares fire times
 //! with two other implementations, `tests/daemon/schedule_table.rs` holds a table of them.
 
-pub mod due;
+pub mod catch_up;
 mod expression;
 mod field;
 mod fires;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Datelike, NaiveDate};
 use proptest::prelude::*;
 
-use super::due::{Due, Handled, Missed, Overlap, Reason, SchedulePolicy, decide};
+use super::catch_up::{Due, Handled, Missed, Overlap, Reason, SchedulePolicy, decide};
 use super::field::{DAY, Field, HOUR, MINUTE, MONTH, SECOND, WEEKDAY};
 use super::*;
 use crate::domain::time::Millis;

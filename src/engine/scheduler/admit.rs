@@ -1,13 +1,14 @@
 //! Out of the queue: candidates for admission, and rows for the windows.
 
-use crate::domain::admission::{self, Admission, AdmissionInput, Candidate, InFlight, Parked};
+use crate::domain::admission::{self, Admission, AdmissionInput, Candidate, InFlight};
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::manifest::row::Deadline;
+use crate::domain::parked::Parked;
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
+use crate::engine::scheduler::parts::admission_candidates::WaitingJobs;
 use crate::engine::scheduler::parts::open_job::OpenJob;
-use crate::engine::scheduler::parts::waiting_jobs::WaitingJobs;
 use crate::engine::scheduler::{ADMIT_MAX, Mode, Scheduler, SchedulerError};
 
 impl Scheduler {
@@ -147,7 +148,7 @@ impl Scheduler {
         if let Some(mut open) = self.jobs.get_mut(&key) {
             open.set_in_flight(now.tick);
         }
-        self.watch_deadline(key, attempt);
+        self.set_deadline_timer(key, attempt);
         self.begin(key, attempt, Want::Post, now.tick);
         Ok(())
     }

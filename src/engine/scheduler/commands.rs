@@ -387,7 +387,7 @@ impl Scheduler {
         self.settings = settings;
         let of_job = |open: &OpenJob| open.open_attempts().map(|no| (open.key(), no)).collect::<Vec<_>>();
         let attempts: Vec<_> = self.jobs.iter().flat_map(of_job).collect();
-        attempts.into_iter().for_each(|(key, attempt)| self.watch_deadline(key, attempt));
+        attempts.into_iter().for_each(|(key, attempt)| self.set_deadline_timer(key, attempt));
     }
 }
 

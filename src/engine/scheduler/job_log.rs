@@ -4,11 +4,11 @@
 //! person who is paged would want to see is `info`; what may need that person is `warn`; the rest is
 //! `debug`.
 
-use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, Order, State};
 use crate::domain::lifecycle::IllegalEvent;
+use crate::domain::parked::Parked;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
 use crate::store::BatchRecord;

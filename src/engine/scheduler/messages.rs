@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::domain::admission::{Limits, Parked};
+use crate::domain::admission::Limits;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchName, BatchNo, JobKey, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::domain::job_state::JobStateCounts;
 use crate::domain::ledger::{OutOfBalance, Totals};
+use crate::domain::parked::Parked;
 use crate::domain::quote::{Catalog, Rules, Surcharges};
 use crate::domain::request::Kind;
 use crate::domain::retry::Backoff;

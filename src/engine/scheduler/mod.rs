@@ -10,16 +10,20 @@
 
 mod admit;
 mod commands;
-mod due;
+mod deadlines;
+mod drop_unsent;
+mod due_effects;
 mod gauges;
 mod inputs;
 mod job_log;
 mod messages;
 mod overview;
 mod parts;
+mod price_renewal;
 #[cfg(test)]
 mod tests;
 mod transitions;
+mod watchdog;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,10 +36,10 @@ pub use self::messages::{
 pub use self::parts::outage_detector::Outage;
 use crate::domain::account_block::AccountBlock;
 use crate::domain::adaptive_limit::AdaptiveLimit;
-use crate::domain::admission::Parked;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
+use crate::domain::parked::Parked;
 use crate::domain::request::Kind;
 use crate::domain::time::{Now, Tick, UtcDay};
 use crate::engine::scheduler::parts::account_state::AccountState;
@@ -182,7 +186,7 @@ impl Scheduler {
                 Want::Post | Want::Fetch => self.schedule(key, attempt, now.tick),
                 Want::Nothing => {}
             }
-            self.watch_deadline(key, attempt);
+            self.set_deadline_timer(key, attempt);
         }
     }
 

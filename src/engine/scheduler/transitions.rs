@@ -4,12 +4,11 @@
 
 use crate::domain::charge_drift;
 use crate::domain::ids::{AttemptNo, JobKey};
-use crate::domain::job::{Attempt, Job, JobSpec, State};
+use crate::domain::job::{Attempt, Job, State};
 use crate::domain::ledger::Movement;
 use crate::domain::lifecycle::{self, AttemptRules, Event, Want};
-use crate::domain::manifest::row::Deadline;
 use crate::domain::retry;
-use crate::domain::time::{Millis, Now, Tick, Timestamp};
+use crate::domain::time::{Millis, Now, Tick};
 use crate::engine::scheduler::job_log::{self, LogContext};
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{Effect, FetchOrder, Scheduler, SchedulerError};
@@ -123,43 +122,7 @@ impl Scheduler {
             Want::Nothing => return,
         };
         self.schedule(key, attempt, now.tick.after(wait.unwrap_or(usual)));
-        self.watch_deadline(key, attempt);
-    }
-
-    /// How long a job may take, where its deadline is no instant.
-    pub(super) fn deadline_span(&self, spec: &JobSpec) -> Option<Millis> {
-        match spec.order.deadline {
-            Some(Deadline::At(_)) => None,
-            Some(Deadline::After(span)) => Some(span),
-            None => self.settings.deadlines.get(&spec.order.kind).copied(),
-        }
-    }
-
-    /// Sets the alarm for an attempt's deadline, or for the end of its watch.
-    pub(super) fn watch_deadline(&mut self, key: JobKey, attempt: AttemptNo) {
-        let Some(open) = self.jobs.get(&key) else { return };
-        let wanted = self.deadline_of(open.spec(), open.job(), attempt);
-        self.timers.set_deadline(key, attempt, wanted);
-    }
-
-    fn deadline_of(&self, spec: &JobSpec, job: &Job, no: AttemptNo) -> Option<Timestamp> {
-        let attempt = job.attempt_of(no)?;
-        let is_running = matches!(attempt.state(), State::Running { .. });
-        if no != job.attempt() {
-            let since = attempt.watched_since().filter(|_| is_running)?;
-            return Some(since.after(self.settings.watch_overdue_for));
-        }
-        let first_sent = job.deadline_from()?;
-        let deadline = match spec.order.deadline {
-            Some(Deadline::At(at)) => at,
-            _ => first_sent.after(self.deadline_span(spec)?),
-        };
-        match (job.is_overdue(), attempt.state()) {
-            (false, State::Submitting { .. } | State::Running { .. }) => Some(deadline),
-            // Only a task can be watched to the end of the window.
-            (true, State::Running { .. }) => Some(deadline.after(self.settings.watch_overdue_for)),
-            _ => None,
-        }
+        self.set_deadline_timer(key, attempt);
     }
 
     /// After a change of a job whose present attempt was `before`: attempts that are over want nothing any more, another

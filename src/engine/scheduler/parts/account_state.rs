@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::account_block::{AccountBlock, AllowanceUse, Trial};
-use crate::domain::admission::{Admission, AllowancePool, Parked};
+use crate::domain::admission::{Admission, AllowancePool};
 use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::job::Order;
 use crate::domain::ledger::Movement;
+use crate::domain::parked::Parked;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::scheduler::job_log;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::domain::admission::Parked;
 use crate::domain::credits::Credits;
 use crate::domain::ids::Seq;
 use crate::domain::job::{JobSpec, State};
 use crate::domain::ledger::{Movement, OutOfBalance};
+use crate::domain::parked::Parked;
 use crate::domain::request::Kind;
 use crate::domain::time::{Now, Timestamp};
 use crate::engine::scheduler::job_log;

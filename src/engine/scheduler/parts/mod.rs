@@ -8,6 +8,7 @@
 pub mod account_state;
 pub mod active_batch;
 pub mod active_batches;
+pub mod admission_candidates;
 pub mod budgets;
 pub mod disk_state;
 pub mod download_queue;
@@ -23,4 +24,3 @@ pub mod row_windows;
 pub mod task_owners;
 pub mod timers;
 pub mod wait_times;
-pub mod waiting_jobs;

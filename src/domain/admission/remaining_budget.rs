@@ -1,0 +1,106 @@
+//! What the budgets, the balance and the allowances have left, and what they keep a candidate for.
+
+use std::collections::BTreeMap;
+
+use crate::domain::account_block::AllowanceUse;
+use crate::domain::admission::input::{
+    AdmissionInput, AllowancePool, Candidate, InFlight, Limits, WaitingBatch,
+};
+use crate::domain::budget;
+use crate::domain::credits::Credits;
+use crate::domain::ledger::Totals;
+use crate::domain::parked::Parked;
+use crate::domain::time::Millis;
+
+/// A balance that came in longer ago is asked for again before anything is sent that must leave a least balance.
+const BALANCE_FRESH: Millis = Millis::from_secs(1);
+/// How often what all slots may need must fit above the least balance, for an answer to be good for so long. With less,
+/// it is good for the moment in which it came.
+const BALANCE_FAR: u64 = 20;
+
+/// What is left to give out.
+pub(super) struct RemainingBudget {
+    pub(super) in_flight: InFlight,
+    pub(super) limits: Limits,
+    total: Totals,
+    day: Totals,
+    balance: Option<Credits>,
+    balance_age: Millis,
+    out_of_credits: bool,
+    pools: BTreeMap<String, AllowancePool>,
+}
+
+/// What keeps a candidate.
+pub(super) enum Blocker {
+    /// A limit, the balance or an allowance.
+    Parked(Parked),
+    /// The balance came in too long ago to go by.
+    Stale,
+    /// Another of its pool is tried first.
+    BatchQueue,
+}
+
+impl RemainingBudget {
+    /// Everything that a board has room for, and the batches that want it.
+    pub(super) fn of(board: AdmissionInput) -> (RemainingBudget, Vec<WaitingBatch>) {
+        let AdmissionInput { limits, in_flight, total, day, .. } = board;
+        let AdmissionInput { balance, balance_age, out_of_credits, pools, waiting, .. } = board;
+        let room =
+            RemainingBudget { in_flight, limits, total, day, balance, balance_age, out_of_credits, pools };
+        (room, waiting)
+    }
+
+    /// Budgets and what must stay on the account hold in full: what is left of an allowance cannot be asked for.
+    pub(super) fn blocker(&self, batch: &WaitingBatch, candidate: &Candidate) -> Option<Blocker> {
+        let (wanted, hold, balance) = (candidate.wanted(), candidate.hold, self.balance.unwrap_or_default());
+        let parked = |parked: Parked| Some(Blocker::Parked(parked));
+        if !budget::fits(batch.totals, Some(batch.budget), wanted) {
+            return parked(Parked::BatchBudget);
+        }
+        if !budget::fits(self.day, self.limits.per_day, wanted) {
+            return parked(Parked::DayBudget);
+        }
+        if !budget::fits(self.total, self.limits.total, wanted) {
+            return parked(Parked::TotalBudget);
+        }
+        match self.limits.min_balance {
+            Some(least) if least + hold > balance => return parked(Parked::MinBalance),
+            Some(least) if self.is_stale(balance.saturating_sub(least), hold) => {
+                return Some(Blocker::Stale);
+            }
+            _ => {}
+        }
+        if self.out_of_credits && hold > balance { self.no_allowance(candidate) } else { None }
+    }
+
+    /// Whether the balance came in too long ago to send this: others spend of it, too.
+    fn is_stale(&self, above: Credits, hold: Credits) -> bool {
+        let round = hold.0.saturating_mul(u64::from(self.limits.in_flight));
+        let is_far = above.0 >= round.saturating_mul(BALANCE_FAR);
+        self.balance_age > if is_far { BALANCE_FRESH } else { Millis(0) }
+    }
+
+    /// What keeps a job that the balance does not cover: that no allowance may, either.
+    fn no_allowance(&self, candidate: &Candidate) -> Option<Blocker> {
+        let Some(AllowanceUse { pool, units }) = &candidate.allowance else {
+            return Some(Blocker::Parked(Parked::Credits));
+        };
+        match self.pools.get(pool) {
+            Some(pool) if !pool.trial.fits(*units) => Some(Blocker::Parked(Parked::Credits)),
+            Some(pool) if !pool.trial.lets(*units, pool.is_tried) => Some(Blocker::BatchQueue),
+            _ => None,
+        }
+    }
+
+    pub(super) fn take(&mut self, batch: &mut WaitingBatch, candidate: &Candidate) {
+        batch.awaits_charge |= candidate.is_unbounded();
+        self.in_flight.add(candidate.kind, candidate.model.as_deref());
+        for totals in [&mut batch.totals, &mut self.day, &mut self.total] {
+            totals.held = totals.held + candidate.wanted();
+        }
+        self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.hold));
+        if let Some(pool) = candidate.allowance.as_ref().and_then(|of| self.pools.get_mut(&of.pool)) {
+            pool.is_tried = true;
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Why queued work is not sent, in the words that people read, with what lifts it.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a queued job is not sent. Each lifts by itself, or by what its text says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parked {
+    /// What is left of the batch's own budget is too little for the next job.
+    BatchBudget,
+    /// The day's budget is used up.
+    DayBudget,
+    /// The total budget is used up.
+    TotalBudget,
+    /// The balance would fall below what must stay on the account.
+    #[serde(alias = "keep")]
+    MinBalance,
+    /// The account's balance does not cover it (402).
+    Credits,
+    /// The API key does not work (401).
+    Key,
+    /// The batch is paused: by its owner, by rejected prompts in a row, or by a charge that differs.
+    Paused,
+    /// The catalog in force has no price for the next jobs, and nothing says that they may cost what they might.
+    NoPrice,
+    /// The output disk has too little room or takes nothing more, or the state's disk is full.
+    Disk,
+    /// No process works on the state. Found by a command that reads it, never by an engine.
+    NoProcess,
+}
+
+impl Parked {
+    /// The name in everything machines read.
+    pub fn name(self) -> &'static str {
+        match self {
+            Parked::BatchBudget => "batch_budget",
+            Parked::DayBudget => "day_budget",
+            Parked::TotalBudget => "total_budget",
+            Parked::MinBalance => "min_balance",
+            Parked::Credits => "credits",
+            Parked::Key => "key",
+            Parked::Paused => "paused",
+            Parked::NoPrice => "no_price",
+            Parked::Disk => "disk",
+            Parked::NoProcess => "no_process",
+        }
+    }
+
+    /// What it is and what lifts it.
+    pub fn explain(self) -> &'static str {
+        match self {
+            Parked::BatchBudget => {
+                "the next job does not fit into the rest of the batch's budget, where prices count in full, even if \
+                 an allowance may cover them; to raise it: callsheet budget BATCH N"
+            }
+            Parked::DayBudget => {
+                "the day's budget, where prices count in full, is used up; it continues at UTC midnight or with a \
+                 higher budget.per_day"
+            }
+            Parked::TotalBudget => {
+                "the total budget, where prices count in full, is used up; raise budget.total"
+            }
+            Parked::MinBalance => {
+                "the balance would fall below budget.min_balance, against which prices count in full, even if an \
+                 allowance may cover them; add credits or lower budget.min_balance"
+            }
+            Parked::Credits => {
+                "the account's balance does not cover the next job, and no allowance is known to; add credits"
+            }
+            Parked::Key => "the service refuses the API key; set a valid key",
+            Parked::Paused => "the batch is paused; to continue: callsheet resume BATCH",
+            Parked::NoPrice => {
+                "the catalog has no price for it now; wait for a catalog that has one, or, if the model is still \
+                 listed, set a limit: callsheet retry JOB --max-credits N; to give it up: callsheet cancel JOB"
+            }
+            Parked::Disk => {
+                "the output disk is full or has less free space than output.min_free, or the state's disk is full; \
+                 free disk space"
+            }
+            Parked::NoProcess => {
+                "no process works on this state; to continue: callsheet run MANIFEST, or callsheet daemon"
+            }
+        }
+    }
+}

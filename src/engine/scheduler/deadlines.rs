@@ -1,0 +1,108 @@
+//! Deadlines: when a job misses its own, and what follows: it is overdue, or it is resubmitted.
+
+use crate::domain::ids::{AttemptNo, JobKey};
+use crate::domain::job::{Attempt, Job, JobSpec, State};
+use crate::domain::lifecycle::Event;
+use crate::domain::manifest::row::{Deadline, OnDeadline};
+use crate::domain::time::{Millis, Now, Timestamp};
+use crate::engine::scheduler::{Scheduler, SchedulerError, watchdog};
+
+/// How long a deadline that passed unseen waits for its task to be read, before it is looked at again.
+const UNREAD_GRACE: Millis = Millis::from_secs(5);
+
+impl Scheduler {
+    /// An overdue job gives its slot back; a task that was watched long enough is left to a person.
+    pub(super) fn apply_deadlines(&mut self, now: Now) -> Result<(), SchedulerError> {
+        while let Some((key, attempt)) = self.timers.pop_deadline(now.wall) {
+            let Some(open) = self.jobs.get(&key) else { continue };
+            let is_watched = open.job().is_overdue() || open.job().attempt() != attempt;
+            let state = open.job().attempt_of(attempt).map(Attempt::state);
+            let is_unread =
+                open.seen_for(attempt, now.tick).is_none() && matches!(state, Some(State::Running { .. }));
+            if is_unread && (is_watched || self.resubmits(key)) {
+                self.postpone_deadline(key, attempt, UNREAD_GRACE, now);
+                continue;
+            }
+            if !is_watched && let Some(left) = self.resubmission_wait(key, now) {
+                self.postpone_deadline(key, attempt, left, now);
+                continue;
+            }
+            let event = if is_watched {
+                watchdog::expired()
+            } else if self.resubmits(key) {
+                Event::Resubmit
+            } else {
+                Event::Overdue
+            };
+            self.apply(key, attempt, event, now)?;
+            self.set_deadline_timer(key, attempt);
+            let present = self.jobs.get(&key).map(|open| open.job().attempt());
+            if let Some(next) = present.filter(|present| *present != attempt && !is_watched) {
+                // It waits for a slot and the budgets, and for nothing else.
+                self.schedule(key, next, now.tick);
+            }
+        }
+        Ok(())
+    }
+
+    /// How much longer a job must be seen in flight before it is resubmitted. The calendar may step, and downtimes count
+    /// for nothing: what is bought for want of an answer is bought by the clock that never steps.
+    fn resubmission_wait(&self, key: JobKey, now: Now) -> Option<Millis> {
+        let open = self.jobs.get(&key).filter(|_| self.resubmits(key))?;
+        let span = self.deadline_span(open.spec())?;
+        let seen = open.in_flight_for(now.tick)?;
+        (seen < span).then(|| Millis(span.0 - seen.0))
+    }
+
+    /// Puts a deadline off. After a downtime it may long have passed while the task has long succeeded: that is read
+    /// before anything is given up or bought for it.
+    fn postpone_deadline(&mut self, key: JobKey, attempt: AttemptNo, wait: Millis, now: Now) {
+        self.timers.set_deadline(key, attempt, Some(now.wall.after(wait)));
+    }
+
+    /// Whether a job gets another attempt when its deadline passes. One with an instant for a deadline does not:
+    /// it could only be late.
+    fn resubmits(&self, key: JobKey) -> bool {
+        let Some(active) = self.batches.get(&key.batch) else { return false };
+        let Some(open) = self.jobs.get(&key) else { return false };
+        active.record().policy.on_deadline == Some(OnDeadline::Resubmit)
+            && !active.record().canceled
+            && !matches!(open.spec().order.deadline, Some(Deadline::At(_)))
+    }
+
+    /// How long a job may take, where its deadline is no instant.
+    pub(super) fn deadline_span(&self, spec: &JobSpec) -> Option<Millis> {
+        match spec.order.deadline {
+            Some(Deadline::At(_)) => None,
+            Some(Deadline::After(span)) => Some(span),
+            None => self.settings.deadlines.get(&spec.order.kind).copied(),
+        }
+    }
+
+    /// Sets the alarm for an attempt's deadline, or for the end of its watch.
+    pub(super) fn set_deadline_timer(&mut self, key: JobKey, attempt: AttemptNo) {
+        let Some(open) = self.jobs.get(&key) else { return };
+        let wanted = self.deadline_of(open.spec(), open.job(), attempt);
+        self.timers.set_deadline(key, attempt, wanted);
+    }
+
+    fn deadline_of(&self, spec: &JobSpec, job: &Job, no: AttemptNo) -> Option<Timestamp> {
+        let attempt = job.attempt_of(no)?;
+        let is_running = matches!(attempt.state(), State::Running { .. });
+        if no != job.attempt() {
+            let since = attempt.watched_since().filter(|_| is_running)?;
+            return Some(self.watch_end(since));
+        }
+        let first_sent = job.deadline_from()?;
+        let deadline = match spec.order.deadline {
+            Some(Deadline::At(at)) => at,
+            _ => first_sent.after(self.deadline_span(spec)?),
+        };
+        match (job.is_overdue(), attempt.state()) {
+            (false, State::Submitting { .. } | State::Running { .. }) => Some(deadline),
+            // Only a task can be watched to the end of the window.
+            (true, State::Running { .. }) => Some(self.watch_end(deadline)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What is never sent any more: the rows and queued jobs of a batch that expired or was canceled.
+
+use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
+use crate::domain::lifecycle::Event;
+use crate::domain::time::Now;
+use crate::engine::scheduler::parts::active_batch::{ActiveBatch, DroppedRows};
+use crate::engine::scheduler::{Mode, Scheduler, SchedulerError};
+
+/// Rows of a batch that a step ends at most, so that its commit stays small.
+const DROPPED_MAX: usize = 64;
+
+impl Scheduler {
+    /// What was not sent before its batch expired, or was canceled, never is.
+    pub(super) fn drop_unsent(&mut self, now: Now) -> Result<(), SchedulerError> {
+        if self.mode == Mode::Stopping {
+            return Ok(());
+        }
+        let reason = |active: &ActiveBatch| match active {
+            _ if active.record().is_done() => None,
+            _ if active.is_canceled() => Some(Event::Cancel),
+            _ if active.has_expired(now) => Some(Event::Expire),
+            _ => None,
+        };
+        let dropped: Vec<(BatchNo, Event)> =
+            self.batches.iter().filter_map(|active| Some((active.record().no, reason(active)?))).collect();
+        for (no, event) in dropped {
+            self.drop_rows(no, &event, now)?;
+            if event == Event::Expire || self.batches.get(&no).is_some_and(|active| active.record().canceled)
+            {
+                self.drop_queued(no, &event, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins rows of a batch that wait in memory, only to end them.
+    fn drop_rows(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), SchedulerError> {
+        let Some(active) = self.batches.get(&no) else { return Ok(()) };
+        let DroppedRows { all, lasts } = active.rows_to_drop(*event == Event::Cancel, DROPPED_MAX);
+        if all.len() >= DROPPED_MAX {
+            // There may be more in memory, of which nothing else would remind.
+            self.pending.wake_at(now.tick);
+        }
+        for seq in lasts {
+            self.open_rows_up_to(JobKey { batch: no, seq });
+        }
+        for seq in all {
+            self.apply(JobKey { batch: no, seq }, AttemptNo::FIRST, event.clone(), now)?;
+        }
+        Ok(())
+    }
+
+    fn drop_queued(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), SchedulerError> {
+        for key in self.jobs.all_candidates(no) {
+            let Some(job) = self.jobs.get(&key).map(|open| open.job()) else { continue };
+            // One that waits for another attempt does not expire; its owner may still cancel it.
+            let is_due = *event == Event::Cancel || job.first_sent().is_none();
+            if is_due && !job.may_have_been_sent() {
+                let attempt = job.attempt();
+                self.apply(key, attempt, event.clone(), now)?;
+            }
+        }
+        Ok(())
+    }
+}

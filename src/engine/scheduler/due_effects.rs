@@ -1,0 +1,83 @@
+//! Effects that are due: resends, readings, downloads, the balance; and what keeps a POST from being sent again.
+
+use crate::domain::ids::{AttemptNo, JobKey};
+use crate::domain::lifecycle::{Event, Want};
+use crate::domain::task::{Fault, PostAnswer};
+use crate::domain::time::{Millis, Now};
+use crate::engine::scheduler::parts::open_job::OpenJob;
+use crate::engine::scheduler::{Effect, Mode, Scheduler, SchedulerError};
+
+/// How long what the account refuses waits before it looks again.
+const ACCOUNT_RECHECK: Millis = Millis(1_000);
+
+impl Scheduler {
+    /// Begins what is due: resends, readings, downloads, and the wait for admission.
+    pub(super) fn start_due_effects(&mut self, now: Now) -> Result<(), SchedulerError> {
+        // Requests in flight finish after a stop; nothing new begins.
+        if self.mode == Mode::Stopping {
+            self.timers.stop_effects();
+            return Ok(());
+        }
+        while let Some((at, key, attempt)) = self.timers.pop_effect(now.tick) {
+            let Some(mut open) = self.jobs.get_mut(&key) else { continue };
+            open.set_timed(attempt, false);
+            if open.is_attempt_busy(attempt) {
+                continue;
+            }
+            let is_keyed = open.spec().order.kind.is_keyed();
+            let is_slow = open.is_slow();
+            let want = open.wants(attempt);
+            drop(open);
+            match want {
+                Want::Admission => self.jobs.queue(key),
+                Want::Nothing => {}
+                Want::Fetch => self.downloads.add(key, is_slow),
+                Want::Post if self.mode == Mode::Free => {}
+                Want::Post if !is_keyed => self.mark_outcome_unknown(key, now)?,
+                Want::Post if !self.may_post_again(key, now) => self.postpone(key, attempt, now),
+                Want::Post if !self.was_taken(key) && !self.is_held_at_its_price(key, now) => {
+                    self.price_again(key, attempt, now)?;
+                }
+                Want::Read if self.account.key_is_refused() => self.postpone(key, attempt, now),
+                want @ (Want::Post | Want::Read) => self.begin(key, attempt, want, at),
+            }
+        }
+        while !self.disk.is_low()
+            && let Some(key) = self.downloads.pop(self.settings.downloads)
+        {
+            if let Some(attempt) = self.jobs.get(&key).map(|open| open.job().attempt()) {
+                self.begin(key, attempt, Want::Fetch, now.tick);
+            }
+        }
+        Ok(())
+    }
+
+    /// A POST without a key leaves straight from admission. One that is still to be sent was on its way
+    /// when an earlier process ended: it may have made a task, and sending it again may make another.
+    fn mark_outcome_unknown(&mut self, key: JobKey, now: Now) -> Result<(), SchedulerError> {
+        let Some(attempt) = self.jobs.get(&key).map(|open| open.job().attempt()) else { return Ok(()) };
+        let fault = Fault::new("interrupted", "the program ended while the request was on its way");
+        let unknown = PostAnswer::Again { fault, wait: None, may_have_run: true };
+        self.apply(key, attempt, Event::Posted(unknown), now)
+    }
+
+    /// Whether a job's POST may be sent again.
+    fn may_post_again(&mut self, key: JobKey, now: Now) -> bool {
+        let Some(open) = self.jobs.get(&key) else { return true };
+        let post = (key, &open.spec().order, open.job().books().held);
+        let is_busy = |other: &JobKey| self.jobs.get(other).is_some_and(OpenJob::is_busy);
+        self.account.may_post_again(post, is_busy, now.wall)
+    }
+
+    /// Nothing that nobody pays for leaves, and nothing at all under a refused key.
+    pub(super) fn postpone(&mut self, key: JobKey, attempt: AttemptNo, now: Now) {
+        self.schedule(key, attempt, now.tick.after(ACCOUNT_RECHECK));
+    }
+
+    /// Asks for the balance, where something waits for it or it is to be watched.
+    pub(super) fn ask_balance_when_due(&mut self, now: Now) {
+        if self.mode != Mode::Stopping && self.account.ask_when_due(self.budgets.charged(), now.tick) {
+            self.pending.begin(Effect::AskBalance);
+        }
+    }
+}
