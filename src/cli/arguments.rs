@@ -238,6 +238,9 @@ pub(super) struct StatusCommand {
     /// Name of the batch [default: all]
     #[arg(value_name = "BATCH")]
     pub(super) batch: Option<BatchName>,
+    /// List every finished batch, as far back as retention.list_finished_for; otherwise the 20 that finished last
+    #[arg(long, conflicts_with = "batch")]
+    pub(super) all: bool,
     /// Show the status again whenever it changes, until the batch is done
     #[arg(long)]
     pub(super) watch: bool,

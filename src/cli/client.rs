@@ -108,7 +108,7 @@ impl StateClient {
     /// # Errors
     /// What the question for its status meets.
     pub(super) async fn next_step(&self, batch: &BatchName) -> Result<String, Failure> {
-        let status = self.call(&StatusRequest { batch: Some(batch.clone()) }).await?;
+        let status = self.call(&StatusRequest { batch: Some(batch.clone()), all: false }).await?;
         let process = self.process();
         Ok(status.batches.first().map_or_else(String::new, |batch| next_step_of(batch, process)))
     }

@@ -46,7 +46,7 @@ async fn show_until_done(
     global: &Global,
     client: &StateClient,
 ) -> Result<Exit, Failure> {
-    let request = StatusRequest { batch: command.batch.clone() };
+    let request = StatusRequest { batch: command.batch.clone(), all: command.all };
     let mut shown = String::new();
     loop {
         let status = match client {
@@ -73,7 +73,12 @@ async fn show_until_done(
             status.batches.iter().filter_map(|batch| batch.parked_by).collect();
         if !command.watch {
             if !global.json && status.not_listed > 0 {
-                say!("not listed: {} finished; give a name to see one", status.not_listed);
+                let more = if command.all {
+                    ""
+                } else {
+                    "; to list those of the last weeks: callsheet status --all"
+                };
+                say!("not listed: {} finished; give a name to see one{more}", status.not_listed);
             }
             if !global.json {
                 parked.iter().for_each(|parked| say!("{}: {}", parked.name(), parked.explain()));

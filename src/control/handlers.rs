@@ -3,8 +3,8 @@
 use std::io;
 
 use crate::control::protocol::{
-    BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, Explanation, LedgerEntry, Refusal, ResolveRequest,
-    Status,
+    BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, Explanation, FINISHED_SHOWN, LedgerEntry, Refusal,
+    ResolveRequest, Status, StatusRequest,
 };
 use crate::domain::charge_drift;
 use crate::domain::credits::Credits;
@@ -61,7 +61,7 @@ impl HandlerError {
     /// What the client is told.
     pub fn refusal(&self) -> Refusal {
         match self {
-            HandlerError::Find(FindError::Nothing(_)) => Refusal::new(Exit::Usage, self.to_string())
+            HandlerError::Find(FindError::Nothing { .. }) => Refusal::new(Exit::Usage, self.to_string())
                 .hint("list jobs with callsheet jobs; name a job as BATCH/JOB"),
             HandlerError::Find(FindError::Several { .. }) => {
                 Refusal::new(Exit::Usage, self.to_string()).hint("name one as BATCH/JOB or by its identity")
@@ -77,8 +77,10 @@ impl HandlerError {
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn status(engine: &EngineClient, batch: Option<&BatchName>) -> Result<Status, HandlerError> {
-    let found = engine.batch_snapshots(batch).await?;
+pub async fn status(engine: &EngineClient, request: &StatusRequest) -> Result<Status, HandlerError> {
+    let batch = request.batch.as_ref();
+    let finished_max = if request.all { usize::MAX } else { FINISHED_SHOWN };
+    let found = engine.batch_snapshots(batch, finished_max).await?;
     let of = |(record, overview): &(BatchRecord, BatchOverview)| {
         BatchStatus::new(record, overview).with_process(engine.works())
     };
@@ -224,7 +226,7 @@ pub async fn explain(engine: &EngineClient, job: &str) -> Result<Explanation, Ha
     match engine.find(job).await? {
         Target::Batch(batch) => {
             let text = format!("{} (a batch; callsheet jobs {} lists its jobs)", job, batch.name);
-            Err(FindError::Nothing(text).into())
+            Err(FindError::Nothing { text, not_searched: 0 }.into())
         }
         Target::Job(batch, spec, record) => {
             let key = IdempotencyKey::derive(spec.id, record.job.attempt());
@@ -377,7 +379,7 @@ pub async fn pause(engine: &EngineClient, batch: Option<&BatchName>) -> Result<B
 pub async fn find_batch(engine: &EngineClient, name: &BatchName) -> Result<BatchRecord, HandlerError> {
     match engine.batches(Some(name)).await?.pop() {
         Some(batch) => Ok(batch),
-        None => Err(FindError::NoBatch { name: name.to_string(), known: Vec::new() }.into()),
+        None => Err(FindError::NoBatch { name: name.to_string(), newest: Vec::new(), count: 0 }.into()),
     }
 }
 

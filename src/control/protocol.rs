@@ -117,13 +117,19 @@ pub struct RunScheduleRequest {
     pub name: String,
 }
 
+/// Finished batches that a status shows unless it is asked for all: those that finished last.
+pub const FINISHED_SHOWN: usize = 20;
+
 /// Asks for one batch in numbers, or for all.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StatusRequest {
-    /// The batch; none means all that are listed.
+    /// The batch; none means those that are not done, and the [`FINISHED_SHOWN`] that finished last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchName>,
+    /// Every finished batch that is listed (`retention.list_finished_for`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all: bool,
 }
 
 /// Asks for the result of every job.
@@ -160,7 +166,7 @@ pub struct ExplainRequest {
 pub struct Status {
     /// Oldest first.
     pub batches: Vec<BatchStatus>,
-    /// Batches that were done long ago and are not among them: each is found by its name.
+    /// Finished batches that are not among them: each is found by its name.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_listed: u64,
 }

@@ -226,7 +226,7 @@ async fn metrics(State(app): Shared) -> impl IntoResponse {
 }
 
 async fn status(State(app): Shared, Query(query): Query<StatusRequest>) -> Result<Response, ApiError> {
-    Ok(Json(handlers::status(&app.engine, query.batch.as_ref()).await?).into_response())
+    Ok(Json(handlers::status(&app.engine, &query).await?).into_response())
 }
 
 async fn explain(State(app): Shared, Query(query): Query<ExplainRequest>) -> Result<Response, ApiError> {
@@ -451,7 +451,11 @@ mod tests {
     fn a_refusal_says_what_refuses() {
         let missing = || StoreError::Missing { dir: PathBuf::from("state") };
         for (error, status, exit) in [
-            (FindError::Nothing("a".to_owned()).into(), StatusCode::NOT_FOUND, Exit::Usage),
+            (
+                FindError::Nothing { text: "a".to_owned(), not_searched: 0 }.into(),
+                StatusCode::NOT_FOUND,
+                Exit::Usage,
+            ),
             (EngineError::from(EngineGone).into(), StatusCode::SERVICE_UNAVAILABLE, Exit::Unfinished),
             (missing().into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Usage),
             (FindError::Engine(missing().into()).into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Usage),

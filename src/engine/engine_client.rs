@@ -65,11 +65,15 @@ impl EngineClient {
     }
 
     /// The batch called so as it stands and in numbers, done or not; without a name those that are not done and the
-    /// finished ones that are listed, oldest first. A running engine answers from memory, whatever its state's disk says.
+    /// `finished_max` that finished last, of those that are listed, oldest first. A running engine answers from memory, whatever its state's disk says.
     ///
     /// # Errors
     /// [`FindError::NoBatch`], or the state refuses.
-    pub async fn batch_snapshots(&self, name: Option<&BatchName>) -> Result<Vec<BatchSnapshot>, FindError> {
+    pub async fn batch_snapshots(
+        &self,
+        name: Option<&BatchName>,
+        finished_max: usize,
+    ) -> Result<Vec<BatchSnapshot>, FindError> {
         // Finished ones last: one that ends meanwhile is in both.
         let mut found = self.engine.batches(name).await.map_err(EngineError::from)?;
         let finished = match name {
@@ -77,7 +81,7 @@ impl EngineClient {
             Some(name) => self.batches(Some(name)).await?,
             None => {
                 let store = self.store.clone();
-                match blocking(move || store.listed_finished()).await {
+                match blocking(move || store.newest_finished(finished_max)).await {
                     Err(error) if error.is_full() => Vec::new(),
                     listed => listed.map_err(EngineError::from)?.iter().map(FinishedBatch::summary).collect(),
                 }

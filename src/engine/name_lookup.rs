@@ -3,11 +3,16 @@
 //! A row that was edited is another job of the same label. Its label means the version that was accepted last, `LABEL@1`
 //! the first, `LABEL@2` the second.
 
-use crate::domain::ids::BatchName;
+use std::collections::BTreeMap;
+
+use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::job::JobSpec;
 use crate::engine::EngineError;
 use crate::store::{BatchRecord, FinishedBatch, JobRecord, Store, StoreError};
 
+/// Finished batches that a job's name without its batch is looked for in: those that finished last. So the cost of a look
+/// does not grow with what is finished.
+const SEARCHED_MAX: usize = 100;
 /// Names of batches that are listed when an unknown one is asked for.
 const LISTED_MAX: usize = 8;
 
@@ -40,16 +45,23 @@ impl Target {
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// No batch.
-    #[error("no batch is called {name}; {}", listed(.known))]
+    #[error("no batch is called {name}; {}", listed(.newest, *.count))]
     NoBatch {
         /// What was asked for.
         name: String,
-        /// What there is.
-        known: Vec<String>,
+        /// Those of the newest that are said.
+        newest: Vec<String>,
+        /// How many there are.
+        count: u64,
     },
     /// Neither batch nor job.
-    #[error("no batch or job is called {0}")]
-    Nothing(String),
+    #[error("no batch or job is called {text}{}", older(*.not_searched))]
+    Nothing {
+        /// What was asked for.
+        text: String,
+        /// Finished batches in which a job was not looked for, since it was not said which of them has it.
+        not_searched: u64,
+    },
     /// Several jobs.
     #[error("{count} jobs are called {text}; one of them is {example}")]
     Several {
@@ -65,28 +77,45 @@ pub enum FindError {
     Engine(#[from] EngineError),
 }
 
+/// What was not searched, and how a job of it is named.
+fn older(not_searched: u64) -> String {
+    match not_searched {
+        0 => String::new(),
+        many => format!(
+            "; the jobs of {many} older finished batches were not searched: name one of them as BATCH/JOB"
+        ),
+    }
+}
+
 /// `there are a, b`; of many, the newest.
-fn listed(names: &[String]) -> String {
-    match names {
+fn listed(newest: &[String], count: u64) -> String {
+    match newest {
         [] => "there is none".to_owned(),
-        names if names.len() <= LISTED_MAX => format!("there are {}", names.join(", ")),
-        names => {
-            let newest = &names[names.len() - LISTED_MAX..];
-            format!("of {} the newest are {}", names.len(), newest.join(", "))
-        }
+        newest if newest.len() as u64 >= count => format!("there are {}", newest.join(", ")),
+        newest => format!("of {count} the newest are {}", newest.join(", ")),
     }
 }
 
 /// The batch called so, done or not; without a name those that are not done and the finished ones that are listed,
 /// oldest first.
 pub(super) fn batches(store: &Store, name: Option<&BatchName>) -> Result<Vec<BatchRecord>, FindError> {
-    let listed = || store.listed_batches().map_err(EngineError::from);
-    let Some(name) = name else { return Ok(listed()?) };
-    if let Some(found) = store.batch_named(name).map_err(EngineError::from)? {
-        return Ok(vec![found]);
+    let Some(name) = name else { return Ok(store.listed_batches().map_err(EngineError::from)?) };
+    match store.batch_named(name).map_err(EngineError::from)? {
+        Some(found) => Ok(vec![found]),
+        None => Err(unknown_batch(store, name).map_err(EngineError::from)?),
     }
-    let known = listed()?.iter().map(|batch| batch.name.to_string()).collect();
-    Err(FindError::NoBatch { name: name.to_string(), known })
+}
+
+/// That no batch is called so, with the names of the newest: found without reading what else is finished.
+fn unknown_batch(store: &Store, name: &BatchName) -> Result<FindError, StoreError> {
+    let (unfinished, finished) = (store.batches()?, store.newest_finished(LISTED_MAX)?);
+    let count = unfinished.len() as u64 + store.finished_count();
+    let mut names: BTreeMap<BatchNo, BatchName> = BTreeMap::new();
+    names.extend(unfinished.into_iter().map(|batch| (batch.no, batch.name)));
+    names.extend(finished.into_iter().map(|line| (line.no, line.name)));
+    let left_out = names.len().saturating_sub(LISTED_MAX);
+    let newest = names.into_values().skip(left_out).map(|name| name.to_string()).collect();
+    Ok(FindError::NoBatch { name: name.to_string(), newest, count })
 }
 
 /// What is called so: a batch first, then a job by its label, its identity, or `BATCH/JOB`.
@@ -110,11 +139,13 @@ pub fn target(store: &Store, text: &str) -> Result<Target, FindError> {
 type Found = (BatchRecord, JobSpec, JobRecord);
 
 /// `named` is the batch before the slash, where there is one. A name without a batch is looked for in the batches that
-/// are not done, then in the finished ones that are listed.
+/// are not done, then in the listed ones that finished last.
 fn job(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Target, FindError> {
-    let mut found = jobs(store, text, named).map_err(EngineError::from)?;
+    let is_named = named.is_some();
+    let (mut found, searched) = jobs(store, text, named).map_err(EngineError::from)?;
+    let not_searched = if is_named { 0 } else { store.finished_count().saturating_sub(searched) };
     match found.len() {
-        0 => Err(FindError::Nothing(text.to_owned())),
+        0 => Err(FindError::Nothing { text: text.to_owned(), not_searched }),
         1 => {
             let (batch, spec, record) = found.remove(0);
             Ok(Target::Job(Box::new(batch), Box::new(spec), Box::new(record)))
@@ -129,9 +160,9 @@ fn job(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Target, 
     }
 }
 
-/// Every job called so.
-fn jobs(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Vec<Found>, StoreError> {
-    let mut found = Vec::new();
+/// Every job called so, and in how many finished batches it was looked for.
+fn jobs(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<(Vec<Found>, u64), StoreError> {
+    let (mut found, mut searched) = (Vec::new(), 0);
     if let Some((batch, (_, job))) = named.zip(text.split_once('/')) {
         add_called(store, &batch, job, &mut found)?;
     }
@@ -143,7 +174,9 @@ fn jobs(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Vec<Fou
         let may_have = |line: &&FinishedBatch| {
             store.may_have_job(line, text) || label.is_some_and(|label| store.may_have_job(line, label))
         };
-        for line in store.listed_finished()?.iter().filter(may_have) {
+        let newest = store.newest_finished(SEARCHED_MAX)?;
+        searched = newest.len() as u64;
+        for line in newest.iter().filter(may_have) {
             match store.batch(line.no) {
                 Ok(batch) => batch.map_or(Ok(()), |batch| add_called(store, &batch, text, &mut found))?,
                 Err(StoreError::BatchMoved { .. }) => {}
@@ -151,7 +184,7 @@ fn jobs(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Vec<Fou
             }
         }
     }
-    Ok(found)
+    Ok((found, searched))
 }
 
 /// Adds the jobs of a batch that are called so.
@@ -199,7 +232,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::domain::ids::{BatchNo, Fingerprint, JobId, JobKey, Seq};
+    use crate::domain::ids::{Fingerprint, JobId, JobKey, Seq};
     use crate::domain::job::{Job, Order};
     use crate::domain::time::Timestamp;
     use crate::store::{Change, Ended, Segment};
@@ -266,6 +299,10 @@ mod tests {
         }
     }
 
+    fn found_batch(store: &Store, name: &str) -> String {
+        batches(store, Some(&name.parse().unwrap())).unwrap_err().to_string()
+    }
+
     fn spoil(store: &Store, no: u32) {
         let path = store.spool(BatchNo(no)).rows_path();
         fs::write(&path, "x".repeat(usize::try_from(fs::metadata(&path).unwrap().len()).unwrap())).unwrap();
@@ -283,7 +320,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = state(dir.path(), MANY);
         // Whoever read a row of another batch would find it damaged.
-        let (wanted, open) = (MANY / 2, MANY + 1);
+        let (wanted, open) = (MANY - 50, MANY + 1);
         (1..=MANY).filter(|no| *no != wanted).for_each(|no| spoil(&store, no));
         let name = format!("batch-{wanted}/row-1-of-{wanted}");
         let id = row(wanted, 1).id.to_string();
@@ -297,11 +334,19 @@ mod tests {
         assert_eq!(found(&store, &format!("row-2-of-{open}")), waiting);
         assert_eq!(found(&store, &row(open, 2).id.to_string()[..9]), waiting);
         assert_eq!(found(&store, &format!("batch-{wanted}")), format!("batch-{wanted}"));
-        assert_eq!(found(&store, "row-9-of-1"), "no batch or job is called row-9-of-1");
+        let older = "no batch or job is called row-1-of-2; the jobs of 100 older finished batches were not searched: name one of \
+                     them as BATCH/JOB";
+        assert_eq!(found(&store, "row-1-of-2"), older);
+        assert_eq!(found(&store, "batch-1/row-9-of-1"), "no batch or job is called batch-1/row-9-of-1");
         // One that is not listed is found by its batch.
         store.list_finished_since(Timestamp(1));
         assert_eq!(found(&store, &name), name);
-        assert_eq!(found(&store, &id), format!("no batch or job is called {id}"));
+        assert_eq!(
+            found(&store, &id),
+            format!(
+                "no batch or job is called {id}; the jobs of 200 older finished batches were not searched: name one of them as BATCH/JOB"
+            )
+        );
     }
 
     #[test]
@@ -370,9 +415,15 @@ mod tests {
 
     #[test]
     fn of_thousands_of_batches_the_newest_are_listed() {
-        let names: Vec<String> = (1..=1000).map(|n| format!("b{n}")).collect();
-        assert_eq!(listed(&[]), "there is none");
-        assert_eq!(listed(&names[..2]), "there are b1, b2");
-        assert_eq!(listed(&names), "of 1000 the newest are b993, b994, b995, b996, b997, b998, b999, b1000");
+        let dir = tempfile::tempdir().unwrap();
+        let unknown = |store: &Store| found_batch(store, "nowhere");
+        assert_eq!(unknown(&state(dir.path(), 0)), "no batch is called nowhere; there are batch-1");
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(
+            unknown(&state(dir.path(), 30)),
+            "no batch is called nowhere; of 31 the newest are batch-24, batch-25, batch-26, batch-27, batch-28, \
+             batch-29, batch-30, batch-31"
+        );
+        assert_eq!(listed(&[], 0), "there is none");
     }
 }

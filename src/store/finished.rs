@@ -388,6 +388,14 @@ impl Store {
         Ok(self.line(name)?.is_some_and(|line| line.announced && line.at.0 < since))
     }
 
+    /// The lines of the listed batches that finished last, `most` at most, in the order of their ends.
+    pub fn newest_finished(&self, most: usize) -> Result<Vec<FinishedBatch>, StoreError> {
+        let since = Timestamp(self.listed_since.load(Ordering::Relaxed));
+        let names: Vec<BatchName> = self.database()?.last_of(db_keys::finished_since(since), most)?;
+        let lines = names.iter().map(|name| self.line(name)).filter_map(Result::transpose);
+        lines.collect()
+    }
+
     /// The lines of the finished batches that are listed, in the order of their ends.
     pub fn listed_finished(&self) -> Result<Vec<FinishedBatch>, StoreError> {
         let since = Timestamp(self.listed_since.load(Ordering::Relaxed));

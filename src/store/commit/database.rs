@@ -136,6 +136,17 @@ impl Database {
         self.records(self.db.range(keys))
     }
 
+    /// The last records of those keys, `most` at most, in order. What lies before them is not read.
+    pub(in crate::store) fn last_of<T: for<'de> Deserialize<'de>>(
+        &self,
+        keys: Range<Vec<u8>>,
+        most: usize,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut last = self.records(self.db.range(keys).rev().take(most))?;
+        last.reverse();
+        Ok(last)
+    }
+
     /// The last key that begins with that byte.
     pub(in crate::store) fn last_key(&self, prefix: u8) -> Result<Option<Vec<u8>>, StoreError> {
         count();
@@ -155,7 +166,10 @@ impl Database {
         })
     }
 
-    fn records<T: for<'de> Deserialize<'de>>(&self, entries: sled::Iter) -> Result<Vec<T>, StoreError> {
+    fn records<T: for<'de> Deserialize<'de>>(
+        &self,
+        entries: impl Iterator<Item = sled::Result<(sled::IVec, sled::IVec)>>,
+    ) -> Result<Vec<T>, StoreError> {
         let read = entries.map(|entry| {
             count();
             let (key, bytes) = entry.map_err(|source| refused(&self.dir, source))?;

@@ -341,6 +341,7 @@ fn what_is_finished_is_not_read_when_a_state_is_opened() {
         assert!(matches!(store.batch(BatchNo(finished)), Err(StoreError::BatchMoved { .. })));
         assert_eq!(store.batch_named(&"other".parse().unwrap()).unwrap(), None);
         assert_eq!(store.total().unwrap(), total);
+        assert_eq!(store.newest_finished(5).unwrap().len(), 5);
         let asked = READ.get();
         assert_eq!(store.listed_finished().unwrap().len(), finished as usize, "they are there");
         (opening, asked)
