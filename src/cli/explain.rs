@@ -38,6 +38,14 @@ fn story(explanation: &Explanation) -> String {
         format!("  books     {} held, {} charged, {} waived", books.held.0, books.charged.0, books.waived.0),
         format!("  identity  {}", spec.id),
     ];
+    if let Some(version) = explanation.versions.iter().find(|version| version.job == spec.id) {
+        let wanted = explanation.versions.iter().find(|version| !version.superseded);
+        let which = match wanted {
+            Some(wanted) if version.superseded => format!(", superseded by {}", wanted.name),
+            _ => ", the one that is wanted".to_owned(),
+        };
+        lines.push(format!("  version   {} of {}{which}", version.name, explanation.versions.len()));
+    }
     if job.first_sent().is_some() {
         let key = idempotency_key.as_deref().unwrap_or("none: the endpoint supports no key");
         lines.push(format!("  attempt   {} under key {key}", job.attempt().0));

@@ -15,6 +15,9 @@ use crate::domain::job_state::{self, JobState};
 
 const HEADINGS: [&str; 6] = ["state", "kind", "credits", "job", "file", "prompt or error"];
 
+/// Digits of an identity that are shown: enough for a command.
+const IDENTITY_SHOWN: usize = 8;
+
 pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, Failure> {
     // The flag is the folder's everywhere; here a state's name means the jobs in it.
     let wanted: Option<JobState> =
@@ -59,6 +62,9 @@ fn add_row(line: &[u8], rows: &mut RowPrinter, out: &mut impl Write) -> io::Resu
         [file] => file.path.clone(),
         [first, more @ ..] => format!("{} (+{})", first.path, more.len()),
     };
+    // The name of an edited row means the version that is wanted; of another one its identity does.
+    let identity = job.job.get(..IDENTITY_SHOWN).filter(|_| job.superseded);
+    let identity = identity.map(|identity| format!(" (superseded, {identity})")).unwrap_or_default();
     let text = job.error.map_or(job.prompt, |fault| fault.to_string());
     rows.add_row(
         out,
@@ -66,7 +72,7 @@ fn add_row(line: &[u8], rows: &mut RowPrinter, out: &mut impl Write) -> io::Resu
             Cell::toned(job.state, tone),
             job.kind.into(),
             job.charged_credits.0.to_string().into(),
-            printable(&format!("{}/{}", job.batch, job.id)).into(),
+            printable(&format!("{}/{}{identity}", job.batch, job.id)).into(),
             printable(&file).into(),
             Cell::toned(printable(&text), tone),
         ],

@@ -16,7 +16,11 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
         for outcome in outcome_json::print(client.call(&request).await?, global)? {
             let granted = outcome.granted;
             match granted.jobs {
-                0 if granted.hopeless.is_empty() && granted.paid.is_empty() && granted.expired.is_empty() => {
+                0 if granted.hopeless.is_empty()
+                    && granted.paid.is_empty()
+                    && granted.expired.is_empty()
+                    && granted.superseded.is_empty() =>
+                {
                     say!("{}: nothing to retry: no job failed, expired or was canceled", request.name);
                 }
                 0 => say!("{}: nothing was queued again", request.name),
@@ -35,6 +39,10 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                 &granted.expired,
                 "would expire at once: set a later policy.expires (in the manifest, or in the configuration of its inbox \
                  or schedule), submit the manifest again, then retry",
+            );
+            list(
+                &granted.superseded,
+                "are older versions of edited rows: to want one again, submit a manifest with its text",
             );
             list(&granted.paid, "are paid for but not downloaded: use callsheet download");
         }

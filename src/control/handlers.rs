@@ -4,7 +4,7 @@ use std::io;
 
 use crate::control::protocol::{
     BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, Explanation, FINISHED_SHOWN, LedgerEntry, Refusal,
-    ResolveRequest, Status, StatusRequest,
+    ResolveRequest, RowVersion, Status, StatusRequest,
 };
 use crate::domain::charge_drift;
 use crate::domain::credits::Credits;
@@ -16,10 +16,10 @@ use crate::domain::job::{JobSpec, State};
 use crate::domain::job_state::JobState;
 use crate::domain::parked::Parked;
 use crate::domain::retry::{self, Prospect};
-use crate::engine::EngineError;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
+use crate::engine::{EngineError, blocking};
 use crate::engine::{FindError, Target};
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
@@ -134,7 +134,8 @@ pub fn jobs(
                 continue;
             }
             line.clear();
-            let result = ResultLine::new(&batch.name, &spec, &record.job);
+            let is_superseded = jobs.versions().is_superseded(spec.seq);
+            let result = ResultLine::new(&batch.name, &spec, &record.job, is_superseded);
             serde_json::to_writer(&mut line, &result).map_err(io::Error::from)?;
             line.push(b'\n');
             sink(&line)?;
@@ -239,7 +240,12 @@ pub async fn explain(engine: &EngineClient, job: &str) -> Result<Explanation, Ha
                 false => parked.filter(|_| is_queued).or(Some(Parked::NoProcess)),
             };
             let parked_by = parked.filter(|_| !record.job.is_over());
-            let next = next(&batch, &spec, &record, parked_by);
+            let versions = versions_of(engine, &batch, &spec).await?;
+            let superseded = versions.iter().any(|version| version.job == spec.id && version.superseded);
+            let next = match (superseded, record.job.state().is_final()) {
+                (true, true) => after_edit(&record),
+                _ => next(&batch, &spec, &record, parked_by),
+            };
             Ok(Explanation {
                 batch: batch.name,
                 idempotency_key: spec.order.kind.is_keyed().then(|| key.to_string()),
@@ -247,9 +253,54 @@ pub async fn explain(engine: &EngineClient, job: &str) -> Result<Explanation, Ha
                 spec: *spec,
                 job: record.job,
                 parked_by,
+                superseded,
+                versions,
                 next,
             })
         }
+    }
+}
+
+/// The versions of a job's row, where it was edited.
+async fn versions_of(
+    engine: &EngineClient,
+    batch: &BatchRecord,
+    spec: &JobSpec,
+) -> Result<Vec<RowVersion>, HandlerError> {
+    if batch.versions_bytes == 0 {
+        return Ok(Vec::new());
+    }
+    let (store, batch) = (engine.store().clone(), batch.clone());
+    let (label, variation, seq) = (spec.label.clone(), spec.variation, spec.seq);
+    let found = blocking(move || -> Result<_, StoreError> {
+        let wanted = store.row_versions(&batch)?;
+        if !wanted.is_edited(seq) {
+            return Ok(Vec::new());
+        }
+        let versions = store.versions_called(&batch, &label, variation)?;
+        let version = |(index, (_, spec)): (usize, (u64, JobSpec))| RowVersion {
+            name: format!("{label}@{}", index + 1),
+            job: spec.id,
+            superseded: wanted.is_superseded(spec.seq),
+        };
+        Ok(versions.into_iter().enumerate().map(version).collect())
+    });
+    Ok(found.await?)
+}
+
+/// What can be done for a version of a row that has ended, and is not wanted any more.
+fn after_edit(record: &JobRecord) -> String {
+    let again = "to want this version again, submit a manifest with its text";
+    match record.job.state() {
+        state if state.is_replaced() => {
+            format!("nothing: a newer version of its row came before it was sent; {again}")
+        }
+        State::InDoubt { .. } => {
+            "a newer version of its row is wanted; check the account and record the charge with \
+                                  callsheet resolve; until then its credits count as spent"
+                .to_owned()
+        }
+        _ => format!("nothing: a newer version of its row is wanted; {again}"),
     }
 }
 

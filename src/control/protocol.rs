@@ -11,13 +11,14 @@ use crate::domain::budget::BudgetSetting;
 use crate::domain::charge_drift::Drift;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
-use crate::domain::ids::BatchName;
+use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{Job, JobSpec, OutputFile, RecordView};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Policy;
 use crate::domain::parked::Parked;
 use crate::domain::row_selection::RowSelection;
+use crate::domain::row_versions::REPLACED;
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
 use crate::engine::scheduler::{BatchOverview, CommandOutcome};
@@ -268,12 +269,7 @@ impl BatchStatus {
             waived_credits: overview.totals.waived.0,
             refunded_credits: overview.totals.refunded.0,
             refused_rows: record.refused_rows,
-            states: overview
-                .states
-                .into_iter()
-                .filter(|(_, n)| *n > 0)
-                .map(|(state, n)| (state.name().to_owned(), n))
-                .collect(),
+            states: states_of(record, overview),
         }
     }
 
@@ -295,10 +291,24 @@ impl BatchStatus {
 
     /// `3 running, 5 succeeded`, in the order of a job's life.
     pub fn states_text(&self) -> String {
+        let replaced = self.states.get(REPLACED).copied().unwrap_or_default();
         let known = JobState::ALL.map(|state| (self.in_state(state), state.name()));
+        let known = [known.as_slice(), &[(replaced, REPLACED)]].concat();
         let known = known.iter().filter(|(n, _)| *n > 0);
         known.map(|(n, name)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// How many jobs are in each state. Those that were never sent, since a newer version of their rows came first, are
+/// counted as `replaced`, apart from what was canceled.
+fn states_of(record: &BatchRecord, overview: &BatchOverview) -> BTreeMap<String, u32> {
+    let replaced = record.ended.replaced;
+    let counted = overview.states.into_iter().map(|(state, n)| match state {
+        JobState::Canceled => (state.name(), n.saturating_sub(replaced)),
+        _ => (state.name(), n),
+    });
+    let counted = counted.chain([(REPLACED, replaced)]).filter(|(_, n)| *n > 0);
+    counted.map(|(state, n)| (state.to_owned(), n)).collect()
 }
 
 /// A line of the response to [`JobsRequest`], and of `results.jsonl`, as far as a list of jobs needs it.
@@ -325,6 +335,12 @@ pub struct JobSummary {
     /// Its line in the manifest.
     #[serde(default)]
     pub line: u64,
+    /// Its identity.
+    #[serde(default)]
+    pub job: String,
+    /// Another version of its row is wanted.
+    #[serde(default)]
+    pub superseded: bool,
 }
 
 /// The whole story of a job.
@@ -345,8 +361,25 @@ pub struct Explanation {
     /// What keeps it from going on, if something does.
     #[serde(default)]
     pub parked_by: Option<Parked>,
+    /// Another version of its row is wanted.
+    #[serde(default)]
+    pub superseded: bool,
+    /// The versions of its row, in the order in which they were accepted; nothing where the row was not edited.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<RowVersion>,
     /// What comes next, in plain words.
     pub next: String,
+}
+
+/// A version of an edited row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowVersion {
+    /// The name that means it: `LABEL@1`.
+    pub name: String,
+    /// The job's identity.
+    pub job: JobId,
+    /// Another version is wanted.
+    pub superseded: bool,
 }
 
 fn job_view<S: Serializer>(job: &Job, serializer: S) -> Result<S::Ok, S::Error> {

@@ -23,6 +23,12 @@ pub fn label(id: Option<&str>, variation: u32, text: &str, job: JobId) -> String
     }
 }
 
+/// The `id` of the row of a job with this label, which is that of the given variation; nothing where its row has none.
+/// Of a first variation the label itself, whether that was made of an `id` or not.
+pub fn row_id(label: &str, variation: u32) -> Option<&str> {
+    if variation <= 1 { Some(label) } else { label.strip_suffix(&format!("-v{variation}")) }
+}
+
 /// What the names of a row's outputs have in common: its `id`, or a job's label, without the numbers of variations
 /// and outputs at its end.
 pub fn name_stem(label: &str) -> &str {
@@ -75,6 +81,8 @@ mod tests {
     fn a_row_with_an_id_is_called_by_it() {
         assert_eq!(label(Some("hero"), 1, "a fox", JOB), "hero");
         assert_eq!(label(Some("hero"), 3, "a fox", JOB), "hero-v3");
+        assert_eq!((row_id("hero", 1), row_id("hero-v3", 3)), (Some("hero"), Some("hero")));
+        assert_eq!(row_id("a-fox-abababab", 2), None);
     }
 
     #[test]

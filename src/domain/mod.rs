@@ -34,6 +34,7 @@ pub mod retry;
 pub mod row_changes;
 pub mod row_selection;
 pub mod row_verdict;
+pub mod row_versions;
 pub mod schedule;
 pub mod slow_download;
 pub mod task;

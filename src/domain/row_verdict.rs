@@ -6,6 +6,7 @@ use crate::domain::credits::Credits;
 use crate::domain::job::{Job, State};
 use crate::domain::job_state::JobState;
 use crate::domain::retry::{self, Prospect};
+use crate::domain::row_versions::REPLACED;
 
 /// Where a job that its batch has already stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +30,10 @@ pub enum JobStanding {
 impl JobStanding {
     /// By the name of a job's state, what is charged for it, and the code of what made it fail.
     pub fn of(state: JobState, charged: Credits, fault_code: Option<&str>) -> JobStanding {
+        // It is queued again once its version of the row is wanted again.
+        if state == JobState::Canceled && fault_code == Some(REPLACED) {
+            return JobStanding::Waiting;
+        }
         let is_hopeless = || fault_code.is_some_and(|code| retry::prospect(code) == Prospect::Hopeless);
         match state {
             JobState::Queued => JobStanding::Waiting,
@@ -42,7 +47,9 @@ impl JobStanding {
 
     pub fn of_job(job: &Job) -> JobStanding {
         let code = match job.state() {
-            State::Failed { fault, .. } => Some(fault.code.as_str()),
+            State::Failed { fault, .. } | State::Canceled { fault: Some(fault), .. } => {
+                Some(fault.code.as_str())
+            }
             _ => None,
         };
         JobStanding::of(job.state().job_state(), job.books().charged, code)

@@ -42,7 +42,8 @@ fn write_into(
     let mut writer = ResultsWriter::begin(dir, results_csv, meta_columns).map_err(output)?;
     let mut report = Report::new(&batch.name, batch.refused_rows);
     while let Some((spec, record)) = jobs.next_job()? {
-        writer.push(&ResultLine::new(&batch.name, &spec, &record.job)).map_err(output)?;
+        let is_superseded = jobs.versions().is_superseded(spec.seq);
+        writer.push(&ResultLine::new(&batch.name, &spec, &record.job, is_superseded)).map_err(output)?;
         report.add(dir, &spec, &record.job);
     }
     failpoint::hit("reporting");

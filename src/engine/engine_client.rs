@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{AttemptNo, BatchName};
+use crate::domain::ids::{AttemptNo, BatchName, JobId};
 use crate::domain::job::{JobSpec, State};
 use crate::engine::handle::{BatchSnapshot, Handle};
 use crate::engine::job_iter::JobIter;
@@ -214,11 +214,10 @@ impl EngineClient {
     ) -> Result<CommandOutcome, EngineError> {
         let _one_at_a_time = self.reopening.lock().await;
         let (store, batch) = (self.store.clone(), target.batch().clone());
-        let label = target.label().map(str::to_owned);
+        let job = target.job();
         let (sender, mut chunks) = mpsc::channel(1);
-        let walking = tokio::task::spawn_blocking(move || {
-            send_in_chunks(&store, &batch, label.as_deref(), wanted, &sender)
-        });
+        let walking =
+            tokio::task::spawn_blocking(move || send_in_chunks(&store, &batch, job, wanted, &sender));
         let mut outcome = CommandOutcome::default();
         while let Some(chunk) = chunks.recv().await {
             outcome.add(self.execute(command(chunk)).await?);
@@ -232,14 +231,14 @@ impl EngineClient {
 fn send_in_chunks(
     store: &Store,
     batch: &BatchRecord,
-    label: Option<&str>,
+    job: Option<JobId>,
     wanted: impl Fn(&BatchRecord, &JobSpec, &JobRecord) -> bool,
     chunks: &mpsc::Sender<Vec<FoundJob>>,
 ) -> Result<(), EngineError> {
     let mut chunk: Vec<FoundJob> = Vec::new();
     let mut jobs = JobIter::open(store, batch)?;
     while let Some((spec, record)) = jobs.next_job()? {
-        if label.is_none_or(|label| spec.label == label) && wanted(batch, &spec, &record) {
+        if job.is_none_or(|job| spec.id == job) && wanted(batch, &spec, &record) {
             chunk.push((Arc::new(spec), record));
         }
         // The client may have disconnected.

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::domain::ids::{JobKey, Seq};
 use crate::domain::job::{Job, JobSpec};
+use crate::domain::row_versions::RowVersions;
 use crate::store::spool::Lines;
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
@@ -27,6 +28,7 @@ pub struct JobIter {
     offsets: std::vec::IntoIter<RowOffsets>,
     open: HashMap<Seq, JobRecord>,
     batch: BatchRecord,
+    versions: RowVersions,
     /// The names of all meta columns.
     pub meta_columns: BTreeSet<String>,
 }
@@ -50,7 +52,14 @@ impl JobIter {
             }
         }
         let rows = Lines::open_scattered(&spool.rows_path(), 0, batch.spool_bytes)?;
-        Ok(JobIter { rows, outcomes, offsets: offsets.into_iter(), open, batch: batch.clone(), meta_columns })
+        let versions = store.row_versions(batch)?;
+        let offsets = offsets.into_iter();
+        Ok(JobIter { rows, outcomes, offsets, open, batch: batch.clone(), versions, meta_columns })
+    }
+
+    /// Which versions of edited rows are wanted.
+    pub fn versions(&self) -> &RowVersions {
+        &self.versions
     }
 
     /// The next job; nothing at the end. One that has not begun is queued.

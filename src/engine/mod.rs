@@ -321,7 +321,17 @@ impl Engine {
                 if let Some(refused) = take_up_finished(&mut self.scheduler, &self.store, &command)? {
                     return Ok(Some((reply, refused)));
                 }
+                // As the manifest that is being accepted says.
+                let versions = match &command {
+                    Command::AddBatch(batch) if batch.versions_bytes > 0 => {
+                        Some((batch.no, self.store.row_versions(batch)?))
+                    }
+                    _ => None,
+                };
                 let outcome = self.scheduler.execute(command, now)?;
+                if let Some((no, versions)) = versions {
+                    self.scheduler.set_versions(no, versions);
+                }
                 if is_taken {
                     failpoint::hit("taken");
                 }

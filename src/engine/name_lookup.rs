@@ -1,11 +1,11 @@
 //! What a name means: a batch, or a job by its label, its identity, or `BATCH/JOB`. Reading writes nothing.
 //!
-//! A row that was edited is another job of the same label. Its label means the version that was accepted last, `LABEL@1`
-//! the first, `LABEL@2` the second.
+//! A row that was edited is another job of the same label. Its label means the version that is wanted, that of the
+//! manifest that came last; `LABEL@1` means the version that was accepted first, `LABEL@2` the second.
 
 use std::collections::BTreeMap;
 
-use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::ids::{BatchName, BatchNo, JobId};
 use crate::domain::job::JobSpec;
 use crate::engine::EngineError;
 use crate::store::{BatchRecord, FinishedBatch, JobRecord, Store, StoreError};
@@ -33,10 +33,10 @@ impl Target {
         }
     }
 
-    pub(super) fn label(&self) -> Option<&str> {
+    pub(super) fn job(&self) -> Option<JobId> {
         match self {
             Target::Batch(_) => None,
-            Target::Job(_, spec, _) => Some(&spec.label),
+            Target::Job(_, spec, _) => Some(spec.id),
         }
     }
 }
@@ -206,7 +206,9 @@ fn add_called(
             .filter_map(|versions| versions.get(version.checked_sub(1)?).cloned())
             .collect();
     }
-    // Of the versions of one row the last.
+    // Of the versions of one row the one that is wanted; of several the last.
+    let versions = store.row_versions(batch)?;
+    rows.retain(|(_, spec)| spec.label != text || !versions.is_superseded(spec.seq));
     let newest = |(_, spec): &(u64, JobSpec)| {
         spec.label != text
             || rows.iter().all(|(_, other)| {
@@ -232,7 +234,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::domain::ids::{Fingerprint, JobId, JobKey, Seq};
+    use crate::domain::ids::{Fingerprint, JobKey, Seq};
     use crate::domain::job::{Job, Order};
     use crate::domain::time::Timestamp;
     use crate::store::{Change, Ended, Segment};

@@ -29,7 +29,9 @@ pub(super) fn take_up(
     now: Now,
 ) -> Result<(), StoreError> {
     for batch in store.batches()?.into_iter().filter(|batch| ours(batch.no)) {
+        let (no, versions) = (batch.no, store.row_versions(&batch)?);
         scheduler.add_batch(batch);
+        scheduler.set_versions(no, versions);
     }
     let mut specs = row_reader::RowReader::new(store);
     for record in store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch)) {
@@ -63,7 +65,11 @@ pub(super) fn take_up_finished(
     let Some(no) = command.batch().filter(|no| scheduler.batch(*no).is_none()) else { return Ok(None) };
     match store.finished_batch(no) {
         Ok(found) => {
-            found.into_iter().for_each(|record| scheduler.add_finished_batch(record));
+            if let Some(record) = found {
+                let versions = store.row_versions(&record)?;
+                scheduler.add_finished_batch(record);
+                scheduler.set_versions(no, versions);
+            }
             Ok(None)
         }
         Err(moved @ StoreError::BatchMoved { .. }) => {

@@ -103,7 +103,8 @@ impl BatchDone {
 /// name in another state differs in its time of creation.
 fn id(batch: &BatchRecord) -> String {
     let BatchRecord { no, name, created, rows, ended, totals, .. } = batch;
-    let Ended { succeeded, failed, canceled, expired, in_doubt } = ended;
+    let Ended { succeeded, failed, expired, in_doubt, .. } = ended;
+    let canceled = ended.canceled + ended.replaced;
     let text = format!(
         "{} {name} {} {rows} {succeeded} {failed} {canceled} {expired} {in_doubt} {} {} {}",
         no.0, created.0, totals.spent.0, totals.waived.0, totals.refunded.0

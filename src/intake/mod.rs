@@ -27,12 +27,15 @@ use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId, Seq};
 use crate::domain::job::{JobSpec, Order};
 use crate::domain::job_label::label;
 use crate::domain::queue_class::QueueClass;
+use crate::domain::row_versions::VersionChange;
 use crate::domain::time::Timestamp;
 pub use crate::intake::context::{IngestContext, IngestOptions};
 use crate::intake::receipt::Receipt;
 pub use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 pub use crate::intake::validate::{Batches, Present, Rows, Validated, ValidatedRow, validate};
-use crate::store::staging::{RowRequest, RowWithVerdict, StagedManifest, StagedRow, Staging, Verdict};
+use crate::store::staging::{
+    RowRequest, RowWithVerdict, StagedManifest, StagedRow, Staging, VariationChange, Verdict,
+};
 use crate::store::{BatchRecord, Segment, Store, StoreError};
 
 /// The manifest could not be taken in; nothing of it was.
@@ -102,7 +105,7 @@ pub fn accept(
     batch.origin = batch.origin.or(origin);
     // Its last manifest's, whatever came before.
     batch.refused_rows = u32::try_from(receipt.invalid).unwrap_or(u32::MAX);
-    if receipt.added() > 0 {
+    if receipt.added() > 0 || judged.goes_back() {
         batch = spool(store, batch, &judged, now)?;
     }
     receipt.budget = Some(batch.budget());
@@ -193,14 +196,27 @@ fn spool(
     let (start, mut seq) = (rows_file.bytes(), batch.rows);
     let mut parts = judged.parts();
     let mut found: BTreeMap<(i8, QueueClass), usize> = BTreeMap::new();
+    let mut changes = Vec::new();
     let mut rows = judged.rows()?;
-    while let Some(RowWithVerdict { row, verdict, .. }) = rows.next_row()? {
-        let (Verdict::Wanted { first, have }, RowRequest::Order(order)) = (verdict, &row.wanted) else {
-            continue;
-        };
+    while let Some(RowWithVerdict { row, verdict, changes: of_row, .. }) = rows.next_row()? {
+        let Verdict::Wanted { first, have } = verdict else { continue };
+        let is_order = matches!(row.wanted, RowRequest::Order(_));
+        let added = first.max(have + 1);
+        changes.extend(of_row.into_iter().filter_map(|change| {
+            let VariationChange { variation, instead_of, back_to } = change;
+            match back_to {
+                Some((wanted, at)) => Some(VersionChange { wanted, instead_of, row_at: Some(at) }),
+                None if is_order && variation >= added => {
+                    let wanted = Seq(seq + (variation - added));
+                    Some(VersionChange { wanted, instead_of, row_at: None })
+                }
+                None => None,
+            }
+        }));
+        let RowRequest::Order(order) = &row.wanted else { continue };
         let next = found.len();
         let part = *found.entry((order.priority, grain.class_of(order))).or_insert(next);
-        for variation in first.max(have + 1)..first + row.count {
+        for variation in added..first + row.count {
             let spec = spec(Seq(seq), &row, variation, order);
             batch.planned = batch.planned + spec.order.hold().unwrap_or_default();
             batch.count_accepted(spec.order.kind);
@@ -225,6 +241,9 @@ fn spool(
         cursor = end;
     }
     batch.spool_bytes = rows_file.sync()?;
+    if !changes.is_empty() {
+        batch.versions_bytes = store.append_versions(&batch, &changes)?;
+    }
     store.index_jobs(&batch)?;
     // More of it is wanted anew.
     batch.canceled = false;

@@ -2,7 +2,7 @@
 
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
-use crate::domain::ids::{Fingerprint, JobId};
+use crate::domain::ids::{Fingerprint, JobId, Seq};
 use crate::domain::job::Order;
 use crate::domain::job_label::label;
 use crate::domain::row_changes::FieldChange;
@@ -105,6 +105,8 @@ impl Jobs {
             staging.note_existing(&ExistingJob {
                 fingerprint: self.fingerprint,
                 variation: self.first + index,
+                seq: Seq(0),
+                is_superseded: false,
                 standing: known.map_or(JobStanding::Waiting, |known| known.standing),
                 credits: self.order.hold().unwrap_or_default(),
                 is_counted: true,

@@ -136,7 +136,7 @@ impl Rows<'_> {
 }
 
 fn outcome(found: RowWithVerdict) -> Outcome {
-    let RowWithVerdict { row, verdict, known, replaces } = found;
+    let RowWithVerdict { row, verdict, known, replaces, .. } = found;
     let StagedRow { fingerprint, label: id, count, line, draws, wanted, .. } = row;
     let first = match verdict {
         Verdict::Wanted { first, .. } => first,

@@ -47,8 +47,8 @@ pub struct ResultLine<'a> {
 }
 
 impl<'a> ResultLine<'a> {
-    /// The result of a job, ended or not.
-    pub fn new(batch: &'a BatchName, spec: &'a JobSpec, job: &'a Job) -> ResultLine<'a> {
+    /// The result of a job, ended or not; `superseded` where another version of its row is wanted.
+    pub fn new(batch: &'a BatchName, spec: &'a JobSpec, job: &'a Job, superseded: bool) -> ResultLine<'a> {
         let files = match job.state() {
             State::Succeeded { files, .. } => files.as_slice(),
             _ => &[],
@@ -83,7 +83,7 @@ impl<'a> ResultLine<'a> {
             ended: ended.map(|line| show(line.at)),
             drift: charge_drift::of(&spec.order, job),
             prompt: spec.order.text(),
-            superseded: false,
+            superseded,
         }
     }
 }
@@ -300,8 +300,8 @@ mod tests {
         };
         let job = Job::at(AttemptNo::FIRST, state);
         let mut writer = ResultsWriter::begin(&dir, dialect, ["note".to_owned()].into()).unwrap();
-        writer.push(&ResultLine::new(&batch, &two, &job)).unwrap();
-        writer.push(&ResultLine::new(&batch, &none, &Job::queued())).unwrap();
+        writer.push(&ResultLine::new(&batch, &two, &job, true)).unwrap();
+        writer.push(&ResultLine::new(&batch, &none, &Job::queued(), false)).unwrap();
         writer.finish().unwrap();
         (fs::read(dir.join("results.csv")).unwrap(), dir, root)
     }
@@ -323,8 +323,8 @@ mod tests {
         assert_eq!(
             rows(&bytes, &["id", "files", "path", "file_no", "charged_credits", "superseded"]),
             [
-                ["-two", "a b.png", &path("a b.png"), "1", "0", "false"],
-                ["-two", "a b-2.png", &path("a b-2.png"), "2", "", "false"],
+                ["-two", "a b.png", &path("a b.png"), "1", "0", "true"],
+                ["-two", "a b-2.png", &path("a b-2.png"), "2", "", "true"],
                 ["none", "", "", "", "0", "false"],
             ]
         );

@@ -149,6 +149,15 @@ impl Sources<'_> {
         if self.state.mend_rows(&known)? {
             rebuilt.notes.push(format!("rows of batch {} were taken from the export", known.name));
         }
+        let mut known = known;
+        let versions_bytes = self.state.readable_versions_bytes(no)?;
+        if versions_bytes < known.versions_bytes {
+            let name = &known.name;
+            let note =
+                format!("which versions of edited rows of batch {name} are wanted is not known in full");
+            rebuilt.notes.push(note);
+            known.versions_bytes = versions_bytes;
+        }
         let mut parts = BatchRebuild::read_rows(self, known)?;
         parts.read_outcomes(self, rebuilt)?;
         let outcomes = parts.decide(self, rebuilt)?;

@@ -58,18 +58,21 @@ pub struct Ended {
     pub expired: u32,
     /// Waiting for a person.
     pub in_doubt: u32,
+    /// Never sent, since a newer version of their rows came first. Listed as canceled; they are nobody's failure.
+    #[serde(skip_serializing_if = "is_default")]
+    pub replaced: u32,
 }
 
 impl Ended {
     /// By state, with those that have not begun.
     pub fn by_state(self, not_begun: u32) -> JobStateCounts {
-        let Ended { succeeded, failed, canceled, expired, in_doubt } = self;
+        let Ended { succeeded, failed, canceled, expired, in_doubt, replaced } = self;
         enum_map::enum_map! {
             JobState::Queued => not_begun,
             JobState::Submitting | JobState::Running | JobState::Fetching => 0,
             JobState::Succeeded => succeeded,
             JobState::Failed => failed,
-            JobState::Canceled => canceled,
+            JobState::Canceled => canceled + replaced,
             JobState::Expired => expired,
             JobState::InDoubt => in_doubt,
         }
@@ -94,12 +97,13 @@ impl Ended {
             canceled: each(self.canceled, other.canceled),
             expired: each(self.expired, other.expired),
             in_doubt: each(self.in_doubt, other.in_doubt),
+            replaced: each(self.replaced, other.replaced),
         }
     }
 
     /// All that have ended.
     pub fn all(self) -> u32 {
-        self.succeeded + self.failed + self.canceled + self.expired + self.in_doubt
+        self.succeeded + self.failed + self.canceled + self.expired + self.in_doubt + self.replaced
     }
 
     /// Counts one less: the job was taken up again.
@@ -107,6 +111,7 @@ impl Ended {
         let count = match state {
             State::Succeeded { .. } => &mut self.succeeded,
             State::Failed { .. } => &mut self.failed,
+            state if state.is_replaced() => &mut self.replaced,
             State::Canceled { .. } => &mut self.canceled,
             State::Expired => &mut self.expired,
             State::InDoubt { .. } => &mut self.in_doubt,
@@ -122,6 +127,7 @@ impl Ended {
         match state {
             State::Succeeded { .. } => self.succeeded += 1,
             State::Failed { .. } => self.failed += 1,
+            state if state.is_replaced() => self.replaced += 1,
             State::Canceled { .. } => self.canceled += 1,
             State::Expired => self.expired += 1,
             State::InDoubt { .. } => self.in_doubt += 1,
@@ -197,6 +203,9 @@ pub struct BatchRecord {
     /// When rows came in that found none waiting before them: what has not begun waits since then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<Timestamp>,
+    /// Committed length of the `versions` file, in bytes.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub versions_bytes: u64,
 }
 
 /// Why a batch is paused.
@@ -245,6 +254,7 @@ impl BatchRecord {
             kinds: BTreeMap::new(),
             refused_rows: 0,
             waiting_since: None,
+            versions_bytes: 0,
         }
     }
 

@@ -45,6 +45,14 @@ pub(super) struct BatchBackup {
     /// Its owner canceled it, and that was not finished.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) canceled: bool,
+    /// Length of what says which versions of edited rows are wanted, in bytes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) versions_bytes: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// A backup as it lies on the disk.
@@ -69,6 +77,7 @@ impl BatchBackup {
             said: batch.said.clone(),
             origin: batch.origin.clone(),
             canceled: batch.canceled,
+            versions_bytes: batch.versions_bytes,
         }
     }
 
@@ -82,6 +91,7 @@ impl BatchBackup {
             said: self.said.clone(),
             origin: self.origin.clone(),
             canceled: self.canceled,
+            versions_bytes: self.versions_bytes,
             ..BatchRecord::new(self.no, self.name.clone(), self.created)
         }
     }

@@ -16,6 +16,7 @@ use crate::domain::account_block::AccountBlock;
 use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
+use crate::domain::row_versions::VersionChange;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::finished::FinishedBatch;
 use crate::store::folders::batch_dir;
@@ -91,6 +92,8 @@ enum DumpLine {
     Batch(Box<BatchLine>),
     Row(Box<RawValue>),
     Outcome(Box<RawValue>),
+    /// Which version of an edited row is wanted.
+    Version(Box<RawValue>),
     Open(Box<JobRecord>),
     /// A finished batch whose folder was moved away.
     #[serde(alias = "archived")]
@@ -121,7 +124,8 @@ impl<W: Write> DumpWriter<W> {
     fn batch(&mut self, spool: &Spool, record: &BatchRecord, outcomes_bytes: u64) -> Result<(), DumpError> {
         self.line(&DumpLine::Batch(Box::new(BatchLine { outcomes_bytes, record: record.clone() })))?;
         self.spooled(&spool.rows_path(), record.spool_bytes, DumpLine::Row)?;
-        self.spooled(&spool.outcomes_path(), outcomes_bytes, DumpLine::Outcome)
+        self.spooled(&spool.outcomes_path(), outcomes_bytes, DumpLine::Outcome)?;
+        self.spooled(&spool.versions_path(), record.versions_bytes, DumpLine::Version)
     }
 
     fn spooled(
@@ -199,7 +203,7 @@ pub(super) fn read_into(dump: impl io::Read, dir: &Path) -> Result<(String, Snap
         return Err(reader.wrong(found));
     }
     let mut records = Snapshot::at(head.commit);
-    let mut spool: Option<(BatchNo, Appender, Appender)> = None;
+    let mut spool: Option<DumpedSpool> = None;
     loop {
         let end =
             DumpEnd { lines: reader.line, crc32: format!("{:08x}", reader.checksum.clone().finalize()) };
@@ -207,15 +211,16 @@ pub(super) fn read_into(dump: impl io::Read, dir: &Path) -> Result<(String, Snap
             DumpLine::Batch(batch) => {
                 finish(spool.take())?;
                 let at = Spool::new(batch_dir(dir, batch.record.no));
-                let rows = Appender::open(&at.rows_path(), 0)?;
-                spool = Some((batch.record.no, rows, Appender::open(&at.outcomes_path(), 0)?));
+                let (rows, outcomes) =
+                    (Appender::open(&at.rows_path(), 0)?, Appender::open(&at.outcomes_path(), 0)?);
+                spool = Some(DumpedSpool { at, rows, outcomes, versions: None });
                 if batch.outcomes_bytes > 0 {
                     records.outcomes_bytes.insert(batch.record.no, batch.outcomes_bytes);
                 }
                 records.batches.push(batch.record);
             }
             DumpLine::Row(text) => {
-                let Some((_, rows, _)) = &mut spool else {
+                let Some(DumpedSpool { rows, .. }) = &mut spool else {
                     return Err(reader.wrong("a row before any batch"));
                 };
                 if let Err(error) = serde_json::from_str::<JobSpec>(text.get()) {
@@ -224,13 +229,26 @@ pub(super) fn read_into(dump: impl io::Read, dir: &Path) -> Result<(String, Snap
                 rows.push(&text)?;
             }
             DumpLine::Outcome(text) => {
-                let Some((_, _, outcomes)) = &mut spool else {
+                let Some(DumpedSpool { outcomes, .. }) = &mut spool else {
                     return Err(reader.wrong("an outcome before any batch"));
                 };
                 if let Err(error) = serde_json::from_str::<JobRecord>(text.get()) {
                     return Err(reader.wrong(error.to_string()));
                 }
                 outcomes.push(&text)?;
+            }
+            DumpLine::Version(text) => {
+                let Some(DumpedSpool { at, versions, .. }) = &mut spool else {
+                    return Err(reader.wrong("a version before any batch"));
+                };
+                if let Err(error) = serde_json::from_str::<VersionChange>(text.get()) {
+                    return Err(reader.wrong(error.to_string()));
+                }
+                let file = match versions {
+                    Some(file) => file,
+                    None => versions.insert(Appender::open(&at.versions_path(), 0)?),
+                };
+                file.push(&text)?;
             }
             DumpLine::Open(open) => records.open.push(*open),
             DumpLine::Moved(line) => records.add_finished(line),
@@ -249,12 +267,19 @@ pub(super) fn read_into(dump: impl io::Read, dir: &Path) -> Result<(String, Snap
     Ok((head.service, records))
 }
 
-fn finish(spool: Option<(BatchNo, Appender, Appender)>) -> Result<(), StoreError> {
-    if let Some((_, mut rows, mut outcomes)) = spool {
-        rows.sync()?;
-        outcomes.sync()?;
-    }
-    Ok(())
+/// The files of a batch that are being read in.
+struct DumpedSpool {
+    at: Spool,
+    rows: Appender,
+    outcomes: Appender,
+    versions: Option<Appender>,
+}
+
+fn finish(spool: Option<DumpedSpool>) -> Result<(), StoreError> {
+    let Some(DumpedSpool { mut rows, mut outcomes, versions, .. }) = spool else { return Ok(()) };
+    rows.sync()?;
+    outcomes.sync()?;
+    versions.map_or(Ok(()), |mut versions| versions.sync().map(drop))
 }
 
 struct DumpReader<R> {

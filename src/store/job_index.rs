@@ -271,6 +271,23 @@ impl Store {
         Ok(found)
     }
 
+    /// The versions of a row's variation, in the order in which they were accepted: the byte where each row lies, and the
+    /// row.
+    ///
+    /// # Errors
+    /// When the rows cannot be read.
+    pub fn versions_called(
+        &self,
+        batch: &BatchRecord,
+        label: &str,
+        variation: u32,
+    ) -> Result<Vec<(u64, JobSpec)>, StoreError> {
+        let mut found = self.rows_called(batch, label)?;
+        found.retain(|(_, spec)| spec.label == label && spec.variation == variation);
+        found.sort_by_key(|(_, spec)| spec.seq);
+        Ok(found)
+    }
+
     /// Whether a finished batch may have a job that is called so: no row is read for it.
     pub fn may_have_job(&self, finished: &FinishedBatch, text: &str) -> bool {
         let Some(end) = finished.rows_bytes() else { return true };

@@ -10,6 +10,7 @@ use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, Seq};
 use crate::domain::job::Books;
 use crate::domain::job_state::JobState;
 use crate::domain::row_verdict::JobStanding;
+use crate::domain::row_versions::RowVersions;
 use crate::store::spool::Lines;
 use crate::store::staging::{ExistingJob, Staging};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
@@ -158,6 +159,7 @@ impl JobStatuses {
 pub(super) fn note(
     draft: &mut Staging,
     rows: (&Path, u64),
+    versions: &RowVersions,
     job_statuses: &JobStatuses,
     open: &HashMap<JobId, OpenJobStatus>,
     is_comparable: bool,
@@ -185,10 +187,12 @@ pub(super) fn note(
             (None, Some(ended)) => (ended, price),
             (None, None) => (JobStanding::Waiting, price),
         };
-        is_unclear |= standing == JobStanding::Waiting;
+        is_unclear |= standing == JobStanding::Waiting && ended.is_none();
         draft.note_existing(&ExistingJob {
             fingerprint: row.fingerprint,
             variation: row.variation,
+            seq: row.seq,
+            is_superseded: versions.is_superseded(row.seq),
             standing,
             credits,
             is_counted: false,
@@ -216,7 +220,8 @@ impl Store {
         let spool = self.spool(batch.no);
         let job_statuses = JobStatuses::read(&spool.outcomes_path(), self.outcomes_bytes(batch)?, false)?;
         let rows = spool.rows_path();
-        note(draft, (&rows, batch.spool_bytes), &job_statuses, &open, true, false).map(drop)
+        let versions = self.row_versions(batch)?;
+        note(draft, (&rows, batch.spool_bytes), &versions, &job_statuses, &open, true, false).map(drop)
     }
 
     /// Tells of the fingerprint of every row of a batch.

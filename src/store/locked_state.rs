@@ -19,7 +19,7 @@ use crate::store::snapshot::{Salvaged, Snapshot};
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{
     BatchRecord, FinishedBatch, JobRecord, StoreError, clean_shutdown, commit_count, disk_reserve, finished,
-    quarantine, state_format, verify,
+    quarantine, state_format, verify, version_file,
 };
 
 /// A state, whole or damaged, that this process has locked.
@@ -135,6 +135,14 @@ impl LockedState {
     /// The rows and outcomes of a batch.
     pub fn spool(&self, no: BatchNo) -> Spool {
         Spool::new(batch_dir(&self.dir, no))
+    }
+
+    /// How much of what says which versions of edited rows a batch wants can be read, in bytes.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn readable_versions_bytes(&self, no: BatchNo) -> Result<u64, StoreError> {
+        version_file::read_whole_lines(&self.spool(no)).map(|(_, bytes)| bytes)
     }
 
     /// Those that the export has of it.

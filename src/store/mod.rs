@@ -72,6 +72,7 @@ pub mod surcharge_file;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod version_file;
 mod write_atomic;
 
 use std::path::{Path, PathBuf};

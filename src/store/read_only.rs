@@ -26,7 +26,7 @@ use crate::store::open_check::CheckResult;
 use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
 use crate::store::{
-    JobRecord, OpenJobStatus, StoreError, batch_backup, lock, open, open_check, state_format,
+    JobRecord, OpenJobStatus, StoreError, batch_backup, lock, open, open_check, state_format, version_file,
 };
 
 /// A state that is looked at and not opened.
@@ -146,7 +146,9 @@ impl ReadOnlyState {
             }
             let nothing = HashMap::new();
             let open = known_open.as_ref().unwrap_or(&nothing);
-            let is_unclear = note(draft, (&rows, bytes), &standings, open, backup.is_some(), true)?;
+            let (versions, _) = version_file::read_whole_lines(&spool)?;
+            let rows = (rows.as_path(), bytes);
+            let is_unclear = note(draft, rows, &versions, &standings, open, backup.is_some(), true)?;
             if is_guess && is_unclear {
                 seen = Visibility::SentUnknown;
             }

@@ -45,6 +45,11 @@ impl Spool {
     pub fn outcomes_path(&self) -> PathBuf {
         self.dir.join("outcomes")
     }
+
+    /// Which versions of edited rows are wanted, one `VersionChange` a line.
+    pub fn versions_path(&self) -> PathBuf {
+        self.dir.join("versions")
+    }
 }
 
 /// Writes one line.

@@ -3,7 +3,9 @@
 //! Rows are appended to a draft file as they are read. Their fingerprints go into 256 partition
 //! files, and one partition after the other is judged, so memory holds a 256th of the fingerprints
 //! and, for each row, the 12 bytes of its verdict; for each job that the batch has already, a byte that says
-//! where it stands; and 16 bytes for each row that changed.
+//! where it stands; and 48 bytes for each variation of a row that changed.
+
+mod versions;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
@@ -15,14 +17,16 @@ use tempfile::TempDir;
 
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
-use crate::domain::ids::Fingerprint;
+use crate::domain::ids::{Fingerprint, Seq};
 use crate::domain::job::{JobSpec, Order};
-use crate::domain::job_label::{folded, name_stem};
+use crate::domain::job_label::{folded, name_stem, row_id};
 use crate::domain::queue_class::Census;
 use crate::domain::row_verdict::JobStanding;
 use crate::store::StoreError;
 use crate::store::row_partitions::RowPartitions;
 use crate::store::spool::{Appender, Lines};
+pub use crate::store::staging::versions::VariationChange;
+use crate::store::staging::versions::{ChangedRow, KnownVersions, variation_place};
 
 /// How drafts are called in the spool folder; leftovers of a killed process are swept by it.
 const PREFIX: &str = "draft-";
@@ -126,6 +130,10 @@ pub struct ExistingJob<'a> {
     pub fingerprint: Fingerprint,
     /// Which variation of the row.
     pub variation: u32,
+    /// Its number in the batch.
+    pub seq: Seq,
+    /// Another version of its row is wanted.
+    pub is_superseded: bool,
     /// Where it stands.
     pub standing: JobStanding,
     /// What is set aside or charged for one that is running or in doubt; of others the price at which it was accepted.
@@ -169,6 +177,8 @@ pub struct RowWithVerdict {
     pub known: Vec<KnownJob>,
     /// The row of the same `id` that the batch has, and that asks for something else.
     pub replaces: Option<Box<JobSpec>>,
+    /// The variations of it that take the place of another version.
+    pub changes: Vec<VariationChange>,
 }
 
 /// Rows being collected.
@@ -216,23 +226,16 @@ impl Staging {
             ordinal: 0,
             count: variation,
             number: credits.0,
+            seq: job.seq.0,
         };
         self.partition(&known)?;
         let file = u32::try_from(self.accepted.len().saturating_sub(1)).unwrap_or(u32::MAX);
         let Some((label, at)) = job.row else { return Ok(()) };
         self.partition(&name_entry(label, Tag::KnownName, 0))?;
-        // The label of a first variation is its row's `id`.
-        if variation == 1 {
-            let place = label_place(label);
-            self.partition(&PartitionEntry {
-                tag: Tag::KnownLabel,
-                place,
-                ordinal: file,
-                number: at,
-                ..known
-            })?;
-        }
-        Ok(())
+        let Some(id) = row_id(label, variation) else { return Ok(()) };
+        let tag = if job.is_superseded { Tag::OlderLabel } else { Tag::KnownLabel };
+        let place = variation_place(id, variation);
+        self.partition(&PartitionEntry { tag, place, ordinal: file, number: at, ..known })
     }
 
     /// Adds a row.
@@ -249,11 +252,18 @@ impl Staging {
             ordinal: self.row_count,
             count: row.count,
             number: row.line,
+            seq: 0,
         };
         self.partition(&entry)?;
         if let Some(label) = &row.label {
             self.partition(&PartitionEntry { tag: Tag::Label, place: label_place(label), ..entry })?;
             self.partition(&name_entry(label, Tag::Name, self.row_count))?;
+            // Further variations matter where the batch has some already.
+            let more = if self.accepted.is_empty() { 1..1 } else { 2..row.count.saturating_add(1) };
+            for variation in more {
+                let place = variation_place(label, variation);
+                self.partition(&PartitionEntry { tag: Tag::Variation, place, count: variation, ..entry })?;
+            }
         }
         self.row_count += 1;
         Ok(())
@@ -300,6 +310,7 @@ impl Staging {
             ordinal: 0,
             count: 0,
             number: line,
+            seq: 0,
         })
     }
 
@@ -319,7 +330,7 @@ impl Staging {
             }
         }
         findings.repeated.sort_by_key(|repeat: &RepeatedId| repeat.line);
-        findings.changed.sort_unstable();
+        findings.changed.sort_unstable_by_key(|changed| (changed.ordinal, changed.change.variation));
         let (dir, accepted, census) = (self.dir, self.accepted, self.census);
         Ok(StagedManifest { dir, accepted, rows_bytes, findings, census })
     }
@@ -350,8 +361,8 @@ struct VerdictTable {
     credits: HashMap<u32, Credits>,
     /// Rows whose `id` an earlier row has, in order of lines.
     repeated: Vec<RepeatedId>,
-    /// Rows whose `id` the batch has with another request, and where that row lies; in order of rows.
-    changed: Vec<(u32, RowLocation)>,
+    /// Variations of rows whose `id` the batch has with another request, in order of rows.
+    changed: Vec<ChangedRow>,
     /// Rows, by their place among all, whose `id` differs from another's only by case or by Unicode normal form.
     apart: HashSet<u32>,
 }
@@ -382,6 +393,19 @@ impl StagedManifest {
     /// Rows whose `id` an earlier row has, in order of lines.
     pub fn repeated(&self) -> &[RepeatedId] {
         &self.findings.repeated
+    }
+
+    /// Whether it asks for a version of a row again in whose place the batch wants another.
+    pub fn goes_back(&self) -> bool {
+        self.findings.changed.iter().any(|changed| changed.change.back_to.is_some())
+    }
+
+    /// The changes of a row, by its place among all.
+    fn changes_of(&self, ordinal: u32) -> &[ChangedRow] {
+        let changed = &self.findings.changed;
+        let start = changed.partition_point(|changed| changed.ordinal < ordinal);
+        let end = start + changed[start..].partition_point(|changed| changed.ordinal == ordinal);
+        &changed[start..end]
     }
 }
 
@@ -414,9 +438,12 @@ impl StagedRows<'_> {
                 (Verdict::Wanted { first, have }, known)
             }
         };
+        let changed = self.judged.changes_of(ordinal);
         let is_new = matches!(verdict, Verdict::Wanted { have: 0, .. });
-        let replaces = if is_new { self.replaced_by(ordinal) } else { None };
-        Ok(Some(RowWithVerdict { row, verdict, known, replaces }))
+        let before = changed.first().filter(|changed| is_new && changed.change.variation == 1);
+        let replaces = before.and_then(|changed| self.row_at(changed.before));
+        let changes = changed.iter().map(|changed| changed.change).collect();
+        Ok(Some(RowWithVerdict { row, verdict, known, replaces, changes }))
     }
 
     fn known(&self, index: u32) -> KnownJob {
@@ -425,11 +452,8 @@ impl StagedRows<'_> {
         KnownJob { standing, is_counted, credits: credits.get(&index).copied() }
     }
 
-    /// The accepted row of the same `id`. One that cannot be read any more is left out: it decides nothing.
-    fn replaced_by(&mut self, ordinal: u32) -> Option<Box<JobSpec>> {
-        let changed = &self.judged.findings.changed;
-        let index = changed.binary_search_by_key(&ordinal, |(row, _)| *row).ok()?;
-        let (_, place) = *changed.get(index)?;
+    /// An accepted row. One that cannot be read any more is left out: it decides nothing.
+    fn row_at(&mut self, place: RowLocation) -> Option<Box<JobSpec>> {
         if let std::collections::btree_map::Entry::Vacant(free) = self.accepted.entry(place.file) {
             let path = self.judged.accepted.get(place.file as usize)?;
             free.insert(Lines::open(path, 0, u64::MAX).ok()?);
@@ -455,8 +479,12 @@ enum Tag {
     Label,
     /// A job that the batch has: `count` is its variation, `number` its credits.
     Known,
-    /// What such a job is called: its row lies in file `ordinal` at byte `number`.
+    /// The `id` and variation of such a job: its row lies in file `ordinal` at byte `number`.
     KnownLabel,
+    /// The same of one in whose place another version is wanted.
+    OlderLabel,
+    /// The `id` of a row with a variation beyond the first, in `count`.
+    Variation,
     /// The name of the files of a row: `place` is a hash of the name as a disk may see it, `fingerprint` one of the name
     /// as it is.
     Name,
@@ -467,12 +495,14 @@ enum Tag {
 }
 
 impl Tag {
-    const ALL: [Tag; 8] = [
+    const ALL: [Tag; 10] = [
         Tag::Row,
         Tag::InvalidRow,
         Tag::Label,
         Tag::Known,
         Tag::KnownLabel,
+        Tag::OlderLabel,
+        Tag::Variation,
         Tag::Name,
         Tag::KnownName,
         Tag::LeftOutLabel,
@@ -515,10 +545,12 @@ struct PartitionEntry {
     count: u32,
     /// A line of the manifest, or as the tag says.
     number: u64,
+    /// The number of a job that the batch has.
+    seq: u32,
 }
 
 impl PartitionEntry {
-    const BYTES: usize = 50;
+    const BYTES: usize = 54;
 
     fn to_bytes(&self) -> [u8; PartitionEntry::BYTES] {
         let mut bytes = [0; PartitionEntry::BYTES];
@@ -530,17 +562,19 @@ impl PartitionEntry {
         bytes[40..48].copy_from_slice(&self.number.to_be_bytes());
         bytes[48] = u8::try_from(tag).unwrap_or_default();
         bytes[49] = self.standing;
+        bytes[50..].copy_from_slice(&self.seq.to_be_bytes());
         bytes
     }
 
     fn from_bytes(bytes: &[u8; PartitionEntry::BYTES]) -> PartitionEntry {
         let (mut place, mut fingerprint) = ([0; 16], [0; 16]);
-        let (mut ordinal, mut count, mut number) = ([0; 4], [0; 4], [0; 8]);
+        let (mut ordinal, mut count, mut number, mut seq) = ([0; 4], [0; 4], [0; 8], [0; 4]);
         place.copy_from_slice(&bytes[..16]);
         fingerprint.copy_from_slice(&bytes[16..32]);
         ordinal.copy_from_slice(&bytes[32..36]);
         count.copy_from_slice(&bytes[36..40]);
         number.copy_from_slice(&bytes[40..48]);
+        seq.copy_from_slice(&bytes[50..]);
         PartitionEntry {
             tag: Tag::ALL.get(usize::from(bytes[48])).copied().unwrap_or(Tag::Row),
             standing: bytes[49],
@@ -549,6 +583,7 @@ impl PartitionEntry {
             ordinal: u32::from_be_bytes(ordinal),
             count: u32::from_be_bytes(count),
             number: u64::from_be_bytes(number),
+            seq: u32::from_be_bytes(seq),
         }
     }
 }
@@ -556,7 +591,8 @@ impl PartitionEntry {
 fn name_entry(label: &str, tag: Tag, ordinal: u32) -> PartitionEntry {
     let stem = name_stem(label);
     let (place, exact) = (label_place(&folded(stem)), label_place(stem));
-    PartitionEntry { tag, standing: 0, place, fingerprint: Fingerprint(exact), ordinal, count: 0, number: 0 }
+    let fingerprint = Fingerprint(exact);
+    PartitionEntry { tag, standing: 0, place, fingerprint, ordinal, count: 0, number: 0, seq: 0 }
 }
 
 fn label_place(label: &str) -> [u8; 16] {
@@ -581,7 +617,7 @@ fn classify_partition(path: &Path, findings: &mut VerdictTable) -> io::Result<()
     }
     let mut seen: HashMap<Fingerprint, Seen> = HashMap::new();
     let mut labels: HashMap<[u8; 16], u64> = HashMap::new();
-    let mut accepted: HashMap<[u8; 16], (Fingerprint, RowLocation)> = HashMap::new();
+    let mut versions = KnownVersions::default();
     // The first of several has the plain name.
     let mut names: HashMap<[u8; 16], Fingerprint> = HashMap::new();
     let mut file = BufReader::new(File::open(path)?);
@@ -600,11 +636,8 @@ fn classify_partition(path: &Path, findings: &mut VerdictTable) -> io::Result<()
                     findings.apart.insert(entry.ordinal);
                 }
             }
-            // The newest of several rows with one `id` counts.
-            Tag::KnownLabel => {
-                let place = RowLocation { file: entry.ordinal, at: entry.number };
-                accepted.insert(entry.place, (entry.fingerprint, place));
-            }
+            Tag::KnownLabel => versions.add_wanted(&entry),
+            Tag::OlderLabel => versions.add_older(&entry),
             Tag::LeftOutLabel => {
                 labels.entry(entry.place).or_insert(entry.number);
             }
@@ -617,13 +650,9 @@ fn classify_partition(path: &Path, findings: &mut VerdictTable) -> io::Result<()
                     continue;
                 }
                 labels.insert(entry.place, entry.number);
-                match accepted.get(&entry.place) {
-                    Some((fingerprint, place)) if *fingerprint != entry.fingerprint => {
-                        findings.changed.push((entry.ordinal, *place));
-                    }
-                    _ => {}
-                }
+                findings.changed.extend(versions.change(&PartitionEntry { count: 1, ..entry }));
             }
+            Tag::Variation => findings.changed.extend(versions.change(&entry)),
             Tag::Row | Tag::InvalidRow => {
                 let VerdictTable { verdicts, standings, credits, .. } = &mut *findings;
                 let Some(verdict) = verdicts.get_mut(entry.ordinal as usize) else { continue };

@@ -17,7 +17,7 @@ use crate::domain::row_verdict::JobStanding;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::commit::Writes;
 use crate::store::spool::{Appender, Lines};
-use crate::store::staging::{ExistingJob, RowRequest, RowWithVerdict, StagedRow, Verdict};
+use crate::store::staging::{ExistingJob, RowRequest, RowWithVerdict, StagedRow, VariationChange, Verdict};
 
 mod finished;
 
@@ -351,6 +351,8 @@ fn classify(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<St
         let existing = ExistingJob {
             fingerprint: Fingerprint([*fingerprint; 16]),
             variation: *variation,
+            seq: Seq(0),
+            is_superseded: false,
             standing: JobStanding::Done,
             credits: Credits::ZERO,
             is_counted: false,
@@ -416,6 +418,8 @@ fn a_row_replaces_the_newest_one_of_its_id() {
         let existing = ExistingJob {
             fingerprint: spec.fingerprint,
             variation: 1,
+            seq: spec.seq,
+            is_superseded: false,
             standing: JobStanding::Running,
             credits: Credits(7),
             is_counted: false,
@@ -432,9 +436,12 @@ fn a_row_replaces_the_newest_one_of_its_id() {
             .unwrap();
     }
     let staged = draft.classify().unwrap();
+    assert!(!staged.goes_back());
     let mut rows = staged.rows().unwrap();
     let mut next = || rows.next_row().unwrap().unwrap();
-    assert_eq!(next().replaces.map(|spec| spec.seq), Some(Seq(2)));
+    let first = next();
+    assert_eq!(first.replaces.map(|spec| spec.seq), Some(Seq(2)));
+    assert_eq!(first.changes, [VariationChange { variation: 1, instead_of: Seq(2), back_to: None }]);
     assert!(next().replaces.is_none());
     let known = next().known;
     assert_eq!((known[0].standing, known[0].credits), (JobStanding::Running, Some(Credits(7))));

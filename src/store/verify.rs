@@ -220,8 +220,11 @@ fn lengths(
     say: &mut dyn FnMut(String),
 ) -> Result<(), StoreError> {
     let spool = Spool::new(batch_dir(dir, batch.no));
-    let wanted =
-        [(spool.rows_path(), batch.spool_bytes), (spool.outcomes_path(), records.outcomes_bytes(batch.no))];
+    let wanted = [
+        (spool.rows_path(), batch.spool_bytes),
+        (spool.outcomes_path(), records.outcomes_bytes(batch.no)),
+        (spool.versions_path(), batch.versions_bytes),
+    ];
     for (path, committed) in wanted {
         let found = match std::fs::metadata(&path) {
             Ok(meta) => meta.len(),

@@ -3,6 +3,7 @@
 mod bad_input;
 mod batch_sources;
 mod doctor;
+mod edited_rows;
 mod hostile_names;
 mod log;
 mod plan;

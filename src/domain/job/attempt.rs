@@ -7,6 +7,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, TaskId};
 use crate::domain::job::OutputFile;
 use crate::domain::job_state::JobState;
+use crate::domain::row_versions::REPLACED;
 use crate::domain::task::{Fault, TaskRecord};
 use crate::domain::time::{Timestamp, UtcDay};
 
@@ -102,6 +103,11 @@ pub enum State {
 impl State {
     /// Dropped by its owner before it was sent.
     pub const DROPPED: State = State::Canceled { task: None, fault: None };
+
+    /// Whether it was never sent, since a newer version of its row came first.
+    pub fn is_replaced(&self) -> bool {
+        matches!(self, State::Canceled { task: None, fault: Some(fault) } if fault.code == REPLACED)
+    }
 
     /// The state without what belongs to it.
     pub fn job_state(&self) -> JobState {

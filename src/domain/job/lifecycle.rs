@@ -17,6 +17,7 @@
 //!
 //! A resubmitted job has attempts beside its present one, whose tasks go the same ways: see `resubmission`.
 
+mod event;
 mod history;
 mod resubmission;
 #[cfg(test)]
@@ -25,85 +26,13 @@ mod tests;
 use crate::domain::credits::Credits;
 use crate::domain::hold::{Basis, Hold};
 use crate::domain::ids::{AttemptNo, TaskId};
-use crate::domain::job::{ATTEMPTS_MAX, Attempt, Books, HistoryLine, Job, OutputFile, RESOLVED, State};
+pub use crate::domain::job::lifecycle::event::Event;
+use crate::domain::job::{ATTEMPTS_MAX, Attempt, Books, HistoryLine, Job, RESOLVED, State};
 use crate::domain::ledger::Movement;
 use crate::domain::retry::{self, Prospect};
+use crate::domain::row_versions::REPLACED;
 use crate::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Timestamp, UtcDay};
-
-/// Everything that can happen to a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// It is about to be let out at this price.
-    Price {
-        /// What will be held for it, and why so much.
-        release: Hold,
-        /// What was planned or held for it before, where that is another amount.
-        was: Option<Credits>,
-    },
-    /// It must not be sent as things are: it costs more than it may. Nothing was charged.
-    Refuse(Fault),
-    /// Admission chose it: `hold` credits are set aside on `day`, and its POST may leave.
-    Admit {
-        /// Credits to set aside.
-        hold: Credits,
-        /// The day they count for.
-        day: UtcDay,
-    },
-    /// Its creating POST was answered, or was not.
-    Posted(PostAnswer),
-    /// It is to be sent again, no task was made of it so far, and its price is another one now.
-    PriceChanged,
-    /// Its task was read.
-    Read(TaskReading),
-    /// The service does not know its task, and was asked often enough.
-    TaskMissing(Fault),
-    /// Its deadline passed while it was in flight.
-    Overdue,
-    /// Its deadline passed, and its policy asks for another attempt then. Where none can be made it is merely
-    /// overdue.
-    Resubmit,
-    /// Its task was watched for as long as the policy asks, and never ended.
-    WatchExpired(Fault),
-    /// All outputs are on disk.
-    Fetched(Vec<OutputFile>),
-    /// Downloading its outputs was given up.
-    FetchAbandoned(Fault),
-    /// Its owner dropped it.
-    Cancel,
-    /// Its batch's time ran out.
-    Expire,
-    /// Its owner wants another attempt.
-    Retry,
-    /// Its owner wants its outputs downloaded again.
-    FetchAgain,
-    /// A person found out what a job in doubt was charged: so much, or nothing. Once more: it turned out otherwise.
-    Resolve(Credits),
-}
-
-impl Event {
-    fn name(&self) -> &'static str {
-        match self {
-            Event::Price { .. } => "price",
-            Event::Refuse(_) => "refuse",
-            Event::Admit { .. } => "admit",
-            Event::Posted(_) => "posted",
-            Event::PriceChanged => "price changed",
-            Event::Read(_) => "read",
-            Event::TaskMissing(_) => "task missing",
-            Event::Overdue => "overdue",
-            Event::Resubmit => "resubmit",
-            Event::WatchExpired(_) => "watch over",
-            Event::Fetched(_) => "fetched",
-            Event::FetchAbandoned(_) => "fetch abandoned",
-            Event::Cancel => "cancel",
-            Event::Expire => "expire",
-            Event::Retry => "retry",
-            Event::FetchAgain => "fetch again",
-            Event::Resolve(_) => "resolve",
-        }
-    }
-}
 
 /// What the lifecycle needs to know about the job's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -288,6 +217,11 @@ impl Change {
             (State::Queued, Event::Admit { hold, day }) => change.admit(hold, day, rules),
             (State::Queued, Event::Cancel) if !may_have_been_sent => {
                 change.end(State::DROPPED, "canceled before it was sent");
+            }
+            (State::Queued, Event::Replace) if !may_have_been_sent => {
+                let fault = Fault::new(REPLACED, "a newer version of its row is wanted");
+                let what = format!("not sent: {}", fault.message);
+                change.end(State::Canceled { task: None, fault: Some(fault) }, &what);
             }
             (State::Queued, Event::Expire) if !may_have_been_sent => {
                 change.end(State::Expired, "expired before it was sent");

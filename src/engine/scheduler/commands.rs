@@ -97,6 +97,9 @@ pub struct CommandOutcome {
     /// Jobs that would expire again at once: the time of their batch is over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expired: Vec<String>,
+    /// Jobs that are older versions of edited rows: the newer ones are wanted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub superseded: Vec<String>,
     /// Outputs that a person edited: they stay, and what is fetched again lands beside them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edited: Vec<String>,
@@ -119,6 +122,7 @@ impl CommandOutcome {
         self.paid.extend(more.paid);
         self.expired.extend(more.expired);
         self.edited.extend(more.edited);
+        self.superseded.extend(more.superseded);
         self.may_have_been_sent += more.may_have_been_sent;
         self.same_key += more.same_key;
         self.refused = self.refused.take().or(more.refused);
@@ -288,7 +292,7 @@ impl Scheduler {
         Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
     }
 
-    fn open_queued(&mut self, record: JobRecord, spec: Arc<JobSpec>) {
+    pub(super) fn open_queued(&mut self, record: JobRecord, spec: Arc<JobSpec>) {
         let key = record.key;
         self.jobs.insert(OpenJob::new(record, spec));
         self.jobs.queue(key);
@@ -300,6 +304,10 @@ impl Scheduler {
         let mut outcome = CommandOutcome::default();
         self.prices.renew();
         for (spec, record) in found {
+            if self.is_superseded(record.key) {
+                outcome.superseded.push(spec.label.clone());
+                continue;
+            }
             if matches!(record.job.state(), State::Queued) || self.jobs.contains_key(&record.key) {
                 outcome.jobs += u32::from(self.allow(record.key, record.job.max_credits()));
                 continue;

@@ -91,6 +91,9 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
                 "in doubt: record the charge with callsheet resolve"
             );
         }
+        state if state.is_replaced() => {
+            log_event!(info, context, "not sent: a newer version of its row is wanted");
+        }
         State::Canceled { fault: Some(fault), .. } => {
             log_event!(
                 warn,

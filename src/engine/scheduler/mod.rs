@@ -20,6 +20,7 @@ mod messages;
 mod overview;
 mod parts;
 mod price_renewal;
+mod row_versions;
 #[cfg(test)]
 mod tests;
 mod transitions;
@@ -204,6 +205,7 @@ impl Scheduler {
         self.start_due_effects(now)?;
         // Last before admission: a wait that is over now queues a job whose batch may be canceled.
         self.drop_unsent(now)?;
+        self.drop_replaced(now)?;
         self.renew_prices_when_due(now);
         let decision = self.admit(now)?;
         self.account.note_need(decision.as_ref());

@@ -7,6 +7,7 @@ mod prices;
 mod queues;
 mod resubmit;
 mod retention;
+mod row_versions;
 mod waits;
 
 use std::collections::BTreeMap;

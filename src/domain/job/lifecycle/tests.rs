@@ -6,7 +6,7 @@ mod keys;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::job::HISTORY_MAX_LINES;
+use crate::domain::job::{HISTORY_MAX_LINES, OutputFile};
 use crate::domain::ledger::Totals;
 use crate::domain::time::Millis;
 
@@ -594,6 +594,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => Just(Event::Fetched(vec![file()])),
         1 => Just(Event::FetchAbandoned(fault())),
         1 => Just(Event::Cancel),
+        1 => Just(Event::Replace),
         1 => Just(Event::Expire),
         1 => Just(Event::Retry),
         1 => Just(Event::FetchAgain),

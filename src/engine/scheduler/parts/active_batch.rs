@@ -8,6 +8,7 @@ use crate::domain::job::{JobSpec, State};
 use crate::domain::ledger::{Movement, OutOfBalance};
 use crate::domain::parked::Parked;
 use crate::domain::request::Kind;
+use crate::domain::row_versions::RowVersions;
 use crate::domain::time::{Now, Timestamp};
 use crate::engine::scheduler::job_log;
 use crate::engine::scheduler::messages::{Effect, SpooledRow};
@@ -22,6 +23,8 @@ pub const SKIPPED_MAX: usize = 1000;
 #[derive(Debug)]
 pub struct ActiveBatch {
     record: BatchRecord,
+    /// Which versions of its edited rows are wanted.
+    versions: RowVersions,
     /// The next rows of each class.
     windows: Vec<RowWindow>,
     parked: Option<Parked>,
@@ -48,12 +51,13 @@ impl ActiveBatch {
     /// A batch none of whose rows were read yet.
     pub fn new(record: BatchRecord) -> ActiveBatch {
         let windows = windows_of(&record.segments);
-        ActiveBatch { record, windows, parked: None, logged_parked: None }
+        let versions = RowVersions::default();
+        ActiveBatch { record, versions, windows, parked: None, logged_parked: None }
     }
 
     /// Takes up what changed of it by another manifest.
     pub fn extend(&mut self, record: BatchRecord) {
-        let has_more = record.rows > self.record.rows;
+        let has_more = record.rows > self.record.rows || record.versions_bytes > self.record.versions_bytes;
         let present = std::mem::replace(&mut self.record, record);
         let record = &mut self.record;
         record.totals = present.totals;
@@ -71,6 +75,32 @@ impl ActiveBatch {
         }
         // What came in is sorted in among the rest: the windows are read anew.
         self.windows = windows_of(&record.segments);
+    }
+
+    /// Takes up which versions of its edited rows are wanted.
+    pub fn set_versions(&mut self, versions: RowVersions) {
+        self.versions = versions;
+    }
+
+    /// Which versions of its edited rows are wanted.
+    pub fn versions(&self) -> &RowVersions {
+        &self.versions
+    }
+
+    /// Whether the job of a row that has not begun is not to be sent, since another version of the row is wanted.
+    fn is_replaced(&self, seq: Seq) -> bool {
+        self.versions.is_superseded(seq) && !self.record.may_have_been_sent(seq)
+    }
+
+    /// Rows that wait in memory, `most` at most, in whose place other versions are wanted.
+    pub fn replaced_rows(&self, most: usize) -> Vec<SpooledRow> {
+        if self.versions.is_empty() {
+            return Vec::new();
+        }
+        let is_replaced = |row: &&SpooledRow| {
+            self.is_replaced(row.spec.seq) && !self.record.skipped.contains(&row.spec.seq)
+        };
+        self.rows().filter(is_replaced).take(most).cloned().collect()
     }
 
     /// What is durable of it.
@@ -231,6 +261,11 @@ impl ActiveBatch {
         self.windows.iter().any(|window| window.holds(seq))
     }
 
+    /// Whether the row of a job is the next of its window.
+    pub fn is_at_front(&self, seq: Seq) -> bool {
+        self.windows.iter().filter_map(RowWindow::first).any(|row| row.spec.seq == seq)
+    }
+
     /// Rows that wait in memory.
     pub fn rows(&self) -> impl Iterator<Item = &SpooledRow> {
         self.windows.iter().flat_map(RowWindow::rows)
@@ -253,6 +288,7 @@ impl ActiveBatch {
             let goes = |row: &&SpooledRow| !is_canceled(row) && (!is_crowded || Some(needs(row)) == first);
             let rows = window.rows().take_while(goes);
             let rows = rows.filter(|row| !record.skipped.contains(&row.spec.seq));
+            let rows = rows.filter(|row| !self.is_replaced(row.spec.seq));
             rows.map(|row| &row.spec).take(most).collect::<Vec<_>>()
         };
         windows.iter().flat_map(front).collect()

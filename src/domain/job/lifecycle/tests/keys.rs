@@ -108,7 +108,7 @@ fn rebuilt(held: u64) -> Job {
 
 #[test]
 fn what_may_have_been_sent_is_not_dropped_and_keeps_key_and_hold() {
-    for event in [Event::Cancel, Event::Expire] {
+    for event in [Event::Cancel, Event::Replace, Event::Expire] {
         assert!(apply(&rebuilt(10), AttemptNo(1), event, TERMS, Timestamp(0)).is_err());
     }
     for (held, hold, expected) in [

@@ -1,0 +1,84 @@
+//! Everything that can happen to a job.
+
+use crate::domain::credits::Credits;
+use crate::domain::hold::Hold;
+use crate::domain::job::OutputFile;
+use crate::domain::task::{Fault, PostAnswer, TaskReading};
+use crate::domain::time::UtcDay;
+
+/// See the module's documentation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// It is about to be let out at this price.
+    Price {
+        /// What will be held for it, and why so much.
+        release: Hold,
+        /// What was planned or held for it before, where that is another amount.
+        was: Option<Credits>,
+    },
+    /// It must not be sent as things are: it costs more than it may. Nothing was charged.
+    Refuse(Fault),
+    /// Admission chose it: `hold` credits are set aside on `day`, and its POST may leave.
+    Admit {
+        /// Credits to set aside.
+        hold: Credits,
+        /// The day they count for.
+        day: UtcDay,
+    },
+    /// Its creating POST was answered, or was not.
+    Posted(PostAnswer),
+    /// It is to be sent again, no task was made of it so far, and its price is another one now.
+    PriceChanged,
+    /// Its task was read.
+    Read(TaskReading),
+    /// The service does not know its task, and was asked often enough.
+    TaskMissing(Fault),
+    /// Its deadline passed while it was in flight.
+    Overdue,
+    /// Its deadline passed, and its policy asks for another attempt then. Where none can be made it is merely
+    /// overdue.
+    Resubmit,
+    /// Its task was watched for as long as the policy asks, and never ended.
+    WatchExpired(Fault),
+    /// All outputs are on disk.
+    Fetched(Vec<OutputFile>),
+    /// Downloading its outputs was given up.
+    FetchAbandoned(Fault),
+    /// Its owner dropped it.
+    Cancel,
+    /// A newer version of its row is wanted.
+    Replace,
+    /// Its batch's time ran out.
+    Expire,
+    /// Its owner wants another attempt.
+    Retry,
+    /// Its owner wants its outputs downloaded again.
+    FetchAgain,
+    /// A person found out what a job in doubt was charged: so much, or nothing. Once more: it turned out otherwise.
+    Resolve(Credits),
+}
+
+impl Event {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Event::Price { .. } => "price",
+            Event::Refuse(_) => "refuse",
+            Event::Admit { .. } => "admit",
+            Event::Posted(_) => "posted",
+            Event::PriceChanged => "price changed",
+            Event::Read(_) => "read",
+            Event::TaskMissing(_) => "task missing",
+            Event::Overdue => "overdue",
+            Event::Resubmit => "resubmit",
+            Event::WatchExpired(_) => "watch over",
+            Event::Fetched(_) => "fetched",
+            Event::FetchAbandoned(_) => "fetch abandoned",
+            Event::Cancel => "cancel",
+            Event::Replace => "replace",
+            Event::Expire => "expire",
+            Event::Retry => "retry",
+            Event::FetchAgain => "fetch again",
+            Event::Resolve(_) => "resolve",
+        }
+    }
+}

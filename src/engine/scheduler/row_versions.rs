@@ -1,0 +1,66 @@
+//! Edited rows: of a row's versions one is wanted. Another one that was not sent is dropped, and gets no further attempt.
+
+use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::job::Job;
+use crate::domain::lifecycle::Event;
+use crate::domain::row_versions::RowVersions;
+use crate::domain::time::Now;
+use crate::engine::scheduler::{Mode, Scheduler, SchedulerError, SpooledRow};
+use crate::store::JobRecord;
+
+/// Jobs of a batch that a step drops at most, so that its commit stays small.
+const DROPPED_MAX: usize = 64;
+
+impl Scheduler {
+    /// Takes up which versions of the edited rows of a batch are wanted.
+    pub fn set_versions(&mut self, no: BatchNo, versions: RowVersions) {
+        if let Some(active) = self.batches.get_mut(&no) {
+            active.set_versions(versions);
+        }
+    }
+
+    /// Whether another version of a job's row is wanted.
+    pub(super) fn is_superseded(&self, key: JobKey) -> bool {
+        self.batches.get(&key.batch).is_some_and(|active| active.versions().is_superseded(key.seq))
+    }
+
+    /// Drops what waits to be sent of versions that are not wanted any more, free of charge. What may have been sent by a
+    /// state that is gone stays.
+    pub(super) fn drop_replaced(&mut self, now: Now) -> Result<(), SchedulerError> {
+        if self.mode == Mode::Stopping {
+            return Ok(());
+        }
+        let edited = self.batches.iter().filter(|active| !active.versions().is_empty());
+        let edited: Vec<BatchNo> = edited.map(|active| active.record().no).collect();
+        for no in edited {
+            self.begin_replaced_rows(no);
+            let queued = self.jobs.all_candidates(no);
+            let queued = queued.into_iter().filter(|key| self.is_superseded(*key)).filter_map(|key| {
+                let job = self.jobs.get(&key)?.job();
+                (!job.may_have_been_sent()).then_some((key, job.attempt()))
+            });
+            let queued: Vec<_> = queued.take(DROPPED_MAX).collect();
+            for (key, attempt) in queued {
+                self.apply(key, attempt, Event::Replace, now)?;
+                // What waits behind it in the spool is looked at next.
+                self.pending.wake_at(now.tick);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins rows that wait in memory, only to end them.
+    fn begin_replaced_rows(&mut self, no: BatchNo) {
+        let Some(active) = self.batches.get_mut(&no) else { return };
+        for SpooledRow { at, spec, .. } in active.replaced_rows(DROPPED_MAX) {
+            let key = JobKey { batch: no, seq: spec.seq };
+            // With too many that are passed over already, those at the front leave as if it were their turn.
+            let Some(active) = self.batches.get_mut(&no) else { return };
+            if active.skip(spec.seq) {
+                self.open_queued(JobRecord { key, id: spec.id, row_at: at, job: Job::queued() }, spec);
+            } else if active.is_at_front(spec.seq) {
+                self.open_rows_up_to(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Versions of edited rows: which of them are sent, and which are dropped.
+
+use super::*;
+use crate::domain::row_versions::{RowVersions, VersionChange};
+use crate::engine::scheduler::Command;
+
+impl Stage {
+    /// A version takes the place of another, as a manifest that was just accepted says.
+    fn edit(&mut self, changes: &[(u32, u32)]) {
+        let mut versions = RowVersions::default();
+        for (wanted, instead_of) in changes {
+            versions.add(VersionChange { wanted: Seq(*wanted), instead_of: Seq(*instead_of), row_at: None });
+        }
+        self.scheduler.set_versions(BatchNo(1), versions);
+    }
+}
+
+fn paused(rows: u32) -> Stage {
+    let mut stage = Stage::of(rows);
+    stage.scheduler.execute(Command::Pause(BatchNo(1)), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "");
+    stage
+}
+
+#[test]
+fn a_version_that_was_not_sent_is_dropped_wherever_it_waits_and_frees_nothing_else() {
+    let mut stage = paused(4);
+    stage.edit(&[(3, 1)]);
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.ended, ["job-1 canceled"]);
+    assert_eq!((stage.batch.ended.replaced, stage.batch.ended.canceled), (1, 0));
+    stage.scheduler.execute(Command::Resume(BatchNo(1)), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "post 0#1, post 2#1, post 3#1");
+    assert_eq!(stage.batch.totals.held, Credits(3 * PRICE));
+}
+
+#[test]
+fn one_that_waits_in_the_queue_is_dropped_and_one_that_was_sent_goes_on() {
+    let mut stage = Stage::of(3);
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1, post 2#1");
+    // The account has not enough for job 1: it is back in the queue.
+    stage.posted(1, PostAnswer::OutOfCredits(fault("insufficient_credits")));
+    stage.edit(&[(2, 1), (2, 0)]);
+    stage.step(vec![]);
+    assert_eq!(stage.ended, ["job-1 canceled"]);
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
+    stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
+    assert_eq!(stage.ended[1..], ["job-0 succeeded"], "it is paid for");
+}
+
+#[test]
+fn one_whose_attempt_failed_gets_no_other() {
+    let mut stage = Stage::of(2);
+    stage.step(vec![]);
+    stage.posted(0, task("pending"));
+    stage.edit(&[(1, 0)]);
+    let failed = TaskReading { fault: Some(fault("provider_unavailable")), ..reading("failed") };
+    stage.pass(Millis(10_000)).step(vec![]);
+    stage.read(0, ReadAnswer::Task(failed));
+    for _ in 0..100 {
+        stage.pass(Millis(10_000)).step(vec![]);
+    }
+    assert_eq!(stage.ended, ["job-0 canceled"]);
+    assert_eq!(stage.batch.totals.held, Credits(PRICE), "of the version that is wanted");
+}
+
+#[test]
+fn one_that_may_have_been_sent_by_a_lost_state_is_not_dropped() {
+    let mut stage = Stage::of(2);
+    stage.batch.rebuilt_rows = 1;
+    stage.batch.paused = Some(crate::store::Pause::Rebuilt);
+    stage.scheduler.add_batch(stage.batch.clone());
+    stage.edit(&[(1, 0)]);
+    stage.step(vec![]);
+    assert_eq!(stage.ended, [""; 0]);
+}
+
+#[test]
+fn a_retry_takes_up_no_version_that_is_not_wanted() {
+    let mut stage = paused(2);
+    stage.edit(&[(1, 0)]);
+    stage.step(vec![]);
+    let spec = stage.specs[0].clone();
+    let job = crate::domain::job::Job::at(AttemptNo(1), State::DROPPED);
+    let record = JobRecord { key: Stage::key(0), id: spec.id, row_at: 0, job };
+    let outcome = stage.scheduler.execute(Command::Retry(vec![(spec, record)]), stage.now).unwrap();
+    assert_eq!((outcome.jobs, outcome.superseded), (0, vec!["job-0".to_owned()]));
+}
