@@ -1,40 +1,37 @@
 //! From result links to files that are whole, checked, named and on the device.
 
-use std::path::{Path, PathBuf};
+mod part_writer;
+mod transfer;
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use sha2::Digest;
-use tokio::fs::File;
-use tokio::io::AsyncWriteExt;
 use tokio::time::Interval;
 
-use crate::api::{DownloadError, Opened};
+use crate::api::DownloadError;
 use crate::clock::{Clock, whole_ms};
-use crate::domain::ids::BatchName;
 use crate::domain::job::OutputFile;
-use crate::domain::request::Kind;
 use crate::domain::slow_download::SlowDownload;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::EngineDeps;
 use crate::engine::blocking;
+use crate::engine::download::transfer::Transfer;
+use crate::engine::landings::{Landing, Landings};
 use crate::engine::scheduler::{FetchFault, FetchOrder};
 use crate::engine::suspended_downloads::{PartialDownload, SuspendedDownload, SuspendedDownloads};
-use crate::metrics::{Answer, Endpoint, Metrics};
+use crate::metrics::{Answer, Endpoint};
 use crate::output::layout::Layout;
 use crate::output::output_spec::OutputSpec;
-use crate::output::publish::{self, Part, hex, is_disk_error};
-use crate::output::{detect_media_type, is_truncated};
+use crate::output::publish::{Part, is_disk_error};
 
 /// How often the download of one link is resumed.
 const RESUMES_MAX: u32 = 4;
-/// Pieces are written in this size: larger writes cost four times the processor time (measured).
-const WRITE_BYTES: usize = 64 * 1024;
+/// Bytes of a job's outputs that stay in memory until they are published, at most.
+const IN_MEMORY_MAX_BYTES: usize = 256 * 1024;
 /// Most outputs of one task that are believed.
 const OUTPUTS_MAX: usize = 256;
-/// Bytes kept to recognise the content.
-const HEAD_BYTES: usize = 4096;
 
 /// Longest time between two looks at a download's rate, and at whether another waits.
 const RATE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -47,6 +44,7 @@ const SLOW_MAX: Millis = Millis::from_secs(24 * 3600);
 #[derive(Debug)]
 pub(super) struct Fetcher<'a> {
     deps: &'a EngineDeps,
+    landings: &'a Arc<Landings>,
     suspended_downloads: &'a SuspendedDownloads,
     clock: Clock,
 }
@@ -54,13 +52,14 @@ pub(super) struct Fetcher<'a> {
 impl<'a> Fetcher<'a> {
     pub(super) fn new(
         deps: &'a EngineDeps,
+        landings: &'a Arc<Landings>,
         suspended_downloads: &'a SuspendedDownloads,
         clock: Clock,
     ) -> Fetcher<'a> {
-        Fetcher { deps, suspended_downloads, clock }
+        Fetcher { deps, landings, suspended_downloads, clock }
     }
 
-    pub(super) async fn fetch(&self, order: &FetchOrder) -> Result<Vec<OutputFile>, FetchFault> {
+    pub(super) async fn fetch(&self, order: &Arc<FetchOrder>) -> Result<Vec<OutputFile>, FetchFault> {
         // The layout was checked when the batch was accepted.
         let layout = order.layout.as_deref().and_then(|text| Layout::parse(text).ok());
         let layout = layout.unwrap_or_else(|| self.deps.layout.clone());
@@ -81,13 +80,14 @@ impl<'a> Fetcher<'a> {
             }
         };
         let bytes = parts.iter().map(|part| part.bytes).max().unwrap_or_default();
-        let (output_dir, of_job) = (self.deps.output_dir.clone(), order.clone());
-        let now = self.clock.now().wall;
-        let land = move || {
-            let FetchOrder { batch, spec, job, .. } = &of_job;
-            output_dir.publish(OutputSpec { batch, layout: &layout, spec, job }, &parts, now)
+        let landing = Landing {
+            output_dir: self.deps.output_dir.clone(),
+            order: order.clone(),
+            layout,
+            parts,
+            now: self.clock.now().wall,
         };
-        match blocking(land).await {
+        match self.landings.land(landing).await {
             Ok(files) => Ok(files),
             Err(error) => {
                 // What waits for a disk does not fill it meanwhile.
@@ -98,19 +98,24 @@ impl<'a> Fetcher<'a> {
     }
 
     async fn parts(&self, order: &FetchOrder) -> Result<Vec<Part>, FetchFault> {
-        let (mut done, mut partial) = match self.suspended_downloads.resume(order.key, &order.urls) {
-            Some(suspended) => (suspended.done, Some(suspended.partial)),
-            None => (Vec::new(), None),
-        };
+        let (mut done, mut partial): (Vec<Part>, _) =
+            match self.suspended_downloads.resume(order.key, &order.urls) {
+                Some(suspended) => (suspended.done, Some(suspended.partial)),
+                None => (Vec::new(), None),
+            };
         for (index, url) in order.urls.iter().enumerate().skip(done.len()) {
             let path = self.part_path(order, index);
             let begun = partial.take().unwrap_or_else(|| PartialDownload::nothing(self.clock.now().tick));
-            match self.part(order, url, &path, begun).await {
+            let in_memory: usize = done.iter().map(|part| part.unwritten.as_ref().map_or(0, Vec::len)).sum();
+            let in_memory_max = IN_MEMORY_MAX_BYTES.saturating_sub(in_memory);
+            match self.part(order, url, &path, begun, in_memory_max).await {
                 Ok(part) => done.push(part),
                 Err(DownloadEnd::Failed(fault)) => return Err(fault),
                 Err(DownloadEnd::Yielded(partial)) => {
                     let text =
                         format!("fewer than {} a second, after {} bytes", self.min_rate(), partial.bytes);
+                    let done =
+                        blocking(move || write_out(done)).await.map_err(|error| disk_fault(&error, 0))?;
                     self.suspended_downloads
                         .suspend(order.key, SuspendedDownload { urls: order.urls.clone(), done, partial });
                     return Err(FetchFault::Slow(Fault::new("slow", text)));
@@ -138,7 +143,7 @@ impl<'a> Fetcher<'a> {
         self.deps.output_dir.part_path(&order.batch, order.spec.id, index + 1)
     }
 
-    async fn landed_before(&self, order: &FetchOrder, layout: &Layout) -> Option<Vec<OutputFile>> {
+    async fn landed_before(&self, order: &Arc<FetchOrder>, layout: &Layout) -> Option<Vec<OutputFile>> {
         let (output_dir, order, layout) = (self.deps.output_dir.clone(), order.clone(), layout.clone());
         let look = move || {
             let output_spec =
@@ -155,8 +160,9 @@ impl<'a> Fetcher<'a> {
         url: &str,
         path: &Path,
         begun: PartialDownload,
+        in_memory_max: usize,
     ) -> Result<Part, DownloadEnd> {
-        let mut transfer = Transfer::resume(&order.batch, path, self.deps, begun).await?;
+        let mut transfer = Transfer::resume(order, path, self.deps, begun).await;
         let mut resumes = 0;
         loop {
             match self.run(&mut transfer, url).await {
@@ -171,21 +177,26 @@ impl<'a> Fetcher<'a> {
                 }
                 Err(TransferError::Link(error)) => return Err(FetchFault::Stale(error.into()).into()),
                 Err(TransferError::Here(fault)) => return Err(fault.into()),
-                Err(TransferError::Slow) => return Err(self.slow(transfer)),
+                Err(TransferError::Slow) => return Err(self.slow(transfer).await),
             }
         }
-        Ok(transfer.finish(order.spec.order.kind, path).await?)
+        Ok(transfer.finish(order.spec.order.kind, path, in_memory_max).await?)
     }
 
     /// What becomes of a download that does not keep up.
-    fn slow(&self, transfer: Transfer) -> DownloadEnd {
-        let (bytes, mut partial) = (transfer.partial.bytes, transfer.partial);
+    async fn slow(&self, transfer: Transfer) -> DownloadEnd {
+        let received = transfer.received;
+        let mut partial = match transfer.suspend().await {
+            Ok(partial) => partial,
+            Err(fault) => return fault.into(),
+        };
+        let bytes = partial.bytes;
         if self.clock.now().tick.since(partial.began) >= SLOW_MAX {
             let text =
                 format!("after a day fewer than {} a second still come, {bytes} in all", self.min_rate());
             return FetchFault::Lasting(Fault::new("slow", text)).into();
         }
-        partial.empty_resumes = if transfer.received == 0 { partial.empty_resumes + 1 } else { 0 };
+        partial.empty_resumes = if received == 0 { partial.empty_resumes + 1 } else { 0 };
         if bytes == 0 || partial.empty_resumes > EMPTY_RESUMES_MAX {
             let text = format!("the result host sent nothing after {bytes} bytes, and other downloads wait");
             return FetchFault::Stale(Fault::new("silent", text)).into();
@@ -270,175 +281,6 @@ impl<'a> SlowTimeout<'a> {
     }
 }
 
-/// One file on its way in.
-struct Transfer {
-    file: File,
-    partial: PartialDownload,
-    /// Bytes received since it was resumed.
-    received: u64,
-    buffer: Vec<u8>,
-    max_bytes: u64,
-    metrics: Metrics,
-    /// How large the host says that it is.
-    total: Option<u64>,
-}
-
-impl Transfer {
-    /// Goes on where a file was left, or from its beginning where nothing of it can be found.
-    async fn resume(
-        batch: &BatchName,
-        path: &Path,
-        deps: &EngineDeps,
-        partial: PartialDownload,
-    ) -> Result<Transfer, FetchFault> {
-        let (output_dir, batch, place) = (deps.output_dir.clone(), batch.clone(), path.to_owned());
-        let bytes = partial.bytes;
-        let create = move || match publish::create(&place) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                output_dir.make_batch_dir(&batch)?;
-                publish::create(&place)
-            }
-            other => other,
-        };
-        let left = path.to_owned();
-        let open = move || match bytes {
-            0 => create().map(|file| (file, true)),
-            _ => publish::append(&left, bytes)
-                .map_or_else(|_| create().map(|file| (file, false)), |file| Ok((file, true))),
-        };
-        let (file, is_there) = blocking(open).await.map_err(|error| disk_fault(&error, 0))?;
-        Ok(Transfer {
-            file: File::from_std(file),
-            partial: if is_there { partial } else { PartialDownload::nothing(partial.began) },
-            received: 0,
-            buffer: Vec::with_capacity(WRITE_BYTES),
-            max_bytes: deps.max_file_bytes,
-            metrics: deps.metrics.clone(),
-            total: None,
-        })
-    }
-
-    async fn run(&mut self, fetcher: &Fetcher<'_>, url: &str) -> Result<(), TransferError> {
-        let mut slow_timeout = SlowTimeout::new(fetcher, self.partial.began);
-        let opening = fetcher.deps.downloads.open(url, self.partial.bytes, &self.partial.version);
-        let mut opened = tokio::select! {
-            opened = opening => opened.map_err(TransferError::Link)?,
-            () = slow_timeout.expired() => return Err(TransferError::Slow),
-        };
-        if opened.start != self.partial.bytes {
-            self.start_over().await.map_err(TransferError::Here)?;
-        }
-        if opened.start > self.partial.bytes {
-            let text = "the result host sent another part than the requested one".to_owned();
-            return Err(TransferError::Link(DownloadError::Broken(text)));
-        }
-        self.total = opened.total;
-        if opened.start == 0 {
-            self.partial.version.clone_from(&opened.version);
-        }
-        self.partial.content_type.clone_from(&opened.content_type);
-        self.refuse_too_large(opened.total.unwrap_or_default()).map_err(TransferError::Here)?;
-        self.take(&mut opened, &mut slow_timeout).await?;
-        match opened.total {
-            Some(total) if total != self.partial.bytes => {
-                let text = format!("{} of {total} bytes came", self.partial.bytes);
-                Err(TransferError::Link(DownloadError::Broken(text)))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    async fn take(
-        &mut self,
-        opened: &mut Opened,
-        slow_timeout: &mut SlowTimeout<'_>,
-    ) -> Result<(), TransferError> {
-        let taken = self.take_pieces(opened, slow_timeout).await;
-        // Whatever it ends with, what came is written: it may go on from there.
-        self.write_out().await.map_err(TransferError::Here)?;
-        let flushed = self.file.flush().await;
-        flushed.map_err(|error| TransferError::Here(self.refused(&error)))?;
-        taken
-    }
-
-    async fn take_pieces(
-        &mut self,
-        opened: &mut Opened,
-        slow_timeout: &mut SlowTimeout<'_>,
-    ) -> Result<(), TransferError> {
-        loop {
-            let chunk = tokio::select! {
-                chunk = opened.chunk() => chunk.map_err(TransferError::Link)?,
-                () = slow_timeout.expired() => return Err(TransferError::Slow),
-            };
-            let Some(chunk) = chunk else { return Ok(()) };
-            slow_timeout.slow_download.took(chunk.as_ref().len() as u64);
-            self.piece(chunk.as_ref()).await?;
-        }
-    }
-
-    async fn piece(&mut self, piece: &[u8]) -> Result<(), TransferError> {
-        let partial = &mut self.partial;
-        partial.bytes += piece.len() as u64;
-        self.received += piece.len() as u64;
-        self.metrics.downloaded(piece.len() as u64);
-        let missing = HEAD_BYTES.saturating_sub(partial.head.len()).min(piece.len());
-        partial.head.extend_from_slice(&piece[..missing]);
-        partial.hasher.update(piece);
-        self.buffer.extend_from_slice(piece);
-        self.refuse_too_large(self.partial.bytes).map_err(TransferError::Here)?;
-        if self.buffer.len() >= WRITE_BYTES {
-            self.write_out().await.map_err(TransferError::Here)?;
-        }
-        Ok(())
-    }
-
-    async fn write_out(&mut self) -> Result<(), FetchFault> {
-        let written = self.file.write_all(&self.buffer).await;
-        self.buffer.clear();
-        written.map_err(|error| self.refused(&error))
-    }
-
-    /// The disk refuses.
-    fn refused(&self, error: &std::io::Error) -> FetchFault {
-        disk_fault(error, self.total.unwrap_or(self.partial.bytes))
-    }
-
-    /// The host sent the file from its beginning.
-    async fn start_over(&mut self) -> Result<(), FetchFault> {
-        use tokio::io::AsyncSeekExt;
-        self.file.set_len(0).await.map_err(|error| disk_fault(&error, 0))?;
-        self.file.rewind().await.map_err(|error| disk_fault(&error, 0))?;
-        self.partial = PartialDownload::nothing(self.partial.began);
-        self.buffer.clear();
-        Ok(())
-    }
-
-    fn refuse_too_large(&self, bytes: u64) -> Result<(), FetchFault> {
-        if bytes <= self.max_bytes {
-            return Ok(());
-        }
-        let text = format!("the result is larger than {} bytes; output.max_file allows more", self.max_bytes);
-        Err(FetchFault::Lasting(Fault::new("too_large", text)))
-    }
-
-    async fn finish(mut self, kind: Kind, path: &Path) -> Result<Part, FetchFault> {
-        let flushed = self.file.flush().await;
-        flushed.map_err(|error| self.refused(&error))?;
-        let media = detect_media_type(kind, &self.partial.head, self.partial.content_type.as_deref());
-        // Another reading of the task may bring another link.
-        let media = media.map_err(|wrong| FetchFault::Stale(Fault::new("not_media", wrong.to_string())))?;
-        let (place, content_type) = (path.to_owned(), media.content_type.clone());
-        let cut_off = blocking(move || is_truncated(&place, &content_type)).await;
-        if cut_off.map_err(|error| self.refused(&error))? {
-            let text = format!("the result ends too early, after {} bytes", self.partial.bytes);
-            return Err(FetchFault::Stale(Fault::new("cut_off", text)));
-        }
-        let sha256 = hex(&self.partial.hasher.finalize());
-        Ok(Part { path: path.to_owned(), bytes: self.partial.bytes, sha256, media })
-    }
-}
-
 fn disk_fault(error: &std::io::Error, wanted_bytes: u64) -> FetchFault {
     let fault = Fault::new("disk", error.to_string());
     if is_disk_error(error) {
@@ -446,4 +288,10 @@ fn disk_fault(error: &std::io::Error, wanted_bytes: u64) -> FetchFault {
     } else {
         FetchFault::Passing(fault)
     }
+}
+
+/// Frees the memory of parts.
+fn write_out(mut parts: Vec<Part>) -> std::io::Result<Vec<Part>> {
+    parts.iter_mut().try_for_each(Part::write_out)?;
+    Ok(parts)
 }

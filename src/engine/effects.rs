@@ -12,6 +12,7 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::job::JobSpec;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::engine::download::Fetcher;
+use crate::engine::landings::Landings;
 use crate::engine::scheduler::{Effect, Input, Scheduler};
 use crate::engine::suspended_downloads::SuspendedDownloads;
 use crate::engine::{EngineDeps, blocking, row_reader};
@@ -47,6 +48,7 @@ pub(super) async fn run_effect(
     deps: &EngineDeps,
     store: &Arc<Store>,
     exchanges: &Semaphore,
+    landings: &Arc<Landings>,
     suspended_downloads: &SuspendedDownloads,
     clock: Clock,
 ) -> Input {
@@ -80,7 +82,8 @@ pub(super) async fn run_effect(
         }
         Effect::Fetch(order) => {
             let (key, attempt) = (order.key, order.attempt);
-            Input::Fetched(key, attempt, Fetcher::new(deps, suspended_downloads, clock).fetch(&order).await)
+            let fetcher = Fetcher::new(deps, landings, suspended_downloads, clock);
+            Input::Fetched(key, attempt, fetcher.fetch(&Arc::new(*order)).await)
         }
         Effect::LoadRows { batch, from, end, most } => {
             let store = store.clone();

@@ -12,6 +12,7 @@ mod effects;
 pub mod engine_client;
 mod handle;
 pub mod job_iter;
+mod landings;
 mod mode;
 mod name_lookup;
 mod rate;
@@ -42,6 +43,7 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::time::{Millis, Tick};
 use crate::engine::disk::DISK_INTERVAL;
 use crate::engine::effects::{effect_span, run_effect};
+use crate::engine::landings::Landings;
 use crate::engine::scheduler::{
     Command, CommandOutcome, Effect, Input, Scheduler, SchedulerError, Settings, Standstill, Step,
 };
@@ -111,6 +113,7 @@ pub struct Engine {
     questions: mpsc::Receiver<Question>,
     handle: Handle,
     exchanges: Arc<Semaphore>,
+    landings: Arc<Landings>,
     suspended_downloads: Arc<SuspendedDownloads>,
     /// When the metrics are shown the whole next.
     overview_due: Tick,
@@ -167,6 +170,7 @@ impl Engine {
             questions,
             handle,
             exchanges: Arc::new(Semaphore::new(in_flight.clamp(EXCHANGES, EXCHANGES_MAX))),
+            landings: Arc::default(),
             suspended_downloads: Arc::default(),
             overview_due: Tick(0),
         })
@@ -410,11 +414,13 @@ impl Engine {
     fn begin(&mut self, effects: Vec<Effect>, deps: &Arc<EngineDeps>) {
         for effect in effects {
             let (sender, deps, store) = (self.sender.clone(), deps.clone(), self.store.clone());
-            let (exchanges, suspended_downloads, clock) =
-                (self.exchanges.clone(), self.suspended_downloads.clone(), self.clock);
+            let (exchanges, landings) = (self.exchanges.clone(), self.landings.clone());
+            let (suspended_downloads, clock) = (self.suspended_downloads.clone(), self.clock);
             let span = effect_span(&effect, &self.scheduler);
             let done = async move {
-                let input = run_effect(effect, &deps, &store, &exchanges, &suspended_downloads, clock).await;
+                let input =
+                    run_effect(effect, &deps, &store, &exchanges, &landings, &suspended_downloads, clock)
+                        .await;
                 // The loop may have ended meanwhile; what came back is asked for again by the next.
                 let _ = sender.send(input).await;
             };

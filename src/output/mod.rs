@@ -4,6 +4,7 @@
 //! Architecture invariant: a file under its final name is whole, checked and synced. Anything else
 //! is called `.part` and begins with a dot.
 
+mod group_sync;
 mod integrity;
 pub mod layout;
 mod media_type;

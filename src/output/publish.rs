@@ -1,15 +1,19 @@
 //! From downloaded parts to finished files: checked, synced, named, never overwriting anything that
 //! is not ours.
 //!
-//! The order makes every crash harmless: the parts are synced; the sidecar, which names the job and
-//! the hash of each file, is written, and its folder synced; the parts are renamed; their folders are synced. A job's
-//! final file is recognised by its sidecar afterwards, so nothing is fetched or paid for twice.
+//! The order makes every crash harmless: the parts and the sidecar, which names the job and the hash of each file, are
+//! written and synced; the sidecar takes the name; the parts are renamed; their folders are synced. A job's final file is
+//! recognised by its sidecar afterwards, so nothing is fetched or paid for twice. Jobs that land at the same time share
+//! the syncs (`publish/group.rs`).
 //!
 //! A sidecar is found in the folder for sidecars and beside the outputs, wherever new ones are put: a job keeps its
 //! sidecar where it is.
 
+mod group;
+
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, RenameFlags};
@@ -19,7 +23,6 @@ use sha2::{Digest, Sha256};
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{JobSpec, Landed, OutputFile};
 use crate::domain::time::Timestamp;
-use crate::failpoint;
 use crate::output::layout::{self, Layout, SIDECAR_FOLDER};
 use crate::output::output_spec::OutputSpec;
 use crate::output::sidecar::Sidecar;
@@ -36,6 +39,8 @@ const EDITED_MAX: u32 = 100;
 pub struct Part {
     /// Path of the downloaded part.
     pub path: PathBuf,
+    /// Its content, where that is small and not written yet. Otherwise it is in the file, on the device.
+    pub unwritten: Option<Vec<u8>>,
     /// Its length in bytes.
     pub bytes: u64,
     /// SHA-256 of its content, in hexadecimal.
@@ -43,7 +48,38 @@ pub struct Part {
     pub media: Media,
 }
 
-#[derive(Debug, Clone)]
+impl Part {
+    /// Writes it to its file where that was not done. Returns the file, for its sync.
+    fn write(&self) -> io::Result<Option<File>> {
+        let Some(content) = &self.unwritten else { return Ok(None) };
+        let mut file = create(&self.path)?;
+        file.write_all(content)?;
+        Ok(Some(file))
+    }
+
+    /// Frees the memory of its content: on return that is in its file, on the device.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn write_out(&mut self) -> io::Result<()> {
+        if let Some(file) = self.write()? {
+            file.sync_data()?;
+            self.unwritten = None;
+        }
+        Ok(())
+    }
+}
+
+/// Outputs of a job that are ready to be published.
+#[derive(Debug, Clone, Copy)]
+pub struct Publication<'a> {
+    pub output_spec: OutputSpec<'a>,
+    pub parts: &'a [Part],
+    /// When they were complete.
+    pub now: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputDir {
     root: PathBuf,
     options: OutputOptions,
@@ -136,7 +172,7 @@ impl OutputDir {
         let (path, Sidecar { files, .. }) = self.whole_outputs(batch, layout, spec)?;
         let dir = self.batch_dir(batch);
         let paths = files.iter().map(|file| dir.join(&file.path)).chain([path]);
-        sync_names(&dir, paths).is_ok().then_some(files)
+        sync_folders(&folders_of(&dir, paths)).is_ok().then_some(files)
     }
 
     /// What the sidecar of a job says whose outputs are on disk, unchanged.
@@ -180,8 +216,7 @@ impl OutputDir {
         paths.into_iter().chain(layout.unreserved_sidecar(batch, spec)).filter_map(read)
     }
 
-    /// Gives parts their final names. On return they, their sidecar and their names are on the
-    /// device.
+    /// Gives the parts of one job their final names: [`OutputDir::publish_all`].
     ///
     /// # Errors
     /// I/O errors; the parts may then be published again.
@@ -191,22 +226,8 @@ impl OutputDir {
         parts: &[Part],
         now: Timestamp,
     ) -> io::Result<Vec<OutputFile>> {
-        for part in parts {
-            File::open(&part.path)?.sync_data()?;
-        }
-        failpoint::hit("part-written");
-        for (index, name) in layout::job_names(output_spec.spec).into_iter().enumerate() {
-            // Outputs keep a name that they have.
-            let own = self.own_sidecar(&name, output_spec);
-            if index == 0 && output_spec.spec.apart && own.is_none() {
-                continue;
-            }
-            if let Some(files) = self.publish_as(&name, own, output_spec, parts, now)? {
-                return Ok(files);
-            }
-        }
-        let reason = format!("every name for job {} belongs to another file", output_spec.spec.label);
-        Err(io::Error::new(io::ErrorKind::AlreadyExists, reason))
+        let mut outcomes = self.publish_all(&[Publication { output_spec, parts, now }]);
+        outcomes.pop().unwrap_or_else(|| Err(ErrorKind::InvalidInput.into()))
     }
 
     /// The job's own sidecar under one of its names, with its path.
@@ -224,82 +245,6 @@ impl OutputDir {
         let dir = self.batch_dir(output_spec.batch);
         let is_edited = |file: &&OutputFile| is_edited(&dir.join(&file.path), &[file]).unwrap_or(false);
         own.files.iter().filter(is_edited).map(|file| file.path.clone()).collect()
-    }
-
-    /// Publishes under one name; none if another file has it.
-    fn publish_as(
-        &self,
-        name: &str,
-        own: Option<(PathBuf, Sidecar)>,
-        output_spec: OutputSpec<'_>,
-        parts: &[Part],
-        now: Timestamp,
-    ) -> io::Result<Option<Vec<OutputFile>>> {
-        let OutputSpec { batch, layout, spec, .. } = output_spec;
-        let dir = self.batch_dir(batch);
-        let mut files: Vec<OutputFile> = parts
-            .iter()
-            .enumerate()
-            .map(|(index, part)| OutputFile {
-                path: layout.path(batch, spec, name, index + 1, &part.media.ext),
-                bytes: part.bytes,
-                sha256: part.sha256.clone(),
-                content_type: part.media.content_type.clone(),
-                edited: None,
-            })
-            .collect();
-        let place = dir.join(layout.sidecar(self.options.sidecars, batch, spec, name));
-        let flags = if own.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        let sidecar_path = match own {
-            Some((path, sidecar)) => {
-                beside_edited(&dir, output_spec, &sidecar, &mut files)?;
-                path
-            }
-            None => {
-                let others = layout.sidecars(batch, spec, name).map(|path| dir.join(path));
-                if is_taken(&place, &others, &dir, &files) {
-                    return Ok(None);
-                }
-                place
-            }
-        };
-        for path in files.iter().map(|file| dir.join(&file.path)).chain([sidecar_path.clone()]) {
-            make_folder(&self.root, path.parent().unwrap_or(&dir))?;
-        }
-        // Called a part, so that nothing takes it for a result and a sweep finds it.
-        let draft = self.part_path(batch, spec.id, 0);
-        Sidecar::of(output_spec, files.clone(), now).write(create(&draft)?)?;
-        match rename(&draft, &sidecar_path, flags) {
-            // Another job of the same name was faster: the sidecar is what takes a name.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_file(&draft)?;
-                return Ok(None);
-            }
-            other => other?,
-        }
-        sync_names(&dir, [sidecar_path.clone()])?;
-        failpoint::hit("sidecar-written");
-        for (part, file) in parts.iter().zip(&files) {
-            let target = dir.join(&file.path);
-            match rename(&part.path, &target, flags) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    // Somebody put a file there between the look and the rename. Parts renamed
-                    // before it keep their bytes: they are put back.
-                    for (part, file) in parts.iter().zip(&files) {
-                        if !part.path.exists() {
-                            fs::rename(dir.join(&file.path), &part.path)?;
-                        }
-                    }
-                    fs::remove_file(&sidecar_path)?;
-                    return Ok(None);
-                }
-                other => other?,
-            }
-        }
-        failpoint::hit("named");
-        sync_names(&dir, files.iter().map(|file| dir.join(&file.path)))?;
-        failpoint::hit("landed");
-        Ok(Some(files))
     }
 }
 
@@ -416,14 +361,14 @@ fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until the names of files of a batch, and of the folders that lead to them, are on the device.
-fn sync_names(batch_dir: &Path, files: impl IntoIterator<Item = PathBuf>) -> io::Result<()> {
+/// The folders of a batch that lead to its files.
+fn folders_of(batch_dir: &Path, files: impl IntoIterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
     let above = |file: PathBuf| file.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>();
-    let mut folders: Vec<PathBuf> = files.into_iter().flat_map(above).collect();
-    folders.retain(|folder| folder.starts_with(batch_dir));
-    folders.sort();
-    folders.dedup();
-    // A folder before its name.
+    files.into_iter().flat_map(above).filter(|folder| folder.starts_with(batch_dir)).collect()
+}
+
+/// Waits until the names in folders are on the device; a folder before its name.
+fn sync_folders(folders: &BTreeSet<PathBuf>) -> io::Result<()> {
     folders.iter().rev().try_for_each(|folder| File::open(folder)?.sync_all())
 }
 

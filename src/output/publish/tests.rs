@@ -53,8 +53,13 @@ impl Bench {
         let path = self.output_dir.part_path(&self.batch, job, n);
         fs::write(&path, content).unwrap();
         let sha256 = hash_file(&path).unwrap();
+        // Every second one is small.
+        let unwritten = n.is_multiple_of(2).then(|| {
+            fs::remove_file(&path).unwrap();
+            content.as_bytes().to_owned()
+        });
         let media = Media { content_type: "image/png".into(), ext: "png".into() };
-        Part { path, bytes: content.len() as u64, sha256, media }
+        Part { path, unwritten, bytes: content.len() as u64, sha256, media }
     }
 
     fn publish(&self, spec: &JobSpec, contents: &[&str]) -> Vec<String> {
@@ -287,4 +292,40 @@ fn leftover_parts_are_swept_and_nothing_else() {
     }
     bench.output_dir.prepare(&bench.batch).unwrap();
     assert_eq!(bench.names(), [".0101-1.part", ".keep.part", "b.part"]);
+}
+
+#[test]
+fn jobs_that_land_together_have_names_of_their_own_and_one_that_cannot_land_keeps_no_other_back() {
+    let bench = bench();
+    let specs: Vec<JobSpec> = (1..=12).map(|id| spec(id, "hero")).collect();
+    let job = bench.job();
+    let mut parts: Vec<Vec<Part>> = (specs.iter())
+        .map(|spec| (1..=2).map(|n| bench.part(spec.id, n, &format!("{} {n}", spec.id))).collect())
+        .collect();
+    // The part of one is gone, and was not kept in memory.
+    fs::remove_file(&parts[4][0].path).unwrap();
+    assert_eq!(parts[4][0].unwritten, None);
+    // That of another is written already.
+    parts[5][1].write_out().unwrap();
+    let publications: Vec<Publication<'_>> = (specs.iter().zip(&parts))
+        .map(|(spec, parts)| {
+            let output_spec = OutputSpec { batch: &bench.batch, layout: &bench.layout, spec, job: &job };
+            Publication { output_spec, parts, now: Timestamp(5_000) }
+        })
+        .collect();
+    let outcomes = bench.output_dir.publish_all(&publications);
+    for ((publication, outcome), spec) in publications.iter().zip(outcomes).zip(&specs) {
+        if spec.id == specs[4].id {
+            assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::NotFound);
+            continue;
+        }
+        let files = outcome.unwrap();
+        assert_eq!(bench.output_dir.published(publication.output_spec), Some(files.clone()));
+        assert_eq!(bench.read(&files[1].path), format!("{} 2", spec.id));
+    }
+    let names = bench.names();
+    let (parts, landed): (Vec<&String>, Vec<&String>) =
+        names.iter().partition(|name| name.ends_with(".part"));
+    assert_eq!(landed.iter().filter(|name| name.ends_with(".png")).count(), 22);
+    assert_eq!(parts.len(), 1, "{parts:?}: what could be written of the one that could not land");
 }

@@ -2,7 +2,8 @@
 //!
 //! The model is a harsh one, harsher than any file system that is in use: bytes are on the device after a sync
 //! of their file that began when they were written, and a name after a sync of its folder. Nothing else
-//! is: not after `sync_file_range`, not because of a rename, and not because a neighbour was synced.
+//! is: not after `sync_file_range`, not because of a rename, and not because a neighbour was synced. A `syncfs` is a sync of
+//! every file and folder below the folder that it was asked by.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -77,6 +78,7 @@ impl Disk {
                 self.files[file].push(Change::new(event, data.clone()));
             }
             Call::Sync { path } => self.sync(path, event),
+            Call::SyncBelow { path } => self.sync_below(path, event),
             Call::Rename { from, to } => {
                 let target = self.target(from).unwrap_or_else(|| {
                     self.files.push(Vec::new());
@@ -117,6 +119,19 @@ impl Disk {
         }
         let within = self.names.iter_mut().filter(|(name, _)| name.parent() == Some(path));
         within.flat_map(|(_, changes)| changes).for_each(|change| change.synced(event));
+    }
+
+    /// A sync of a whole file system counts for what is below the folder that it was asked by: what lies elsewhere may
+    /// be on another one.
+    fn sync_below(&mut self, folder: &Path, event: &Event) {
+        for (_, changes) in self.names.iter_mut().filter(|(name, _)| name.starts_with(folder)) {
+            for change in changes.iter_mut() {
+                if let Target::File(file) = change.what {
+                    self.files[file].iter_mut().for_each(|write| write.synced(event));
+                }
+                change.synced(event);
+            }
+        }
     }
 
     /// All that was ever written to files of this name.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The calls that are traced.
 pub const CALLS: &str = "openat,mkdir,mkdirat,write,writev,pwrite64,pwritev,sendto,sendmsg,sendfile,\
-                         copy_file_range,ftruncate,fallocate,fsync,fdatasync,rename,renameat,renameat2,link,\
+                         copy_file_range,ftruncate,fallocate,fsync,fdatasync,syncfs,rename,renameat,renameat2,link,\
                          linkat,unlink,unlinkat,rmdir";
 
 /// A call that succeeded.
@@ -37,6 +37,10 @@ pub enum Call {
     },
     /// `fsync` or `fdatasync` of a file or a folder.
     Sync {
+        path: PathBuf,
+    },
+    /// `syncfs`, by a folder.
+    SyncBelow {
         path: PathBuf,
     },
     Rename {
@@ -111,6 +115,7 @@ fn call(name: &str, arguments: &[&str], result: &str, folder: &Path) -> Option<C
         "copy_file_range" => Call::Write { path: descriptor(arguments[2])?, data: Vec::new() },
         "ftruncate" | "fallocate" => Call::Write { path: descriptor(arguments[0])?, data: Vec::new() },
         "fsync" | "fdatasync" => Call::Sync { path: descriptor(arguments[0])? },
+        "syncfs" => Call::SyncBelow { path: descriptor(arguments[0])? },
         "mkdir" => Call::Mkdir { path: named(None, arguments[0]) },
         "mkdirat" => Call::Mkdir { path: named(Some(arguments[0]), arguments[1]) },
         "rename" => Call::Rename { from: named(None, arguments[0]), to: named(None, arguments[1]) },

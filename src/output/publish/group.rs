@@ -1,0 +1,240 @@
+//! Publishing the outputs of many jobs together: what each does alone is done for all of them, so that they share their
+//! syncs.
+
+use std::array;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::RenameFlags;
+
+use crate::domain::job::OutputFile;
+use crate::failpoint;
+use crate::output::group_sync::sync_contents;
+use crate::output::layout;
+use crate::output::output_spec::OutputSpec;
+use crate::output::publish::{
+    OutputDir, Part, Publication, beside_edited, create, folders_of, is_taken, make_folder, rename,
+    sync_folders,
+};
+use crate::output::sidecar::Sidecar;
+
+/// What becomes of one of the jobs.
+struct Publishing<'a> {
+    publication: &'a Publication<'a>,
+    /// Names that were not tried yet, and the number of the next one.
+    names: std::iter::Enumerate<array::IntoIter<String, 3>>,
+    parts_are_written: bool,
+    /// The name that is tried.
+    chosen: Option<Chosen>,
+    outcome: Option<io::Result<Vec<OutputFile>>>,
+}
+
+/// A name, and what lies under it.
+struct Chosen {
+    files: Vec<OutputFile>,
+    sidecar: PathBuf,
+    /// Whether what lies there already is this job's.
+    flags: RenameFlags,
+}
+
+impl OutputDir {
+    /// Gives the parts of jobs their final names; one outcome a job. On return of those that succeeded they, their
+    /// sidecars and their names are on the device. Parts of the others may be published again.
+    pub fn publish_all(&self, group: &[Publication<'_>]) -> Vec<io::Result<Vec<OutputFile>>> {
+        let mut jobs: Vec<Publishing<'_>> = group.iter().map(Publishing::new).collect();
+        // Once more for those who lost their name to another.
+        while jobs.iter().any(|job| job.outcome.is_none() && job.chosen.is_none()) {
+            self.try_names(&mut jobs);
+        }
+        self.sync_names(&mut jobs);
+        jobs.into_iter().map(Publishing::outcome).collect()
+    }
+
+    /// Every job without a name tries the next one.
+    fn try_names(&self, jobs: &mut [Publishing<'_>]) {
+        let mut made = BTreeSet::new();
+        let mut written: Vec<(usize, File)> = Vec::new();
+        let is_open = |job: &Publishing<'_>| job.outcome.is_none() && job.chosen.is_none();
+        let mut open: Vec<usize> = (0..jobs.len()).filter(|n| is_open(&jobs[*n])).collect();
+        for n in open.iter().copied() {
+            match jobs[n].write(self, &mut made) {
+                Ok(files) => written.extend(files.into_iter().map(|file| (n, file))),
+                Err(error) => jobs[n].outcome = Some(Err(error)),
+            }
+        }
+        let files: Vec<&File> = written.iter().map(|(_, file)| file).collect();
+        for ((n, _), synced) in written.iter().zip(sync_contents(&self.root, &made, &files)) {
+            if let (Err(error), None) = (synced, &jobs[*n].outcome) {
+                jobs[*n].outcome = Some(Err(error));
+            }
+        }
+        drop(written);
+        open.retain(|n| jobs[*n].outcome.is_none());
+        open.iter().for_each(|_| failpoint::hit("part-written"));
+        for step in [Publishing::take_name, Publishing::name_parts] {
+            for n in open.iter().copied() {
+                let job = &mut jobs[n];
+                if job.outcome.is_none()
+                    && job.chosen.is_some()
+                    && let Err(error) = step(job, self)
+                {
+                    job.outcome = Some(Err(error));
+                }
+            }
+        }
+    }
+
+    /// Waits until the names of all that was published are on the device.
+    fn sync_names(&self, jobs: &mut [Publishing<'_>]) {
+        let mut folders = BTreeSet::new();
+        for job in jobs.iter().filter(|job| job.outcome.is_none()) {
+            let Some(chosen) = &job.chosen else { continue };
+            let dir = self.batch_dir(job.publication.output_spec.batch);
+            let paths = chosen.files.iter().map(|file| dir.join(&file.path)).chain([chosen.sidecar.clone()]);
+            folders.extend(folders_of(&dir, paths));
+        }
+        let synced = sync_folders(&folders);
+        for job in jobs.iter_mut().filter(|job| job.outcome.is_none()) {
+            job.outcome = Some(match (&synced, job.chosen.take()) {
+                (Ok(()), Some(chosen)) => {
+                    failpoint::hit("landed");
+                    Ok(chosen.files)
+                }
+                (Err(error), Some(_)) => Err(io::Error::new(error.kind(), error.to_string())),
+                (_, None) => job.nameless(),
+            });
+        }
+    }
+}
+
+impl<'a> Publishing<'a> {
+    fn new(publication: &'a Publication<'a>) -> Publishing<'a> {
+        let names = layout::job_names(publication.output_spec.spec).into_iter().enumerate();
+        Publishing { publication, names, parts_are_written: false, chosen: None, outcome: None }
+    }
+
+    fn outcome(mut self) -> io::Result<Vec<OutputFile>> {
+        self.outcome.take().unwrap_or_else(|| self.nameless())
+    }
+
+    fn nameless(&self) -> io::Result<Vec<OutputFile>> {
+        let label = &self.publication.output_spec.spec.label;
+        let reason = format!("every name for job {label} belongs to another file");
+        Err(io::Error::new(ErrorKind::AlreadyExists, reason))
+    }
+
+    /// Writes the parts that are not written yet and the sidecar for the next name that is free, under the names of
+    /// parts. Returns the files, for their sync. `made` are folders that are known to be there.
+    fn write(&mut self, dir: &OutputDir, made: &mut BTreeSet<PathBuf>) -> io::Result<Vec<File>> {
+        let Publication { output_spec, parts, now } = *self.publication;
+        let mut files = Vec::with_capacity(parts.len() + 1);
+        let batch_dir = dir.batch_dir(output_spec.batch);
+        make_folder_once(&dir.root, &batch_dir, made)?;
+        if !self.parts_are_written {
+            for part in parts {
+                files.extend(part.write()?);
+            }
+            self.parts_are_written = true;
+        }
+        let Some(chosen) = self.choose(dir)? else { return self.nameless().map(|_| files) };
+        for path in chosen.files.iter().map(|file| batch_dir.join(&file.path)).chain([chosen.sidecar.clone()])
+        {
+            make_folder_once(&dir.root, path.parent().unwrap_or(&batch_dir), made)?;
+        }
+        // Called a part, so that nothing takes it for a result and a sweep finds it.
+        let mut draft = create(&dir.part_path(output_spec.batch, output_spec.spec.id, 0))?;
+        draft.write_all(&Sidecar::of(output_spec, chosen.files.clone(), now).encode()?)?;
+        files.push(draft);
+        self.chosen = Some(chosen);
+        Ok(files)
+    }
+
+    /// The next name that is free; none if there is no more.
+    fn choose(&mut self, dir: &OutputDir) -> io::Result<Option<Chosen>> {
+        let Publication { output_spec, parts, .. } = *self.publication;
+        let OutputSpec { batch, layout, spec, .. } = output_spec;
+        let batch_dir = dir.batch_dir(batch);
+        for (index, name) in self.names.by_ref() {
+            // Outputs keep a name that they have.
+            let own = dir.own_sidecar(&name, output_spec);
+            if index == 0 && spec.apart && own.is_none() {
+                continue;
+            }
+            let file = |(index, part): (usize, &Part)| OutputFile {
+                path: layout.path(batch, spec, &name, index + 1, &part.media.ext),
+                bytes: part.bytes,
+                sha256: part.sha256.clone(),
+                content_type: part.media.content_type.clone(),
+                edited: None,
+            };
+            let mut files: Vec<OutputFile> = parts.iter().enumerate().map(file).collect();
+            if let Some((sidecar, own)) = own {
+                beside_edited(&batch_dir, output_spec, &own, &mut files)?;
+                return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::empty() }));
+            }
+            let sidecar = batch_dir.join(layout.sidecar(dir.options.sidecars, batch, spec, &name));
+            let others = layout.sidecars(batch, spec, &name).map(|path| batch_dir.join(path));
+            if !is_taken(&sidecar, &others, &batch_dir, &files) {
+                return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::NOREPLACE }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes the name by the sidecar. Whose name another job was faster to take has none afterwards.
+    fn take_name(&mut self, dir: &OutputDir) -> io::Result<()> {
+        let Some(chosen) = &self.chosen else { return Ok(()) };
+        let OutputSpec { batch, spec, .. } = self.publication.output_spec;
+        let draft = dir.part_path(batch, spec.id, 0);
+        match rename(&draft, &chosen.sidecar, chosen.flags) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                fs::remove_file(&draft)?;
+                self.chosen = None;
+            }
+            other => {
+                other?;
+                failpoint::hit("sidecar-written");
+            }
+        }
+        Ok(())
+    }
+
+    /// Names the parts. If somebody put a file there between the look and the rename the job has no name afterwards.
+    fn name_parts(&mut self, dir: &OutputDir) -> io::Result<()> {
+        let Some(chosen) = &self.chosen else { return Ok(()) };
+        let batch_dir = dir.batch_dir(self.publication.output_spec.batch);
+        for (part, file) in self.publication.parts.iter().zip(&chosen.files) {
+            match rename(&part.path, &batch_dir.join(&file.path), chosen.flags) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    self.give_back(&batch_dir)?;
+                    self.chosen = None;
+                    return Ok(());
+                }
+                other => other?,
+            }
+        }
+        failpoint::hit("named");
+        Ok(())
+    }
+
+    /// Parts that were renamed keep their bytes: they are parts again.
+    fn give_back(&self, batch_dir: &Path) -> io::Result<()> {
+        let Some(chosen) = &self.chosen else { return Ok(()) };
+        for (part, file) in self.publication.parts.iter().zip(&chosen.files) {
+            if !part.path.exists() {
+                fs::rename(batch_dir.join(&file.path), &part.path)?;
+            }
+        }
+        fs::remove_file(&chosen.sidecar)
+    }
+}
+
+fn make_folder_once(root: &Path, folder: &Path, made: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+    if !made.contains(folder) {
+        make_folder(root, folder)?;
+        made.insert(folder.to_owned());
+    }
+    Ok(())
+}
